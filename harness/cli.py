@@ -1,0 +1,95 @@
+"""The command line: each command is one file in harness/commands/, imported when it is typed."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Any, NoReturn
+
+import click
+
+from harness import __version__
+from harness.errors import HarnessError, nearest
+
+COMMANDS = {
+    "run": "Evaluate models on suites and record the scores.",
+    "list": "List models, suites, tasks, and what has been measured.",
+    "show": "Show what has been measured of a model.",
+    "compare": "Compare two models: score deltas and what differs in how they came about.",
+    "data": "Show, mirror and verify the data that suites need.",
+    "cache": "Show and prune the cache.",
+    "doctor": "Check this machine: versions, devices, folders, and what is missing.",
+}
+
+
+class Commands(click.Group):
+    """Imports a command when it is called, so that --help stays fast."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Every command, in the order of use."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of this name, imported now."""
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"harness.commands.{cmd_name}")
+        command: click.Command = module.command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that was typed; a near miss is told."""
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            close = nearest(args[0], COMMANDS)
+            more = f" Did you mean {' or '.join(close)}?" if close else f" There is: {', '.join(COMMANDS)}."
+            ctx.fail(f"No such command {args[0]!r}.{more}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The commands with their summaries, without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.command(
+    cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
+@click.version_option(__version__, prog_name="harness")
+def program() -> None:
+    """How good is this encoder downstream, compared with the others under the same treatment?
+
+    Exit codes: 0 all done, 1 a task failed, 2 misuse, 130 interrupted.
+    """
+
+
+def main(arguments: list[str] | None = None) -> NoReturn:
+    """Run the command line and exit with its code."""
+    sys.exit(invoke(sys.argv[1:] if arguments is None else arguments))
+
+
+def invoke(arguments: list[str]) -> int:
+    """Run the command line; returns the exit code and prints no traceback for a user's mistake."""
+    try:
+        code: Any = program.main(args=arguments, prog_name="harness", standalone_mode=False)
+    except click.exceptions.Abort:
+        return interrupted()
+    except click.ClickException as error:
+        error.show()
+        return 2
+    except HarnessError as error:
+        click.echo(f"Error: {error}", err=True)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return interrupted()
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 1
+    return code if isinstance(code, int) else 0
+
+
+def interrupted() -> int:
+    """What Ctrl-C ends with."""
+    click.echo("\nInterrupted. What was finished is kept; the same command goes on from there.", err=True)
+    return 130

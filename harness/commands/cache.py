@@ -1,0 +1,95 @@
+"""`harness cache`: how large the cache is, and making it smaller."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from harness.commands import options
+
+PARTS = {"vectors": "embeddings", "datasets": "prepared data sets", "source": "tasks built from source code"}
+
+
+@click.group("cache")
+def command() -> None:
+    """Show and prune the cache of embeddings and prepared data; records are never touched."""
+
+
+@command.command("size")
+@options.cache
+@options.as_json
+def size(cache: Path | None, as_json: bool) -> int:
+    """Print where the cache is and how much lies in it."""
+    from harness import paths
+    from harness.data import human_size
+
+    root = paths.cache_folder(cache)
+    parts = {name: _bytes(root / name) for name in PARTS}
+    if as_json:
+        click.echo(
+            json.dumps({"schema": 1, "folder": str(root), "bytes": parts, "total": sum(parts.values())})
+        )
+        return 0
+    click.echo(f"{root}: {human_size(sum(parts.values()))}")
+    for name, amount in parts.items():
+        click.echo(f"  {PARTS[name]}: {human_size(amount)}")
+    return 0
+
+
+@command.command("prune")
+@options.cache
+@click.option(
+    "--older-than",
+    type=float,
+    default=None,
+    metavar="DAYS",
+    help="Only what was not written to for that long.",
+)
+@click.option("--model", "artifact", default="", help="Only embeddings of the model whose key starts so.")
+@click.option("--dry-run", is_flag=True, help="Say what would go; remove nothing.")
+@options.as_json
+def prune(cache: Path | None, older_than: float | None, artifact: str, dry_run: bool, as_json: bool) -> int:
+    """Remove cached embeddings and prepared data; what is needed again is made again."""
+    from harness import paths
+    from harness.data import human_size
+
+    root = paths.cache_folder(cache)
+    chosen = [f for f in _entries(root, vectors_only=bool(artifact)) if _matches(f, older_than, artifact)]
+    freed = sum(_bytes(folder) for folder in chosen)
+    for folder in () if dry_run else chosen:
+        shutil.rmtree(folder)
+    if as_json:
+        click.echo(json.dumps({"schema": 1, "removed": not dry_run, "folders": len(chosen), "bytes": freed}))
+    else:
+        click.echo(f"{'Would remove' if dry_run else 'Removed'} {len(chosen)} folders, {human_size(freed)}.")
+    return 0
+
+
+def _entries(root: Path, *, vectors_only: bool) -> list[Path]:
+    spaces = sorted((root / "vectors").glob("*/*"))
+    return spaces if vectors_only else [*spaces, *sorted((root / "datasets").glob("*")), root / "source"]
+
+
+def _matches(folder: Path, older_than: float | None, artifact: str) -> bool:
+    if older_than is not None:
+        newest = max((f.stat().st_mtime for f in folder.rglob("*")), default=folder.stat().st_mtime)
+        if time.time() - newest < older_than * 86_400:
+            return False
+    return not artifact or str(_about(folder).get("artifact", "")).startswith(artifact)
+
+
+def _about(folder: Path) -> dict[str, Any]:
+    try:
+        about = json.loads((folder / "space.json").read_text())
+    except (OSError, ValueError):
+        return {}
+    return about if isinstance(about, dict) else {}
+
+
+def _bytes(folder: Path) -> int:
+    return sum(f.stat().st_size for f in folder.rglob("*") if f.is_file() and not f.is_symlink())

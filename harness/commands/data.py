@@ -1,0 +1,188 @@
+"""`harness data`: show, mirror and verify the data that suites need."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+import click
+
+from harness import paths
+from harness.commands import options
+from harness.data import (
+    DataSettings,
+    Need,
+    Problem,
+    Unavailable,
+    found,
+    needs,
+    pull,
+    remote_sizes,
+    status,
+    tables,
+    verify,
+)
+from harness.errors import DataError, UsageError
+from harness.types import SuiteOptions
+
+SCHEMA = 1
+"""Version of what --json prints (docs/json.md)."""
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def selection(function: Function) -> Function:
+    """The options that say which data sets are meant, and how to print."""
+    suite = click.option(
+        "--suite",
+        "suites",
+        multiple=True,
+        metavar="SUITE",
+        help="Suite, or suite:argument. Repeat for several.",
+    )
+    return suite(options.languages(options.data(options.as_json(function))))
+
+
+@click.group()
+def command() -> None:
+    """Show, mirror and verify the data that suites need.
+
+    A data root holds data sets as the hub has them, in ORG/NAME. `pull` fills one on a connected
+    machine; a run elsewhere then needs no network.
+    """
+
+
+@command.command("list")
+@selection
+@options.cache
+@options.offline
+def list_data(
+    suites: tuple[str, ...],
+    languages: str,
+    data: Path | None,
+    as_json: bool,
+    cache: Path | None,
+    offline: bool,
+) -> None:
+    """List data sets: revision, tasks, size, where they are and how they stand.
+
+    Without --suite, lists what lies in the data root.
+    """
+    settings = DataSettings(root=data, offline=offline, cache=paths.cache_folder(cache))
+    rows = [status(need, settings) for need in _wanted(suites, languages, data)]
+    sizes = {} if offline else remote_sizes([row.need for row in rows if row.size is None])
+    if as_json:
+        return _print_json([tables.status_json(row, sizes) for row in rows])
+    return _print_table(tables.HEADER, [tables.status_row(row, sizes) for row in rows])
+
+
+@command.command("pull")
+@selection
+def pull_data(suites: tuple[str, ...], languages: str, data: Path | None, as_json: bool) -> None:
+    """Fetch data sets from the hub into the data root, at their pinned revisions.
+
+    What is there and verified is kept; what was interrupted goes on where it stopped.
+    """
+    if not suites:
+        raise UsageError("Which data?", hint="Name suites: harness data pull --suite SUITE --data DIR")
+    rows = _pull_all(_wanted(suites, languages, data), _required(data), quiet=as_json)
+    if as_json:
+        _print_json(rows)
+    absent = sum(row["state"] not in ("pulled", "kept") for row in rows)
+    if absent:
+        click.echo(f"{absent} of {len(rows)} data sets are not there.", err=True)
+    _exit(1 if absent else 0)
+
+
+@command.command("verify")
+@selection
+def verify_data(suites: tuple[str, ...], languages: str, data: Path | None, as_json: bool) -> None:
+    """Check every file in the data root against what was pulled.
+
+    Without --suite, checks all that lies there. Ends with 1 if anything is missing or wrong.
+    """
+    root = _required(data)
+    checked = [(need, verify(need, root)) for need in _wanted(suites, languages, root)]
+    if as_json:
+        _print_json([tables.verified_json(need, problems) for need, problems in checked])
+    else:
+        for need, problems in checked:
+            _print_verified(need, problems)
+    wrong = any(problem.wrong for _, problems in checked for problem in problems)
+    if wrong:
+        click.echo(f"To mend: harness data pull --suite SUITE --data {root}", err=True)
+    _exit(1 if wrong else 0)
+
+
+def _wanted(suites: Sequence[str], languages: str, root: Path | None) -> tuple[Need, ...]:
+    from harness.catalog import open_suites
+
+    if suites:
+        opened = open_suites(suites, SuiteOptions(languages=options.listed(languages)))
+        return needs([task for suite in opened for task in suite.tasks])
+    if root is None:
+        raise UsageError("Which data?", hint="Name a suite (--suite SUITE) or a data root (--data DIR).")
+    if not root.is_dir():
+        raise UsageError(f"The data root {root} is not a folder.", hint="`harness data pull` makes one.")
+    return found(root)
+
+
+def _required(root: Path | None) -> Path:
+    if root is None:
+        raise UsageError("Which folder?", hint="Name the data root: --data DIR, or set HARNESS_DATA.")
+    return root
+
+
+def _pull_all(wanted: Sequence[Need], root: Path, *, quiet: bool) -> list[dict[str, Any]]:
+    """Pull one after the other; what would hit the rest as well ends it."""
+    rows = [{"path": n.path, "revision": n.revision, "state": "not tried", "error": None} for n in wanted]
+    for number, (need, row) in enumerate(zip(wanted, rows, strict=True), 1):
+        try:
+            row["state"] = pull(need, root, progress=lambda line: click.echo(f"  {line}", err=True))
+        except DataError as error:
+            row |= {"state": "failed", "error": str(error)}
+            click.echo(f"Error: {error}", err=True)
+            if isinstance(error, Unavailable):
+                break
+        if not quiet:
+            click.echo(f"[{number}/{len(wanted)}] {row['state']} {need.path}")
+    return rows
+
+
+def _print_verified(need: Need, problems: Sequence[Problem]) -> None:
+    colours = {"wrong": "red", "unverified": "yellow", "verified": "green"}
+    verdict = tables.verdict(problems)
+    click.echo(
+        f"{click.style(f'{verdict:<10}', fg=colours[verdict])} {need.path} {need.revision[:12]}".rstrip()
+    )
+    for problem in problems:
+        click.echo(f"           {problem.message}")
+
+
+def _print_json(rows: list[dict[str, Any]]) -> None:
+    click.echo(json.dumps({"schema": SCHEMA, "data": rows}, indent=1, ensure_ascii=False))
+
+
+def _print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table: drawn on a terminal, plain columns of full width anywhere else."""
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    if not console.is_terminal:
+        widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+        for row in (header, *rows):
+            click.echo(
+                "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
+            )
+        return
+    table = Table(*header)
+    for row in rows:
+        table.add_row(*row)
+    console.print(table)
+
+
+def _exit(code: int) -> NoReturn:
+    click.get_current_context().exit(code)

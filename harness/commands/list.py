@@ -1,0 +1,99 @@
+"""`harness list`: what there is to run, and what has been measured."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.table import Table
+
+from harness.commands import options
+from harness.terminal import console
+
+KINDS = ("models", "suites", "tasks", "records")
+
+
+@click.command("list")
+@click.argument("what", type=click.Choice(KINDS), default="suites")
+@click.option("--match", default="", help="Only names that contain this, in any case.")
+@options.results
+@options.as_json
+def command(what: str, match: str, results: Path | None, as_json: bool) -> int:
+    """List models, suites, tasks of mteb, or the records of the results folder."""
+    rows = {"models": _models, "suites": _suites, "tasks": _tasks, "records": lambda: _records(results)}[
+        what
+    ]()
+    rows = [row for row in rows if match.lower() in str(next(iter(row.values()))).lower()]
+    if as_json:
+        click.echo(json.dumps({"schema": 1, what: rows}, indent=1))
+    elif not rows:
+        click.echo(f"No {what}" + (f" match {match!r}." if match else " yet: `harness run` makes them."))
+    else:
+        _print(what, rows)
+    return 0
+
+
+def _models() -> list[dict[str, Any]]:
+    from harness import catalog
+
+    return [{"name": b.name, "summary": b.summary} for b in catalog.backbones().values()]
+
+
+def _suites() -> list[dict[str, Any]]:
+    from harness import catalog
+
+    rows = []
+    for entry in catalog.suites().values():
+        argument = f":<{entry.argument}>" if entry.argument else ""
+        name = f"{entry.name}[{argument}]" if argument and entry.alone else f"{entry.name}{argument}"
+        rows.append({"name": name, "summary": entry.summary})
+    return rows
+
+
+def _tasks() -> list[dict[str, Any]]:
+    from suites._mteb import snapshot
+
+    known = snapshot.load()
+    infos = [known.task(name) for name in known.tasks]
+    return [
+        {
+            "name": i.name,
+            "type": i.type,
+            "metric": i.metric,
+            "splits": ", ".join(i.splits),
+            "subsets": len(i.subsets),
+        }
+        for i in infos
+    ]
+
+
+def _records(results: Path | None) -> list[dict[str, Any]]:
+    from harness import paths
+    from harness.store import Store
+
+    return [
+        {
+            "model": r.model.name,
+            "artifact": r.model.artifact[:12],
+            "task": r.task.name,
+            "metric": r.task.metric,
+            "main_score": r.main_score,
+            "key": r.key,
+        }
+        for r in Store(paths.results_folder(results)).records()
+    ]
+
+
+def _print(what: str, rows: list[dict[str, Any]]) -> None:
+    table = Table(title=f"{len(rows)} {what}", title_justify="left")
+    shown = [name for name in rows[0] if name != "key"]
+    for name in shown:
+        table.add_column(
+            name.replace("_", " "), justify="right" if name in ("main_score", "subsets") else "left"
+        )
+    for row in rows:
+        values = [f"{v:.4f}" if isinstance(v, float) else str(v) for v in (row[name] for name in shown)]
+        table.add_row(*(value.replace("[", r"\[") for value in values))
+    console().print(table)

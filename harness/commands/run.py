@@ -1,0 +1,188 @@
+"""`harness run`: evaluate models on suites."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+from harness.commands import options
+from harness.terminal import console
+from harness.types import Dtype, Settings, Similarity, SuiteOptions
+
+DTYPES: dict[str, Dtype] = {
+    "float32": "float32",
+    "fp32": "float32",
+    "bfloat16": "bfloat16",
+    "bf16": "bfloat16",
+    "float16": "float16",
+    "fp16": "float16",
+}
+SIMILARITIES: tuple[Similarity, ...] = ("cosine", "dot", "euclidean", "manhattan")
+
+
+@click.command("run")
+@click.option(
+    "--model",
+    "models",
+    multiple=True,
+    required=True,
+    metavar="MODEL",
+    help="Catalog name, org/name[@revision], or a folder. Repeat for several.",
+)
+@click.option(
+    "--suite",
+    "suites",
+    multiple=True,
+    required=True,
+    metavar="SUITE",
+    help="Suite, or suite:argument (`harness list suites`). Repeat for several.",
+)
+@click.option(
+    "--pooling",
+    default=None,
+    help="Pooling of token vectors, e.g. mean or cls (default: the model's own, else mean).",
+)
+@click.option(
+    "--normalize/--no-normalize", default=None, help="Scale vectors to length 1 (default: as the model does)."
+)
+@click.option(
+    "--max-length", type=int, default=None, help="Longest input in tokens (default: the model's own)."
+)
+@click.option(
+    "--dtype", type=click.Choice(list(DTYPES)), default="float32", help="Precision of weights and products."
+)
+@click.option(
+    "--similarity",
+    type=click.Choice(SIMILARITIES),
+    default=None,
+    help="How vectors are compared (default: the model's own, else cosine).",
+)
+@click.option(
+    "--prompt",
+    "prompts",
+    multiple=True,
+    metavar="NAME=TEXT",
+    help="Text put before inputs; NAME is query, document, a task or a type. Repeat for several.",
+)
+@click.option(
+    "--prompts",
+    "prompt_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=None,
+    help="JSON or TOML file of prompts by name.",
+)
+@click.option("--seed", type=int, default=42, help="Seed of samples and probes (mteb's own is 42).")
+@options.languages
+@options.splits
+@options.results
+@options.cache
+@options.data
+@options.offline
+@click.option(
+    "--devices",
+    default="",
+    help="Devices, e.g. cuda:0,cuda:1 or cpu; one process each if several (default: every GPU, else the CPU).",
+)
+@click.option(
+    "--threads", type=int, default=None, help="CPU threads of each process (default: torch's own choice)."
+)
+@click.option("--force", is_flag=True, help="Run again what is there already, and put it in its place.")
+@click.option("--fail-fast", is_flag=True, help="Stop at the first failed task.")
+@click.option("--dry-run", is_flag=True, help="Print the plan and its cost; run nothing.")
+@click.option("--no-gate", is_flag=True, help="Run a model that the sanity gate refuses; its records say so.")
+@click.option(
+    "--trust-remote-code", is_flag=True, help="Run code from the model's repository; needs a pinned commit."
+)
+@options.as_json
+def command(
+    models: tuple[str, ...], suites: tuple[str, ...], as_json: bool, dry_run: bool, **given: Any
+) -> int:
+    """Evaluate models on suites and record the scores; what is there is not done again."""
+    from harness import api
+
+    request = _request(models, suites, given)
+    out = console(stderr=True)
+    with api.network(request):
+        prepared = api.prepare(request)
+        if dry_run:
+            return _show_plan(prepared, as_json)
+        _announce(prepared, out, quiet=as_json)
+        report = _follow(prepared, out, quiet=as_json)
+    if as_json:
+        click.echo(json.dumps(report.to_json(), indent=1, ensure_ascii=False))
+    else:
+        from harness.report import print_report
+
+        print_report(report, console())
+    return report.exit_code
+
+
+def _request(models: tuple[str, ...], suites: tuple[str, ...], given: dict[str, Any]) -> Any:
+    from harness.api import Request
+
+    settings = Settings(
+        dtype=DTYPES[given["dtype"]],
+        pooling=given["pooling"],
+        normalize=given["normalize"],
+        max_length=given["max_length"],
+        similarity=given["similarity"],
+        prompts=options.read_prompts(given["prompts"], given["prompt_file"]),
+        seed=given["seed"],
+    )
+    same = ("results", "cache", "data", "offline", "threads", "force", "fail_fast", "trust_remote_code")
+    return Request(
+        models=models,
+        suites=suites,
+        settings=settings,
+        options=SuiteOptions(
+            languages=options.listed(given["languages"]), splits=options.listed(given["splits"])
+        ),
+        devices=options.listed(given["devices"]),
+        gate=not given["no_gate"],
+        **{name: given[name] for name in same},
+    )
+
+
+def _follow(prepared: Any, out: Console, *, quiet: bool) -> Any:
+    from harness import api
+    from harness.progress import Follower
+
+    with Follower(len(prepared.plan.cells), console=out, quiet=quiet) as follower:
+        return api.execute(prepared, follower.listeners)
+
+
+def _announce(prepared: Any, out: Console, *, quiet: bool) -> None:
+    """What cannot run and why, before anything is encoded."""
+    from harness.execute import Result, failure_of
+    from harness.report import print_failures
+
+    lost = prepared.plan.impossible
+    if quiet:
+        return
+    if lost:
+        out.print(f"{len(lost)} of {len(prepared.plan.cells)} tasks cannot run:", style="bold red")
+        print_failures([Result(cell=c, how="impossible", failure=failure_of(c.problem)) for c in lost], out)
+    for one in prepared.subjects:
+        how = one.encoding
+        out.print(
+            f"{one.artifact.name}: {how.pooling} pooling{', normalized' if how.normalize else ''}, "
+            f"{how.max_length} tokens, {how.dtype}, {how.similarity}; key {one.artifact.key[:12]}",
+            highlight=False,
+            style="dim",
+            soft_wrap=True,
+        )
+
+
+def _show_plan(prepared: Any, as_json: bool) -> int:
+    from harness import cost
+
+    estimate = cost.estimate(prepared)
+    if as_json:
+        click.echo(json.dumps(cost.to_json(estimate), indent=1))
+    else:
+        cost.show(estimate, console())
+    return 1 if prepared.plan.impossible else 0

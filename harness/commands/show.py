@@ -1,0 +1,114 @@
+"""`harness show`: what has been measured of a model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.table import Table
+
+from harness.commands import options
+from harness.terminal import console
+
+
+@click.command("show")
+@click.argument("model")
+@click.option("--suite", "suites", multiple=True, help="A suite's columns and means. Repeat for several.")
+@click.option("--task", default="", help="One record in full: every raw metric and its provenance.")
+@options.languages
+@options.splits
+@options.results
+@options.as_json
+def command(
+    model: str,
+    suites: tuple[str, ...],
+    task: str,
+    languages: str,
+    splits: str,
+    results: Path | None,
+    as_json: bool,
+) -> int:
+    """Show what has been measured of MODEL: a name, the start of a key, or a folder."""
+    from harness import catalog, paths, views
+    from harness.types import SuiteOptions
+
+    records = views.records_of(model, results)
+    narrowed = SuiteOptions(
+        languages=options.listed(languages), splits=options.listed(splits), cache=paths.cache_folder()
+    )
+    if task:
+        _one(records, task, as_json)
+    elif suites:
+        opened = catalog.open_suites(suites, narrowed)
+        _suites(records, opened, as_json)
+    else:
+        _all(records, as_json)
+    return 0
+
+
+def _all(records: list[Any], as_json: bool) -> None:
+    if as_json:
+        rows = [{"task": r.task.name, "main_score": r.main_score, "key": r.key} for r in records]
+        click.echo(
+            json.dumps({"schema": 1, "model": records[0].model.model_dump(), "records": rows}, indent=1)
+        )
+        return
+    about = records[0].model
+    size = f", {about.parameters / 1e6:.1f}M parameters" if about.parameters else ""
+    table = Table(title=f"{about.name} ({about.artifact[:12]}{size}), scores × 100", title_justify="left")
+    for name in ("task", "type", "metric"):
+        table.add_column(name)
+    table.add_column("score", justify="right")
+    table.add_column("how", style="dim")
+    for record in records:
+        score = f"{100 * record.main_score:.2f}"
+        table.add_row(record.task.name, record.task.type, record.task.metric, score, _how(record))
+    console().print(table)
+
+
+def _how(record: Any) -> str:
+    """What tells two records of one task apart."""
+    encoding = record.identity["encoding"]
+    prompts = sorted({p for p in record.identity["prompts"].values() if p})
+    parts = [encoding["dtype"], f"{encoding['max_length']} tokens", encoding["pooling"], *map(repr, prompts)]
+    return ", ".join(parts)
+
+
+def _suites(records: list[Any], suites: list[Any], as_json: bool) -> None:
+    from harness import views
+    from harness.aggregate import aggregate
+    from harness.report import aggregates_json, mean_text, score_text
+
+    found = [(suite, aggregate(suite, views.suite_scores(records, suite))) for suite in suites]
+    if as_json:
+        rows = [{"suite": suite.name, **aggregates_json(means)} for suite, means in found]
+        click.echo(
+            json.dumps({"schema": 1, "model": records[0].model.model_dump(), "suites": rows}, indent=1)
+        )
+        return
+    out = console()
+    for suite, means in found:
+        table = Table(title=f"{records[0].model.name} on {suite.title}, scores × 100", title_justify="left")
+        table.add_column("task")
+        table.add_column("type")
+        table.add_column("score", justify="right")
+        for column in suite.columns:
+            table.add_row(column.name, column.type, score_text(means.columns[column.name]))
+        out.print(table)
+        out.print(f"{mean_text(means.over_tasks)}, {mean_text(means.over_types)}", highlight=False)
+
+
+def _one(records: list[Any], task: str, as_json: bool) -> None:
+    from harness.errors import unknown
+
+    mine = [r for r in records if r.task.name == task]
+    if not mine:
+        names = {r.task.name for r in records}
+        raise unknown("recorded task", task, names, then="`harness show MODEL` lists them.")
+    if as_json:
+        click.echo(json.dumps([r.model_dump(mode="json", by_alias=True) for r in mine], indent=1))
+        return
+    for record in mine:
+        click.echo(record.to_json(), nl=False)

@@ -1,0 +1,106 @@
+"""A folder of a data root: its files, its manifest, and what its content proves it to be."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from harness.errors import DataError
+from harness.filehash import sha256_file
+from harness.identity import digest
+from harness.types import Data
+
+MANIFEST = ".harness.json"
+"""The file a pull leaves in a data set's folder; hidden, like everything that is not data."""
+
+
+class FileEntry(BaseModel):
+    """What a file was when it was pulled."""
+
+    model_config = ConfigDict(frozen=True)
+
+    size: int
+    """Bytes."""
+    sha256: str = Field(pattern="^[0-9a-f]{64}$")
+
+
+class Manifest(BaseModel):
+    """What a pull fetched, so that the folder can prove its revision without the hub."""
+
+    model_config = ConfigDict(frozen=True, populate_by_name=True)
+
+    schema_version: Literal[1] = Field(default=1, alias="schema")
+    repo: str
+    """The data set's name on the hub, `org/name`."""
+    revision: str
+    """The pinned revision the files came from."""
+    files: Mapping[str, FileEntry]
+    """Every visible file by its path inside the folder, with `/` between the parts."""
+
+    def to_json(self) -> str:
+        """The manifest as it is written: indented JSON with a final newline."""
+        return json.dumps(self.model_dump(mode="json", by_alias=True), indent=1, ensure_ascii=False) + "\n"
+
+
+def visible_files(folder: Path) -> dict[str, Path]:
+    """The files of a data set by their path inside `folder`, sorted; hidden ones left out.
+
+    Linked folders are followed. A folder that cannot be listed raises OSError, because leaving
+    its files out would change what the data set is.
+    """
+    found: dict[str, Path] = {}
+    for here, folders, names in os.walk(folder, followlinks=True, onerror=_raise):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        paths = [Path(here, name) for name in names if not name.startswith(".")]
+        found |= {path.relative_to(folder).as_posix(): path for path in paths}
+    return dict(sorted(found.items()))
+
+
+def read_manifest(folder: Path) -> Manifest | None:
+    """The manifest of a folder, None if no pull made it.
+
+    Raises:
+        DataError: There is one, but it is damaged or of a newer schema.
+    """
+    path = folder / MANIFEST
+    try:
+        return Manifest.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except ValidationError as error:
+        raise DataError(
+            f"{path} is damaged, or was written by a newer version.",
+            hint="Until it is pulled again, the data set counts as a folder of unknown origin.",
+        ) from error
+
+
+def content_of(hashes: Mapping[str, str]) -> str:
+    """The content hash of a data set: over its sorted file names and the SHA-256 of each file."""
+    return "sha256:" + digest(sorted(hashes.items()))
+
+
+def identify(data: Data, folder: Path, cache: Path) -> Data:
+    """What `folder` is: a revision if its manifest proves one, otherwise a content hash.
+
+    A revision is proven when the manifest names this data set and the folder's files are the
+    manifest's files, none changed, none missing, none added.
+    """
+    hashes = {name: sha256_file(path, cache) for name, path in visible_files(folder).items()}
+    try:
+        manifest = read_manifest(folder)
+    except DataError:
+        manifest = None
+    if manifest and manifest.repo == data.path:
+        listed = {name: entry.sha256 for name, entry in manifest.files.items()}
+        if listed == hashes:
+            return Data(path=data.path, revision=manifest.revision)
+    return Data(path=data.path, content=content_of(hashes))
+
+
+def _raise(error: OSError) -> None:
+    raise error

@@ -1,0 +1,129 @@
+"""What a job finds on its desk: the device, loaded models, vectors, and a line to the driver."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from harness.types import Artifact, Encoding, Role, Task
+from harness.vectors import Space, shard_bytes, space_identity, text_keys
+
+if TYPE_CHECKING:
+    from harness.encoder.engine import Encoder
+
+EventKind = Literal["stage", "encoding", "encoded", "note", "vectors"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """Something a running job tells the driver.
+
+    `stage` names what begins, `encoding` announces how many texts will be encoded, `encoded`
+    counts texts and tokens as they are done, `note` is for the user and for the record, and
+    `vectors` hands a shard over to be written.
+    """
+
+    kind: EventKind
+    text: str = ""
+    texts: int = 0
+    tokens: int = 0
+    space: Mapping[str, object] = field(default_factory=dict)
+    content: bytes = b""
+
+
+class Desk:
+    """The means of one process on one device; jobs take turns on it.
+
+    Only the driver writes: what a job wants kept goes through `emit`, or is returned by it.
+    """
+
+    def __init__(
+        self, *, device: str, cache: Path, emit: Callable[[Event], None], threads: int | None = None
+    ) -> None:
+        self.device = device
+        self.cache = cache
+        self.emit = emit
+        self.threads = threads
+        self.inputs: Mapping[str, Mapping[str, bytes]] = {}
+        self._loaded: tuple[tuple[str, Encoding], Encoder] | None = None
+        self._spaces: dict[tuple[str, ...], Space] = {}
+
+    def encoder(self, artifact: Artifact, encoding: Encoding) -> Encoder:
+        """The model, loaded; one stays loaded at a time."""
+        wanted = (artifact.key, encoding)
+        if self._loaded is None or self._loaded[0] != wanted:
+            self._loaded = None
+            self._loaded = (wanted, self.load(artifact, encoding))
+        return self._loaded[1]
+
+    def load(self, artifact: Artifact, encoding: Encoding) -> Encoder:
+        """The model, loaded anew."""
+        from harness.encoder.loading import load
+
+        if self.threads:
+            import torch
+
+            torch.set_num_threads(self.threads)
+        return load(artifact, encoding, device=self.device)
+
+    def space(self, artifact: Artifact, encoding: Encoding, task: Task, role: Role) -> Space:
+        """The vectors known for texts of `task` on side `role`."""
+        prompt = encoding.prompt(task, role)
+        tower: Role = role if asymmetric(artifact.folder) else ""
+        identity = space_identity(artifact, encoding, prompt=prompt, role=tower)
+        known = tuple(str(identity[name]) for name in sorted(identity))
+        if known not in self._spaces:
+            self._spaces[known] = Space(self.cache, identity)
+        return self._spaces[known]
+
+    def encode_missing(
+        self, artifact: Artifact, encoding: Encoding, task: Task, role: Role, texts: list[str]
+    ) -> dict[str, Any]:
+        """Encode those of `texts` whose vectors are not known; returns counts.
+
+        Vectors are handed over in shards as they are made, so that a crash loses little.
+        """
+        space = self.space(artifact, encoding, task, role)
+        space.refresh()
+        missing = space.missing(texts)
+        if not missing:
+            return {"encoded": 0, "tokens": 0}
+        encoder = self.encoder(artifact, encoding)
+        self.emit(Event(kind="encoding", text=role, texts=len(missing)))
+        tokens = 0
+
+        def progress(done: int, count: int) -> None:
+            nonlocal tokens
+            tokens += count
+            self.emit(Event(kind="encoded", texts=done, tokens=count))
+
+        noted = len(encoder.notes)
+        for part in _portions(missing, characters=2_000_000 if self.device == "cpu" else 32_000_000):
+            vectors = encoder.encode(part, prompt=encoding.prompt(task, role), progress=progress)
+            content = shard_bytes(text_keys(part), vectors)
+            self.emit(Event(kind="vectors", space=space.identity, content=content))
+        for note in encoder.notes[noted:]:
+            self.emit(Event(kind="note", text=note))
+        space.refresh()
+        return {"encoded": len(missing), "tokens": tokens}
+
+
+def asymmetric(folder: Path) -> bool:
+    """Whether a model has different towers for queries and documents."""
+    modules = folder / "modules.json"
+    return modules.exists() and any(word in modules.read_text() for word in ("Router", "Asym"))
+
+
+def _portions(texts: list[str], *, characters: int) -> list[list[str]]:
+    """Consecutive portions of about `characters` characters."""
+    portions: list[list[str]] = [[]]
+    filled = 0
+    for text in texts:
+        if filled > characters:
+            portions.append([])
+            filled = 0
+        portions[-1].append(text)
+        filled += len(text)
+    return portions

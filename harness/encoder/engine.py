@@ -1,0 +1,161 @@
+"""The engine: texts in, vectors out, as fast as the device allows and in the order given."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.encoder.batching import Queue, Span, drain
+from harness.encoder.forward import forward
+from harness.encoder.inputs import Inputs, prepare
+from harness.errors import ModelError
+from harness.types import Encoding
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+    from torch import Tensor
+
+CPU_BUDGET = 1536
+"""Padded tokens of one batch on one CPU core: what stays in its cache."""
+
+GPU_BUDGET = 65_536
+"""Padded tokens of one batch on a GPU."""
+
+WINDOW = 32_768
+"""Texts tokenized and sorted at a time, which bounds the memory tokens take."""
+
+Progress = Callable[[int, int], None]
+"""Called after each batch with the texts and the tokens it has finished."""
+
+
+class Encoder:
+    """A loaded model that turns texts into vectors.
+
+    Attributes:
+        dimension: The length of a vector.
+        device: Where the model lies, such as "cpu" or "cuda:0".
+        parameters: How many parameters the model has.
+        dtype_as_run: The dtype the backbone computes in, such as "float32".
+        attention: The name of transformers' attention backend, "" where the model has none.
+        tokens_seen: Tokens encoded so far, padding not counted.
+        batches: Batches run so far.
+        notes: What went otherwise than asked for, such as a budget that was halved.
+    """
+
+    def __init__(self, model: SentenceTransformer, encoding: Encoding) -> None:
+        import torch
+
+        self.model = model
+        self.encoding = encoding
+        self.device = str(model.device)
+        self.parameters = sum(p.numel() for p in model.parameters())
+        self.dtype_as_run = str(next((p.dtype for p in model.parameters()), torch.float32)).split(".")[-1]
+        backbone = getattr(model[0], "auto_model", None)
+        self.attention = str(getattr(getattr(backbone, "config", None), "_attn_implementation", None) or "")
+        self.tokens_seen = 0
+        self.batches = 0
+        self.notes: list[str] = []
+        self._on_cpu = model.device.type == "cpu"
+        self._threads = torch.get_num_threads() if self._on_cpu else 1
+        self._budget = CPU_BUDGET if self._on_cpu else GPU_BUDGET
+        self._lock = threading.Lock()
+        with torch.inference_mode():
+            self.dimension = int(self._vectors(prepare(model, ["a text"], ""), (0, 1)).shape[1])
+
+    def encode(
+        self, texts: Sequence[str], *, prompt: str = "", progress: Progress | None = None
+    ) -> NDArray[np.float32]:
+        """The vectors of `texts`, each with `prompt` put before it.
+
+        Equal texts are encoded once. Vectors are those of `SentenceTransformer.encode`, up to
+        rounding.
+
+        Returns:
+            Shape (len(texts), dimension), float32, in the order of `texts`.
+
+        Raises:
+            ModelError: If a vector is not finite, or a single text does not fit into memory.
+        """
+        places: dict[str, int] = {}
+        inverse = np.fromiter((places.setdefault(t, len(places)) for t in texts), np.int64, len(texts))
+        copies = np.bincount(inverse, minlength=len(places))
+        unique = list(places)
+        vectors = np.empty((len(unique), self.dimension), dtype=np.float32)
+        for start in range(0, len(unique), WINDOW):
+            part = slice(start, start + WINDOW)
+            self._encode_window(unique[part], prompt, vectors[part], copies[part], progress)
+        _require_finite(vectors, unique, inverse)
+        return vectors[inverse]
+
+    def count_tokens(self, texts: Sequence[str], *, prompt: str = "") -> int:
+        """How many tokens `texts` have, special ones included, after truncation."""
+        return sum(
+            int(prepare(self.model, texts[start : start + WINDOW], prompt).lengths.sum())
+            for start in range(0, len(texts), WINDOW)
+        )
+
+    def _encode_window(
+        self,
+        texts: list[str],
+        prompt: str,
+        out: NDArray[np.float32],
+        copies: NDArray[np.int64],
+        progress: Progress | None,
+    ) -> None:
+        """Encode texts into the rows of `out`; text i stands for `copies[i]` of what was given."""
+        inputs = prepare(self.model, texts, prompt)
+        threads = min(self._threads, len(texts))
+        queue = Queue(inputs.lengths, min(self._budget, -(-int(inputs.lengths.sum()) // threads)))
+        done: list[tuple[NDArray[np.int64], Tensor]] = []
+
+        def run(span: Span) -> None:
+            rows = inputs.order[slice(*span)]
+            done.append((rows, self._vectors(inputs, span)))
+            tokens = int(inputs.lengths[slice(*span)].sum())
+            with self._lock:
+                self.tokens_seen += tokens
+                self.batches += 1
+                if progress:
+                    progress(int(copies[rows].sum()), tokens)
+
+        drain(queue, run, threads=threads, halved=self._halved)
+        for rows, vectors in done:
+            out[rows] = vectors.cpu().numpy()
+
+    def _vectors(self, inputs: Inputs, span: Span) -> Tensor:
+        features = {name: self._moved(value) for name, value in inputs.features(span).items()}
+        return forward(self.model, features)
+
+    def _moved(self, value: Any) -> Any:
+        import torch
+
+        if self._on_cpu or not isinstance(value, torch.Tensor):
+            return value
+        if value.device.type == "cpu" and self.model.device.type == "cuda":
+            value = value.pin_memory()
+        return value.to(self.model.device, non_blocking=True)
+
+    def _halved(self, budget: int) -> None:
+        import torch
+
+        with self._lock:
+            self._budget = min(self._budget, budget)
+            self.notes.append(f"memory ran out: batches of {budget} tokens from then on")
+        if not self._on_cpu:
+            torch.cuda.empty_cache()
+
+
+def _require_finite(vectors: NDArray[np.float32], texts: list[str], inverse: NDArray[np.int64]) -> None:
+    bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
+    if not bad.size:
+        return
+    shown = texts[bad[0]] if len(texts[bad[0]]) <= 60 else texts[bad[0]][:60] + "…"
+    raise ModelError(
+        f"{bad.size} of {len(texts)} vectors are not finite; the first is that of text "
+        f"{int(np.argmax(inverse == bad[0]))}, {shown!r}.",
+        hint="Half precision overflows in some models: ask for float32. If it was float32, the weights are damaged.",
+    )

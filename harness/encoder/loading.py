@@ -1,0 +1,136 @@
+"""From a model folder to an Encoder, loudly wherever it would not be the model it says it is."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import pickle
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from harness.encoder.describe import Description, describe
+from harness.encoder.engine import Encoder
+from harness.encoder.fresh import LoadReport, recorded, require_loaded
+from harness.encoder.trust import check_trust
+from harness.errors import HarnessError, ModelError, UsageError
+from harness.types import Artifact, Encoding
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+
+def load(artifact: Artifact, encoding: Encoding, *, device: str) -> Encoder:
+    """The model of `artifact`, ready to encode as `encoding` says.
+
+    Args:
+        artifact: The model and where it lies; nothing is fetched.
+        encoding: How it is to be run, as `resolve_encoding` gives it.
+        device: A torch device, such as "cpu" or "cuda:0".
+
+    Raises:
+        ModelError: If the folder does not hold a whole model, needs code that was not allowed,
+            holds a pickle with code, or leaves parameters that reach the output unset.
+        UsageError: If the device cannot run the requested dtype.
+    """
+    if encoding.dtype == "float16" and device == "cpu":
+        raise UsageError(
+            "float16 is not run on a CPU: its range is too small for what is summed there.",
+            hint="Ask for bfloat16 or float32.",
+        )
+    description = describe(artifact.folder)
+    check_trust(artifact, description)
+    try:
+        with _quiet():
+            model, report = _build(artifact, encoding, description, device)
+    except HarnessError:
+        raise
+    except Exception as error:
+        raise _explained(artifact, error) from error
+    require_loaded(model, report, artifact.name)
+    return Encoder(model, encoding)
+
+
+def _build(
+    artifact: Artifact, encoding: Encoding, description: Description, device: str
+) -> tuple[SentenceTransformer, LoadReport]:
+    import torch
+
+    from harness.encoder.unrounded import SentenceTransformer
+
+    with recorded() as report:
+        model = SentenceTransformer(
+            str(artifact.folder),
+            device=device,
+            local_files_only=True,
+            trust_remote_code=artifact.trust_remote_code,
+            model_kwargs={
+                "dtype": getattr(torch, encoding.dtype),
+                "weights_only": True,
+                # A tensor of another shape becomes part of the report.
+                "ignore_mismatched_sizes": True,
+            },
+        )
+    model.eval()
+    _set_max_length(model, encoding, description)
+    _set_pooling(model, encoding.pooling)
+    _set_normalize(model, encoding.normalize)
+    return model, report
+
+
+def _set_max_length(model: SentenceTransformer, encoding: Encoding, description: Description) -> None:
+    try:
+        model.max_seq_length = encoding.max_length
+    except AttributeError as error:  # a module without truncation
+        if encoding.max_length != description.max_length:
+            raise UsageError(
+                f"{description.folder.name} cannot truncate its input.", hint="Leave the maximum length out."
+            ) from error
+
+
+def _set_pooling(model: SentenceTransformer, mode: str) -> None:
+    from sentence_transformers.models import Pooling
+
+    for at, module in enumerate(model):
+        if isinstance(module, Pooling) and module.get_pooling_mode_str() != mode:
+            model[at] = Pooling(
+                module.word_embedding_dimension, mode, include_prompt=module.include_prompt
+            )
+
+
+def _set_normalize(model: SentenceTransformer, wanted: bool) -> None:
+    from sentence_transformers.models import Normalize
+
+    if wanted and not isinstance(model[-1], Normalize):
+        model.append(Normalize())
+    elif not wanted and isinstance(model[-1], Normalize):
+        del model[-1]
+
+
+def _explained(artifact: Artifact, error: Exception) -> ModelError:
+    if isinstance(error, pickle.UnpicklingError) or "Weights only load failed" in str(error):
+        return ModelError(
+            f"The weights of {artifact.name} were refused: the pickle contains code.",
+            hint="Get the model as safetensors, or convert it where you trust it.",
+        )
+    first_line = (str(error).strip().splitlines() or [""])[0]
+    return ModelError(f"{artifact.name} does not load: {type(error).__name__}: {first_line}")
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep progress bars and load reports of the libraries off the terminal."""
+    from transformers.utils import logging as transformers_logging
+
+    library = logging.getLogger("sentence_transformers")
+    level, verbosity = library.level, transformers_logging.get_verbosity()
+    bars = transformers_logging.is_progress_bar_enabled()
+    library.setLevel(logging.ERROR)
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        library.setLevel(level)
+        transformers_logging.set_verbosity(verbosity)
+        if bars:
+            transformers_logging.enable_progress_bar()

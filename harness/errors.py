@@ -1,0 +1,76 @@
+"""Errors a user can act on: what happened, what exists, what to type next."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class HarnessError(Exception):
+    """Something that stops the work, said in one message without a traceback.
+
+    `message` says what happened, `hint` what exists or what to type next. The program ends with
+    `exit_code`: 1 when work failed, 2 when the request could not be carried out as it was given.
+    """
+
+    exit_code = 1
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}\n{self.hint}" if self.hint else self.message
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_rebuild, (type(self), self.message, self.hint))
+
+
+class UsageError(HarnessError):
+    """The request cannot be carried out as it was given; nothing was run."""
+
+    exit_code = 2
+
+
+class ModelError(UsageError):
+    """A model that does not exist, cannot be read, or does not load as what it says it is."""
+
+
+class DataError(HarnessError):
+    """Data that is missing, empty or unreadable."""
+
+
+class RecordError(UsageError):
+    """A record that this version cannot read or must not touch."""
+
+
+class StoreError(HarnessError):
+    """The results folder or the cache cannot be written."""
+
+
+def nearest(name: str, known: Iterable[str]) -> list[str]:
+    """Up to three known names that look like `name`, best first.
+
+    >>> nearest("nanobier", ["beir", "nanobeir", "mteb"])
+    ['nanobeir', 'beir']
+    """
+    by_lower = {k.lower(): k for k in known}
+    hits = difflib.get_close_matches(name.lower(), list(by_lower), n=3, cutoff=0.6)
+    return [by_lower[hit] for hit in hits]
+
+
+def unknown(what: str, name: str, known: Iterable[str], *, then: str) -> UsageError:
+    """The error for a name that does not exist: the nearest ones, or what there is, and `then`."""
+    names = sorted(known)
+    close = nearest(name, names)
+    if close:
+        hint = f"Did you mean {' or '.join(close)}?"
+    else:
+        shown = ", ".join(names[:12]) + (", …" if len(names) > 12 else "")
+        hint = f"There is: {shown}." if names else f"There is no {what} at all."
+    return UsageError(f"No {what} is called {name!r}.", hint=f"{hint} {then}")
+
+
+def _rebuild(kind: type[HarnessError], message: str, hint: str | None) -> HarnessError:
+    return kind(message, hint=hint)

@@ -1,0 +1,245 @@
+"""The driver: gives jobs to workers, writes what they make, and keeps two processes apart."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from harness.desk import Event
+from harness.errors import HarnessError, StoreError
+from harness.jobs import Job, model_part, task_part
+from harness.lease import Leases
+from harness.plan import Cell, Plan
+from harness.record import ErrorPart, Record, parse
+from harness.store import Store
+from harness.vectors import Space
+from harness.workers import Failure, Finished, Worker, open_workers
+
+State = Literal["waiting", "running", "done", "failed", "skipped"]
+
+PATIENCE = 0.5
+"""Seconds between two looks at work that another process has claimed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """What became of one wanted score.
+
+    `how` is "cached" (it was there), "done" (this run made it), "shared" (another process made
+    it meanwhile), "failed", "impossible" (no data), or "stopped" (not reached).
+    """
+
+    cell: Cell
+    how: Literal["cached", "done", "shared", "failed", "impossible", "stopped"]
+    record: Record | None = None
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listeners:
+    """How a run is followed: events of running jobs, and results as they come."""
+
+    event: Callable[[Job, Event], None] = lambda _job, _event: None
+    result: Callable[[Result], None] = lambda _result: None
+
+
+class Run:
+    """One execution of a plan."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        *,
+        store: Store,
+        cache: Path,
+        devices: tuple[str, ...] = ("cpu",),
+        listeners: Listeners | None = None,
+        fail_fast: bool = False,
+        again: bool = False,
+        threads: int | None = None,
+    ) -> None:
+        self.plan = plan
+        self.texts_encoded = 0
+        self.tokens_encoded = 0
+        self.results: dict[str, Result] = {}
+        self._store, self._cache, self._again = store, cache, again
+        self._listeners = listeners or Listeners()
+        self._fail_fast = fail_fast
+        self._devices, self._threads = devices, threads
+        self._leases = Leases(store.leases)
+        self._jobs: dict[str, Job] = {job.key: job for job in plan.jobs}
+        self._state: dict[str, State] = dict.fromkeys(self._jobs, "waiting")
+        self._outputs: dict[str, Mapping[str, bytes]] = {}
+        self._claimed: set[str] = set()
+        self._cells: dict[str, Cell] = {cell.key: cell for cell in plan.cells}
+        self._spaces: dict[str, Space] = {}
+
+    def run(self) -> tuple[Result, ...]:
+        """Carry the plan out; results in the order of the plan.
+
+        Raises:
+            StoreError: The results folder or the cache cannot be written: the run stops there.
+            KeyboardInterrupt: After everything is closed; what was finished is kept.
+        """
+        for cell in self.plan.cells:
+            if cell.record is not None:
+                self._settle(Result(cell=cell, how="cached", record=cell.record))
+            elif cell.problem is not None:
+                self._settle(Result(cell=cell, how="impossible", failure=failure_of(cell.problem)))
+        if self._jobs:
+            self._work()
+        for cell in self.plan.cells:
+            if cell.key not in self.results:
+                self._settle(Result(cell=cell, how="stopped"))
+        return tuple(self.results[cell.key] for cell in self.plan.cells)
+
+    def _work(self) -> None:
+        self._store.prepare()
+        workers = open_workers(self._devices, cache=self._cache, listener=self._hear, threads=self._threads)
+        try:
+            while self._unsettled() and not self._stopped():
+                started = [self._start_next(worker) for worker in workers if worker.free]
+                ended = [self._poll(worker) for worker in workers if not worker.free]
+                if not any(started) and not ended:
+                    time.sleep(PATIENCE)
+        finally:
+            for worker in workers:
+                worker.close()
+            self._leases.close()
+
+    def _unsettled(self) -> bool:
+        return any(state in ("waiting", "running") for state in self._state.values())
+
+    def _stopped(self) -> bool:
+        failed = any(result.how == "failed" for result in self.results.values())
+        return self._fail_fast and failed
+
+    def _start_next(self, worker: Worker) -> bool:
+        for job in self._jobs.values():
+            if self._state[job.key] != "waiting" or not self._ready(job):
+                continue
+            if job.claim and not self._take(job.claim):
+                continue
+            self._state[job.key] = "running"
+            worker.start(job, {key: self._outputs[key] for key in job.inputs})
+            return True
+        return False
+
+    def _ready(self, job: Job) -> bool:
+        return all(self._state[key] == "done" for key in job.inputs)
+
+    def _take(self, claim: str) -> bool:
+        """Claim a score; one that another process has finished meanwhile is settled instead."""
+        if claim in self._claimed:
+            return True
+        free = self._leases.claim(claim)
+        if not self._again and self._finished_elsewhere(claim):
+            if free:
+                self._leases.release(claim)
+            return False
+        if free:
+            self._claimed.add(claim)
+        return free
+
+    def _finished_elsewhere(self, claim: str) -> bool:
+        cell = self._cells[claim]
+        record = self._store.get(cell.subject.artifact.slug, cell.task.name, claim)
+        if record is None:
+            return False
+        for job in self._jobs.values():
+            if job.claim == claim:
+                self._state[job.key] = "done"
+                self._outputs[job.key] = {}
+        self._settle(Result(cell=cell, how="shared", record=record))
+        return True
+
+    def _poll(self, worker: Worker) -> bool:
+        finished = worker.poll(0.05)
+        if finished is None:
+            return False
+        job = self._jobs[finished.key]
+        if finished.failure is not None:
+            self._fail(job, finished.failure)
+        else:
+            self._keep(job, finished)
+        return True
+
+    def _keep(self, job: Job, finished: Finished) -> None:
+        self._state[job.key] = "done"
+        self._outputs[job.key] = finished.output
+        if job.kind != "score":
+            return
+        cell = self._cells[job.key]
+        record = parse(finished.output["record"].decode(), where=job.label)
+        examples = finished.output.get("examples")
+        kept = self._store.put(cell.subject.artifact.slug, record, examples, again=self._again)
+        self._outputs[job.key] = {}
+        self._give_back(job)
+        self._settle(Result(cell=cell, how="done", record=kept))
+
+    def _fail(self, job: Job, failure: Failure) -> None:
+        if isinstance(failure.fault, StoreError):
+            raise failure.fault
+        self._state[job.key] = "failed"
+        for key in self._dependants(job.key):
+            self._state[key] = "skipped"
+            if self._jobs[key].kind == "score":
+                self._fail_cell(self._cells[key], failure, model_refused=job.kind == "resolve")
+        if job.kind == "score":
+            self._fail_cell(self._cells[job.key], failure, model_refused=False)
+        self._give_back(job)
+
+    def _fail_cell(self, cell: Cell, failure: Failure, *, model_refused: bool) -> None:
+        record = None
+        if not model_refused:
+            record = self._store.put(cell.subject.artifact.slug, _failed_record(cell, failure))
+        self._settle(Result(cell=cell, how="failed", record=record, failure=failure))
+
+    def _dependants(self, key: str) -> list[str]:
+        found: list[str] = []
+        for job in self._jobs.values():
+            if self._state[job.key] == "waiting" and any(k == key or k in found for k in job.inputs):
+                found.append(job.key)
+        return found
+
+    def _give_back(self, job: Job) -> None:
+        if job.claim in self._claimed:
+            self._claimed.discard(job.claim)
+            self._leases.release(job.claim)
+
+    def _settle(self, result: Result) -> None:
+        self.results[result.cell.key] = result
+        self._listeners.result(result)
+
+    def _hear(self, key: str, event: Event) -> None:
+        if event.kind == "vectors":
+            name = str(sorted(event.space.items()))
+            if name not in self._spaces:
+                self._spaces[name] = Space(self._cache, dict(event.space))
+            self._spaces[name].add(event.content)
+            return
+        if event.kind == "encoded":
+            self.texts_encoded += event.texts
+            self.tokens_encoded += event.tokens
+        self._listeners.event(self._jobs[key], event)
+
+
+def failure_of(problem: HarnessError) -> Failure:
+    """An error found while planning, as a job's failure."""
+    return Failure(kind=type(problem).__name__, message=problem.message, hint=problem.hint, fault=problem)
+
+
+def _failed_record(cell: Cell, failure: Failure) -> Record:
+    return Record(
+        key=cell.key,
+        status="failed",
+        model=model_part(cell.subject.artifact, {}),
+        task=task_part(cell.task),
+        identity=cell.identity,
+        error=ErrorPart(
+            kind=failure.kind, message=failure.message, hint=failure.hint, traceback=failure.traceback
+        ),
+    )

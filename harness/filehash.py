@@ -1,0 +1,75 @@
+"""SHA-256 of files, remembered on disk so that a large file is read once."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import time
+from pathlib import Path
+
+CACHE_FILE = "file-hashes.jsonl"
+"""One line a file: [path, size, mtime_ns, ctime_ns, inode, sha256]."""
+
+SETTLED_NS = 100_000_000
+"""A file changed this recently is not remembered: a second change might leave the same times."""
+
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+def sha256_file(path: Path, cache_dir: Path | None = None) -> str:
+    """The SHA-256 of a file's bytes, 64 hex digits.
+
+    With `cache_dir` the result is remembered there under the file's real path, size, times and
+    inode. The cache only ever saves time: lines that cannot be read are skipped, any number of
+    processes may add to it at once, and a cache that cannot be written is done without.
+
+    Raises:
+        OSError: If the file cannot be read.
+    """
+    key = _stat_key(path)
+    cache = cache_dir / CACHE_FILE if cache_dir else None
+    if cache and (known := _lookup(cache, key)):
+        return known
+    with path.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if cache and _stat_key(path) == key and time.time_ns() - max(key[2], key[3]) > SETTLED_NS:
+        _remember(cache, key, found)
+    return found
+
+
+def _stat_key(path: Path) -> tuple[str, int, int, int, int]:
+    real = path.resolve()
+    stat = real.stat()
+    return (str(real), stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino)
+
+
+def _lookup(cache: Path, key: tuple[str, int, int, int, int]) -> str | None:
+    try:
+        lines = cache.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return None
+    for line in reversed(lines):
+        try:
+            *stored, sha = json.loads(line)
+        except (ValueError, TypeError):
+            continue
+        if tuple(stored) == key and isinstance(sha, str) and _SHA256.fullmatch(sha):
+            return sha
+    return None
+
+
+def _remember(cache: Path, key: tuple[str, int, int, int, int], sha: str) -> None:
+    # One write to a file opened for appending is one piece even with several writers; the line
+    # feed in front ends whatever a writer that died has left behind.
+    line = f"\n{json.dumps([*key, sha])}\n".encode()
+    try:
+        cache.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(cache, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        try:
+            os.write(handle, line)
+        finally:
+            os.close(handle)
+    except OSError:
+        return

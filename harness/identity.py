@@ -1,0 +1,83 @@
+"""Keys: the content hash that says whether work is already done.
+
+A key is the SHA-256 of canonical JSON. Keys hold only what was requested; what happened to run
+it is provenance. A field added later is left out at its default, so old keys stay as they are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import MISSING, Field, fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.types import ROLES, Artifact, Encoding, Task
+
+ALWAYS = frozenset({"output", "dtype", "similarity"})
+"""Fields that were there from the start: written even at their default."""
+
+
+def canonical(value: Any) -> str:
+    """Canonical JSON: sorted keys, no spaces, UTF-8, no NaN; dataclasses become objects.
+
+    >>> canonical({"b": 1, "a": (2.0, None)})
+    '{"a":[2.0,null],"b":1}'
+    """
+    return json.dumps(
+        _plain(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    )
+
+
+def digest(value: Any) -> str:
+    """The key of a value: the SHA-256 of its canonical JSON, 64 hex digits."""
+    return hashlib.sha256(canonical(value).encode()).hexdigest()
+
+
+def evaluation_identity(artifact: Artifact, task: Task, encoding: Encoding, *, seed: int) -> dict[str, Any]:
+    """Everything a score depends on, as a plain dictionary; its digest is the EvaluationKey.
+
+    Of the prompts only those that this task applies count, so a prompt for another task
+    changes nothing here.
+    """
+    how = _plain(encoding)
+    how.pop("prompts", None)
+    how.pop("default_prompt", None)
+    return {
+        "artifact": artifact.key,
+        "task": task.name,
+        "data": _plain(task.data),
+        "splits": sorted(task.splits),
+        "subsets": sorted(task.subsets),
+        "encoding": how,
+        "prompts": {role: encoding.prompt(task, role) for role in ROLES},
+        "seed": seed,
+        "scoring": task.source.scoring,
+    }
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value) and not isinstance(value, type):
+        return {
+            f.name: _plain(getattr(value, f.name))
+            for f in fields(value)
+            if f.name in ALWAYS or not _at_default(f, getattr(value, f.name))
+        }
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    if isinstance(value, set | frozenset):
+        return sorted(_plain(v) for v in value)
+    if isinstance(value, Path):
+        raise TypeError("a path is where something lies, not what it is: hash its content")
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise TypeError(f"a key cannot hold a {type(value).__name__}")
+
+
+def _at_default(f: Field[Any], value: Any) -> bool:
+    if f.default is not MISSING:
+        return bool(value == f.default)
+    return f.default_factory is not MISSING and bool(value == f.default_factory())

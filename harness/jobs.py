@@ -1,0 +1,217 @@
+"""The jobs of a run: resolve a model, encode a task's texts, score a task.
+
+A job is a small picklable object. `run` finds its means on a desk (harness.desk) and returns
+named bytes; it writes nothing itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from harness import provenance
+from harness.collect import Collector, Known, VectorsNeeded
+from harness.data import datasets_cache
+from harness.desk import Desk, Event
+from harness.record import EXAMPLE_COLUMNS, ExamplesPart, ModelPart, Record, TaskPart
+from harness.types import Artifact, Encoding, Outcome, Purpose, Task, TextEncoder
+
+JobKind = Literal["train", "select", "resolve", "encode", "score"]
+
+
+class Work(Protocol):
+    """What a job does."""
+
+    def run(self, desk: Desk) -> Mapping[str, bytes]:
+        """Do the work and return what it makes, by name."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """One unit of work in a plan.
+
+    `inputs` are the keys of the jobs whose output it reads; `claim` is the key under which two
+    processes share work out (jobs of one claim are done by one process).
+    """
+
+    key: str
+    kind: JobKind
+    label: str
+    work: Work
+    inputs: tuple[str, ...] = ()
+    claim: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resolve:
+    """Load a model and pass it through the sanity gate; gives its facts as JSON."""
+
+    artifact: Artifact
+    encoding: Encoding
+    gate: bool = True
+
+    def run(self, desk: Desk) -> Mapping[str, bytes]:
+        """Load the model, refuse one that loads wrongly, tell what was loaded."""
+        from harness.encoder import sanity
+
+        desk.emit(Event(kind="stage", text=f"loading {self.artifact.name}"))
+        encoder = desk.encoder(self.artifact, self.encoding)
+        report = sanity.check(encoder, lambda: desk.load(self.artifact, self.encoding))
+        if self.gate:
+            sanity.require(report)
+        for failure in () if self.gate else report.failures:
+            desk.emit(Event(kind="note", text=f"the sanity gate was overruled: {failure}"))
+        facts = {
+            "parameters": encoder.parameters,
+            "dimension": encoder.dimension,
+            "dtype_as_run": encoder.dtype_as_run,
+            "attention": encoder.attention,
+            "gate": {"passed": not report.failures, "failures": [str(f) for f in report.failures]},
+        }
+        return {"facts": json.dumps(facts).encode()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Encode:
+    """Encode the texts of a task that no run has encoded yet; gives counts as JSON."""
+
+    artifact: Artifact
+    encoding: Encoding
+    task: Task
+    seed: int
+    data: Path | None
+
+    def run(self, desk: Desk) -> Mapping[str, bytes]:
+        """Collect the task's texts with its own code, then encode what is missing."""
+        started = time.monotonic()
+        desk.emit(Event(kind="stage", text=f"loading {self.task.name}"))
+        collector = Collector(self.encoding)
+        with contextlib.suppress(VectorsNeeded):
+            _evaluate(self, collector, desk.cache)
+        loaded = time.monotonic()
+        counts = {"texts": collector.seen, "encoded": 0, "tokens": 0}
+        for role, texts in collector.texts.items():
+            made = desk.encode_missing(self.artifact, self.encoding, self.task, role, list(texts))
+            counts["encoded"] += made["encoded"]
+            counts["tokens"] += made["tokens"]
+        seconds = {"load": loaded - started, "encode": time.monotonic() - loaded}
+        facts = provenance.device_facts(desk.device)
+        return {"counts": json.dumps({**counts, "seconds": seconds, "device": facts}).encode()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Score:
+    """Score a task with the task's own code; gives the record and its per-example file."""
+
+    artifact: Artifact
+    encoding: Encoding
+    task: Task
+    seed: int
+    data: Path | None
+    key: str
+    identity: Mapping[str, Any]
+    purpose: Purpose = "final"
+
+    def run(self, desk: Desk) -> Mapping[str, bytes]:
+        """Run the task with known vectors and write down what came out and how."""
+        started = time.monotonic()
+        desk.emit(Event(kind="stage", text=f"scoring {self.task.name}"))
+        known = Known(desk, self.artifact, self.encoding, self.task)
+        outcome = _evaluate(self, known, desk.cache)
+        examples = examples_bytes(outcome)
+        facts = _input(desk, "facts")
+        record = Record(
+            key=self.key,
+            purpose=self.purpose,
+            status="done",
+            model=model_part(self.artifact, facts),
+            task=task_part(self.task),
+            identity=self.identity,
+            main_score=outcome.main_score,
+            scores=outcome.scores,
+            examples=_examples_part(outcome, examples),
+            provenance=self._provenance(desk, known, facts, time.monotonic() - started),
+        )
+        made = {"record": record.to_json().encode()}
+        return {**made, "examples": examples} if examples is not None else made
+
+    def _provenance(self, desk: Desk, known: Known, facts: dict[str, Any], seconds: float) -> dict[str, Any]:
+        counts = _input(desk, "counts")
+        timing = {name: round(value, 3) for name, value in counts.get("seconds", {}).items()}
+        tokens = counts.get("tokens", 0) + known.tokens
+        return {
+            **provenance.snapshot(device=desk.device, threads=desk.threads),
+            "dtype_as_run": facts.get("dtype_as_run"),
+            "attention": facts.get("attention"),
+            "gate": facts.get("gate"),
+            "prompts_applied": known.applied,
+            "texts": max(counts.get("texts", 0), known.texts),
+            "texts_encoded": counts.get("encoded", 0) + known.encoded,
+            "tokens_encoded": tokens,
+            "seconds": {**timing, "score": round(seconds, 3)},
+            "tokens_per_second": round(tokens / timing["encode"])
+            if tokens and timing.get("encode")
+            else None,
+            "peak_memory_bytes": provenance.peak_memory(),
+        }
+
+
+def _evaluate(job: Encode | Score, encoder: TextEncoder, cache: Path) -> Outcome:
+    """Run the task's code; data prepared from a local folder is kept by its content."""
+    task = job.task
+    content = task.data.content or task.data.revision
+    with datasets_cache(content, cache) if job.data else contextlib.nullcontext():
+        return task.source.evaluate(task, encoder, seed=job.seed, data=job.data)
+
+
+def model_part(artifact: Artifact, facts: Mapping[str, Any]) -> ModelPart:
+    """The model's part of a record; a local folder's path stays out of it."""
+    return ModelPart(
+        name=artifact.name,
+        source="local" if Path(artifact.source).exists() else artifact.source,
+        artifact=artifact.key,
+        weights=artifact.weights,
+        revision=artifact.revision,
+        parameters=facts.get("parameters"),
+        dimension=facts.get("dimension"),
+    )
+
+
+def task_part(task: Task) -> TaskPart:
+    """The task's part of a record."""
+    return TaskPart(name=task.name, type=task.type, metric=task.metric)
+
+
+def examples_bytes(outcome: Outcome) -> bytes | None:
+    """The per-example file (Parquet) of an outcome, None if it has no examples."""
+    if not outcome.examples:
+        return None
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pa.table({name: list(outcome.examples[name]) for name in EXAMPLE_COLUMNS})
+    buffer = io.BytesIO()
+    pq.write_table(table, buffer, compression="zstd")
+    return buffer.getvalue()
+
+
+def _examples_part(outcome: Outcome, content: bytes | None) -> ExamplesPart | None:
+    if content is None:
+        return None
+    rows = len(outcome.examples["example_id"])
+    return ExamplesPart(file="", rows=rows, sha256=hashlib.sha256(content).hexdigest())
+
+
+def _input(desk: Desk, name: str) -> dict[str, Any]:
+    for output in desk.inputs.values():
+        if name in output:
+            return dict(json.loads(output[name]))
+    return {}

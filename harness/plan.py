@@ -1,0 +1,159 @@
+"""The plan of a run: which scores are wanted, which are there, and the jobs for the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from harness import data
+from harness.errors import DataError
+from harness.identity import digest, evaluation_identity
+from harness.jobs import Encode, Job, Resolve, Score
+from harness.record import Record
+from harness.store import Store
+from harness.types import Artifact, Encoding, Purpose, Suite, Task
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """A model together with how it turns text into vectors."""
+
+    artifact: Artifact
+    encoding: Encoding
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One score that is wanted: a subject on a task.
+
+    `record` is what the store has of it; `problem` says why it cannot be run.
+    """
+
+    subject: Subject
+    task: Task
+    seed: int
+    key: str
+    identity: Mapping[str, Any]
+    located: data.Located | None = None
+    record: Record | None = None
+    problem: DataError | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """Everything a run wants: the cells, and the jobs that fill the open ones."""
+
+    cells: tuple[Cell, ...]
+    jobs: tuple[Job, ...]
+
+    @property
+    def open(self) -> tuple[Cell, ...]:
+        """Cells that are neither done nor impossible."""
+        return tuple(c for c in self.cells if c.record is None and c.problem is None)
+
+    @property
+    def impossible(self) -> tuple[Cell, ...]:
+        """Cells whose data cannot be had."""
+        return tuple(c for c in self.cells if c.problem is not None)
+
+
+def make_plan(
+    subjects: Sequence[Subject],
+    suites: Sequence[Suite],
+    *,
+    store: Store,
+    settings: data.DataSettings,
+    seed: int = 42,
+    force: bool = False,
+    gate: bool = True,
+    purpose: Purpose = "final",
+) -> Plan:
+    """Lay out a run: every task of every suite for every subject, each once."""
+    tasks = tuple({(t.name, t.splits, t.subsets, t.data): t for s in suites for t in s.tasks}.values())
+    located = {task: _locate(task, settings) for task in tasks}
+    cells = []
+    for subject in subjects:
+        for task in tasks:
+            cells.append(_cell(subject, task, located[task], store=store, seed=seed, force=force))
+    unique = tuple({cell.key: cell for cell in cells}.values())
+    return Plan(cells=unique, jobs=tuple(_jobs(unique, gate=gate, purpose=purpose)))
+
+
+def _locate(task: Task, settings: data.DataSettings) -> data.Located | DataError:
+    try:
+        return data.locate(task.data, settings)
+    except DataError as error:
+        return error
+
+
+def _cell(
+    subject: Subject, task: Task, located: data.Located | DataError, *, store: Store, seed: int, force: bool
+) -> Cell:
+    problem = located if isinstance(located, DataError) else None
+    if not isinstance(located, DataError):
+        task = replace(task, data=located.data)
+    identity = evaluation_identity(subject.artifact, task, subject.encoding, seed=seed)
+    key = digest(identity)
+    record = None if force else store.get(subject.artifact.slug, task.name, key)
+    return Cell(
+        subject=subject,
+        task=task,
+        seed=seed,
+        key=key,
+        identity=identity,
+        located=None if isinstance(located, DataError) else located,
+        record=record,
+        problem=problem,
+    )
+
+
+def _jobs(cells: Iterable[Cell], *, gate: bool, purpose: Purpose) -> Iterable[Job]:
+    resolved: set[str] = set()
+    for cell in cells:
+        if cell.record is not None or cell.located is None:
+            continue
+        artifact, encoding = cell.subject.artifact, cell.subject.encoding
+        resolve = digest({"job": "resolve", "artifact": artifact.key, "encoding": encoding})
+        if resolve not in resolved:
+            resolved.add(resolve)
+            yield Job(
+                key=resolve,
+                kind="resolve",
+                label=artifact.name,
+                work=Resolve(artifact=artifact, encoding=encoding, gate=gate),
+            )
+        yield from _task_jobs(cell, resolve, purpose)
+
+
+def _task_jobs(cell: Cell, resolve: str, purpose: Purpose) -> Iterable[Job]:
+    assert cell.located is not None
+    artifact, encoding = cell.subject.artifact, cell.subject.encoding
+    folder = cell.located.folder
+    encode = digest({"job": "encode", "evaluation": cell.key})
+    label = f"{cell.task.name} ({artifact.name})"
+    yield Job(
+        key=encode,
+        kind="encode",
+        label=label,
+        inputs=(resolve,),
+        claim=cell.key,
+        work=Encode(artifact=artifact, encoding=encoding, task=cell.task, seed=cell.seed, data=folder),
+    )
+    yield Job(
+        key=cell.key,
+        kind="score",
+        label=label,
+        inputs=(resolve, encode),
+        claim=cell.key,
+        work=Score(
+            artifact=artifact,
+            encoding=encoding,
+            task=cell.task,
+            seed=cell.seed,
+            data=folder,
+            key=cell.key,
+            identity=cell.identity,
+            purpose=purpose,
+        ),
+    )

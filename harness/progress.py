@@ -1,0 +1,103 @@
+"""Progress on a terminal: tasks done, and the texts being encoded with rate and time left.
+
+Where standard error is not a terminal nothing moves: one line for each finished task is all.
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.text import Text
+
+from harness.desk import Event
+from harness.execute import Listeners, Result
+from harness.jobs import Job
+from harness.report import score_text
+
+if TYPE_CHECKING:
+    from rich.progress import Task as Bar
+
+MARKS = {"done": "✓", "shared": "✓", "failed": "✗", "impossible": "✗"}
+
+
+class Rate(TextColumn):
+    """Texts and tokens a second."""
+
+    def __init__(self) -> None:
+        super().__init__("")
+
+    def render(self, task: Bar) -> Text:
+        """The rate since the bar began."""
+        if not task.elapsed or not task.fields.get("tokens"):
+            return Text("")
+        return Text(f"{task.fields['tokens'] / task.elapsed:,.0f} tokens/s", style="dim")
+
+
+class Follower:
+    """Shows a run while it goes on; use it as a context and hand `listeners` to the run."""
+
+    def __init__(self, total: int, *, console: Console, quiet: bool = False) -> None:
+        self._console = console
+        self._total = total
+        self._quiet = quiet
+        self._settled = 0
+        self._bars: dict[str, TaskID] = {}
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=30),
+            MofNCompleteColumn(),
+            Rate(),
+            TimeRemainingColumn(compact=True),
+            console=console,
+            transient=True,
+            disable=quiet or not console.is_terminal,
+        )
+        self._overall = self._progress.add_task("tasks", total=total)
+        self.listeners = Listeners(event=self._event, result=self._result)
+
+    def __enter__(self) -> Follower:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._progress.stop()
+
+    def _event(self, job: Job, event: Event) -> None:
+        if event.kind == "stage":
+            self._progress.update(self._overall, description=event.text)
+        elif event.kind == "encoding":
+            self._drop(job.key)
+            name = f"  encoding {event.text or 'text'}s"
+            self._bars[job.key] = self._progress.add_task(name, total=event.texts, tokens=0)
+        elif event.kind == "encoded" and job.key in self._bars:
+            bar = self._bars[job.key]
+            tokens = self._progress.tasks[self._progress.task_ids.index(bar)].fields["tokens"] + event.tokens
+            self._progress.update(bar, advance=event.texts, tokens=tokens)
+        elif event.kind == "note" and not self._quiet:
+            self._console.print(f"{job.label}: {event.text}", style="yellow", markup=False)
+
+    def _result(self, result: Result) -> None:
+        self._drop(result.cell.key)
+        self._settled += 1
+        self._progress.update(self._overall, completed=self._settled)
+        if self._quiet or result.how not in MARKS:
+            return
+        record = result.record
+        score = score_text(record.main_score if record is not None else None)
+        seconds = sum(record.provenance.get("seconds", {}).values()) if record is not None else 0.0
+        name = f"{result.cell.task.name} ({result.cell.subject.artifact.name})"
+        said = (
+            f"{result.cell.task.metric} {score}  {seconds:.1f} s"
+            if result.how in ("done", "shared")
+            else "failed"
+        )
+        self._console.print(f"{MARKS[result.how]} {name}  {said}", highlight=False, markup=False)
+
+    def _drop(self, key: str) -> None:
+        for known in [k for k in self._bars if k == key or key == ""] or list(self._bars):
+            self._progress.remove_task(self._bars.pop(known))

@@ -1,0 +1,169 @@
+"""A run's outcome as JSON for machines and as tables for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from harness.aggregate import Aggregates, Mean
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from harness.api import Report
+    from harness.execute import Result
+    from harness.plan import Subject
+    from harness.types import Suite
+
+LABELS = {
+    "cached": "was there",
+    "done": "new",
+    "shared": "another process",
+    "failed": "FAILED",
+    "impossible": "no data",
+    "stopped": "not run",
+}
+
+
+def report_json(report: Report) -> dict[str, Any]:
+    """The report for machines (docs/json.md)."""
+    from harness.api import SCHEMA
+
+    return {
+        "schema": SCHEMA,
+        "results": str(report.prepared.store.root),
+        "texts_encoded": report.texts_encoded,
+        "tokens_encoded": report.tokens_encoded,
+        "records": [_result_json(result) for result in report.results],
+        "suites": [
+            suite_json(report, one, suite)
+            for one in report.prepared.subjects
+            for suite in report.prepared.suites
+        ],
+    }
+
+
+def suite_json(report: Report, one: Subject, suite: Suite) -> dict[str, Any]:
+    """One model's columns and means on one suite."""
+    found = report.aggregates(one, suite)
+    return {
+        "suite": suite.name,
+        "model": one.artifact.name,
+        "artifact": one.artifact.key,
+        **aggregates_json(found),
+    }
+
+
+def aggregates_json(found: Aggregates) -> dict[str, Any]:
+    """Columns and means as plain values."""
+    return {
+        "columns": dict(found.columns),
+        "mean_over_tasks": _mean_json(found.over_tasks),
+        "mean_over_types": _mean_json(found.over_types),
+        "by_type": {name: _mean_json(mean) for name, mean in found.by_type.items()},
+    }
+
+
+def score_text(value: float | None) -> str:
+    """A score as tables show it: times 100, two decimals; a dash for none."""
+    return "–" if value is None else f"{100 * value:.2f}"
+
+
+def mean_text(mean: Mean) -> str:
+    """A mean with how much of it is there, e.g. "mean over tasks 56.09 (41 of 41)"."""
+    return f"mean over {mean.over} {score_text(mean.value)} ({mean.there} of {mean.wanted})"
+
+
+def print_report(report: Report, console: Console) -> None:
+    """The table of every suite, what failed and why, and where the records lie."""
+    for suite in report.prepared.suites:
+        console.print(suite_table(suite, report))
+        for one in report.prepared.subjects:
+            found = report.aggregates(one, suite)
+            named = f"{one.artifact.name}: " if len(report.prepared.subjects) > 1 else ""
+            console.print(
+                f"{named}{mean_text(found.over_tasks)}, {mean_text(found.over_types)}", highlight=False
+            )
+            if not found.over_tasks.complete:
+                console.print("  incomplete: not to be ranked beside complete ones", style="yellow")
+    print_failures(report.failures, console)
+    console.print(
+        f"Encoded {report.texts_encoded:,} texts ({report.tokens_encoded:,} tokens). "
+        f"Records: {report.prepared.store.root / 'records'}",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def suite_table(suite: Suite, report: Report) -> Table:
+    """One row for each task of a suite, one column for each model."""
+    from rich.table import Table
+
+    table = Table(title=f"{suite.title}, scores × 100", title_justify="left")
+    table.add_column("task")
+    table.add_column("type")
+    table.add_column("metric")
+    for one in report.prepared.subjects:
+        table.add_column(one.artifact.name, justify="right")
+        table.add_column("", style="dim")
+    for column in suite.columns:
+        cells: list[str] = []
+        for one in report.prepared.subjects:
+            found = [r for r in report.results if r.cell.subject == one]
+            cells += _cells(column.name, [t.name for t in column.tasks], found, report.aggregates(one, suite))
+        table.add_row(column.name, column.type, column.tasks[0].metric, *cells)
+    return table
+
+
+def print_failures(failures: Sequence[Result], console: Console) -> None:
+    """What is missing and why, each reason once."""
+    from rich.text import Text
+
+    reasons: dict[tuple[str, str], list[str]] = {}
+    for result in failures:
+        failure = result.failure
+        if failure is None:
+            continue
+        said = f"{failure.message}" if failure.fault or failure.hint else f"{failure.kind}: {failure.message}"
+        reasons.setdefault((said, failure.hint or ""), []).append(result.cell.task.name)
+    for (message, hint), tasks in reasons.items():
+        shown = ", ".join(tasks[:6]) + (f" and {len(tasks) - 6} more" if len(tasks) > 6 else "")
+        console.print(Text.assemble((f"{shown}: ", "bold red"), message), soft_wrap=True)
+        if hint:
+            console.print(Text(f"  {hint}"), soft_wrap=True)
+    stopped = sum(1 for r in failures if r.how == "stopped")
+    if stopped:
+        console.print(f"{stopped} not run: --fail-fast stopped at the first failure.")
+
+
+def _cells(column: str, tasks: Sequence[str], found: Iterable[Result], means: Aggregates) -> list[str]:
+    hows = [r.how for r in found if r.cell.task.name in tasks]
+    if means.columns[column] is not None or len(tasks) == 1:
+        how = hows[0] if len(set(hows)) == 1 else "done"
+        return [score_text(means.columns[column]), LABELS[how]]
+    there = sum(how in ("cached", "done", "shared") for how in hows)
+    return [score_text(None), f"{there} of {len(tasks)}"]
+
+
+def _result_json(result: Result) -> dict[str, Any]:
+    cell, record = result.cell, result.record
+    done = record is not None and record.status == "done"
+    failure = result.failure
+    return {
+        "task": cell.task.name,
+        "type": cell.task.type,
+        "metric": cell.task.metric,
+        "model": cell.subject.artifact.name,
+        "artifact": cell.subject.artifact.key,
+        "key": cell.key,
+        "state": result.how,
+        "main_score": record.main_score if record is not None and done else None,
+        "error": None
+        if failure is None
+        else {"kind": failure.kind, "message": failure.message, "hint": failure.hint},
+    }
+
+
+def _mean_json(mean: Mean) -> dict[str, Any]:
+    return {"value": mean.value, "there": mean.there, "wanted": mean.wanted}

@@ -1,0 +1,137 @@
+"""From what a user types after --model to an Artifact: catalog name, local folder, hub id."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness import catalog
+from harness.encoder import describe as reading
+from harness.errors import ModelError, UsageError, nearest
+from harness.plan import Subject
+from harness.types import Artifact, Settings
+
+HUB_ID = re.compile(r"^[\w.-]+/[\w.-]+(@[\w./-]+)?$")
+COMMIT = re.compile(r"^[0-9a-f]{40}$")
+FORMATS = ["*.h5", "*.msgpack", "*.ot", "*.tflite", "*.gguf", "onnx/*", "openvino/*", "*.onnx", "coreml/*"]
+"""Files of a hub model that are never loaded here."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelOptions:
+    """How models are found: without the network, and with or without their own code."""
+
+    offline: bool = False
+    trust_remote_code: bool = False
+    cache: Path | None = None
+
+
+def subject(text: str, settings: Settings, options: ModelOptions) -> Subject:
+    """The model `text` names and how it turns text into vectors, every default filled in.
+
+    Raises:
+        ModelError: There is no such model, or its folder is not one that can be loaded.
+        UsageError: A setting does not fit the model.
+    """
+    artifact = resolve(text, options)
+    description = reading.describe(artifact.folder)
+    return Subject(artifact=artifact, encoding=reading.resolve_encoding(description, settings))
+
+
+def resolve(text: str, options: ModelOptions) -> Artifact:
+    """The artifact that `text` names."""
+    if text in catalog.backbones():
+        place = catalog.backbones()[text].locate()
+        if Path(place).is_dir():
+            return _from_folder(Path(place), name=text, source=text, options=options)
+        return _from_hub(place, name=text, options=options)
+    folder = Path(text).expanduser()
+    if folder.is_dir():
+        return _from_folder(folder, name=folder.resolve().name, source=text, options=options)
+    if folder.is_file():
+        raise ModelError(
+            f"{text} is a file, not a model folder.", hint=f"Did you mean --model {folder.parent}?"
+        )
+    if text.startswith((".", "/", "~")) or not HUB_ID.match(text):
+        raise _no_model(text)
+    return _from_hub(text, name=text.partition("@")[0], options=options)
+
+
+def _from_folder(
+    folder: Path, *, name: str, source: str, options: ModelOptions, revision: str | None = None
+) -> Artifact:
+    reading.describe(folder)
+    key, weights = reading.content_key(folder, cache_dir=options.cache)
+    return Artifact(
+        name=name,
+        source=source,
+        folder=folder.resolve() if revision is None else folder,
+        key=key,
+        weights=weights,
+        revision=revision,
+        trust_remote_code=options.trust_remote_code,
+    )
+
+
+def _from_hub(text: str, *, name: str, options: ModelOptions) -> Artifact:
+    repository, _, revision = text.partition("@")
+    if options.trust_remote_code and not COMMIT.match(revision):
+        raise UsageError(
+            "--trust-remote-code runs code that the model's repository holds: it needs a pinned commit.",
+            hint=f"Type --model {repository}@<40 hex digits of the commit you have read>.",
+        )
+    folder = _download(repository, revision or None, offline=options.offline)
+    return _from_folder(folder, name=name, source=repository, options=options, revision=folder.name)
+
+
+def _download(repository: str, revision: str | None, *, offline: bool) -> Path:
+    """The snapshot of a hub model in the local hub cache, fetched if need be."""
+    from huggingface_hub import HfApi, snapshot_download
+    from huggingface_hub.errors import (
+        GatedRepoError,
+        HfHubHTTPError,
+        LocalEntryNotFoundError,
+        RepositoryNotFoundError,
+        RevisionNotFoundError,
+    )
+
+    shown = f"{repository}@{revision}" if revision else repository
+    try:
+        if offline:
+            return Path(snapshot_download(repository, revision=revision, local_files_only=True))
+        info = HfApi().model_info(repository, revision=revision)
+        names = [sibling.rfilename for sibling in info.siblings or ()]
+        safe = any(name.endswith(".safetensors") for name in names)
+        skip = [*FORMATS, *(["*.bin", "*.pt", "*.pth"] if safe else [])]
+        return Path(snapshot_download(repository, revision=info.sha, ignore_patterns=skip))
+    except GatedRepoError as error:
+        hint = "Ask for access on its page, then set HF_TOKEN."
+        raise ModelError(f"{shown} is gated.", hint=hint) from error
+    except RevisionNotFoundError as error:
+        raise ModelError(f"{repository} has no revision {revision!r}.") from error
+    except RepositoryNotFoundError as error:
+        raise ModelError(
+            f"The hub has no model {repository}, or it is private.",
+            hint="Check the spelling; for a private one set HF_TOKEN.",
+        ) from error
+    except LocalEntryNotFoundError as error:
+        raise ModelError(
+            f"{shown} is not in the local hub cache, and the network is not used or not there.",
+            hint="Run once on a connected machine, or give a local folder.",
+        ) from error
+    except (HfHubHTTPError, OSError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ModelError(
+            f"{shown} cannot be fetched from the hub: {reason}.",
+            hint="Without a network, give a local folder or a model that is in the hub cache with --offline.",
+        ) from error
+
+
+def _no_model(text: str) -> ModelError:
+    close = nearest(text, catalog.backbones())
+    hint = f"Did you mean {' or '.join(close)}? " if close else ""
+    return ModelError(
+        f"No model is called {text!r}, and no folder lies there.",
+        hint=hint + "Give a catalog name (`harness list models`), org/name from the hub, or a folder.",
+    )

@@ -1,0 +1,245 @@
+"""The vocabulary of a run, as frozen dataclasses (docs/architecture.md explains each word)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+Output = Literal["vector", "multivector", "label", "mlm"]
+"""What a model gives and a task needs."""
+
+Role = Literal["query", "document", ""]
+"""The side of a task a text stands on; empty where a task has no sides."""
+
+ROLES: tuple[Role, ...] = ("query", "document", "")
+
+Dtype = Literal["float32", "bfloat16", "float16"]
+
+Similarity = Literal["cosine", "dot", "euclidean", "manhattan"]
+
+Purpose = Literal["final", "trial"]
+"""A trial (a grid cell, a sweep member, a probe) never enters a table."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How a model is to be evaluated, as asked for; None means the model's own default."""
+
+    dtype: Dtype = "float32"
+    pooling: str | None = None
+    normalize: bool | None = None
+    max_length: int | None = None
+    similarity: Similarity | None = None
+    prompts: Mapping[str, str] | None = None
+    seed: int = 42
+
+
+@dataclass(frozen=True, kw_only=True)
+class Encoding:
+    """How a model turns text into vectors, every default filled in: part of a result's identity.
+
+    `max_length` counts tokens, special ones included. `prompts` are the model's named prompts
+    with the asked-for ones over them, sorted by name; `default_prompt` names the one that stands
+    in where no name matches a task.
+    """
+
+    output: Output = "vector"
+    dtype: Dtype = "float32"
+    pooling: str
+    normalize: bool
+    max_length: int
+    similarity: Similarity = "cosine"
+    prompts: tuple[tuple[str, str], ...] = ()
+    default_prompt: str | None = None
+
+    def prompt(self, task: Task, role: Role) -> str:
+        """The text put before each input of `task` on side `role`, empty if none.
+
+        The order of names is the one sentence-transformers models are evaluated with in mteb:
+        task and role, task, type and role, type, role, then the model's default.
+        """
+        named = dict(self.prompts)
+        sided = [f"{task.name}-{role}", task.name, f"{task.type}-{role}", task.type, role]
+        names = sided if role else [task.name, task.type]
+        for name in (*names, self.default_prompt):
+            if name is not None and name in named:
+                return named[name]
+        return ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Artifact:
+    """A model ready to be loaded: where it lies, and the key its content has.
+
+    `key` is the ArtifactKey; `weights` the hash of the weights alone; `revision` the pinned
+    commit of a hub model. `source` is what the user typed; `name` is fit for a table.
+    """
+
+    name: str
+    source: str
+    folder: Path
+    key: str
+    weights: str
+    revision: str | None = None
+    trust_remote_code: bool = False
+
+    @property
+    def slug(self) -> str:
+        """The readable folder name of this artifact's records: its name and the key's start."""
+        safe = "".join(c if c.isalnum() or c in "-._" else "-" for c in self.name)
+        return f"{safe.strip('.-') or 'model'}-{self.key[:12]}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Data:
+    """The data of a task: a hub data set at a pinned revision, or a content hash.
+
+    `path` is `org/name` for hub data (empty for data that is built or local), `revision` the
+    pinned commit, `content` the hash of what lies on disk; one of the two last is set.
+    """
+
+    path: str = ""
+    revision: str = ""
+    content: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Size:
+    """How much there is to encode in a task, where it is known before loading."""
+
+    texts: int | None = None
+    characters: int | None = None
+
+
+class TextEncoder(Protocol):
+    """What a task sees of a model while it is being scored."""
+
+    @property
+    def similarity(self) -> Similarity:
+        """The function that compares two vectors of this model."""
+        ...
+
+    def require(self, texts: Sequence[str], *, role: Role) -> None:
+        """Announce texts whose vectors will be asked for, perhaps in blocks."""
+        ...
+
+    def encode(self, texts: Sequence[str], *, role: Role) -> NDArray[np.float32]:
+        """The vectors of `texts` on side `role`, shape (len(texts), dimension), float32."""
+        ...
+
+
+Scores = Mapping[str, Mapping[str, Mapping[str, Any]]]
+"""split → subset → metric → value, as the task code printed it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What scoring a task gives.
+
+    `examples` maps the columns of the per-example file (harness.record.EXAMPLE_COLUMNS) to
+    lists of equal length.
+    """
+
+    main_score: float
+    scores: Scores
+    examples: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+
+
+class TaskSource(Protocol):
+    """Where a task comes from and how it is scored: a small picklable object of a suite."""
+
+    @property
+    def scoring(self) -> str:
+        """Name and version of the code that scores, e.g. "mteb 2.26.24"; part of the identity."""
+        ...
+
+    def evaluate(self, task: Task, encoder: TextEncoder, *, seed: int, data: Path | None) -> Outcome:
+        """Score `encoder` on `task`.
+
+        `data` is the local folder that holds the task's data set, or None to load from the hub.
+        Task objects are built fresh at every call, so nothing carries over between two models.
+        """
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """One scored data set."""
+
+    name: str
+    type: str
+    metric: str
+    splits: tuple[str, ...]
+    subsets: tuple[str, ...] = ("default",)
+    data: Data
+    source: TaskSource
+    output: Output = "vector"
+    size: Size = Size()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """One column of a suite's table: a task, or several tasks that count once (their mean)."""
+
+    name: str
+    type: str
+    tasks: tuple[Task, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Suite:
+    """An ordered list of columns with the aggregates over them."""
+
+    name: str
+    title: str
+    columns: tuple[Column, ...]
+
+    @property
+    def tasks(self) -> tuple[Task, ...]:
+        """Every task once, in the order of the columns."""
+        return tuple({t.name: t for c in self.columns for t in c.tasks}.values())
+
+
+@dataclass(frozen=True, kw_only=True)
+class SuiteOptions:
+    """What a user may narrow a suite down to; empty means the suite's own choice.
+
+    `cache` is where a suite may keep what it builds.
+    """
+
+    languages: tuple[str, ...] = ()
+    splits: tuple[str, ...] = ()
+    cache: Path | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SuiteEntry:
+    """A suite as the catalog lists it: one module-level `SUITE` in a file of suites/.
+
+    A suite is asked for as `name`, or as `name:argument` where `argument` says what may stand
+    there; `alone` is whether it can be asked for without one.
+    """
+
+    name: str
+    summary: str
+    open: Callable[[str, SuiteOptions], Suite]
+    argument: str = ""
+    alone: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class BackboneEntry:
+    """A model the catalog knows by name: one module-level `BACKBONE` in harness/backbones/.
+
+    `locate()` gives a local folder, a hub id, or raises ModelError with what to install.
+    """
+
+    name: str
+    summary: str
+    locate: Callable[[], str]

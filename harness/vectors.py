@@ -1,0 +1,156 @@
+"""Embeddings on disk, reused between tasks and runs.
+
+A space holds the vectors of one (model, pooling, normalisation, length, dtype, prompt), so the
+two sides of a task are never confused: their prompts differ, or the same text has the same
+vector on both. Within a space a text is known by its hash. A space is a folder of shards, each
+one safetensors file written whole; two processes add shards of their own, and a text that lies
+in two has the same vector in both.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from safetensors.numpy import save
+
+from harness import files
+from harness.identity import canonical, digest
+from harness.types import Artifact, Encoding, Role
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+KEY = np.dtype([("high", "<u8"), ("low", "<u8")])
+
+
+def space_identity(
+    artifact: Artifact, encoding: Encoding, *, prompt: str, role: Role = ""
+) -> dict[str, object]:
+    """What decides a vector besides the text.
+
+    `role` is for models whose two towers differ; elsewhere it stays empty so that a text that
+    stands on both sides is encoded once.
+    """
+    return {
+        "artifact": artifact.key,
+        "output": encoding.output,
+        "dtype": encoding.dtype,
+        "pooling": encoding.pooling,
+        "normalize": encoding.normalize,
+        "max_length": encoding.max_length,
+        "prompt": prompt,
+        "role": role,
+    }
+
+
+def text_keys(texts: Sequence[str]) -> NDArray[np.void]:
+    """The 128-bit hash of each text, shape (len(texts),)."""
+    joined = b"".join(
+        hashlib.blake2b(t.encode("utf-8", "surrogatepass"), digest_size=16).digest() for t in texts
+    )
+    return np.frombuffer(joined, dtype=KEY)
+
+
+def shard_bytes(keys: NDArray[np.void], vectors: NDArray[np.float32]) -> bytes:
+    """A shard's file: hashes (n, 16) and vectors (n, dimension), float32."""
+    hashes = np.ascontiguousarray(keys).view(np.uint8).reshape(len(keys), 16)
+    return bytes(save({"keys": hashes, "vectors": np.ascontiguousarray(vectors, dtype=np.float32)}))
+
+
+class Space:
+    """The vectors known for one space identity; shards that others add are seen on `refresh`."""
+
+    def __init__(self, root: Path, identity: dict[str, object]) -> None:
+        name = digest(identity)
+        self.folder = root / "vectors" / name[:2] / name
+        self.identity = identity
+        self._shards: dict[Path, NDArray[np.float32]] = {}
+        self._high = np.empty(0, np.uint64)
+        self._low = np.empty(0, np.uint64)
+        self._place = np.empty((0, 2), np.int64)
+        self._order: list[NDArray[np.float32]] = []
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Take in the shards that were added since."""
+        new = [p for p in sorted(self.folder.glob("*.safetensors")) if p not in self._shards]
+        highs, lows, places = [self._high], [self._low], [self._place]
+        for path in new:
+            opened = _open_shard(path)
+            if opened is None:
+                continue
+            keys, vectors = opened
+            self._shards[path] = vectors
+            highs.append(keys["high"])
+            lows.append(keys["low"])
+            rows = np.arange(len(keys), dtype=np.int64)
+            places.append(np.column_stack([np.full(len(keys), len(self._order)), rows]))
+            self._order.append(vectors)
+        if len(highs) > 1:
+            high = np.concatenate(highs)
+            by_high = np.argsort(high, kind="stable")
+            self._high = high[by_high]
+            self._low = np.concatenate(lows)[by_high]
+            self._place = np.concatenate(places)[by_high]
+
+    def missing(self, texts: Sequence[str]) -> list[str]:
+        """Those of `texts` whose vector is not known, each once, in order."""
+        unique = list(dict.fromkeys(texts))
+        known = self._find(text_keys(unique)) >= 0
+        return [t for t, k in zip(unique, known, strict=True) if not k]
+
+    def get(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """The vectors of `texts`, shape (len(texts), dimension).
+
+        Raises:
+            KeyError: A text has none.
+        """
+        found = self._find(text_keys(texts))
+        if (found < 0).any():
+            raise KeyError(texts[int(np.argmax(found < 0))])
+        places = self._place[found]
+        dimension = self._order[0].shape[1] if self._order else 0
+        out = np.empty((len(texts), dimension), np.float32)
+        for shard in np.unique(places[:, 0]):
+            here = places[:, 0] == shard
+            out[here] = self._order[shard][places[here, 1]]
+        return out
+
+    def add(self, content: bytes) -> None:
+        """Write a shard (see `shard_bytes`); the same shard twice is one file."""
+        about = self.folder / "space.json"
+        if not about.exists():
+            files.write_once(about, canonical(self.identity).encode())
+        files.write_once(self.folder / f"{hashlib.sha256(content).hexdigest()[:32]}.safetensors", content)
+        self.refresh()
+
+    def _find(self, keys: NDArray[np.void]) -> NDArray[np.int64]:
+        if not len(self._high) or not len(keys):
+            return np.full(len(keys), -1, np.int64)
+        at = np.minimum(np.searchsorted(self._high, keys["high"]), len(self._high) - 1)
+        hit = (self._high[at] == keys["high"]) & (self._low[at] == keys["low"])
+        return np.where(hit, at, -1)
+
+
+def _open_shard(path: Path) -> tuple[NDArray[np.void], NDArray[np.float32]] | None:
+    """Hashes and memory-mapped vectors of a shard; None if the file is not one."""
+    try:
+        with path.open("rb") as file:
+            length = int.from_bytes(file.read(8), "little")
+            header = json.loads(file.read(length))
+        base = 8 + length
+        arrays = {
+            name: np.memmap(
+                path, dtype, "r", base + header[name]["data_offsets"][0], tuple(header[name]["shape"])
+            )
+            for name, dtype in (("keys", np.uint8), ("vectors", np.float32))
+        }
+    except (OSError, ValueError, KeyError):
+        return None
+    keys = np.ascontiguousarray(arrays["keys"]).view(KEY).reshape(-1)
+    return keys, arrays["vectors"]

@@ -1,0 +1,191 @@
+"""Where jobs run: in this process, or one process for each device. Both speak the same way."""
+
+from __future__ import annotations
+
+import multiprocessing as mp
+import queue
+import signal
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from harness.desk import Desk, Event
+from harness.errors import HarnessError
+from harness.jobs import Job
+
+Inputs = Mapping[str, Mapping[str, bytes]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """Why a job failed, in a form that travels between processes.
+
+    `fault` is the error itself where it is one the user can act on, so that a full disk stops
+    the run and a bad row fails one task.
+    """
+
+    kind: str
+    message: str
+    hint: str | None = None
+    traceback: str = ""
+    fault: HarnessError | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finished:
+    """The end of a job: what it made, or why it failed."""
+
+    key: str
+    output: Mapping[str, bytes] = field(default_factory=dict)
+    failure: Failure | None = None
+
+
+Listener = Callable[[str, Event], None]
+"""Called with a job's key and what it tells."""
+
+
+class Worker(Protocol):
+    """One place where one job at a time runs."""
+
+    device: str
+
+    @property
+    def free(self) -> bool:
+        """Whether a job can be started."""
+        ...
+
+    def start(self, job: Job, inputs: Inputs) -> None:
+        """Begin a job."""
+        ...
+
+    def poll(self, seconds: float) -> Finished | None:
+        """Pass on what running jobs tell; the end of one, if it came within `seconds`."""
+        ...
+
+    def close(self) -> None:
+        """Stop, whatever is running."""
+        ...
+
+
+def run_job(job: Job, inputs: Inputs, desk: Desk) -> Finished:
+    """Run a job to its end; an error becomes a Failure."""
+    desk.inputs = inputs
+    try:
+        return Finished(key=job.key, output=job.work.run(desk))
+    except HarnessError as error:
+        failure = Failure(
+            kind=type(error).__name__,
+            message=error.message,
+            hint=error.hint,
+            traceback=traceback.format_exc(),
+            fault=error,
+        )
+    except Exception as error:
+        name = type(error).__name__
+        failure = Failure(kind=name, message=str(error) or name, traceback=traceback.format_exc())
+    return Finished(key=job.key, failure=failure)
+
+
+class Here:
+    """Runs jobs in this process."""
+
+    def __init__(self, *, device: str, cache: Path, listener: Listener, threads: int | None = None) -> None:
+        self.device = device
+        self._listener = listener
+        self._current = ""
+        self._finished: Finished | None = None
+        self._desk = Desk(device=device, cache=cache, emit=self._tell, threads=threads)
+
+    @property
+    def free(self) -> bool:
+        """Always: a job is over when `start` returns."""
+        return self._finished is None
+
+    def start(self, job: Job, inputs: Inputs) -> None:
+        """Run a job to its end."""
+        self._current = job.key
+        self._finished = run_job(job, inputs, self._desk)
+
+    def poll(self, seconds: float) -> Finished | None:
+        """The end of the job that was started."""
+        finished, self._finished = self._finished, None
+        return finished
+
+    def close(self) -> None:
+        """Nothing is left running."""
+
+    def _tell(self, event: Event) -> None:
+        self._listener(self._current, event)
+
+
+class Apart:
+    """Runs jobs in a process of its own, bound to one device."""
+
+    def __init__(self, *, device: str, cache: Path, listener: Listener, threads: int | None = None) -> None:
+        self.device = device
+        self._listener = listener
+        self._current = ""
+        self._settings = (device, str(cache), threads)
+        self._spawn()
+
+    @property
+    def free(self) -> bool:
+        """Whether no job is running there."""
+        return not self._current
+
+    def start(self, job: Job, inputs: Inputs) -> None:
+        """Send a job over."""
+        self._current = job.key
+        self._orders.put((job, dict(inputs)))
+
+    def poll(self, seconds: float) -> Finished | None:
+        """Pass on what came back; the end of the running job if it is among it."""
+        while True:
+            try:
+                report = self._reports.get(timeout=seconds)
+            except queue.Empty:
+                return self._died()
+            if isinstance(report, Finished):
+                self._current = ""
+                return report
+            self._listener(self._current, report)
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.terminate()
+        self._process.join()
+
+    def _died(self) -> Finished | None:
+        if not self._current or self._process.is_alive():
+            return None
+        key, self._current = self._current, ""
+        message = f"The process for {self.device} ended with code {self._process.exitcode} (out of memory?)."
+        self._spawn()
+        return Finished(key=key, failure=Failure(kind="WorkerDied", message=message))
+
+    def _spawn(self) -> None:
+        context = mp.get_context("spawn")
+        self._orders: Any = context.Queue()
+        self._reports: Any = context.Queue()
+        arguments = (*self._settings, self._orders, self._reports)
+        self._process = context.Process(target=_serve, args=arguments, daemon=True)
+        self._process.start()
+
+
+def open_workers(
+    devices: Sequence[str], *, cache: Path, listener: Listener, threads: int | None = None
+) -> list[Worker]:
+    """One worker for each device: a single one works in this process."""
+    if len(devices) == 1:
+        return [Here(device=devices[0], cache=cache, listener=listener, threads=threads)]
+    return [Apart(device=d, cache=cache, listener=listener, threads=threads) for d in devices]
+
+
+def _serve(device: str, cache: str, threads: int | None, orders: Any, reports: Any) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver decides when to stop
+    desk = Desk(device=device, cache=Path(cache), emit=reports.put, threads=threads)
+    while True:
+        job, inputs = orders.get()
+        reports.put(run_job(job, inputs, desk))

@@ -1,0 +1,255 @@
+"""Data of a task that is built or read here: plain containers, checked when they are made.
+
+Every container raises DataError at construction if its data could not be scored, so whoever
+holds one holds texts that are not blank, ids that are unique and references that resolve.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from harness.errors import DataError
+from harness.types import Size
+
+
+@dataclass(frozen=True, kw_only=True)
+class Document:
+    """One text that can be found; of title and text one may be empty."""
+
+    id: str
+    title: str = ""
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Query:
+    """One text to search with."""
+
+    id: str
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pair:
+    """Two texts and how alike they are; a higher score means more alike."""
+
+    id: str
+    text1: str
+    text2: str
+    score: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One text with its label."""
+
+    id: str
+    text: str
+    label: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Retrieval:
+    """Documents, queries, and which document answers which query how well.
+
+    `qrels` maps query id → document id → grade; a document is relevant if its grade is above 0.
+    `notes` say in sentences what was left out when the data was read; they are no part of the
+    data's identity.
+    """
+
+    documents: tuple[Document, ...]
+    queries: tuple[Query, ...]
+    qrels: dict[str, dict[str, int]]
+    notes: tuple[str, ...] = field(default=(), compare=False)
+
+    def __post_init__(self) -> None:
+        _filled(self.documents, "The corpus has no documents.")
+        _filled(self.queries, "There are no queries.")
+        documents = _unique(self.documents, "document")
+        queries = _unique(self.queries, "query")
+        for document in self.documents:
+            _text(document.title, f"title of document {document.id!r}", may_be_blank=True)
+            _text(document.text, f"text of document {document.id!r}", bool(document.title.strip()))
+        for query in self.queries:
+            _text(query.text, f"text of query {query.id!r}")
+        _known(self.qrels, queries, "query")
+        _known((d for grades in self.qrels.values() for d in grades), documents, "document")
+        _grades(self.qrels)
+
+    @property
+    def unanswered(self) -> tuple[str, ...]:
+        """The ids of the queries that no document is relevant for; every model scores 0 on them."""
+        return tuple(q.id for q in self.queries if not any(g > 0 for g in self.qrels.get(q.id, {}).values()))
+
+    def judged(self) -> Retrieval:
+        """The same data without the queries that `qrels` say nothing about, as BEIR scores it."""
+        kept = tuple(q for q in self.queries if q.id in self.qrels)
+        if len(kept) == len(self.queries):
+            return self
+        note = f"{len(self.queries) - len(kept)} of {len(self.queries)} queries have no judgement: left out."
+        return replace(self, queries=kept, notes=(*self.notes, note))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pairs:
+    """Pairs of texts with a similarity each (STS)."""
+
+    rows: tuple[Pair, ...]
+
+    def __post_init__(self) -> None:
+        _filled(self.rows, "There are no pairs.")
+        _unique(self.rows, "pair")
+        for row in self.rows:
+            _text(row.text1, f"text1 of pair {row.id!r}")
+            _text(row.text2, f"text2 of pair {row.id!r}")
+            if not _is_number(row.score):
+                raise DataError(f"The score of pair {row.id!r} is {row.score!r}, not a finite number.")
+        if len({row.score for row in self.rows}) == 1:
+            raise DataError(f"Every score is {self.rows[0].score}: nothing can correlate with that.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Labelled:
+    """Texts with labels to learn from, and others to be scored on (classification)."""
+
+    train: tuple[Row, ...]
+    test: tuple[Row, ...]
+
+    def __post_init__(self) -> None:
+        _rows(self.train, "training row")
+        _rows(self.test, "test row")
+        known = {row.label for row in self.train}
+        for row in self.test:
+            if row.label not in known:
+                raise DataError(f"The label {row.label!r} of test row {row.id!r} is in no training row.")
+        _labels(self.train)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Clusters:
+    """Texts with the group each belongs to (clustering)."""
+
+    rows: tuple[Row, ...]
+
+    def __post_init__(self) -> None:
+        _rows(self.rows, "row")
+        if _labels(self.rows) == len(self.rows):
+            raise DataError("Every row has a label of its own: there is nothing to group.")
+
+
+Content = Retrieval | Pairs | Labelled | Clusters
+
+
+def content_hash(data: Content) -> str:
+    """The SHA-256 of the data, 64 hex digits: one JSON line for each row, in the order given.
+
+    The order of rows counts, because few-shot samples depend on it; that of the qrels does not.
+    """
+    digest = hashlib.sha256()
+    for line in _lines(data):
+        digest.update(json.dumps(line, separators=(",", ":")).encode() + b"\n")
+    return digest.hexdigest()
+
+
+def size(data: Content) -> Size:
+    """How many texts there are to encode, and how many characters they have."""
+    lengths = [len(text) for text in _texts(data)]
+    return Size(texts=len(lengths), characters=sum(lengths))
+
+
+def _lines(data: Content) -> Iterator[Sequence[object]]:
+    match data:
+        case Retrieval():
+            yield from (["document", d.id, d.title, d.text] for d in data.documents)
+            yield from (["query", q.id, q.text] for q in data.queries)
+            for query, grades in sorted(data.qrels.items()):
+                yield from (["qrel", query, *grade] for grade in sorted(grades.items()))
+        case Pairs():
+            yield from (["pair", p.id, p.text1, p.text2, float(p.score)] for p in data.rows)
+        case Labelled():
+            yield from (["train", r.id, r.text, r.label] for r in data.train)
+            yield from (["test", r.id, r.text, r.label] for r in data.test)
+        case Clusters():
+            yield from (["row", r.id, r.text, r.label] for r in data.rows)
+
+
+def _texts(data: Content) -> Iterator[str]:
+    match data:
+        case Retrieval():
+            yield from (f"{d.title} {d.text}".strip() for d in data.documents)
+            yield from (q.text for q in data.queries)
+        case Pairs():
+            yield from (text for p in data.rows for text in (p.text1, p.text2))
+        case Labelled():
+            yield from (r.text for r in (*data.train, *data.test))
+        case Clusters():
+            yield from (r.text for r in data.rows)
+
+
+def _filled(rows: Sequence[object], message: str) -> None:
+    if not rows:
+        raise DataError(message)
+
+
+def _unique(rows: Sequence[Document | Query | Pair | Row], what: str) -> frozenset[str]:
+    for row in rows:
+        if not isinstance(row.id, str) or not row.id.strip():
+            raise DataError(f"The id of a {what} must be a string that is not blank, not {row.id!r}.")
+    counts = Counter(row.id for row in rows)
+    twice = [name for name, count in counts.items() if count > 1]
+    if twice:
+        more = f" (and {len(twice) - 1} more such ids)" if len(twice) > 1 else ""
+        raise DataError(f"The {what} id {twice[0]!r} is there {counts[twice[0]]} times{more}.")
+    return frozenset(counts)
+
+
+def _text(value: object, what: str, may_be_blank: bool = False) -> None:
+    if not isinstance(value, str):
+        raise DataError(f"The {what} is {value!r}, not a string.")
+    if not may_be_blank and not value.strip():
+        raise DataError(f"The {what} is blank.")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise DataError(f"The {what} is not valid Unicode: it holds half a surrogate pair.") from None
+
+
+def _known(names: Iterable[str], known: frozenset[str], what: str) -> None:
+    missing = sorted(set(names) - known)
+    if missing:
+        more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
+        raise DataError(f"The qrels name the {what} {missing[0]!r}{more}, which does not exist.")
+
+
+def _grades(qrels: Mapping[str, Mapping[str, int]]) -> None:
+    for query, grades in qrels.items():
+        for document, grade in grades.items():
+            if type(grade) is not int:
+                message = f"The grade of document {document!r} for query {query!r} is {grade!r}"
+                raise DataError(f"{message}, not a whole number.")
+    if not any(grade > 0 for grades in qrels.values() for grade in grades.values()):
+        raise DataError("No query has a relevant document: the qrels hold no grade above 0.")
+
+
+def _rows(rows: Sequence[Row], what: str) -> None:
+    _filled(rows, f"There is no {what}.")
+    _unique(rows, what)
+    for row in rows:
+        _text(row.text, f"text of {what} {row.id!r}")
+        _text(row.label, f"label of {what} {row.id!r}")
+
+
+def _labels(rows: Sequence[Row]) -> int:
+    labels = {row.label for row in rows}
+    if len(labels) < 2:
+        raise DataError(f"There is only the label {rows[0].label!r}: at least two are needed.")
+    return len(labels)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

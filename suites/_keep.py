@@ -1,0 +1,67 @@
+"""Keeps what was built from source code, so that unchanged source is parsed once."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+from harness import files
+from harness.errors import DataError, StoreError
+from harness.identity import digest
+from suites import _functions, _python
+from suites._data import Clusters, Document, Labelled, Query, Retrieval, Row
+
+VERSION = 1
+"""Raised whenever the same source would give other tasks."""
+
+
+def tasks(root: Path, cache: Path | None) -> _python.Tasks:
+    """The tasks of the source below `root`, from `cache` if no file changed since they were built.
+
+    A file counts as changed if its size, its time of change or its place is another; what is
+    kept that cannot be read is built again.
+    """
+    if cache is None:
+        return _python.build(root)
+    kept = cache / "source" / f"{_fingerprint(root)}.json"
+    try:
+        return _read(json.loads(kept.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError, KeyError, DataError):
+        built = _python.build(root)
+    try:
+        files.replace(kept, json.dumps(dataclasses.asdict(built)).encode())
+    except StoreError:
+        pass  # it only saves time
+    return built
+
+
+def _fingerprint(root: Path) -> str:
+    found = []
+    for name in _functions.python_files(root):
+        stat = (root / name).stat()
+        found.append([name, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns])
+    revision = _python.stdlib_revision()  # another Python parses other syntax
+    return digest({"version": VERSION, "python": revision, "root": str(root), "files": found})
+
+
+def _read(raw: dict[str, Any]) -> _python.Tasks:
+    search = raw["search"]
+    retrieval = Retrieval(
+        documents=tuple(Document(**d) for d in search["documents"]),
+        queries=tuple(Query(**q) for q in search["queries"]),
+        qrels=search["qrels"],
+        notes=tuple(search["notes"]),
+    )
+    labelled, clusters = raw["classification"], raw["clustering"]
+    return _python.Tasks(
+        search=retrieval,
+        classification=labelled and Labelled(train=_rows(labelled["train"]), test=_rows(labelled["test"])),
+        clustering=clusters and Clusters(rows=_rows(clusters["rows"])),
+        notes=tuple(raw["notes"]),
+    )
+
+
+def _rows(raw: list[dict[str, Any]]) -> tuple[Row, ...]:
+    return tuple(Row(**row) for row in raw)

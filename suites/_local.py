@@ -1,0 +1,155 @@
+"""A user's own data: a folder with files and, unless it is in BEIR layout, a harness.toml.
+
+docs/local-data.md describes the layout. Reading a folder reads its description, not its data.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from harness.errors import DataError, UsageError, nearest, unknown
+from suites._local_task import KINDS, Kind, LocalTask
+from suites._tables import FORMATS
+
+__all__ = ["DESCRIPTION", "KINDS", "LocalTask", "read"]
+
+DESCRIPTION = "harness.toml"
+GUIDE = "See docs/local-data.md."
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_QRELS_FORMATS = (*FORMATS, ".txt", ".qrels", ".trec")
+
+
+def read(folder: Path) -> tuple[LocalTask, ...]:
+    """The tasks of a folder, in the order its harness.toml has them.
+
+    Without one, a folder in BEIR layout gives a task for each file in qrels/, train.tsv only if it
+    is alone.
+
+    Raises:
+        UsageError: If the description cannot be followed.
+        DataError: If a file it names is missing or empty.
+    """
+    if not folder.is_dir():
+        raise UsageError(f"{folder} is not a folder.", hint=GUIDE)
+    tasks = _described(folder) if (folder / DESCRIPTION).is_file() else _beir(folder)
+    names = [task.name for task in tasks]
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError(
+                f"{folder}: two tasks are called {name!r}.", hint="Give each a 'name' of its own."
+            )
+    for task in tasks:
+        _check_files(task)
+    return tasks
+
+
+def _beir(folder: Path) -> tuple[LocalTask, ...]:
+    splits = sorted(p.stem for p in folder.glob("qrels/*.tsv") if not p.name.startswith("."))
+    needed = {"corpus.jsonl": (folder / "corpus.jsonl").is_file()}
+    needed |= {"queries.jsonl": (folder / "queries.jsonl").is_file(), "qrels/test.tsv": bool(splits)}
+    missing = [name for name, there in needed.items() if not there]
+    if missing:
+        raise UsageError(
+            f"{folder} holds no {DESCRIPTION}, and for the BEIR layout it lacks {', '.join(missing)}.",
+            hint=GUIDE,
+        )
+    splits = [s for s in splits if s != "train"] or splits
+    base = _default_name(folder)
+    return tuple(
+        LocalTask(
+            name=base if splits == ["test"] else f"{base}-{split}",
+            type="retrieval",
+            split=split,
+            files=(folder / "corpus.jsonl", folder / "queries.jsonl", folder / "qrels" / f"{split}.tsv"),
+        )
+        for split in splits
+    )
+
+
+def _described(folder: Path) -> tuple[LocalTask, ...]:
+    path = folder / DESCRIPTION
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} is not valid TOML: {error}.", hint=GUIDE) from None
+    except OSError as error:
+        raise DataError(f"{path}: {error.strerror}.") from error
+    _only_known(content, ("task",), f"{path}:", "key")
+    tables = content.get("task")
+    if not isinstance(tables, list) or not tables or not all(isinstance(t, dict) for t in tables):
+        raise UsageError(f"{path} describes no task.", hint=f"Each starts with a line [[task]]. {GUIDE}")
+    return tuple(_task(folder, table, f"{path}: task {n}:") for n, table in enumerate(tables, start=1))
+
+
+def _task(folder: Path, table: Mapping[str, Any], where: str) -> LocalTask:
+    if "type" not in table:
+        raise UsageError(f"{where} there is no 'type'.", hint=f"It is one of {', '.join(KINDS)}. {GUIDE}")
+    type_ = _string(table, "type", where)
+    if type_ not in KINDS:
+        raise _at(where, unknown("type", type_, KINDS, then=GUIDE))
+    kind = KINDS[type_]
+    split = ("split",) if type_ == "retrieval" else ()
+    _only_known(table, ("name", "type", "columns", *kind.files, *split), where, f"key of a {type_} task")
+    name = _string(table, "name", where, _default_name(folder))
+    if not _NAME.fullmatch(name):
+        raise UsageError(
+            f"{where} the name {name!r} cannot be used.",
+            hint="A name has up to 100 letters, digits, dots, hyphens and underscores.",
+        )
+    test = _string(table, "split", where, "test")
+    files = {key: _string(table, key, where, default.format(test)) for key, default in kind.files.items()}
+    return LocalTask(
+        name=name,
+        type=type_,
+        split=test,
+        files=tuple(folder / file for file in files.values()),
+        columns=_columns(table.get("columns", {}), kind, where),
+    )
+
+
+def _columns(table: object, kind: Kind, where: str) -> tuple[tuple[str, str], ...]:
+    if not isinstance(table, dict) or not all(isinstance(v, str) and v for v in table.values()):
+        raise UsageError(f"{where} 'columns' must be a table of names.", hint=GUIDE)
+    _only_known(table, kind.columns, where, "column")
+    return tuple(sorted((here, there) for here, there in table.items() if here != there))
+
+
+def _only_known(table: Mapping[str, object], known: tuple[str, ...], where: str, what: str) -> None:
+    for key in table:
+        if key not in known:
+            raise _at(where, unknown(what, key, known, then=GUIDE))
+
+
+def _at(where: str, error: UsageError) -> UsageError:
+    return UsageError(f"{where} {error.message}", hint=error.hint)
+
+
+def _string(table: Mapping[str, Any], key: str, where: str, default: str = "") -> str:
+    value = table.get(key, default)
+    if not isinstance(value, str) or not value:
+        raise UsageError(f"{where} {key!r} is {value!r}, not a name.", hint=GUIDE)
+    return value
+
+
+def _default_name(folder: Path) -> str:
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", folder.resolve().name).strip("-._")
+    return name[:100] or "local"
+
+
+def _check_files(task: LocalTask) -> None:
+    for key, path in zip(KINDS[task.type].files, task.files, strict=True):
+        formats = _QRELS_FORMATS if key == "qrels" else FORMATS
+        if path.suffix not in formats:
+            raise UsageError(f"{path}: {key!r} must be a file that ends in {', '.join(formats)}.", hint=GUIDE)
+        if not path.is_file():
+            there = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
+            close = nearest(path.name, there)
+            hint = f"Did you mean {' or '.join(close)}? " if close else ""
+            raise DataError(f"There is no file {path}, the {key!r} of task {task.name!r}.", hint=hint + GUIDE)
+        if path.stat().st_size == 0:
+            raise DataError(f"{path} is empty.")

@@ -1,0 +1,226 @@
+"""Write `snapshot.json` from the installed mteb: `python -m suites._mteb.make_snapshot [--check]`.
+
+One task or benchmark a line, sorted by name, a field left out at its default, so that a new version
+of mteb gives a readable diff. `--check` writes nothing and fails where the file is out of date.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from suites._mteb.snapshot import PATH
+
+if TYPE_CHECKING:
+    from mteb.abstasks.abstask import AbsTask
+    from mteb.benchmarks.benchmark import Benchmark
+
+COMMAND = "python -m suites._mteb.make_snapshot"
+Amount = tuple[int, int]
+"""Texts and characters."""
+
+Statistics = Mapping[str, Any]
+"""What mteb counted in one subset of one split."""
+
+
+def render() -> str:
+    """The content of the file for the installed mteb."""
+    import mteb
+    from mteb.get_tasks import TASK_LIST
+
+    tasks = {t.metadata.name: task_row(t) for t in TASK_LIST if t.metadata.modalities == ["text"]}
+    benchmarks = {b.name: _benchmark(b) for b in mteb.get_benchmarks()}
+    head = f'"made_by": "{COMMAND}",\n"mteb_version": "{mteb.__version__}"'
+    return f"{{\n{head},\n{_lines('tasks', tasks)},\n{_lines('benchmarks', benchmarks)}\n}}\n"
+
+
+def _lines(name: str, rows: Mapping[str, Any]) -> str:
+    lines = (f"{_json(key)}: {_json(rows[key])}" for key in sorted(rows))
+    return f'"{name}": {{\n' + ",\n".join(lines) + "\n}"
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def task_row(task: type[AbsTask]) -> dict[str, Any]:
+    """What the file says of one task, without its name."""
+    meta = task.metadata
+    members: list[AbsTask] = getattr(meta, "tasks", [])
+    row = {
+        "type": meta.type,
+        "metric": meta.main_score,
+        "category": meta.category,
+        "class": _base(task).__name__,
+        "path": "" if members else meta.dataset["path"],
+        "revision": "" if members else meta.dataset["revision"],
+        "splits": [] if meta.eval_splits == ["test"] else meta.eval_splits,
+        **_languages(task),
+        "prompt": meta.prompt,
+        "aggregate_of": [_use(member) for member in members],
+        "superseded_by": meta.superseded_by,
+        "roles": _has_roles(task) or any(_has_roles(type(member)) for member in members),
+        "custom_load": _loads_itself(task),
+        "parallel": getattr(task, "parallel_subsets", False),
+        "size": _sizes(task),
+    }
+    private = {} if meta.is_public else {"public": False}
+    return {key: value for key, value in row.items() if value} | private
+
+
+def _base(task: type[AbsTask]) -> type[Any]:
+    """The class of mteb that scores tasks like this one: the first that is not a task itself."""
+    return next(c for c in task.__mro__ if c.__module__.startswith("mteb.abstasks."))
+
+
+def _loads_itself(task: type[AbsTask]) -> bool:
+    """Whether the task, or another that it extends, replaces the loading of its base class."""
+    own = task.__mro__[: task.__mro__.index(_base(task))]
+    return any("load_data" in vars(c) for c in own)
+
+
+def _has_roles(task: type[AbsTask]) -> bool:
+    from mteb.abstasks.retrieval import AbsTaskRetrieval
+
+    return issubclass(task, AbsTaskRetrieval) or bool(getattr(task, "input1_prompt_type", None))
+
+
+def _languages(task: type[AbsTask]) -> dict[str, Any]:
+    """The languages: a list for a task without subsets, a map, or the codes all of whose pairs exist."""
+    languages = task.metadata.eval_langs
+    if isinstance(languages, list):
+        return {"languages": sorted(languages)}
+    codes: dict[str, str] = {}
+    for subset, pair in languages.items():
+        codes |= dict(zip(subset.split("-"), pair, strict=False))
+    pairs = {f"{a}-{b}": [codes[a], codes[b]] for a in sorted(codes) for b in sorted(codes) if a != b}
+    if pairs == languages:
+        return {"pairs_of": dict(sorted(codes.items()))}
+    return {"languages": {subset: " ".join(languages[subset]) for subset in sorted(languages)}}
+
+
+def _use(task: AbsTask) -> str | dict[str, Any]:
+    """What a benchmark or an aggregate takes of a task: its name where that is all of it."""
+    meta = task.metadata
+    splits = [] if list(task.eval_splits) == meta.eval_splits else list(task.eval_splits)
+    subsets = [] if sorted(task.hf_subsets) == sorted(meta.hf_subsets) else sorted(task.hf_subsets)
+    used = {"task": meta.name, "splits": splits, "subsets": subsets}
+    return {k: v for k, v in used.items() if v} if splits or subsets else meta.name
+
+
+def _benchmark(benchmark: Benchmark) -> dict[str, Any]:
+    others = sum(task.metadata.modalities != ["text"] for task in benchmark.tasks)
+    aliases = {"aliases": sorted(benchmark.aliases)} if benchmark.aliases else {}
+    if others:
+        return aliases | {"other_tasks": others}
+    named = [a.removeprefix("mean_") for a in benchmark.aggregations if isinstance(a, str) and "mean_" in a]
+    means = {} if named == ["task", "task_type"] else {"means": named}
+    return aliases | means | {"tasks": [_use(task) for task in benchmark.tasks]}
+
+
+def _sizes(task: type[AbsTask]) -> dict[str, Any]:
+    """[texts, characters] of each split, per subset where there are several, where mteb counted them."""
+    stats: Statistics = task.metadata.descriptive_stats or {}
+    train = _cells(task, stats.get(getattr(task, "train_split", "")))
+    sizes: dict[str, Any] = {}
+    for split in task.metadata.eval_splits:
+        amounts: dict[str, Amount] = {}
+        for subset, cell in sorted(_cells(task, stats.get(split)).items()):
+            if getattr(task, "parallel_subsets", False):
+                sides = _text_statistics(task, cell)
+                amounts |= zip(subset.split("-"), map(_amount, sides), strict=True)
+            elif (amount := _to_encode(task, cell, train.get(subset))) is not None:
+                amounts[subset] = amount
+        several = task.metadata.is_multilingual
+        sizes[split] = dict(sorted(amounts.items())) if several else amounts.get("default")
+    return {split: size for split, size in sizes.items() if size}
+
+
+def _cells(task: type[AbsTask], stats: Statistics | None) -> dict[str, Statistics]:
+    """The statistics of each subset of a split that the task still has."""
+    if not stats or not task.metadata.is_multilingual:
+        return {"default": stats} if stats else {}
+    by_subset: Statistics = stats.get("hf_subset_descriptive_stats") or {}
+    return {subset: cell for subset, cell in by_subset.items() if subset in task.metadata.eval_langs}
+
+
+def _to_encode(task: type[AbsTask], cell: Statistics, train: Statistics | None) -> Amount | None:
+    """What is encoded of one subset of one split: all of it, a sample, or all and a training sample."""
+    from mteb.abstasks.classification import AbsTaskClassification
+    from mteb.abstasks.clustering import AbsTaskClustering
+    from mteb.abstasks.multilabel_classification import AbsTaskMultilabelClassification
+
+    sides = _text_statistics(task, cell)
+    if not sides:
+        return None
+    total = _sum(_amount(side) for side in sides)
+    if issubclass(task, AbsTaskMultilabelClassification):
+        total = _at_most(task.max_eval_samples, total)
+    if issubclass(task, AbsTaskClustering):
+        fraction = task.max_fraction_of_documents_to_embed
+        return _at_most(task.max_document_to_embed if fraction is None else int(fraction * total[0]), total)
+    if not issubclass(task, AbsTaskClassification) or task.is_cross_validation:
+        return total
+    return _sum([total, _training_sample(task, train)]) if train else None
+
+
+def _training_sample(task: type[AbsTask], train: Statistics) -> Amount:
+    """The most training texts that the experiments of a classifier can draw, none of them twice."""
+    from mteb.abstasks.classification import AbsTaskClassification
+    from mteb.abstasks.regression import AbsTaskRegression
+
+    assert issubclass(task, AbsTaskClassification)
+    if issubclass(task, AbsTaskRegression):
+        each = task.n_samples
+    else:
+        each = task.samples_per_label * train["label_statistics"]["unique_labels"]
+    return _at_most(task.n_experiments * each, _amount(train["text_statistics"]))
+
+
+def _text_statistics(task: type[AbsTask], cell: Statistics) -> list[Statistics]:
+    """The statistics of each kind of text that is encoded, in the order of the file.
+
+    A summarization task encodes the summaries, not the text that they are of.
+    """
+    kinds = {k: v for k, v in cell.items() if isinstance(v, Mapping) and "total_text_length" in v}
+    if task.metadata.type == "Summarization":
+        del kinds["text_statistics"]
+    return list(kinds.values())
+
+
+def _amount(statistics: Statistics) -> Amount:
+    characters, mean = statistics["total_text_length"], statistics["average_text_length"]
+    return (round(characters / mean), characters) if mean else (0, 0)
+
+
+def _at_most(limit: int | None, amount: Amount) -> Amount:
+    texts, characters = amount
+    if limit is None or limit >= texts:
+        return amount
+    return limit, math.ceil(characters * limit / texts)
+
+
+def _sum(amounts: Iterable[Amount]) -> Amount:
+    texts, characters = zip(*amounts, strict=True)
+    return sum(texts), sum(characters)
+
+
+def main(arguments: list[str]) -> int:
+    """Write the file, or with --check say how it differs; the exit status."""
+    made = render()
+    if "--check" not in arguments:
+        PATH.write_text(made, encoding="utf-8")
+        return 0
+    changed = set(made.splitlines()) ^ set(PATH.read_text(encoding="utf-8").splitlines())
+    if not changed:
+        return 0
+    names = sorted({line.partition(":")[0] for line in changed})
+    print(f"{PATH.name} is out of date for {len(names)}: {', '.join(names[:8])}. Next: {COMMAND}")
+    return 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

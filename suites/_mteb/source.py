@@ -1,0 +1,175 @@
+"""Tasks of mteb: built fresh for every score, run by mteb's own task code."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import math
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness.errors import DataError
+from harness.types import Outcome, Scores, Task, TextEncoder
+from suites._mteb import snapshot
+
+if TYPE_CHECKING:
+    from mteb.abstasks.abstask import AbsTask
+
+_loaded: dict[tuple[object, ...], AbsTask] = {}
+"""The task whose data was loaded last, as it was before anything ran on it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MtebSource:
+    """Scores the task of mteb that has the same name."""
+
+    @property
+    def scoring(self) -> str:
+        """The scoring code's name and version."""
+        return f"mteb {snapshot.load().version}"
+
+    def evaluate(self, task: Task, encoder: TextEncoder, *, seed: int, data: Path | None) -> Outcome:
+        """Score `encoder` on the mteb task of this name (see harness.types.TaskSource)."""
+        with quiet():
+            return run(fresh(task, seed=seed, data=data), encoder)
+
+
+def fresh(task: Task, *, seed: int, data: Path | None) -> AbsTask:
+    """A task object of mteb on which nothing has run yet, with its data."""
+
+    def make() -> AbsTask:
+        built = build(task, seed=seed, data=data)
+        built.load_data()
+        return built
+
+    return loaded((task, seed, data), make)
+
+
+def loaded(wanted: tuple[object, ...], make: Callable[[], AbsTask]) -> AbsTask:
+    """A copy of the loaded task that `make` gives; the last one made is kept.
+
+    Each copy has the random state that the task had right after loading, so what is scored
+    first changes nothing for what is scored next.
+    """
+    if wanted not in _loaded:
+        _loaded.clear()
+        _loaded[wanted] = make()
+    return duplicate(_loaded[wanted])
+
+
+def build(task: Task, *, seed: int, data: Path | None) -> AbsTask:
+    """mteb's task object, narrowed to the splits and subsets, its data path put in place."""
+    import mteb
+
+    found = mteb.get_task(task.name, eval_splits=list(task.splits), hf_subsets=list(task.subsets))
+    if seed != 42:
+        built = type(found)(seed=seed)
+        built.filter_eval_splits(list(task.splits))
+        built.hf_subsets = found.hf_subsets
+        found = built
+    if data is not None:
+        where = {**found.metadata.dataset, "path": str(data)}
+        found.metadata = found.metadata.model_copy(update={"dataset": where})
+    return found
+
+
+def duplicate(task: AbsTask) -> AbsTask:
+    """A copy that shares the data but not the random state nor the containers around the data."""
+    twin = copy.copy(task)
+    twin.rng_state = copy.deepcopy(task.rng_state)
+    twin.np_rng = copy.deepcopy(task.np_rng)
+    twin.dataset = _containers(task.dataset, depth=3)
+    return twin
+
+
+def run(task: AbsTask, encoder: TextEncoder) -> Outcome:
+    """Run a loaded task and gather scores and examples.
+
+    Raises:
+        DataError: The main score is not a number.
+    """
+    from mteb.abstasks.text.bitext_mining import AbsTaskBitextMining
+
+    from suites._mteb.examples import Examples
+    from suites._mteb.model import Model
+
+    model = Model(encoder)
+    scores: dict[str, dict[str, Mapping[str, Any]]] = {}
+    together = isinstance(task, AbsTaskBitextMining)
+    with tempfile.TemporaryDirectory() as folder:
+        examples = Examples(task, model, Path(folder))
+        for split in task.eval_splits:
+            scores[split] = {}
+            for subsets in [list(task.hf_subsets)] if together else [[s] for s in task.hf_subsets]:
+                examples.before()
+                made = task.evaluate(
+                    model,  # type: ignore[arg-type]
+                    split,
+                    subsets_to_run=subsets,
+                    encode_kwargs={"show_progress_bar": False},
+                    prediction_folder=examples.folder,
+                )
+                scores[split].update({name: plain(values) for name, values in made.items()})
+                examples.after(split, subsets)
+    return Outcome(main_score=main_score(scores), scores=scores, examples=examples.columns)
+
+
+def main_score(scores: Scores) -> float:
+    """The mean of the main score over all splits and subsets, as mteb takes it.
+
+    Raises:
+        DataError: It is not a finite number.
+    """
+    values = [float(subset["main_score"]) for split in scores.values() for subset in split.values()]
+    mean = sum(values) / len(values)
+    if not math.isfinite(mean):
+        raise DataError(f"The main score came out as {mean}: too few examples, or constant ones.")
+    return mean
+
+
+def plain(value: Any) -> Any:
+    """JSON's own types for what task code returns; NaN becomes None."""
+    if isinstance(value, Mapping):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(v) for v in value]
+    if hasattr(value, "tolist"):
+        return plain(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep mteb's own progress bars, log lines and warnings off the terminal."""
+    import datasets
+
+    loggers = [logging.getLogger(name) for name in ("mteb", "datasets")]
+    levels = [logger.level for logger in loggers]
+    bars = datasets.are_progress_bars_disabled()
+    try:
+        for logger in loggers:
+            logger.setLevel(logging.ERROR)
+        datasets.disable_progress_bars()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+        if not bars:
+            datasets.enable_progress_bars()
+
+
+def _containers(value: Any, *, depth: int) -> Any:
+    if depth and isinstance(value, dict):
+        twin = copy.copy(value)
+        twin.update({k: _containers(v, depth=depth - 1) for k, v in value.items()})
+        return twin
+    return value

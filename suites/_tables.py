@@ -1,0 +1,192 @@
+"""Reading rows from JSONL, CSV and TSV files; every error names the file and the line."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import json
+import math
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.errors import DataError, nearest
+
+FORMATS = (".jsonl", ".csv", ".tsv")
+QRELS_HEADER = ("query-id", "corpus-id", "score")
+
+_HEADER = f"The columns of a qrels file are {', '.join(QRELS_HEADER)}."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """One row of a file: its fields by name, and where it stands."""
+
+    path: Path
+    line: int
+    fields: Mapping[str, object]
+
+    def text(self, name: str, *, may_be_blank: bool = False) -> str:
+        """The field `name`, which must be a string."""
+        value = self.value(name)
+        if not isinstance(value, str):
+            raise self.error(f"the field {name!r} is {value!r}, not a string.")
+        if not may_be_blank and not value.strip():
+            raise self.error(f"the field {name!r} is blank.")
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise self.error(f"the field {name!r} holds half a surrogate pair.") from None
+        return value
+
+    def token(self, name: str) -> str:
+        """The field `name`, which must be a string or a whole number: an id or a label."""
+        value = self.value(name)
+        return str(value) if type(value) is int else self.text(name)
+
+    def number(self, name: str) -> float:
+        """The field `name`, which must be a finite number or spell one."""
+        value = self.value(name)
+        try:
+            number = float(value) if isinstance(value, str | int | float) else math.nan
+        except (ValueError, OverflowError):
+            number = math.nan
+        if isinstance(value, bool) or not math.isfinite(number):
+            raise self.error(f"the field {name!r} is {value!r}, not a finite number.")
+        return number
+
+    def error(self, message: str, *, hint: str | None = None) -> DataError:
+        """The error for this row."""
+        return fail(self.path, self.line, message, hint=hint)
+
+    def value(self, name: str) -> object:
+        """The field `name`, whatever it is."""
+        if name in self.fields:
+            return self.fields[name]
+        there = ", ".join(self.fields) or "nothing"
+        close = nearest(name, self.fields)
+        hint = f"Is {close[0]!r} the one? " if close else ""
+        raise self.error(
+            f"there is no field {name!r}; there is: {there}.",
+            hint=f"{hint}Other names are given under 'columns' in harness.toml.",
+        )
+
+
+def fail(path: Path, line: int, message: str, *, hint: str | None = None) -> DataError:
+    """The error for one line of a file."""
+    return DataError(f"{path}:{line}: {message}", hint=hint)
+
+
+def records(path: Path) -> list[Record]:
+    """The rows of a file, in its order.
+
+    Raises:
+        DataError: If the file holds no rows or a line of it cannot be read.
+    """
+    found = list(_json(path) if path.suffix == ".jsonl" else _csv(path))
+    if not found:
+        raise DataError(f"{path}: there are no rows.")
+    return found
+
+
+def qrels(path: Path) -> list[Record]:
+    """The rows of a relevance file: fields query-id, corpus-id and score, all strings or numbers.
+
+    A text file has three columns with BEIR's header or without one, or TREC's four without one.
+    """
+    if path.suffix in (".jsonl", ".csv"):
+        rows = records(path)
+        if lacking := [row for row in rows if not set(QRELS_HEADER) <= set(row.fields)]:
+            raise lacking[0].error("this is no row of qrels.", hint=_HEADER)
+        return rows
+    found = list(_qrels(path))
+    if not found:
+        raise DataError(f"{path}: there are no rows.")
+    return found
+
+
+def grade(record: Record) -> int:
+    """The relevance grade of a row of qrels."""
+    value = record.value("score")
+    if type(value) is int or (isinstance(value, str) and re.fullmatch(r"[+-]?[0-9]+", value)):
+        return int(value)
+    raise record.error(f"the score is {value!r}, not a whole number.", hint=_HEADER)
+
+
+def _qrels(path: Path) -> Iterator[Record]:
+    order = QRELS_HEADER
+    for line, text in _lines(path):
+        values = [v.strip() for v in text.split("\t")] if "\t" in text else text.split()
+        if set(values) == set(QRELS_HEADER) and line == 1:
+            order = (values[0], values[1], values[2])
+        elif len(values) == 4:
+            yield Record(path=path, line=line, fields=dict(zip(QRELS_HEADER, _trec(values), strict=True)))
+        elif len(values) == 3:
+            yield Record(path=path, line=line, fields=dict(zip(order, values, strict=True)))
+        elif text.strip():
+            raise fail(path, line, f"{len(values)} columns, where qrels have 3 (BEIR) or 4 (TREC).")
+
+
+def _trec(values: list[str]) -> tuple[str, str, str]:
+    query, _, document, score = values
+    return query, document, score
+
+
+def _json(path: Path) -> Iterator[Record]:
+    for line, text in _lines(path):
+        if not text.strip():
+            continue
+        try:
+            fields = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise fail(path, line, f"not valid JSON at column {error.colno}: {error.msg}.") from None
+        except (ValueError, RecursionError) as error:
+            raise fail(path, line, f"not valid JSON: {error}.") from None
+        if not isinstance(fields, dict):
+            raise fail(path, line, f"a JSON object is needed, not {text.strip()[:40]!r}.")
+        yield Record(path=path, line=line, fields=fields)
+
+
+def _csv(path: Path) -> Iterator[Record]:
+    rows = _csv_rows(path, "\t" if path.suffix == ".tsv" else ",")
+    if not rows:
+        return
+    _, header = rows[0]
+    if len(set(header)) < len(header):
+        raise fail(path, 1, f"a column name is there twice: {', '.join(header)}.")
+    for line, values in rows[1:]:
+        if len(values) != len(header):
+            raise fail(path, line, f"{len(values)} columns, where the header has {len(header)}.")
+        yield Record(path=path, line=line, fields=dict(zip(header, values, strict=True)))
+
+
+def _csv_rows(path: Path, delimiter: str) -> list[tuple[int, list[str]]]:
+    """The rows that are not empty, with the line each starts on."""
+    rows: list[tuple[int, list[str]]] = []
+    reader = csv.reader((text for _, text in _lines(path)), delimiter=delimiter, strict=True)
+    limit = csv.field_size_limit(min(sys.maxsize, 2**31 - 1))  # long documents are no error
+    line = 1
+    try:
+        for values in reader:
+            rows += [(line, values)] if values else []
+            line = reader.line_num + 1
+    except csv.Error as error:
+        raise fail(
+            path, line, f"{error}.", hint="A field that starts with a quotation mark must end with one."
+        ) from None
+    finally:
+        csv.field_size_limit(limit)
+    return rows
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Each line with its number, without a byte order mark."""
+    with path.open("rb") as file:
+        for number, raw in enumerate(file, start=1):
+            try:
+                yield number, (raw.removeprefix(codecs.BOM_UTF8) if number == 1 else raw).decode()
+            except UnicodeDecodeError as error:
+                message = f"not UTF-8 text: byte 0x{error.object[error.start]:02x}."
+                raise fail(path, number, message, hint="Save the file as UTF-8.") from None

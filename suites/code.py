@@ -1,0 +1,25 @@
+"""Any folder of Python source: code search, and docstrings by package where there are enough."""
+
+from pathlib import Path
+
+from harness.errors import UsageError
+from harness.types import Suite, SuiteEntry, SuiteOptions
+from suites import _code
+
+
+def _open(argument: str, options: SuiteOptions) -> Suite:
+    root = Path(argument).expanduser().resolve()
+    if not root.is_dir():
+        raise UsageError(f"{argument} is not a folder.", hint="Type --suite code:/path/to/repository.")
+    return _code.suite(
+        f"code:{argument}", f"code of {root.name}", root, prefix=f"{root.name}.", cache=options.cache
+    )
+
+
+SUITE = SuiteEntry(
+    name="code",
+    summary="Code search over a Python repository of yours, and its docstrings by package",
+    open=_open,
+    argument="folder",
+    alone=False,
+)

@@ -1,0 +1,55 @@
+"""A folder of your own data: retrieval in BEIR layout, scored pairs, labelled texts."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.types import Column, Data, Suite, SuiteEntry, SuiteOptions, Task
+from suites import _local
+from suites._data import Content
+from suites._mteb.built import BuiltSource
+
+TYPES = {
+    "retrieval": "Retrieval",
+    "sts": "STS",
+    "classification": "Classification",
+    "clustering": "Clustering",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class FolderLoader:
+    """One task of a user's folder."""
+
+    task: _local.LocalTask
+
+    def content(self) -> Content:
+        """The task's data, read and checked."""
+        return self.task.load()
+
+
+def _open(argument: str, _options: SuiteOptions) -> Suite:
+    folder = Path(argument).expanduser().resolve()
+    columns = tuple(_column(task) for task in _local.read(folder))
+    return Suite(name=f"local:{argument}", title=folder.name, columns=columns)
+
+
+def _column(task: _local.LocalTask) -> Column:
+    type_ = TYPES[task.type]
+    made = Task(
+        name=task.name,
+        type=type_,
+        metric=task.metric,
+        splits=(task.split,),
+        data=Data(content=task.content),
+        source=BuiltSource(loader=FolderLoader(task=task)),
+    )
+    return Column(name=task.name, type=type_, tasks=(made,))
+
+
+SUITE = SuiteEntry(
+    name="local",
+    summary="Your own data: a folder in BEIR layout, or described by a harness.toml (docs/local-data.md)",
+    open=_open,
+    argument="folder",
+    alone=False,
+)

@@ -1,0 +1,18 @@
+"""MTEB(eng, v2), and any benchmark or task of mteb by its name."""
+
+from harness.types import Suite, SuiteEntry, SuiteOptions
+from suites._mteb import tasks
+
+
+def _open(argument: str, options: SuiteOptions) -> Suite:
+    if not argument:
+        return tasks.benchmark("MTEB(eng, v2)", called="mteb", options=options)
+    return tasks.benchmark_or_task(argument, called=f"mteb:{argument}", options=options)
+
+
+SUITE = SuiteEntry(
+    name="mteb",
+    summary="MTEB(eng, v2), 41 tasks; mteb:NAME is any benchmark or task of mteb",
+    open=_open,
+    argument="benchmark or task",
+)

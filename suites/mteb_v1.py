@@ -1,0 +1,11 @@
+"""MTEB(eng, v1)."""
+
+from harness.types import Suite, SuiteEntry, SuiteOptions
+from suites._mteb import tasks
+
+
+def _open(_argument: str, options: SuiteOptions) -> Suite:
+    return tasks.benchmark("MTEB(eng, v1)", called="mteb-v1", options=options)
+
+
+SUITE = SuiteEntry(name="mteb-v1", summary="MTEB(eng, v1), 56 tasks, CQADupstack counted once", open=_open)

@@ -1,0 +1,11 @@
+"""NanoBEIR."""
+
+from harness.types import Suite, SuiteEntry, SuiteOptions
+from suites._mteb import tasks
+
+
+def _open(_argument: str, options: SuiteOptions) -> Suite:
+    return tasks.benchmark("NanoBEIR", called="nanobeir", options=options)
+
+
+SUITE = SuiteEntry(name="nanobeir", summary="NanoBEIR, 13 small retrieval tasks", open=_open)

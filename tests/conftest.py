@@ -1,0 +1,46 @@
+"""Skips what this machine lacks, saying why, and the fixtures that several folders use."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SHARED = Path(__file__).parents[2] / "shared" / "datasets"
+CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "shared" in item.keywords and not SHARED.is_dir():
+            item.add_marker(pytest.mark.skip(reason="needs the real data sets in ../shared/datasets"))
+        if "gpu" in item.keywords and not _gpu():
+            item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
+        if "browser" in item.keywords and not any(map(shutil.which, CHROMIUM)):
+            item.add_marker(pytest.mark.skip(reason="needs Chromium"))
+
+
+def _gpu() -> bool:
+    import torch
+
+    return torch.cuda.is_available()
+
+
+@pytest.fixture
+def shared() -> Path:
+    """The real data sets, in hub layout."""
+    return SHARED
+
+
+@pytest.fixture(autouse=True)
+def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No test reads or writes the user's own cache, results or data root."""
+    for name in ("HARNESS_DATA", "HARNESS_RESULTS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("OMP_NUM_THREADS", str(min(4, os.cpu_count() or 1)))
+    yield

@@ -1,0 +1,113 @@
+import hashlib
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+import harness
+from harness.data import DataSettings
+
+REVISION = "0123456789abcdef0123456789abcdef01234567"
+
+
+def write(folder: Path, content: Mapping[str, str]) -> Path:
+    for name, text in content.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return folder
+
+
+def write_manifest(folder: Path, repo: str, revision: str = REVISION, /, **changes: object) -> None:
+    """A manifest as a pull writes it, made here from the bytes on disk."""
+    names = [p for p in folder.rglob("*") if p.is_file() and not p.name.startswith(".")]
+    entries = {
+        p.relative_to(folder).as_posix(): {
+            "size": len(p.read_bytes()),
+            "sha256": hashlib.sha256(p.read_bytes()).hexdigest(),
+        }
+        for p in names
+    }
+    manifest = {"schema": 1, "repo": repo, "revision": revision, "files": entries, **changes}
+    (folder / ".harness.json").write_text(json.dumps(manifest))
+
+
+@pytest.fixture
+def revision() -> str:
+    return REVISION
+
+
+@pytest.fixture
+def lay() -> Callable[[Path, Mapping[str, str]], Path]:
+    return write
+
+
+@pytest.fixture
+def sign() -> Callable[..., None]:
+    return write_manifest
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    folder = tmp_path / "root"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def settings(root: Path, tmp_path: Path, hub_cache: Path) -> DataSettings:
+    return DataSettings(root=root, offline=True, cache=tmp_path / "cache")
+
+
+@pytest.fixture
+def hub_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache of the hub's library, instead of the user's own; the library may go online."""
+    folder = tmp_path / "hub"
+    folder.mkdir()
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(folder))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    return folder
+
+
+IMPORT_AND_BECOME_NOBODY = """
+import os, resource, sys
+import filelock, httpx, huggingface_hub
+from huggingface_hub import HfApi, errors, snapshot_download
+from harness.data import *
+if os.geteuid() == 0:
+    os.setgroups([]), os.setgid(65534), os.setuid(65534)
+"""
+
+
+@pytest.fixture
+def as_nobody(public_folder: Path) -> Callable[..., str]:
+    """Runs code in a process that may write nothing of this user's, and gives what it prints.
+
+    The code finds its arguments in sys.argv. Only root can become another user; anyone else runs
+    as they are, which does as well for folders closed by their mode.
+    """
+
+    def run(code: str, *arguments: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-c", IMPORT_AND_BECOME_NOBODY + code, *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=Path(harness.__file__).parents[1],
+        )
+        assert done.stderr == ""
+        return done.stdout
+
+    return run
+
+
+@pytest.fixture
+def public_folder() -> Iterator[Path]:
+    """A temporary folder that every user can enter."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        yield Path(name)

@@ -1,0 +1,284 @@
+"""Pulling through the hub's real library from a small hub on this machine."""
+
+import hashlib
+import json
+import shutil
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import unquote, urlsplit
+
+import huggingface_hub
+import pytest
+
+from harness.data import DataSettings, Need, Unavailable, found, locate, pull, remote_size, remote_sizes, verify
+from harness.errors import DataError
+from harness.types import Data
+
+REVISION = "0123456789abcdef0123456789abcdef01234567"
+FILES = {
+    "README.md": b"---\nconfigs: []\n---\n",
+    ".gitattributes": b"*.parquet lfs\n",
+    "data/test.jsonl": b'{"a": 1}\n' * 100,
+    "data/train.jsonl": b'{"a": 2}\n' * 1000,
+}
+VISIBLE = {name: content for name, content in FILES.items() if not name.startswith(".")}
+
+
+class Hub:
+    """A hub with one data set. `refuse` gives an error answer for a path, or None."""
+
+    def __init__(self):
+        self.files = dict(FILES)
+        self.asked = []
+        self.refuse = lambda path: None
+        hub = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def log_message(self, *_):
+                pass
+
+            def do_GET(self):
+                path = unquote(urlsplit(self.path).path)
+                hub.asked.append((self.command, path))
+                code, headers, body = hub.refuse(path) or hub.answer(path)
+                self.send_response(code)
+                for name, value in headers.items():
+                    self.send_header(name, value)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                if self.command == "GET":
+                    self.wfile.write(body)
+
+            do_HEAD = do_GET
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def answer(self, path):
+        name = path.removeprefix(f"/datasets/org/toy/resolve/{REVISION}/")
+        if name in self.files:
+            body = self.files[name]
+            etag = hashlib.sha1(body).hexdigest()
+            return 200, {"ETag": f'"{etag}"', "X-Repo-Commit": REVISION}, body
+        if path == f"/api/datasets/org/toy/tree/{REVISION}":
+            found = [self._file(name) for name in self.files]
+        elif path == f"/api/datasets/org/toy/revision/{REVISION}":
+            siblings = [{"rfilename": n, "size": len(b), "blobId": "0"} for n, b in self.files.items()]
+            found = {"id": "org/toy", "sha": REVISION, "siblings": siblings}
+        else:
+            return 404, {"X-Error-Code": "RepoNotFound"}, b""
+        return 200, {"Content-Type": "application/json"}, json.dumps(found).encode()
+
+    def _file(self, name):
+        body = self.files[name]
+        return {"type": "file", "path": name, "size": len(body), "oid": hashlib.sha1(body).hexdigest()}
+
+
+@pytest.fixture
+def hub(monkeypatch, hub_cache):
+    hub = Hub()
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", hub.url)
+    monkeypatch.setattr("huggingface_hub.utils._http.time.sleep", lambda _: None)  # between two tries
+    template = hub.url + "/{repo_id}/resolve/{revision}/{filename}"
+    monkeypatch.setattr("huggingface_hub.constants.HUGGINGFACE_CO_URL_TEMPLATE", template)
+    yield hub
+    hub.server.shutdown()
+    hub.server.server_close()
+
+
+@pytest.fixture
+def need():
+    return Need(path="org/toy", revision=REVISION)
+
+
+def visible(folder):
+    files = (p for p in folder.rglob("*") if p.is_file())
+    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in files if ".harness" not in p.name}
+
+
+def test_a_pulled_data_set_is_the_hubs_and_proves_it(hub, need, root, tmp_path):
+    said = []
+    assert pull(need, root, progress=said.append) == "pulled"
+    folder = root / "org/toy"
+    assert visible(folder) == FILES
+    manifest = json.loads((folder / ".harness.json").read_text())
+    assert manifest == {
+        "schema": 1,
+        "repo": "org/toy",
+        "revision": REVISION,
+        "files": {n: {"size": len(b), "sha256": hashlib.sha256(b).hexdigest()} for n, b in VISIBLE.items()},
+    }
+    assert verify(need, root) == ()
+    located = locate(need.data, DataSettings(root=root, offline=True, cache=tmp_path / "cache"))
+    assert located.data == Data(path="org/toy", revision=REVISION)
+    assert any("org/toy" in line for line in said)
+    assert [n.path for n in found(root)] == ["org/toy"]
+
+
+def test_what_is_verified_is_not_fetched_again(hub, need, root):
+    pull(need, root)
+    hub.asked.clear()
+    assert pull(need, root) == "kept"
+    assert hub.asked == []
+
+
+def test_a_damaged_data_set_is_replaced(hub, need, root):
+    pull(need, root)
+    (root / "org/toy/data/test.jsonl").write_bytes(b"damaged")
+    assert pull(need, root) == "pulled"
+    assert visible(root / "org/toy") == FILES
+    assert [p.name for p in (root / "org").iterdir() if p.is_dir()] == ["toy"]
+
+
+def test_an_interrupted_pull_leaves_nothing_under_the_name_and_goes_on(hub, need, root):
+    hub.refuse = lambda path: (500, {}, b"") if path.endswith("train.jsonl") else None
+    with pytest.raises(DataError, match="HTTP 500"):
+        pull(need, root)
+    assert not (root / "org/toy").exists()
+    assert found(root) == ()
+    hub.refuse = lambda path: None
+    hub.asked.clear()
+    assert pull(need, root) == "pulled"
+    assert ("GET", f"/datasets/org/toy/resolve/{REVISION}/data/test.jsonl") not in hub.asked
+    assert visible(root / "org/toy") == FILES
+
+
+def test_a_folder_made_by_hand_is_left_alone(hub, need, root, lay):
+    lay(root / "org/toy", {"mine.jsonl": "precious"})
+    with pytest.raises(DataError, match="not pulled by this program"):
+        pull(need, root)
+    assert visible(root / "org/toy") == {"mine.jsonl": b"precious"}
+
+
+@pytest.mark.parametrize(
+    ("code", "headers", "says"),
+    [
+        (404, {"X-Error-Code": "RepoNotFound"}, "no data set org/toy, or it is private"),
+        (401, {"X-Error-Code": "RepoNotFound"}, "HF_TOKEN"),
+        (403, {"X-Error-Code": "GatedRepo"}, "gated.*\n.*HF_TOKEN"),
+        (404, {"X-Error-Code": "RevisionNotFound"}, f"no revision {REVISION}"),
+        (403, {}, "HTTP 403.*\n.*HF_TOKEN"),
+        (500, {}, "HTTP 500.*\n.*again later"),
+    ],
+)
+def test_what_the_hub_refuses_is_said_in_one_message(hub, need, root, code, headers, says):
+    hub.refuse = lambda path: (code, headers, b"")
+    with pytest.raises(DataError, match=says):
+        pull(need, root)
+    with pytest.raises(DataError, match=says):
+        remote_size(need)
+
+
+def test_too_many_requests_is_said(need):
+    from harness.data.huberrors import explain
+    from huggingface_hub.errors import HfHubHTTPError
+    from httpx import Request, Response
+
+    answer = Response(429, request=Request("GET", "http://127.0.0.1/"))
+    assert "Wait some minutes" in str(explain(HfHubHTTPError("slow down", response=answer), need, None))
+
+
+def test_no_connection_is_said_with_what_to_do(need, root, monkeypatch, hub_cache):
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:1")
+    with pytest.raises(Unavailable, match=r"(?s)No connection to the hub.*connected machine"):
+        pull(need, root)
+
+
+def test_offline_mode_is_said(need, root, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(Unavailable, match="offline mode is on"):
+        pull(need, root)
+
+
+def test_a_data_set_larger_than_the_disk_is_not_begun(hub, need, root, monkeypatch):
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(100, 90, 10))
+    with pytest.raises(DataError, match=r"has 9\.9 kB, and .* has 10 B free"):
+        pull(need, root)
+    assert not any("resolve" in path for _, path in hub.asked)
+
+
+def test_an_empty_data_set_is_refused(hub, need, root):
+    hub.files = {".gitattributes": b""}
+    with pytest.raises(DataError, match="holds no files"):
+        pull(need, root)
+    assert not (root / "org/toy").exists()
+
+
+def test_two_pulls_at_once_fetch_once(hub, need, root):
+    results = []
+    threads = [threading.Thread(target=lambda: results.append(pull(need, root))) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(results) == ["kept", "pulled"]
+
+
+def test_sizes_leave_hidden_files_out(hub, need):
+    size = sum(map(len, VISIBLE.values()))
+    other = Need(path="org/none", revision=REVISION)
+    assert remote_size(need) == size
+    assert remote_sizes([need, other]) == {need: size}
+
+
+PULL = """
+from pathlib import Path
+from harness.errors import DataError
+
+def write(repo, *, local_dir, **_):
+    Path(local_dir).mkdir(exist_ok=True)
+    (Path(local_dir) / "test.jsonl").write_bytes(b"x" * 100_000)
+
+def size(*_, **__):
+    raise RuntimeError("no size")
+
+huggingface_hub.snapshot_download, huggingface_hub.HfApi.dataset_info = write, size
+limit = int(sys.argv[2])
+if limit:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+try:
+    print(pull(Need(path="org/toy", revision="r" * 40), Path(sys.argv[1])))
+except DataError as error:
+    print(error)
+"""
+
+
+def test_a_full_disk_is_said_and_the_next_pull_goes_on(public_folder, as_nobody):
+    public_folder.chmod(0o777)
+    said = as_nobody(PULL, str(public_folder), "10000")
+    assert "The disk is full: org/toy cannot be written" in said
+    assert "goes on where it stopped" in said
+    assert not (public_folder / "org/toy").exists()
+    assert as_nobody(PULL, str(public_folder), "0") == "pulled\n"
+    assert (public_folder / "org/toy/test.jsonl").stat().st_size == 100_000
+
+
+def test_a_root_this_user_may_not_write_is_said(public_folder, as_nobody):
+    public_folder.chmod(0o555)
+    said = as_nobody(PULL, str(public_folder), "0")
+    public_folder.chmod(0o755)
+    assert f"No permission to write {public_folder}" in said
+    assert "--data DIR" in said
+
+
+def test_a_full_disk_told_by_the_compiled_downloader_is_recognised(need, root, monkeypatch):
+    def fail(*_, **__):
+        raise RuntimeError("Data processing error: No space left on device (os error 28)")
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", fail)
+    monkeypatch.setattr(huggingface_hub.HfApi, "dataset_info", fail)
+    with pytest.raises(Unavailable, match="The disk is full"):
+        pull(need, root)
+
+
+def test_anything_else_is_one_message_without_a_traceback(need, root, monkeypatch):
+    def fail(*_, **__):
+        raise RuntimeError("first line\nsecond line")
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", fail)
+    monkeypatch.setattr(huggingface_hub.HfApi, "dataset_info", fail)
+    with pytest.raises(DataError, match="Fetching org/toy failed: RuntimeError: first line"):
+        pull(need, root)

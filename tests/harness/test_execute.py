@@ -1,0 +1,314 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from fakes import FakeEncoder, artifact, encoding, task
+
+from harness import data
+from harness.desk import Desk, Event
+from harness.encoder import sanity
+from harness.errors import DataError, ModelError, StoreError
+from harness.execute import Listeners, Result, Run
+from harness.jobs import Job
+from harness.lease import Leases
+from harness.plan import Plan, Subject, make_plan
+from harness.store import Store
+from harness.types import Column, Suite, Task
+from harness.workers import Apart, Finished
+
+Encoders = dict[str, FakeEncoder]
+
+
+@pytest.fixture
+def encoders(monkeypatch: pytest.MonkeyPatch) -> Encoders:
+    """Fake models by artifact key; loading one looks it up."""
+    known: Encoders = {}
+
+    def load(_desk: Desk, model: object, _how: object) -> FakeEncoder:
+        return known.setdefault(model.key, FakeEncoder(salt=model.key))  # type: ignore[attr-defined]
+
+    monkeypatch.setattr(Desk, "load", load)
+    monkeypatch.setattr(sanity, "check", lambda *_: SimpleNamespace(failures=()))
+    monkeypatch.setattr(sanity, "require", lambda _: None)
+    return known
+
+
+def suite_of(*tasks: Task) -> Suite:
+    return Suite(
+        name="s", title="s", columns=tuple(Column(name=t.name, type=t.type, tasks=(t,)) for t in tasks)
+    )
+
+
+def plan(tmp_path: Path, *tasks: Task, keys: tuple[str, ...] = ("a" * 64,), force: bool = False) -> Plan:
+    suite = suite_of(*tasks)
+    subjects = [Subject(artifact=artifact(tmp_path, key=k), encoding=encoding()) for k in keys]
+    settings = data.DataSettings(cache=tmp_path / "cache")
+    return make_plan(subjects, [suite], store=Store(tmp_path / "r"), settings=settings, force=force)
+
+
+def run(tmp_path: Path, laid: Plan, **options: object) -> tuple[Run, tuple[Result, ...]]:
+    made = Run(laid, store=Store(tmp_path / "r"), cache=tmp_path / "cache", **options)  # type: ignore[arg-type]
+    return made, made.run()
+
+
+def test_a_run_encodes_scores_and_records(tmp_path: Path, encoders: Encoders) -> None:
+    made, (result,) = run(tmp_path, plan(tmp_path, task()))
+    assert result.how == "done"
+    assert result.record is not None
+    assert made.texts_encoded == 3  # both sides have one prompt and one tower: each text once
+    encoder = encoders["a" * 64]
+    expected = 2 * encoder.encode(["one", "two", "three"]).mean()
+    assert result.record.main_score == pytest.approx(float(expected))
+    assert result.record.provenance["texts"] == 6
+    assert result.record.provenance["texts_encoded"] == 3
+    assert result.record.provenance["prompts_applied"] == {"query": "", "document": ""}
+    assert result.record.examples is not None
+    assert result.record.examples.rows == 1
+
+
+def test_again_encodes_nothing_and_changes_nothing(tmp_path: Path, encoders: Encoders) -> None:
+    run(tmp_path, plan(tmp_path, task()))
+    calls = len(encoders["a" * 64].calls)
+    laid = plan(tmp_path, task())
+    assert laid.jobs == ()
+    made, (result,) = run(tmp_path, laid)
+    assert (result.how, made.texts_encoded, len(encoders["a" * 64].calls)) == ("cached", 0, calls)
+
+
+def test_another_task_reuses_vectors(tmp_path: Path, encoders: Encoders) -> None:
+    run(tmp_path, plan(tmp_path, task()))
+    made, _ = run(tmp_path, plan(tmp_path, task("Other", texts=("two", "four"))))
+    assert made.texts_encoded == 1
+    assert encoders["a" * 64].calls[-1] == ("", ("four",))
+
+
+def test_query_and_document_prompts_are_encoded_apart(tmp_path: Path, encoders: Encoders) -> None:
+    laid = plan(tmp_path, task())
+    prompted = encoding(prompts=(("query", "q: "), ("document", "d: ")))
+    subject = Subject(artifact=artifact(tmp_path), encoding=prompted)
+    settings = data.DataSettings(cache=tmp_path / "cache")
+    suite = suite_of(task())
+    laid = make_plan([subject], [suite], store=Store(tmp_path / "r"), settings=settings)
+    made, (result,) = run(tmp_path, laid)
+    assert made.texts_encoded == 6
+    encoder = encoders["a" * 64]
+    assert [call[0] for call in encoder.calls] == ["q: ", "d: "]
+    texts = ["one", "two", "three"]
+    expected = encoder.encode(texts, prompt="q: ").mean() + encoder.encode(texts, prompt="d: ").mean()
+    assert result.record is not None
+    assert result.record.main_score == pytest.approx(float(expected))
+
+
+def test_two_models_in_both_orders_score_as_alone(tmp_path: Path, encoders: Encoders) -> None:
+    keys = ("a" * 64, "b" * 64)
+    alone = {}
+    for key in keys:
+        _, (result,) = run(tmp_path / key, plan(tmp_path / key, task(), keys=(key,)))
+        alone[key] = result.record.main_score if result.record else None
+    assert alone["a" * 64] != alone["b" * 64]
+    for order in (keys, keys[::-1]):
+        place = tmp_path / order[0] / "both"
+        _, results = run(place, plan(place, task(), keys=order))
+        assert {r.cell.subject.artifact.key: r.record.main_score for r in results if r.record} == alone
+
+
+def test_a_failed_task_is_recorded_the_rest_goes_on_and_it_is_tried_again(
+    tmp_path: Path, encoders: Encoders
+) -> None:
+    tasks = (task("Bad", error="boom"), task("Good"))
+    _, (bad, good) = run(tmp_path, plan(tmp_path, *tasks))
+    assert (bad.how, good.how) == ("failed", "done")
+    (recorded,) = Store(tmp_path / "r").records(failed=True)
+    assert recorded.error is not None
+    assert (recorded.error.kind, recorded.error.message) == ("RuntimeError", "boom")
+    assert "in evaluate" in recorded.error.traceback
+    again = plan(tmp_path, *tasks)
+    assert [c.task.name for c in again.open] == ["Bad"]
+
+
+def test_fail_fast_stops_at_the_first_failure(tmp_path: Path, encoders: Encoders) -> None:
+    laid = plan(tmp_path, task("Bad", error="boom"), task("Good"))
+    _, (bad, good) = run(tmp_path, laid, fail_fast=True)
+    assert (bad.how, good.how) == ("failed", "stopped")
+
+
+def test_a_model_the_gate_refuses_fails_its_tasks_and_no_other_model(
+    tmp_path: Path, encoders: Encoders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(encoder: FakeEncoder, *_: object) -> SimpleNamespace:
+        return SimpleNamespace(failures=("constant",) if encoder.salt.startswith("a") else ())
+
+    def require(report: SimpleNamespace) -> None:
+        if report.failures:
+            raise ModelError("constant embeddings")
+
+    monkeypatch.setattr(sanity, "check", refuse)
+    monkeypatch.setattr(sanity, "require", require)
+    _, (a, b) = run(tmp_path, plan(tmp_path, task(), keys=("a" * 64, "b" * 64)))
+    assert (a.how, b.how) == ("failed", "done")
+    assert a.failure is not None
+    assert a.failure.message == "constant embeddings"
+    assert list(Store(tmp_path / "r").records(failed=True)) == []
+
+
+def test_force_runs_again_and_takes_the_place(tmp_path: Path, encoders: Encoders) -> None:
+    _, (first,) = run(tmp_path, plan(tmp_path, task()))
+    _, (second,) = run(tmp_path, plan(tmp_path, task(), force=True), again=True)
+    assert second.how == "done"
+    assert first.record is not None
+    assert second.record is not None
+    assert second.record.provenance["texts_encoded"] == 0
+    assert len(list(Store(tmp_path / "r").records())) == 1
+
+
+@pytest.mark.parametrize("rows", [(), ("a", None), ("a", 3)])
+def test_rows_that_are_no_text_are_named(
+    tmp_path: Path, encoders: Encoders, rows: tuple[object, ...]
+) -> None:
+    _, (result,) = run(tmp_path, plan(tmp_path, task(texts=rows)))
+    assert result.how == "failed"
+    assert result.failure is not None
+    assert isinstance(result.failure.fault, DataError)
+    assert "Row 1" in result.failure.message if rows else "empty" in result.failure.message
+
+
+def test_a_store_that_cannot_be_written_stops_the_run(
+    tmp_path: Path, encoders: Encoders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise StoreError("disk full")
+
+    monkeypatch.setattr(Store, "put", full)
+    with pytest.raises(StoreError):
+        run(tmp_path, plan(tmp_path, task()))
+    assert list((tmp_path / "r" / "leases").iterdir()) == []
+
+
+def test_work_that_another_process_holds_is_waited_for_and_shared(tmp_path: Path, encoders: Encoders) -> None:
+    laid = plan(tmp_path, task())
+    key = laid.cells[0].key
+    _, (elsewhere,) = run(tmp_path / "other", plan(tmp_path / "other", task()))
+    assert elsewhere.record is not None
+    other = Leases(tmp_path / "r" / "leases")
+    assert other.claim(key)
+
+    def finish() -> None:
+        time.sleep(1.0)
+        Store(tmp_path / "r").put(laid.cells[0].subject.artifact.slug, elsewhere.record)  # type: ignore[arg-type]
+        other.close()
+
+    thread = threading.Thread(target=finish)
+    thread.start()
+    made, (result,) = run(tmp_path, laid)
+    thread.join()
+    assert (result.how, made.texts_encoded) == ("shared", 0)
+
+
+def test_events_tell_what_is_going_on(tmp_path: Path, encoders: Encoders) -> None:
+    heard: list[tuple[str, str, int]] = []
+
+    def event(job: Job, event: Event) -> None:
+        heard.append((job.kind, event.kind, event.texts))
+
+    run(tmp_path, plan(tmp_path, task()), listeners=Listeners(event=event))
+    assert ("encode", "encoding", 3) in heard
+    assert ("encode", "encoded", 3) in heard
+    assert heard[0][:2] == ("resolve", "stage")
+
+
+def test_ctrl_c_keeps_what_was_finished(tmp_path: Path, encoders: Encoders) -> None:
+    def stop(result: Result) -> None:
+        raise KeyboardInterrupt
+
+    laid = plan(tmp_path, task("A"), task("B"))
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, laid, listeners=Listeners(result=stop))
+    again = plan(tmp_path, task("A"), task("B"))
+    assert [c.task.name for c in again.open] == ["B"]
+    assert list((tmp_path / "r" / "leases").iterdir()) == []
+
+
+@dataclass(frozen=True)
+class Say:
+    """A job for another process: tells its process id, or does as it is told."""
+
+    do: str = ""
+
+    def run(self, desk: Desk) -> Mapping[str, bytes]:
+        desk.emit(Event(kind="note", text=desk.device))
+        if self.do == "die":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if self.do == "fail":
+            raise DataError("no", hint="do this")
+        inputs = {
+            key: {name: value.decode() for name, value in made.items()} for key, made in desk.inputs.items()
+        }
+        return {"pid": json.dumps([os.getpid(), inputs]).encode()}
+
+
+def job(do: str = "") -> Job:
+    return Job(key=f"job-{do}", kind="encode", label="x", work=Say(do))
+
+
+@pytest.fixture
+def apart(tmp_path: Path) -> Iterator[tuple[Apart, list[str]]]:
+    heard: list[str] = []
+    worker = Apart(
+        device="cpu", cache=tmp_path, listener=lambda key, event: heard.append(f"{key} {event.text}")
+    )
+    yield worker, heard
+    worker.close()
+
+
+def wait(worker: Apart) -> Finished:
+    until = time.time() + 60
+    while time.time() < until:
+        finished = worker.poll(0.2)
+        if finished is not None:
+            return finished
+    raise TimeoutError
+
+
+def test_a_worker_apart_runs_jobs_in_its_own_process(apart: tuple[Apart, list[str]]) -> None:
+    worker, heard = apart
+    worker.start(job(), {"k": {"n": b"input"}})
+    pid, inputs = json.loads(wait(worker).output["pid"])
+    assert pid != os.getpid()
+    assert inputs == {"k": {"n": "input"}}
+    assert heard == ["job- cpu"]
+    assert worker.free
+
+
+def test_a_worker_apart_passes_errors_on_and_survives_death(apart: tuple[Apart, list[str]]) -> None:
+    worker, _ = apart
+    worker.start(job("fail"), {})
+    failure = wait(worker).failure
+    assert failure is not None
+    assert isinstance(failure.fault, DataError)
+    assert (failure.message, failure.hint) == ("no", "do this")
+    worker.start(job("die"), {})
+    failure = wait(worker).failure
+    assert failure is not None
+    assert failure.kind == "WorkerDied"
+    worker.start(job(), {})
+    assert wait(worker).failure is None
+
+
+def test_plan_leaves_out_what_cannot_run(tmp_path: Path) -> None:
+    lost = replace(task("Lost"), data=replace(task().data, path="org/name", revision="r", content=""))
+    suite = suite_of(lost, task())
+    settings = data.DataSettings(offline=True, cache=tmp_path)
+    subject = Subject(artifact=artifact(tmp_path), encoding=encoding())
+    laid = make_plan([subject], [suite], store=Store(tmp_path / "r"), settings=settings)
+    assert [c.task.name for c in laid.impossible] == ["Lost"]
+    assert [c.task.name for c in laid.open] == ["Fake"]
+    assert "harness data pull" in str(laid.impossible[0].problem)

@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import json
+import multiprocessing as mp
+import os
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from harness import files
+from harness.errors import StoreError
+from harness.lease import Leases
+
+
+def test_the_first_writer_wins(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "file"
+    assert files.write_once(path, b"first")
+    assert not files.write_once(path, b"second")
+    assert path.read_bytes() == b"first"
+    assert [p.name for p in path.parent.iterdir()] == ["file"]
+
+
+def test_replace_takes_the_place(tmp_path: Path) -> None:
+    files.replace(tmp_path / "f", b"1")
+    files.replace(tmp_path / "f", b"2")
+    assert (tmp_path / "f").read_bytes() == b"2"
+
+
+def _race(folder: Path, start: float, won: object) -> None:
+    time.sleep(max(0.0, start - time.time()))
+    for number in range(200):
+        if files.write_once(folder / str(number), os.getpid().to_bytes(4, "little")):
+            won.put(number)  # type: ignore[attr-defined]
+    won.put(None)  # type: ignore[attr-defined]
+
+
+def test_of_two_processes_exactly_one_writes_each_file(tmp_path: Path) -> None:
+    context = mp.get_context("spawn")
+    won = context.Queue()
+    start = time.time() + 2
+    racers = [context.Process(target=_race, args=(tmp_path, start, won)) for _ in range(2)]
+    for racer in racers:
+        racer.start()
+    found: list[int] = []
+    ended = 0
+    while ended < 2:
+        number = won.get(timeout=60)
+        ended += number is None
+        found += [] if number is None else [number]
+    assert sorted(found) == list(range(200))
+    for racer in racers:
+        racer.join()
+
+
+def test_sweep_removes_only_what_dead_processes_of_this_machine_left(tmp_path: Path) -> None:
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    gone = tmp_path / f".a.json.{files.host()}-{dead.pid}-00000000.tmp"
+    mine = tmp_path / f".b.json.{files.host()}-{os.getpid()}-00000000.tmp"
+    elsewhere = tmp_path / f".c.json.another-{dead.pid}-00000000.tmp"
+    for path in (gone, mine, elsewhere):
+        path.touch()
+    assert files.sweep(tmp_path) == 1
+    assert not gone.exists()
+    assert mine.exists()
+    assert elsewhere.exists()
+
+
+def test_a_full_disk_is_one_clear_error_and_leaves_no_half_file(tmp_path: Path) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    try:
+        with pytest.raises(StoreError, match="larger than this process may write") as caught:
+            files.write_once(tmp_path / "big", b"x" * 5000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert "What was finished before is kept" in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_where_a_folder_should_be(tmp_path: Path) -> None:
+    (tmp_path / "results").write_text("")
+    with pytest.raises(StoreError, match="a file stands where a folder should be"):
+        files.writable(tmp_path / "results")
+
+
+def test_a_lease_is_held_by_one(tmp_path: Path) -> None:
+    one, two = Leases(tmp_path), Leases(tmp_path)
+    assert one.claim("k")
+    assert not two.claim("k")
+    assert two.held("k")
+    one.release("k")
+    assert two.claim("k")
+    one.close()
+    two.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_lease_of_a_dead_process_is_free_at_once(tmp_path: Path) -> None:
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    holder = {"host": files.host(), "pid": dead.pid, "token": "t", "expires": time.time() + 1000}
+    (tmp_path / "k.json").write_text(json.dumps(holder))
+    leases = Leases(tmp_path)
+    assert not leases.held("k")
+    assert leases.claim("k")
+    leases.close()
+
+
+@pytest.mark.parametrize(("expires", "free"), [(1000.0, False), (-1.0, True)])
+def test_a_lease_from_another_machine_holds_until_it_expires(
+    tmp_path: Path, expires: float, free: bool
+) -> None:
+    holder = {"host": "another", "pid": 1, "token": "t", "expires": time.time() + expires}
+    (tmp_path / "k.json").write_text(json.dumps(holder))
+    leases = Leases(tmp_path)
+    assert leases.claim("k") is free
+    leases.close()
+
+
+def test_a_living_holder_renews(tmp_path: Path) -> None:
+    leases = Leases(tmp_path, term=0.4)
+    leases.claim("k")
+    before = json.loads((tmp_path / "k.json").read_text())["expires"]
+    time.sleep(0.5)
+    assert json.loads((tmp_path / "k.json").read_text())["expires"] > before
+    assert Leases(tmp_path).held("k")
+    leases.close()
+
+
+def test_a_damaged_lease_is_taken_over(tmp_path: Path) -> None:
+    (tmp_path / "k.json").write_text('{"host": "x", "pi')
+    leases = Leases(tmp_path)
+    assert leases.claim("k")
+    leases.close()

@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from pathlib import Path
+
+import pytest
+
+from harness import record as schema
+from harness.errors import RecordError
+from harness.record import ErrorPart, ExamplesPart, ModelPart, Record, TaskPart, parse
+from harness.store import Store
+
+GOLDEN = Path(__file__).parent / "golden" / "record-1.json"
+
+
+def made(**changes: object) -> Record:
+    fields: dict[str, object] = {
+        "key": "k" * 64,
+        "status": "done",
+        "model": ModelPart(name="tiny", source="local", artifact="a" * 64, weights="w" * 64, parameters=7),
+        "task": TaskPart(name="STS12", type="STS", metric="cosine_spearman"),
+        "identity": {"task": "STS12", "seed": 42},
+        "main_score": 0.5,
+        "scores": {"test": {"default": {"main_score": 0.5, "list": [1, None]}}},
+        "provenance": {"device": "cpu"},
+    }
+    return Record(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+def test_the_schema_on_disk_is_golden() -> None:
+    """Records of schema 1 are written as they always were; a change needs a new schema number."""
+    assert made().to_json() == GOLDEN.read_text()
+    assert parse(GOLDEN.read_text(), where="golden") == made()
+
+
+def test_a_newer_schema_is_refused() -> None:
+    newer = json.dumps({**json.loads(made().to_json()), "schema": schema.SCHEMA + 1})
+    with pytest.raises(RecordError, match="written by a newer version") as caught:
+        parse(newer, where="x.json")
+    assert caught.value.exit_code == 2
+
+
+def test_an_older_schema_is_migrated_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    old = {**json.loads(made().to_json()), "schema": -1, "score": 0.25}
+    del old["main_score"]
+
+    def rename(raw: dict[str, object]) -> dict[str, object]:
+        return {**{k: v for k, v in raw.items() if k != "score"}, "main_score": raw["score"]}
+
+    monkeypatch.setattr(schema, "MIGRATIONS", {-1: rename, 0: lambda raw: {**raw, "purpose": "trial"}})
+    migrated = parse(json.dumps(old), where="old.json")
+    assert (migrated.main_score, migrated.purpose, migrated.schema_version) == (0.25, "trial", schema.SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[]", "has no schema number"),
+        ('{"schema": 0}', "which no version ever wrote"),
+        ('{"schema": 1, "key": "x"}', "is not a record of schema 1: status"),
+    ],
+)
+def test_what_is_no_record_is_said(text: str, said: str) -> None:
+    with pytest.raises(RecordError, match=said):
+        parse(text, where="x.json")
+
+
+def test_a_record_comes_back_as_it_was(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.put("tiny-aaaa", made())
+    assert store.get("tiny-aaaa", "STS12", "k" * 64) == made()
+    assert store.get("tiny-aaaa", "STS12", "other") is None
+    assert list(store.records()) == [made()]
+
+
+def test_the_first_record_stays_unless_asked(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.put("t", made())
+    assert store.put("t", made(main_score=0.9)).main_score == 0.5
+    assert store.put("t", made(main_score=0.9), again=True).main_score == 0.9
+    found = store.get("t", "STS12", "k" * 64)
+    assert found is not None
+    assert found.main_score == 0.9
+
+
+def test_examples_lie_beside_the_record(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    content = b"columns"
+    record = store.put("t", made(examples=ExamplesPart(file="", rows=3, sha256="")), content)
+    beside = store.examples(record, "t")
+    assert beside is not None
+    assert beside.read_bytes() == content
+    assert record.examples is not None
+    assert record.examples.rows == 3
+    assert record.examples.sha256 == hashlib.sha256(content).hexdigest()
+
+
+def test_a_failure_is_kept_apart_and_ends_with_success(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    error = ErrorPart(kind="ValueError", message="no", traceback="Traceback …")
+    store.put("t", made(status="failed", main_score=None, error=error))
+    assert store.get("t", "STS12", "k" * 64) is None
+    assert [r.error for r in store.records(failed=True)] == [error]
+    store.put("t", made())
+    assert list(store.records(failed=True)) == []
+    assert len(list(store.records())) == 1
+
+
+def test_trials_never_come_with_final_records(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.put("t", made(purpose="trial"))
+    assert list(store.records()) == []
+    assert len(list(store.records(purpose="trial"))) == 1
+
+
+@pytest.mark.parametrize("content", [b'{"schema": 1, "ke', b"", b"\xff\xfe\x00"])
+def test_a_truncated_record_is_set_aside(
+    tmp_path: Path, content: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = Store(tmp_path)
+    path = store.path("t", "STS12", "k" * 64)
+    path.parent.mkdir(parents=True)
+    path.write_bytes(content)
+    with caplog.at_level(logging.WARNING):
+        assert store.get("t", "STS12", "k" * 64) is None
+    assert "truncated or damaged" in caplog.text
+    assert path.with_suffix(".broken").read_bytes() == content
+    store.put("t", made())
+    assert store.get("t", "STS12", "k" * 64) == made()
+
+
+@pytest.mark.parametrize("name", ["../../etc", "a/b", "…", ".hidden"])
+def test_no_task_name_leaves_the_folder(tmp_path: Path, name: str) -> None:
+    path = Store(tmp_path).path("t", name, "k")
+    assert path.parent.parent == tmp_path / "records" / "t"

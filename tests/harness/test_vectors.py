@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fakes import artifact, encoding
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.types import Encoding
+from harness.vectors import Space, shard_bytes, space_identity, text_keys
+
+
+def vectors(texts: list[str]) -> np.ndarray:
+    return np.array([[len(t), sum(map(ord, t)) % 997, 1.0] for t in texts], np.float32)
+
+
+def space(root: Path, prompt: str = "", how: Encoding | None = None, key: str = "a" * 64) -> Space:
+    return Space(root, space_identity(artifact(Path(), key=key), how or encoding(), prompt=prompt))
+
+
+def add(to: Space, texts: list[str]) -> None:
+    to.add(shard_bytes(text_keys(texts), vectors(texts)))
+
+
+@given(st.lists(st.text(), min_size=1, max_size=30, unique=True), st.data())
+def test_what_was_added_comes_back(
+    tmp_path_factory: pytest.TempPathFactory, texts: list[str], data: st.DataObject
+) -> None:
+    root = tmp_path_factory.mktemp("cache")
+    split = data.draw(st.integers(0, len(texts)))
+    there = space(root)
+    for part in (texts[:split], texts[split:]):
+        if part:
+            add(there, part)
+    asked = data.draw(st.lists(st.sampled_from(texts), max_size=40))
+    assert (there.get(asked) == vectors(asked).reshape(len(asked), 3)).all()
+    assert (space(root).get(texts) == vectors(texts)).all()
+
+
+def test_missing_names_each_unknown_text_once_in_order(tmp_path: Path) -> None:
+    there = space(tmp_path)
+    add(there, ["a", "b"])
+    assert there.missing(["c", "a", "d", "c"]) == ["c", "d"]
+    with pytest.raises(KeyError, match="c"):
+        there.get(["a", "c"])
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"prompt": "query: "},
+        {"how": encoding(pooling="cls")},
+        {"how": encoding(max_length=64)},
+        {"how": encoding(dtype="bfloat16")},
+        {"how": encoding(normalize=False)},
+        {"key": "b" * 64},
+    ],
+)
+def test_vectors_of_another_identity_are_never_given(tmp_path: Path, other: dict[str, object]) -> None:
+    add(space(tmp_path), ["a"])
+    assert space(tmp_path, **other).missing(["a"]) == ["a"]  # type: ignore[arg-type]
+
+
+def test_similarity_and_other_tasks_prompts_share_vectors(tmp_path: Path) -> None:
+    add(space(tmp_path), ["a"])
+    assert space(tmp_path, how=encoding(similarity="dot", prompts=(("x", "y"),))).missing(["a"]) == []
+
+
+def test_shards_of_another_process_are_seen_and_duplicates_do_no_harm(tmp_path: Path) -> None:
+    one, two = space(tmp_path), space(tmp_path)
+    add(one, ["a", "b"])
+    add(two, ["b", "c"])
+    one.refresh()
+    assert (one.get(["a", "b", "c"]) == vectors(["a", "b", "c"])).all()
+
+
+def test_a_damaged_shard_counts_as_missing(tmp_path: Path) -> None:
+    there = space(tmp_path)
+    add(there, ["a"])
+    shard = next(there.folder.glob("*.safetensors"))
+    shard.write_bytes(shard.read_bytes()[:20])
+    assert space(tmp_path).missing(["a"]) == ["a"]
+
+
+def test_a_shard_cut_in_its_vectors_counts_as_missing(tmp_path: Path) -> None:
+    there = space(tmp_path)
+    add(there, ["a", "b", "c"])
+    shard = next(there.folder.glob("*.safetensors"))
+    shard.write_bytes(shard.read_bytes()[:-4])
+    assert space(tmp_path).missing(["a"]) == ["a"]

@@ -1,0 +1,690 @@
+"""A user's folder: what is read from it, what its identity depends on, and every error message."""
+
+from __future__ import annotations
+
+import csv
+import json
+import pickle
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from harness.errors import DataError, HarnessError, UsageError
+from suites._data import Clusters, Document, Labelled, Pair, Pairs, Query, Retrieval, Row, content_hash
+from suites._local import KINDS, LocalTask, read
+
+SHARED = Path(__file__).parents[3] / "shared" / "datasets" / "local"
+DOCS = Path(__file__).parents[2] / "docs" / "local-data.md"
+
+CORPUS = (
+    '{"_id": "d1", "title": "Refunds", "text": "Five days."}\n{"_id": "d2", "text": "A drum.", "more": [1]}\n'
+)
+QUERIES = '{"_id": "q1", "text": "money back"}\n{"_id": "q2", "text": "drum"}\n'
+QRELS = "query-id\tcorpus-id\tscore\nq1\td1\t1\nq2\td2\t2\n"
+BEIR = {"corpus.jsonl": CORPUS, "queries.jsonl": QUERIES, "qrels/test.tsv": QRELS}
+
+PAIRS = '{"text1": "a", "text2": "b", "score": 1}\n{"text1": "c", "text2": "d", "score": "2.5"}\n'
+TRAIN = '{"text": "a", "label": "x"}\n{"text": "b", "label": "y"}\n'
+TEST = '{"text": "c", "label": "y"}\n'
+TEXTS = '{"text": "a", "label": 1}\n{"text": "b", "label": 2}\n{"text": "c", "label": 1}\n'
+
+STS = {"harness.toml": '[[task]]\ntype = "sts"\n', "pairs.jsonl": PAIRS}
+CLASSES = {"harness.toml": '[[task]]\ntype = "classification"\n', "train.jsonl": TRAIN, "test.jsonl": TEST}
+GROUPS = {"harness.toml": '[[task]]\ntype = "clustering"\n', "texts.jsonl": TEXTS}
+
+
+def folder(root: Path, files: dict[str, str]) -> Path:
+    place = root / "mine"
+    for name, text in files.items():
+        path = place / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8", newline="")
+    return place
+
+
+def only(root: Path, files: dict[str, str]) -> LocalTask:
+    (task,) = read(folder(root, files))
+    return task
+
+
+# What is read
+
+
+def test_beir_layout_without_a_description(tmp_path: Path) -> None:
+    task = only(tmp_path, BEIR)
+    assert (task.name, task.type, task.metric, task.split) == ("mine", "retrieval", "ndcg_at_10", "test")
+    assert [f.relative_to(tmp_path / "mine").as_posix() for f in task.files] == [*BEIR]
+    assert task.load() == Retrieval(
+        documents=(
+            Document(id="d1", title="Refunds", text="Five days."),
+            Document(id="d2", text="A drum."),
+        ),
+        queries=(Query(id="q1", text="money back"), Query(id="q2", text="drum")),
+        qrels={"q1": {"d1": 1}, "q2": {"d2": 2}},
+    )
+
+
+@pytest.mark.parametrize(
+    ("splits", "names"),
+    [
+        (("test",), ["mine"]),
+        (("train", "test"), ["mine"]),
+        (("test", "dev", "train"), ["mine-dev", "mine-test"]),
+        (("dev",), ["mine-dev"]),
+        (("train",), ["mine-train"]),
+        (("test", "._test"), ["mine"]),
+    ],
+)
+def test_splits_of_the_beir_layout(tmp_path: Path, splits: tuple[str, ...], names: list[str]) -> None:
+    files = {k: v for k, v in BEIR.items() if not k.startswith("qrels")}
+    tasks = read(folder(tmp_path, files | {f"qrels/{split}.tsv": QRELS for split in splits}))
+    assert [task.name for task in tasks] == names
+    assert all(task.files[2].name == f"{task.split}.tsv" for task in tasks)
+
+
+def test_a_description_goes_before_the_layout_and_gives_tasks_in_its_order(tmp_path: Path) -> None:
+    toml = (
+        '[[task]]\ntype = "retrieval"\nsplit = "dev"\n'
+        '[[task]]\nname = "A.b_c-1"\ntype = "sts"\nfile = "sub/p.jsonl"\n'
+        '[[task]]\nname = "0"\ntype = "classification"\n[[task]]\nname = "g"\ntype = "clustering"\n'
+    )
+    files = {"harness.toml": toml, "corpus.jsonl": CORPUS, "queries.jsonl": QUERIES, "qrels/dev.tsv": QRELS}
+    files |= {"sub/p.jsonl": PAIRS, "train.jsonl": TRAIN, "test.jsonl": TEST, "texts.jsonl": TEXTS}
+    tasks = read(folder(tmp_path, files))
+    assert [(t.name, t.type, t.split) for t in tasks] == [
+        ("mine", "retrieval", "dev"),
+        ("A.b_c-1", "sts", "test"),
+        ("0", "classification", "test"),
+        ("g", "clustering", "test"),
+    ]
+    assert [type(t.load()) for t in tasks] == [Retrieval, Pairs, Labelled, Clusters]
+    assert [t.metric for t in tasks] == ["ndcg_at_10", "cosine_spearman", "accuracy", "v_measure"]
+
+
+def test_rows_without_ids_are_numbered_and_numbers_may_be_labels_and_ids(tmp_path: Path) -> None:
+    assert only(tmp_path / "1", STS).load() == Pairs(
+        rows=(Pair(id="1", text1="a", text2="b", score=1.0), Pair(id="2", text1="c", text2="d", score=2.5))
+    )
+    assert only(tmp_path / "2", GROUPS).load() == Clusters(
+        rows=(
+            Row(id="1", text="a", label="1"),
+            Row(id="2", text="b", label="2"),
+            Row(id="3", text="c", label="1"),
+        )
+    )
+    named = '{"id": 7, "text": "c", "label": "y"}\n{"_id": "n", "id": 3, "text": "d", "label": "y"}\n'
+    labelled = only(tmp_path / "3", CLASSES | {"test.jsonl": named}).load()
+    assert isinstance(labelled, Labelled)
+    assert [row.id for row in labelled.test] == ["7", "n"]
+
+
+def test_columns_are_mapped(tmp_path: Path) -> None:
+    toml = '[[task]]\ntype = "sts"\nfile = "p.csv"\n[task.columns]\n'
+    toml += 'text1 = "sentence 1"\ntext2 = "text1"\nscore = "gold"\nid = "key"\nextra = "x"\n'
+    table = 'key,sentence 1,text1,gold\nk1,one,two,0\nk2,"a, ""b""\nc",four,5\n'
+    files = {"harness.toml": toml.replace('extra = "x"\n', ""), "p.csv": table}
+    assert only(tmp_path, files).load() == Pairs(
+        rows=(
+            Pair(id="k1", text1="one", text2="two", score=0.0),
+            Pair(id="k2", text1='a, "b"\nc', text2="four", score=5.0),
+        )
+    )
+
+
+@pytest.mark.parametrize("format_", ["csv", "tsv"])
+@pytest.mark.parametrize("ending", ["\n", "\r\n"])
+def test_every_format_gives_the_same_data(tmp_path: Path, format_: str, ending: str) -> None:
+    expected = only(tmp_path / "jsonl", BEIR).load()
+    place = folder(tmp_path, BEIR | {"harness.toml": ""})
+    rows = {
+        "corpus": [
+            {"_id": "d1", "title": "Refunds", "text": "Five days."},
+            {"_id": "d2", "title": "", "text": "A drum."},
+        ],
+        "queries": [json.loads(line) for line in QUERIES.splitlines()],
+        "qrels": [
+            {"query-id": "q1", "corpus-id": "d1", "score": 1},
+            {"query-id": "q2", "corpus-id": "d2", "score": 2},
+        ],
+    }
+    lines = ["[[task]]", 'type = "retrieval"']
+    for key, table in rows.items():
+        lines.append(f'{key} = "{key}.{format_}"')
+        with (place / f"{key}.{format_}").open("w", encoding="utf-8-sig", newline="") as file:
+            delimiter = "," if format_ == "csv" else "\t"
+            writer = csv.DictWriter(file, [*table[0]], delimiter=delimiter, lineterminator=ending)
+            writer.writeheader()
+            writer.writerows(table)
+    (place / "harness.toml").write_text("\n".join(lines))
+    (task,) = read(place)
+    assert task.load() == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("r.tsv", "q1\td1\t1\nq2\td2\t2\n"),
+        ("r.tsv", "\ufeffquery-id\tcorpus-id\tscore\r\nq1\td1\t1\r\n\r\nq2\td2\t2\r\n"),
+        ("r.tsv", "corpus-id\tquery-id\tscore\nd1\tq1\t1\nd2\tq2\t2\n"),
+        ("r.tsv", "query-id\tcorpus-id\tscore\nq1\td1\t1\nq2\td2\t2\nq1\td1\t1"),
+        ("r.qrels", "q1 0 d1 1\nq2 0 d2 2\n"),
+        ("r.trec", "q1\t0\td1\t1\nq2\t0\td2\t2\n"),
+        ("r.txt", "q1 Q0  d1 1\nq2 Q0 d2 2"),
+        (
+            "r.jsonl",
+            '{"query-id": "q1", "corpus-id": "d1", "score": 1}\n'
+            '{"query-id":"q2","corpus-id":"d2","score":"2"}',
+        ),
+    ],
+)
+def test_layouts_of_qrels(tmp_path: Path, name: str, text: str) -> None:
+    toml = f'[[task]]\ntype = "retrieval"\nqrels = "{name}"\n'
+    data = only(tmp_path, BEIR | {"harness.toml": toml, name: text}).load()
+    assert isinstance(data, Retrieval)
+    assert data.qrels == {"q1": {"d1": 1}, "q2": {"d2": 2}}
+
+
+def test_queries_outside_the_split_are_left_out_and_counted(tmp_path: Path) -> None:
+    task = only(tmp_path, BEIR | {"qrels/test.tsv": "query-id\tcorpus-id\tscore\nq2\td1\t-1\nq2\td2\t1\n"})
+    data = task.load()
+    assert isinstance(data, Retrieval)
+    assert [q.id for q in data.queries] == ["q2"]
+    assert data.notes == ("1 of 2 queries have no judgement: left out.",)
+
+
+def test_blank_lines_are_passed_over_and_long_fields_are_read(tmp_path: Path) -> None:
+    long = "word " * 60_000
+    before = csv.field_size_limit()
+    files = {"harness.toml": '[[task]]\ntype = "clustering"\nfile = "t.csv"\n'}
+    files["t.csv"] = f"text,label\n\na,1\n{long}!,2\n\n\nb,1\n"
+    data = only(tmp_path, files).load()
+    assert isinstance(data, Clusters)
+    assert [len(row.text) for row in data.rows] == [1, len(long) + 1, 1]
+    assert csv.field_size_limit() == before
+    task = only(tmp_path / "json", GROUPS | {"texts.jsonl": TEXTS.replace("\n", "\n\n  \n")})
+    assert len(pickle.loads(pickle.dumps(task)).load().rows) == 3
+
+
+def test_reading_a_folder_does_not_read_its_data(tmp_path: Path) -> None:
+    task = only(tmp_path, GROUPS | {"texts.jsonl": "no JSON at all"})
+    assert len(task.content) == 64
+    with pytest.raises(DataError):
+        task.load()
+
+
+@pytest.mark.parametrize(
+    ("called", "name"), [("My data (v2)", "My-data-v2"), (".hidden", "hidden"), ("数据", "local")]
+)
+def test_default_name_is_the_folder_in_plain_characters(tmp_path: Path, called: str, name: str) -> None:
+    place = folder(tmp_path, STS).rename(tmp_path / called)
+    assert [task.name for task in read(place)] == [name]
+
+
+# Identity
+
+
+ALL = [BEIR, STS, CLASSES, GROUPS]
+
+
+@pytest.mark.parametrize("files", ALL)
+def test_same_files_elsewhere_have_the_same_content(tmp_path: Path, files: dict[str, str]) -> None:
+    task = only(tmp_path, files)
+    copy = tmp_path / "elsewhere" / "called otherwise"
+    shutil.copytree(tmp_path / "mine", copy)
+    (copy / "README.md").write_text("not part of it")
+    (moved,) = read(copy)
+    assert moved.content == task.content
+    assert content_hash(moved.load()) == content_hash(task.load())
+
+
+@pytest.mark.parametrize("files", ALL)
+def test_a_changed_byte_in_any_file_changes_the_content(tmp_path: Path, files: dict[str, str]) -> None:
+    task = only(tmp_path, files)
+    seen = {task.content}
+    for path in task.files:
+        original = path.read_bytes()
+        path.write_bytes(original + b"\n")
+        seen.add(task.content)
+        path.write_bytes(original)
+    assert len(seen) == 1 + len(task.files)
+    assert only(tmp_path, files).content in seen
+
+
+def test_content_depends_on_how_files_are_read_but_not_on_names(tmp_path: Path) -> None:
+    def described(where: str, toml: str, **more: str) -> str:
+        return only(
+            tmp_path / where, {"harness.toml": f"[[task]]\n{toml}\n", "t.jsonl": TEXTS, **more}
+        ).content
+
+    plain = described("a", 'type = "clustering"\nfile = "t.jsonl"')
+    assert described("b", 'type = "clustering"\nfile = "t.jsonl"\nname = "other"') == plain
+    assert described("c", 'type = "clustering"\nfile = "t.jsonl"\ncolumns = { text = "text" }') == plain
+    assert described("d", 'type = "clustering"\nfile = "u.jsonl"', **{"u.jsonl": TEXTS}) == plain
+    others = {
+        described("e", 'type = "clustering"\nfile = "t.jsonl"\ncolumns = { text = "label" }'),
+        described("f", 'type = "sts"\nfile = "t.jsonl"'),
+        described("g", 'type = "clustering"\nfile = "t.csv"', **{"t.csv": TEXTS}),
+        plain,
+    }
+    assert len(others) == 4
+
+
+def test_a_file_that_vanished_is_a_data_error(tmp_path: Path) -> None:
+    task = only(tmp_path, GROUPS)
+    path = task.files[0]
+    path.unlink()
+    with pytest.raises(DataError) as hashing:
+        _ = task.content
+    with pytest.raises(DataError) as loading:
+        task.load()
+    assert hashing.value.message == loading.value.message == f"{path}: No such file or directory."
+
+
+# Errors of the description
+
+
+def refused(root: Path, files: dict[str, str]) -> HarnessError:
+    with pytest.raises(HarnessError) as caught:
+        read(folder(root, files))
+    return caught.value
+
+
+def test_no_folder_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        read(tmp_path / "nowhere")
+    assert caught.value.message == f"{tmp_path / 'nowhere'} is not a folder."
+    assert caught.value.hint == "See docs/local-data.md."
+
+
+@pytest.mark.parametrize(
+    ("missing", "said"),
+    [
+        ({"corpus.jsonl"}, "corpus.jsonl"),
+        ({"queries.jsonl", "qrels/test.tsv"}, "queries.jsonl, qrels/test.tsv"),
+        (set(BEIR), "corpus.jsonl, queries.jsonl, qrels/test.tsv"),
+    ],
+)
+def test_neither_description_nor_layout(tmp_path: Path, missing: set[str], said: str) -> None:
+    files = {k: v for k, v in BEIR.items() if k not in missing} | {"notes.txt": ""}
+    error = refused(tmp_path, files)
+    assert isinstance(error, UsageError)
+    assert error.message == (
+        f"{tmp_path / 'mine'} holds no harness.toml, and for the BEIR layout it lacks {said}."
+    )
+
+
+@pytest.mark.parametrize(
+    ("toml", "message", "hint"),
+    [
+        ("[[task", "{path} is not valid TOML: ", "See docs"),
+        ("", "{path} describes no task.", "Each starts with a line [[task]]."),
+        ('[task]\ntype = "sts"', "{path} describes no task.", "Each starts with a line [[task]]."),
+        ("[[tasks]]", "{path}: No key is called 'tasks'.", "Did you mean task?"),
+        ('[[task]]\nname = "a"', "{path}: task 1: there is no 'type'.", "It is one of retrieval, sts,"),
+        (
+            '[[task]]\ntype = "retreival"',
+            "{path}: task 1: No type is called 'retreival'.",
+            "Did you mean retrieval?",
+        ),
+        (
+            '[[task]]\ntype = "x"',
+            "{path}: task 1: No type is called 'x'.",
+            "There is: classification, clustering,",
+        ),
+        ('[[task]]\ntype = ["sts"]', "{path}: task 1: 'type' is ['sts'], not a name.", "See docs"),
+        (
+            '[[task]]\ntype = "sts"\nfiles = "a.csv"',
+            "{path}: task 1: No key of a sts task is called 'files'.",
+            "Did you mean file?",
+        ),
+        (
+            '[[task]]\ntype = "sts"\nsplit = "test"',
+            "{path}: task 1: No key of a sts task is called 'split'.",
+            "There is: columns, file, name, type.",
+        ),
+        ('[[task]]\ntype = "sts"\nfile = 3', "{path}: task 1: 'file' is 3, not a name.", "See docs"),
+        ('[[task]]\ntype = "sts"\nfile = ""', "{path}: task 1: 'file' is '', not a name.", "See docs"),
+        (
+            '[[task]]\ntype = "sts"\nname = "a/b"',
+            "{path}: task 1: the name 'a/b' cannot be used.",
+            "up to 100",
+        ),
+        (
+            '[[task]]\ntype = "sts"\nname = "..a"',
+            "{path}: task 1: the name '..a' cannot be used.",
+            "up to 100",
+        ),
+        (
+            '[[task]]\ntype = "sts"\ncolumns = ["a"]',
+            "{path}: task 1: 'columns' must be a table of names.",
+            "See docs",
+        ),
+        (
+            '[[task]]\ntype = "sts"\ncolumns = { score = 3 }',
+            "{path}: task 1: 'columns' must be a table of names.",
+            "See docs",
+        ),
+        (
+            '[[task]]\ntype = "sts"\ncolumns = { scores = "a" }',
+            "{path}: task 1: No column is called 'scores'.",
+            "Did you mean score?",
+        ),
+        (
+            '[[task]]\ntype = "sts"\n[[task]]\ntype = "x"',
+            "{path}: task 2: No type is called 'x'.",
+            "There is:",
+        ),
+    ],
+)
+def test_errors_of_the_description(tmp_path: Path, toml: str, message: str, hint: str) -> None:
+    error = refused(tmp_path, STS | {"harness.toml": toml})
+    assert isinstance(error, UsageError)
+    assert error.message.startswith(message.format(path=tmp_path / "mine" / "harness.toml"))
+    assert hint in (error.hint or "")
+
+
+def test_a_description_in_another_encoding(tmp_path: Path) -> None:
+    place = folder(tmp_path, STS)
+    (place / "harness.toml").write_bytes("# grün".encode("latin-1"))
+    with pytest.raises(UsageError, match="is not valid TOML"):
+        read(place)
+
+
+def test_two_tasks_of_one_name(tmp_path: Path) -> None:
+    error = refused(tmp_path, STS | {"harness.toml": '[[task]]\ntype = "sts"\n[[task]]\ntype = "sts"\n'})
+    assert error.message == f"{tmp_path / 'mine'}: two tasks are called 'mine'."
+
+
+def test_files_are_checked_when_the_folder_is_read(tmp_path: Path) -> None:
+    place = tmp_path / "mine"
+    toml = '[[task]]\ntype = "sts"\nfile = "{}"\n'
+    gone = refused(tmp_path, STS | {"harness.toml": toml.format("pair.jsonl")})
+    assert isinstance(gone, DataError)
+    assert gone.message == f"There is no file {place / 'pair.jsonl'}, the 'file' of task 'mine'."
+    assert gone.hint == "Did you mean pairs.jsonl? See docs/local-data.md."
+    far = refused(tmp_path, STS | {"harness.toml": toml.format("no/pairs.jsonl")})
+    assert far.hint == "See docs/local-data.md."
+    form = refused(tmp_path, STS | {"harness.toml": toml.format("pairs.parquet")})
+    assert (
+        form.message == f"{place / 'pairs.parquet'}: 'file' must be a file that ends in .jsonl, .csv, .tsv."
+    )
+    empty = refused(tmp_path, STS | {"pairs.jsonl": ""})
+    assert (type(empty), empty.message) == (DataError, f"{place / 'pairs.jsonl'} is empty.")
+
+
+# Errors of the data
+
+
+CSV_PAIRS = {"harness.toml": '[[task]]\ntype = "sts"\nfile = "p.csv"\n'}
+TSV_PAIRS = {"harness.toml": '[[task]]\ntype = "sts"\nfile = "p.tsv"\n'}
+HEAD = "query-id\tcorpus-id\tscore\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "file", "text", "message"),
+    [
+        (
+            STS,
+            "pairs.jsonl",
+            PAIRS + "{oops}\n",
+            "{path}:3: not valid JSON at column 2: Expecting property name",
+        ),
+        (STS, "pairs.jsonl", PAIRS + "\n\n[1, 2]\n", "{path}:5: a JSON object is needed, not '[1, 2]'."),
+        (STS, "pairs.jsonl", "[" * 100_000, "{path}:1: not valid JSON: "),
+        (STS, "pairs.jsonl", "\n \n", "{path}: there are no rows."),
+        (STS, "pairs.jsonl", '{"text1": "a"}\n', "{path}:1: there is no field 'text2'; there is: text1."),
+        (STS, "pairs.jsonl", "{}\n", "{path}:1: there is no field 'text1'; there is: nothing."),
+        (
+            STS,
+            "pairs.jsonl",
+            PAIRS + '{"text1": null, "text2": "b", "score": 1}\n',
+            "{path}:3: the field 'text1' is None, not a string.",
+        ),
+        (
+            STS,
+            "pairs.jsonl",
+            PAIRS + '{"text1": "a", "text2": " ", "score": 1}\n',
+            "{path}:3: the field 'text2' is blank.",
+        ),
+        (
+            STS,
+            "pairs.jsonl",
+            '{"text1": "\\ud800", "text2": "b", "score": 1}\n',
+            "{path}:1: the field 'text1' holds half a surrogate pair.",
+        ),
+        *(
+            (
+                STS,
+                "pairs.jsonl",
+                PAIRS + f'{{"text1": "a", "text2": "b", "score": {score}}}\n',
+                f"{{path}}:3: the field 'score' is {shown}, not a finite number.",
+            )
+            for score, shown in [
+                ('"high"', "'high'"),
+                ("NaN", "nan"),
+                ('"inf"', "'inf'"),
+                ("true", "True"),
+                ("null", "None"),
+                ("[1]", "[1]"),
+            ]
+        ),
+        (
+            STS,
+            "pairs.jsonl",
+            '{"id": "a", "text1": "a", "text2": "b", "score": 1}\n' * 2,
+            "{path}:2: the id 'a' is already that of line 1.",
+        ),
+        (
+            STS,
+            "pairs.jsonl",
+            '{"id": true, "text1": "a", "text2": "b", "score": 1}\n',
+            "{path}:1: the field 'id' is True, not a string.",
+        ),
+        (
+            STS,
+            "pairs.jsonl",
+            '{"text1": "a", "text2": "b", "score": 1}\n' * 2,
+            "{path}: Every score is 1.0: nothing can correlate with that.",
+        ),
+        (CSV_PAIRS, "p.csv", "text1,text2,score\n", "{path}: there are no rows."),
+        (
+            CSV_PAIRS,
+            "p.csv",
+            "text1,text2\na,b\n",
+            "{path}:2: there is no field 'score'; there is: text1, text2.",
+        ),
+        (
+            CSV_PAIRS,
+            "p.csv",
+            "text1,text2,text1\na,b,c\n",
+            "{path}:1: a column name is there twice: text1, text2, text1.",
+        ),
+        (
+            CSV_PAIRS,
+            "p.csv",
+            'text1,text2,score\n"a\nb",c,1\nd,e\n',
+            "{path}:4: 2 columns, where the header has 3.",
+        ),
+        (
+            CSV_PAIRS,
+            "p.csv",
+            'text1,text2,score\n\n"a\nb",c,x\n',
+            "{path}:3: the field 'score' is 'x', not a finite",
+        ),
+        (TSV_PAIRS, "p.tsv", 'text1\ttext2\tscore\n"a" b\tc\t1\n', "{path}:2: '\t' expected after '\"'."),
+        (TSV_PAIRS, "p.tsv", 'text1\ttext2\tscore\n"a b\tc\t1\n', "{path}:2: unexpected end of data."),
+        (
+            CLASSES,
+            "test.jsonl",
+            '{"text": "c", "label": "z"}\n',
+            "{folder}/train.jsonl, {path}: The label 'z' of test row '1' is in no training row.",
+        ),
+        (
+            CLASSES,
+            "train.jsonl",
+            '{"text": "c", "label": 1.5}\n',
+            "{path}:1: the field 'label' is 1.5, not a string.",
+        ),
+        (CLASSES, "train.jsonl", '{"text": "c", "label": ""}\n', "{path}:1: the field 'label' is blank."),
+        (
+            CLASSES,
+            "train.jsonl",
+            '{"text": "c", "label": "y"}\n',
+            "{path}, {folder}/test.jsonl: There is only the label 'y': at least two are needed.",
+        ),
+        (
+            GROUPS,
+            "texts.jsonl",
+            '{"text": "c", "label": "y"}\n{"text": "d", "label": "z"}\n',
+            "{path}: Every row has a label of its own: there is nothing to group.",
+        ),
+        (
+            BEIR,
+            "corpus.jsonl",
+            CORPUS + '{"text": "x"}\n',
+            "{path}:3: there is no field '_id'; there is: text.",
+        ),
+        (BEIR, "corpus.jsonl", CORPUS + CORPUS, "{path}:3: the id 'd1' is already that of line 1."),
+        (
+            BEIR,
+            "corpus.jsonl",
+            CORPUS + '{"_id": "d3", "text": ""}\n',
+            "{path}:3: the field 'text' is blank.",
+        ),
+        (
+            BEIR,
+            "corpus.jsonl",
+            CORPUS + '{"_id": "d3", "title": 4, "text": "x"}\n',
+            "{path}:3: the field 'title' is 4, not a string.",
+        ),
+        (
+            BEIR,
+            "queries.jsonl",
+            '{"_id": "q1", "title": "x"}\n',
+            "{path}:1: there is no field 'text'; there is: _id, title.",
+        ),
+        (BEIR, "qrels/test.tsv", HEAD, "{path}: there are no rows."),
+        (
+            BEIR,
+            "qrels/test.tsv",
+            HEAD + "q9\td1\t1\n",
+            "{path}:2: the query-id 'q9' is not in queries.jsonl.",
+        ),
+        (
+            BEIR,
+            "qrels/test.tsv",
+            HEAD + "q1\td9\t1\n",
+            "{path}:2: the corpus-id 'd9' is not in corpus.jsonl.",
+        ),
+        (BEIR, "qrels/test.tsv", HEAD + "q1\td1\t0.5\n", "{path}:2: the score is '0.5', not a whole number."),
+        (
+            BEIR,
+            "qrels/test.tsv",
+            HEAD + "q1\td1\n",
+            "{path}:2: 2 columns, where qrels have 3 (BEIR) or 4 (TREC).",
+        ),
+        (BEIR, "qrels/test.tsv", "q1 Q0 d1 1 0.5 run\n", "{path}:1: 6 columns, where qrels have"),
+        (
+            BEIR,
+            "qrels/test.tsv",
+            HEAD + "q1\td1\t1\nq1\td1\t2\n",
+            "{path}:3: this query and document were given another score before.",
+        ),
+        (
+            BEIR,
+            "qrels/test.tsv",
+            HEAD + "q1\td1\t0\n",
+            "{path}: No query has a relevant document: the qrels hold no grade above 0.",
+        ),
+    ],
+)
+def test_errors_of_the_data_name_file_and_line(
+    tmp_path: Path, files: dict[str, str], file: str, text: str, message: str
+) -> None:
+    task = only(tmp_path, files | {file: text})
+    with pytest.raises(DataError) as caught:
+        task.load()
+    place = tmp_path / "mine"
+    assert caught.value.message.startswith(message.format(path=place / file, folder=place))
+
+
+@pytest.mark.parametrize("name", ["pairs.jsonl", "p.csv"])
+def test_bytes_that_are_not_utf8(tmp_path: Path, name: str) -> None:
+    place = folder(tmp_path, {"harness.toml": f'[[task]]\ntype = "sts"\nfile = "{name}"\n'})
+    rows = PAIRS if name == "pairs.jsonl" else "text1,text2,score\na,b,1\n"
+    (place / name).write_bytes(rows.encode() + "grün".encode("latin-1"))
+    (task,) = read(place)
+    with pytest.raises(DataError) as caught:
+        task.load()
+    assert caught.value.message == f"{place / name}:3: not UTF-8 text: byte 0xfc."
+    assert caught.value.hint == "Save the file as UTF-8."
+
+
+def test_hints_name_the_likely_column_and_the_header(tmp_path: Path) -> None:
+    near = only(tmp_path / "1", STS | {"pairs.jsonl": '{"text_1": "a", "text2": "b", "score": 1}\n'})
+    with pytest.raises(DataError) as column:
+        near.load()
+    assert column.value.hint == "Is 'text_1' the one? Other names are given under 'columns' in harness.toml."
+    other = only(tmp_path / "2", BEIR | {"qrels/test.tsv": "query_id\tdoc_id\trelevance\nq1\td1\t1\n"})
+    with pytest.raises(DataError) as header:
+        other.load()
+    assert header.value.message.endswith("test.tsv:1: the score is 'relevance', not a whole number.")
+    assert header.value.hint == "The columns of a qrels file are query-id, corpus-id, score."
+    toml = '[[task]]\ntype = "retrieval"\nqrels = "r.csv"\n'
+    table = only(tmp_path / "3", BEIR | {"harness.toml": toml, "r.csv": "query,document,score\nq1,d1,1\n"})
+    with pytest.raises(DataError) as columns:
+        table.load()
+    assert columns.value.message.endswith("r.csv:2: this is no row of qrels.")
+    assert columns.value.hint == "The columns of a qrels file are query-id, corpus-id, score."
+
+
+def test_a_mapped_id_is_required_in_every_row(tmp_path: Path) -> None:
+    toml = '[[task]]\ntype = "retrieval"\ncolumns = { id = "key" }\n'
+    task = only(tmp_path, BEIR | {"harness.toml": toml})
+    with pytest.raises(DataError, match=r"corpus.jsonl:1: there is no field 'key'"):
+        task.load()
+
+
+# Documentation and real data
+
+
+def test_the_guide_names_every_type_file_column_and_its_examples_work(tmp_path: Path) -> None:
+    guide = DOCS.read_text(encoding="utf-8")
+    for name, kind in KINDS.items():
+        row = next(line for line in guide.splitlines() if line.startswith(f"| `{name}`"))
+        for key, default in kind.files.items():
+            assert f"`{key}` (`{default.format('<split>')}`)" in row
+        assert all(f"`{column}`" in row for column in kind.columns if column != "id")
+    blocks = [block.partition("\n")[2] for block in guide.split("```")[1::2]]
+    corpus, queries, qrels, retrieval, pairs, sts, train, tickets, texts, headlines = blocks[1:]
+    toml = retrieval + sts + tickets + headlines
+    files = {"harness.toml": toml, "corpus.jsonl": corpus, "queries.jsonl": queries, "qrels/test.tsv": qrels}
+    files |= {"pairs.csv": pairs, "train.jsonl": train, "test.jsonl": train, "texts.tsv": texts}
+    tasks = read(folder(tmp_path, files))
+    assert [task.name for task in tasks] == ["mine", "my-sts", "tickets", "headlines"]
+    loaded = [task.load() for task in tasks]
+    assert isinstance(loaded[1], Pairs)
+    assert [pair.score for pair in loaded[1].rows] == [3.8, 0, 5]
+    assert loaded[1].rows[1].text1 == "Rain, at last."
+    assert isinstance(loaded[3], Clusters)
+    assert Counter(row.label for row in loaded[3].rows) == {"sport": 2, "economy": 1}
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize(
+    ("name", "documents", "queries", "judgements"),
+    [("mbpp", 974, 974, 974), ("msmarco-mini", 5000, 43, 4102), ("dbpedia-mini", 5000, 40, 3709)],
+)
+def test_real_folders_in_beir_layout(name: str, documents: int, queries: int, judgements: int) -> None:
+    (task,) = read(SHARED / name)
+    assert (task.name, task.type) == (name, "retrieval")
+    data = task.load()
+    assert isinstance(data, Retrieval)
+    assert (len(data.documents), len(data.queries)) == (documents, queries)
+    assert sum(map(len, data.qrels.values())) == judgements
+    assert data.unanswered == ()
+    with (SHARED / name / "corpus.jsonl").open(encoding="utf-8") as file:
+        texts = {row["_id"]: row["text"] for row in map(json.loads, file)}
+    assert {d.id: d.text for d in data.documents} == texts

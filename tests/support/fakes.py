@@ -1,0 +1,77 @@
+"""Small stand-ins: a task without mteb, a model without torch."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from harness.types import Artifact, Data, Encoding, Outcome, Task, TextEncoder
+
+
+@dataclass(frozen=True, kw_only=True)
+class FakeSource:
+    """Scores the mean of all vector components; fails where it is told to."""
+
+    texts: tuple[str, ...] = ("one", "two", "three")
+    error: str = ""
+    scoring: str = "fake 1"
+
+    def evaluate(self, task: Task, encoder: TextEncoder, *, seed: int, data: Path | None) -> Outcome:
+        queries = encoder.encode(self.texts, role="query")
+        documents = encoder.encode(self.texts[::-1], role="document")
+        score = float(np.asarray(queries).mean() + np.asarray(documents).mean())
+        if self.error:
+            raise RuntimeError(self.error)
+        lines = {"split": ["test"], "subset": ["default"], "example_id": ["a"], "replicate": [0]}
+        columns: Mapping[str, Sequence[object]] = {
+            **lines,
+            "prediction": ["p"],
+            "gold": ["g"],
+            "metric": [score],
+        }
+        return Outcome(
+            main_score=score, scores={"test": {"default": {"main_score": score}}}, examples=columns
+        )
+
+
+def task(name: str = "Fake", **source: object) -> Task:
+    return Task(
+        name=name,
+        type="STS",
+        metric="cosine_spearman",
+        splits=("test",),
+        data=Data(content="c" * 8),
+        source=FakeSource(**source),  # type: ignore[arg-type]
+    )
+
+
+def artifact(folder: Path, key: str = "a" * 64, name: str = "tiny") -> Artifact:
+    return Artifact(name=name, source="tiny", folder=folder, key=key, weights="w" * 64)
+
+
+def encoding(**fields: object) -> Encoding:
+    return Encoding(**{"pooling": "mean", "normalize": True, "max_length": 128, **fields})  # type: ignore[arg-type]
+
+
+@dataclass
+class FakeEncoder:
+    """Vectors made from a hash of prompt and text, 4 dimensions."""
+
+    salt: str = ""
+    parameters: int = 4
+    dimension: int = 4
+    dtype_as_run: str = "float32"
+    attention: str = "none"
+    notes: list[str] = field(default_factory=list)
+    calls: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
+
+    def encode(self, texts: Sequence[str], *, prompt: str = "", progress: object = None) -> np.ndarray:
+        self.calls.append((prompt, tuple(texts)))
+        if callable(progress):
+            progress(len(texts), 3 * len(texts))
+        rows = [hashlib.sha256(f"{self.salt}{prompt}{t}".encode()).digest()[:4] for t in texts]
+        return np.array([list(row) for row in rows], np.float32) / 255
