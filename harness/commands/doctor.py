@@ -13,8 +13,7 @@ import click
 
 from harness import paths
 from harness.commands import options
-from harness.health import Check, hardware, places, software
-from harness.health.places import Places
+from harness.health import Check, Places, check_hardware, check_places, check_software
 
 SCHEMA = 1
 """Version of what --json prints (docs/json.md)."""
@@ -36,7 +35,7 @@ def command(data: Path | None, cache: Path | None, results: Path | None, online:
     chosen = Places(
         data=paths.data_root(data), cache=paths.cache_folder(cache), results=paths.results_folder(results)
     )
-    checks = [*software(chosen.cache), *hardware(), *places(chosen, online=online)]
+    checks = [*check_software(chosen.cache), *check_hardware(), *check_places(chosen, online=online)]
     missing = any(check.state == "missing" for check in checks)
     if as_json:
         told = {"schema": SCHEMA, "ok": not missing, "checks": [check.to_json() for check in checks]}

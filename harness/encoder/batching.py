@@ -61,16 +61,16 @@ class Queue:
 
 
 def drain(queue: Queue, run: Callable[[Span], None], *, threads: int, halved: Callable[[int], None]) -> None:
-    """Run every span of a queue, on several threads if asked to.
+    """Run every span of a queue, on that many threads with one core each; 0 is in this thread.
 
-    A span that does not fit into memory is cut in two and run again; `halved` is told the new
-    budget. Each of several threads computes on one core, which for the short batches of an
-    encoder is faster than all cores on one batch.
+    A batch a core is faster than all cores on one batch, and does not stall where other
+    processes hold some of the cores. A span that does not fit into memory is cut in two and run
+    again; `halved` is told the new budget.
 
     Raises:
         ModelError: If a single text does not fit into memory.
     """
-    if threads == 1:
+    if not threads:
         _loop(queue, run, halved)
         return
     import torch

@@ -6,7 +6,7 @@ import hashlib
 import json
 from pathlib import Path
 
-from harness.encoder.folder import read_json, read_modules, read_object, weight_files, weights_in
+from harness.encoder.folder import all_modules, read_json, read_modules, read_object, weight_files
 from harness.filehash import sha256_file
 from harness.identity import digest
 
@@ -15,14 +15,14 @@ CONFIGS = frozenset(
         "config.json",
         "modules.json",
         "config_sentence_transformers.json",
-        "router_config.json",
-        "adapter_config.json",
-        "tokenizer_config.json",
         "special_tokens_map.json",
         "added_tokens.json",
     }
 )
-"""Configuration files, compared as JSON without VOLATILE; so is every sentence_*_config.json."""
+"""Configuration files, compared as JSON without VOLATILE; so is every *_config.json but for LEFTOVERS."""
+
+LEFTOVERS = frozenset({"data_config.json", "generation_config.json", "preprocessor_config.json"})
+"""Configuration files that say nothing about a text's vector."""
 
 TOKENIZERS = ("tokenizer.json", "vocab.json", "vocab.txt", "merges.txt", "bpe.codes", "*.model", "*.tiktoken")
 """Files a tokenizer is read from, compared byte by byte."""
@@ -53,11 +53,10 @@ def content_files(folder: Path) -> list[Path]:
         ModelError: If there are no weights, or a config cannot be read.
     """
     found = set(weight_files(folder))
-    roots = {folder, *(folder / path for _, path in read_modules(folder))}
+    roots = {folder, *(folder / path for _, path in [*read_modules(folder), *all_modules(folder)])}
     for root in roots:
         if root.is_dir():
-            found.update(weights_in(root))
-            found.update(p for p in root.iterdir() if p.name in CONFIGS or _is_module_config(p))
+            found.update(p for p in root.iterdir() if _is_config(p))
             found.update(p for pattern in TOKENIZERS for p in root.glob(pattern))
             found.update(root.glob("adapter_model.*"))
     found.update(folder.rglob("*.py"))
@@ -86,12 +85,12 @@ def content_key(folder: Path, cache_dir: Path | None = None) -> tuple[str, str]:
     return (key if isinstance(key, str) and made.get("content") == content else content, weights_hash)
 
 
-def _is_module_config(path: Path) -> bool:
-    return path.name.startswith("sentence_") and path.name.endswith("_config.json")
+def _is_config(path: Path) -> bool:
+    return path.name in CONFIGS or (path.name.endswith("_config.json") and path.name not in LEFTOVERS)
 
 
 def _hash(path: Path, cache_dir: Path | None) -> str:
-    if path.name not in CONFIGS and not _is_module_config(path):
+    if not _is_config(path):
         return sha256_file(path, cache_dir)
     content = read_json(path)
     if isinstance(content, dict):

@@ -9,13 +9,15 @@ from typing import Any, Literal, cast, get_args
 
 from harness.encoder.content import content_files, content_key
 from harness.encoder.folder import (
+    all_modules,
     backbone_folder,
     check_safetensors,
+    is_module,
     read_modules,
     read_object,
     weight_files,
-    weights_in,
 )
+from harness.encoder.lengths import max_length, own_length, position_limit
 from harness.encoder.settle import NO_LIMIT, OWN_POOLING, POOLING_FLAGS, resolve_encoding
 from harness.errors import ModelError
 from harness.types import Similarity
@@ -30,15 +32,6 @@ __all__ = [
     "resolve_encoding",
     "weight_files",
 ]
-
-OFFSET_MODELS = frozenset(
-    "roberta xlm-roberta xlm-roberta-xl camembert mpnet longformer data2vec-text xmod luke mluke ibert "
-    "roberta-prelayernorm".split()
-)
-"""Model types whose position table starts behind the padding id, as in RoBERTa."""
-
-SANE_LENGTH = 1_000_000
-"""A tokenizer that knows no limit says 1e30."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,34 +74,37 @@ def describe(folder: Path) -> Description:
         raise ModelError(f"{folder} is not a folder.", hint="Give the folder that holds config.json.")
     modules = read_modules(folder)
     root = backbone_folder(folder)
-    config = _config(folder, root, modules)
-    for path in (*weight_files(folder), *(w for _, sub in modules for w in weights_in(folder / sub))):
+    inner = all_modules(folder)
+    tokenizes = not inner or is_module(inner[0][0], "Transformer")
+    config = _config(folder, root, needed=tokenizes)
+    for path in weight_files(folder):
         if path.suffix == ".safetensors":
             check_safetensors(path)
     library = read_object(folder / "config_sentence_transformers.json") if modules else {}
     if library.get("model_type", "SentenceTransformer") != "SentenceTransformer":
         raise ModelError(f"{folder} is a {library['model_type']}, which gives no dense vector of a text.")
-    limit = _position_limit(config)
+    own = own_length(root) if modules else None
+    limit = position_limit(config, own)
     return Description(
         folder=folder,
         kind="sentence-transformers" if modules else "transformers",
         model_type=str(config.get("model_type", "")),
         architectures=tuple(config.get("architectures") or ()),
-        normalize=bool(modules) and _is(modules[-1][0], "Normalize"),
-        max_length=_max_length(root, config, limit, modules),
+        normalize=bool(modules) and is_module(modules[-1][0], "Normalize"),
+        max_length=max_length(root, limit, own, tokenizer=tokenizes),
         position_limit=limit,
         prompts={k: v for k, v in (library.get("prompts") or {}).items() if v},
         default_prompt_name=library.get("default_prompt_name"),
         similarity_fn_name=_similarity(folder, library.get("similarity_fn_name")),
         modules=tuple(modules),
         remote_code="auto_map" in config
-        or any(not kind.startswith("sentence_transformers.") for kind, _ in modules),
+        or any(not kind.startswith("sentence_transformers.") for kind, _ in inner),
         **_pooling(folder, modules),
     )
 
 
-def _config(folder: Path, root: Path, modules: list[tuple[str, str]]) -> dict[str, Any]:
-    if not (root / "config.json").is_file() and (not modules or _is(modules[0][0], "Transformer")):
+def _config(folder: Path, root: Path, *, needed: bool) -> dict[str, Any]:
+    if needed and not (root / "config.json").is_file():
         adapter = (folder / "adapter_config.json").is_file()
         raise ModelError(
             f"{folder} has no config.json.",
@@ -119,50 +115,17 @@ def _config(folder: Path, root: Path, modules: list[tuple[str, str]]) -> dict[st
     return read_object(root / "config.json")
 
 
-def _is(kind: str, name: str) -> bool:
-    return kind.startswith("sentence_transformers.") and kind.rsplit(".", 1)[-1] == name
-
-
 def _pooling(folder: Path, modules: list[tuple[str, str]]) -> dict[str, Any]:
     if not modules:
         return {"pooling": None}
-    path = next((sub for kind, sub in modules if _is(kind, "Pooling")), None)
+    path = next((sub for kind, sub in modules if is_module(kind, "Pooling")), None)
     if path is None:
         return {"pooling": OWN_POOLING}
     config = read_object(folder / path / "config.json")
     # A mode that the file leaves out is off, but for the mean, which is then on.
     modes = [mode for flag, mode in POOLING_FLAGS.items() if config.get(flag, mode == "mean")]
-    return {"pooling": "+".join(modes), "include_prompt": bool(config.get("include_prompt", True))}
-
-
-def _position_limit(config: Mapping[str, Any]) -> int | None:
-    if config.get("model_type") in ("t5", "mt5", "xlnet"):
-        return None
-    positions = config.get("max_position_embeddings", config.get("n_positions"))
-    if not isinstance(positions, int) or positions <= 0:
-        return None
-    if config.get("model_type") in OFFSET_MODELS:
-        return positions - int(config.get("pad_token_id", 1)) - 1
-    return positions
-
-
-def _max_length(
-    root: Path, config: Mapping[str, Any], limit: int | None, modules: list[tuple[str, str]]
-) -> int:
-    tokenizer = read_object(root / "tokenizer_config.json").get("model_max_length")
-    if modules and not _is(modules[0][0], "Transformer"):
-        tokenizer = None
-    own = _own_length(root) if modules else None
-    known = [n for n in ((own,) if own else (tokenizer,)) if isinstance(n, int | float) and 0 < n < SANE_LENGTH]
-    return int(min([*known, *([limit] if limit else [])], default=NO_LIMIT))
-
-
-def _own_length(root: Path) -> int | None:
-    for path in sorted(root.glob("sentence_*_config.json")):
-        length = read_object(path).get("max_seq_length")
-        if isinstance(length, int):
-            return length
-    return None
+    named = config.get("pooling_mode")
+    return {"pooling": named or "+".join(modes), "include_prompt": bool(config.get("include_prompt", True))}
 
 
 def _similarity(folder: Path, name: str | None) -> Similarity:

@@ -12,14 +12,15 @@ from numpy.typing import NDArray
 from harness.encoder.batching import Queue, Span, drain
 from harness.encoder.forward import forward
 from harness.encoder.inputs import Inputs, prepare
+from harness.encoder.linear import use_onednn
 from harness.errors import ModelError
-from harness.types import Encoding
+from harness.types import Encoding, Role
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
     from torch import Tensor
 
-CPU_BUDGET = 1536
+CPU_BUDGET = 1024
 """Padded tokens of one batch on one CPU core: what stays in its cache."""
 
 GPU_BUDGET = 65_536
@@ -60,19 +61,26 @@ class Encoder:
         self.batches = 0
         self.notes: list[str] = []
         self._on_cpu = model.device.type == "cpu"
-        self._threads = torch.get_num_threads() if self._on_cpu else 1
+        self._threads = torch.get_num_threads() if self._on_cpu else 0
         self._budget = CPU_BUDGET if self._on_cpu else GPU_BUDGET
         self._lock = threading.Lock()
-        with torch.inference_mode():
-            self.dimension = int(self._vectors(prepare(model, ["a text"], ""), (0, 1)).shape[1])
+        if self._on_cpu:
+            use_onednn(model)
+        self.dimension = self.encode_batch(["a text"]).shape[1]
 
     def encode(
-        self, texts: Sequence[str], *, prompt: str = "", progress: Progress | None = None
+        self,
+        texts: Sequence[str],
+        *,
+        prompt: str = "",
+        role: Role = "",
+        progress: Progress | None = None,
     ) -> NDArray[np.float32]:
         """The vectors of `texts`, each with `prompt` put before it.
 
         Equal texts are encoded once. Vectors are those of `SentenceTransformer.encode`, up to
-        rounding.
+        rounding. `role` is the side the texts stand on, which counts for a model with a tower
+        for each.
 
         Returns:
             Shape (len(texts), dimension), float32, in the order of `texts`.
@@ -87,29 +95,43 @@ class Encoder:
         vectors = np.empty((len(unique), self.dimension), dtype=np.float32)
         for start in range(0, len(unique), WINDOW):
             part = slice(start, start + WINDOW)
-            self._encode_window(unique[part], prompt, vectors[part], copies[part], progress)
+            inputs = prepare(self.model, unique[part], prompt, role)
+            self._encode_window(inputs, vectors[part], copies[part], progress)
         _require_finite(vectors, unique, inverse)
         return vectors[inverse]
 
     def count_tokens(self, texts: Sequence[str], *, prompt: str = "") -> int:
         """How many tokens `texts` have, special ones included, after truncation."""
         return sum(
-            int(prepare(self.model, texts[start : start + WINDOW], prompt).lengths.sum())
+            int(prepare(self.model, texts[start : start + WINDOW], prompt, "").lengths.sum())
             for start in range(0, len(texts), WINDOW)
         )
 
+    def encode_batch(self, texts: Sequence[str], *, prompt: str = "") -> NDArray[np.float32]:
+        """The vectors of `texts` run as one batch, each padded to the longest: (texts, dimension).
+
+        What comes out of the model is returned as it is, finite or not.
+        """
+        inputs = prepare(self.model, texts, prompt, "")
+        done: list[tuple[NDArray[np.int64], Tensor]] = []
+
+        def run(span: Span) -> None:
+            done.append((inputs.order[slice(*span)], self._vectors(inputs, span)))
+
+        whole = Queue(inputs.lengths, len(texts) * int(inputs.lengths[0]))
+        drain(whole, run, threads=min(self._threads, 1), halved=self._halved)
+        return _gathered(done, np.empty((len(texts), done[0][1].shape[1]), dtype=np.float32))
+
     def _encode_window(
         self,
-        texts: list[str],
-        prompt: str,
+        inputs: Inputs,
         out: NDArray[np.float32],
         copies: NDArray[np.int64],
         progress: Progress | None,
     ) -> None:
         """Encode texts into the rows of `out`; text i stands for `copies[i]` of what was given."""
-        inputs = prepare(self.model, texts, prompt)
-        threads = min(self._threads, len(texts))
-        queue = Queue(inputs.lengths, min(self._budget, -(-int(inputs.lengths.sum()) // threads)))
+        share = -(-int(inputs.lengths.sum()) // max(1, self._threads))
+        queue = Queue(inputs.lengths, min(self._budget, share))
         done: list[tuple[NDArray[np.int64], Tensor]] = []
 
         def run(span: Span) -> None:
@@ -122,9 +144,8 @@ class Encoder:
                 if progress:
                     progress(int(copies[rows].sum()), tokens)
 
-        drain(queue, run, threads=threads, halved=self._halved)
-        for rows, vectors in done:
-            out[rows] = vectors.cpu().numpy()
+        drain(queue, run, threads=min(self._threads, len(out)), halved=self._halved)
+        _gathered(done, out)
 
     def _vectors(self, inputs: Inputs, span: Span) -> Tensor:
         features = {name: self._moved(value) for name, value in inputs.features(span).items()}
@@ -149,6 +170,13 @@ class Encoder:
             torch.cuda.empty_cache()
 
 
+def _gathered(done: list[tuple[NDArray[np.int64], Tensor]], out: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Bring the batches to the CPU, each to its rows of `out`."""
+    for rows, vectors in done:
+        out[rows] = vectors.cpu().numpy()
+    return out
+
+
 def _require_finite(vectors: NDArray[np.float32], texts: list[str], inverse: NDArray[np.int64]) -> None:
     bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
     if not bad.size:
@@ -157,5 +185,5 @@ def _require_finite(vectors: NDArray[np.float32], texts: list[str], inverse: NDA
     raise ModelError(
         f"{bad.size} of {len(texts)} vectors are not finite; the first is that of text "
         f"{int(np.argmax(inverse == bad[0]))}, {shown!r}.",
-        hint="Half precision overflows in some models: ask for float32. If it was float32, the weights are damaged.",
+        hint="Half precision overflows in some models: ask for float32. If it was, the weights are damaged.",
     )

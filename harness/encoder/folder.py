@@ -62,22 +62,42 @@ def read_modules(folder: Path) -> list[tuple[str, str]]:
     return modules
 
 
+def is_module(kind: str, name: str) -> bool:
+    """Whether a module's type is that class of sentence-transformers.
+
+    >>> is_module("sentence_transformers.models.Pooling", "Pooling")
+    True
+    """
+    return kind.startswith("sentence_transformers.") and kind.rsplit(".", 1)[-1] == name
+
+
+def all_modules(folder: Path) -> list[tuple[str, str]]:
+    """The modules of `read_modules`, with those that a Router holds in its place."""
+    found = []
+    for kind, sub in read_modules(folder):
+        inner = _routed(folder / sub) if is_module(kind, "Router") or is_module(kind, "Asym") else {}
+        found += [(str(k), f"{sub}/{name}".lstrip("/")) for name, k in inner.items()] or [(kind, sub)]
+    return found
+
+
 def backbone_folder(folder: Path) -> Path:
     """The folder of the first module: where the backbone's config and weights lie."""
-    modules = read_modules(folder)
+    modules = all_modules(folder)
     return folder / modules[0][1] if modules else folder
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """The weight files that loading reads: safetensors before .bin, the parts of a sharded index.
+    """The weight files that loading reads, those of every module, sorted by name.
+
+    Of one module's, safetensors go before .bin, and an index stands for its parts.
 
     Raises:
-        ModelError: If there are none, or a part of a sharded checkpoint is missing.
+        ModelError: If the backbone has none, or a part of a sharded checkpoint is missing.
     """
     root = backbone_folder(folder)
-    found = weights_in(root)
-    if found:
-        return found
+    if weights_in(root):
+        roots = {folder / sub for _, sub in all_modules(folder)} or {folder}
+        return sorted(path for place in roots for path in weights_in(place))
     other = [name for name in OTHER_FORMATS if (root / name).exists()]
     raise ModelError(
         f"{folder} has no weights: neither model.safetensors nor pytorch_model.bin.",
@@ -110,6 +130,12 @@ def check_safetensors(path: Path) -> None:
             f"{path} is not a whole safetensors file: {problem}.",
             hint="It was not copied or downloaded to its end. Fetch it again.",
         )
+
+
+def _routed(folder: Path) -> dict[str, Any]:
+    config = read_object(folder / "router_config.json") or read_object(folder / "config.json")
+    types = config.get("types")
+    return types if isinstance(types, dict) else {}
 
 
 def _shards(index: Path) -> list[Path]:

@@ -42,6 +42,7 @@ def recorded() -> Iterator[LoadReport]:
     from transformers import PreTrainedModel
 
     report = LoadReport()
+    patched: Any = PreTrainedModel
     original = PreTrainedModel.__dict__["from_pretrained"]
 
     def from_pretrained(cls: type[PreTrainedModel], *args: Any, **kwargs: Any) -> Any:
@@ -50,11 +51,11 @@ def recorded() -> Iterator[LoadReport]:
         report.note(model, info)
         return (model, info) if wanted else model
 
-    PreTrainedModel.from_pretrained = classmethod(from_pretrained)
+    patched.from_pretrained = classmethod(from_pretrained)
     try:
         yield report
     finally:
-        PreTrainedModel.from_pretrained = original
+        patched.from_pretrained = original
 
 
 def require_loaded(model: SentenceTransformer, report: LoadReport, name: str) -> None:
@@ -76,8 +77,7 @@ def require_loaded(model: SentenceTransformer, report: LoadReport, name: str) ->
     raise ModelError(
         f"{name} is not loaded whole: {len(found)} tensors that its vectors depend on were initialised "
         f"at random, for no file has them: {', '.join(shown)}{more}.",
-        hint="Its config and its weights do not belong together, or the weights are of another "
-        "architecture.",
+        hint="Its config and its weights do not belong together, or the weights are of another architecture.",
     )
 
 

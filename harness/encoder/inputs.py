@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.encoder.batching import Span
+from harness.types import Role
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -33,14 +34,28 @@ class Inputs(Protocol):
         ...
 
 
-def prepare(model: SentenceTransformer, texts: Sequence[str], prompt: str) -> Inputs:
-    """Tokenize texts with a prompt before each, as the model's own `encode` would."""
+def prepare(model: SentenceTransformer, texts: Sequence[str], prompt: str, role: Role) -> Inputs:
+    """Tokenize texts with a prompt before each, as the model's own `encode` would.
+
+    `role` chooses the tower of a model that has one for each side.
+    """
     prompted = [(prompt + text).strip() for text in texts]
-    extra = {} if not prompt else {"prompt_length": model._get_prompt_length(prompt)}
-    return Tokenized(model, prompted, extra) if is_plain(model) else Untokenized(model, prompted, extra)
+    route = _route(model, role)
+    length = model._get_prompt_length(prompt, **route) if prompt else None
+    extra = {} if length is None else {"prompt_length": length}
+    if _is_plain(model):
+        return Tokenized(model, prompted, extra)
+    return Untokenized(model, prompted, extra, route)
 
 
-def is_plain(model: SentenceTransformer) -> bool:
+def _route(model: SentenceTransformer, role: Role) -> dict[str, str]:
+    from sentence_transformers.models import Router
+
+    first = model[0]
+    return {"task": role} if isinstance(first, Router) and role in first.sub_modules else {}
+
+
+def _is_plain(model: SentenceTransformer) -> bool:
     """Whether the first module is a transformer with a fast tokenizer and nothing of its own."""
     from sentence_transformers.models import Transformer
 
@@ -52,7 +67,7 @@ class Tokenized:
     """Inputs of a plain transformer: flat arrays of token ids, one text behind the other."""
 
     def __init__(self, model: SentenceTransformer, texts: list[str], extra: dict[str, Any]) -> None:
-        first = model[0]
+        first: Any = model[0]
         self._tokenizer = first.tokenizer
         self._extra = extra
         found = self._tokenizer(
@@ -83,7 +98,10 @@ class Tokenized:
         offsets = columns - (len(columns) - lengths)[:, None] if left else columns[None, :]
         mask = (offsets >= 0) & (offsets < lengths[:, None])
         at = np.where(mask, self._starts[slice(*span)][:, None] + offsets, 0)
-        fill = {"input_ids": self._tokenizer.pad_token_id, "token_type_ids": self._tokenizer.pad_token_type_id}
+        fill = {
+            "input_ids": self._tokenizer.pad_token_id,
+            "token_type_ids": self._tokenizer.pad_token_type_id,
+        }
         padded: dict[str, Tensor] = {
             name: torch.from_numpy(np.where(mask, flat[at], fill[name]).astype(np.int64))
             for name, flat in self._flat.items()
@@ -94,10 +112,13 @@ class Tokenized:
 class Untokenized:
     """Inputs of a model that tokenizes in its own way: texts sorted by their characters."""
 
-    def __init__(self, model: SentenceTransformer, texts: list[str], extra: dict[str, Any]) -> None:
+    def __init__(
+        self, model: SentenceTransformer, texts: list[str], extra: dict[str, Any], route: dict[str, str]
+    ) -> None:
         self._model = model
         self._texts = texts
         self._extra = extra
+        self._route = route
         guess = np.array([1 + len(text) // CHARACTERS_A_TOKEN for text in texts], dtype=np.int64)
         guess = np.minimum(guess, min(model.max_seq_length or guess.max(), guess.max()))
         self.order = np.argsort(-guess, kind="stable")
@@ -106,4 +127,4 @@ class Untokenized:
     def features(self, span: Span) -> dict[str, Any]:
         """Whatever the model's own tokenize gives."""
         batch = [self._texts[i] for i in self.order[slice(*span)]]
-        return {**self._model.tokenize(batch), **self._extra}
+        return {**self._model.tokenize(batch, **self._route), **self._extra}

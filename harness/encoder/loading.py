@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import logging
 import pickle
+import re
+import warnings
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from harness.encoder.describe import Description, describe
 from harness.encoder.engine import Encoder
@@ -42,12 +44,12 @@ def load(artifact: Artifact, encoding: Encoding, *, device: str) -> Encoder:
     try:
         with _quiet():
             model, report = _build(artifact, encoding, description, device)
+            require_loaded(model, report, artifact.name)
+            return Encoder(model, encoding)
     except HarnessError:
         raise
     except Exception as error:
         raise _explained(artifact, error) from error
-    require_loaded(model, report, artifact.name)
-    return Encoder(model, encoding)
 
 
 def _build(
@@ -92,9 +94,7 @@ def _set_pooling(model: SentenceTransformer, mode: str) -> None:
 
     for at, module in enumerate(model):
         if isinstance(module, Pooling) and module.get_pooling_mode_str() != mode:
-            model[at] = Pooling(
-                module.word_embedding_dimension, mode, include_prompt=module.include_prompt
-            )
+            model[at] = Pooling(module.word_embedding_dimension, mode, include_prompt=module.include_prompt)
 
 
 def _set_normalize(model: SentenceTransformer, wanted: bool) -> None:
@@ -107,9 +107,11 @@ def _set_normalize(model: SentenceTransformer, wanted: bool) -> None:
 
 
 def _explained(artifact: Artifact, error: Exception) -> ModelError:
-    if isinstance(error, pickle.UnpicklingError) or "Weights only load failed" in str(error):
+    if isinstance(error, pickle.UnpicklingError):
+        code = re.search(r"GLOBAL (\S+)", str(error))
         return ModelError(
-            f"The weights of {artifact.name} were refused: the pickle contains code.",
+            f"The weights of {artifact.name} were refused: "
+            + (f"the pickle contains code, {code[1]}." if code else "the file is no pickle of tensors."),
             hint="Get the model as safetensors, or convert it where you trust it.",
         )
     first_line = (str(error).strip().splitlines() or [""])[0]
@@ -118,19 +120,20 @@ def _explained(artifact: Artifact, error: Exception) -> ModelError:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep progress bars and load reports of the libraries off the terminal."""
+    """Keep progress bars, load reports and warnings of the libraries off the terminal."""
     from transformers.utils import logging as transformers_logging
 
-    library = logging.getLogger("sentence_transformers")
-    level, verbosity = library.level, transformers_logging.get_verbosity()
-    bars = transformers_logging.is_progress_bar_enabled()
+    library, transformers = logging.getLogger("sentence_transformers"), cast(Any, transformers_logging)
+    level, verbosity = library.level, transformers.get_verbosity()
+    bars = transformers.is_progress_bar_enabled()
     library.setLevel(logging.ERROR)
-    transformers_logging.set_verbosity_error()
-    transformers_logging.disable_progress_bar()
+    transformers.set_verbosity_error()
+    transformers.disable_progress_bar()
     try:
-        yield
+        with warnings.catch_warnings(action="ignore"):
+            yield
     finally:
         library.setLevel(level)
-        transformers_logging.set_verbosity(verbosity)
+        transformers.set_verbosity(verbosity)
         if bars:
-            transformers_logging.enable_progress_bar()
+            transformers.enable_progress_bar()

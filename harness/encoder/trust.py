@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 from harness.encoder.describe import Description
-from harness.encoder.folder import read_object
+from harness.encoder.folder import all_modules, read_object
 from harness.errors import ModelError
 from harness.types import Artifact
 
@@ -29,7 +28,8 @@ def check_trust(artifact: Artifact, description: Description) -> None:
     if artifact.trust_remote_code:
         _check_pinned(artifact, description)
         return
-    foreign = [kind for kind, _ in description.modules if not kind.startswith("sentence_transformers.")]
+    modules = all_modules(description.folder)
+    foreign = [kind for kind, _ in modules if not kind.startswith("sentence_transformers.")]
     if foreign:
         raise ModelError(
             f"{artifact.name} needs code of its own: its module {foreign[0]}.", hint=_how_to(artifact)
@@ -43,32 +43,25 @@ def check_trust(artifact: Artifact, description: Description) -> None:
 
 
 def _how_to(artifact: Artifact) -> str:
-    pin = "" if _is_local(artifact) or _is_pinned(artifact) else " and pin its revision to a commit"
+    pin = "" if artifact.revision is None else f" and type {artifact.source}@<the commit you have read>"
     return f"Read that code; if you trust it, add {ALLOW}{pin}."
 
 
 def _check_pinned(artifact: Artifact, description: Description) -> None:
-    if not _is_local(artifact) and not _is_pinned(artifact):
+    if artifact.revision is not None and not COMMIT.fullmatch(artifact.revision):
         raise ModelError(
-            f"{ALLOW} needs a pinned commit, and {artifact.name} has none.",
-            hint="Give the revision as a commit of 40 hex digits.",
+            f"{ALLOW} needs a pinned commit, and {artifact.name} is at {artifact.revision!r}.",
+            hint=f"Type {artifact.source}@<40 hex digits of the commit you have read>.",
         )
-    folders = [description.folder / sub for _, sub in description.modules] or [description.folder]
+    folders = [description.folder / sub for _, sub in all_modules(description.folder)] or [description.folder]
     for folder in folders:
         for name, place in (read_object(folder / "config.json").get("auto_map") or {}).items():
-            if "--" in str(place):
+            repository, _, inside = str(place).partition("--")
+            if inside:
                 raise ModelError(
-                    f"{artifact.name} takes its code ({name}) from {str(place).split('--')[0]}, at no pinned commit.",
+                    f"{artifact.name} takes its code ({name}) from {repository}, at no pinned commit.",
                     hint="Copy that code into the model's folder, and name it there in config.json.",
                 )
-
-
-def _is_pinned(artifact: Artifact) -> bool:
-    return bool(artifact.revision and COMMIT.fullmatch(artifact.revision))
-
-
-def _is_local(artifact: Artifact) -> bool:
-    return artifact.revision is None and Path(artifact.source).expanduser().is_dir()
 
 
 def _is_native(model_type: str) -> bool:
@@ -78,7 +71,7 @@ def _is_native(model_type: str) -> bool:
 
 
 def _check_activations(description: Description) -> None:
-    for _, sub in description.modules:
+    for _, sub in all_modules(description.folder):
         name = read_object(description.folder / sub / "config.json").get("activation_function")
         if isinstance(name, str) and not name.startswith(ACTIVATIONS):
             raise ModelError(

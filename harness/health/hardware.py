@@ -18,7 +18,7 @@ from harness.provenance import version
 FAST_BF16 = ("avx512_bf16", "amx_bf16")
 
 
-def hardware() -> Iterator[Check]:
+def check_hardware() -> Iterator[Check]:
     """Processor, GPUs, attention and precision."""
     yield Check(name="processor", detail=f"{cpu_model()}, {cores()} cores to use")
     yield precision()

@@ -27,7 +27,7 @@ class Places:
     results: Path
 
 
-def places(chosen: Places, *, online: bool) -> Iterator[Check]:
+def check_places(chosen: Places, *, online: bool) -> Iterator[Check]:
     """The data root, cache and results folders, free disk, and the hub if it may be asked."""
     yield data_root(chosen)
     yield folder("cache", chosen.cache, sized=True)

