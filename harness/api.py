@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +34,8 @@ class Request:
 
     models: tuple[str, ...]
     suites: tuple[str, ...]
-    settings: Settings = Settings()
-    options: SuiteOptions = SuiteOptions()
+    settings: Settings = field(default_factory=Settings)
+    options: SuiteOptions = field(default_factory=SuiteOptions)
     results: Path | None = None
     cache: Path | None = None
     data: Path | None = None

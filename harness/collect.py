@@ -71,15 +71,15 @@ class Known:
     def require(self, texts: Sequence[str], *, role: Role) -> None:
         """Make sure the vectors of `texts` are known."""
         check_texts(texts, role)
-        _, encoding, task = self._of
         self.texts += len(texts)
-        self.applied[role or "text"] = encoding.prompt(task, role)
         counts = self._desk.encode_missing(*self._of, role, list(dict.fromkeys(texts)))
         self.encoded += counts["encoded"]
         self.tokens += counts["tokens"]
 
     def encode(self, texts: Sequence[str], *, role: Role) -> NDArray[np.float32]:
         """The vectors of `texts`, shape (len(texts), dimension), float32."""
+        _, encoding, task = self._of
+        self.applied[role or "text"] = encoding.prompt(task, role)
         space = self._desk.space(*self._of, role)
         try:
             return space.get(texts)

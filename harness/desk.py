@@ -101,7 +101,7 @@ class Desk:
 
         noted = len(encoder.notes)
         for part in _portions(missing, characters=2_000_000 if self.device == "cpu" else 32_000_000):
-            vectors = encoder.encode(part, prompt=encoding.prompt(task, role), progress=progress)
+            vectors = encoder.encode(part, prompt=encoding.prompt(task, role), role=role, progress=progress)
             content = shard_bytes(text_keys(part), vectors)
             self.emit(Event(kind="vectors", space=space.identity, content=content))
         for note in encoder.notes[noted:]:

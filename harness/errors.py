@@ -53,7 +53,7 @@ def nearest(name: str, known: Iterable[str]) -> list[str]:
     """Up to three known names that look like `name`, best first.
 
     >>> nearest("nanobier", ["beir", "nanobeir", "mteb"])
-    ['nanobeir', 'beir']
+    ['nanobeir']
     """
     by_lower = {k.lower(): k for k in known}
     hits = difflib.get_close_matches(name.lower(), list(by_lower), n=3, cutoff=0.6)

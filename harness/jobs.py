@@ -60,13 +60,13 @@ class Resolve:
 
     def run(self, desk: Desk) -> Mapping[str, bytes]:
         """Load the model, refuse one that loads wrongly, tell what was loaded."""
-        from harness.encoder import sanity
+        from harness.encoder.sanity import check, require
 
         desk.emit(Event(kind="stage", text=f"loading {self.artifact.name}"))
         encoder = desk.encoder(self.artifact, self.encoding)
-        report = sanity.check(encoder, lambda: desk.load(self.artifact, self.encoding))
+        report = check(encoder, lambda: desk.load(self.artifact, self.encoding))
         if self.gate:
-            sanity.require(report)
+            require(report)
         for failure in () if self.gate else report.failures:
             desk.emit(Event(kind="note", text=f"the sanity gate was overruled: {failure}"))
         facts = {

@@ -82,7 +82,7 @@ def make_plan(
 
 def _locate(task: Task, settings: data.DataSettings) -> data.Located | DataError:
     try:
-        return data.locate(task.data, settings)
+        return data.locate(task.data, settings, subsets=task.subsets)
     except DataError as error:
         return error
 

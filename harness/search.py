@@ -42,7 +42,9 @@ def top_k(
     import torch
 
     k = min(k, count)
-    parts = [_prepare(part, similarity) for part in torch.tensor(queries, device=device).split(QUERIES)]
+    parts = [
+        _prepare(part, similarity) for part in torch.split(torch.tensor(queries, device=device), QUERIES)
+    ]
     best: list[tuple[torch.Tensor, torch.Tensor] | None] = [None] * len(parts)
     for start in range(0, count, DOCUMENTS):
         end = min(start + DOCUMENTS, count)

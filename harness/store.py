@@ -104,11 +104,13 @@ class Store:
         except OSError as error:
             raise RecordError(f"Cannot read {path}: {error.strerror}.") from error
         except UnicodeDecodeError:
-            return self._set_aside(path)
+            self._set_aside(path)
+            return None
         try:
             return parse(text, where=str(path))
         except ValueError:
-            return self._set_aside(path)
+            self._set_aside(path)
+            return None
 
     def _set_aside(self, path: Path) -> None:
         aside = path.with_suffix(".broken")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 from pathlib import Path
@@ -30,10 +31,8 @@ def tasks(root: Path, cache: Path | None) -> _python.Tasks:
         return _read(json.loads(kept.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError, KeyError, DataError):
         built = _python.build(root)
-    try:
+    with contextlib.suppress(StoreError):  # it only saves time
         files.replace(kept, json.dumps(dataclasses.asdict(built)).encode())
-    except StoreError:
-        pass  # it only saves time
     return built
 
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.errors import DataError
 from harness.types import Column, Data, Suite, SuiteEntry, SuiteOptions, Task
 from suites import _local
 from suites._data import Content
@@ -21,9 +22,19 @@ class FolderLoader:
     """One task of a user's folder."""
 
     task: _local.LocalTask
+    planned: str
 
     def content(self) -> Content:
-        """The task's data, read and checked."""
+        """The task's data, read and checked.
+
+        Raises:
+            DataError: A file cannot be used, or changed after the plan was made.
+        """
+        if self.task.content != self.planned:
+            raise DataError(
+                f"The files of {self.task.name} changed after the run had begun.",
+                hint="Run the same command again: it plans with the files as they are then.",
+            )
         return self.task.load()
 
 
@@ -34,14 +45,14 @@ def _open(argument: str, _options: SuiteOptions) -> Suite:
 
 
 def _column(task: _local.LocalTask) -> Column:
-    type_ = TYPES[task.type]
+    type_, content = TYPES[task.type], task.content
     made = Task(
         name=task.name,
         type=type_,
         metric=task.metric,
         splits=(task.split,),
-        data=Data(content=task.content),
-        source=BuiltSource(loader=FolderLoader(task=task)),
+        data=Data(content=content),
+        source=BuiltSource(loader=FolderLoader(task=task, planned=content)),
     )
     return Column(name=task.name, type=type_, tasks=(made,))
 

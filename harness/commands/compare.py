@@ -18,7 +18,7 @@ OWN = frozenset({"artifact"})
 """Fields that differ between any two models."""
 
 MEASURED = frozenset(
-    "started seconds tokens_per_second texts_encoded tokens_encoded peak_memory_bytes".split()
+    ["started", "seconds", "tokens_per_second", "texts_encoded", "tokens_encoded", "peak_memory_bytes"]
 )
 """Fields of the provenance that are measurements rather than conditions."""
 

@@ -22,9 +22,10 @@ KINDS = ("models", "suites", "tasks", "records")
 @options.as_json
 def command(what: str, match: str, results: Path | None, as_json: bool) -> int:
     """List models, suites, tasks of mteb, or the records of the results folder."""
-    rows = {"models": _models, "suites": _suites, "tasks": _tasks, "records": lambda: _records(results)}[
-        what
-    ]()
+    if what == "records":
+        rows = _records(results)
+    else:
+        rows = {"models": _models, "suites": _suites, "tasks": _tasks}[what]()
     rows = [row for row in rows if match.lower() in str(next(iter(row.values()))).lower()]
     if as_json:
         click.echo(json.dumps({"schema": 1, what: rows}, indent=1))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
@@ -12,6 +12,9 @@ from rich.console import Console
 from harness.commands import options
 from harness.terminal import console
 from harness.types import Dtype, Settings, Similarity, SuiteOptions
+
+if TYPE_CHECKING:
+    from harness.api import Prepared, Report, Request
 
 DTYPES: dict[str, Dtype] = {
     "float32": "float32",
@@ -85,7 +88,7 @@ SIMILARITIES: tuple[Similarity, ...] = ("cosine", "dot", "euclidean", "manhattan
 @click.option(
     "--devices",
     default="",
-    help="Devices, e.g. cuda:0,cuda:1 or cpu; one process each if several (default: every GPU, else the CPU).",
+    help="Devices, e.g. cuda:0,cuda:1; one process each if several (default: every GPU, else the CPU).",
 )
 @click.option(
     "--threads", type=int, default=None, help="CPU threads of each process (default: torch's own choice)."
@@ -121,7 +124,7 @@ def command(
     return report.exit_code
 
 
-def _request(models: tuple[str, ...], suites: tuple[str, ...], given: dict[str, Any]) -> Any:
+def _request(models: tuple[str, ...], suites: tuple[str, ...], given: dict[str, Any]) -> Request:
     from harness.api import Request
 
     settings = Settings(
@@ -147,7 +150,7 @@ def _request(models: tuple[str, ...], suites: tuple[str, ...], given: dict[str, 
     )
 
 
-def _follow(prepared: Any, out: Console, *, quiet: bool) -> Any:
+def _follow(prepared: Prepared, out: Console, *, quiet: bool) -> Report:
     from harness import api
     from harness.progress import Follower
 
@@ -155,7 +158,7 @@ def _follow(prepared: Any, out: Console, *, quiet: bool) -> Any:
         return api.execute(prepared, follower.listeners)
 
 
-def _announce(prepared: Any, out: Console, *, quiet: bool) -> None:
+def _announce(prepared: Prepared, out: Console, *, quiet: bool) -> None:
     """What cannot run and why, before anything is encoded."""
     from harness.execute import Result, failure_of
     from harness.report import print_failures
@@ -165,7 +168,9 @@ def _announce(prepared: Any, out: Console, *, quiet: bool) -> None:
         return
     if lost:
         out.print(f"{len(lost)} of {len(prepared.plan.cells)} tasks cannot run:", style="bold red")
-        print_failures([Result(cell=c, how="impossible", failure=failure_of(c.problem)) for c in lost], out)
+        print_failures(
+            [Result(cell=c, how="impossible", failure=failure_of(c.problem)) for c in lost if c.problem], out
+        )
     for one in prepared.subjects:
         how = one.encoding
         out.print(
@@ -177,7 +182,7 @@ def _announce(prepared: Any, out: Console, *, quiet: bool) -> None:
         )
 
 
-def _show_plan(prepared: Any, as_json: bool) -> int:
+def _show_plan(prepared: Prepared, as_json: bool) -> int:
     from harness import cost
 
     estimate = cost.estimate(prepared)

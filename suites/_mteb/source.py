@@ -108,7 +108,7 @@ def run(task: AbsTask, encoder: TextEncoder) -> Outcome:
             for subsets in [list(task.hf_subsets)] if together else [[s] for s in task.hf_subsets]:
                 examples.before()
                 made = task.evaluate(
-                    model,  # type: ignore[arg-type]
+                    model,
                     split,
                     subsets_to_run=subsets,
                     encode_kwargs={"show_progress_bar": False},

@@ -46,11 +46,11 @@ def column(use: TaskUse, options: SuiteOptions) -> Column:
 
 def _task(use: TaskUse, options: SuiteOptions) -> Task:
     info = snapshot.load().task(use.name)
+    within = TaskUse(name=info.name, splits=info.splits, subsets=use.subsets)
     splits, subsets = use.splits, use.subsets
     if options.languages or options.splits:
-        kept_splits, kept_subsets = snapshot.narrow(info, options.languages, options.splits)
-        splits = tuple(s for s in splits if s in kept_splits) if not options.splits else kept_splits
-        subsets = tuple(s for s in subsets if s in kept_subsets)
+        kept, subsets = snapshot.narrow(info, options.languages, options.splits, within=within)
+        splits = kept if options.splits else splits
     return Task(
         name=info.name,
         type=info.type,

@@ -3,8 +3,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from fakes import task
 
+from fakes import task
 from harness.aggregate import aggregate
 from harness.report import mean_text
 from harness.types import Column, Suite

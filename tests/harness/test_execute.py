@@ -11,8 +11,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from fakes import FakeEncoder, artifact, encoding, task
 
+from fakes import FakeEncoder, artifact, encoding, task
 from harness import data
 from harness.desk import Desk, Event
 from harness.encoder import sanity

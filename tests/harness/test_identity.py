@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from fakes import artifact, encoding, task
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fakes import artifact, encoding, task
 from harness.identity import canonical, digest, evaluation_identity
 from harness.types import Data, Encoding
 
@@ -107,10 +107,9 @@ def test_prompts_are_found_in_the_order_of_mteb(prompts: dict[str, str], role: s
 
 
 def test_prompts_agree_with_mteb() -> None:
+    import mteb
     from mteb.models.abs_encoder import get_prompt
     from mteb.types import PromptType
-
-    import mteb
 
     metadata = mteb.get_task("SciFact").metadata
     ours = replace(task(), name="SciFact", type="Retrieval")

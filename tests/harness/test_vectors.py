@@ -4,10 +4,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fakes import artifact, encoding
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fakes import artifact, encoding
 from harness.types import Encoding
 from harness.vectors import Space, shard_bytes, space_identity, text_keys
 

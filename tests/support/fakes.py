@@ -69,7 +69,9 @@ class FakeEncoder:
     notes: list[str] = field(default_factory=list)
     calls: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
 
-    def encode(self, texts: Sequence[str], *, prompt: str = "", progress: object = None) -> np.ndarray:
+    def encode(
+        self, texts: Sequence[str], *, prompt: str = "", role: str = "", progress: object = None
+    ) -> np.ndarray:
         self.calls.append((prompt, tuple(texts)))
         if callable(progress):
             progress(len(texts), 3 * len(texts))
