@@ -1,0 +1,278 @@
+"""The command line on a real model and small data of one's own: scores, resuming, bad input."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from harness.cli import invoke
+from harness.record import SCHEMA
+
+WORDS = ["river", "stone", "cloud", "engine", "letter", "garden", "music", "winter", "copper", "silver"]
+
+
+@pytest.fixture
+def own_data(tmp_path: Path) -> Path:
+    """A retrieval task, an STS task and a classification task in one folder."""
+    folder = tmp_path / "own"
+    (folder / "qrels").mkdir(parents=True)
+    lines = [
+        json.dumps({"_id": f"d{i}", "title": w, "text": f"all about the {w}"}) for i, w in enumerate(WORDS)
+    ]
+    (folder / "corpus.jsonl").write_text("\n".join(lines))
+    lines = [json.dumps({"_id": f"q{i}", "text": f"what is a {w}?"}) for i, w in enumerate(WORDS)]
+    (folder / "queries.jsonl").write_text("\n".join(lines))
+    rows = [f"q{i}\td{i}\t1" for i in range(len(WORDS))]
+    (folder / "qrels" / "test.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *rows]))
+    pairs = [
+        {"text1": a, "text2": b, "score": 5.0 if a == b else float(i)}
+        for i, (a, b) in enumerate(zip(WORDS, WORDS[:5] * 2, strict=True))
+    ]
+    (folder / "pairs.jsonl").write_text("\n".join(map(json.dumps, pairs)))
+    (folder / "harness.toml").write_text(
+        '[[task]]\nname = "find"\ntype = "retrieval"\n\n'
+        '[[task]]\nname = "alike"\ntype = "sts"\nfile = "pairs.jsonl"\n'
+    )
+    return folder
+
+
+def harness(*arguments: object, json_out: bool = True, **options: Any) -> tuple[int, Any, str]:
+    command = [sys.executable, "-m", "harness", *map(str, arguments), *(["--json"] if json_out else [])]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, **options)
+    assert "Traceback" not in done.stderr, done.stderr
+    return done.returncode, json.loads(done.stdout) if json_out and done.stdout else done.stdout, done.stderr
+
+
+def run(own_data: Path, results: Path, *more: object, **options: Any) -> tuple[int, Any, str]:
+    return harness(
+        "run", "--model", "minilm", "--suite", f"local:{own_data}", "--results", results, *more, **options
+    )
+
+
+@pytest.mark.slow
+def test_a_run_and_what_changes_it(own_data: Path, tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    code, first, _ = run(own_data, results)
+    assert code == 0
+    assert first["texts_encoded"] > 0
+    assert [r["state"] for r in first["records"]] == ["done", "done"]
+    assert first["records"][0]["main_score"] > 0.9  # each query names its document
+    code, again, _ = run(own_data, results)
+    assert (code, again["texts_encoded"]) == (0, 0)
+    assert [r["state"] for r in again["records"]] == ["cached", "cached"]
+    assert [r["key"] for r in again["records"]] == [r["key"] for r in first["records"]]
+    for change in (["--prompt", "query=q: "], ["--pooling", "cls"], ["--max-length", "16"]):
+        _, other, _ = run(own_data, results, *change)
+        assert other["texts_encoded"] > 0, change
+        assert {r["key"] for r in other["records"]}.isdisjoint(r["key"] for r in first["records"])
+    corpus = own_data / "corpus.jsonl"
+    corpus.write_text(corpus.read_text().replace("river", "brook"))
+    _, changed, _ = run(own_data, results)
+    assert [r["state"] for r in changed["records"]] == ["done", "cached"]
+    files = list(results.rglob("*.examples.parquet"))
+    assert files
+    rows = pq.read_table(next(p for p in files if p.parent.name == "find")).to_pylist()
+    assert {row["example_id"] for row in rows} == {f"q{i}" for i in range(len(WORDS))}
+
+
+@pytest.mark.slow
+def test_one_checkpoint_by_name_path_and_copy_is_one_artifact(own_data: Path, tmp_path: Path) -> None:
+    from harness.backbones.minilm import locate
+
+    copy = tmp_path / "elsewhere"
+    shutil.copytree(locate(), copy)
+    models = ["--model", locate(), "--model", copy]
+    code, found, _ = run(own_data, tmp_path / "results", *models, "--dry-run")
+    assert code == 0
+    assert len(found["plan"]) == 2  # two tasks, once each
+
+
+@pytest.mark.slow
+def test_killed_at_any_moment_it_ends_as_undisturbed(own_data: Path, tmp_path: Path) -> None:
+    _, whole, _ = run(own_data, tmp_path / "whole")
+    truth = {r["key"]: r["main_score"] for r in whole["records"]}
+    results, cache = tmp_path / "killed", {**os.environ, "HARNESS_CACHE": str(tmp_path / "cache2")}
+    command = [sys.executable, "-m", "harness", "run", "--model", "minilm", "--suite", f"local:{own_data}"]
+    for wait in (4.0, 9.0, 14.0):
+        process = subprocess.Popen(
+            [*command, "--results", str(results)], env=cache, stderr=subprocess.DEVNULL
+        )
+        time.sleep(wait)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    code, after, _ = run(own_data, results, env=cache)
+    assert code == 0
+    assert {r["key"]: r["main_score"] for r in after["records"]} == pytest.approx(truth, abs=1e-6)
+    assert not [p for p in results.rglob("*") if p.suffix in (".tmp", ".broken")]
+
+
+@pytest.mark.slow
+def test_two_processes_share_one_folder(own_data: Path, tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    command = [
+        sys.executable,
+        "-m",
+        "harness",
+        "run",
+        "--model",
+        "minilm",
+        "--suite",
+        f"local:{own_data}",
+        "--json",
+    ]
+    both = [
+        subprocess.Popen([*command, "--results", str(results)], stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    told = [json.loads(process.communicate()[0]) for process in both]
+    assert [process.returncode for process in both] == [0, 0]
+    states = [[r["state"] for r in report["records"]] for report in told]
+    for pair in zip(*states, strict=True):
+        assert sorted(pair)[0] in ("done", "cached")
+        assert sorted(pair).count("done") == 1
+    assert len(list((results / "records").rglob("*.json"))) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--model", "minlm", "--suite", "stdlib"], "Did you mean minilm?"),
+        (["--model", "./nowhere", "--suite", "stdlib"], "no folder lies there"),
+        (["--model", "minilm", "--suite", "nanobier"], "Did you mean nanobeir?"),
+        (["--model", "minilm", "--suite", "mteb:SciFct"], "SciFact"),
+        (["--model", "minilm", "--suite", "code"], "needs an argument"),
+        (["--model", "minilm", "--suite", "beir:x"], "takes no argument"),
+        (["--model", "minilm", "--suite", "stdlib", "--pooling", "maen"], "Did you mean mean"),
+        (["--model", "minilm", "--suite", "stdlib", "--max-length", "9999"], "512"),
+        (["--model", "minilm", "--suite", "stdlib", "--prompt", "query"], "has no '='"),
+        (["--model", "minilm", "--suite", "stdlib", "--data", "./nowhere"], "is not a folder"),
+        (["--model", "org/name", "--suite", "stdlib", "--offline"], "not in the local hub cache"),
+        (["--model", "org/name", "--suite", "stdlib", "--trust-remote-code"], "needs a pinned commit"),
+    ],
+)
+def test_misuse_is_one_message_and_exit_2(
+    arguments: list[str],
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert invoke(["run", *arguments]) == 2
+    error = capfd.readouterr().err
+    assert said in error
+    assert "Traceback" not in error
+    assert not (tmp_path / "results").exists()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda f: (f / "model.safetensors").unlink(), "weights"),
+        (
+            lambda f: (f / "model.safetensors").write_bytes((f / "model.safetensors").read_bytes()[:10_000]),
+            "model.safetensors",
+        ),
+        (lambda f: (f / "config.json").write_text("{"), "config.json"),
+        (lambda f: (f / "config.json").unlink(), "config.json"),
+    ],
+)
+def test_a_spoilt_model_folder_is_one_message_and_exit_2(
+    spoil: Any, said: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    from harness.backbones.minilm import locate
+
+    folder = tmp_path / "spoilt"
+    shutil.copytree(locate(), folder)
+    spoil(folder)
+    assert invoke(["run", "--model", str(folder), "--suite", "stdlib", "--results", str(tmp_path / "r")]) == 2
+    assert said in capfd.readouterr().err
+
+
+def test_a_near_miss_of_a_command(capfd: pytest.CaptureFixture[str]) -> None:
+    assert invoke(["rnu"]) == 2
+    assert "Did you mean run?" in capfd.readouterr().err
+
+
+def test_tasks_without_data_are_named_at_once_and_the_rest_is_planned(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    arguments = [
+        "--suite",
+        "mteb:SciFact",
+        "--suite",
+        "stdlib",
+        "--offline",
+        "--results",
+        str(tmp_path / "r"),
+    ]
+    assert invoke(["run", "--model", "minilm", *arguments, "--dry-run", "--json"]) == 1
+    states = {line["task"]: line["state"] for line in json.loads(capfd.readouterr().out)["plan"]}
+    assert states["SciFact"] == "cannot run"
+    assert states["StdlibCodeSearch"] == "to do"
+
+
+@pytest.mark.parametrize(
+    ("file", "row", "said"),
+    [
+        ("corpus.jsonl", '{"_id": "d0", "te', "corpus.jsonl:1"),
+        ("corpus.jsonl", "", "corpus.jsonl"),
+        ("queries.jsonl", '{"_id": "q0"}', "queries.jsonl:1"),
+    ],
+)
+@pytest.mark.slow
+def test_a_bad_row_fails_its_task_with_file_and_line(
+    own_data: Path, tmp_path: Path, file: str, row: str, said: str
+) -> None:
+    (own_data / file).write_text(row)
+    code, found, error = run(own_data, tmp_path / "r")
+    assert code == 1
+    told = error + json.dumps(found)
+    assert said in told
+
+
+def test_a_record_of_a_newer_schema_is_refused(
+    own_data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    from harness.api import Request, prepare
+    from harness.store import Store
+
+    request = Request(models=("minilm",), suites=(f"local:{own_data}",), results=tmp_path / "r")
+    cell = prepare(request).plan.cells[0]
+    path = Store(tmp_path / "r").path(cell.subject.artifact.slug, cell.task.name, cell.key)
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps({"schema": SCHEMA + 1}))
+    assert (
+        invoke(["run", "--model", "minilm", "--suite", f"local:{own_data}", "--results", str(tmp_path / "r")])
+        == 2
+    )
+    assert "written by a newer version" in capfd.readouterr().err
+    assert json.loads(path.read_text()) == {"schema": SCHEMA + 1}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become nobody")
+def test_a_folder_that_cannot_be_written_is_said(own_data: Path, tmp_path: Path) -> None:
+    from harness.errors import StoreError
+    from harness.files import writable
+
+    locked = tmp_path / "locked"
+    locked.mkdir(mode=0o755)
+    child = os.fork()
+    if child == 0:  # pragma: no cover
+        os.setuid(65534)
+        try:
+            writable(locked / "results")
+        except StoreError as error:
+            os._exit(0 if "permission denied" in str(error) else 1)
+        os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

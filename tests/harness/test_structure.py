@@ -1,0 +1,100 @@
+"""Which package may import which, and what stays unimported until it is needed."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+ALLOWED = {
+    "harness": {"harness"},
+    "finetune": {"finetune", "harness"},
+    "suites": {"suites", "finetune", "harness"},
+    "leaderboard": {"leaderboard", "harness"},
+}
+FOR_THE_SITE = {"record", "store", "stats", "catalog", "errors"}
+BY_THE_CATALOG = {("harness/commands/list.py", "suites")}
+"""`harness list tasks` shows the suites' snapshot of mteb."""
+
+BLOCK = """
+import sys
+class Block:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {"torch", "mteb", "transformers", "sentence_transformers", "sklearn"}:
+            raise ImportError("blocked: " + name)
+sys.meta_path.insert(0, Block())
+from harness.cli import invoke
+sys.exit(invoke(sys.argv[1:]))
+"""
+
+
+def imports(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module)
+    return found
+
+
+@pytest.mark.parametrize("package", ALLOWED)
+def test_imports_go_one_way(package: str) -> None:
+    for path in (ROOT / package).rglob("*.py"):
+        where = path.relative_to(ROOT).as_posix()
+        for name in imports(path):
+            top, _, rest = name.partition(".")
+            if top not in ALLOWED or (where, top) in BY_THE_CATALOG:
+                continue
+            assert top in ALLOWED[package], f"{where} imports {name}"
+            if package == "leaderboard" and top == "harness":
+                assert rest.split(".")[0] in FOR_THE_SITE, f"{where} imports {name}"
+
+
+def test_only_the_bridge_imports_mteb() -> None:
+    for package in ALLOWED:
+        for path in (ROOT / package).rglob("*.py"):
+            if "_mteb" not in path.parts:
+                assert not any(n.split(".")[0] == "mteb" for n in imports(path)), path
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--help"],
+        ["run", "--help"],
+        ["list", "suites"],
+        ["list", "models"],
+        ["list", "tasks", "--match", "SciFact"],
+        ["run", "--model", "minilm", "--suite", "mteb", "--dry-run"],
+        ["run", "--model", "minilm", "--suite", "stdlib", "--dry-run"],
+        ["show", "minilm"],
+        ["cache", "size"],
+    ],
+)
+def test_nothing_heavy_is_imported(arguments: list[str], tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", BLOCK, *arguments], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
+
+
+def test_help_is_fast() -> None:
+    """Less than 0.3 of what importing torch alone takes, both as whole processes."""
+    import time
+
+    def seconds(*command: str) -> float:
+        times = []
+        for _ in range(3):
+            started = time.perf_counter()
+            subprocess.run([sys.executable, "-c", *command], check=True, capture_output=True)
+            times.append(time.perf_counter() - started)
+        return sorted(times)[1]
+
+    spoken = "from harness.cli import invoke; invoke(['--help'])"
+    assert seconds(spoken) < 0.3 * seconds("import torch")
