@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from blocked import BLOCK
 from harness.cli import invoke
 from harness.record import SCHEMA
 
@@ -71,6 +72,8 @@ def test_a_run_and_what_changes_it(own_data: Path, tmp_path: Path) -> None:
     assert (code, again["texts_encoded"]) == (0, 0)
     assert [r["state"] for r in again["records"]] == ["cached", "cached"]
     assert [r["key"] for r in again["records"]] == [r["key"] for r in first["records"]]
+    cached = ["run", "--model", "minilm", "--suite", f"local:{own_data}", "--results", str(results)]
+    subprocess.run([sys.executable, "-c", BLOCK, *cached], check=True)  # without torch and mteb
     for change in (["--prompt", "query=q: "], ["--pooling", "cls"], ["--max-length", "16"]):
         _, other, _ = run(own_data, results, *change)
         assert other["texts_encoded"] > 0, change

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from blocked import BLOCK
+
 ROOT = Path(__file__).parents[2]
 ALLOWED = {
     "harness": {"harness"},
@@ -19,17 +21,6 @@ ALLOWED = {
 FOR_THE_SITE = {"record", "store", "stats", "catalog", "errors"}
 BY_THE_CATALOG = {("harness/commands/list.py", "suites")}
 """`harness list tasks` shows the suites' snapshot of mteb."""
-
-BLOCK = """
-import sys
-class Block:
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in {"torch", "mteb", "transformers", "sentence_transformers", "sklearn"}:
-            raise ImportError("blocked: " + name)
-sys.meta_path.insert(0, Block())
-from harness.cli import invoke
-sys.exit(invoke(sys.argv[1:]))
-"""
 
 
 def imports(path: Path) -> set[str]:
