@@ -42,7 +42,8 @@ class Encoder:
         parameters: How many parameters the model has.
         dtype_as_run: The dtype the backbone computes in, such as "float32".
         attention: The name of transformers' attention backend, "" where the model has none.
-        tokens_seen: Tokens encoded so far, padding not counted.
+        tokens_seen: Tokens encoded so far, padding not counted; guessed from the characters for a
+            model that tokenizes in its own way.
         batches: Batches run so far.
         notes: What went otherwise than asked for, such as a budget that was halved.
     """

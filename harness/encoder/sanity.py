@@ -127,7 +127,7 @@ def _constant(vectors: Vectors) -> Failure | None:
 def _moved_by_padding(encoder: Encoder, alone: Vectors) -> Failure | None:
     padded = encoder.encode_batch([*SHORT, LONG])[:-1]
     moved = _distance(alone, padded)
-    allowed = PADDING[encoder.dtype_as_run]
+    allowed = PADDING.get(encoder.dtype_as_run, PADDING["float32"])
     if (moved <= allowed).all():
         return None
     worst = int(moved.argmax())
@@ -141,7 +141,7 @@ def _moved_by_padding(encoder: Encoder, alone: Vectors) -> Failure | None:
 
 def _disagreeing(encoder: Encoder, other: Encoder) -> Failure | None:
     moved = _distance(encoder.encode_batch(SHORT), other.encode_batch(SHORT))
-    if (moved <= RELOADED[encoder.dtype_as_run]).all():
+    if (moved <= RELOADED.get(encoder.dtype_as_run, RELOADED["float32"])).all():
         return None
     worst = int(moved.argmax())
     return Failure(

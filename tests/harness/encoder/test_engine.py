@@ -145,6 +145,23 @@ def test_each_side_has_its_tower(tmp_path: Path, build: Build, loaded: Loaded) -
     assert np.abs(got["query"] - got["document"]).max() > 1e-2
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_gpu_gives_the_same_vectors(
+    build: Build, artifact: Callable[..., Artifact], loaded: Loaded, dtype: Any
+) -> None:
+    from harness.encoder.loading import load
+
+    folder = build(dense=True, normalize=True)
+    encoding = resolve_encoding(describe(folder), Settings(dtype=dtype))
+    encoder = load(artifact(folder), encoding, device="cuda:0")
+    assert (encoder.device, encoder.dtype_as_run) == ("cuda:0", dtype)
+    expected = loaded(folder).encode(TEXTS, prompt="query: ")
+    assert (
+        np.abs(encoder.encode(TEXTS, prompt="query: ") - expected).max() < (1e-5, 5e-2)[dtype == "bfloat16"]
+    )
+
+
 @examples(max_examples=40, deadline=None)
 @given(st.lists(st.sampled_from([*TEXTS, "mat", "rose one two", "fell " * 20]), max_size=30))
 def test_every_text_has_its_own_vector_at_its_own_place(encoder: Encoder, texts: list[str]) -> None:

@@ -1,0 +1,186 @@
+"""mteb scores, we encode: examples add up to the scores, and scores are mteb's own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from datasets import Dataset
+from scipy.stats import spearmanr
+from sklearn.metrics import v_measure_score
+
+from harness.types import Data, Outcome, Role, Similarity, Task
+from suites._data import Clusters, Content, Document, Labelled, Pair, Pairs, Query, Retrieval, Row
+from suites._mteb.built import BuiltSource, mteb_task
+from suites._mteb.model import Model, document_texts
+from suites._mteb.source import quiet
+
+TOPICS = ("river water boat", "stone rock cliff", "music song choir", "engine wheel motor")
+
+
+class Bags:
+    """Vectors that count letters, with a little of the text's own."""
+
+    similarity: Similarity = "cosine"
+
+    def require(self, texts: Sequence[str], *, role: Role) -> None:
+        assert all(texts)
+
+    def encode(self, texts: Sequence[str], *, role: Role) -> np.ndarray:
+        rows = [[text.count(c) + 0.1 for c in "abcdefghijklmnopqrstuvwxyz0123456789"] for text in texts]
+        return np.array(rows, np.float32)
+
+
+@dataclass(frozen=True)
+class Given:
+    kind: str
+
+    def content(self) -> Content:
+        return CONTENTS[self.kind]
+
+
+def rows(count: int, start: int = 0) -> tuple[Row, ...]:
+    texts = [(i, TOPICS[i % 4].split()[i % 3]) for i in range(start, start + count)]
+    return tuple(Row(id=f"r{i}", text=f"{word} number {i}", label=f"topic {i % 4}") for i, word in texts)
+
+
+CONTENTS: dict[str, Content] = {
+    "Retrieval": Retrieval(
+        documents=tuple(Document(id=f"d{i}", title=w, text=f"on {w} {i}") for i, w in enumerate(TOPICS * 4)),
+        queries=tuple(Query(id=f"q{i}", text=w) for i, w in enumerate(TOPICS)),
+        qrels={f"q{i}": {f"d{i}": 2, f"d{(i + 5) % 16}": 1} for i in range(4)},
+    ),
+    "STS": Pairs(
+        rows=tuple(
+            Pair(id=f"p{i}", text1=r.text, text2=s.text, score=float(i * 7 % 5))
+            for i, (r, s) in enumerate(zip(rows(12), rows(12, 3), strict=True))
+        )
+    ),
+    "Classification": Labelled(train=rows(60), test=rows(30, 100)),
+    "Clustering": Clusters(rows=rows(60)),
+}
+METRICS = {
+    "Retrieval": "ndcg_at_10",
+    "STS": "cosine_spearman",
+    "Classification": "accuracy",
+    "Clustering": "v_measure",
+}
+
+
+def task(kind: str) -> Task:
+    return Task(
+        name=f"Own{kind}",
+        type=kind,
+        metric=METRICS[kind],
+        splits=("test",),
+        data=Data(content=kind),
+        source=BuiltSource(loader=Given(kind)),
+    )
+
+
+def outcome(kind: str, seed: int = 42) -> Outcome:
+    asked = task(kind)
+    return asked.source.evaluate(asked, Bags(), seed=seed, data=None)
+
+
+def table(found: Outcome) -> list[dict[str, Any]]:
+    names = list(found.examples)
+    return [dict(zip(names, values, strict=True)) for values in zip(*found.examples.values(), strict=True)]
+
+
+@pytest.mark.parametrize("kind", METRICS)
+def test_a_second_model_is_scored_on_the_same_samples(kind: str) -> None:
+    first = outcome(kind)
+    outcome("STS" if kind != "STS" else "Retrieval")
+    assert outcome(kind) == first == outcome(kind)
+
+
+@pytest.mark.parametrize("kind", METRICS)
+def test_scores_are_those_of_stock_mteb(kind: str) -> None:
+    """mteb.evaluate with its own search wrapper around the same vectors."""
+    import mteb
+
+    class Stock:
+        mteb_model_meta = Model(Bags()).mteb_model_meta
+        similarity = Model(Bags()).similarity
+        similarity_pairwise = Model(Bags()).similarity_pairwise
+
+        def encode(self, inputs: Any, **_: Any) -> np.ndarray:
+            return Bags().encode([text for batch in inputs for text in batch["text"]], role="")
+
+    with quiet():
+        made = mteb_task(task(kind), CONTENTS[kind], seed=42)
+        stock = mteb.evaluate(Stock(), made, cache=None, show_progress_bar=False)  # type: ignore[arg-type]
+    assert stock.task_results[0].get_score() == pytest.approx(outcome(kind).main_score, abs=1e-6)
+
+
+def test_queries_own_metrics_average_to_the_score() -> None:
+    found = outcome("Retrieval")
+    lines = table(found)
+    assert {line["example_id"] for line in lines} == {"q0", "q1", "q2", "q3"}
+    assert np.mean([line["metric"] for line in lines]) == pytest.approx(found.main_score, abs=1e-5)
+    best = json.loads(lines[0]["prediction"])
+    assert [score for _, score in best] == sorted((score for _, score in best), reverse=True)
+    assert json.loads(lines[0]["gold"]) == {"d0": 2, "d5": 1}
+
+
+def test_pairs_rank_correlation_is_the_score() -> None:
+    found = outcome("STS")
+    lines = table(found)
+    assert [line["example_id"] for line in lines] == [f"p{i}" for i in range(12)]
+    predicted = [float(line["prediction"]) for line in lines]
+    gold = [float(line["gold"]) for line in lines]
+    assert spearmanr(predicted, gold)[0] == pytest.approx(found.main_score, abs=1e-9)
+
+
+def test_probes_hits_average_to_the_accuracy() -> None:
+    found = outcome("Classification")
+    lines = table(found)
+    assert len(lines) == 10 * 30
+    assert {line["replicate"] for line in lines} == set(range(10))
+    assert all(line["metric"] == float(line["prediction"] == line["gold"]) for line in lines)
+    assert np.mean([line["metric"] for line in lines]) == pytest.approx(found.main_score)
+
+
+def test_replayed_draws_give_the_v_measure_of_each_repetition() -> None:
+    """If the draws were not replayed exactly, gold and cluster would be joined at random."""
+    found = outcome("Clustering")
+    lines = table(found)
+    measures = []
+    for replicate in range(10):
+        drawn = [line for line in lines if line["replicate"] == replicate]
+        assert len(drawn) == 60
+        measures.append(v_measure_score([d["gold"] for d in drawn], [d["prediction"] for d in drawn]))
+    assert measures == pytest.approx(found.scores["test"]["default"]["v_measures"]["Level 0"])
+
+
+@pytest.mark.parametrize("titles", [True, False])
+def test_documents_read_as_mteb_reads_them(titles: bool) -> None:
+    from mteb._create_dataloaders import _retrieval_texts
+    from mteb.types import PromptType
+
+    lines = [{"id": "1", "text": " a "}, {"id": "2", "text": "b"}, {"id": "3", "text": ""}]
+    if titles:
+        lines = [{**line, "title": title} for line, title in zip(lines, ["T", "", "U "], strict=True)]
+    corpus = Dataset.from_list(lines)
+    with quiet():
+        assert document_texts(corpus) == _retrieval_texts(corpus, PromptType.document)
+
+
+@pytest.mark.shared
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "published"), [("STSBenchmark", 0.820325), ("PoemSentimentClassification", 0.457486)]
+)
+def test_published_scores_of_minilm(name: str, published: float, shared: Path, tmp_path: Path) -> None:
+    """0.457486 is the mean of the published 0.442857 (validation) and 0.472115 (test)."""
+    import harness
+
+    report = harness.run("minilm", f"mteb:{name}", results=tmp_path / "r", data=shared, offline=True)
+    assert report.exit_code == 0
+    assert report.records[0].main_score == pytest.approx(published, abs=0.001)
