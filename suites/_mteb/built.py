@@ -91,16 +91,22 @@ def _pairs(task: Task, content: Pairs, seed: int) -> AbsTask:
 
 
 def _labelled(task: Task, content: Labelled, seed: int) -> AbsTask:
+    """Labels become numbers, in their order as text: mteb cannot score two that are words."""
+    from datasets import Dataset
     from mteb.abstasks import AbsTaskClassification
 
-    data = {
-        "train": _rows(content.train, "text", "label"),
-        task.splits[0]: _rows(content.test, "text", "label"),
-    }
-    return _make(AbsTaskClassification, task, seed, data)
+    names = sorted({row.label for row in content.train})
+    number = {name: at for at, name in enumerate(names)}
+
+    def rows(given: Iterable[Row]) -> Dataset:
+        return Dataset.from_list([{"id": r.id, "text": r.text, "label": number[r.label]} for r in given])
+
+    data = {"train": rows(content.train), task.splits[0]: rows(content.test)}
+    return _make(AbsTaskClassification, task, seed, data, label_names=names)
 
 
 def _clusters(task: Task, content: Clusters, seed: int) -> AbsTask:
+    from datasets import Dataset
     from mteb.abstasks import AbsTaskClustering
 
     rules = {
@@ -108,14 +114,8 @@ def _clusters(task: Task, content: Clusters, seed: int) -> AbsTask:
         "max_documents_per_cluster": min(len(content.rows), 16_384),
         "n_clusters": DRAWS,
     }
-    rows = _rows(content.rows, "sentences", "labels")
-    return _make(AbsTaskClustering, task, seed, {task.splits[0]: rows}, **rules)
-
-
-def _rows(rows: Iterable[Row], text: str, label: str) -> Dataset:
-    from datasets import Dataset
-
-    return Dataset.from_list([{"id": r.id, text: r.text, label: r.label} for r in rows])
+    rows = [{"id": r.id, "sentences": r.text, "labels": r.label} for r in content.rows]
+    return _make(AbsTaskClustering, task, seed, {task.splits[0]: Dataset.from_list(rows)}, **rules)
 
 
 def _make(base: Any, task: Task, seed: int, data: dict[str, Any], **attributes: Any) -> AbsTask:

@@ -97,9 +97,11 @@ def classification(task: Any, rows: Any, predictions: Sequence[Sequence[Any]]) -
     """One line a test text and probe: the label given, the true one, and whether they agree."""
     ids = row_ids(rows, (task.input_column_name,))
     labels = list(rows[task.label_column_name])
+    shown = getattr(task, "label_names", None)
     for probe, predicted in enumerate(predictions):
         for name, guess, truth in zip(ids, predicted, labels, strict=True):
-            yield name, probe, str(guess), str(truth), float(guess == truth)
+            said = (guess, truth) if shown is None else (shown[guess], shown[truth])
+            yield name, probe, str(said[0]), str(said[1]), float(guess == truth)
 
 
 def clustering(task: Any, rows: Any, predictions: Mapping[str, Any], random: Any) -> Iterator[Line]:

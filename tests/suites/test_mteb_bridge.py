@@ -63,6 +63,10 @@ CONTENTS: dict[str, Content] = {
     ),
     "Classification": Labelled(train=rows(60), test=rows(30, 100)),
     "Clustering": Clusters(rows=rows(60)),
+    "Two": Labelled(
+        train=tuple(Row(id=r.id, text=r.text, label="yes" if "river" in r.text else "no") for r in rows(60)),
+        test=tuple(Row(id=r.id, text=r.text, label="yes" if "river" in r.text else "no") for r in rows(30)),
+    ),
 }
 METRICS = {
     "Retrieval": "ndcg_at_10",
@@ -73,10 +77,11 @@ METRICS = {
 
 
 def task(kind: str) -> Task:
+    type_ = "Classification" if kind == "Two" else kind
     return Task(
         name=f"Own{kind}",
-        type=kind,
-        metric=METRICS[kind],
+        type=type_,
+        metric=METRICS[type_],
         splits=("test",),
         data=Data(content=kind),
         source=BuiltSource(loader=Given(kind)),
@@ -145,6 +150,13 @@ def test_probes_hits_average_to_the_accuracy() -> None:
     assert {line["replicate"] for line in lines} == set(range(10))
     assert all(line["metric"] == float(line["prediction"] == line["gold"]) for line in lines)
     assert np.mean([line["metric"] for line in lines]) == pytest.approx(found.main_score)
+    assert {line["gold"] for line in lines} == {f"topic {i}" for i in range(4)}
+
+
+def test_two_labels_that_are_words_can_be_scored() -> None:
+    found = outcome("Two")
+    assert {line["gold"] for line in table(found)} == {"no", "yes"}
+    assert 0 <= found.main_score <= 1
 
 
 def test_replayed_draws_give_the_v_measure_of_each_repetition() -> None:

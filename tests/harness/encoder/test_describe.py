@@ -189,6 +189,11 @@ def garble_the_header(folder: Path) -> None:
     path.write_bytes(path.read_bytes()[:8] + b"?" * 100 + path.read_bytes()[108:])
 
 
+def empty_index(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    (folder / "model.safetensors.index.json").write_text('{"weight_map": {}}')
+
+
 def list_no_module(folder: Path) -> None:
     (folder / "modules.json").write_text("[]")
 
@@ -229,6 +234,7 @@ def sparse(folder: Path) -> None:
         (only_a_header_length, "is not a whole safetensors file: its header says"),
         (lie_about_the_header, "is not a whole safetensors file: its header says"),
         (garble_the_header, "is not a whole safetensors file: its header cannot be read"),
+        (empty_index, "names no weight file"),
         (list_no_module, "lists no module"),
         (list_nonsense, "is not a list of modules"),
         (leave_the_folder, "names a folder outside of the model"),

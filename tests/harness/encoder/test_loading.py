@@ -131,6 +131,18 @@ def test_a_missing_tensor_that_reaches_the_vectors_is_named(copy: Path, loaded: 
     assert "pooler" not in str(caught.value)
 
 
+def test_where_no_gradient_can_tell_every_missing_tensor_counts(
+    copy: Path, loaded: Loaded, edit: Edit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+    from sentence_transformers.models import Transformer
+
+    monkeypatch.setattr(Transformer, "forward", torch.no_grad()(Transformer.forward))
+    edit(copy, lambda tensors: tensors.pop("pooler.dense.bias"))
+    with pytest.raises(ModelError, match=r"pooler\.dense\.bias"):
+        loaded(copy)
+
+
 def test_a_tensor_of_another_shape_is_named_with_both(copy: Path, loaded: Loaded) -> None:
     config = json.loads((copy / "config.json").read_text())
     (copy / "config.json").write_text(json.dumps({**config, "intermediate_size": 48}))
