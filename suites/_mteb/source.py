@@ -148,23 +148,34 @@ def plain(value: Any) -> Any:
 @contextmanager
 def quiet() -> Iterator[None]:
     """Keep mteb's own progress bars, log lines and warnings off the terminal."""
-    import datasets
-
     loggers = [logging.getLogger(name) for name in ("mteb", "datasets")]
     levels = [logger.level for logger in loggers]
-    bars = datasets.are_progress_bars_disabled()
     try:
         for logger in loggers:
             logger.setLevel(logging.ERROR)
-        datasets.disable_progress_bars()
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), _no_bars():
             warnings.simplefilter("ignore")
             yield
     finally:
         for logger, level in zip(loggers, levels, strict=True):
             logger.setLevel(level)
-        if not bars:
-            datasets.enable_progress_bars()
+
+
+@contextmanager
+def _no_bars() -> Iterator[None]:
+    from tqdm.std import tqdm
+
+    bar: Any = tqdm
+    shown = bar.__init__
+
+    def hidden(self: Any, *args: Any, **options: Any) -> None:
+        shown(self, *args, **{**options, "disable": True})
+
+    bar.__init__ = hidden
+    try:
+        yield
+    finally:
+        bar.__init__ = shown
 
 
 def _containers(value: Any, *, depth: int) -> Any:

@@ -12,15 +12,15 @@ import argparse
 import json
 import os
 import re
-import statistics
 import subprocess
 import sys
-import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from turns import in_turns
 
 BARS = {"float32": {4: 1.6, 2: 1.3}, "bfloat16": {4: 3.0, 2: 3.0}}
 """How many times the better float32 opponent, by cores."""
@@ -95,22 +95,6 @@ def own_peak() -> float:
     return int(found[1]) / 1024
 
 
-def measure(
-    runs: dict[str, Run], given: list[str], repeats: int
-) -> tuple[dict[str, float], dict[str, float]]:
-    """The median seconds of each, taken in turns, and how far its vectors are from the first's."""
-    seconds: dict[str, list[float]] = {name: [] for name in runs}
-    vectors = {name: run(given) for name, run in runs.items()}
-    for _ in range(repeats):
-        for name, run in runs.items():
-            began = time.perf_counter()
-            run(given)
-            seconds[name].append(time.perf_counter() - began)
-    expected = next(iter(vectors.values()))
-    apart = {name: float(np.abs(found - expected).max()) for name, found in vectors.items()}
-    return {name: statistics.median(taken) for name, taken in seconds.items()}, apart
-
-
 def gate() -> dict[str, float]:
     """The seconds the sanity gate takes with and without a second load."""
     from harness.encoder.sanity import check
@@ -144,7 +128,11 @@ def main() -> int:
         tokens = encoder.count_tokens(given)
         print(f"\n{corpus}: {len(given)} texts, {tokens} tokens, {cores} cores, median of {asked.repeats}")
         print(f"{'':28}{'tokens/s':>10}{'ratio':>8}{'bar':>6}{'max |difference|':>18}{'peak MB':>9}")
-        seconds, apart = measure(runs, given, asked.repeats)
+        for run in runs.values():
+            run(given)
+        turns = {name: partial(run, given) for name, run in runs.items()}
+        seconds, vectors = in_turns(turns, asked.repeats)
+        expected = next(iter(vectors.values()))
         best = min(taken for name, taken in seconds.items() if name.startswith("theirs float32"))
         for name, taken in seconds.items():
             bar = BARS[name.split()[1]][4 if cores >= 4 else 2] if name.startswith("ours") else None
@@ -155,7 +143,7 @@ def main() -> int:
                 "tokens_per_second": tokens / taken,
                 "ratio": best / taken,
                 "bar": bar,
-                "difference": apart[name],
+                "difference": float(np.abs(vectors[name] - expected).max()),
                 "peak_mb": peak(name, asked.data, corpus),
             }
             results.append(row)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,26 +13,12 @@ from datasets import Dataset
 from scipy.stats import spearmanr
 from sklearn.metrics import v_measure_score
 
-from harness.types import Data, Outcome, Role, Similarity, Task
+from bags import TOPICS, Bags, table
+from harness.types import Data, Outcome, Task
 from suites._data import Clusters, Content, Document, Labelled, Pair, Pairs, Query, Retrieval, Row
 from suites._mteb.built import BuiltSource, mteb_task
 from suites._mteb.model import Model, document_texts
 from suites._mteb.source import quiet
-
-TOPICS = ("river water boat", "stone rock cliff", "music song choir", "engine wheel motor")
-
-
-class Bags:
-    """Vectors that count letters, with a little of the text's own."""
-
-    similarity: Similarity = "cosine"
-
-    def require(self, texts: Sequence[str], *, role: Role) -> None:
-        assert all(texts)
-
-    def encode(self, texts: Sequence[str], *, role: Role) -> np.ndarray:
-        rows = [[text.count(c) + 0.1 for c in "abcdefghijklmnopqrstuvwxyz0123456789"] for text in texts]
-        return np.array(rows, np.float32)
 
 
 @dataclass(frozen=True)
@@ -91,11 +76,6 @@ def task(kind: str) -> Task:
 def outcome(kind: str, seed: int = 42) -> Outcome:
     asked = task(kind)
     return asked.source.evaluate(asked, Bags(), seed=seed, data=None)
-
-
-def table(found: Outcome) -> list[dict[str, Any]]:
-    names = list(found.examples)
-    return [dict(zip(names, values, strict=True)) for values in zip(*found.examples.values(), strict=True)]
 
 
 @pytest.mark.parametrize("kind", METRICS)
