@@ -61,7 +61,7 @@ def aggregate(suite: Suite, scores: Mapping[str, float]) -> Aggregates:
 def _column(column: Column, scores: Mapping[str, float]) -> float | None:
     values = [scores.get(task.name) for task in column.tasks]
     there = [value for value in values if value is not None]
-    return sum(there) / len(there) if len(there) == len(values) else None
+    return sum(there) / len(there) if there and len(there) == len(values) else None
 
 
 def _mean(over: str, values: list[float | None]) -> Mean:

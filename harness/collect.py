@@ -42,12 +42,15 @@ class Collector:
     def __init__(self, encoding: Encoding) -> None:
         self.similarity: Similarity = encoding.similarity
         self.texts: dict[Role, dict[str, None]] = {}
-        self.seen = 0
+
+    @property
+    def count(self) -> int:
+        """How many texts the task has, each counted once a side."""
+        return sum(map(len, self.texts.values()))
 
     def require(self, texts: Sequence[str], *, role: Role) -> None:
         """Note texts that will be asked for."""
         check_texts(texts, role)
-        self.seen += len(texts)
         self.texts.setdefault(role, {}).update(dict.fromkeys(texts))
 
     def encode(self, texts: Sequence[str], *, role: Role) -> NDArray[np.float32]:
@@ -61,17 +64,21 @@ class Known:
 
     def __init__(self, desk: Desk, artifact: Artifact, encoding: Encoding, task: Task) -> None:
         self.similarity: Similarity = encoding.similarity
-        self.texts = 0
         self.encoded = 0
         self.tokens = 0
         self.applied: dict[str, str] = {}
         self._desk = desk
+        self._asked: dict[Role, set[str]] = {}
         self._of = (artifact, encoding, task)
+
+    @property
+    def count(self) -> int:
+        """How many texts the task has asked for, each counted once a side."""
+        return sum(map(len, self._asked.values()))
 
     def require(self, texts: Sequence[str], *, role: Role) -> None:
         """Make sure the vectors of `texts` are known."""
         check_texts(texts, role)
-        self.texts += len(texts)
         counts = self._desk.encode_missing(*self._of, role, list(dict.fromkeys(texts)))
         self.encoded += counts["encoded"]
         self.tokens += counts["tokens"]
@@ -80,6 +87,7 @@ class Known:
         """The vectors of `texts`, shape (len(texts), dimension), float32."""
         _, encoding, task = self._of
         self.applied[role or "text"] = encoding.prompt(task, role)
+        self._asked.setdefault(role, set()).update(texts)
         space = self._desk.space(*self._of, role)
         try:
             return space.get(texts)

@@ -13,7 +13,7 @@ from dataclasses import MISSING, Field, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.types import ROLES, Artifact, Encoding, Task
+from harness.types import Artifact, Encoding, Task
 
 ALWAYS = frozenset({"output", "dtype", "similarity"})
 """Fields that were there from the start: written even at their default."""
@@ -51,7 +51,7 @@ def evaluation_identity(artifact: Artifact, task: Task, encoding: Encoding, *, s
         "splits": sorted(task.splits),
         "subsets": sorted(task.subsets),
         "encoding": how,
-        "prompts": {role: encoding.prompt(task, role) for role in ROLES},
+        "prompts": {role: encoding.prompt(task, role) for role in task.roles},
         "seed": seed,
         "scoring": task.source.scoring,
     }

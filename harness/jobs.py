@@ -97,7 +97,7 @@ class Encode:
         with contextlib.suppress(VectorsNeeded):
             _evaluate(self, collector, desk.cache)
         loaded = time.monotonic()
-        counts = {"texts": collector.seen, "encoded": 0, "tokens": 0}
+        counts = {"texts": collector.count, "encoded": 0, "tokens": 0}
         for role, texts in collector.texts.items():
             made = desk.encode_missing(self.artifact, self.encoding, self.task, role, list(texts))
             counts["encoded"] += made["encoded"]
@@ -153,7 +153,7 @@ class Score:
             "attention": facts.get("attention"),
             "gate": facts.get("gate"),
             "prompts_applied": known.applied,
-            "texts": max(counts.get("texts", 0), known.texts),
+            "texts": max(counts.get("texts", 0), known.count),
             "texts_encoded": counts.get("encoded", 0) + known.encoded,
             "tokens_encoded": tokens,
             "seconds": {**timing, "score": round(seconds, 3)},

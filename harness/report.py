@@ -75,10 +75,19 @@ def mean_text(mean: Mean) -> str:
     return f"mean over {mean.over} {score_text(mean.value)} ({mean.there} of {mean.wanted})"
 
 
+def left_out_text(suite: Suite) -> str:
+    """Which columns a narrowed suite has nothing of."""
+    shown = ", ".join(suite.left_out[:6])
+    more = f" and {len(suite.left_out) - 6} more" if len(suite.left_out) > 6 else ""
+    return f"{len(suite.left_out)} columns have nothing of the languages or splits asked for: {shown}{more}"
+
+
 def print_report(report: Report, console: Console) -> None:
     """The table of every suite, what failed and why, and where the records lie."""
     for suite in report.prepared.suites:
         console.print(suite_table(suite, report))
+        if suite.left_out:
+            console.print(left_out_text(suite), highlight=False, soft_wrap=True)
         for one in report.prepared.subjects:
             found = report.aggregates(one, suite)
             named = f"{one.artifact.name}: " if len(report.prepared.subjects) > 1 else ""
@@ -108,6 +117,8 @@ def suite_table(suite: Suite, report: Report) -> Table:
         table.add_column(one.artifact.name, justify="right")
         table.add_column("", style="dim")
     for column in suite.columns:
+        if not column.tasks:
+            continue
         cells: list[str] = []
         for one in report.prepared.subjects:
             found = [r for r in report.results if r.cell.subject == one]

@@ -19,6 +19,9 @@ Role = Literal["query", "document", ""]
 
 ROLES: tuple[Role, ...] = ("query", "document", "")
 
+SIDES: tuple[Role, ...] = ("query", "document")
+"""The roles of a task that searches."""
+
 Dtype = Literal["float32", "bfloat16", "float16"]
 
 Similarity = Literal["cosine", "dot", "euclidean", "manhattan"]
@@ -170,7 +173,10 @@ class TaskSource(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """One scored data set."""
+    """One scored data set.
+
+    `roles` are the sides its texts can stand on; only their prompts are part of a result's identity.
+    """
 
     name: str
     type: str
@@ -180,12 +186,16 @@ class Task:
     data: Data
     source: TaskSource
     output: Output = "vector"
+    roles: tuple[Role, ...] = ROLES
     size: Size = Size()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
-    """One column of a suite's table: a task, or several tasks that count once (their mean)."""
+    """One column of a suite's table: a task, or several tasks that count once (their mean).
+
+    It has no tasks where the suite was narrowed to languages or splits that this column lacks.
+    """
 
     name: str
     type: str
@@ -205,6 +215,11 @@ class Suite:
         """Every task once, in the order of the columns."""
         return tuple({t.name: t for c in self.columns for t in c.tasks}.values())
 
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """The names of the columns of which nothing is left."""
+        return tuple(c.name for c in self.columns if not c.tasks)
+
 
 @dataclass(frozen=True, kw_only=True)
 class SuiteOptions:
@@ -219,11 +234,21 @@ class SuiteOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Offer:
+    """One thing that may stand as a suite's argument, with its facts for a list."""
+
+    kind: Literal["task", "benchmark"]
+    name: str
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
 class SuiteEntry:
     """A suite as the catalog lists it: one module-level `SUITE` in a file of suites/.
 
     A suite is asked for as `name`, or as `name:argument` where `argument` says what may stand
-    there; `alone` is whether it can be asked for without one.
+    there; `alone` is whether it can be asked for without one. `offers` lists the arguments there
+    are, where they are a closed list.
     """
 
     name: str
@@ -231,6 +256,7 @@ class SuiteEntry:
     open: Callable[[str, SuiteOptions], Suite]
     argument: str = ""
     alone: bool = True
+    offers: Callable[[], Sequence[Offer]] = tuple
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from harness.errors import DataError
-from harness.types import Column, Data, Suite, Task
+from harness.types import SIDES, Column, Data, Suite, Task
 from suites import _keep, _python
 from suites._data import Content, content_hash, size
 from suites._mteb.built import BuiltSource
@@ -61,6 +61,7 @@ def _column(prefix: str, loader: SourceLoader, revision: str) -> Column:
         metric=metric,
         splits=("test",),
         data=Data(revision=revision, content=content_hash(content)),
+        roles=SIDES if type_ == "Retrieval" else ("",),
         source=BuiltSource(loader=loader),
         size=size(content),
     )

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.errors import DataError
-from harness.types import Column, Data, Suite, SuiteEntry, SuiteOptions, Task
+from harness.types import SIDES, Column, Data, Suite, SuiteEntry, SuiteOptions, Task
 from suites import _local
 from suites._data import Content
 from suites._mteb.built import BuiltSource
@@ -52,6 +52,7 @@ def _column(task: _local.LocalTask) -> Column:
         metric=task.metric,
         splits=(task.split,),
         data=Data(content=content),
+        roles=SIDES if type_ == "Retrieval" else ("",),
         source=BuiltSource(loader=FolderLoader(task=task, planned=content)),
     )
     return Column(name=task.name, type=type_, tasks=(made,))

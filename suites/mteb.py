@@ -15,4 +15,5 @@ SUITE = SuiteEntry(
     summary="MTEB(eng, v2), 41 tasks; mteb:NAME is any benchmark or task of mteb",
     open=_open,
     argument="benchmark or task",
+    offers=tasks.offers,
 )

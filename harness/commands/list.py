@@ -12,25 +12,30 @@ from rich.table import Table
 from harness.commands import options
 from harness.terminal import console
 
-KINDS = ("models", "suites", "tasks", "records")
+KINDS = ("models", "suites", "benchmarks", "tasks", "records")
 
 
 @click.command("list")
 @click.argument("what", type=click.Choice(KINDS), default="suites")
-@click.option("--match", default="", help="Only names that contain this, in any case.")
+@click.option("--match", "part", default="", help="Only names that contain this, in any case.")
 @options.results
 @options.as_json
-def command(what: str, match: str, results: Path | None, as_json: bool) -> int:
-    """List models, suites, tasks of mteb, or the records of the results folder."""
-    if what == "records":
-        rows = _records(results)
-    else:
-        rows = {"models": _models, "suites": _suites, "tasks": _tasks}[what]()
-    rows = [row for row in rows if match.lower() in str(next(iter(row.values()))).lower()]
+def command(what: str, part: str, results: Path | None, as_json: bool) -> int:
+    """List models, suites, the benchmarks and tasks of mteb, or the records of the results folder."""
+    match what:
+        case "records":
+            rows = _records(results)
+        case "models":
+            rows = _models()
+        case "suites":
+            rows = _suites()
+        case _:
+            rows = _offers(what.removesuffix("s"))
+    rows = [row for row in rows if part.lower() in str(next(iter(row.values()))).lower()]
     if as_json:
         click.echo(json.dumps({"schema": 1, what: rows}, indent=1))
     elif not rows:
-        click.echo(f"No {what}" + (f" match {match!r}." if match else " yet: `harness run` makes them."))
+        click.echo(f"No {what}" + (f" match {part!r}." if part else " yet: `harness run` makes them."))
     else:
         _print(what, rows)
     return 0
@@ -53,21 +58,11 @@ def _suites() -> list[dict[str, Any]]:
     return rows
 
 
-def _tasks() -> list[dict[str, Any]]:
-    from suites._mteb import snapshot
+def _offers(kind: str) -> list[dict[str, Any]]:
+    from harness import catalog
 
-    known = snapshot.load()
-    infos = [known.task(name) for name in known.tasks]
-    return [
-        {
-            "name": i.name,
-            "type": i.type,
-            "metric": i.metric,
-            "splits": ", ".join(i.splits),
-            "subsets": len(i.subsets),
-        }
-        for i in infos
-    ]
+    offers = [(e.name, o) for e in catalog.suites().values() for o in e.offers() if o.kind == kind]
+    return [{"name": offer.name, "suite": f"{suite}:{offer.name}", **offer.facts} for suite, offer in offers]
 
 
 def _records(results: Path | None) -> list[dict[str, Any]]:
@@ -89,10 +84,10 @@ def _records(results: Path | None) -> list[dict[str, Any]]:
 
 def _print(what: str, rows: list[dict[str, Any]]) -> None:
     table = Table(title=f"{len(rows)} {what}", title_justify="left")
-    shown = [name for name in rows[0] if name != "key"]
+    shown = [name for name in rows[0] if name not in ("key", "suite")]
     for name in shown:
         table.add_column(
-            name.replace("_", " "), justify="right" if name in ("main_score", "subsets") else "left"
+            name.replace("_", " "), justify="right" if name in ("main_score", "subsets", "tasks") else "left"
         )
     for row in rows:
         values = [f"{v:.4f}" if isinstance(v, float) else str(v) for v in (row[name] for name in shown)]

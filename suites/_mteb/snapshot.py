@@ -152,7 +152,7 @@ class Snapshot:
         aliases = {a: n for n, row in self.benchmark_rows.items() for a in row.get("aliases", ())}
         row = self.benchmark_rows.get(aliases.get(name, name))
         if row is None:
-            raise unknown("benchmark", name, self.benchmarks, then=THEN)
+            raise unknown("benchmark", name, self.benchmarks, then="`harness list benchmarks` shows all.")
         if "other_tasks" in row:
             others = f"{row['other_tasks']} of its tasks take more than text"
             raise UsageError(f"{name} is not a benchmark of texts: {others}.", hint=THEN)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from harness.errors import unknown
-from harness.types import Column, Data, Suite, SuiteOptions, Task
+from harness.errors import UsageError, unknown
+from harness.types import ROLES, SIDES, Column, Data, Offer, Role, Suite, SuiteOptions, Task
 from suites._mteb import snapshot
-from suites._mteb.snapshot import TaskUse
+from suites._mteb.snapshot import TaskInfo, TaskUse
 from suites._mteb.source import MtebSource
 
 
@@ -13,10 +13,12 @@ def benchmark(name: str, *, called: str, options: SuiteOptions) -> Suite:
     """The benchmark `name` of mteb as a suite.
 
     Raises:
-        UsageError: There is none of that name, or nothing is left of one of its tasks.
+        UsageError: There is none of that name, or nothing is left of any of its tasks.
     """
     info = snapshot.load().benchmark(name)
-    columns = tuple(column(use, options) for use in info.tasks)
+    columns = tuple(_column_or_empty(use, options) for use in info.tasks)
+    if not any(column.tasks for column in columns):
+        column(info.tasks[0], options)
     return Suite(name=called, title=info.name, columns=columns)
 
 
@@ -32,8 +34,26 @@ def benchmark_or_task(name: str, *, called: str, options: SuiteOptions) -> Suite
     if any(name == n or name in known.benchmark(n).aliases for n in known.benchmarks) or name in names:
         return benchmark(name, called=called, options=options)
     raise unknown(
-        "benchmark or task of mteb", name, [*names, *known.tasks], then="`harness list tasks` shows all."
+        "benchmark or task of mteb",
+        name,
+        [*names, *known.tasks],
+        then="`harness list benchmarks` and `harness list tasks` show all.",
     )
+
+
+def offers() -> list[Offer]:
+    """Every benchmark and task of mteb that can be asked for."""
+    known = snapshot.load()
+    benchmarks = [
+        Offer(kind="benchmark", name=name, facts={"tasks": len(known.benchmark(name).tasks)})
+        for name in known.benchmarks
+    ]
+    return [*benchmarks, *(_offer(known.task(name)) for name in known.tasks)]
+
+
+def _offer(info: TaskInfo) -> Offer:
+    facts = {"type": info.type, "metric": info.metric, "splits": ", ".join(info.splits)}
+    return Offer(kind="task", name=info.name, facts={**facts, "subsets": len(info.subsets)})
 
 
 def column(use: TaskUse, options: SuiteOptions) -> Column:
@@ -42,6 +62,14 @@ def column(use: TaskUse, options: SuiteOptions) -> Column:
     members = info.aggregate_of or (use,)
     tasks = tuple(_task(member, options) for member in members)
     return Column(name=info.name, type=info.type, tasks=tasks)
+
+
+def _column_or_empty(use: TaskUse, options: SuiteOptions) -> Column:
+    try:
+        return column(use, options)
+    except UsageError:
+        info = snapshot.load().task(use.name)
+        return Column(name=info.name, type=info.type, tasks=())
 
 
 def _task(use: TaskUse, options: SuiteOptions) -> Task:
@@ -59,5 +87,12 @@ def _task(use: TaskUse, options: SuiteOptions) -> Task:
         subsets=tuple(subsets),
         data=Data(path=info.path, revision=info.revision),
         source=MtebSource(),
+        roles=_roles(info),
         size=info.size(splits, subsets),
     )
+
+
+def _roles(info: TaskInfo) -> tuple[Role, ...]:
+    if info.abstask == "AbsTaskRetrieval":
+        return SIDES
+    return ROLES if info.roles else ("",)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 T = TypeVar("T")
 
 
-def in_turns(runs: dict[str, Callable[[], T]], repeats: int) -> tuple[dict[str, float], dict[str, T]]:
+def in_turns(runs: Mapping[str, Callable[[], T]], repeats: int) -> tuple[dict[str, float], dict[str, T]]:
     """Run each `repeats` times, one after the other in every round.
 
     Returns:
