@@ -66,6 +66,7 @@ class Known:
         self.similarity: Similarity = encoding.similarity
         self.encoded = 0
         self.tokens = 0
+        self.notes: list[str] = []
         self.applied: dict[str, str] = {}
         self._desk = desk
         self._asked: dict[Role, set[str]] = {}
@@ -82,6 +83,7 @@ class Known:
         counts = self._desk.encode_missing(*self._of, role, list(dict.fromkeys(texts)))
         self.encoded += counts["encoded"]
         self.tokens += counts["tokens"]
+        self.notes += counts["notes"]
 
     def encode(self, texts: Sequence[str], *, role: Role) -> NDArray[np.float32]:
         """The vectors of `texts`, shape (len(texts), dimension), float32."""

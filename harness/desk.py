@@ -81,7 +81,7 @@ class Desk:
     def encode_missing(
         self, artifact: Artifact, encoding: Encoding, task: Task, role: Role, texts: list[str]
     ) -> dict[str, Any]:
-        """Encode those of `texts` whose vectors are not known; returns counts.
+        """Encode those of `texts` whose vectors are not known; returns counts and notes.
 
         Vectors are handed over in shards as they are made, so that a crash loses little.
         """
@@ -89,7 +89,7 @@ class Desk:
         space.refresh()
         missing = space.missing(texts)
         if not missing:
-            return {"encoded": 0, "tokens": 0}
+            return {"encoded": 0, "tokens": 0, "notes": []}
         encoder = self.encoder(artifact, encoding)
         self.emit(Event(kind="encoding", text=role, texts=len(missing)))
         tokens = 0
@@ -104,10 +104,11 @@ class Desk:
             vectors = encoder.encode(part, prompt=encoding.prompt(task, role), role=role, progress=progress)
             content = shard_bytes(text_keys(part), vectors)
             self.emit(Event(kind="vectors", space=space.identity, content=content))
-        for note in encoder.notes[noted:]:
+        notes = encoder.notes[noted:]
+        for note in notes:
             self.emit(Event(kind="note", text=note))
         space.refresh()
-        return {"encoded": len(missing), "tokens": tokens}
+        return {"encoded": len(missing), "tokens": tokens, "notes": notes}
 
 
 def asymmetric(folder: Path) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import MISSING, Field, fields, is_dataclass
+from dataclasses import MISSING, Field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -41,20 +41,23 @@ def evaluation_identity(artifact: Artifact, task: Task, encoding: Encoding, *, s
     Of the prompts only those that this task applies count, so a prompt for another task
     changes nothing here.
     """
-    how = _plain(encoding)
-    how.pop("prompts", None)
-    how.pop("default_prompt", None)
     return {
         "artifact": artifact.key,
         "task": task.name,
         "data": _plain(task.data),
         "splits": sorted(task.splits),
         "subsets": sorted(task.subsets),
-        "encoding": how,
+        "encoding": encoding_identity(encoding),
         "prompts": {role: encoding.prompt(task, role) for role in task.roles},
         "seed": seed,
         "scoring": task.source.scoring,
     }
+
+
+def encoding_identity(encoding: Encoding) -> dict[str, Any]:
+    """An encoding without its prompts, of which every task applies others."""
+    how: dict[str, Any] = _plain(replace(encoding, prompts=(), default_prompt=None))
+    return how
 
 
 def _plain(value: Any) -> Any:

@@ -11,7 +11,7 @@ import hashlib
 import io
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -98,13 +98,16 @@ class Encode:
             _evaluate(self, collector, desk.cache)
         loaded = time.monotonic()
         counts = {"texts": collector.count, "encoded": 0, "tokens": 0}
+        notes: list[str] = []
         for role, texts in collector.texts.items():
             made = desk.encode_missing(self.artifact, self.encoding, self.task, role, list(texts))
             counts["encoded"] += made["encoded"]
             counts["tokens"] += made["tokens"]
+            notes += made["notes"]
         seconds = {"load": loaded - started, "encode": time.monotonic() - loaded}
         facts = provenance.device_facts(desk.device)
-        return {"counts": json.dumps({**counts, "seconds": seconds, "device": facts}).encode()}
+        told = {**counts, "notes": notes, "seconds": seconds, "device": facts}
+        return {"counts": json.dumps(told).encode()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,6 +129,8 @@ class Score:
         desk.emit(Event(kind="stage", text=f"scoring {self.task.name}"))
         known = Known(desk, self.artifact, self.encoding, self.task)
         outcome = _evaluate(self, known, desk.cache)
+        for note in outcome.notes:
+            desk.emit(Event(kind="note", text=note))
         examples = examples_bytes(outcome)
         facts = _input(desk, "facts")
         record = Record(
@@ -138,13 +143,13 @@ class Score:
             main_score=outcome.main_score,
             scores=outcome.scores,
             examples=_examples_part(outcome, examples),
-            provenance=self._provenance(desk, known, facts, time.monotonic() - started),
+            provenance=self._provenance(desk, known, outcome.notes, time.monotonic() - started),
         )
         made = {"record": record.to_json().encode()}
         return {**made, "examples": examples} if examples is not None else made
 
-    def _provenance(self, desk: Desk, known: Known, facts: dict[str, Any], seconds: float) -> dict[str, Any]:
-        counts = _input(desk, "counts")
+    def _provenance(self, desk: Desk, known: Known, notes: Sequence[str], seconds: float) -> dict[str, Any]:
+        facts, counts = _input(desk, "facts"), _input(desk, "counts")
         timing = {name: round(value, 3) for name, value in counts.get("seconds", {}).items()}
         tokens = counts.get("tokens", 0) + known.tokens
         return {
@@ -152,6 +157,11 @@ class Score:
             "dtype_as_run": facts.get("dtype_as_run"),
             "attention": facts.get("attention"),
             "gate": facts.get("gate"),
+            "notes": [*counts.get("notes", ()), *known.notes, *notes],
+            "prompts_asked": {
+                "named": dict(self.encoding.prompts),
+                "default": self.encoding.default_prompt,
+            },
             "prompts_applied": known.applied,
             "texts": max(counts.get("texts", 0), known.count),
             "texts_encoded": counts.get("encoded", 0) + known.encoded,

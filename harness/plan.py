@@ -12,7 +12,7 @@ from harness.identity import digest, evaluation_identity
 from harness.jobs import Encode, Job, Resolve, Score
 from harness.record import Record
 from harness.store import Store
-from harness.types import Artifact, Encoding, Purpose, Suite, Task
+from harness.types import SEED, Artifact, Encoding, Purpose, Suite, Task
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +64,7 @@ def make_plan(
     *,
     store: Store,
     settings: data.DataSettings,
-    seed: int = 42,
+    seed: int = SEED,
     force: bool = False,
     gate: bool = True,
     purpose: Purpose = "final",

@@ -51,17 +51,19 @@ def suite_json(report: Report, one: Subject, suite: Suite) -> dict[str, Any]:
         "suite": suite.name,
         "model": one.artifact.name,
         "artifact": one.artifact.key,
-        **aggregates_json(found),
+        **aggregates_json(suite, found),
     }
 
 
-def aggregates_json(found: Aggregates) -> dict[str, Any]:
-    """Columns and means as plain values."""
+def aggregates_json(suite: Suite, found: Aggregates) -> dict[str, Any]:
+    """A suite's columns and means as plain values."""
     return {
         "columns": dict(found.columns),
         "mean_over_tasks": _mean_json(found.over_tasks),
         "mean_over_types": _mean_json(found.over_types),
         "by_type": {name: _mean_json(mean) for name, mean in found.by_type.items()},
+        "left_out": list(suite.left_out),
+        "notes": list(suite.notes),
     }
 
 
@@ -75,27 +77,29 @@ def mean_text(mean: Mean) -> str:
     return f"mean over {mean.over} {score_text(mean.value)} ({mean.there} of {mean.wanted})"
 
 
-def left_out_text(suite: Suite) -> str:
-    """Which columns a narrowed suite has nothing of."""
-    shown = ", ".join(suite.left_out[:6])
-    more = f" and {len(suite.left_out) - 6} more" if len(suite.left_out) > 6 else ""
-    return f"{len(suite.left_out)} columns have nothing of the languages or splits asked for: {shown}{more}"
+def means_lines(suite: Suite, means: Aggregates) -> list[str]:
+    """Both means of a suite, and whatever keeps them from being complete."""
+    lines = [f"{mean_text(means.over_tasks)}, {mean_text(means.over_types)}"]
+    if not means.over_tasks.complete:
+        lines.append("incomplete: not to be ranked beside complete ones")
+    if suite.left_out:
+        shown = ", ".join(suite.left_out[:6])
+        more = f" and {len(suite.left_out) - 6} more" if len(suite.left_out) > 6 else ""
+        count = len(suite.left_out)
+        lines.append(f"nothing of the languages or splits asked for in {count} columns: {shown}{more}")
+    return lines
 
 
 def print_report(report: Report, console: Console) -> None:
     """The table of every suite, what failed and why, and where the records lie."""
     for suite in report.prepared.suites:
         console.print(suite_table(suite, report))
-        if suite.left_out:
-            console.print(left_out_text(suite), highlight=False, soft_wrap=True)
+        for note in suite.notes:
+            console.print(note, style="dim", highlight=False, soft_wrap=True, markup=False)
         for one in report.prepared.subjects:
-            found = report.aggregates(one, suite)
             named = f"{one.artifact.name}: " if len(report.prepared.subjects) > 1 else ""
-            console.print(
-                f"{named}{mean_text(found.over_tasks)}, {mean_text(found.over_types)}", highlight=False
-            )
-            if not found.over_tasks.complete:
-                console.print("  incomplete: not to be ranked beside complete ones", style="yellow")
+            for line in means_lines(suite, report.aggregates(one, suite)):
+                console.print(named + line, highlight=False, soft_wrap=True, markup=False)
     print_failures(report.failures, console)
     console.print(
         f"Encoded {report.texts_encoded:,} texts ({report.tokens_encoded:,} tokens). "

@@ -30,6 +30,10 @@ Purpose = Literal["final", "trial"]
 """A trial (a grid cell, a sweep member, a probe) never enters a table."""
 
 
+SEED = 42
+"""The seed of samples and probes unless another is asked for: mteb's own."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """How a model is to be evaluated, as asked for; None means the model's own default."""
@@ -40,7 +44,7 @@ class Settings:
     max_length: int | None = None
     similarity: Similarity | None = None
     prompts: Mapping[str, str] | None = None
-    seed: int = 42
+    seed: int = SEED
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,13 +71,14 @@ class Encoding:
         The order of names is the one sentence-transformers models are evaluated with in mteb:
         task and role, task, type and role, type, role, then the model's default.
         """
-        named = dict(self.prompts)
-        sided = [f"{task.name}-{role}", task.name, f"{task.type}-{role}", task.type, role]
-        names = sided if role else [task.name, task.type]
-        for name in (*names, self.default_prompt):
-            if name is not None and name in named:
-                return named[name]
-        return ""
+        return prompt_for(task, role, dict(self.prompts), self.default_prompt)
+
+
+def prompt_for(task: Task, role: Role, named: Mapping[str, str], default: str | None) -> str:
+    """Which of the prompts in `named` is put before inputs of `task` (see `Encoding.prompt`)."""
+    sided = [f"{task.name}-{role}", task.name, f"{task.type}-{role}", task.type, role]
+    names = sided if role else [task.name, task.type]
+    return next((named[n] for n in (*names, default) if n is not None and n in named), "")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,12 +151,13 @@ class Outcome:
     """What scoring a task gives.
 
     `examples` maps the columns of the per-example file (harness.record.EXAMPLE_COLUMNS) to
-    lists of equal length.
+    lists of equal length. `notes` say in sentences what was left out of the data.
     """
 
     main_score: float
     scores: Scores
     examples: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
 
 class TaskSource(Protocol):
@@ -209,6 +215,7 @@ class Suite:
     name: str
     title: str
     columns: tuple[Column, ...]
+    notes: tuple[str, ...] = ()
 
     @property
     def tasks(self) -> tuple[Task, ...]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from harness import paths
 from harness.errors import UsageError, unknown
 from harness.record import Record
 from harness.store import Store
-from harness.types import Suite
+from harness.types import SEED, Suite, Task, prompt_for
 
 
 def stores(results: Path | None) -> list[Store]:
@@ -42,18 +44,115 @@ def records_of(model: str, results: Path | None) -> list[Record]:
     return list({r.key: r for r in reversed(mine)}.values())[::-1]
 
 
-def suite_scores(records: Sequence[Record], suite: Suite) -> dict[str, float]:
-    """Main scores by task name, of records made on the splits and subsets a suite asks for.
+@dataclass(frozen=True, kw_only=True)
+class Treatment:
+    """How a model was measured: what two records must share to stand in one mean.
 
-    Of several records of one task (other prompts, another length) the last one counts.
+    `encoding` is the part of the identity of that name; `prompts` are all that were given, of
+    which a task applies one for each of its sides.
     """
-    wanted = {t.name: (sorted(t.splits), sorted(t.subsets)) for t in suite.tasks}
-    scores: dict[str, float] = {}
-    for record in records:
-        shape = (list(record.identity.get("splits", ())), list(record.identity.get("subsets", ())))
-        if record.main_score is not None and wanted.get(record.task.name) == shape:
-            scores[record.task.name] = record.main_score
-    return scores
+
+    encoding: Mapping[str, Any]
+    prompts: Mapping[str, str]
+    default_prompt: str | None
+    seed: int
+    scoring: str
+
+    @property
+    def text(self) -> str:
+        """The treatment in a few words."""
+        named = [f"{name} prompt {text!r}" for name, text in self.prompts.items() if text]
+        if len(named) > 4:
+            named = [f"{len(named)} prompts"]
+        seed = [] if self.seed == SEED else [f"seed {self.seed}"]
+        return ", ".join([how_text(self.encoding), *named, *seed])
+
+    def fits(self, record: Record, task: Task) -> bool:
+        """Whether `record` is what this treatment gives on `task`."""
+        applied = {r: prompt_for(task, r, self.prompts, self.default_prompt) for r in task.roles}
+        wanted = {
+            "task": task.name,
+            "splits": sorted(task.splits),
+            "subsets": sorted(task.subsets),
+            "encoding": self.encoding,
+            "prompts": applied,
+            "seed": self.seed,
+            "scoring": self.scoring,
+        }
+        return all(record.identity.get(name) == value for name, value in wanted.items())
+
+
+def suite_scores(records: Sequence[Record], suite: Suite) -> list[tuple[Treatment, dict[str, float]]]:
+    """Main scores by task name, for each treatment that `suite` was measured under.
+
+    The treatment with the most tasks comes first; one whose records another has as well is left
+    out. Of several records of a task that differ only in their data the last made one counts.
+    """
+    mine = sorted((r for r in records if r.main_score is not None), key=_written)
+    names = {task.name for task in suite.tasks}
+    found = []
+    for treatment in _distinct([_treatment(r) for r in mine if r.task.name in names]):
+        kept = {t.name: r for t in suite.tasks for r in mine if treatment.fits(r, t)}
+        found.append((treatment, kept))
+    found.sort(key=lambda pair: (-len(pair[1]), pair[0].encoding["dtype"] != "float32", pair[0].text))
+    several, seen = [], list[set[str]]()
+    for treatment, kept in found:
+        keys = {record.key for record in kept.values()}
+        if keys and not any(keys <= others for others in seen):
+            seen.append(keys)
+            scores = {name: r.main_score for name, r in kept.items() if r.main_score is not None}
+            several.append((treatment, scores))
+    return several
+
+
+def record_text(record: Record) -> str:
+    """What tells two records of one task apart: the encoding, the prompts applied, the seed."""
+    prompts = sorted({repr(p) for p in record.identity["prompts"].values() if p})
+    seed = [] if record.identity["seed"] == SEED else [f"seed {record.identity['seed']}"]
+    return ", ".join([how_text(record.identity["encoding"]), *prompts, *seed])
+
+
+def how_text(encoding: Mapping[str, Any]) -> str:
+    """An identity's encoding in a few words.
+
+    >>> how_text({"dtype": "float32", "max_length": 256, "normalize": True, "output": "vector",
+    ...           "pooling": "mean", "similarity": "cosine"})
+    'mean pooling, normalized, 256 tokens, float32, cosine'
+    """
+    rest = dict(encoding)
+    parts = [
+        f"{rest.pop('pooling')} pooling",
+        *(["normalized"] if rest.pop("normalize", False) else []),
+        f"{rest.pop('max_length')} tokens",
+        rest.pop("dtype"),
+        rest.pop("similarity"),
+    ]
+    if rest.get("output") == "vector":
+        rest.pop("output")
+    return ", ".join([*parts, *(f"{name} {value}" for name, value in rest.items())])
+
+
+def _treatment(record: Record) -> Treatment:
+    asked = record.provenance.get("prompts_asked", {})
+    return Treatment(
+        encoding=record.identity["encoding"],
+        prompts=asked.get("named", {}),
+        default_prompt=asked.get("default"),
+        seed=record.identity["seed"],
+        scoring=record.identity["scoring"],
+    )
+
+
+def _distinct(treatments: Iterable[Treatment]) -> list[Treatment]:
+    found: list[Treatment] = []
+    for one in treatments:
+        if one not in found:
+            found.append(one)
+    return found
+
+
+def _written(record: Record) -> str:
+    return str(record.provenance.get("written", ""))
 
 
 def _is(record: Record, model: str) -> bool:

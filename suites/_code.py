@@ -49,7 +49,7 @@ def suite(
     parts = [part for part in KINDS if getattr(_tasks(root, cache), part) is not None]
     loaders = [SourceLoader(root=root, part=part, cache=cache) for part in parts]
     columns = (_column(prefix, loader, revision) for loader in loaders)
-    return Suite(name=name, title=title, columns=tuple(columns))
+    return Suite(name=name, title=title, columns=tuple(columns), notes=_tasks(root, cache).notes)
 
 
 def _column(prefix: str, loader: SourceLoader, revision: str) -> Column:

@@ -72,7 +72,8 @@ def prune(cache: Path | None, older_than: float | None, artifact: str, dry_run: 
 
 def _entries(root: Path, *, vectors_only: bool) -> list[Path]:
     spaces = sorted((root / "vectors").glob("*/*"))
-    return spaces if vectors_only else [*spaces, *sorted((root / "datasets").glob("*")), root / "source"]
+    source = [root / "source"] if (root / "source").is_dir() else []
+    return spaces if vectors_only else [*spaces, *sorted((root / "datasets").glob("*")), *source]
 
 
 def _matches(folder: Path, older_than: float | None, artifact: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ def command(first: str, second: str, measurements: bool, results: Path | None, a
     from harness import views
 
     a, b = views.records_of(first, results), views.records_of(second, results)
-    shared = [(x, y) for x in a for y in b if _comparable(x, y)]
+    shared = pairs(a, b)
     skip = frozenset() if measurements else MEASURED
     found = {
         "deltas": [_delta(x, y) for x, y in shared],
@@ -48,6 +48,20 @@ def command(first: str, second: str, measurements: bool, results: Path | None, a
     else:
         _print(a[0].model.name, b[0].model.name, found)
     return 0
+
+
+def pairs(first: Sequence[Any], second: Sequence[Any]) -> list[tuple[Any, Any]]:
+    """Which record is held against which: same task, splits and subsets, and same settings.
+
+    A task that the two models have under no common settings is held against each other under
+    every pair of settings; what differs is then said.
+    """
+    found = []
+    for name in dict.fromkeys(r.task.name for r in first):
+        every = [(x, y) for x in first for y in second if x.task.name == name and _comparable(x, y)]
+        alike = [(x, y) for x, y in every if _settings(x) == _settings(y)]
+        found += alike or every
+    return found
 
 
 def differences(pairs: list[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> list[dict[str, Any]]:
@@ -84,9 +98,16 @@ def _comparable(x: Any, y: Any) -> bool:
     return x.task.name == y.task.name and all(x.identity[name] == y.identity[name] for name in same)
 
 
+def _settings(record: Any) -> tuple[Any, ...]:
+    return tuple(record.identity[name] for name in ("encoding", "prompts", "seed", "scoring", "data"))
+
+
 def _delta(x: Any, y: Any) -> dict[str, Any]:
+    from harness.views import record_text
+
     row = {"task": x.task.name, "metric": x.task.metric, "first": x.main_score, "second": y.main_score}
-    return {**row, "delta": y.main_score - x.main_score}
+    how = {"first_settings": record_text(x), "second_settings": record_text(y)}
+    return {**row, "delta": y.main_score - x.main_score, **how}
 
 
 def _conditions(record: Any, skip: frozenset[str]) -> dict[str, Any]:
@@ -105,18 +126,26 @@ def _print(first: str, second: str, found: dict[str, Any]) -> None:
         table.add_column("metric")
         for name in (first, second, "delta"):
             table.add_column(name, justify="right")
+        several = len({_row_settings(row) for row in found["deltas"]}) > 1
+        if several:
+            table.add_column("settings", style="dim")
         for row in found["deltas"]:
             numbers = [
                 f"{100 * row['first']:.2f}",
                 f"{100 * row['second']:.2f}",
                 f"{100 * row['delta']:+.2f}",
             ]
-            table.add_row(row["task"], row["metric"], *numbers)
+            table.add_row(row["task"], row["metric"], *numbers, *([_row_settings(row)] if several else []))
         out.print(table)
         _print_differences(out, found["differences"], len(found["deltas"]))
     for side, name in (("only_first", first), ("only_second", second)):
         if found[side]:
             out.print(f"Only {name} has: {', '.join(found[side])}", highlight=False, soft_wrap=True)
+
+
+def _row_settings(row: Mapping[str, Any]) -> str:
+    first, second = row["first_settings"], row["second_settings"]
+    return str(first) if first == second else f"{first} | {second}"
 
 
 def _print_differences(out: Console, rows: list[dict[str, Any]], tasks: int) -> None:

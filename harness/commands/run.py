@@ -11,7 +11,7 @@ from rich.console import Console
 
 from harness.commands import options
 from harness.terminal import console
-from harness.types import Dtype, Settings, Similarity, SuiteOptions
+from harness.types import SEED, Dtype, Settings, Similarity, SuiteOptions
 
 if TYPE_CHECKING:
     from harness.api import Prepared, Report, Request
@@ -78,7 +78,7 @@ SIMILARITIES: tuple[Similarity, ...] = ("cosine", "dot", "euclidean", "manhattan
     default=None,
     help="JSON or TOML file of prompts by name.",
 )
-@click.option("--seed", type=int, default=42, help="Seed of samples and probes (mteb's own is 42).")
+@click.option("--seed", type=int, default=SEED, help="Seed of samples and probes (mteb's own is 42).")
 @options.languages
 @options.splits
 @options.results
@@ -160,7 +160,9 @@ def _follow(prepared: Prepared, out: Console, *, quiet: bool) -> Report:
 
 def _announce(prepared: Prepared, out: Console, *, quiet: bool) -> None:
     """What cannot run and why, before anything is encoded."""
+    from harness import views
     from harness.execute import Result, failure_of
+    from harness.identity import encoding_identity
     from harness.report import print_failures
 
     lost = prepared.plan.impossible
@@ -172,10 +174,9 @@ def _announce(prepared: Prepared, out: Console, *, quiet: bool) -> None:
             [Result(cell=c, how="impossible", failure=failure_of(c.problem)) for c in lost if c.problem], out
         )
     for one in prepared.subjects:
-        how = one.encoding
+        how = views.how_text(encoding_identity(one.encoding))
         out.print(
-            f"{one.artifact.name}: {how.pooling} pooling{', normalized' if how.normalize else ''}, "
-            f"{how.max_length} tokens, {how.dtype}, {how.similarity}; key {one.artifact.key[:12]}",
+            f"{one.artifact.name}: {how}; key {one.artifact.key[:12]}",
             highlight=False,
             style="dim",
             soft_wrap=True,

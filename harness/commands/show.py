@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,8 @@ def _all(records: list[Any], as_json: bool) -> None:
             json.dumps({"schema": 1, "model": records[0].model.model_dump(), "records": rows}, indent=1)
         )
         return
+    from harness import views
+
     about = records[0].model
     size = f", {about.parameters / 1e6:.1f}M parameters" if about.parameters else ""
     table = Table(title=f"{about.name} ({about.artifact[:12]}{size}), scores × 100", title_justify="left")
@@ -64,40 +67,54 @@ def _all(records: list[Any], as_json: bool) -> None:
     table.add_column("how", style="dim")
     for record in records:
         score = f"{100 * record.main_score:.2f}"
-        table.add_row(record.task.name, record.task.type, record.task.metric, score, _how(record))
+        table.add_row(
+            record.task.name, record.task.type, record.task.metric, score, views.record_text(record)
+        )
     console().print(table)
-
-
-def _how(record: Any) -> str:
-    """What tells two records of one task apart."""
-    encoding = record.identity["encoding"]
-    prompts = sorted({p for p in record.identity["prompts"].values() if p})
-    parts = [encoding["dtype"], f"{encoding['max_length']} tokens", encoding["pooling"], *map(repr, prompts)]
-    return ", ".join(parts)
 
 
 def _suites(records: list[Any], suites: list[Any], as_json: bool) -> None:
     from harness import views
     from harness.aggregate import aggregate
-    from harness.report import aggregates_json, mean_text, score_text
+    from harness.report import aggregates_json
 
-    found = [(suite, aggregate(suite, views.suite_scores(records, suite))) for suite in suites]
+    about = records[0].model
+    nothing: list[tuple[Any, dict[str, float]]] = [(None, {})]
+    found = [
+        (suite, treatment, aggregate(suite, scores))
+        for suite in suites
+        for treatment, scores in views.suite_scores(records, suite) or nothing
+    ]
     if as_json:
-        rows = [{"suite": suite.name, **aggregates_json(means)} for suite, means in found]
-        click.echo(
-            json.dumps({"schema": 1, "model": records[0].model.model_dump(), "suites": rows}, indent=1)
-        )
+        rows = [
+            {
+                "suite": suite.name,
+                "settings": dataclasses.asdict(how) if how else None,
+                **aggregates_json(suite, means),
+            }
+            for suite, how, means in found
+        ]
+        click.echo(json.dumps({"schema": 1, "model": about.model_dump(), "suites": rows}, indent=1))
         return
-    out = console()
-    for suite, means in found:
-        table = Table(title=f"{records[0].model.name} on {suite.title}, scores × 100", title_justify="left")
-        table.add_column("task")
-        table.add_column("type")
-        table.add_column("score", justify="right")
-        for column in suite.columns:
+    for suite, how, means in found:
+        _print_suite(f"{about.name} on {suite.title}", suite, how, means)
+
+
+def _print_suite(title: str, suite: Any, how: Any, means: Any) -> None:
+    from harness.report import means_lines, score_text
+
+    under = f"\n{how.text}" if how else ""
+    table = Table(title=f"{title}, scores × 100{under}", title_justify="left")
+    table.add_column("task")
+    table.add_column("type")
+    table.add_column("score", justify="right")
+    for column in suite.columns:
+        if column.tasks:
             table.add_row(column.name, column.type, score_text(means.columns[column.name]))
-        out.print(table)
-        out.print(f"{mean_text(means.over_tasks)}, {mean_text(means.over_types)}", highlight=False)
+    out = console()
+    out.print(table)
+    for line in means_lines(suite, means):
+        out.print(line, highlight=False, soft_wrap=True)
 
 
 def _one(records: list[Any], task: str, as_json: bool) -> None:

@@ -77,7 +77,7 @@ def _retrieval(task: Task, content: Retrieval, seed: int) -> AbsTask:
         "relevant_docs": {query: dict(grades) for query, grades in content.qrels.items()},
         "top_ranked": None,
     }
-    return _make(AbsTaskRetrieval, task, seed, {"default": {task.splits[0]: split}})
+    return _make(AbsTaskRetrieval, task, seed, {"default": {task.splits[0]: split}}, notes=content.notes)
 
 
 def _pairs(task: Task, content: Pairs, seed: int) -> AbsTask:

@@ -116,7 +116,12 @@ def run(task: AbsTask, encoder: TextEncoder) -> Outcome:
                 )
                 scores[split].update({name: plain(values) for name, values in made.items()})
                 examples.after(split, subsets)
-    return Outcome(main_score=main_score(scores), scores=scores, examples=examples.columns)
+    return Outcome(
+        main_score=main_score(scores),
+        scores=scores,
+        examples=examples.columns,
+        notes=getattr(task, "notes", ()),
+    )
 
 
 def main_score(scores: Scores) -> float:

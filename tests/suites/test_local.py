@@ -658,7 +658,7 @@ def test_the_guide_names_every_type_file_column_and_its_examples_work(tmp_path: 
             assert f"`{key}` (`{default.format('<split>')}`)" in row
         assert all(f"`{column}`" in row for column in kind.columns if column != "id")
     blocks = [block.partition("\n")[2] for block in guide.split("```")[1::2]]
-    corpus, queries, qrels, retrieval, pairs, sts, train, tickets, texts, headlines = blocks[1:]
+    corpus, queries, qrels, retrieval, pairs, sts, train, tickets, texts, headlines = blocks[2:]
     toml = retrieval + sts + tickets + headlines
     files = {"harness.toml": toml, "corpus.jsonl": corpus, "queries.jsonl": queries, "qrels/test.tsv": qrels}
     files |= {"pairs.csv": pairs, "train.jsonl": train, "test.jsonl": train, "texts.tsv": texts}

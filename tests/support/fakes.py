@@ -9,7 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from harness.types import Artifact, Data, Encoding, Outcome, Task, TextEncoder
+from harness.identity import digest, evaluation_identity
+from harness.record import ModelPart, Record, TaskPart
+from harness.types import SEED, Artifact, Data, Encoding, Outcome, Task, TextEncoder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +57,31 @@ def artifact(folder: Path, key: str = "a" * 64, name: str = "tiny") -> Artifact:
 
 def encoding(**fields: object) -> Encoding:
     return Encoding(**{"pooling": "mean", "normalize": True, "max_length": 128, **fields})  # type: ignore[arg-type]
+
+
+def record(
+    of: Task,
+    score: float,
+    *,
+    model: Artifact | None = None,
+    how: Encoding | None = None,
+    seed: int = SEED,
+    **provenance: object,
+) -> Record:
+    """The finished record of a model on a task, as a run would have written it."""
+    model, how = model or artifact(Path("tiny")), how or encoding()
+    identity = evaluation_identity(model, of, how, seed=seed)
+    asked = {"named": dict(how.prompts), "default": how.default_prompt}
+    return Record(
+        key=digest(identity),
+        status="done",
+        model=ModelPart(name=model.name, source="local", artifact=model.key, weights=model.weights),
+        task=TaskPart(name=of.name, type=of.type, metric=of.metric),
+        identity=identity,
+        main_score=score,
+        scores={"test": {"default": {"main_score": score}}},
+        provenance={"prompts_asked": asked, **provenance},
+    )
 
 
 @dataclass

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from harness.cli import invoke
+from harness.vectors import Space, shard_bytes, text_keys
+
+
+def fill(cache: Path, artifact: str, *, days_ago: float = 0) -> Path:
+    """A space of one vector."""
+    space = Space(cache, {"artifact": artifact, "prompt": ""})
+    space.add(shard_bytes(text_keys(["a text"]), np.ones((1, 2), np.float32)))
+    (about,) = [p for p in (cache / "vectors").glob("*/*/space.json") if artifact in p.read_text()]
+    then = time.time() - days_ago * 86_400
+    for file in about.parent.rglob("*"):
+        os.utime(file, (then, then))
+    return about.parent
+
+
+def asked(capsys: pytest.CaptureFixture[str], *arguments: object) -> Any:
+    assert invoke(["cache", *map(str, arguments), "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_size_is_the_sum_of_what_lies_there(tmp_path: Path, capsys: Any) -> None:
+    fill(tmp_path, "a" * 64)
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "x.json").write_text("12345")
+    found = asked(capsys, "size", "--cache", tmp_path)
+    on_disk = sum(f.stat().st_size for f in (tmp_path / "vectors").rglob("*") if f.is_file())
+    assert found["bytes"] == {"vectors": on_disk, "datasets": 0, "source": 5}
+    assert found["total"] == on_disk + 5
+
+
+@pytest.mark.parametrize("days", [[], ["--older-than", "1"]])
+def test_an_empty_cache_is_pruned_without_ado(tmp_path: Path, capsys: Any, days: list[str]) -> None:
+    assert asked(capsys, "prune", *days, "--cache", tmp_path / "none")["folders"] == 0
+
+
+def test_prune_takes_everything_but_a_dry_run_nothing(tmp_path: Path, capsys: Any) -> None:
+    space = fill(tmp_path, "a" * 64)
+    (tmp_path / "source").mkdir()
+    assert asked(capsys, "prune", "--dry-run", "--cache", tmp_path)["folders"] == 2
+    assert space.exists()
+    freed = asked(capsys, "prune", "--cache", tmp_path)
+    assert (freed["removed"], freed["folders"]) == (True, 2)
+    assert freed["bytes"] > 0
+    assert not space.exists()
+
+
+def test_prune_by_model_and_by_age(tmp_path: Path, capsys: Any) -> None:
+    old, new = fill(tmp_path, "a" * 64, days_ago=10), fill(tmp_path, "b" * 64)
+    assert asked(capsys, "prune", "--older-than", "5", "--model", "bbbb", "--cache", tmp_path)["folders"] == 0
+    assert asked(capsys, "prune", "--older-than", "5", "--cache", tmp_path)["folders"] == 1
+    assert (old.exists(), new.exists()) == (False, True)
+    assert asked(capsys, "prune", "--model", "bbbb", "--cache", tmp_path)["folders"] == 1
+    assert not new.exists()

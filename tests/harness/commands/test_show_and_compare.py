@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fakes import artifact, encoding, record
+from harness import catalog
+from harness.cli import invoke
+from harness.record import Record
+from harness.store import Store
+from harness.types import Artifact, Encoding, SuiteOptions, Task
+
+SUITE = "mteb:STS12"
+BF16 = encoding(dtype="bfloat16")
+MODELS = {key: artifact(Path("tiny"), key=key * 64, name=f"model-{key}") for key in "ab"}
+
+
+def sts(name: str = "STS12") -> Task:
+    (suite,) = catalog.open_suites([f"mteb:{name}"], SuiteOptions())
+    return suite.tasks[0]
+
+
+def put(results: Path, model: Artifact, *records: Record) -> None:
+    for one in records:
+        Store(results).put(model.slug, one)
+
+
+def made(
+    model: str, score: float, how: Encoding | None = None, task: str = "STS12", **facts: object
+) -> Record:
+    return record(sts(task), score, model=MODELS[model], how=how, **facts)
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    """Model a: float32 and bfloat16 on STS12, float32 on STS13; model b: the same two on STS12."""
+    put(tmp_path, MODELS["a"], made("a", 0.5), made("a", 0.25, BF16), made("a", 0.75, task="STS13"))
+    put(tmp_path, MODELS["b"], made("b", 0.625, threads=2), made("b", 0.5, BF16, threads=2))
+    return tmp_path
+
+
+def asked(capsys: pytest.CaptureFixture[str], *arguments: object) -> Any:
+    assert invoke([*map(str, arguments), "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def said(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+    assert invoke([*map(str, arguments)]) == 0
+    return " ".join(capsys.readouterr().out.split())
+
+
+def test_show_lists_every_record_with_its_settings(results: Path, capsys: Any) -> None:
+    shown = said(capsys, "show", "model-a", "--results", results)
+    assert "50.00" in shown
+    assert "25.00" in shown
+    assert "bfloat16" in shown
+    rows = asked(capsys, "show", "aaaaaa", "--results", results)["records"]
+    assert sorted((r["task"], r["main_score"]) for r in rows) == [
+        ("STS12", 0.25),
+        ("STS12", 0.5),
+        ("STS13", 0.75),
+    ]
+
+
+def test_show_of_a_suite_keeps_settings_apart(results: Path, capsys: Any) -> None:
+    found = asked(capsys, "show", "model-a", "--suite", SUITE, "--results", results)["suites"]
+    assert [(s["settings"]["encoding"]["dtype"], s["mean_over_tasks"]["value"]) for s in found] == [
+        ("float32", 0.5),
+        ("bfloat16", 0.25),
+    ]
+
+
+def test_show_of_an_incomplete_suite_says_so(results: Path, capsys: Any) -> None:
+    shown = said(capsys, "show", "model-a", "--suite", "mteb", "--results", results)
+    assert "mean over tasks 62.50 (2 of 41)" in shown
+    assert "incomplete: not to be ranked" in shown
+
+
+def test_show_of_a_suite_nothing_of_which_was_measured(results: Path, capsys: Any) -> None:
+    (found,) = asked(capsys, "show", "model-b", "--suite", "mteb:SciFact", "--results", results)["suites"]
+    assert found["settings"] is None
+    assert found["columns"] == {"SciFact": None}
+    assert "(0 of 1)" in said(capsys, "show", "model-b", "--suite", "mteb:SciFact", "--results", results)
+
+
+def test_show_of_a_task_is_the_whole_record(results: Path, capsys: Any) -> None:
+    rows = asked(capsys, "show", "model-a", "--task", "STS13", "--results", results)
+    assert [Record.model_validate(row) for row in rows] == [made("a", 0.75, task="STS13")]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["show", "model-c"], "Did you mean"),
+        (["show", "model-a", "--task", "STS14"], "STS1"),
+        (["show", "model"], "model-"),
+    ],
+)
+def test_what_is_not_there_is_said(results: Path, capsys: Any, arguments: list[str], message: str) -> None:
+    assert invoke([*arguments, "--results", str(results)]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_one_name_of_two_models_must_be_told_apart(results: Path, capsys: Any) -> None:
+    twin = artifact(Path("twin"), key="c" * 64, name="model-a")
+    put(results, twin, record(sts(), 0.1, model=twin))
+    assert invoke(["show", "model-a", "--results", str(results)]) == 2
+    assert "names 2 models: aaaaaaaaaaaa, cccccccccccc" in capsys.readouterr().err
+
+
+def test_compare_holds_the_same_settings_against_each_other(results: Path, capsys: Any) -> None:
+    found = asked(capsys, "compare", "model-a", "model-b", "--results", results)
+    rows = {(d["first"], d["second"]): d["delta"] for d in found["deltas"]}
+    assert rows == {(0.5, 0.625): pytest.approx(0.125), (0.25, 0.5): pytest.approx(0.25)}
+    assert all(d["first_settings"] == d["second_settings"] for d in found["deltas"])
+    assert found["only_first"] == ["STS13"]
+    assert found["differences"] == [{"field": "provenance.threads", "first": None, "second": 2, "tasks": 2}]
+    shown = said(capsys, "compare", "model-a", "model-b", "--results", results)
+    assert "+12.50" in shown
+    assert "bfloat16" in shown
+    assert "Only model-a has: STS13" in shown
+
+
+def test_compare_across_settings_says_what_differs(tmp_path: Path, capsys: Any) -> None:
+    put(tmp_path, MODELS["a"], made("a", 0.5))
+    put(tmp_path, MODELS["b"], made("b", 0.25, BF16))
+    found = asked(capsys, "compare", "model-a", "model-b", "--results", tmp_path)
+    assert [d["delta"] for d in found["deltas"]] == [-0.25]
+    assert found["differences"] == [
+        {"field": "identity.encoding.dtype", "first": "float32", "second": "bfloat16", "tasks": 1}
+    ]

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from fakes import encoding, record, task
+from harness.record import Record, parse
+from harness.types import SIDES, Column, Encoding, Suite, Task
+from harness.views import suite_scores
+
+STS = replace(task("A"), roles=("",))
+SEARCH = replace(task("B"), type="Retrieval", roles=SIDES)
+SUITE = Suite(
+    name="s",
+    title="s",
+    columns=tuple(Column(name=t.name, type=t.type, tasks=(t,)) for t in (STS, SEARCH)),
+)
+ASKED = encoding(prompts=(("query", "find: "),))
+
+
+def on_disk(*records: Record) -> list[Record]:
+    return [parse(one.to_json(), where="here") for one in records]
+
+
+def scores(*records: Record) -> list[tuple[str, dict[str, float]]]:
+    return [(how.text, found) for how, found in suite_scores(on_disk(*records), SUITE)]
+
+
+def test_one_treatment_is_one_row_of_scores() -> None:
+    assert scores(record(STS, 0.5), record(SEARCH, 0.25)) == [
+        ("mean pooling, normalized, 128 tokens, float32, cosine", {"A": 0.5, "B": 0.25})
+    ]
+
+
+@pytest.mark.parametrize(
+    "other", [{"how": encoding(dtype="bfloat16")}, {"how": encoding(max_length=64)}, {"seed": 7}]
+)
+def test_settings_are_never_mixed_in_one_mean(other: dict[str, Encoding]) -> None:
+    """Float32 on both tasks and another setting on one: two rows, the fuller one first."""
+    found = scores(record(STS, 0.9, **other), record(STS, 0.5), record(SEARCH, 0.25))  # type: ignore[arg-type]
+    assert [row for _, row in found] == [{"A": 0.5, "B": 0.25}, {"A": 0.9}]
+    assert found[0][0] != found[1][0]
+
+
+def test_a_prompt_leaves_the_tasks_it_does_not_touch_in_both() -> None:
+    """The STS score, made once without the prompt, is what a run with it gives as well."""
+    found = scores(record(STS, 0.5), record(SEARCH, 0.25), record(SEARCH, 0.75, how=ASKED))
+    assert [row for _, row in found] == [{"A": 0.5, "B": 0.25}, {"A": 0.5, "B": 0.75}]
+    assert found[1][0].endswith("query prompt 'find: '")
+
+
+def test_a_treatment_whose_records_another_has_is_left_out() -> None:
+    """A run with a query prompt on the STS task alone adds nothing to what is known."""
+    assert len(scores(record(STS, 0.5, how=ASKED), record(SEARCH, 0.25))) == 1
+
+
+def test_other_splits_are_no_part_of_the_suite() -> None:
+    narrowed: Task = replace(STS, splits=("dev",))
+    assert scores(record(narrowed, 0.5)) == []
+
+
+def test_of_two_data_revisions_the_last_made_counts() -> None:
+    newer = replace(STS, data=replace(STS.data, content="d" * 8))
+    old = record(STS, 0.5, written="2026-01-01T00:00:00+00:00")
+    new = record(newer, 0.75, written="2026-02-01T00:00:00+00:00")
+    assert [row for _, row in scores(new, old)] == [{"A": 0.75}]
