@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,11 @@ from harness.aggregate import Aggregates, aggregate
 from harness.data import DataSettings, forbid_network
 from harness.errors import UsageError
 from harness.execute import Listeners, Result, Run
-from harness.plan import Cell, Plan, Subject, make_plan
+from harness.plan import Plan, Subject, make_plan
 from harness.record import Record
 from harness.resolve import ModelOptions, subject
 from harness.store import Store
-from harness.types import Purpose, Settings, Suite, SuiteOptions
+from harness.types import Purpose, Settings, Suite, SuiteOptions, Task
 
 SCHEMA = 1
 """Version of the JSON that a report becomes (docs/json.md)."""
@@ -92,7 +93,19 @@ class Report:
 
     def aggregates(self, one: Subject, suite: Suite) -> Aggregates:
         """A suite's columns and means for one model."""
-        return aggregate(suite, scores_of(self.results, one, suite))
+        found = {task.name: self.result(one, task) for task in suite.tasks}
+        records = {name: result.record for name, result in found.items()}
+        return aggregate(
+            suite, {name: r.main_score for name, r in records.items() if r and r.main_score is not None}
+        )
+
+    def result(self, one: Subject, task: Task) -> Result:
+        """What became of one model's score on a task, as a suite has it."""
+        return self._by_key[self.prepared.plan.keys[one, task]]
+
+    @functools.cached_property
+    def _by_key(self) -> dict[str, Result]:
+        return {result.cell.key: result for result in self.results}
 
     def to_json(self) -> dict[str, Any]:
         """The report for machines; docs/json.md documents every field."""
@@ -154,7 +167,7 @@ def prepare(request: Request) -> Prepared:
     data = DataSettings(root=_existing(paths.data_root(request.data)), offline=request.offline, cache=cache)
     found = ModelOptions(offline=request.offline, trust_remote_code=request.trust_remote_code, cache=cache)
     suites = catalog.open_suites(request.suites, replace(request.options, cache=cache))
-    subjects = tuple(subject(text, request.settings, found) for text in request.models)
+    subjects = _distinct(subject(text, request.settings, found) for text in request.models)
     store = Store(paths.results_folder(request.results))
     plan = make_plan(
         subjects,
@@ -193,19 +206,6 @@ def execute(prepared: Prepared, listeners: Listeners | None = None) -> Report:
     )
 
 
-def scores_of(results: Sequence[Result], one: Subject, suite: Suite) -> Mapping[str, float]:
-    """Main scores by task name, for one model and the tasks as one suite defines them."""
-    wanted = {(t.name, t.splits, t.subsets) for t in suite.tasks}
-    return {
-        r.cell.task.name: r.record.main_score
-        for r in results
-        if r.record is not None
-        and r.record.main_score is not None
-        and r.cell.subject == one
-        and _shape(r.cell) in wanted
-    }
-
-
 def network(request: Request) -> contextlib.AbstractContextManager[object]:
     """The network as the request allows it."""
     return forbid_network() if request.offline else contextlib.nullcontext()
@@ -220,8 +220,9 @@ def default_devices() -> tuple[str, ...]:
     return ("cpu",)
 
 
-def _shape(cell: Cell) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
-    return cell.task.name, cell.task.splits, cell.task.subsets
+def _distinct(subjects: Iterable[Subject]) -> tuple[Subject, ...]:
+    """Each artifact once, under the name it has first."""
+    return tuple({(s.artifact.key, s.encoding): s for s in reversed(tuple(subjects))}.values())[::-1]
 
 
 def _existing(root: Path | None) -> Path | None:

@@ -80,13 +80,14 @@ class Known:
     def require(self, texts: Sequence[str], *, role: Role) -> None:
         """Make sure the vectors of `texts` are known."""
         check_texts(texts, role)
-        counts = self._desk.encode_missing(*self._of, role, list(dict.fromkeys(texts)))
+        counts = self._desk.encode_missing(*self._of, role, list(dict.fromkeys(texts)), hold=True)
         self.encoded += counts["encoded"]
         self.tokens += counts["tokens"]
         self.notes += counts["notes"]
 
     def encode(self, texts: Sequence[str], *, role: Role) -> NDArray[np.float32]:
         """The vectors of `texts`, shape (len(texts), dimension), float32."""
+        check_texts(texts, role)
         _, encoding, task = self._of
         self.applied[role or "text"] = encoding.prompt(task, role)
         self._asked.setdefault(role, set()).update(texts)

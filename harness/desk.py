@@ -79,11 +79,19 @@ class Desk:
         return self._spaces[known]
 
     def encode_missing(
-        self, artifact: Artifact, encoding: Encoding, task: Task, role: Role, texts: list[str]
+        self,
+        artifact: Artifact,
+        encoding: Encoding,
+        task: Task,
+        role: Role,
+        texts: list[str],
+        *,
+        hold: bool = False,
     ) -> dict[str, Any]:
         """Encode those of `texts` whose vectors are not known; returns counts and notes.
 
-        Vectors are handed over in shards as they are made, so that a crash loses little.
+        Vectors are handed over in shards as they are made, so that a crash loses little. `hold`
+        makes them known here at once, as a driver in another process writes them in its own time.
         """
         space = self.space(artifact, encoding, task, role)
         space.refresh()
@@ -100,10 +108,12 @@ class Desk:
             self.emit(Event(kind="encoded", texts=done, tokens=count))
 
         noted = len(encoder.notes)
-        for part in _portions(missing, characters=2_000_000 if self.device == "cpu" else 32_000_000):
+        for part in _portions(missing, characters=500_000 if self.device == "cpu" else 32_000_000):
             vectors = encoder.encode(part, prompt=encoding.prompt(task, role), role=role, progress=progress)
-            content = shard_bytes(text_keys(part), vectors)
-            self.emit(Event(kind="vectors", space=space.identity, content=content))
+            keys = text_keys(part)
+            self.emit(Event(kind="vectors", space=space.identity, content=shard_bytes(keys, vectors)))
+            if hold:
+                space.hold(keys, vectors)
         notes = encoder.notes[noted:]
         for note in notes:
             self.emit(Event(kind="note", text=note))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from harness import files
 from harness.desk import Event
 from harness.errors import HarnessError, StoreError
 from harness.jobs import Job, model_part, task_part
@@ -98,6 +99,7 @@ class Run:
 
     def _work(self) -> None:
         self._store.prepare()
+        files.sweep(self._cache)
         workers = open_workers(self._devices, cache=self._cache, listener=self._hear, threads=self._threads)
         try:
             while self._unsettled() and not self._stopped():
@@ -146,7 +148,8 @@ class Run:
 
     def _finished_elsewhere(self, claim: str) -> bool:
         cell = self._cells[claim]
-        record = self._store.get(cell.subject.artifact.slug, cell.task.name, claim)
+        place = (cell.subject.artifact.slug, cell.task.name, claim)
+        record = self._store.get(*place, purpose=self.plan.purpose)
         if record is None:
             return False
         for job in self._jobs.values():

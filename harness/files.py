@@ -49,6 +49,14 @@ def replace(path: Path, content: bytes) -> None:
     _sync_folder(path.parent)
 
 
+def move(path: Path, to: Path) -> None:
+    """Give a file another name in its folder."""
+    try:
+        path.replace(to)
+    except OSError as error:
+        raise _explain(to, error) from error
+
+
 def sweep(folder: Path) -> int:
     """Remove what killed processes of this machine left half written; returns how many files."""
     removed = 0

@@ -42,10 +42,15 @@ class Cell:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Everything a run wants: the cells, and the jobs that fill the open ones."""
+    """Everything a run wants: the cells, and the jobs that fill the open ones.
+
+    `keys` says which cell is the score of a subject on a task as a suite has it.
+    """
 
     cells: tuple[Cell, ...]
     jobs: tuple[Job, ...]
+    keys: Mapping[tuple[Subject, Task], str]
+    purpose: Purpose = "final"
 
     @property
     def open(self) -> tuple[Cell, ...]:
@@ -70,14 +75,19 @@ def make_plan(
     purpose: Purpose = "final",
 ) -> Plan:
     """Lay out a run: every task of every suite for every subject, each once."""
-    tasks = tuple({(t.name, t.splits, t.subsets, t.data): t for s in suites for t in s.tasks}.values())
+    tasks = tuple(dict.fromkeys(t for s in suites for t in s.tasks))
     located = {task: _locate(task, settings) for task in tasks}
-    cells = []
+    cells: dict[str, Cell] = {}
+    keys: dict[tuple[Subject, Task], str] = {}
     for subject in subjects:
         for task in tasks:
-            cells.append(_cell(subject, task, located[task], store=store, seed=seed, force=force))
-    unique = tuple({cell.key: cell for cell in cells}.values())
-    return Plan(cells=unique, jobs=tuple(_jobs(unique, gate=gate, purpose=purpose)))
+            cell = _cell(subject, task, located[task], seed=seed)
+            keys[subject, task] = cell.key
+            if cell.key not in cells:
+                known = None if force else _known(cell, store, purpose)
+                cells[cell.key] = replace(cell, record=known)
+    jobs = tuple(_jobs(cells.values(), gate=gate, purpose=purpose))
+    return Plan(cells=tuple(cells.values()), jobs=jobs, keys=keys, purpose=purpose)
 
 
 def _locate(task: Task, settings: data.DataSettings) -> data.Located | DataError:
@@ -87,23 +97,22 @@ def _locate(task: Task, settings: data.DataSettings) -> data.Located | DataError
         return error
 
 
-def _cell(
-    subject: Subject, task: Task, located: data.Located | DataError, *, store: Store, seed: int, force: bool
-) -> Cell:
+def _known(cell: Cell, store: Store, purpose: Purpose) -> Record | None:
+    return store.get(cell.subject.artifact.slug, cell.task.name, cell.key, purpose=purpose)
+
+
+def _cell(subject: Subject, task: Task, located: data.Located | DataError, *, seed: int) -> Cell:
     problem = located if isinstance(located, DataError) else None
     if not isinstance(located, DataError):
         task = replace(task, data=located.data)
     identity = evaluation_identity(subject.artifact, task, subject.encoding, seed=seed)
-    key = digest(identity)
-    record = None if force else store.get(subject.artifact.slug, task.name, key)
     return Cell(
         subject=subject,
         task=task,
         seed=seed,
-        key=key,
+        key=digest(identity),
         identity=identity,
         located=None if isinstance(located, DataError) else located,
-        record=record,
         problem=problem,
     )
 

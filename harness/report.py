@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from harness.aggregate import Aggregates, Mean
@@ -125,8 +125,8 @@ def suite_table(suite: Suite, report: Report) -> Table:
             continue
         cells: list[str] = []
         for one in report.prepared.subjects:
-            found = [r for r in report.results if r.cell.subject == one]
-            cells += _cells(column.name, [t.name for t in column.tasks], found, report.aggregates(one, suite))
+            found = [report.result(one, task) for task in column.tasks]
+            cells += _cells(report.aggregates(one, suite).columns[column.name], [r.how for r in found])
         table.add_row(column.name, column.type, column.tasks[0].metric, *cells)
     return table
 
@@ -152,13 +152,12 @@ def print_failures(failures: Sequence[Result], console: Console) -> None:
         console.print(f"{stopped} not run: --fail-fast stopped at the first failure.")
 
 
-def _cells(column: str, tasks: Sequence[str], found: Iterable[Result], means: Aggregates) -> list[str]:
-    hows = [r.how for r in found if r.cell.task.name in tasks]
-    if means.columns[column] is not None or len(tasks) == 1:
-        how = hows[0] if len(set(hows)) == 1 else "done"
-        return [score_text(means.columns[column]), LABELS[how]]
-    there = sum(how in ("cached", "done", "shared") for how in hows)
-    return [score_text(None), f"{there} of {len(tasks)}"]
+def _cells(score: float | None, hows: Sequence[str]) -> list[str]:
+    """A column's score, and how it came about."""
+    if len(set(hows)) == 1:
+        return [score_text(score), LABELS[hows[0]]]
+    there = [how for how in hows if how in ("cached", "done", "shared")]
+    return [score_text(score), LABELS["done"] if len(there) == len(hows) else f"{len(there)} of {len(hows)}"]
 
 
 def _result_json(result: Result) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from harness import files
 from harness.errors import RecordError
 from harness.record import ExamplesPart, Record, parse
+from harness.types import Purpose
 
 log = logging.getLogger(__name__)
 
@@ -35,13 +36,26 @@ class Store:
         files.sweep(self.root)
 
     def path(self, artifact: str, task: str, key: str) -> Path:
-        """Where the record of `task` for the artifact folder `artifact` lies under `key`."""
-        safe = "".join(c if c.isalnum() or c in "-._+" else "-" for c in task).strip(".") or "task"
-        return self.root / "records" / artifact / safe / f"{key}.json"
+        """Where the record of `task` under `key` lies, or is to be written.
 
-    def get(self, artifact: str, task: str, key: str) -> Record | None:
-        """The finished record under `key`, or None if the work is still to be done."""
-        return self._read(self.path(artifact, task, key))
+        `artifact` is the artifact's folder (`Artifact.slug`). One artifact has one folder, whatever
+        name it was first measured under: a folder that ends in the same key is used as it is.
+        """
+        safe = "".join(c if c.isalnum() or c in "-._+" else "-" for c in task).strip(".") or "task"
+        folders = self._folders(artifact)
+        places = [self.root / "records" / folder / safe / f"{key}.json" for folder in folders]
+        return next((place for place in places if place.exists()), places[0])
+
+    def get(self, artifact: str, task: str, key: str, *, purpose: Purpose = "final") -> Record | None:
+        """The finished record under `key`, or None if the work is still to be done.
+
+        A trial does not stand in for a `final` record.
+
+        Raises:
+            RecordError: The record is of a newer schema, or cannot be read.
+        """
+        found = self._read(self.path(artifact, task, key))
+        return None if found and purpose == "final" and found.purpose == "trial" else found
 
     def failure(self, artifact: str, task: str, key: str) -> Record | None:
         """The last failure recorded under `key`, if any."""
@@ -54,6 +68,8 @@ class Store:
 
         A finished record is put if absent (`again` puts it in place of the old one) and ends
         the failure recorded before it; a failed one always takes the place of the last failure.
+        A final record takes the place of a trial, and any record that of a damaged file, which is
+        moved aside.
 
         Raises:
             StoreError: The folder cannot be written.
@@ -62,6 +78,7 @@ class Store:
         if record.status == "failed":
             files.replace(_failed(path), record.to_json().encode())
             return record
+        again = again or self._gives_way(path, record)
         if examples is not None:
             record = self._put_examples(path, record, examples, again=again)
         content = record.to_json().encode()
@@ -73,12 +90,20 @@ class Store:
         return record
 
     def records(self, *, purpose: str = "final", failed: bool = False) -> Iterator[Record]:
-        """Every finished record (or every failure) of a purpose, in the order of their paths."""
+        """Every finished record (or every failure) of a purpose, in the order of their paths.
+
+        A file that is no record, or one of a newer schema, is warned of and left out.
+        """
         for path in sorted((self.root / "records").glob("*/*/*.json")):
-            if path.name.endswith(".failed.json") == failed:
+            if path.name.endswith(".failed.json") != failed:
+                continue
+            try:
                 record = self._read(path)
-                if record is not None and record.purpose == purpose:
-                    yield record
+            except RecordError as error:
+                log.warning("%s It is left out.", error.message)
+                continue
+            if record is not None and record.purpose == purpose:
+                yield record
 
     def examples(self, record: Record, artifact: str) -> Path | None:
         """Where the per-example file of a record lies, if it has one."""
@@ -96,29 +121,35 @@ class Store:
         part = ExamplesPart(file=beside.name, rows=rows, sha256=hashlib.sha256(content).hexdigest())
         return record.model_copy(update={"examples": part})
 
-    def _read(self, path: Path) -> Record | None:
+    def _folders(self, artifact: str) -> list[str]:
+        """The folders of one artifact, at least one; the one in use first."""
+        key = artifact.rpartition("-")[2]
+        there = sorted(p.name for p in (self.root / "records").glob(f"*-{key}"))
+        return [artifact] if not there or there == [artifact] else sorted(there, key=lambda n: n != artifact)
+
+    def _gives_way(self, path: Path, record: Record) -> bool:
+        """Whether what lies at `path` is to be replaced; a damaged file is moved aside."""
+        if not path.exists():
+            return False
+        there = self._read(path)
+        if there is None:
+            aside = path.with_suffix(".broken")
+            log.warning("%s was damaged; it is kept as %s.", path, aside.name)
+            files.move(path, aside)
+            return False
+        return there.purpose == "trial" and record.purpose == "final"
+
+    @staticmethod
+    def _read(path: Path) -> Record | None:
         try:
-            text = path.read_text(encoding="utf-8")
+            return parse(path.read_text(encoding="utf-8"), where=str(path))
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
             raise RecordError(f"Cannot read {path}: {error.strerror}.") from error
-        except UnicodeDecodeError:
-            self._set_aside(path)
-            return None
-        try:
-            return parse(text, where=str(path))
         except ValueError:
-            self._set_aside(path)
+            log.warning("%s is truncated or damaged; it counts as not done.", path)
             return None
-
-    def _set_aside(self, path: Path) -> None:
-        aside = path.with_suffix(".broken")
-        log.warning("%s is truncated or damaged; it counts as not done.", path)
-        try:
-            path.rename(aside)
-        except OSError as error:
-            log.warning("It could not be moved aside to %s: %s", aside.name, error.strerror)
 
 
 def _failed(path: Path) -> Path:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,8 @@ from harness.types import Artifact, Encoding, Role
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    Shard = tuple[NDArray[np.void], NDArray[np.float32]]
 
 KEY = np.dtype([("high", "<u8"), ("low", "<u8")])
 
@@ -69,7 +71,7 @@ class Space:
         name = digest(identity)
         self.folder = root / "vectors" / name[:2] / name
         self.identity = identity
-        self._shards: dict[Path, NDArray[np.float32]] = {}
+        self._shards: set[Path] = set()
         self._high = np.empty(0, np.uint64)
         self._low = np.empty(0, np.uint64)
         self._place = np.empty((0, 2), np.int64)
@@ -79,24 +81,29 @@ class Space:
     def refresh(self) -> None:
         """Take in the shards that were added since."""
         new = [p for p in sorted(self.folder.glob("*.safetensors")) if p not in self._shards]
+        opened = {path: shard for path in new if (shard := _open_shard(path)) is not None}
+        self._shards.update(opened)
+        self._take_in(opened.values())
+
+    def hold(self, keys: NDArray[np.void], vectors: NDArray[np.float32]) -> None:
+        """Know vectors in this process that the driver has yet to write."""
+        self._take_in([(keys, vectors)])
+
+    def _take_in(self, shards: Collection[Shard]) -> None:
+        if not shards:
+            return
         highs, lows, places = [self._high], [self._low], [self._place]
-        for path in new:
-            opened = _open_shard(path)
-            if opened is None:
-                continue
-            keys, vectors = opened
-            self._shards[path] = vectors
+        for keys, vectors in shards:
             highs.append(keys["high"])
             lows.append(keys["low"])
             rows = np.arange(len(keys), dtype=np.int64)
             places.append(np.column_stack([np.full(len(keys), len(self._order)), rows]))
             self._order.append(vectors)
-        if len(highs) > 1:
-            high = np.concatenate(highs)
-            by_high = np.argsort(high, kind="stable")
-            self._high = high[by_high]
-            self._low = np.concatenate(lows)[by_high]
-            self._place = np.concatenate(places)[by_high]
+        high = np.concatenate(highs)
+        by_high = np.argsort(high, kind="stable")
+        self._high = high[by_high]
+        self._low = np.concatenate(lows)[by_high]
+        self._place = np.concatenate(places)[by_high]
 
     def missing(self, texts: Sequence[str]) -> list[str]:
         """Those of `texts` whose vector is not known, each once, in order."""
@@ -137,7 +144,7 @@ class Space:
         return np.where(hit, at, -1)
 
 
-def _open_shard(path: Path) -> tuple[NDArray[np.void], NDArray[np.float32]] | None:
+def _open_shard(path: Path) -> Shard | None:
     """Hashes and memory-mapped vectors of a shard; None if the file is not one."""
     try:
         with path.open("rb") as file:
