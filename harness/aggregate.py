@@ -40,21 +40,20 @@ def aggregate(suite: Suite, scores: Mapping[str, float]) -> Aggregates:
     """The two means of a suite from the main scores of its tasks.
 
     A column of several tasks (CQADupstack) is their mean and counts once; it is there only if
-    all of them are. The mean over types is that of the types' own means, and a type is there
-    only if all its columns are.
+    all of them are. The mean over types is that of the types' own means, and a type is there,
+    and counts, only if all its columns are.
     """
     columns = {column.name: _column(column, scores) for column in suite.columns}
     types = dict.fromkeys(column.type for column in suite.columns)
     by_type = {
         kind: _mean(kind, [columns[c.name] for c in suite.columns if c.type == kind]) for kind in types
     }
-    over_types = [mean.value for mean in by_type.values()]
-    complete = sum(mean.complete for mean in by_type.values())
+    complete = [mean.value if mean.complete else None for mean in by_type.values()]
     return Aggregates(
         columns=columns,
         by_type=by_type,
         over_tasks=_mean("tasks", list(columns.values())),
-        over_types=Mean(over="types", value=_mean("", over_types).value, there=complete, wanted=len(types)),
+        over_types=_mean("types", complete),
     )
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -12,13 +13,13 @@ from typing import Any
 from harness import catalog, paths
 from harness.aggregate import Aggregates, aggregate
 from harness.data import DataSettings, forbid_network
-from harness.errors import UsageError
+from harness.errors import UsageError, unknown
 from harness.execute import Listeners, Result, Run
 from harness.plan import Plan, Subject, make_plan
 from harness.record import Record
 from harness.resolve import ModelOptions, subject
 from harness.store import Store
-from harness.types import Purpose, Settings, Suite, SuiteOptions, Task
+from harness.types import SIDES, Purpose, Settings, Suite, SuiteOptions, Task
 
 SCHEMA = 1
 """Version of the JSON that a report becomes (docs/json.md)."""
@@ -169,6 +170,7 @@ def prepare(request: Request) -> Prepared:
     suites = catalog.open_suites(request.suites, replace(request.options, cache=cache))
     subjects = _distinct(subject(text, request.settings, found) for text in request.models)
     store = Store(paths.results_folder(request.results))
+    check_prompts(request.settings.prompts or {}, suites)
     plan = make_plan(
         subjects,
         suites,
@@ -191,7 +193,7 @@ def execute(prepared: Prepared, listeners: Listeners | None = None) -> Report:
         prepared.plan,
         store=prepared.store,
         cache=prepared.cache,
-        devices=prepared.devices if prepared.plan.jobs else ("cpu",),
+        devices=check_devices(prepared.devices) if prepared.plan.jobs else ("cpu",),
         listeners=listeners,
         fail_fast=request.fail_fast,
         again=request.force,
@@ -211,6 +213,45 @@ def network(request: Request) -> contextlib.AbstractContextManager[object]:
     return forbid_network() if request.offline else contextlib.nullcontext()
 
 
+def check_prompts(prompts: Mapping[str, str], suites: Sequence[Suite]) -> None:
+    """Refuse a prompt for something that does not exist: it would be left out without a word.
+
+    Names are `query`, `document`, a task or a type of task, the last two also with a side
+    (`STS12-query`). Tasks that are known but not part of the run are in order.
+
+    Raises:
+        UsageError: A name is none of these.
+    """
+    if not prompts:
+        return
+    offered = [o for entry in catalog.suites().values() for o in entry.offers() if o.kind == "task"]
+    tasks = {t.name for suite in suites for t in suite.tasks} | {o.name for o in offered}
+    types = {t.type for suite in suites for t in suite.tasks} | {o.facts["type"] for o in offered}
+    for name in prompts:
+        whole = name.removesuffix("-query").removesuffix("-document")
+        if name not in SIDES and whole not in tasks | types:
+            known = [*SIDES, *types, *tasks]
+            then = "A prompt is for query, document, a type or a task (`harness list tasks`)."
+            raise unknown("side, type or task", name, known, then=then)
+
+
+def check_devices(devices: tuple[str, ...]) -> tuple[str, ...]:
+    """The same devices, if torch knows each of them and this machine has it.
+
+    Raises:
+        UsageError: There is no such device.
+    """
+    import torch
+
+    there = ["cpu", *(f"cuda:{index}" for index in range(torch.cuda.device_count()))]
+    if torch.backends.mps.is_available():
+        there.append("mps")
+    for name in devices:
+        if name not in there and f"{name}:0" not in there:
+            raise UsageError(f"This machine has no device {name!r}.", hint=f"There is: {', '.join(there)}.")
+    return devices
+
+
 def default_devices() -> tuple[str, ...]:
     """Every GPU there is, else the CPU."""
     import torch
@@ -226,7 +267,7 @@ def _distinct(subjects: Iterable[Subject]) -> tuple[Subject, ...]:
 
 
 def _existing(root: Path | None) -> Path | None:
-    if root is not None and not root.is_dir():
+    if root is not None and not os.path.isdir(root):
         raise UsageError(
             f"The data root {root} is not a folder.",
             hint=f"`harness data pull --suite NAME --data {root}` makes one.",

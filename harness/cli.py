@@ -86,6 +86,10 @@ def invoke(arguments: list[str]) -> int:
     except BrokenPipeError:
         sys.stderr.close()
         return 1
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename else ""
+        click.echo(f"Error: {place}{error.strerror or error}", err=True)
+        return 1
     return code if isinstance(code, int) else 0
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from harness.desk import Encoded
 from harness.errors import DataError
 from harness.types import Artifact, Encoding, Role, Similarity, Task
 
@@ -64,9 +65,7 @@ class Known:
 
     def __init__(self, desk: Desk, artifact: Artifact, encoding: Encoding, task: Task) -> None:
         self.similarity: Similarity = encoding.similarity
-        self.encoded = 0
-        self.tokens = 0
-        self.notes: list[str] = []
+        self.encoded = Encoded()
         self.applied: dict[str, str] = {}
         self._desk = desk
         self._asked: dict[Role, set[str]] = {}
@@ -80,10 +79,8 @@ class Known:
     def require(self, texts: Sequence[str], *, role: Role) -> None:
         """Make sure the vectors of `texts` are known."""
         check_texts(texts, role)
-        counts = self._desk.encode_missing(*self._of, role, list(dict.fromkeys(texts)), hold=True)
-        self.encoded += counts["encoded"]
-        self.tokens += counts["tokens"]
-        self.notes += counts["notes"]
+        unique = list(dict.fromkeys(texts))
+        self.encoded.add(self._desk.encode_missing(*self._of, role, unique, hold=True))
 
     def encode(self, texts: Sequence[str], *, role: Role) -> NDArray[np.float32]:
         """The vectors of `texts`, shape (len(texts), dimension), float32."""
@@ -112,5 +109,6 @@ def check_texts(texts: Sequence[str], role: Role) -> None:
         if not isinstance(text, str):
             what = "nothing" if text is None else f"a {type(text).__name__}"
             raise DataError(
-                f"Row {row} of the data set cannot be read: its {side} is {what} instead of text."
+                f"A row of the data set cannot be read: its {side} is {what} instead of text "
+                f"(number {row + 1} of {len(texts)} that were to be encoded)."
             )

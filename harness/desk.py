@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from harness.types import Artifact, Encoding, Role, Task
 from harness.vectors import Space, shard_bytes, space_identity, text_keys
@@ -31,6 +32,23 @@ class Event:
     tokens: int = 0
     space: Mapping[str, object] = field(default_factory=dict)
     content: bytes = b""
+
+
+@dataclass(kw_only=True)
+class Encoded:
+    """What it took to know vectors: texts and tokens encoded, seconds, and notes for the record."""
+
+    texts: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+    notes: list[str] = field(default_factory=list)
+
+    def add(self, more: Encoded) -> None:
+        """Count `more` in."""
+        self.texts += more.texts
+        self.tokens += more.tokens
+        self.seconds += more.seconds
+        self.notes += more.notes
 
 
 class Desk:
@@ -87,8 +105,8 @@ class Desk:
         texts: list[str],
         *,
         hold: bool = False,
-    ) -> dict[str, Any]:
-        """Encode those of `texts` whose vectors are not known; returns counts and notes.
+    ) -> Encoded:
+        """Encode those of `texts` whose vectors are not known.
 
         Vectors are handed over in shards as they are made, so that a crash loses little. `hold`
         makes them known here at once, as a driver in another process writes them in its own time.
@@ -97,8 +115,9 @@ class Desk:
         space.refresh()
         missing = space.missing(texts)
         if not missing:
-            return {"encoded": 0, "tokens": 0, "notes": []}
+            return Encoded()
         encoder = self.encoder(artifact, encoding)
+        started = time.monotonic()
         self.emit(Event(kind="encoding", text=role, texts=len(missing)))
         tokens = 0
 
@@ -118,7 +137,8 @@ class Desk:
         for note in notes:
             self.emit(Event(kind="note", text=note))
         space.refresh()
-        return {"encoded": len(missing), "tokens": tokens, "notes": notes}
+        seconds = time.monotonic() - started
+        return Encoded(texts=len(missing), tokens=tokens, seconds=seconds, notes=notes)
 
 
 def asymmetric(folder: Path) -> bool:

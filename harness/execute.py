@@ -16,7 +16,7 @@ from harness.lease import Leases
 from harness.plan import Cell, Plan
 from harness.record import ErrorPart, Record, parse
 from harness.store import Store
-from harness.vectors import Space
+from harness.vectors import write_shard
 from harness.workers import Failure, Finished, Worker, open_workers
 
 State = Literal["waiting", "running", "done", "failed", "skipped"]
@@ -76,7 +76,6 @@ class Run:
         self._outputs: dict[str, Mapping[str, bytes]] = {}
         self._claimed: set[str] = set()
         self._cells: dict[str, Cell] = {cell.key: cell for cell in plan.cells}
-        self._spaces: dict[str, Space] = {}
 
     def run(self) -> tuple[Result, ...]:
         """Carry the plan out; results in the order of the plan.
@@ -99,7 +98,8 @@ class Run:
 
     def _work(self) -> None:
         self._store.prepare()
-        files.sweep(self._cache)
+        for part in ("vectors", "source"):
+            files.sweep(self._cache / part)
         workers = open_workers(self._devices, cache=self._cache, listener=self._hear, threads=self._threads)
         try:
             while self._unsettled() and not self._stopped():
@@ -219,10 +219,7 @@ class Run:
 
     def _hear(self, key: str, event: Event) -> None:
         if event.kind == "vectors":
-            name = str(sorted(event.space.items()))
-            if name not in self._spaces:
-                self._spaces[name] = Space(self._cache, dict(event.space))
-            self._spaces[name].add(event.content)
+            write_shard(self._cache, event.space, event.content)
             return
         if event.kind == "encoded":
             self.texts_encoded += event.texts

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import time
+from dataclasses import dataclass, field
 from pathlib import Path
 
 CACHE_FILE = "file-hashes.jsonl"
@@ -16,6 +17,18 @@ SETTLED_NS = 100_000_000
 """A file changed this recently is not remembered: a second change might leave the same times."""
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass
+class _Read:
+    """What of a cache file has been read."""
+
+    inode: int
+    size: int = 0
+    known: dict[tuple[str | int, ...], str] = field(default_factory=dict)
+
+
+_read_so_far: dict[Path, _Read] = {}
 
 
 def sha256_file(path: Path, cache_dir: Path | None = None) -> str:
@@ -47,17 +60,34 @@ def _stat_key(path: Path) -> tuple[str, int, int, int, int]:
 
 def _lookup(cache: Path, key: tuple[str, int, int, int, int]) -> str | None:
     try:
-        lines = cache.read_text(encoding="utf-8", errors="replace").splitlines()
+        stat = cache.stat()
     except OSError:
         return None
-    for line in reversed(lines):
+    read = _read_so_far.get(cache)
+    if read is None or read.inode != stat.st_ino or read.size > stat.st_size:
+        read = _read_so_far[cache] = _Read(inode=stat.st_ino)
+    if read.size < stat.st_size:
+        _read_on(cache, read)
+    return read.known.get(key)
+
+
+def _read_on(cache: Path, read: _Read) -> None:
+    """Take in the whole lines that were added since."""
+    try:
+        with cache.open("rb") as file:
+            file.seek(read.size)
+            added = file.read()
+    except OSError:
+        return
+    whole = added[: added.rfind(b"\n") + 1]
+    read.size += len(whole)
+    for line in whole.decode("utf-8", errors="replace").splitlines():
         try:
             *stored, sha = json.loads(line)
         except (ValueError, TypeError):
             continue
-        if tuple(stored) == key and isinstance(sha, str) and _SHA256.fullmatch(sha):
-            return sha
-    return None
+        if isinstance(sha, str) and _SHA256.fullmatch(sha) and all(isinstance(s, str | int) for s in stored):
+            read.known[tuple(stored)] = sha
 
 
 def _remember(cache: Path, key: tuple[str, int, int, int, int], sha: str) -> None:

@@ -13,7 +13,7 @@ from dataclasses import MISSING, Field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from harness.types import Artifact, Encoding, Task
+from harness.types import Artifact, Data, Encoding, Task
 
 ALWAYS = frozenset({"output", "dtype", "similarity"})
 """Fields that were there from the start: written even at their default."""
@@ -44,7 +44,7 @@ def evaluation_identity(artifact: Artifact, task: Task, encoding: Encoding, *, s
     return {
         "artifact": artifact.key,
         "task": task.name,
-        "data": _plain(task.data),
+        "data": data_identity(task.data),
         "splits": sorted(task.splits),
         "subsets": sorted(task.subsets),
         "encoding": encoding_identity(encoding),
@@ -52,6 +52,12 @@ def evaluation_identity(artifact: Artifact, task: Task, encoding: Encoding, *, s
         "seed": seed,
         "scoring": task.source.scoring,
     }
+
+
+def data_identity(data: Data) -> dict[str, Any]:
+    """What stands for the data in an identity: path, and revision or content."""
+    found: dict[str, Any] = _plain(data)
+    return found
 
 
 def encoding_identity(encoding: Encoding) -> dict[str, Any]:

@@ -11,15 +11,16 @@ import hashlib
 import io
 import json
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from harness import provenance
 from harness.collect import Collector, Known, VectorsNeeded
 from harness.data import datasets_cache
-from harness.desk import Desk, Event
+from harness.desk import Desk, Encoded, Event
 from harness.record import EXAMPLE_COLUMNS, ExamplesPart, ModelPart, Record, TaskPart
 from harness.types import Artifact, Encoding, Outcome, Purpose, Task, TextEncoder
 
@@ -96,17 +97,11 @@ class Encode:
         collector = Collector(self.encoding)
         with contextlib.suppress(VectorsNeeded):
             _evaluate(self, collector, desk.cache)
-        loaded = time.monotonic()
-        counts = {"texts": collector.count, "encoded": 0, "tokens": 0}
-        notes: list[str] = []
+        loaded = time.monotonic() - started
+        made = Encoded()
         for role, texts in collector.texts.items():
-            made = desk.encode_missing(self.artifact, self.encoding, self.task, role, list(texts))
-            counts["encoded"] += made["encoded"]
-            counts["tokens"] += made["tokens"]
-            notes += made["notes"]
-        seconds = {"load": loaded - started, "encode": time.monotonic() - loaded}
-        facts = provenance.device_facts(desk.device)
-        told = {**counts, "notes": notes, "seconds": seconds, "device": facts}
+            made.add(desk.encode_missing(self.artifact, self.encoding, self.task, role, list(texts)))
+        told = {"texts": collector.count, "load_seconds": loaded, "encoded": asdict(made)}
         return {"counts": json.dumps(told).encode()}
 
 
@@ -125,51 +120,50 @@ class Score:
 
     def run(self, desk: Desk) -> Mapping[str, bytes]:
         """Run the task with known vectors and write down what came out and how."""
-        started = time.monotonic()
+        started = datetime.now(tz=UTC)
         desk.emit(Event(kind="stage", text=f"scoring {self.task.name}"))
         known = Known(desk, self.artifact, self.encoding, self.task)
         outcome = _evaluate(self, known, desk.cache)
         for note in outcome.notes:
             desk.emit(Event(kind="note", text=note))
         examples = examples_bytes(outcome)
-        facts = _input(desk, "facts")
         record = Record(
             key=self.key,
             purpose=self.purpose,
             status="done",
-            model=model_part(self.artifact, facts),
+            model=model_part(self.artifact, _input(desk, "facts")),
             task=task_part(self.task),
             identity=self.identity,
             main_score=outcome.main_score,
             scores=outcome.scores,
             examples=_examples_part(outcome, examples),
-            provenance=self._provenance(desk, known, outcome.notes, time.monotonic() - started),
+            provenance=self._provenance(desk, known, outcome, started),
         )
         made = {"record": record.to_json().encode()}
         return {**made, "examples": examples} if examples is not None else made
 
-    def _provenance(self, desk: Desk, known: Known, notes: Sequence[str], seconds: float) -> dict[str, Any]:
+    def _provenance(self, desk: Desk, known: Known, outcome: Outcome, started: datetime) -> dict[str, Any]:
         facts, counts = _input(desk, "facts"), _input(desk, "counts")
-        timing = {name: round(value, 3) for name, value in counts.get("seconds", {}).items()}
-        tokens = counts.get("tokens", 0) + known.tokens
+        made = Encoded(**counts.get("encoded", {}))
+        made.add(known.encoded)
+        seconds = (datetime.now(tz=UTC) - started).total_seconds() - known.encoded.seconds
+        spent = {"load": counts.get("load_seconds", 0.0), "encode": made.seconds, "score": seconds}
         return {
-            **provenance.snapshot(device=desk.device, threads=desk.threads),
+            **provenance.snapshot(device=desk.device, threads=desk.threads, started=started),
             "dtype_as_run": facts.get("dtype_as_run"),
             "attention": facts.get("attention"),
             "gate": facts.get("gate"),
-            "notes": [*counts.get("notes", ()), *known.notes, *notes],
+            "notes": [*made.notes, *outcome.notes],
             "prompts_asked": {
                 "named": dict(self.encoding.prompts),
                 "default": self.encoding.default_prompt,
             },
             "prompts_applied": known.applied,
             "texts": max(counts.get("texts", 0), known.count),
-            "texts_encoded": counts.get("encoded", 0) + known.encoded,
-            "tokens_encoded": tokens,
-            "seconds": {**timing, "score": round(seconds, 3)},
-            "tokens_per_second": round(tokens / timing["encode"])
-            if tokens and timing.get("encode")
-            else None,
+            "texts_encoded": made.texts,
+            "tokens_encoded": made.tokens,
+            "seconds": {name: round(value, 3) for name, value in spent.items()},
+            "tokens_per_second": round(made.tokens / made.seconds) if made.tokens else None,
             "peak_memory_bytes": provenance.peak_memory(),
         }
 

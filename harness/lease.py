@@ -56,12 +56,8 @@ class Leases:
         path = self.folder / f"{key}.json"
         with self._lock:
             self._held.discard(path)
-            path.unlink(missing_ok=True)
-
-    def held(self, key: str) -> bool:
-        """Whether some living process, this one included, holds the lease on `key`."""
-        holder = _read(self.folder / f"{key}.json")
-        return holder is not None and not self._lapsed(holder)
+            if self._is_mine(path):
+                path.unlink(missing_ok=True)
 
     def close(self) -> None:
         """Give everything back and stop renewing."""
@@ -74,6 +70,11 @@ class Leases:
     def _content(self) -> bytes:
         holder = {"host": files.host(), "pid": os.getpid(), "token": self._token}
         return json.dumps({**holder, "expires": time.time() + self.term}).encode()
+
+    def _is_mine(self, path: Path) -> bool:
+        """False if this process slept through its term and another took the lease."""
+        holder = _read(path)
+        return holder is not None and holder.get("token") == self._token
 
     @staticmethod
     def _lapsed(holder: dict[str, Any]) -> bool:
@@ -91,7 +92,8 @@ class Leases:
             with self._lock:
                 for path in self._held:
                     with contextlib.suppress(Exception):
-                        files.replace(path, self._content())
+                        if self._is_mine(path):
+                            files.replace(path, self._content())
 
 
 def _read(path: Path) -> dict[str, Any] | None:

@@ -5,24 +5,38 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from harness.errors import UsageError
+
 
 def cache_folder(chosen: str | Path | None = None) -> Path:
     """The cache: --cache, else HARNESS_CACHE, else the user's cache folder."""
     from platformdirs import user_cache_path
 
     place = chosen or os.environ.get("HARNESS_CACHE")
-    return Path(place).expanduser() if place else user_cache_path("encoder-harness", appauthor=False)
+    return expanded(place) if place else user_cache_path("encoder-harness", appauthor=False)
 
 
 def results_folder(chosen: str | Path | None = None) -> Path:
     """The results folder: --results, else HARNESS_RESULTS, else `results` where one stands."""
-    return Path(chosen or os.environ.get("HARNESS_RESULTS") or "results").expanduser()
+    return expanded(chosen or os.environ.get("HARNESS_RESULTS") or "results")
 
 
 def data_root(chosen: str | Path | None = None) -> Path | None:
     """The data root: --data, else HARNESS_DATA, else none."""
     place = chosen or os.environ.get("HARNESS_DATA")
-    return Path(place).expanduser() if place else None
+    return expanded(place) if place else None
+
+
+def expanded(text: str | Path) -> Path:
+    """A path with `~` replaced by the home folder.
+
+    Raises:
+        UsageError: There is no such user.
+    """
+    try:
+        return Path(text).expanduser()
+    except RuntimeError as error:
+        raise UsageError(f"{text}: {error}") from error
 
 
 def reference_folder() -> Path | None:

@@ -46,7 +46,7 @@ class Follower:
         self._settled = 0
         self._bars: dict[str, TaskID] = {}
         self._progress = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=30),
             MofNCompleteColumn(),
             Rate(),
@@ -71,15 +71,15 @@ class Follower:
         if event.kind == "stage":
             self._progress.update(self._overall, description=event.text)
         elif event.kind == "encoding":
-            self._drop(job.key)
+            self._drop(job.claim or job.key)
             name = f"  encoding {event.text or 'text'}s"
-            self._bars[job.key] = self._progress.add_task(name, total=event.texts, tokens=0)
-        elif event.kind == "encoded" and job.key in self._bars:
-            bar = self._bars[job.key]
+            self._bars[job.claim or job.key] = self._progress.add_task(name, total=event.texts, tokens=0)
+        elif event.kind == "encoded" and (job.claim or job.key) in self._bars:
+            bar = self._bars[job.claim or job.key]
             tokens = self._progress.tasks[self._progress.task_ids.index(bar)].fields["tokens"] + event.tokens
             self._progress.update(bar, advance=event.texts, tokens=tokens)
         elif event.kind == "note" and not self._quiet:
-            self._console.print(f"{job.label}: {event.text}", style="yellow", markup=False)
+            self._console.print(f"{job.label}: {event.text}", style="yellow")
 
     def _result(self, result: Result) -> None:
         self._drop(result.cell.key)
@@ -96,8 +96,9 @@ class Follower:
             if result.how in ("done", "shared")
             else "failed"
         )
-        self._console.print(f"{MARKS[result.how]} {name}  {said}", highlight=False, markup=False)
+        self._console.print(f"{MARKS[result.how]} {name}  {said}", highlight=False)
 
-    def _drop(self, key: str) -> None:
-        for known in [k for k in self._bars if k == key or key == ""] or list(self._bars):
-            self._progress.remove_task(self._bars.pop(known))
+    def _drop(self, claim: str) -> None:
+        bar = self._bars.pop(claim, None)
+        if bar is not None:
+            self._progress.remove_task(bar)

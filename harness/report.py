@@ -83,11 +83,20 @@ def means_lines(suite: Suite, means: Aggregates) -> list[str]:
     if not means.over_tasks.complete:
         lines.append("incomplete: not to be ranked beside complete ones")
     if suite.left_out:
-        shown = ", ".join(suite.left_out[:6])
-        more = f" and {len(suite.left_out) - 6} more" if len(suite.left_out) > 6 else ""
         count = len(suite.left_out)
-        lines.append(f"nothing of the languages or splits asked for in {count} columns: {shown}{more}")
+        named = shortened(suite.left_out)
+        lines.append(f"nothing of the languages or splits asked for in {count} columns: {named}")
     return lines
+
+
+def shortened(names: Sequence[str], most: int = 6) -> str:
+    """A list of names, cut where it gets long.
+
+    >>> shortened(["a", "b", "c"], most=2)
+    'a, b and 1 more'
+    """
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def print_report(report: Report, console: Console) -> None:
@@ -95,11 +104,11 @@ def print_report(report: Report, console: Console) -> None:
     for suite in report.prepared.suites:
         console.print(suite_table(suite, report))
         for note in suite.notes:
-            console.print(note, style="dim", highlight=False, soft_wrap=True, markup=False)
+            console.print(note, style="dim", highlight=False, soft_wrap=True)
         for one in report.prepared.subjects:
             named = f"{one.artifact.name}: " if len(report.prepared.subjects) > 1 else ""
             for line in means_lines(suite, report.aggregates(one, suite)):
-                console.print(named + line, highlight=False, soft_wrap=True, markup=False)
+                console.print(named + line, highlight=False, soft_wrap=True)
     print_failures(report.failures, console)
     console.print(
         f"Encoded {report.texts_encoded:,} texts ({report.tokens_encoded:,} tokens). "
@@ -143,8 +152,7 @@ def print_failures(failures: Sequence[Result], console: Console) -> None:
         said = f"{failure.message}" if failure.fault or failure.hint else f"{failure.kind}: {failure.message}"
         reasons.setdefault((said, failure.hint or ""), []).append(result.cell.task.name)
     for (message, hint), tasks in reasons.items():
-        shown = ", ".join(tasks[:6]) + (f" and {len(tasks) - 6} more" if len(tasks) > 6 else "")
-        console.print(Text.assemble((f"{shown}: ", "bold red"), message), soft_wrap=True)
+        console.print(Text.assemble((f"{shortened(tasks)}: ", "bold red"), message), soft_wrap=True)
         if hint:
             console.print(Text(f"  {hint}"), soft_wrap=True)
     stopped = sum(1 for r in failures if r.how == "stopped")

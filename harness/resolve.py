@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness import catalog
+from harness import catalog, paths
 from harness.encoder import describe as reading
 from harness.errors import ModelError, UsageError, nearest
 from harness.plan import Subject
@@ -46,23 +47,40 @@ def resolve(text: str, options: ModelOptions) -> Artifact:
         if Path(place).is_dir():
             return _from_folder(Path(place), name=text, source=text, options=options)
         return _from_hub(place, name=text, options=options)
-    folder = Path(text).expanduser()
-    if folder.is_dir():
+    folder = paths.expanded(text)
+    if _is_folder(folder):
         return _from_folder(folder, name=folder.resolve().name, source=text, options=options)
-    if folder.is_file():
+    if os.path.isfile(folder):
         raise ModelError(
             f"{text} is a file, not a model folder.", hint=f"Did you mean --model {folder.parent}?"
         )
-    if text.startswith((".", "/", "~")) or not HUB_ID.match(text):
+    if text.startswith((".", "/", "~")) or not HUB_ID.match(text) or _not_for_the_hub(text):
         raise _no_model(text)
     return _from_hub(text, name=text.partition("@")[0], options=options)
+
+
+def _is_folder(folder: Path) -> bool:
+    try:
+        return folder.is_dir()
+    except OSError as error:
+        raise ModelError(f"{folder} cannot be read: {error.strerror}.") from error
+
+
+def _not_for_the_hub(text: str) -> bool:
+    """Whether the hub's own rules for names forbid this one."""
+    name = text.partition("@")[0]
+    return "--" in name or ".." in name or name.endswith((".", "-", ".git")) or len(name) > 96
 
 
 def _from_folder(
     folder: Path, *, name: str, source: str, options: ModelOptions, revision: str | None = None
 ) -> Artifact:
-    reading.describe(folder)
-    key, weights = reading.content_key(folder, cache_dir=options.cache)
+    try:
+        reading.describe(folder)
+        key, weights = reading.content_key(folder, cache_dir=options.cache)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ModelError(f"{error.filename or folder} cannot be read: {reason}.") from error
     return Artifact(
         name=name,
         source=source,
@@ -87,6 +105,7 @@ def _from_hub(text: str, *, name: str, options: ModelOptions) -> Artifact:
 
 def _download(repository: str, revision: str | None, *, offline: bool) -> Path:
     """The snapshot of a hub model in the local hub cache, fetched if need be."""
+    import httpx
     from huggingface_hub import HfApi, snapshot_download
     from huggingface_hub.errors import (
         GatedRepoError,
@@ -120,7 +139,7 @@ def _download(repository: str, revision: str | None, *, offline: bool) -> Path:
             f"{shown} is not in the local hub cache, and the network is not used or not there.",
             hint="Run once on a connected machine, or give a local folder.",
         ) from error
-    except (HfHubHTTPError, OSError) as error:
+    except (HfHubHTTPError, httpx.HTTPError, OSError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ModelError(
             f"{shown} cannot be fetched from the hub: {reason}.",

@@ -10,6 +10,10 @@ WIDE = 200
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A console that never cuts a name off when its output is read by a program or from a file."""
+    """A console that never cuts a name off when its output is read by a program or from a file.
+
+    What stands in brackets is text, as in a prompt, and never markup.
+    """
     stream = sys.stderr if stderr else sys.stdout
-    return Console(file=stream) if stream.isatty() else Console(file=stream, width=WIDE)
+    width = None if stream.isatty() else WIDE
+    return Console(file=stream, width=width, markup=False)

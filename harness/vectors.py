@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -64,12 +64,32 @@ def shard_bytes(keys: NDArray[np.void], vectors: NDArray[np.float32]) -> bytes:
     return bytes(save({"keys": hashes, "vectors": np.ascontiguousarray(vectors, dtype=np.float32)}))
 
 
+def space_folder(root: Path, identity: Mapping[str, object]) -> Path:
+    """The folder of a space below the cache folder `root`."""
+    name = digest(identity)
+    return root / "vectors" / name[:2] / name
+
+
+def write_shard(root: Path, identity: Mapping[str, object], content: bytes) -> None:
+    """Write a shard (see `shard_bytes`); the same shard twice is one file, a damaged one is mended.
+
+    Raises:
+        StoreError: It cannot be written.
+    """
+    folder = space_folder(root, identity)
+    about = folder / "space.json"
+    if not about.exists():
+        files.write_once(about, canonical(identity).encode())
+    path = folder / f"{hashlib.sha256(content).hexdigest()[:32]}.safetensors"
+    if not files.write_once(path, content) and _open_shard(path) is None:
+        files.replace(path, content)
+
+
 class Space:
     """The vectors known for one space identity; shards that others add are seen on `refresh`."""
 
     def __init__(self, root: Path, identity: dict[str, object]) -> None:
-        name = digest(identity)
-        self.folder = root / "vectors" / name[:2] / name
+        self.folder = space_folder(root, identity)
         self.identity = identity
         self._shards: set[Path] = set()
         self._high = np.empty(0, np.uint64)
@@ -127,14 +147,6 @@ class Space:
             here = places[:, 0] == shard
             out[here] = self._order[shard][places[here, 1]]
         return out
-
-    def add(self, content: bytes) -> None:
-        """Write a shard (see `shard_bytes`); the same shard twice is one file."""
-        about = self.folder / "space.json"
-        if not about.exists():
-            files.write_once(about, canonical(self.identity).encode())
-        files.write_once(self.folder / f"{hashlib.sha256(content).hexdigest()[:32]}.safetensors", content)
-        self.refresh()
 
     def _find(self, keys: NDArray[np.void]) -> NDArray[np.int64]:
         if not len(self._high) or not len(keys):

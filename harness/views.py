@@ -9,7 +9,8 @@ from typing import Any
 
 from harness import paths
 from harness.errors import UsageError, unknown
-from harness.record import Record
+from harness.identity import data_identity
+from harness.record import ModelPart, Record
 from harness.store import Store
 from harness.types import SEED, Suite, Task, prompt_for
 
@@ -30,17 +31,17 @@ def records_of(model: str, results: Path | None) -> list[Record]:
         UsageError: Nothing is recorded under that name, or it names several artifacts.
     """
     everything = [record for store in stores(results) for record in store.records()]
-    wanted = _artifact_of_folder(model)
-    mine = [r for r in everything if _is(r, wanted or model)]
-    if not mine:
-        names = {r.model.name for r in everything}
-        raise unknown("measured model", model, names, then="`harness list records` shows what is there.")
-    artifacts = {r.model.artifact: r.model.name for r in mine}
-    if len(artifacts) > 1:
-        listed = ", ".join(key[:12] for key in artifacts)
+    named, _, revision = model.partition("@")
+    wanted = _artifact_of_folder(model) or named
+    found = {r.model.artifact: r for r in everything if _is(r.model, wanted, revision)}
+    if not found:
+        raise _not_measured(named, revision, everything)
+    if len(found) > 1:
+        listed = ", ".join(key[:12] for key in found)
         raise UsageError(
-            f"{model!r} names {len(artifacts)} models: {listed}.", hint="Type one of these keys instead."
+            f"{model!r} names {len(found)} models: {listed}.", hint="Type one of these keys instead."
         )
+    mine = [r for r in everything if r.model.artifact in found]
     return list({r.key: r for r in reversed(mine)}.values())[::-1]
 
 
@@ -79,14 +80,30 @@ class Treatment:
             "seed": self.seed,
             "scoring": self.scoring,
         }
+        if task.data.content:
+            wanted["data"] = data_identity(task.data)
         return all(record.identity.get(name) == value for name, value in wanted.items())
 
 
-def suite_scores(records: Sequence[Record], suite: Suite) -> list[tuple[Treatment, dict[str, float]]]:
-    """Main scores by task name, for each treatment that `suite` was measured under.
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """A suite as it was measured under one treatment.
+
+    `scores` are main scores by task name; `unproven` are the tasks whose data came from a folder
+    that does not prove the pinned revision.
+    """
+
+    treatment: Treatment
+    scores: Mapping[str, float]
+    unproven: tuple[str, ...]
+
+
+def suite_views(records: Sequence[Record], suite: Suite) -> list[View]:
+    """What was measured of a suite, one view for each treatment.
 
     The treatment with the most tasks comes first; one whose records another has as well is left
-    out. Of several records of a task that differ only in their data the last made one counts.
+    out. Data that is built or local must be what the suite has now. Of several records of a task
+    of the hub that differ only in their data the last made one counts.
     """
     mine = sorted((r for r in records if r.main_score is not None), key=_written)
     names = {task.name for task in suite.tasks}
@@ -95,14 +112,20 @@ def suite_scores(records: Sequence[Record], suite: Suite) -> list[tuple[Treatmen
         kept = {t.name: r for t in suite.tasks for r in mine if treatment.fits(r, t)}
         found.append((treatment, kept))
     found.sort(key=lambda pair: (-len(pair[1]), pair[0].encoding["dtype"] != "float32", pair[0].text))
-    several, seen = [], list[set[str]]()
+    views, seen = [], list[set[str]]()
     for treatment, kept in found:
         keys = {record.key for record in kept.values()}
         if keys and not any(keys <= others for others in seen):
             seen.append(keys)
-            scores = {name: r.main_score for name, r in kept.items() if r.main_score is not None}
-            several.append((treatment, scores))
-    return several
+            views.append(_view(treatment, kept, suite))
+    return views
+
+
+def _view(treatment: Treatment, kept: Mapping[str, Record], suite: Suite) -> View:
+    pinned = {task.name: task.data.revision for task in suite.tasks if task.data.path}
+    unproven = [n for n, r in kept.items() if n in pinned and r.identity["data"].get("revision") != pinned[n]]
+    scores = {name: r.main_score for name, r in kept.items() if r.main_score is not None}
+    return View(treatment=treatment, scores=scores, unproven=tuple(unproven))
 
 
 def record_text(record: Record) -> str:
@@ -155,15 +178,23 @@ def _written(record: Record) -> str:
     return str(record.provenance.get("written", ""))
 
 
-def _is(record: Record, model: str) -> bool:
-    model = model.partition("@")[0]
-    by_key = len(model) >= 6 and record.model.artifact.startswith(model)
-    return record.model.name == model or by_key
+def _is(about: ModelPart, wanted: str, revision: str) -> bool:
+    by_key = len(wanted) >= 6 and about.artifact.startswith(wanted)
+    return by_key or (about.name == wanted and (about.revision or "").startswith(revision))
+
+
+def _not_measured(named: str, revision: str, everything: Sequence[Record]) -> UsageError:
+    names = {r.model.name for r in everything}
+    if revision and named in names:
+        there = {r.model.revision[:12] for r in everything if r.model.name == named and r.model.revision}
+        message = f"Nothing is recorded of {named} at revision {revision}."
+        return UsageError(message, hint=f"There is: {', '.join(sorted(there)) or 'no revision'}.")
+    return unknown("measured model", named, names, then="`harness list records` shows what is there.")
 
 
 def _artifact_of_folder(model: str) -> str | None:
-    folder = Path(model).expanduser()
-    if not folder.is_dir() or "/" not in model:
+    folder = paths.expanded(model)
+    if "/" not in model or not folder.is_dir():
         return None
     from harness.encoder.describe import content_key
 

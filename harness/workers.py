@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import multiprocessing as mp
-import queue
 import signal
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, Protocol
+from pickle import UnpicklingError
+from typing import Protocol
 
 from harness.desk import Desk, Event
 from harness.errors import HarnessError
@@ -138,28 +139,33 @@ class Apart:
     def start(self, job: Job, inputs: Inputs) -> None:
         """Send a job over."""
         self._current = job.key
-        self._orders.put((job, dict(inputs)))
+        try:
+            self._line.send((job, dict(inputs)))
+        except OSError:  # it died while it had nothing to do
+            self._spawn()
+            self._line.send((job, dict(inputs)))
 
     def poll(self, seconds: float) -> Finished | None:
         """Pass on what came back; the end of the running job if it is among it."""
-        while True:
-            try:
-                report = self._reports.get(timeout=seconds)
-            except queue.Empty:
-                return self._died()
-            if isinstance(report, Finished):
-                self._current = ""
-                return report
-            self._listener(self._current, report)
+        try:
+            while self._line.poll(seconds):
+                report = self._line.recv()
+                if isinstance(report, Finished):
+                    self._current = ""
+                    return report
+                self._listener(self._current, report)
+        except (EOFError, OSError, UnpicklingError):  # it ended, perhaps in the middle of a report
+            return self._died()
+        return None
 
     def close(self) -> None:
         """End the process."""
         self._process.terminate()
         self._process.join()
+        self._line.close()
 
-    def _died(self) -> Finished | None:
-        if not self._current or self._process.is_alive():
-            return None
+    def _died(self) -> Finished:
+        self._process.join()
         key, self._current = self._current, ""
         message = f"The process for {self.device} ended with code {self._process.exitcode} (out of memory?)."
         self._spawn()
@@ -167,11 +173,10 @@ class Apart:
 
     def _spawn(self) -> None:
         context = mp.get_context("spawn")
-        self._orders: Any = context.Queue()
-        self._reports: Any = context.Queue()
-        arguments = (*self._settings, self._orders, self._reports)
-        self._process = context.Process(target=_serve, args=arguments, daemon=True)
+        self._line, theirs = context.Pipe()
+        self._process = context.Process(target=_serve, args=(*self._settings, theirs), daemon=True)
         self._process.start()
+        theirs.close()  # so that the end of the process is the end of the line
 
 
 def open_workers(
@@ -183,9 +188,12 @@ def open_workers(
     return [Apart(device=d, cache=cache, listener=listener, threads=threads) for d in devices]
 
 
-def _serve(device: str, cache: str, threads: int | None, orders: Any, reports: Any) -> None:
+def _serve(device: str, cache: str, threads: int | None, line: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver decides when to stop
-    desk = Desk(device=device, cache=Path(cache), emit=reports.put, threads=threads)
+    desk = Desk(device=device, cache=Path(cache), emit=line.send, threads=threads)
     while True:
-        job, inputs = orders.get()
-        reports.put(run_job(job, inputs, desk))
+        try:
+            job, inputs = line.recv()
+        except EOFError:  # the driver is gone
+            return
+        line.send(run_job(job, inputs, desk))

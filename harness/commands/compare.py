@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,10 @@ from harness.terminal import console
 OWN = frozenset({"artifact"})
 """Fields that differ between any two models."""
 
-MEASURED = frozenset(
-    ["started", "seconds", "tokens_per_second", "texts_encoded", "tokens_encoded", "peak_memory_bytes"]
-)
+MEASURED = {
+    *("started", "written", "seconds", "tokens_per_second", "texts_encoded", "tokens_encoded"),
+    "peak_memory_bytes",
+}
 """Fields of the provenance that are measurements rather than conditions."""
 
 
@@ -35,7 +36,7 @@ def command(first: str, second: str, measurements: bool, results: Path | None, a
 
     a, b = views.records_of(first, results), views.records_of(second, results)
     shared = pairs(a, b)
-    skip = frozenset() if measurements else MEASURED
+    skip = set() if measurements else MEASURED
     found = {
         "deltas": [_delta(x, y) for x, y in shared],
         "differences": differences([(_conditions(x, skip), _conditions(y, skip)) for x, y in shared]),
@@ -110,7 +111,7 @@ def _delta(x: Any, y: Any) -> dict[str, Any]:
     return {**row, "delta": y.main_score - x.main_score, **how}
 
 
-def _conditions(record: Any, skip: frozenset[str]) -> dict[str, Any]:
+def _conditions(record: Any, skip: Collection[str]) -> dict[str, Any]:
     identity = {k: v for k, v in record.identity.items() if k not in OWN | {"task"}}
     provenance = {k: v for k, v in record.provenance.items() if k not in skip}
     return flatten({"identity": identity, "provenance": provenance})

@@ -70,8 +70,9 @@ def list_data(
 
     Without --suite, lists what lies in the data root.
     """
-    settings = DataSettings(root=data, offline=offline, cache=paths.cache_folder(cache))
-    rows = [status(need, settings) for need in _wanted(suites, languages, data)]
+    root = paths.data_root(data)
+    settings = DataSettings(root=root, offline=offline, cache=paths.cache_folder(cache))
+    rows = [status(need, settings) for need in _wanted(suites, languages, root)]
     sizes = {} if offline else remote_sizes([row.need for row in rows if row.size is None])
     if as_json:
         return _print_json([tables.status_json(row, sizes) for row in rows])
@@ -83,11 +84,13 @@ def list_data(
 def pull_data(suites: tuple[str, ...], languages: str, data: Path | None, as_json: bool) -> None:
     """Fetch data sets from the hub into the data root, at their pinned revisions.
 
-    What is there and verified is kept; what was interrupted goes on where it stopped.
+    What is there and verified is kept; what was interrupted goes on where it stopped. Where another
+    revision lies in ORG/NAME, the pinned one goes beside it, to ORG/NAME@REVISION.
     """
     if not suites:
         raise UsageError("Which data?", hint="Name suites: harness data pull --suite SUITE --data DIR")
-    rows = _pull_all(_wanted(suites, languages, data), _required(data), quiet=as_json)
+    root = paths.data_root(data)
+    rows = _pull_all(_wanted(suites, languages, root), _required(root), quiet=as_json)
     if as_json:
         _print_json(rows)
     absent = sum(row["state"] not in ("pulled", "kept") for row in rows)
@@ -103,7 +106,7 @@ def verify_data(suites: tuple[str, ...], languages: str, data: Path | None, as_j
 
     Without --suite, checks all that lies there. Ends with 1 if anything is missing or wrong.
     """
-    root = _required(data)
+    root = _required(paths.data_root(data))
     checked = [(need, verify(need, root)) for need in _wanted(suites, languages, root)]
     if as_json:
         _print_json([tables.verified_json(need, problems) for need, problems in checked])

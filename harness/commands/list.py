@@ -91,5 +91,5 @@ def _print(what: str, rows: list[dict[str, Any]]) -> None:
         )
     for row in rows:
         values = [f"{v:.4f}" if isinstance(v, float) else str(v) for v in (row[name] for name in shown)]
-        table.add_row(*(value.replace("[", r"\[") for value in values))
+        table.add_row(*values)
     console().print(table)

@@ -53,7 +53,10 @@ SIMILARITIES: tuple[Similarity, ...] = ("cosine", "dot", "euclidean", "manhattan
     "--normalize/--no-normalize", default=None, help="Scale vectors to length 1 (default: as the model does)."
 )
 @click.option(
-    "--max-length", type=int, default=None, help="Longest input in tokens (default: the model's own)."
+    "--max-length",
+    type=click.IntRange(min=1),
+    default=None,
+    help="Longest input in tokens (default: the model's own).",
 )
 @click.option(
     "--dtype", type=click.Choice(list(DTYPES)), default="float32", help="Precision of weights and products."
@@ -78,7 +81,12 @@ SIMILARITIES: tuple[Similarity, ...] = ("cosine", "dot", "euclidean", "manhattan
     default=None,
     help="JSON or TOML file of prompts by name.",
 )
-@click.option("--seed", type=int, default=SEED, help="Seed of samples and probes (mteb's own is 42).")
+@click.option(
+    "--seed",
+    type=click.IntRange(0, 2**32 - 1),
+    default=SEED,
+    help="Seed of samples and probes (mteb's own is 42).",
+)
 @options.languages
 @options.splits
 @options.results
@@ -91,7 +99,10 @@ SIMILARITIES: tuple[Similarity, ...] = ("cosine", "dot", "euclidean", "manhattan
     help="Devices, e.g. cuda:0,cuda:1; one process each if several (default: every GPU, else the CPU).",
 )
 @click.option(
-    "--threads", type=int, default=None, help="CPU threads of each process (default: torch's own choice)."
+    "--threads",
+    type=click.IntRange(min=1),
+    default=None,
+    help="CPU threads of each process (default: torch's own choice).",
 )
 @click.option("--force", is_flag=True, help="Run again what is there already, and put it in its place.")
 @click.option("--fail-fast", is_flag=True, help="Stop at the first failed task.")

@@ -79,31 +79,30 @@ def _suites(records: list[Any], suites: list[Any], as_json: bool) -> None:
     from harness.report import aggregates_json
 
     about = records[0].model
-    nothing: list[tuple[Any, dict[str, float]]] = [(None, {})]
-    found = [
-        (suite, treatment, aggregate(suite, scores))
-        for suite in suites
-        for treatment, scores in views.suite_scores(records, suite) or nothing
-    ]
+    nothing: list[Any] = [None]
+    found = [(suite, view) for suite in suites for view in views.suite_views(records, suite) or nothing]
     if as_json:
         rows = [
             {
                 "suite": suite.name,
-                "settings": dataclasses.asdict(how) if how else None,
-                **aggregates_json(suite, means),
+                "settings": dataclasses.asdict(view.treatment) if view else None,
+                "unproven_data": list(view.unproven) if view else [],
+                **aggregates_json(suite, aggregate(suite, view.scores if view else {})),
             }
-            for suite, how, means in found
+            for suite, view in found
         ]
         click.echo(json.dumps({"schema": 1, "model": about.model_dump(), "suites": rows}, indent=1))
         return
-    for suite, how, means in found:
-        _print_suite(f"{about.name} on {suite.title}", suite, how, means)
+    for suite, view in found:
+        _print_suite(f"{about.name} on {suite.title}", suite, view)
 
 
-def _print_suite(title: str, suite: Any, how: Any, means: Any) -> None:
-    from harness.report import means_lines, score_text
+def _print_suite(title: str, suite: Any, view: Any) -> None:
+    from harness.aggregate import aggregate
+    from harness.report import means_lines, score_text, shortened
 
-    under = f"\n{how.text}" if how else ""
+    means = aggregate(suite, view.scores if view else {})
+    under = f"\n{view.treatment.text}" if view else ""
     table = Table(title=f"{title}, scores × 100{under}", title_justify="left")
     table.add_column("task")
     table.add_column("type")
@@ -113,7 +112,10 @@ def _print_suite(title: str, suite: Any, how: Any, means: Any) -> None:
             table.add_row(column.name, column.type, score_text(means.columns[column.name]))
     out = console()
     out.print(table)
-    for line in means_lines(suite, means):
+    lines = means_lines(suite, means)
+    if view and view.unproven:
+        lines.append(f"data not proven to be the pinned revision: {shortened(view.unproven)}")
+    for line in lines:
         out.print(line, highlight=False, soft_wrap=True)
 
 

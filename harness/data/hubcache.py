@@ -15,6 +15,7 @@ from harness.data.folder import visible_files
 from harness.types import Data
 
 _SHARD = re.compile(r"^(?P<stem>.*-)(?P<number>\d{5})-of-(?P<count>\d{5})")
+RETRIEVAL_PARTS = ("corpus", "queries", "qrels", "top_ranked", "instruction", "instructions")
 _NOT_DATA = (".md", ".py", ".txt.license", "LICENSE", "dataset_infos.json")
 
 
@@ -87,10 +88,13 @@ def _patterns(value: Any) -> Iterator[str]:
 def _wanted(configs: Mapping[str, list[str]], subsets: Sequence[str]) -> dict[str, list[str]]:
     """The configurations that reading `subsets` needs.
 
-    A subset is a configuration, or the first or last part of one (`fr-corpus`, `corpus-fr`).
+    A subset is a configuration, or the first or last part of one (`fr-corpus`, `corpus-fr`); to
+    the subset `default` belong those that hold the parts of a retrieval task.
     The first declared one is always needed: its files tell the loader their format.
     """
     first = next(iter(configs), "")
+    if "default" in subsets:
+        subsets = [*subsets, *RETRIEVAL_PARTS]
     named = {c for c in configs for s in subsets if c == s or c.startswith(f"{s}-") or c.endswith(f"-{s}")}
     return {c: patterns for c, patterns in configs.items() if not named or c in {first, *named}}
 

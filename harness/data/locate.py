@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from harness.data.folder import identify, visible_files
+from harness.data.folder import identify, read_manifest, visible_files
 from harness.data.hubcache import gaps, snapshot
 from harness.errors import DataError
 from harness.types import Data
@@ -60,7 +60,7 @@ def locate(data: Data, settings: DataSettings, *, subsets: Sequence[str] = ()) -
     """
     if not data.path:
         return Located(data=data, folder=None, origin="built")
-    folder = root_folder(data.path, settings.root)
+    folder = root_folder(data.path, data.revision, settings.root)
     if folder is not None:
         return Located(data=_identified(data, folder, settings.cache), folder=folder, origin="root")
     held = snapshot(data.path, data.revision)
@@ -72,24 +72,48 @@ def locate(data: Data, settings: DataSettings, *, subsets: Sequence[str] = ()) -
     return Located(data=data, folder=None, origin="hub")
 
 
-def root_folder(path: str, root: Path | None) -> Path | None:
+def root_folder(path: str, revision: str, root: Path | None) -> Path | None:
     """The folder of a data set in a data root, None if there is none with files in it.
+
+    It is `<org>/<name>`, or `<org>/<name>@<revision>` beside it (12 digits) where the first holds
+    another revision. A folder of unknown origin counts as what is wanted.
 
     Raises:
         DataError: The data root is not a folder, or the data set's folder cannot be listed.
     """
     if root is None:
         return None
+    for folder in places(path, revision, root):
+        try:
+            if folder.is_dir() and visible_files(folder) and other_revision(folder, revision) is None:
+                return folder
+        except OSError as error:
+            raise unreadable(folder, error) from error
+    return None
+
+
+def places(path: str, revision: str, root: Path) -> tuple[Path, ...]:
+    """Where in a data root a revision of a data set may lie, the usual place first.
+
+    Raises:
+        DataError: The data root is not a folder.
+    """
     if not root.expanduser().is_dir():
         raise DataError(
             f"The data root {root} is not a folder.",
             hint="Name one with --data DIR, or make one: harness data pull --suite SUITE --data DIR",
         )
-    folder = root.expanduser().absolute() / path
+    usual = root.expanduser().absolute() / path
+    return (usual, usual.with_name(f"{usual.name}@{revision[:12]}")) if revision else (usual,)
+
+
+def other_revision(folder: Path, revision: str) -> str | None:
+    """The revision that a folder's manifest names, if it is another than the one wanted."""
     try:
-        return folder if folder.is_dir() and visible_files(folder) else None
-    except OSError as error:
-        raise unreadable(folder, error) from error
+        manifest = read_manifest(folder)
+    except DataError:
+        return None
+    return manifest.revision if manifest and revision and manifest.revision != revision else None
 
 
 def unreadable(folder: Path, error: OSError) -> DataError:
@@ -107,9 +131,16 @@ def _identified(data: Data, folder: Path, cache: Path) -> Data:
         raise unreadable(folder, error) from error
 
 
+def _held(data: Data, root: Path | None) -> str | None:
+    return other_revision(places(data.path, data.revision, root)[0], data.revision) if root else None
+
+
 def _missing(data: Data, settings: DataSettings, lacking: Sequence[str]) -> DataMissing:
     where = "the hub's cache" if settings.root is None else f"{settings.root} or the hub's cache"
     state = f"is not in {where}"
+    held = _held(data, settings.root)
+    if held:
+        state += f" (the data root has it at {held})"
     if lacking:
         state = f"is only in part in the hub's cache (no {', '.join(lacking[:3])})"
     return DataMissing(

@@ -18,7 +18,7 @@ State = Literal["verified", "cached", "unverified", "changed", "remote", "missin
 - verified: in the data root, every file as the manifest of the pinned revision has it;
 - cached: in the hub's cache, at the pinned revision;
 - unverified: in the data root without a manifest; results name it by its content;
-- changed: in the data root, but not what was pulled, or of another revision;
+- changed: in the data root, but not what was pulled;
 - remote: not here; loaded from the hub when it is needed;
 - missing: not here, and offline.
 """
@@ -114,7 +114,7 @@ def _found(folder: Path, root: Path) -> Need:
         manifest = read_manifest(folder)
     except DataError:
         manifest = None
-    path = folder.relative_to(root).as_posix()
+    path = folder.relative_to(root).as_posix().partition("@")[0]
     return Need(path=path, revision=manifest.revision if manifest else "")
 
 

@@ -10,6 +10,7 @@ from typing import Literal
 
 from harness.data.folder import MANIFEST, FileEntry, Manifest, visible_files
 from harness.data.huberrors import Unavailable, explained
+from harness.data.locate import other_revision, places
 from harness.data.needs import Need
 from harness.data.sizes import human_size, remote_size
 from harness.data.verify import verify
@@ -27,6 +28,8 @@ def _quiet(_line: str) -> None:
 def pull(need: Need, root: Path, *, progress: Progress = _quiet) -> Literal["pulled", "kept"]:
     """Fetch a data set at its pinned revision into `<root>/<org>/<name>/`.
 
+    Where another revision lies there it goes to `<name>@<revision>` beside it.
+
     Files go to a hidden folder beside the final one; only when all are there and hashed does the
     folder get its name. What an interrupted pull fetched is kept for the next one. A data set
     that is there and verified is kept as it is; one that was pulled and has changed is replaced.
@@ -35,8 +38,7 @@ def pull(need: Need, root: Path, *, progress: Progress = _quiet) -> Literal["pul
         DataError: The hub cannot be reached or refuses, the disk is full, the root cannot be
             written, or a folder stands there that no pull made.
     """
-    target = root.expanduser().absolute() / need.path
-    with explained(need, root), _locked(target):
+    with explained(need, root), _locked(_place(need, root)) as target:
         if target.exists():
             wrong = [problem for problem in verify(need, root) if problem.kind != "extra"]
             if not wrong:
@@ -49,11 +51,18 @@ def pull(need: Need, root: Path, *, progress: Progress = _quiet) -> Literal["pul
     return "pulled"
 
 
+def _place(need: Need, root: Path) -> Path:
+    """The usual folder, or the one beside it if another revision lies there."""
+    root.expanduser().mkdir(parents=True, exist_ok=True)
+    usual, beside = places(need.path, need.revision, root)
+    return usual if other_revision(usual, need.revision) is None else beside
+
+
 def _download(need: Need, target: Path, progress: Progress) -> Path:
     from huggingface_hub import snapshot_download
 
     partial = target.parent / f".{target.name}.{need.revision[:12]}.partial"
-    _check_room(need, target)
+    _check_room(need, partial)
     progress(f"fetching {need.path} at {need.revision[:12]}")
     snapshot_download(need.path, repo_type="dataset", revision=need.revision, local_dir=partial)
     if not visible_files(partial):
@@ -61,18 +70,22 @@ def _download(need: Need, target: Path, progress: Progress) -> Path:
     return partial
 
 
-def _check_room(need: Need, target: Path) -> None:
-    """Refuse what cannot fit before anything is fetched; a size the hub does not tell is no bar."""
+def _check_room(need: Need, partial: Path) -> None:
+    """Refuse what cannot fit before anything is fetched; a size the hub does not tell is no bar.
+
+    What an interrupted pull has fetched is not asked for again.
+    """
     try:
         size = remote_size(need)
     except Unavailable:
         raise
     except DataError:
         return
-    free = shutil.disk_usage(target.parent).free
-    if size > free:
+    free = shutil.disk_usage(partial.parent).free
+    fetched = sum(f.stat().st_size for f in partial.rglob("*") if f.is_file())
+    if size - fetched > free:
         raise DataError(
-            f"{need.path} has {human_size(size)}, and {target.parent} has {human_size(free)} free.",
+            f"{need.path} has {human_size(size)}, and {partial.parent} has {human_size(free)} free.",
             hint="Free some room, or choose another folder with --data DIR.",
         )
 
@@ -107,10 +120,10 @@ def _refuse_foreign(target: Path) -> None:
 
 
 @contextmanager
-def _locked(target: Path) -> Iterator[None]:
+def _locked(target: Path) -> Iterator[Path]:
     """Keep a second pull of the same data set waiting until this one is done."""
     from filelock import FileLock
 
     target.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(target.parent / f".{target.name}.lock"):
-        yield
+        yield target

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from harness.data.folder import MANIFEST, FileEntry, Manifest, read_manifest, visible_files
-from harness.data.locate import root_folder, unreadable
+from harness.data.locate import other_revision, places, root_folder, unreadable
 from harness.data.needs import Need
 from harness.errors import DataError
 from harness.filehash import sha256_file
@@ -42,9 +42,9 @@ def verify(need: Need, root: Path) -> tuple[Problem, ...]:
     Raises:
         DataError: The data root does not exist, or something in it cannot be read.
     """
-    folder = root_folder(need.path, root)
+    folder = root_folder(need.path, need.revision, root)
     if folder is None:
-        return (Problem(kind="missing", message=f"{need.path} is not in {root}."),)
+        return (_absent(need, root),)
     try:
         manifest = read_manifest(folder)
     except DataError as error:
@@ -57,6 +57,14 @@ def verify(need: Need, root: Path) -> tuple[Problem, ...]:
         return (*_revision(need, manifest), *_files(manifest, visible_files(folder)))
     except OSError as error:
         raise unreadable(folder, error) from error
+
+
+def _absent(need: Need, root: Path) -> Problem:
+    held = other_revision(places(need.path, need.revision, root)[0], need.revision)
+    if held:
+        message = f"{need.path} is there at {held}, wanted is {need.revision}."
+        return Problem(kind="revision", message=message)
+    return Problem(kind="missing", message=f"{need.path} is not in {root}.")
 
 
 def _revision(need: Need, manifest: Manifest) -> Iterator[Problem]:

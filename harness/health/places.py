@@ -44,7 +44,7 @@ def data_root(chosen: Places) -> Check:
     if root is None:
         detail = "none (HARNESS_DATA or --data): data sets come from the hub's cache or the hub"
         return Check(name="data root", detail=detail)
-    if not root.is_dir():
+    if not os.path.isdir(root):
         return Check(
             name="data root", state="missing", detail=f"{root} is not a folder", fix=f"{pull} {root}"
         )
@@ -64,10 +64,10 @@ def data_root(chosen: Places) -> Check:
 
 def folder(name: str, path: Path, *, sized: bool) -> Check:
     """Whether a folder can be written, or made; nothing is left behind."""
-    size = f", {human_size(_size(path))}" if sized and path.is_dir() else ""
+    size = f", {human_size(_size(path))}" if sized and os.path.isdir(path) else ""
     variable = f"HARNESS_{name.upper()}"
     try:
-        if path.exists():
+        if os.path.exists(path):
             files.writable(path)
         elif not os.access(_existing(path), os.W_OK | os.X_OK):
             raise HarnessError(f"{path} cannot be made: permission denied.")
@@ -75,7 +75,7 @@ def folder(name: str, path: Path, *, sized: bool) -> Check:
         return Check(
             name=name, state="missing", detail=error.message, fix=f"export {variable}=DIR (or --{name} DIR)"
         )
-    made = "" if path.exists() else " (made when needed)"
+    made = "" if os.path.exists(path) else " (made when needed)"
     return Check(name=name, detail=f"{path.absolute()}{made}{size}")
 
 
@@ -105,7 +105,7 @@ def hub() -> Check:
 
 def _existing(path: Path) -> Path:
     """The folder itself, or the nearest one above it that is there."""
-    return next(place for place in (path.absolute(), *path.absolute().parents) if place.exists())
+    return next(place for place in (path.absolute(), *path.absolute().parents) if os.path.exists(place))
 
 
 def _size(path: Path) -> int:

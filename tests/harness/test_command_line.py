@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
+import resource
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from safetensors.numpy import load_file, save_file
 
 from blocked import BLOCK
 from harness.cli import invoke
@@ -161,6 +165,15 @@ def test_two_processes_share_one_folder(own_data: Path, tmp_path: Path) -> None:
         (["--model", "minilm", "--suite", "stdlib", "--data", "./nowhere"], "is not a folder"),
         (["--model", "org/name", "--suite", "stdlib", "--offline"], "not in the local hub cache"),
         (["--model", "org/name", "--suite", "stdlib", "--trust-remote-code"], "needs a pinned commit"),
+        (["--model", "~nosuchuser/x", "--suite", "stdlib"], "~nosuchuser/x"),
+        (["--model", "runs/bert--final", "--suite", "stdlib"], "no folder lies there"),
+        (["--model", "x" * 300, "--suite", "stdlib"], "cannot be read"),
+        (["--model", "minilm", "--suite", "stdlib", "--prompt", "qurey=a: "], "Did you mean query?"),
+        (["--model", "minilm", "--suite", "stdlib", "--prompt", "STS21=a: "], "STS12"),
+        (["--model", "minilm", "--suite", "stdlib", "--threads", "-3"], "not in the range"),
+        (["--model", "minilm", "--suite", "stdlib", "--seed", "-1"], "not in the range"),
+        (["--model", "minilm", "--suite", "stdlib", "--devices", "cuda:99"], "There is: cpu"),
+        (["--model", "minilm", "--suite", "stdlib", "--devices", "cpu,tpu"], "no device 'tpu'"),
     ],
 )
 def test_misuse_is_one_message_and_exit_2(
@@ -200,6 +213,48 @@ def test_a_spoilt_model_folder_is_one_message_and_exit_2(
     spoil(folder)
     assert invoke(["run", "--model", str(folder), "--suite", "stdlib", "--results", str(tmp_path / "r")]) == 2
     assert said in capfd.readouterr().err
+
+
+class Evil:
+    """Unpickled as plain pickle, it makes a folder."""
+
+    def __init__(self, trace: Path) -> None:
+        self.trace = trace
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, (str(self.trace),)
+
+
+def with_a_pickle(folder: Path, trace: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    (folder / "pytorch_model.bin").write_bytes(pickle.dumps(Evil(trace)))
+
+
+def without_a_layer(folder: Path, _: Path) -> None:
+    file = folder / "model.safetensors"
+    kept = {name: value for name, value in load_file(file).items() if "layer.3." not in name}
+    save_file(kept, file, metadata={"format": "pt"})
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [(with_a_pickle, "the pickle contains code"), (without_a_layer, "encoder.layer.3")],
+)
+def test_a_model_that_does_not_load_as_it_should_fails_its_tasks(
+    spoil: Any, said: str, own_data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    from harness.backbones.minilm import locate
+
+    folder = tmp_path / "spoilt"
+    shutil.copytree(locate(), folder)
+    spoil(folder, tmp_path / "trace")
+    places = ["--results", str(tmp_path / "r"), "--cache", str(tmp_path / "c")]
+    assert invoke(["run", "--model", str(folder), "--suite", f"local:{own_data}", *places]) == 1
+    captured = capfd.readouterr()
+    assert said in captured.out + captured.err
+    assert "Traceback" not in captured.out + captured.err
+    assert not (tmp_path / "trace").exists()
+    assert list((tmp_path / "r").rglob("*.json")) == []
 
 
 def test_a_near_miss_of_a_command(capfd: pytest.CaptureFixture[str]) -> None:
@@ -263,19 +318,97 @@ def test_a_record_of_a_newer_schema_is_refused(
     assert json.loads(path.read_text()) == {"schema": SCHEMA + 1}
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become nobody")
-def test_a_folder_that_cannot_be_written_is_said(own_data: Path, tmp_path: Path) -> None:
-    from harness.errors import StoreError
-    from harness.files import writable
+@pytest.mark.slow
+def test_a_full_disk_stops_the_run_with_nothing_lost(own_data: Path, tmp_path: Path) -> None:
+    """No file may grow beyond 20 kB, and the vectors of twenty texts take 30 kB."""
 
-    locked = tmp_path / "locked"
-    locked.mkdir(mode=0o755)
-    child = os.fork()
-    if child == 0:  # pragma: no cover
-        os.setuid(65534)
-        try:
-            writable(locked / "results")
-        except StoreError as error:
-            os._exit(0 if "permission denied" in str(error) else 1)
-        os._exit(2)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    def little_room() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+
+    results, cache = tmp_path / "r", ["--cache", tmp_path / "c"]
+    code, _, error = run(own_data, results, *cache, preexec_fn=little_room)
+    assert code == 1
+    assert "Cannot write" in error
+    assert "run the same command again" in error
+    left = [p for p in (tmp_path / "c").rglob("*") if p.suffix in (".tmp", ".safetensors")]
+    assert left == []
+    code, found, _ = run(own_data, results, *cache)
+    assert (code, [r["state"] for r in found["records"]]) == (0, ["done", "done"])
+
+
+AS_NOBODY = """
+import contextlib, io, json, os, sys
+from harness.cli import invoke
+commands = json.loads(sys.argv[1])
+assert invoke(commands.pop(0)) == 0  # imports everything while it may be read
+os.setgroups([])
+os.setgid(65534)
+os.setuid(65534)
+told = []
+for command in commands:
+    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
+        code = invoke(command)
+    told.append([code, out.getvalue() + err.getvalue()])
+print("told", json.dumps(told))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become nobody")
+def test_what_may_not_be_read_or_written_is_said(own_data: Path) -> None:
+    """As user nobody: locked results, cache, model folder, weights, own data; each one message."""
+    from harness.backbones.minilm import locate
+
+    with tempfile.TemporaryDirectory() as made:
+        place = Path(made)
+        place.chmod(0o755)
+        shutil.copytree(locate(), place / "model")
+        shutil.copytree(own_data, place / "own")
+        (place / "open").mkdir(mode=0o777)
+        (place / "open").chmod(0o777)
+        for name in ("locked", "secret"):
+            (place / name).mkdir()
+        shutil.copytree(locate(), place / "secret" / "model")
+        shutil.copytree(own_data, place / "secret" / "own")
+        (place / "secret").chmod(0o700)
+        shutil.copytree(locate(), place / "weightless")
+        (place / "weightless" / "model.safetensors").chmod(0)
+
+        def command(model: str, own: str, results: str, cache: str) -> list[str]:
+            what = ["run", "--model", str(place / model), "--suite", f"local:{place / own}"]
+            return [*what, "--results", str(place / results), "--cache", str(place / cache)]
+
+        commands = [
+            command("model", "own", "warm-r", "warm-c"),
+            command("model", "own", "locked/r", "open/c"),
+            command("model", "own", "open/r", "locked/c"),
+            command("secret/model", "own", "open/r", "open/c"),
+            command("weightless", "own", "open/r", "open/c"),
+            command("model", "secret/own", "open/r", "open/c"),
+            ["list", "records", "--results", str(place / "secret" / "r")],
+            ["cache", "size", "--cache", str(place / "secret")],
+            ["doctor", "--results", str(place / "secret" / "r"), "--cache", str(place / "open" / "c")],
+            command("model", "own", "open/r", "open/c"),
+        ]
+        done = subprocess.run(
+            [sys.executable, "-c", AS_NOBODY, json.dumps(commands)],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=Path(__file__).parents[2],
+        )
+    assert "Traceback" not in done.stderr, done.stderr
+    told = json.loads(done.stdout.partition("told")[2])
+    expected = [
+        (1, "locked/r"),
+        (1, "locked/c"),
+        (2, "secret/model"),
+        (2, "model.safetensors"),
+        (1, "secret/own"),
+        (1, "secret/r"),
+        (1, "secret"),
+        (1, "results"),
+        (0, "find"),
+    ]
+    for (code, said), (wanted, name), asked in zip(told, expected, commands[1:], strict=True):
+        assert (code, name in said, "Traceback" in said) == (wanted, True, False), (asked, code, said)

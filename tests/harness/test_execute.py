@@ -9,11 +9,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from fakes import FakeEncoder, artifact, encoding, task
 from harness import data
+from harness.api import Prepared, Report, Request
+from harness.collect import Known
 from harness.desk import Desk, Event
 from harness.encoder import sanity
 from harness.errors import DataError, ModelError, StoreError
@@ -22,7 +25,7 @@ from harness.jobs import Job
 from harness.lease import Leases
 from harness.plan import Plan, Subject, make_plan
 from harness.store import Store
-from harness.types import Column, Suite, Task
+from harness.types import Artifact, Column, Purpose, Suite, Task
 from harness.workers import Apart, Finished
 
 Encoders = dict[str, FakeEncoder]
@@ -178,7 +181,7 @@ def test_rows_that_are_no_text_are_named(
     assert result.how == "failed"
     assert result.failure is not None
     assert isinstance(result.failure.fault, DataError)
-    assert "Row 1" in result.failure.message if rows else "empty" in result.failure.message
+    assert "number 2 of 2" in result.failure.message if rows else "empty" in result.failure.message
 
 
 def test_a_store_that_cannot_be_written_stops_the_run(
@@ -245,6 +248,10 @@ class Say:
 
     def run(self, desk: Desk) -> Mapping[str, bytes]:
         desk.emit(Event(kind="note", text=desk.device))
+        if self.do == "die while talking":
+            threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGKILL)).start()
+            while True:
+                desk.emit(Event(kind="note", text="x" * 10_000_000))
         if self.do == "die":
             os.kill(os.getpid(), signal.SIGKILL)
         if self.do == "fail":
@@ -295,12 +302,87 @@ def test_a_worker_apart_passes_errors_on_and_survives_death(apart: tuple[Apart, 
     assert failure is not None
     assert isinstance(failure.fault, DataError)
     assert (failure.message, failure.hint) == ("no", "do this")
-    worker.start(job("die"), {})
-    failure = wait(worker).failure
-    assert failure is not None
+    for how in ("die", "die while talking"):
+        worker.start(job(how), {})
+        failure = wait(worker).failure
+        assert failure is not None
     assert failure.kind == "WorkerDied"
     worker.start(job(), {})
     assert wait(worker).failure is None
+
+
+@dataclass(frozen=True)
+class LookThenAsk:
+    """A job that scores with a fake model a task which encodes more after it has seen vectors."""
+
+    artifact: Artifact
+
+    def run(self, desk: Desk) -> Mapping[str, bytes]:
+        desk.load = lambda *_: FakeEncoder()  # type: ignore[method-assign, assignment, return-value]
+        known = Known(desk, self.artifact, encoding(), task())
+        total = sum(float(known.encode([text], role="").sum()) for text in ("one", "two", "one"))
+        return {"total": json.dumps([total, known.encoded.texts]).encode()}
+
+
+def test_a_worker_apart_knows_what_it_encoded_while_scoring(apart: tuple[Apart, list[str]]) -> None:
+    """The driver writes vectors in its own time: here never."""
+    worker, _ = apart
+    worker.start(Job(key="k", kind="score", label="x", work=LookThenAsk(artifact(Path("m")))), {})
+    finished = wait(worker)
+    assert finished.failure is None
+    expected = float(FakeEncoder().encode(["one", "two", "one"]).sum())
+    assert json.loads(finished.output["total"]) == [pytest.approx(expected), 2]
+
+
+def test_tasks_of_one_name_in_two_suites_keep_their_own_scores(tmp_path: Path, encoders: Encoders) -> None:
+    one = task("Find", texts=("a",))
+    other = replace(task("Find", texts=("b",)), data=replace(one.data, content="d" * 8))
+    suites = (suite_of(one), suite_of(other))
+    subject = Subject(artifact=artifact(tmp_path), encoding=encoding())
+    settings = data.DataSettings(cache=tmp_path / "cache")
+    laid = make_plan([subject], suites, store=Store(tmp_path / "r"), settings=settings)
+    _, results = run(tmp_path, laid)
+    prepared = Prepared(
+        request=Request(models=(), suites=()),
+        subjects=(subject,),
+        suites=suites,
+        plan=laid,
+        store=Store(tmp_path / "r"),
+        cache=tmp_path,
+    )
+    report = Report(prepared=prepared, results=results, texts_encoded=0, tokens_encoded=0)
+    vectors = FakeEncoder(salt="a" * 64)
+    found = [report.aggregates(subject, suite).columns["Find"] for suite in suites]
+    assert found == [pytest.approx(2 * float(vectors.encode([text]).mean())) for text in ("a", "b")]
+
+
+def test_a_trial_is_done_again_as_final(tmp_path: Path, encoders: Encoders) -> None:
+    def planned(purpose: Purpose) -> Plan:
+        subject = Subject(artifact=artifact(tmp_path), encoding=encoding())
+        settings = data.DataSettings(cache=tmp_path / "cache")
+        store = Store(tmp_path / "r")
+        return make_plan([subject], [suite_of(task())], store=store, settings=settings, purpose=purpose)
+
+    hows = []
+    for purpose in ("trial", "final", "trial"):
+        _, (result,) = run(tmp_path, planned(purpose))  # type: ignore[arg-type]
+        hows.append((result.how, result.record and result.record.purpose))
+    assert hows == [("done", "trial"), ("done", "final"), ("cached", "final")]
+
+
+def test_the_rate_counts_the_time_spent_encoding_while_scoring(tmp_path: Path, encoders: Encoders) -> None:
+    """Nine tokens in an encoding of 0.2 s: 45 a second at most, whichever job encoded them."""
+
+    class Slow(FakeEncoder):
+        def encode(self, *args: Any, **kwargs: Any) -> Any:
+            time.sleep(0.2)
+            return super().encode(*args, **kwargs)
+
+    encoders["a" * 64] = Slow()
+    _, (result,) = run(tmp_path, plan(tmp_path, task()))
+    assert result.record is not None
+    assert 0 < result.record.provenance["tokens_per_second"] <= 45
+    assert result.record.provenance["seconds"]["encode"] >= 0.2
 
 
 def test_plan_leaves_out_what_cannot_run(tmp_path: Path) -> None:

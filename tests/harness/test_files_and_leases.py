@@ -92,7 +92,6 @@ def test_a_lease_is_held_by_one(tmp_path: Path) -> None:
     one, two = Leases(tmp_path), Leases(tmp_path)
     assert one.claim("k")
     assert not two.claim("k")
-    assert two.held("k")
     one.release("k")
     assert two.claim("k")
     one.close()
@@ -106,7 +105,6 @@ def test_the_lease_of_a_dead_process_is_free_at_once(tmp_path: Path) -> None:
     holder = {"host": files.host(), "pid": dead.pid, "token": "t", "expires": time.time() + 1000}
     (tmp_path / "k.json").write_text(json.dumps(holder))
     leases = Leases(tmp_path)
-    assert not leases.held("k")
     assert leases.claim("k")
     leases.close()
 
@@ -128,7 +126,7 @@ def test_a_living_holder_renews(tmp_path: Path) -> None:
     before = json.loads((tmp_path / "k.json").read_text())["expires"]
     time.sleep(0.5)
     assert json.loads((tmp_path / "k.json").read_text())["expires"] > before
-    assert Leases(tmp_path).held("k")
+    assert not Leases(tmp_path).claim("k")
     leases.close()
 
 
@@ -137,3 +135,15 @@ def test_a_damaged_lease_is_taken_over(tmp_path: Path) -> None:
     leases = Leases(tmp_path)
     assert leases.claim("k")
     leases.close()
+
+
+def test_a_lease_that_another_took_over_is_left_to_it(tmp_path: Path) -> None:
+    slept, other = Leases(tmp_path, term=0.2), Leases(tmp_path)
+    slept.claim("k")
+    (tmp_path / "k.json").unlink()
+    assert other.claim("k")
+    theirs = (tmp_path / "k.json").read_bytes()
+    time.sleep(0.3)
+    slept.close()
+    assert (tmp_path / "k.json").read_bytes() == theirs
+    other.close()

@@ -126,9 +126,44 @@ def test_a_truncated_record_is_set_aside(
     with caplog.at_level(logging.WARNING):
         assert store.get("t", "STS12", "k" * 64) is None
     assert "truncated or damaged" in caplog.text
+    assert path.read_bytes() == content  # reading changes nothing
+    assert store.put("t", made()) == made()
     assert path.with_suffix(".broken").read_bytes() == content
-    store.put("t", made())
     assert store.get("t", "STS12", "k" * 64) == made()
+
+
+def test_a_final_record_takes_the_place_of_a_trial_but_not_the_other_way_round(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    place = ("t", "STS12", "k" * 64)
+    store.put("t", made(purpose="trial"))
+    assert store.get(*place) is None
+    assert store.get(*place, purpose="trial") == made(purpose="trial")
+    store.put("t", made())
+    assert store.get(*place) == made()
+    assert store.put("t", made(purpose="trial")) == made()
+    assert store.get(*place, purpose="trial") == made()
+
+
+def test_one_artifact_has_one_folder_whatever_it_is_called(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.put("first-aaaaaaaaaaaa", made())
+    assert store.get("second-aaaaaaaaaaaa", "STS12", "k" * 64) == made()
+    store.put("second-aaaaaaaaaaaa", made(key="l" * 64))
+    assert [p.name for p in (tmp_path / "records").iterdir()] == ["first-aaaaaaaaaaaa"]
+    assert store.get("other-bbbbbbbbbbbb", "STS12", "k" * 64) is None
+
+
+def test_files_that_are_no_records_are_left_out_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = Store(tmp_path)
+    store.put("t", made())
+    newer = json.dumps({**json.loads(made().to_json()), "schema": schema.SCHEMA + 1})
+    for name, content in (("a", "[]"), ("b", newer), ("c", "{")):
+        (tmp_path / "records" / "t" / "STS12" / f"{name}.json").write_text(content)
+    with caplog.at_level(logging.WARNING):
+        assert list(store.records()) == [made()]
+    assert len(caplog.records) == 3
 
 
 @pytest.mark.parametrize("name", ["../../etc", "a/b", "…", ".hidden"])

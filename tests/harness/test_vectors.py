@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fakes import artifact, encoding
 from harness.types import Encoding
-from harness.vectors import Space, shard_bytes, space_identity, text_keys
+from harness.vectors import Space, shard_bytes, space_identity, text_keys, write_shard
 
 
 def vectors(texts: list[str]) -> np.ndarray:
@@ -21,7 +21,8 @@ def space(root: Path, prompt: str = "", how: Encoding | None = None, key: str = 
 
 
 def add(to: Space, texts: list[str]) -> None:
-    to.add(shard_bytes(text_keys(texts), vectors(texts)))
+    write_shard(to.folder.parents[2], to.identity, shard_bytes(text_keys(texts), vectors(texts)))
+    to.refresh()
 
 
 @given(st.lists(st.text(), min_size=1, max_size=30, unique=True), st.data())
@@ -90,3 +91,22 @@ def test_a_shard_cut_in_its_vectors_counts_as_missing(tmp_path: Path) -> None:
     shard = next(there.folder.glob("*.safetensors"))
     shard.write_bytes(shard.read_bytes()[:-4])
     assert space(tmp_path).missing(["a"]) == ["a"]
+
+
+def test_a_damaged_shard_is_mended_by_the_same_vectors(tmp_path: Path) -> None:
+    there = space(tmp_path)
+    add(there, ["a"])
+    (shard,) = there.folder.glob("*.safetensors")
+    shard.write_bytes(shard.read_bytes()[:-4])
+    again = space(tmp_path)
+    assert again.missing(["a"]) == ["a"]
+    add(again, ["a"])
+    assert (again.get(["a"]) == vectors(["a"])).all()
+
+
+def test_vectors_held_here_are_known_before_they_are_written(tmp_path: Path) -> None:
+    there = space(tmp_path)
+    there.hold(text_keys(["a"]), vectors(["a"]))
+    add(there, ["b"])
+    assert (there.get(["b", "a"]) == vectors(["b", "a"])).all()
+    assert space(tmp_path).missing(["a", "b"]) == ["a"]

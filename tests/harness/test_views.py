@@ -6,8 +6,8 @@ import pytest
 
 from fakes import encoding, record, task
 from harness.record import Record, parse
-from harness.types import SIDES, Column, Encoding, Suite, Task
-from harness.views import suite_scores
+from harness.types import SIDES, Column, Data, Encoding, Suite, Task
+from harness.views import suite_views
 
 STS = replace(task("A"), roles=("",))
 SEARCH = replace(task("B"), type="Retrieval", roles=SIDES)
@@ -24,7 +24,7 @@ def on_disk(*records: Record) -> list[Record]:
 
 
 def scores(*records: Record) -> list[tuple[str, dict[str, float]]]:
-    return [(how.text, found) for how, found in suite_scores(on_disk(*records), SUITE)]
+    return [(view.treatment.text, dict(view.scores)) for view in suite_views(on_disk(*records), SUITE)]
 
 
 def test_one_treatment_is_one_row_of_scores() -> None:
@@ -60,8 +60,18 @@ def test_other_splits_are_no_part_of_the_suite() -> None:
     assert scores(record(narrowed, 0.5)) == []
 
 
-def test_of_two_data_revisions_the_last_made_counts() -> None:
-    newer = replace(STS, data=replace(STS.data, content="d" * 8))
-    old = record(STS, 0.5, written="2026-01-01T00:00:00+00:00")
-    new = record(newer, 0.75, written="2026-02-01T00:00:00+00:00")
-    assert [row for _, row in scores(new, old)] == [{"A": 0.75}]
+def test_local_data_must_be_what_the_suite_has_now() -> None:
+    edited = replace(STS, data=replace(STS.data, content="d" * 8))
+    assert [row for _, row in scores(record(edited, 0.75), record(SEARCH, 0.25))] == [{"B": 0.25}]
+
+
+def test_of_two_contents_of_a_hub_data_set_the_last_made_counts_and_is_named() -> None:
+    pinned = replace(STS, data=Data(path="org/name", revision="r"))
+    folder = replace(STS, data=Data(path="org/name", content="c"))
+    suite = replace(SUITE, columns=(Column(name="A", type="STS", tasks=(pinned,)),))
+    old = record(pinned, 0.5, written="2026-01-01T00:00:00+00:00")
+    new = record(folder, 0.75, written="2026-02-01T00:00:00+00:00")
+    (view,) = suite_views(on_disk(new, old), suite)
+    assert (view.scores, view.unproven) == ({"A": 0.75}, ("A",))
+    (view,) = suite_views(on_disk(old), suite)
+    assert (view.scores, view.unproven) == ({"A": 0.5}, ())

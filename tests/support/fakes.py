@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,8 +11,12 @@ from pathlib import Path
 import numpy as np
 
 from harness.identity import digest, evaluation_identity
-from harness.record import ModelPart, Record, TaskPart
+from harness.jobs import model_part, task_part
+from harness.record import Record
 from harness.types import SEED, Artifact, Data, Encoding, Outcome, Task, TextEncoder
+
+SECONDS = itertools.count(10)
+"""No two records were made at one time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,8 +56,9 @@ def task(name: str = "Fake", **source: object) -> Task:
     )
 
 
-def artifact(folder: Path, key: str = "a" * 64, name: str = "tiny") -> Artifact:
-    return Artifact(name=name, source="tiny", folder=folder, key=key, weights="w" * 64)
+def artifact(folder: Path, key: str = "a" * 64, name: str = "tiny", revision: str | None = None) -> Artifact:
+    weights = "w" * 64
+    return Artifact(name=name, source="tiny", folder=folder, key=key, weights=weights, revision=revision)
 
 
 def encoding(**fields: object) -> Encoding:
@@ -75,12 +81,16 @@ def record(
     return Record(
         key=digest(identity),
         status="done",
-        model=ModelPart(name=model.name, source="local", artifact=model.key, weights=model.weights),
-        task=TaskPart(name=of.name, type=of.type, metric=of.metric),
+        model=model_part(model, {}),
+        task=task_part(of),
         identity=identity,
         main_score=score,
         scores={"test": {"default": {"main_score": score}}},
-        provenance={"prompts_asked": asked, **provenance},
+        provenance={
+            **{"started": f"2026-01-01T{next(SECONDS)}", "written": f"2026-01-02T{next(SECONDS)}"},
+            **{"seconds": {"score": next(SECONDS) / 8}, "tokens_per_second": next(SECONDS)},
+            **{"prompts_asked": asked, **provenance},
+        },
     )
 
 

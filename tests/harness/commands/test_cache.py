@@ -10,18 +10,17 @@ import numpy as np
 import pytest
 
 from harness.cli import invoke
-from harness.vectors import Space, shard_bytes, text_keys
+from harness.vectors import shard_bytes, space_folder, text_keys, write_shard
 
 
 def fill(cache: Path, artifact: str, *, days_ago: float = 0) -> Path:
     """A space of one vector."""
-    space = Space(cache, {"artifact": artifact, "prompt": ""})
-    space.add(shard_bytes(text_keys(["a text"]), np.ones((1, 2), np.float32)))
-    (about,) = [p for p in (cache / "vectors").glob("*/*/space.json") if artifact in p.read_text()]
+    identity = {"artifact": artifact, "prompt": ""}
+    write_shard(cache, identity, shard_bytes(text_keys(["a text"]), np.ones((1, 2), np.float32)))
     then = time.time() - days_ago * 86_400
-    for file in about.parent.rglob("*"):
+    for file in space_folder(cache, identity).rglob("*"):
         os.utime(file, (then, then))
-    return about.parent
+    return space_folder(cache, identity)
 
 
 def asked(capsys: pytest.CaptureFixture[str], *arguments: object) -> Any:

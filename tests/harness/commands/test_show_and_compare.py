@@ -88,7 +88,9 @@ def test_show_of_a_suite_nothing_of_which_was_measured(results: Path, capsys: An
 
 def test_show_of_a_task_is_the_whole_record(results: Path, capsys: Any) -> None:
     rows = asked(capsys, "show", "model-a", "--task", "STS13", "--results", results)
-    assert [Record.model_validate(row) for row in rows] == [made("a", 0.75, task="STS13")]
+    assert [Record.model_validate(row) for row in rows] == [
+        one for one in Store(results).records() if one.task.name == "STS13"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -132,3 +134,29 @@ def test_compare_across_settings_says_what_differs(tmp_path: Path, capsys: Any) 
     assert found["differences"] == [
         {"field": "identity.encoding.dtype", "first": "float32", "second": "bfloat16", "tasks": 1}
     ]
+
+
+def test_what_stands_in_brackets_is_printed_as_it_is(tmp_path: Path, capsys: Any) -> None:
+    prompted = encoding(prompts=(("STS", "[bold] find [/INST] "),))
+    put(tmp_path, MODELS["a"], made("a", 0.5, prompted))
+    assert "[bold] find [/INST] " in said(capsys, "show", "model-a", "--results", tmp_path)
+    assert "[bold] find [/INST] " in said(capsys, "show", "model-a", "--suite", SUITE, "--results", tmp_path)
+
+
+def test_a_revision_that_was_typed_is_the_one_shown(tmp_path: Path, capsys: Any) -> None:
+    for key, commit in (("a", "1" * 40), ("b", "2" * 40)):
+        model = artifact(Path("m"), key=key * 64, name="org/name", revision=commit)
+        put(tmp_path, model, record(sts(), 0.25 if key == "a" else 0.5, model=model))
+    for commit, score in (("1" * 40, 0.25), ("2222222", 0.5)):
+        (row,) = asked(capsys, "show", f"org/name@{commit}", "--results", tmp_path)["records"]
+        assert row["main_score"] == score
+    assert invoke(["show", "org/name@3333", "--results", str(tmp_path)]) == 2
+    assert "org/name at revision 3333" in capsys.readouterr().err
+
+
+def test_one_artifact_is_shown_under_each_of_its_names(tmp_path: Path, capsys: Any) -> None:
+    copy = artifact(Path("copy"), key="a" * 64, name="copy")
+    put(tmp_path, MODELS["a"], made("a", 0.5))
+    put(tmp_path, copy, record(sts("STS13"), 0.25, model=copy))
+    for name in ("model-a", "copy"):
+        assert len(asked(capsys, "show", name, "--results", tmp_path)["records"]) == 2

@@ -157,3 +157,22 @@ def test_datasets_reads_a_snapshot_folder(snapshot, offline, revision, tmp_path)
     folder = locate(Data(path=PATH, revision=revision), offline).folder
     rows = datasets.load_dataset(str(folder), "en", split="test", cache_dir=str(tmp_path / "prepared"))
     assert rows["a"][:] == [1, 2]
+
+
+def test_a_retrieval_data_set_of_which_only_the_judgements_came_is_not_whole(snapshot, offline, revision):
+    readme = """---
+configs:
+- config_name: default
+  data_files: qrels/test.jsonl
+- config_name: corpus
+  data_files: corpus.jsonl
+- config_name: queries
+  data_files: queries.jsonl
+---
+"""
+    files = {"README.md": readme, "qrels/test.jsonl": "{}"}
+    snapshot(files=files)
+    with pytest.raises(DataMissing, match=r"no corpus.jsonl, queries.jsonl"):
+        locate(Data(path=PATH, revision=revision), offline, subsets=("default",))
+    snapshot(files={"corpus.jsonl": "[]", "queries.jsonl": "[{}]"})
+    assert locate(Data(path=PATH, revision=revision), offline, subsets=("default",)).origin == "hub-cache"

@@ -76,10 +76,18 @@ def test_a_foreign_newer_or_damaged_manifest_proves_nothing(settings, root, lay,
     assert found.data == Data(path=PATH, content=content_hash({"test.jsonl": "x"}))
 
 
-def test_a_proven_other_revision_is_named_as_what_it_is(settings, root, lay, sign, revision):
+def test_a_proven_other_revision_is_not_what_is_wanted(settings, root, lay, sign, revision):
     lay(root / PATH, {"test.jsonl": "x"})
     sign(root / PATH, PATH, "f" * 40)
-    assert locate(Data(path=PATH, revision=revision), settings).data == Data(path=PATH, revision="f" * 40)
+    wanted = Data(path=PATH, revision=revision)
+    assert locate(wanted, replace(settings, offline=False)).origin == "hub"
+    with pytest.raises(DataMissing, match="the data root has it at ffff"):
+        locate(wanted, replace(settings, offline=True))
+    beside = lay(root / f"{PATH}@{revision[:12]}", {"test.jsonl": "y"})
+    sign(beside, PATH, revision)
+    assert locate(wanted, settings).folder == beside
+    assert locate(wanted, settings).data == wanted
+    assert locate(replace(wanted, revision="f" * 40), settings).folder == root / PATH
 
 
 def test_same_size_and_time_but_other_bytes_is_other_content(settings, root, lay):

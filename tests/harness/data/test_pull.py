@@ -23,6 +23,7 @@ from harness.data import (
     remote_sizes,
     verify,
 )
+from harness.data.folder import Manifest, read_manifest
 from harness.data.huberrors import explain
 from harness.errors import DataError
 from harness.types import Data
@@ -157,6 +158,32 @@ def test_an_interrupted_pull_leaves_nothing_under_the_name_and_goes_on(hub, need
     assert pull(need, root) == "pulled"
     assert ("GET", f"/datasets/org/toy/resolve/{REVISION}/data/test.jsonl") not in hub.asked
     assert visible(root / "org/toy") == FILES
+
+
+def test_another_revision_goes_beside_the_first(hub, need, root):
+    pull(need, root)
+    folder = root / "org/toy"
+    older = Manifest(repo="org/toy", revision="f" * 40, files=read_manifest(folder).files)
+    (folder / ".harness.json").write_text(older.to_json())
+    assert pull(need, root) == "pulled"
+    assert pull(need, root) == "kept"
+    assert verify(need, root) == ()
+    assert [(n.path, n.revision) for n in found(root)] == [("org/toy", "f" * 40), ("org/toy", REVISION)]
+
+
+def test_what_an_interrupted_pull_fetched_is_not_asked_for_again(hub, need, root, monkeypatch):
+    """2 kB of 18 kB free: refused; with a partial folder that holds all but 1 kB it goes on."""
+    whole = sum(map(len, FILES.values()))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(whole, 0, 2000))
+    with pytest.raises(DataError, match="free"):
+        pull(need, root)
+    partial = root / f"org/.toy.{REVISION[:12]}.partial"
+    partial.mkdir()
+    (partial / "half").write_bytes(b"x" * (whole - 1000))
+    hub.refuse = lambda path: (500, {}, b"") if "resolve" in path else None
+    with pytest.raises(DataError) as caught:
+        pull(need, root)
+    assert "free" not in str(caught.value)
 
 
 def test_a_folder_made_by_hand_is_left_alone(hub, need, root, lay):
