@@ -53,7 +53,7 @@ snapshot: $(VENV)/.demo ## make the snapshot of mteb's task metadata
 	$(BIN)/python -m suites._mteb.make_snapshot
 
 reference: $(VENV)/.demo ## make the reference records
-	PATH="$(CURDIR)/$(BIN):$$PATH" sh results/make_reference.sh
+	HARNESS="$(CURDIR)/$(BIN)/harness" sh results/make_reference.sh
 
 clean: ## remove what was built; keeps .venv and the results
 	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from harness import catalog, paths
 from harness.encoder import describe as reading
@@ -17,6 +19,9 @@ HUB_ID = re.compile(r"^[\w.-]+/[\w.-]+(@[\w./-]+)?$")
 COMMIT = re.compile(r"^[0-9a-f]{40}$")
 FORMATS = ["*.h5", "*.msgpack", "*.ot", "*.tflite", "*.gguf", "onnx/*", "openvino/*", "*.onnx", "coreml/*"]
 """Files of a hub model that are never loaded here."""
+
+SAFE = ("model.safetensors", "model.safetensors.index.json")
+"""Weights that go before others in the same folder."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +82,9 @@ def _from_folder(
 ) -> Artifact:
     try:
         reading.describe(folder)
-        key, weights = reading.content_key(folder, cache_dir=options.cache)
+        key, weights = reading.content_key(
+            folder, cache_dir=options.cache, trust_remote_code=options.trust_remote_code
+        )
     except OSError as error:
         reason = error.strerror or str(error)
         raise ModelError(f"{error.filename or folder} cannot be read: {reason}.") from error
@@ -121,8 +128,7 @@ def _download(repository: str, revision: str | None, *, offline: bool) -> Path:
             return Path(snapshot_download(repository, revision=revision, local_files_only=True))
         info = HfApi().model_info(repository, revision=revision)
         names = [sibling.rfilename for sibling in info.siblings or ()]
-        safe = any(name.endswith(".safetensors") for name in names)
-        skip = [*FORMATS, *(["*.bin", "*.pt", "*.pth"] if safe else [])]
+        skip = [*FORMATS, *(glob.escape(name) for name in _second_formats(names))]
         return Path(snapshot_download(repository, revision=info.sha, ignore_patterns=skip))
     except GatedRepoError as error:
         hint = "Ask for access on its page, then set HF_TOKEN."
@@ -145,6 +151,17 @@ def _download(repository: str, revision: str | None, *, offline: bool) -> Path:
             f"{shown} cannot be fetched from the hub: {reason}.",
             hint="Without a network, give a local folder or a model that is in the hub cache with --offline.",
         ) from error
+
+
+def _second_formats(names: Sequence[str]) -> list[str]:
+    """Those of a repository's files that hold weights in pickles, beside the same in safetensors.
+
+    >>> _second_formats(["model.safetensors", "pytorch_model.bin", "2_Dense/pytorch_model.bin"])
+    ['pytorch_model.bin']
+    """
+    safe = {PurePosixPath(name).parent for name in names if PurePosixPath(name).name in SAFE}
+    paths = [PurePosixPath(name) for name in names if name.endswith((".bin", ".pt", ".pth"))]
+    return [str(path) for path in paths if path.parent in safe]
 
 
 def _no_model(text: str) -> ModelError:

@@ -51,9 +51,10 @@ class Settings:
 class Encoding:
     """How a model turns text into vectors, every default filled in: part of a result's identity.
 
-    `max_length` counts tokens, special ones included. `prompts` are the model's named prompts
-    with the asked-for ones over them, sorted by name; `default_prompt` names the one that stands
-    in where no name matches a task.
+    `max_length` counts tokens, special ones included; of a model with a tower for each side it is
+    the longer one. `prompts` are the model's named prompts with the asked-for ones over them,
+    sorted by name, an empty text standing for none; `default_prompt` names the one that stands in
+    where no name matches a task.
     """
 
     output: Output = "vector"

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from harness.errors import DataError
-from harness.types import SIDES, Column, Data, Suite, Task
-from suites import _keep, _python
+from harness.types import SIDES, Column, Data, Suite, SuiteOptions, Task
+from suites import _keep, _unchanged
 from suites._data import Content, content_hash, size
 from suites._mteb.built import BuiltSource
+from suites._narrowed import narrowed
+from suites._python import Tasks
 
 Part = Literal["search", "classification", "clustering"]
 
@@ -24,43 +25,53 @@ KINDS: dict[Part, tuple[str, str, str]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class SourceLoader:
-    """One of the tasks made from the Python source below `root`."""
+    """One of the tasks made from the Python source below `root`; `planned` is its content hash."""
 
     root: Path
     part: Part
+    planned: str
     cache: Path | None = None
 
     def content(self) -> Content:
-        """The task's data, built from the source."""
-        content: Content | None = getattr(_tasks(self.root, self.cache), self.part)
+        """The task's data, built from the source.
+
+        Raises:
+            DataError: The source changed after the plan was made.
+        """
+        content = _part(_keep.tasks(self.root, self.cache), self.part)
         if content is None:
             raise DataError(f"{self.root} no longer has enough source for {self.part}.")
+        _unchanged.require(str(self.root), content_hash(content), self.planned)
         return content
 
 
 def suite(
-    name: str, title: str, root: Path, *, prefix: str, revision: str = "", cache: Path | None = None
+    name: str, title: str, root: Path, *, prefix: str, options: SuiteOptions, revision: str = ""
 ) -> Suite:
     """A suite of the tasks that the source below `root` is enough for.
 
     Raises:
         DataError: Not even code search can be made.
+        UsageError: Nothing is left of it under `options`.
     """
-    parts = [part for part in KINDS if getattr(_tasks(root, cache), part) is not None]
-    loaders = [SourceLoader(root=root, part=part, cache=cache) for part in parts]
-    columns = (_column(prefix, loader, revision) for loader in loaders)
-    return Suite(name=name, title=title, columns=tuple(columns), notes=_tasks(root, cache).notes)
+    tasks = _keep.tasks(root, options.cache)
+    columns = []
+    for part in KINDS:
+        if content := _part(tasks, part):
+            loader = SourceLoader(root=root, part=part, planned=content_hash(content), cache=options.cache)
+            columns.append(_column(prefix, loader, content, revision))
+    made = Suite(name=name, title=title, columns=tuple(columns), notes=tasks.notes)
+    return narrowed(made, options)
 
 
-def _column(prefix: str, loader: SourceLoader, revision: str) -> Column:
+def _column(prefix: str, loader: SourceLoader, content: Content, revision: str) -> Column:
     kind, type_, metric = KINDS[loader.part]
-    content = loader.content()
     task = Task(
         name=f"{prefix}{kind}",
         type=type_,
         metric=metric,
         splits=("test",),
-        data=Data(revision=revision, content=content_hash(content)),
+        data=Data(revision=revision, content=loader.planned),
         roles=SIDES if type_ == "Retrieval" else ("",),
         source=BuiltSource(loader=loader),
         size=size(content),
@@ -68,6 +79,6 @@ def _column(prefix: str, loader: SourceLoader, revision: str) -> Column:
     return Column(name=task.name, type=type_, tasks=(task,))
 
 
-@functools.cache
-def _tasks(root: Path, cache: Path | None) -> _python.Tasks:
-    return _keep.tasks(root, cache)
+def _part(tasks: Tasks, part: Part) -> Content | None:
+    content: Content | None = getattr(tasks, part)
+    return content

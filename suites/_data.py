@@ -58,6 +58,7 @@ class Retrieval:
     """Documents, queries, and which document answers which query how well.
 
     `qrels` maps query id → document id → grade; a document is relevant if its grade is above 0.
+    With `ignore_identical_ids` a query does not find the document that has its id, as in mteb.
     `notes` say in sentences what was left out when the data was read; they are no part of the
     data's identity.
     """
@@ -65,6 +66,7 @@ class Retrieval:
     documents: tuple[Document, ...]
     queries: tuple[Query, ...]
     qrels: dict[str, dict[str, int]]
+    ignore_identical_ids: bool = False
     notes: tuple[str, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
@@ -85,6 +87,12 @@ class Retrieval:
     def unanswered(self) -> tuple[str, ...]:
         """The ids of the queries that no document is relevant for; every model scores 0 on them."""
         return tuple(q.id for q in self.queries if not any(g > 0 for g in self.qrels.get(q.id, {}).values()))
+
+    @property
+    def identical(self) -> tuple[str, ...]:
+        """The ids of the queries that are also ids of documents."""
+        documents = {document.id for document in self.documents}
+        return tuple(query.id for query in self.queries if query.id in documents)
 
     def judged(self) -> Retrieval:
         """The same data without the queries that `qrels` say nothing about, as BEIR scores it."""
@@ -169,6 +177,8 @@ def _lines(data: Content) -> Iterator[Sequence[object]]:
             yield from (["query", q.id, q.text] for q in data.queries)
             for query, grades in sorted(data.qrels.items()):
                 yield from (["qrel", query, *grade] for grade in sorted(grades.items()))
+            if data.ignore_identical_ids:
+                yield ["ignore_identical_ids"]
         case Pairs():
             yield from (["pair", p.id, p.text1, p.text2, float(p.score)] for p in data.rows)
         case Labelled():

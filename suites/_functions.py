@@ -12,9 +12,7 @@ CodeXGLUE's rules the longest summary (256 words) and code that parses are taken
 from __future__ import annotations
 
 import ast
-import os
 import re
-import tokenize
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -22,15 +20,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.errors import DataError
+from suites._places import is_folder
+from suites._source_files import Skip, python_files, read
 
 MIN_WORDS, MAX_WORDS = 3, 256
 MIN_LINES = 3
-MAX_BYTES = 1_000_000
 
-_TESTS = frozenset({"test", "tests", "idle_test"})
-_INSTALLED = frozenset({"site-packages", "dist-packages", "__pycache__"})
-_BUILT = frozenset({"build", "dist", "venv", "env", "node_modules"})
-_TEST_FILE = re.compile(r"(test_.*|.*_test|tests?|conftest)\.py")
 _URL = re.compile(r"\b(https?|ftp)://\S+")
 _WORD = re.compile(r"[A-Za-z][A-Za-z'-]*")
 _MARKUP = re.compile(r"\s*(>>>|[:@](param|type|arg|returns?|rtype|raises?|yields?)\b)")
@@ -60,74 +55,45 @@ class Function:
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """What a folder of Python source holds: its functions, and how many files gave nothing and why."""
+    """What a folder of Python source holds: its functions, and how many files gave nothing and why.
+
+    `closed` are the folders in it that could not be entered.
+    """
 
     functions: tuple[Function, ...]
     files: int
     skipped: Mapping[str, int]
-
-
-def extract(root: Path, *, include_tests: bool = False) -> tuple[Function, ...]:
-    """The documented functions below `root`, in the order of their files' relative paths."""
-    return scan(root, include_tests=include_tests).functions
+    closed: tuple[str, ...] = ()
 
 
 def scan(root: Path, *, include_tests: bool = False) -> Source:
     """Read every Python file below `root`.
 
     Folders and files of tests, installed packages, virtual environments, build results and hidden
-    folders are passed over; files over 1 MB and files this interpreter cannot parse are counted.
+    folders are passed over; files over 1 MB, files this interpreter cannot parse, and folders this
+    user cannot enter are counted.
 
     Raises:
-        DataError: If `root` is not a folder.
+        DataError: If `root` is not a folder that this user may list and enter.
     """
-    if not root.is_dir():
+    if not is_folder(root):
         raise DataError(f"{root} is not a folder.", hint="Give the folder that holds the Python source.")
     functions: list[Function] = []
     skipped: Counter[str] = Counter()
-    files = python_files(root, include_tests=include_tests)
-    for path in files:
+    found = python_files(root, include_tests=include_tests)
+    if "." in found.closed:
+        raise DataError(f"{root}: Permission denied.")
+    for path in found.files:
         try:
-            functions += _functions(_read(root / path), _module(path))
-        except _Skip as reason:
+            functions += _functions(read(root / path), _module(path))
+        except Skip as reason:
             skipped[str(reason)] += 1
-    return Source(functions=tuple(_distinct(functions)), files=len(files), skipped=dict(skipped))
-
-
-def python_files(root: Path, *, include_tests: bool = False) -> tuple[str, ...]:
-    """The relative paths of the Python files to read, with "/" between parts, sorted."""
-    found = []
-    for folder, names, files in os.walk(root):
-        here = Path(folder)
-        names[:] = [n for n in names if _enters(here / n, include_tests)]
-        kept = [f for f in files if f.endswith(".py") and (include_tests or not _TEST_FILE.fullmatch(f))]
-        found += [(here / f).relative_to(root).as_posix() for f in kept if (here / f).is_file()]
-    return tuple(sorted(found))
-
-
-class _Skip(Exception):
-    """A file that gives no functions; the message says why."""
-
-
-def _enters(folder: Path, include_tests: bool) -> bool:
-    name = folder.name
-    if name.startswith(".") or name in _INSTALLED or (folder / "pyvenv.cfg").exists():
-        return False
-    if name in _BUILT and not (folder / "__init__.py").exists():  # a package may be called venv
-        return False
-    return include_tests or name not in _TESTS
-
-
-def _read(path: Path) -> str:
-    try:
-        if path.stat().st_size > MAX_BYTES:
-            raise _Skip("larger than 1 MB")
-        with tokenize.open(path) as file:
-            return file.read()
-    except OSError:
-        raise _Skip("cannot be read") from None
-    except (SyntaxError, UnicodeDecodeError):
-        raise _Skip("cannot be parsed") from None
+    return Source(
+        functions=tuple(_distinct(functions)),
+        files=len(found.files),
+        skipped=dict(skipped),
+        closed=found.closed,
+    )
 
 
 def _module(path: str) -> str:
@@ -141,7 +107,7 @@ def _functions(text: str, module: str) -> Iterator[Function]:
             warnings.simplefilter("ignore")  # invalid escapes in files that are not ours
             tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise _Skip("cannot be parsed") from None
+        raise Skip("cannot be parsed") from None
     lines = text.split("\n")
     for name, node in _definitions(tree):
         docstring = summary(ast.get_docstring(node) or "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import json
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 from harness import files
 from harness.errors import DataError, StoreError
 from harness.identity import digest
-from suites import _functions, _python
+from suites import _python, _source_files
 from suites._data import Clusters, Document, Labelled, Query, Retrieval, Row
 
 VERSION = 1
@@ -19,14 +20,21 @@ VERSION = 1
 
 
 def tasks(root: Path, cache: Path | None) -> _python.Tasks:
-    """The tasks of the source below `root`, from `cache` if no file changed since they were built.
+    """The tasks of the source below `root`, built anew if a file changed since they were built.
+
+    They are kept in this process, and in `cache` for others.
 
     A file counts as changed if its size, its time of change or its place is another; what is
     kept that cannot be read is built again.
     """
+    return _tasks(root, cache, _fingerprint(root))
+
+
+@functools.lru_cache(maxsize=4)
+def _tasks(root: Path, cache: Path | None, fingerprint: str) -> _python.Tasks:
     if cache is None:
         return _python.build(root)
-    kept = cache / "source" / f"{_fingerprint(root)}.json"
+    kept = cache / "source" / f"{fingerprint}.json"
     try:
         return _read(json.loads(kept.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError, KeyError, DataError):
@@ -37,12 +45,25 @@ def tasks(root: Path, cache: Path | None) -> _python.Tasks:
 
 
 def _fingerprint(root: Path) -> str:
-    found = []
-    for name in _functions.python_files(root):
-        stat = (root / name).stat()
-        found.append([name, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns])
-    revision = _python.stdlib_revision()  # another Python parses other syntax
-    return digest({"version": VERSION, "python": revision, "root": str(root), "files": found})
+    found = _source_files.python_files(root)
+    return digest(
+        {
+            "version": VERSION,
+            "python": _python.stdlib_revision(),  # another Python parses other syntax
+            "root": str(root),
+            "files": [[name, *_stamp(root / name)] for name in found.files],
+            "closed": found.closed,
+        }
+    )
+
+
+def _stamp(path: Path) -> tuple[int, ...]:
+    """What changes with a file, () if it is gone."""
+    try:
+        stat = path.stat()
+    except OSError:
+        return ()
+    return stat.st_size, stat.st_mode, stat.st_mtime_ns, stat.st_ctime_ns
 
 
 def _read(raw: dict[str, Any]) -> _python.Tasks:

@@ -5,6 +5,7 @@ docs/local-data.md describes the layout. Reading a folder reads its description,
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
 from collections.abc import Mapping
@@ -13,12 +14,14 @@ from typing import Any
 
 from harness.errors import DataError, UsageError, nearest, unknown
 from suites._local_task import KINDS, Kind, LocalTask
+from suites._places import reading
 from suites._tables import FORMATS
 
 __all__ = ["DESCRIPTION", "KINDS", "LocalTask", "read"]
 
 DESCRIPTION = "harness.toml"
 GUIDE = "See docs/local-data.md."
+RULE = "ignore_identical_ids"
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _QRELS_FORMATS = (*FORMATS, ".txt", ".qrels", ".trec")
@@ -32,8 +35,13 @@ def read(folder: Path) -> tuple[LocalTask, ...]:
 
     Raises:
         UsageError: If the description cannot be followed.
-        DataError: If a file it names is missing or empty.
+        DataError: If a file it names is missing or empty, or this user may not reach one.
     """
+    with reading(folder):
+        return _read(folder)
+
+
+def _read(folder: Path) -> tuple[LocalTask, ...]:
     if not folder.is_dir():
         raise UsageError(f"{folder} is not a folder.", hint=GUIDE)
     tasks = _described(folder) if (folder / DESCRIPTION).is_file() else _beir(folder)
@@ -49,7 +57,7 @@ def read(folder: Path) -> tuple[LocalTask, ...]:
 
 
 def _beir(folder: Path) -> tuple[LocalTask, ...]:
-    splits = sorted(p.stem for p in folder.glob("qrels/*.tsv") if not p.name.startswith("."))
+    splits = _splits(folder / "qrels")
     needed = {"corpus.jsonl": (folder / "corpus.jsonl").is_file()}
     needed |= {"queries.jsonl": (folder / "queries.jsonl").is_file(), "qrels/test.tsv": bool(splits)}
     missing = [name for name, there in needed.items() if not there]
@@ -71,14 +79,17 @@ def _beir(folder: Path) -> tuple[LocalTask, ...]:
     )
 
 
+def _splits(folder: Path) -> list[str]:
+    names = os.listdir(folder) if folder.is_dir() else []
+    return sorted(Path(n).stem for n in names if n.endswith(".tsv") and not n.startswith("."))
+
+
 def _described(folder: Path) -> tuple[LocalTask, ...]:
     path = folder / DESCRIPTION
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} is not valid TOML: {error}.", hint=GUIDE) from None
-    except OSError as error:
-        raise DataError(f"{path}: {error.strerror}.") from error
     _only_known(content, ("task",), f"{path}:", "key")
     tables = content.get("task")
     if not isinstance(tables, list) or not tables or not all(isinstance(t, dict) for t in tables):
@@ -93,8 +104,8 @@ def _task(folder: Path, table: Mapping[str, Any], where: str) -> LocalTask:
     if type_ not in KINDS:
         raise _at(where, unknown("type", type_, KINDS, then=GUIDE))
     kind = KINDS[type_]
-    split = ("split",) if type_ == "retrieval" else ()
-    _only_known(table, ("name", "type", "columns", *kind.files, *split), where, f"key of a {type_} task")
+    more = ("split", RULE) if type_ == "retrieval" else ()
+    _only_known(table, ("name", "type", "columns", *kind.files, *more), where, f"key of a {type_} task")
     name = _string(table, "name", where, _default_name(folder))
     if not _NAME.fullmatch(name):
         raise UsageError(
@@ -109,6 +120,7 @@ def _task(folder: Path, table: Mapping[str, Any], where: str) -> LocalTask:
         split=test,
         files=tuple(folder / file for file in files.values()),
         columns=_columns(table.get("columns", {}), kind, where),
+        ignore_identical_ids=_flag(table, RULE, where),
     )
 
 
@@ -133,6 +145,13 @@ def _string(table: Mapping[str, Any], key: str, where: str, default: str = "") -
     value = table.get(key, default)
     if not isinstance(value, str) or not value:
         raise UsageError(f"{where} {key!r} is {value!r}, not a name.", hint=GUIDE)
+    return value
+
+
+def _flag(table: Mapping[str, Any], key: str, where: str) -> bool:
+    value = table.get(key, False)
+    if not isinstance(value, bool):
+        raise UsageError(f"{where} {key!r} is {value!r}, not true or false.", hint=GUIDE)
     return value
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness.errors import DataError
 from harness.identity import digest
 from suites._data import Clusters, Content, Document, Labelled, Pair, Pairs, Query, Retrieval, Row
+from suites._places import reading
 from suites._tables import Record, grade, qrels, records
 
 _IDS = "Another column can be the id: id = \"...\" under 'columns' in harness.toml."
@@ -31,7 +32,8 @@ class LocalTask:
     """One task in a user's folder.
 
     `files` are in the order of the type's files in docs/local-data.md; `columns` are pairs of a
-    column's name here and the name it has in the files, where the two differ.
+    column's name here and the name it has in the files, where the two differ. For the last field
+    see suites._data.Retrieval.
     """
 
     name: str
@@ -39,6 +41,7 @@ class LocalTask:
     split: str = "test"
     files: tuple[Path, ...]
     columns: tuple[tuple[str, str], ...] = ()
+    ignore_identical_ids: bool = False
 
     @property
     def metric(self) -> str:
@@ -52,7 +55,8 @@ class LocalTask:
         It is computed at every access, so a changed file shows.
         """
         files = [[path.suffix, _file_hash(path)] for path in self.files]
-        return digest({"reader": 1, "type": self.type, "columns": dict(self.columns), "files": files})
+        read = {"reader": 1, "type": self.type, "columns": dict(self.columns), "files": files}
+        return digest({**read, "ignore_identical_ids": True} if self.ignore_identical_ids else read)
 
     def column(self, name: str) -> str:
         """What the column `name` is called in the files."""
@@ -64,18 +68,13 @@ class LocalTask:
         Raises:
             DataError: With the file and the line of what cannot be used.
         """
-        try:
+        with reading(self.files[0].parent):
             return KINDS[self.type].load(self)
-        except OSError as error:
-            raise DataError(f"{error.filename}: {error.strerror}.") from error
 
 
 def _file_hash(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise DataError(f"{path}: {error.strerror}.") from error
+    with reading(path), path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _load_retrieval(task: LocalTask) -> Retrieval:
@@ -94,7 +93,24 @@ def _load_retrieval(task: LocalTask) -> Retrieval:
         if grades.setdefault(record.token("corpus-id"), score) != score:
             raise record.error("this query and document were given another score before.")
     with _named(relevance):
-        return Retrieval(documents=documents, queries=asked, qrels=found).judged()
+        rule = task.ignore_identical_ids
+        return _noted(
+            Retrieval(documents=documents, queries=asked, qrels=found, ignore_identical_ids=rule).judged()
+        )
+
+
+def _noted(data: Retrieval) -> Retrieval:
+    """The data with what a user should know of it."""
+    notes, count = list(data.notes), len(data.queries)
+    if data.unanswered:
+        many = len(data.unanswered)
+        notes.append(f"{many} of {count} queries have no relevant document: every model scores 0 on them.")
+    if data.identical and not data.ignore_identical_ids:
+        notes.append(
+            f"{len(data.identical)} of {count} queries have the id of a document, which they may find; "
+            "ignore_identical_ids = true in harness.toml leaves it out."
+        )
+    return replace(data, notes=tuple(notes))
 
 
 def _document(task: LocalTask, record: Record, id_: str) -> Document:

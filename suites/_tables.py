@@ -110,9 +110,10 @@ def qrels(path: Path) -> list[Record]:
 def grade(record: Record) -> int:
     """The relevance grade of a row of qrels."""
     value = record.value("score")
-    if type(value) is int or (isinstance(value, str) and re.fullmatch(r"[+-]?[0-9]+", value)):
-        return int(value)
-    raise record.error(f"the score is {value!r}, not a whole number.", hint=_HEADER)
+    if type(value) in (int, str) and re.fullmatch("[+-]?[0-9]{1,9}", str(value)):
+        return int(str(value))
+    shown = repr(value) if len(repr(value)) <= 40 else f"{repr(value)[:40]}…"
+    raise record.error(f"the score is {shown}, not a whole number of up to 9 digits.", hint=_HEADER)
 
 
 def _qrels(path: Path) -> Iterator[Record]:

@@ -1,18 +1,17 @@
 """Any folder of Python source: code search, and docstrings by package where there are enough."""
 
-from pathlib import Path
-
 from harness.errors import UsageError
 from harness.types import Suite, SuiteEntry, SuiteOptions
 from suites import _code
+from suites._places import is_folder, place
 
 
 def _open(argument: str, options: SuiteOptions) -> Suite:
-    root = Path(argument).expanduser().resolve()
-    if not root.is_dir():
+    root = place(argument)
+    if not is_folder(root):
         raise UsageError(f"{argument} is not a folder.", hint="Type --suite code:/path/to/repository.")
     return _code.suite(
-        f"code:{argument}", f"code of {root.name}", root, prefix=f"{root.name}.", cache=options.cache
+        f"code:{argument}", f"code of {root.name}", root, prefix=f"{root.name}.", options=options
     )
 
 

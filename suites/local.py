@@ -1,13 +1,13 @@
 """A folder of your own data: retrieval in BEIR layout, scored pairs, labelled texts."""
 
 from dataclasses import dataclass
-from pathlib import Path
 
-from harness.errors import DataError
 from harness.types import SIDES, Column, Data, Suite, SuiteEntry, SuiteOptions, Task
-from suites import _local
+from suites import _local, _unchanged
 from suites._data import Content
 from suites._mteb.built import BuiltSource
+from suites._narrowed import narrowed
+from suites._places import place
 
 TYPES = {
     "retrieval": "Retrieval",
@@ -30,18 +30,14 @@ class FolderLoader:
         Raises:
             DataError: A file cannot be used, or changed after the plan was made.
         """
-        if self.task.content != self.planned:
-            raise DataError(
-                f"The files of {self.task.name} changed after the run had begun.",
-                hint="Run the same command again: it plans with the files as they are then.",
-            )
+        _unchanged.require(self.task.name, self.task.content, self.planned)
         return self.task.load()
 
 
-def _open(argument: str, _options: SuiteOptions) -> Suite:
-    folder = Path(argument).expanduser().resolve()
+def _open(argument: str, options: SuiteOptions) -> Suite:
+    folder = place(argument)
     columns = tuple(_column(task) for task in _local.read(folder))
-    return Suite(name=f"local:{argument}", title=folder.name, columns=columns)
+    return narrowed(Suite(name=f"local:{argument}", title=folder.name, columns=columns), options)
 
 
 def _column(task: _local.LocalTask) -> Column:

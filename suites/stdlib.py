@@ -8,7 +8,7 @@ def _open(_argument: str, options: SuiteOptions) -> Suite:
     revision = _python.stdlib_revision()
     title = f"standard library of {revision}"
     root = _python.stdlib_root()
-    return _code.suite("stdlib", title, root, prefix="Stdlib", revision=revision, cache=options.cache)
+    return _code.suite("stdlib", title, root, prefix="Stdlib", options=options, revision=revision)
 
 
 SUITE = SuiteEntry(

@@ -6,7 +6,10 @@ import hashlib
 import json
 from pathlib import Path
 
-from harness.encoder.folder import all_modules, read_json, read_modules, read_object, weight_files
+from harness.encoder.folder import read_json, read_object
+from harness.encoder.modules import module_folders
+from harness.encoder.own_code import own_classes
+from harness.encoder.weights import weight_files
 from harness.filehash import sha256_file
 from harness.identity import digest
 
@@ -53,8 +56,7 @@ def content_files(folder: Path) -> list[Path]:
         ModelError: If there are no weights, or a config cannot be read.
     """
     found = set(weight_files(folder))
-    roots = {folder, *(folder / path for _, path in [*read_modules(folder), *all_modules(folder)])}
-    for root in roots:
+    for root in {folder, *module_folders(folder)}:
         if root.is_dir():
             found.update(p for p in root.iterdir() if _is_config(p))
             found.update(p for pattern in TOKENIZERS for p in root.glob(pattern))
@@ -63,14 +65,17 @@ def content_files(folder: Path) -> list[Path]:
     return sorted(p for p in found if p.is_file())
 
 
-def content_key(folder: Path, cache_dir: Path | None = None) -> tuple[str, str]:
+def content_key(
+    folder: Path, cache_dir: Path | None = None, *, trust_remote_code: bool = False
+) -> tuple[str, str]:
     """The ArtifactKey of a folder and the hash of its weights, each 64 hex digits.
 
     The key covers the name and content of every file of `content_files`, so a copy elsewhere has
     the same key, and another weight, pooling or tokenizer another one. A folder whose model.json
     names the key it was made under has that key, as long as its content is what was written
     then. The weights' hash is the file's own SHA-256 where there is one file. Hashes of files
-    are remembered in `cache_dir`.
+    are remembered in `cache_dir`. A folder that names classes of its own for those of
+    transformers has another key with `trust_remote_code`, for then it is another program.
 
     Raises:
         ModelError: If there are no weights, or a config cannot be read.
@@ -78,11 +83,13 @@ def content_key(folder: Path, cache_dir: Path | None = None) -> tuple[str, str]:
     files = content_files(folder)
     hashes = {p.relative_to(folder).as_posix(): _hash(p, cache_dir) for p in files}
     content = digest(sorted(hashes.items()))
+    own_code = trust_remote_code and bool(own_classes(folder))
     weights = {name: sha for name, sha in hashes.items() if name.endswith((".safetensors", ".bin"))}
     weights_hash = next(iter(weights.values())) if len(weights) == 1 else digest(sorted(weights.items()))
     made = read_object(folder / "model.json")
-    key = made.get("key")
-    return (key if isinstance(key, str) and made.get("content") == content else content, weights_hash)
+    if isinstance(made.get("key"), str) and made.get("content") == content:
+        return made["key"], weights_hash
+    return digest({"content": content, "own code": True}) if own_code else content, weights_hash
 
 
 def _is_config(path: Path) -> bool:

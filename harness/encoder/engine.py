@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -11,8 +12,10 @@ from numpy.typing import NDArray
 
 from harness.encoder.batching import Queue, Span, drain
 from harness.encoder.forward import forward
+from harness.encoder.gather import Batches, gathered, require_finite
 from harness.encoder.inputs import Inputs, prepare
 from harness.encoder.linear import use_onednn
+from harness.encoder.towers import attention, dtype_as_run, roles
 from harness.errors import ModelError
 from harness.types import Encoding, Role
 
@@ -37,6 +40,8 @@ class Encoder:
     """A loaded model that turns texts into vectors.
 
     Attributes:
+        model: The modules.
+        roles: The sides that have a tower of their own, one of them where there is one tower.
         dimension: The length of a vector.
         device: Where the model lies, such as "cpu" or "cuda:0".
         parameters: How many parameters the model has.
@@ -51,13 +56,8 @@ class Encoder:
     def __init__(self, model: SentenceTransformer, encoding: Encoding) -> None:
         import torch
 
-        self.model = model
         self.encoding = encoding
         self.device = str(model.device)
-        self.parameters = sum(p.numel() for p in model.parameters())
-        self.dtype_as_run = str(next((p.dtype for p in model.parameters()), torch.float32)).split(".")[-1]
-        backbone = getattr(model[0], "auto_model", None)
-        self.attention = str(getattr(getattr(backbone, "config", None), "_attn_implementation", None) or "")
         self.tokens_seen = 0
         self.batches = 0
         self.notes: list[str] = []
@@ -65,9 +65,39 @@ class Encoder:
         self._threads = torch.get_num_threads() if self._on_cpu else 0
         self._budget = CPU_BUDGET if self._on_cpu else GPU_BUDGET
         self._lock = threading.Lock()
+        self._take(model)
+        self.parameters = sum(p.numel() for p in model.parameters())
+        self.dtype_as_run = dtype_as_run(model)
+        self.attention = attention(model)
+        self.dimension = self._one_dimension()
+
+    def _take(self, model: SentenceTransformer) -> None:
+        self.model = model
+        self.roles = roles(model)
         if self._on_cpu:
             use_onednn(model)
-        self.dimension = self.encode_batch(["a text"]).shape[1]
+
+    def _one_dimension(self) -> int:
+        found = {role: int(self.encode_batch(["a text"], role=role).shape[1]) for role in self.roles}
+        if len(set(found.values())) > 1:
+            raise ModelError(
+                "The vectors of its sides cannot be compared: "
+                + ", ".join(f"{role or 'no side'} has {width} dimensions" for role, width in found.items())
+            )
+        return next(iter(found.values()))
+
+    def reload(self, load: Callable[[], Encoder]) -> None:
+        """Let go of the model, load it again, and go on with that: at no time are there two.
+
+        There is none afterwards if `load` fails.
+        """
+        import torch
+
+        del self.model
+        gc.collect()
+        if not self._on_cpu:
+            torch.cuda.empty_cache()
+        self._take(load().model)
 
     def encode(
         self,
@@ -98,7 +128,7 @@ class Encoder:
             part = slice(start, start + WINDOW)
             inputs = prepare(self.model, unique[part], prompt, role)
             self._encode_window(inputs, vectors[part], copies[part], progress)
-        _require_finite(vectors, unique, inverse)
+        require_finite(vectors, unique, inverse)
         return vectors[inverse]
 
     def count_tokens(self, texts: Sequence[str], *, prompt: str = "") -> int:
@@ -108,20 +138,20 @@ class Encoder:
             for start in range(0, len(texts), WINDOW)
         )
 
-    def encode_batch(self, texts: Sequence[str], *, prompt: str = "") -> NDArray[np.float32]:
+    def encode_batch(self, texts: Sequence[str], *, prompt: str = "", role: Role = "") -> NDArray[np.float32]:
         """The vectors of `texts` run as one batch, each padded to the longest: (texts, dimension).
 
         What comes out of the model is returned as it is, finite or not.
         """
-        inputs = prepare(self.model, texts, prompt, "")
-        done: list[tuple[NDArray[np.int64], Tensor]] = []
+        inputs = prepare(self.model, texts, prompt, role)
+        done: Batches = []
 
         def run(span: Span) -> None:
             done.append((inputs.order[slice(*span)], self._vectors(inputs, span)))
 
         whole = Queue(inputs.lengths, len(texts) * int(inputs.lengths[0]))
         drain(whole, run, threads=min(self._threads, 1), halved=self._halved)
-        return _gathered(done, np.empty((len(texts), done[0][1].shape[1]), dtype=np.float32))
+        return gathered(done, np.empty((len(texts), done[0][1].shape[1]), dtype=np.float32))
 
     def _encode_window(
         self,
@@ -133,7 +163,7 @@ class Encoder:
         """Encode texts into the rows of `out`; text i stands for `copies[i]` of what was given."""
         share = -(-int(inputs.lengths.sum()) // max(1, self._threads))
         queue = Queue(inputs.lengths, min(self._budget, share))
-        done: list[tuple[NDArray[np.int64], Tensor]] = []
+        done: Batches = []
 
         def run(span: Span) -> None:
             rows = inputs.order[slice(*span)]
@@ -146,7 +176,7 @@ class Encoder:
                     progress(int(copies[rows].sum()), tokens)
 
         drain(queue, run, threads=min(self._threads, len(out)), halved=self._halved)
-        _gathered(done, out)
+        gathered(done, out)
 
     def _vectors(self, inputs: Inputs, span: Span) -> Tensor:
         features = {name: self._moved(value) for name, value in inputs.features(span).items()}
@@ -169,22 +199,3 @@ class Encoder:
             self.notes.append(f"memory ran out: batches of {budget} tokens from then on")
         if not self._on_cpu:
             torch.cuda.empty_cache()
-
-
-def _gathered(done: list[tuple[NDArray[np.int64], Tensor]], out: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Bring the batches to the CPU, each to its rows of `out`."""
-    for rows, vectors in done:
-        out[rows] = vectors.cpu().numpy()
-    return out
-
-
-def _require_finite(vectors: NDArray[np.float32], texts: list[str], inverse: NDArray[np.int64]) -> None:
-    bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
-    if not bad.size:
-        return
-    shown = texts[bad[0]] if len(texts[bad[0]]) <= 60 else texts[bad[0]][:60] + "…"
-    raise ModelError(
-        f"{bad.size} of {len(texts)} vectors are not finite; the first is that of text "
-        f"{int(np.argmax(inverse == bad[0]))}, {shown!r}.",
-        hint="Half precision overflows in some models: ask for float32. If it was, the weights are damaged.",
-    )

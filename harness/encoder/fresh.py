@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from harness.encoder.forward import forward
+from harness.encoder.towers import backbones, roles, route
 from harness.errors import ModelError
+from harness.types import Role
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -19,21 +21,33 @@ PROBE = ("A first text, to see which parameters matter.", "Another one: 42!")
 SHOWN = 5
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Fresh:
+    """A tensor that no file set, of one backbone; `shapes` if the file has one of another shape."""
+
+    backbone: nn.Module
+    name: str
+    tensor: Tensor
+    shapes: str = ""
+
+
 @dataclass
 class LoadReport:
-    """What loading found wrong: tensors that no file had, and those whose shape was another."""
+    """What loading found wrong: tensors that no file had, or whose shape was another there."""
 
-    missing: dict[str, Tensor] = field(default_factory=dict)
-    mismatched: dict[str, str] = field(default_factory=dict)
+    fresh: list[Fresh] = field(default_factory=list)
 
     def note(self, model: nn.Module, info: dict[str, Any]) -> None:
         """Add what transformers says of one loaded backbone."""
         tensors = {**dict(model.named_buffers()), **dict(model.named_parameters())}
-        for name, found, wanted in info["mismatched_keys"]:
-            self.mismatched[name] = f"{tuple(found)} in the file, {tuple(wanted)} in the model"
-        for name in {*info["missing_keys"], *self.mismatched}:
+        mismatched = {
+            name: f" ({tuple(found)} in the file, {tuple(wanted)} in the model)"
+            for name, found, wanted in info["mismatched_keys"]
+        }
+        for name in sorted({*info["missing_keys"], *mismatched}):
             if name in tensors and tensors[name].is_floating_point():
-                self.missing[name] = tensors[name]
+                shapes = mismatched.get(name, "")
+                self.fresh.append(Fresh(backbone=model, name=name, tensor=tensors[name], shapes=shapes))
 
 
 @contextmanager
@@ -67,34 +81,47 @@ def require_loaded(model: SentenceTransformer, report: LoadReport, name: str) ->
     Raises:
         ModelError: If one that reaches the output was freshly initialised.
     """
-    if not report.missing:
-        return
-    found = _reaching(model, report.missing)
+    found = [f"{_place(model, fresh)}{fresh.shapes}" for fresh in _reaching(model, report.fresh)]
     if not found:
         return
-    shown = [f"{n} ({report.mismatched[n]})" if n in report.mismatched else n for n in found[:SHOWN]]
     more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
     raise ModelError(
         f"{name} is not loaded whole: {len(found)} tensors that its vectors depend on were initialised "
-        f"at random, for no file has them: {', '.join(shown)}{more}.",
+        f"at random, for no file has them: {', '.join(found[:SHOWN])}{more}.",
         hint="Its config and its weights do not belong together, or the weights are of another architecture.",
     )
 
 
-def _reaching(model: SentenceTransformer, suspects: dict[str, Tensor]) -> list[str]:
-    """The suspects the vectors depend on; all of them where no gradient can tell."""
+def _place(model: SentenceTransformer, fresh: Fresh) -> str:
+    """The name of a tensor, with that of its backbone where there are several."""
+    if len(backbones(model)) < 2:
+        return fresh.name
+    return next((f"{n}.{fresh.name}" for n, m in model.named_modules() if m is fresh.backbone), fresh.name)
+
+
+def _reaching(model: SentenceTransformer, suspects: list[Fresh]) -> list[Fresh]:
+    """The suspects that the vectors of any side depend on."""
+    silent = set(suspects)
+    for role in roles(model) if suspects else ():
+        silent &= _silent(model, suspects, role)
+    return [fresh for fresh in suspects if fresh not in silent]
+
+
+def _silent(model: SentenceTransformer, suspects: list[Fresh], role: Role) -> set[Fresh]:
+    """The suspects that the vectors of one side do not depend on; none where no gradient can tell."""
     import torch
 
+    way = route(model, role)
     features = {
         key: value.to(model.device) if isinstance(value, torch.Tensor) else value
-        for key, value in model.tokenize(list(PROBE)).items()
+        for key, value in {**model.tokenize(list(PROBE), **way), **way}.items()
     }
-    parameters = {n: p for n, p in suspects.items() if p.requires_grad}
+    told = [fresh for fresh in suspects if fresh.tensor.requires_grad]
     with torch.enable_grad():
         vectors = forward(model, features)
         if not vectors.requires_grad:
-            return sorted(suspects)
+            return set()
         direction = torch.linspace(-1, 2, vectors.numel(), device=vectors.device).view_as(vectors)
-        grads = torch.autograd.grad((vectors * direction).sum(), list(parameters.values()), allow_unused=True)
-    silent = {n for n, grad in zip(parameters, grads, strict=True) if grad is None}
-    return sorted(set(suspects) - silent)
+        tensors = [fresh.tensor for fresh in told]
+        grads = torch.autograd.grad((vectors * direction).sum(), tensors, allow_unused=True)
+    return {fresh for fresh, grad in zip(told, grads, strict=True) if grad is None}

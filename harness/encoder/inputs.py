@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.encoder.batching import Span
+from harness.encoder.towers import input_modules, route
+from harness.errors import ModelError
 from harness.types import Role
 
 if TYPE_CHECKING:
@@ -39,20 +41,13 @@ def prepare(model: SentenceTransformer, texts: Sequence[str], prompt: str, role:
 
     `role` chooses the tower of a model that has one for each side.
     """
-    prompted = [(prompt + text).strip() for text in texts]
-    route = _route(model, role)
-    length = model._get_prompt_length(prompt, **route) if prompt else None
-    extra = {} if length is None else {"prompt_length": length}
+    prompted = [prompt + text for text in texts]
+    way = route(model, role)
+    length = model._get_prompt_length(prompt, **way) if prompt else None
+    extra: dict[str, Any] = {**way, **({} if length is None else {"prompt_length": length})}
     if _is_plain(model):
         return Tokenized(model, prompted, extra)
-    return Untokenized(model, prompted, extra, route)
-
-
-def _route(model: SentenceTransformer, role: Role) -> dict[str, str]:
-    from sentence_transformers.models import Router
-
-    first = model[0]
-    return {"task": role} if isinstance(first, Router) and role in first.sub_modules else {}
+    return Untokenized(model, prompted, extra, way)
 
 
 def _is_plain(model: SentenceTransformer) -> bool:
@@ -70,8 +65,15 @@ class Tokenized:
         first: Any = model[0]
         self._tokenizer = first.tokenizer
         self._extra = extra
+        if self._tokenizer.pad_token_id is None:
+            raise ModelError(
+                "The model's tokenizer has no padding token, so texts of different lengths make no batch.",
+                hint='Name the one it was trained with in a copy of the folder: "pad_token" in '
+                "tokenizer_config.json.",
+            )
+        stripped = [text.strip() for text in texts]  # as Transformer.tokenize does
         found = self._tokenizer(
-            [text.lower() for text in texts] if first.do_lower_case else texts,
+            [text.lower() for text in stripped] if first.do_lower_case else stripped,
             padding=False,
             truncation="longest_first",
             max_length=first.max_seq_length,
@@ -113,18 +115,19 @@ class Untokenized:
     """Inputs of a model that tokenizes in its own way: texts sorted by their characters."""
 
     def __init__(
-        self, model: SentenceTransformer, texts: list[str], extra: dict[str, Any], route: dict[str, str]
+        self, model: SentenceTransformer, texts: list[str], extra: dict[str, Any], way: dict[str, str]
     ) -> None:
         self._model = model
         self._texts = texts
         self._extra = extra
-        self._route = route
+        self._way = way
         guess = np.array([1 + len(text) // CHARACTERS_A_TOKEN for text in texts], dtype=np.int64)
-        guess = np.minimum(guess, min(model.max_seq_length or guess.max(), guess.max()))
+        cuts = [getattr(module, "max_seq_length", None) or guess.max() for module in input_modules(model)]
+        guess = np.minimum(guess, min(max(cuts), guess.max()))
         self.order = np.argsort(-guess, kind="stable")
         self.lengths = guess[self.order]
 
     def features(self, span: Span) -> dict[str, Any]:
         """Whatever the model's own tokenize gives."""
         batch = [self._texts[i] for i in self.order[slice(*span)]]
-        return {**self._model.tokenize(batch, **self._route), **self._extra}
+        return {**self._model.tokenize(batch, **self._way), **self._extra}

@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING, Any, cast
 from harness.encoder.describe import Description, describe
 from harness.encoder.engine import Encoder
 from harness.encoder.fresh import LoadReport, recorded, require_loaded
+from harness.encoder.settle import NO_LIMIT
+from harness.encoder.towers import input_modules, widen_towers
 from harness.encoder.trust import check_trust
 from harness.errors import HarnessError, ModelError, UsageError
 from harness.types import Artifact, Encoding
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
+    from torch import nn
 
 
 def load(artifact: Artifact, encoding: Encoding, *, device: str) -> Encoder:
@@ -40,7 +43,7 @@ def load(artifact: Artifact, encoding: Encoding, *, device: str) -> Encoder:
             hint="Ask for bfloat16 or float32.",
         )
     description = describe(artifact.folder)
-    check_trust(artifact, description)
+    check_trust(artifact)
     try:
         with _quiet():
             model, report = _build(artifact, encoding, description, device)
@@ -73,20 +76,40 @@ def _build(
             },
         )
     model.eval()
-    _set_max_length(model, encoding, description)
+    widen_towers(model)
+    _set_lengths(model, encoding, description)
     _set_pooling(model, encoding.pooling)
     _set_normalize(model, encoding.normalize)
     return model, report
 
 
-def _set_max_length(model: SentenceTransformer, encoding: Encoding, description: Description) -> None:
+def _set_lengths(model: SentenceTransformer, encoding: Encoding, description: Description) -> None:
+    """Cut texts where it was asked for, or where there are no positions for more; else leave it be."""
+    towers = list(zip(input_modules(model), description.lengths, strict=True))
+    if encoding.max_length == description.max_length:
+        for module, length in towers:
+            own = getattr(module, "max_seq_length", None)
+            if own is None or (length.table is not None and own > length.table):
+                _cut(module, length.most)
+        return
+    cut = [_cut(m, min(encoding.max_length, length.limit or NO_LIMIT)) for m, length in towers]
+    if not any(cut):
+        raise UsageError(
+            f"{description.folder.name} cannot truncate its input.", hint="Leave the maximum length out."
+        )
+
+
+def _cut(module: nn.Module, length: int) -> bool:
+    """Have a module cut its texts; False if it does not cut any."""
+    from sentence_transformers.models import BoW, WordEmbeddings
+
+    if isinstance(module, BoW | WordEmbeddings) or not hasattr(module, "max_seq_length"):
+        return False
     try:
-        model.max_seq_length = encoding.max_length
-    except AttributeError as error:  # a module without truncation
-        if encoding.max_length != description.max_length:
-            raise UsageError(
-                f"{description.folder.name} cannot truncate its input.", hint="Leave the maximum length out."
-            ) from error
+        setattr(module, "max_seq_length", length)  # noqa: B010
+    except AttributeError:  # one that says its length and cuts nothing
+        return False
+    return True
 
 
 def _set_pooling(model: SentenceTransformer, mode: str) -> None:

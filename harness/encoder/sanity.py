@@ -7,12 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from harness.encoder.engine import Encoder
+from harness.encoder.failure import Failure, Vectors, distance, on_side
+from harness.encoder.twice import disagreeing
 from harness.errors import ModelError
-
-Vectors = NDArray[np.float32]
+from harness.types import Role
 
 SHORT = (
     "A cat sat on the mat.",
@@ -38,21 +38,6 @@ float32, of 4e-3 in bfloat16, of 5e-4 in float16, most of which cancel. A vector
 takes part moves by more than 1e-1 beside a neighbour this long.
 """
 
-RELOADED = {"float32": 1e-6, "bfloat16": 1e-3, "float16": 1e-3}
-"""How far two loads may differ: the same kernels on the same numbers, so in practice by nothing."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Failure:
-    """One check that the model did not pass, and what to do about it."""
-
-    check: str
-    message: str
-    hint: str
-
-    def __str__(self) -> str:
-        return self.message
-
 
 @dataclass(frozen=True, kw_only=True)
 class SanityReport:
@@ -64,22 +49,26 @@ class SanityReport:
 
 
 def check(encoder: Encoder, reload: Callable[[], Encoder] | None = None) -> SanityReport:
-    """Run every check.
+    """Run every check, on each side that has a tower of its own.
 
     Args:
-        encoder: The model.
+        encoder: The model; it goes on with the second load, if there is one.
         reload: Loads the same model a second time, to see that both loads agree; None leaves
             that check out.
     """
     began = time.perf_counter()
-    alone = np.concatenate([encoder.encode_batch([text]) for text in SHORT])
-    failures = [_not_finite(alone, SHORT)]
+    alone = {role: _alone(encoder, role) for role in encoder.roles}
+    failures = [on_side(role, _not_finite(vectors, SHORT)) for role, vectors in alone.items()]
     ran = ["finite"]
-    if failures == [None]:
-        failures += [_constant(alone), _moved_by_padding(encoder, alone)]
+    if not any(failures):
+        for role, vectors in alone.items():
+            failures += [
+                on_side(role, _constant(vectors)),
+                on_side(role, _moved_by_padding(encoder, vectors, role)),
+            ]
         ran += ["constant", "padding"]
         if reload is not None:
-            failures.append(_disagreeing(encoder, reload()))
+            failures += disagreeing(encoder, SHORT, reload)
             ran.append("reload")
     return SanityReport(
         checks=tuple(ran),
@@ -98,6 +87,10 @@ def require(report: SanityReport) -> None:
         raise ModelError(
             "\n".join(f.message for f in report.failures), hint="\n".join(f.hint for f in report.failures)
         )
+
+
+def _alone(encoder: Encoder, role: Role) -> Vectors:
+    return np.concatenate([encoder.encode_batch([text], role=role) for text in SHORT])
 
 
 def _not_finite(vectors: Vectors, texts: tuple[str, ...]) -> Failure | None:
@@ -124,9 +117,9 @@ def _constant(vectors: Vectors) -> Failure | None:
     )
 
 
-def _moved_by_padding(encoder: Encoder, alone: Vectors) -> Failure | None:
-    padded = encoder.encode_batch([*SHORT, LONG])[:-1]
-    moved = _distance(alone, padded)
+def _moved_by_padding(encoder: Encoder, alone: Vectors, role: Role) -> Failure | None:
+    padded = encoder.encode_batch([*SHORT, LONG], role=role)[:-1]
+    moved = distance(alone, padded)
     allowed = PADDING.get(encoder.dtype_as_run, PADDING["float32"])
     if (moved <= allowed).all():
         return None
@@ -137,24 +130,3 @@ def _moved_by_padding(encoder: Encoder, alone: Vectors) -> Failure | None:
         f"is padded ({allowed:.2%} is rounding in {encoder.dtype_as_run}).",
         hint="The model attends to padding or pools over it, so its scores would depend on the batch.",
     )
-
-
-def _disagreeing(encoder: Encoder, other: Encoder) -> Failure | None:
-    moved = _distance(encoder.encode_batch(SHORT), other.encode_batch(SHORT))
-    if (moved <= RELOADED.get(encoder.dtype_as_run, RELOADED["float32"])).all():
-        return None
-    worst = int(moved.argmax())
-    return Failure(
-        check="reload",
-        message=f"Two loads of the model disagree: the vector of {SHORT[worst]!r} differs by "
-        f"{moved[worst]:.1%} of its length.",
-        hint="Some of its parameters or buffers are set at random, not read from its files.",
-    )
-
-
-def _distance(first: Vectors, second: Vectors) -> NDArray[np.float64]:
-    """The distance of each two rows, against the length of the first."""
-    wide = first.astype(np.float64)
-    lengths = np.maximum(np.linalg.norm(wide, axis=1), 1e-30)
-    distance: NDArray[np.float64] = np.linalg.norm(wide - second, axis=1) / lengths
-    return distance

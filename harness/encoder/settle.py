@@ -18,7 +18,11 @@ POOLING_FLAGS = {
     "pooling_mode_weightedmean_tokens": "weightedmean",
     "pooling_mode_lasttoken": "lasttoken",
 }
-"""The flags of a Pooling module's config and the mode each turns on, in the order of output."""
+"""The flags of a Pooling module's config and the mode each turns on, in the order of the name.
+
+"cls+mean+max" is the library's name for these three; the vector it gives has the maximum before the
+mean.
+"""
 
 OWN_POOLING = "own"
 """The pooling of a model whose own code goes from tokens to a vector."""
@@ -30,13 +34,13 @@ NO_LIMIT = 1_000_000
 def resolve_encoding(description: Description, settings: Settings) -> Encoding:
     """How the model is to be run: what was asked for, the model's own default elsewhere.
 
-    A bare backbone without a pooling asked for is mean-pooled.
+    A bare backbone without a pooling asked for is mean-pooled. An empty prompt is kept: what it
+    names has none, not the default one.
 
     Raises:
         UsageError: For an unknown pooling, or a length that the model has no positions for.
     """
     prompts = {**description.prompts, **(settings.prompts or {})}
-    kept = {name: text for name, text in prompts.items() if text}
     default = description.default_prompt_name
     own = description.normalize
     return Encoding(
@@ -45,8 +49,8 @@ def resolve_encoding(description: Description, settings: Settings) -> Encoding:
         normalize=own if settings.normalize is None else settings.normalize,
         max_length=_max_length(description, settings.max_length),
         similarity=settings.similarity or description.similarity_fn_name,
-        prompts=tuple(sorted(kept.items())),
-        default_prompt=default if default in kept else None,
+        prompts=tuple(sorted(prompts.items())),
+        default_prompt=default if default in prompts else None,
     )
 
 

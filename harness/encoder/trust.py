@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
 
-from harness.encoder.describe import Description
-from harness.encoder.folder import all_modules, read_object
+from harness.encoder.folder import read_object
+from harness.encoder.modules import all_modules, library_class, module_folders
+from harness.encoder.own_code import OwnClass, named_classes, own_classes
 from harness.errors import ModelError
 from harness.types import Artifact
 
@@ -17,29 +21,70 @@ COMMIT = re.compile(r"[0-9a-f]{40}")
 ACTIVATIONS = ("torch.nn.", "sentence_transformers.", "transformers.activations.")
 """Where the activation function of a module's config may be imported from."""
 
+TOKENIZER = re.compile(
+    r"sentence_transformers\.models\.tokenizer(\.\w+)?"
+    r"\.(WhitespaceTokenizer|PhraseTokenizer|TransformersTokenizerWrapper)"
+)
+"""The tokenizers of a WordEmbeddings module."""
 
-def check_trust(artifact: Artifact, description: Description) -> None:
+
+def check_trust(artifact: Artifact) -> None:
     """See that the model runs no code of its own unless that was allowed, and then a pinned one.
 
     Raises:
-        ModelError: If it would.
+        ModelError: If it would, or if it would silently run without code of its own that it names.
     """
-    _check_activations(description)
+    _check_library(artifact)
+    _check_activations(artifact.folder)
     if artifact.trust_remote_code:
-        _check_pinned(artifact, description)
+        _check_pinned(artifact)
         return
-    modules = all_modules(description.folder)
-    foreign = [kind for kind, _ in modules if not kind.startswith("sentence_transformers.")]
-    if foreign:
-        raise ModelError(
-            f"{artifact.name} needs code of its own: its module {foreign[0]}.", hint=_how_to(artifact)
-        )
-    if description.remote_code and not _is_native(description.model_type):
+    for kind in _imported(artifact.folder):
+        if not (library_class(kind) or TOKENIZER.fullmatch(kind)):
+            raise ModelError(
+                f"{artifact.name} needs code of its own: its module {kind}.", hint=_how_to(artifact)
+            )
+    for own in named_classes(artifact.folder):
+        _require_native(artifact, own)
+    for own in own_classes(artifact.folder):
+        _require_no_other(artifact, own)
+
+
+def _imported(folder: Path) -> Iterator[str]:
+    """What the modules' files name to be imported: their types, and the tokenizers of word embeddings."""
+    for kind, sub in all_modules(folder):
+        yield kind
+        tokenizer = read_object(folder / sub / "wordembedding_config.json").get("tokenizer_class")
+        if tokenizer is not None:
+            yield str(tokenizer)
+
+
+def _require_native(artifact: Artifact, own: OwnClass) -> None:
+    from transformers import CONFIG_MAPPING
+
+    if _model_type(own) not in CONFIG_MAPPING:
         raise ModelError(
             f"{artifact.name} needs code of its own: transformers knows no "
-            f"{description.model_type or 'such model type'!r}.",
+            f"{_model_type(own) or 'such model type'!r}.",
             hint=_how_to(artifact),
         )
+
+
+def _require_no_other(artifact: Artifact, own: OwnClass) -> None:
+    from transformers.models.auto.tokenization_auto import MODELS_WITH_INCORRECT_HUB_TOKENIZER_CLASS
+
+    if own.name == "AutoTokenizer" and _model_type(own) in MODELS_WITH_INCORRECT_HUB_TOKENIZER_CLASS:
+        return  # transformers takes its own, even where the folder's code is trusted
+    raise ModelError(
+        f"{artifact.name} names code of its own, {own.reference} as {own.name}: without it, transformers' "
+        f"{_model_type(own)} would be evaluated in its place.",
+        hint=f"{_how_to(artifact)} To evaluate transformers' class, take auto_map out of {own.file} in a "
+        "copy of the folder.",
+    )
+
+
+def _model_type(own: OwnClass) -> str:
+    return str(read_object(own.folder / "config.json").get("model_type", ""))
 
 
 def _how_to(artifact: Artifact) -> str:
@@ -47,34 +92,39 @@ def _how_to(artifact: Artifact) -> str:
     return f"Read that code; if you trust it, add {ALLOW}{pin}."
 
 
-def _check_pinned(artifact: Artifact, description: Description) -> None:
+def _check_pinned(artifact: Artifact) -> None:
     if artifact.revision is not None and not COMMIT.fullmatch(artifact.revision):
         raise ModelError(
             f"{ALLOW} needs a pinned commit, and {artifact.name} is at {artifact.revision!r}.",
             hint=f"Type {artifact.source}@<40 hex digits of the commit you have read>.",
         )
-    folders = [description.folder / sub for _, sub in all_modules(description.folder)] or [description.folder]
-    for folder in folders:
-        for name, place in (read_object(folder / "config.json").get("auto_map") or {}).items():
-            repository, _, inside = str(place).partition("--")
-            if inside:
-                raise ModelError(
-                    f"{artifact.name} takes its code ({name}) from {repository}, at no pinned commit.",
-                    hint="Copy that code into the model's folder, and name it there in config.json.",
-                )
+    named = [(own.name, own.reference, own.file) for own in named_classes(artifact.folder)]
+    modules = [("a module", kind, "modules.json") for kind in _imported(artifact.folder)]
+    for name, reference, file in [*named, *modules]:
+        repository, _, inside = reference.partition("--")
+        if inside:
+            raise ModelError(
+                f"{artifact.name} takes its code ({name}) from {repository}, at no pinned commit.",
+                hint=f"Copy that code into the model's folder, and name it there in {file}.",
+            )
 
 
-def _is_native(model_type: str) -> bool:
-    from transformers import CONFIG_MAPPING
+def _check_library(artifact: Artifact) -> None:
+    for kind in _imported(artifact.folder):
+        ours = library_class(kind) or TOKENIZER.fullmatch(kind)
+        if kind.startswith("sentence_transformers.") and not ours:
+            raise ModelError(
+                f"{artifact.name} names {kind}, which is no module of sentence-transformers "
+                f"{version('sentence-transformers')}.",
+                hint="It may have been saved with another version: save it with this one.",
+            )
 
-    return model_type in CONFIG_MAPPING
 
-
-def _check_activations(description: Description) -> None:
-    for _, sub in all_modules(description.folder):
-        name = read_object(description.folder / sub / "config.json").get("activation_function")
+def _check_activations(folder: Path) -> None:
+    for place in module_folders(folder):
+        name = read_object(place / "config.json").get("activation_function")
         if isinstance(name, str) and not name.startswith(ACTIVATIONS):
             raise ModelError(
-                f"{description.folder / sub} wants to import {name!r} as its activation function: refused.",
+                f"{place} wants to import {name!r} as its activation function: refused.",
                 hint=f"It may come from {' or '.join(a.rstrip('.') for a in ACTIVATIONS)}.",
             )

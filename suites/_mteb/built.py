@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from harness.types import Outcome, Task, TextEncoder
 from suites._data import Clusters, Content, Labelled, Pairs, Retrieval
-from suites._mteb import snapshot
-from suites._mteb.source import loaded, quiet, run
+from suites._mteb import version
+from suites._mteb.quiet import quiet
+from suites._mteb.source import loaded, run
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
 DRAWS = 10
 """How often a clustering is repeated on drawn texts, as mteb does."""
+
+RULES = 1
+"""Raised whenever the same data would be scored otherwise by the same mteb."""
 
 
 class Loader(Protocol):
@@ -44,10 +48,11 @@ class BuiltSource:
     @property
     def scoring(self) -> str:
         """The scoring code's name and version."""
-        return f"mteb {snapshot.load().version}"
+        return version.scoring(RULES)
 
     def evaluate(self, task: Task, encoder: TextEncoder, *, seed: int, data: Path | None) -> Outcome:
         """Score `encoder` on the loader's data (see harness.types.TaskSource)."""
+        version.require()
         with quiet():
             made = loaded((task, seed), lambda: mteb_task(task, self.loader.content(), seed=seed))
             return run(made, encoder)
@@ -77,7 +82,8 @@ def _retrieval(task: Task, content: Retrieval, seed: int) -> AbsTask:
         "relevant_docs": {query: dict(grades) for query, grades in content.qrels.items()},
         "top_ranked": None,
     }
-    return _make(AbsTaskRetrieval, task, seed, {"default": {task.splits[0]: split}}, notes=content.notes)
+    rules = {"ignore_identical_ids": content.ignore_identical_ids, "notes": content.notes}
+    return _make(AbsTaskRetrieval, task, seed, {"default": {task.splits[0]: split}}, **rules)
 
 
 def _pairs(task: Task, content: Pairs, seed: int) -> AbsTask:

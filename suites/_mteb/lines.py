@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+
+from suites._mteb.drawn_lines import clustering, clustering_sets, multilabel
+from suites._mteb.line import Line, row_ids
 
 if TYPE_CHECKING:
     from datasets import Dataset
     from mteb.abstasks.abstask import AbsTask
-
-Line = tuple[str, int, str | None, str | None, float | None]
-"""example id, replicate, prediction, gold, metric"""
 
 
 def of(task: Any, rows: Dataset, predictions: Any, *, split: str, subset: str, random: Any) -> Iterable[Line]:
@@ -117,68 +115,6 @@ def regression(task: Any, rows: Any, predictions: Sequence[Sequence[float]]) -> 
             yield name, probe, repr(guess), str(truth), None
 
 
-def multilabel(task: Any, rows: Any, predictions: Sequence[Any], split: str) -> Iterator[Line]:
-    """One line a test text and probe: the labels given, the true ones, and whether all agree."""
-    from mteb.abstasks.abstask import _multilabel_subsampling
-
-    if task.max_eval_samples is not None and len(rows) > task.max_eval_samples:
-        rows = _multilabel_subsampling(
-            _as_dict(split, rows),
-            seed=task.seed,
-            splits=[split],
-            label=task.label_column_name,
-            n_samples=task.max_eval_samples,
-        )[split]
-    ids = row_ids(rows, (task.input_column_name,))
-    gold = [sorted(set(labels)) for labels in rows[task.label_column_name]]
-    known = sorted({label for labels in gold for label in labels})
-    for probe, predicted in enumerate(predictions):
-        for name, flags, truth in zip(ids, predicted, gold, strict=True):
-            guess = [label for label, flag in zip(known, flags, strict=True) if flag]
-            yield name, probe, json.dumps(guess), json.dumps(truth), float(guess == truth)
-
-
-def clustering(task: Any, rows: Any, predictions: Mapping[str, Any], random: Any) -> Iterator[Line]:
-    """One line a drawn text: the cluster it was put in and the group it belongs to.
-
-    The replicate counts the draws of all levels in turn.
-    """
-    count = len(rows)
-    limit = task.max_document_to_embed
-    if task.max_fraction_of_documents_to_embed is not None:
-        limit = int(task.max_fraction_of_documents_to_embed * count)
-    if limit is not None:
-        rows = rows.select(random.sample(range(count), k=min(count, limit)))
-    ids = row_ids(rows, (task.input_column_name,))
-    labels = [label if isinstance(label, list) else [label] for label in rows[task.label_column_name]]
-    replicate = 0
-    for level, draws in enumerate(predictions.values()):
-        present = [i for i, label in enumerate(labels) if len(label) > level]
-        for assigned in draws:
-            drawn = random.choices(range(len(present)), k=task.max_documents_per_cluster)
-            for at, cluster in zip(drawn, assigned, strict=True):
-                row = present[at]
-                yield ids[row], replicate, str(cluster), str(labels[row][level]), None
-            replicate += 1
-
-
-def clustering_sets(task: Any, rows: Any, predictions: Sequence[Sequence[int]]) -> Iterator[Line]:
-    """One line a text of each set that is clustered on its own; the replicate is the set.
-
-    A set of one group is not clustered by mteb, and has no lines.
-    """
-    from datasets import Dataset
-
-    assigned = iter(predictions)
-    for number, row in enumerate(rows):
-        labels = row[task.label_column_name]
-        if len(set(labels)) <= 1:
-            continue
-        texts = Dataset.from_dict({"text": row[task.input_column_name]})
-        for name, cluster, label in zip(row_ids(texts, ("text",)), next(assigned), labels, strict=True):
-            yield name, number, str(cluster), str(label), None
-
-
 def bitext(rows: Any, predictions: Mapping[str, Sequence[Mapping[str, Any]]], pair: str) -> Iterator[Line]:
     """One line a sentence: the nearest in the other language, its translation, whether they are one."""
     ids = row_ids(rows, pair.split("-"))
@@ -190,33 +126,19 @@ def bitext(rows: Any, predictions: Mapping[str, Sequence[Mapping[str, Any]]], pa
 def summaries(task: Any, rows: Any, predictions: Mapping[str, Sequence[Any]]) -> Iterator[Line]:
     """One line a machine summary: its likeness to the human ones and the grade people gave it.
 
-    mteb leaves out a text whose summaries all have one grade. Where it left out others too, which
-    ones cannot be told, and there are no lines.
+    mteb leaves out a text whose summaries all have one grade.
+
+    Raises:
+        ValueError: It left out others too, and which ones cannot be told.
     """
     ids = row_ids(rows, (task.text_column_name,))
     grades = list(rows[task.relevancy_column_name])
     kept = [row for row, values in enumerate(grades) if len(set(values)) > 1]
     if len(kept) != len(predictions["cosine_scores"]):
-        return
+        raise ValueError(f"{len(kept)} texts can be scored, {len(predictions['cosine_scores'])} were")
     for row, predicted in zip(kept, predictions["cosine_scores"], strict=True):
         for number, (guess, grade) in enumerate(zip(predicted, grades[row], strict=True)):
             yield f"{ids[row]}/{number}", 0, repr(guess), str(grade), None
-
-
-def row_ids(rows: Any, columns: Sequence[str]) -> list[str]:
-    """The rows' own ids; else ids from their content, which stay the same when rows move.
-
-    A content id is the start of the hash of the given columns, with a count if it is repeated.
-    """
-    if "id" in rows.column_names:
-        return [str(name) for name in rows["id"]]
-    seen: Counter[str] = Counter()
-    ids = []
-    for row in zip(*(rows[column] for column in columns), strict=True):
-        name = hashlib.sha256(json.dumps([str(part) for part in row]).encode()).hexdigest()[:16]
-        seen[name] += 1
-        ids.append(name if seen[name] == 1 else f"{name}-{seen[name]}")
-    return ids
 
 
 def _per_query(metric: str, judged: Any, found: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
@@ -236,9 +158,3 @@ def _labelled(task: Any, told: Iterable[tuple[str, Any, Any]], replicate: int) -
     for name, guess, truth in told:
         said = (guess, truth) if shown is None else (shown[guess], shown[truth])
         yield name, replicate, str(said[0]), str(said[1]), float(guess == truth)
-
-
-def _as_dict(split: str, rows: Dataset) -> Any:
-    from datasets import DatasetDict
-
-    return DatasetDict({split: rows})

@@ -6,6 +6,7 @@ of mteb gives a readable diff. `--check` writes nothing and fails where the file
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
 import sys
@@ -53,22 +54,19 @@ def task_row(task: type[AbsTask]) -> dict[str, Any]:
     row = {
         "type": meta.type,
         "metric": meta.main_score,
-        "category": meta.category,
         "class": _base(task).__name__,
         "path": "" if members else meta.dataset["path"],
         "revision": "" if members else meta.dataset["revision"],
         "splits": [] if meta.eval_splits == ["test"] else meta.eval_splits,
         **_languages(task),
-        "prompt": meta.prompt,
         "aggregate_of": [_use(member) for member in members],
         "superseded_by": meta.superseded_by,
         "roles": _has_roles(task) or any(_has_roles(type(member)) for member in members),
-        "custom_load": _loads_itself(task),
+        "fixed_data": _names_its_data(task),
         "parallel": getattr(task, "parallel_subsets", False),
         "size": _sizes(task),
     }
-    private = {} if meta.is_public else {"public": False}
-    return {key: value for key, value in row.items() if value} | private
+    return {key: value for key, value in row.items() if value}
 
 
 def _base(task: type[AbsTask]) -> type[Any]:
@@ -76,10 +74,9 @@ def _base(task: type[AbsTask]) -> type[Any]:
     return next(c for c in task.__mro__ if c.__module__.startswith("mteb.abstasks."))
 
 
-def _loads_itself(task: type[AbsTask]) -> bool:
-    """Whether the task, or another that it extends, replaces the loading of its base class."""
-    own = task.__mro__[: task.__mro__.index(_base(task))]
-    return any("load_data" in vars(c) for c in own)
+def _names_its_data(task: type[AbsTask]) -> bool:
+    """Whether its loading code never looks at the metadata, and so at no path and revision set there."""
+    return "metadata" not in inspect.getsource(task.load_data)
 
 
 def _has_roles(task: type[AbsTask]) -> bool:
@@ -116,9 +113,7 @@ def _benchmark(benchmark: Benchmark) -> dict[str, Any]:
     aliases = {"aliases": sorted(benchmark.aliases)} if benchmark.aliases else {}
     if others:
         return aliases | {"other_tasks": others}
-    named = [a.removeprefix("mean_") for a in benchmark.aggregations if isinstance(a, str) and "mean_" in a]
-    means = {} if named == ["task", "task_type"] else {"means": named}
-    return aliases | means | {"tasks": [_use(task) for task in benchmark.tasks]}
+    return aliases | {"tasks": [_use(task) for task in benchmark.tasks]}
 
 
 def _sizes(task: type[AbsTask]) -> dict[str, Any]:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import copy
-import logging
 import math
 import tempfile
-import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.errors import DataError
-from harness.types import Outcome, Scores, Task, TextEncoder
-from suites._mteb import snapshot
+from harness.types import Data, Outcome, Scores, Task, TextEncoder
+from suites._mteb import snapshot, version
+from suites._mteb.info import TaskInfo
+from suites._mteb.quiet import quiet
 
 if TYPE_CHECKING:
     from mteb.abstasks.abstask import AbsTask
@@ -31,12 +30,42 @@ class MtebSource:
     @property
     def scoring(self) -> str:
         """The scoring code's name and version."""
-        return f"mteb {snapshot.load().version}"
+        return version.scoring()
 
     def evaluate(self, task: Task, encoder: TextEncoder, *, seed: int, data: Path | None) -> Outcome:
         """Score `encoder` on the mteb task of this name (see harness.types.TaskSource)."""
+        version.require()
+        info = snapshot.load().task(task.name)
+        _require_hub(info, data)
         with quiet():
-            return run(fresh(task, seed=seed, data=data), encoder)
+            outcome = run(fresh(task, seed=seed, data=data), encoder)
+        return replace(outcome, notes=(*outcome.notes, *_pinned(info, task.data)))
+
+
+def _require_hub(info: TaskInfo, data: Path | None) -> None:
+    """Refuse a task that reads the hub by itself where its data is to come from elsewhere.
+
+    Raises:
+        DataError: Its data lies in a data root, or the hub may not be asked.
+    """
+    from huggingface_hub import constants
+
+    if not info.fixed_data or data is None:
+        return
+    if constants.HF_HUB_OFFLINE or not data.is_relative_to(constants.HF_HUB_CACHE):
+        raise DataError(
+            f"mteb's code of {info.name} reads {info.path} from the hub by itself, not from {data}.",
+            hint="It can be scored online only, and not with a data root that holds this data set.",
+        )
+
+
+def _pinned(info: TaskInfo, data: Data) -> tuple[str, ...]:
+    """What to know of a result whose data set is not held to a commit."""
+    if info.fixed_data:
+        return (f"mteb reads {info.path} at the hub's newest revision: a change of it is not noticed.",)
+    if info.on_a_branch and data.revision == info.revision:
+        return (f"mteb pins {info.path} to the branch {info.revision}: a change of it is not noticed.",)
+    return ()
 
 
 def fresh(task: Task, *, seed: int, data: Path | None) -> AbsTask:
@@ -93,20 +122,18 @@ def run(task: AbsTask, encoder: TextEncoder) -> Outcome:
     Raises:
         DataError: The main score is not a number.
     """
-    from mteb.abstasks.text.bitext_mining import AbsTaskBitextMining
-
-    from suites._mteb.examples import Examples
+    from suites._mteb.examples import Examples, is_parallel
     from suites._mteb.model import Model
 
     model = Model(encoder)
     scores: dict[str, dict[str, Mapping[str, Any]]] = {}
-    together = isinstance(task, AbsTaskBitextMining)
+    together = is_parallel(task)
     with tempfile.TemporaryDirectory() as folder:
         examples = Examples(task, model, Path(folder))
         for split in task.eval_splits:
             scores[split] = {}
             for subsets in [list(task.hf_subsets)] if together else [[s] for s in task.hf_subsets]:
-                examples.before()
+                examples.before(split, subsets)
                 made = task.evaluate(
                     model,
                     split,
@@ -120,7 +147,7 @@ def run(task: AbsTask, encoder: TextEncoder) -> Outcome:
         main_score=main_score(scores),
         scores=scores,
         examples=examples.columns,
-        notes=getattr(task, "notes", ()),
+        notes=(*getattr(task, "notes", ()), *examples.notes),
     )
 
 
@@ -148,39 +175,6 @@ def plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Keep mteb's own progress bars, log lines and warnings off the terminal."""
-    loggers = [logging.getLogger(name) for name in ("mteb", "datasets")]
-    levels = [logger.level for logger in loggers]
-    try:
-        for logger in loggers:
-            logger.setLevel(logging.ERROR)
-        with warnings.catch_warnings(), _no_bars():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)
-
-
-@contextmanager
-def _no_bars() -> Iterator[None]:
-    from tqdm.std import tqdm
-
-    bar: Any = tqdm
-    shown = bar.__init__
-
-    def hidden(self: Any, *args: Any, **options: Any) -> None:
-        shown(self, *args, **{**options, "disable": True})
-
-    bar.__init__ = hidden
-    try:
-        yield
-    finally:
-        bar.__init__ = shown
 
 
 def _containers(value: Any, *, depth: int) -> Any:

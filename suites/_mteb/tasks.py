@@ -5,7 +5,7 @@ from __future__ import annotations
 from harness.errors import UsageError, unknown
 from harness.types import ROLES, SIDES, Column, Data, Offer, Role, Suite, SuiteOptions, Task
 from suites._mteb import snapshot
-from suites._mteb.snapshot import TaskInfo, TaskUse
+from suites._mteb.info import TaskInfo, TaskUse
 from suites._mteb.source import MtebSource
 
 
@@ -30,13 +30,12 @@ def benchmark_or_task(name: str, *, called: str, options: SuiteOptions) -> Suite
         splits, subsets = info.splits, tuple(info.subsets)
         use = TaskUse(name=name, splits=splits, subsets=subsets)
         return Suite(name=called, title=name, columns=(column(use, options),))
-    names = {*known.benchmarks, *known.excluded}
-    if any(name == n or name in known.benchmark(n).aliases for n in known.benchmarks) or name in names:
+    if known.resolve(name):
         return benchmark(name, called=called, options=options)
     raise unknown(
         "benchmark or task of mteb",
         name,
-        [*names, *known.tasks],
+        [*known.benchmark_rows, *known.tasks],
         then="`harness list benchmarks` and `harness list tasks` show all.",
     )
 
@@ -53,7 +52,8 @@ def offers() -> list[Offer]:
 
 def _offer(info: TaskInfo) -> Offer:
     facts = {"type": info.type, "metric": info.metric, "splits": ", ".join(info.splits)}
-    return Offer(kind="task", name=info.name, facts={**facts, "subsets": len(info.subsets)})
+    more = {"subsets": len(info.subsets), "superseded_by": info.superseded_by or ""}
+    return Offer(kind="task", name=info.name, facts={**facts, **more})
 
 
 def column(use: TaskUse, options: SuiteOptions) -> Column:

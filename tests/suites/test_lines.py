@@ -17,7 +17,9 @@ from scipy.stats import spearmanr
 from sklearn.metrics import mean_absolute_error, v_measure_score
 
 from bags import TOPICS, Bags, table
-from suites._mteb.source import quiet, run
+from suites._mteb import examples
+from suites._mteb.quiet import quiet
+from suites._mteb.source import run
 
 WORDS = [word for topic in TOPICS for word in topic.split()]
 
@@ -53,7 +55,20 @@ def made(
 def lines_and_scores(task: AbsTask, subset: str = "default") -> tuple[list[dict[str, Any]], Any]:
     with quiet():
         found = run(task, Bags())
+    assert found.notes == ()
     return [line for line in table(found) if line["subset"] == subset], found.scores["test"][subset]
+
+
+def words_of_depth(number: int, count: int = 60) -> list[list[str]]:
+    """Groups that are words; every third row lacks the second level, every fourth the third."""
+    rows = [[f"t{i % 4}", f"s{i % 8}", f"u{i % 5}"] for i in range(count)]
+    return [row[: 1 if i % 3 == number else 2 if i % 4 == 0 else 3] for i, row in enumerate(rows)]
+
+
+def numbers_of_depth(number: int, count: int = 60) -> list[list[int]]:
+    """The same in numbers, with a group that is called -1 in the data."""
+    rows = [[int(name[1:]) for name in row] for row in words_of_depth(number, count)]
+    return [[-1 if group == 3 else group for group in row] for row in rows]
 
 
 def by_replicate(lines: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
@@ -143,6 +158,87 @@ def test_each_set_clustered_alone_has_its_v_measure_and_a_set_of_one_group_no_li
     for drawn, expected in zip(groups, [scores["v_measures"][0], scores["v_measures"][2]], strict=True):
         found = v_measure_score([d["gold"] for d in drawn], [d["prediction"] for d in drawn])
         assert found == pytest.approx(expected)
+
+
+def test_a_single_set_has_its_lines_too() -> None:
+    sets = [{"sentences": texts(24), "labels": [f"t{i % 12 // 3}" for i in range(24)]}]
+    data = DatasetDict({"test": Dataset.from_list(sets)})
+    lines, scores = lines_and_scores(made(AbsTaskClusteringLegacy, data, metric="v_measure"))
+    found = v_measure_score([d["gold"] for d in lines], [d["prediction"] for d in lines])
+    assert found == pytest.approx(scores["v_measures"][0])
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [words_of_depth(1), numbers_of_depth(1), [["t"] for _ in range(60)], [f"t{i % 4}" for i in range(60)]],
+    ids=["words", "numbers", "one level, one group", "plain"],
+)
+@pytest.mark.parametrize("some", [{"max_fraction_of_documents_to_embed": None}, {}], ids=["all", "sample"])
+def test_draws_of_a_hierarchy_are_those_mteb_made(
+    labels: list[Any], some: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """mteb hands each draw to its metric: the groups and the clusters, in the order drawn."""
+    from mteb.abstasks import clustering
+
+    drawn: list[tuple[list[str], list[str]]] = []
+
+    def measure(groups: Any, clusters: Any) -> float:
+        drawn.append(([str(group) for group in groups], [str(cluster) for cluster in clusters]))
+        return float(v_measure_score(groups, clusters))
+
+    monkeypatch.setattr(clustering, "v_measure_score", measure)
+    data = DatasetDict({"test": Dataset.from_dict({"sentences": texts(60), "labels": labels})})
+    rules = {"n_clusters": 3, "max_documents_per_cluster": 40, "max_fraction_of_documents_to_embed": 0.7}
+    task = made(abstasks.AbsTaskClustering, data, metric="v_measure", **{**rules, **some})
+    lines, _ = lines_and_scores(task)
+    told = [([d["gold"] for d in g], [d["prediction"] for d in g]) for g in by_replicate(lines)]
+    assert told == drawn
+    levels = max(len(label) if isinstance(label, list) else 1 for label in labels)
+    assert len(drawn) == 3 * levels
+
+
+def test_the_predictions_of_a_parallel_corpus_are_read_once_a_split(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = DatasetDict({"test": Dataset.from_dict({c: texts(9) for c in "abc"})})
+    subsets = ("a-b", "a-c", "b-a", "b-c", "c-a", "c-b")
+    task = made(abstasks.AbsTaskBitextMining, data, metric="f1", subsets=subsets, parallel_subsets=True)
+    read, parse = [], json.loads
+    monkeypatch.setattr(examples.json, "loads", lambda text: read.append(1) or parse(text))
+    assert len(lines_and_scores(task, "c-b")[0]) == 9
+    assert len(read) == 1
+
+
+@pytest.mark.parametrize("parallel", [True, False])
+def test_too_many_lines_are_not_made_and_the_score_stays(
+    parallel: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a parallel corpus they are counted before, so that mteb writes no predictions either."""
+    columns = {"a": texts(9), "b": texts(9)} if parallel else {"sentence1": texts(18), "sentence2": texts(18)}
+    data = DatasetDict({"test": Dataset.from_dict(columns)})
+    subsets = ("a-b", "b-a") if parallel else ("default",)
+    task = made(abstasks.AbsTaskBitextMining, data, metric="f1", subsets=subsets, parallel_subsets=parallel)
+    monkeypatch.setattr(examples, "MOST", 17)
+    wrote: list[object] = []
+    save = task._save_task_predictions
+    monkeypatch.setattr(
+        AbsTask, "_save_task_predictions", lambda _, *a, **k: wrote.append(1) or save(*a, **k)
+    )
+    with quiet():
+        found = run(task, Bags())
+    assert found.main_score == 1
+    assert (found.examples, found.notes) == ({}, ("No per-example results: there are more than 17.",))
+    assert bool(wrote) != parallel
+
+
+def test_lines_that_cannot_be_made_cost_no_score(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any) -> None:
+        raise ValueError("the draws do not fit")
+
+    data = DatasetDict({"test": Dataset.from_dict({"sentence1": texts(9), "sentence2": texts(9)})})
+    monkeypatch.setattr(examples.lines, "bitext", broken)
+    with quiet():
+        found = run(made(abstasks.AbsTaskBitextMining, data, metric="f1"), Bags())
+    assert (found.main_score, found.examples) == (1, {})
+    assert found.notes == ("No per-example results: ValueError: the draws do not fit",)
 
 
 @pytest.mark.parametrize("constant", [True, False])

@@ -194,6 +194,59 @@ def test_queries_outside_the_split_are_left_out_and_counted(tmp_path: Path) -> N
     assert data.notes == ("1 of 2 queries have no judgement: left out.",)
 
 
+def test_numbers_too_large_for_a_grade_are_no_grade_in_json_either(tmp_path: Path) -> None:
+    toml = '[[task]]\ntype = "retrieval"\nqrels = "r.jsonl"\n'
+    row = '{{"query-id": "q1", "corpus-id": "d1", "score": {}}}\n'
+    for score in ("1" * 10, "true", "1.0", "null"):
+        files = BEIR | {"harness.toml": toml, "r.jsonl": row.format(score)}
+        with pytest.raises(DataError, match=r"r.jsonl:1: the score is .*, not a whole number"):
+            only(tmp_path, files).load()
+    data = only(tmp_path, BEIR | {"harness.toml": toml, "r.jsonl": row.format("999999999")}).load()
+    assert isinstance(data, Retrieval)
+    assert data.qrels == {"q1": {"d1": 999_999_999}}
+
+
+def test_queries_that_no_model_can_answer_are_counted(tmp_path: Path) -> None:
+    data = only(tmp_path, BEIR | {"qrels/test.tsv": "q1\td1\t0\nq2\td2\t1\n"}).load()
+    assert isinstance(data, Retrieval)
+    assert data.notes == ("1 of 2 queries have no relevant document: every model scores 0 on them.",)
+
+
+SAME_IDS = BEIR | {
+    "queries.jsonl": QUERIES.replace('"q1"', '"d1"'),
+    "qrels/test.tsv": "d1\td2\t1\nq2\td2\t2\n",
+}
+IGNORED = '[[task]]\ntype = "retrieval"\nignore_identical_ids = {}\n'
+
+
+def test_queries_called_like_documents_are_told_unless_it_is_said_what_to_do(tmp_path: Path) -> None:
+    plain = only(tmp_path / "plain", SAME_IDS).load()
+    assert isinstance(plain, Retrieval)
+    assert plain.notes == (
+        "1 of 2 queries have the id of a document, which they may find; "
+        "ignore_identical_ids = true in harness.toml leaves it out.",
+    )
+    ignored = only(tmp_path / "ignored", SAME_IDS | {"harness.toml": IGNORED.format("true")}).load()
+    assert isinstance(ignored, Retrieval)
+    assert (ignored.notes, ignored.ignore_identical_ids) == ((), True)
+    assert content_hash(ignored) != content_hash(plain)
+
+
+def test_ignoring_identical_ids_is_part_of_the_content_only_when_it_is_set(tmp_path: Path) -> None:
+    plain = only(tmp_path / "plain", SAME_IDS).content
+    off = only(tmp_path / "off", SAME_IDS | {"harness.toml": IGNORED.format("false")}).content
+    on = only(tmp_path / "on", SAME_IDS | {"harness.toml": IGNORED.format("true")}).content
+    assert plain == off != on
+
+
+def test_the_content_of_known_files_stays_what_results_have_been_kept_under(tmp_path: Path) -> None:
+    known = {
+        "19306b7f10cfa2f9d64210e9bb725a36c601cc0cdc35980718ce01d48c0ed238": BEIR,
+        "3d9b33bb0d12b3bf012ac8c8fddab192c111322dbddfa02dfb4da9aacf557ccb": GROUPS,
+    }
+    assert {only(tmp_path / content[:4], files).content: files for content, files in known.items()} == known
+
+
 def test_blank_lines_are_passed_over_and_long_fields_are_read(tmp_path: Path) -> None:
     long = "word " * 60_000
     before = csv.field_size_limit()
@@ -360,6 +413,16 @@ def test_neither_description_nor_layout(tmp_path: Path, missing: set[str], said:
             '[[task]]\ntype = "sts"\ncolumns = ["a"]',
             "{path}: task 1: 'columns' must be a table of names.",
             "See docs",
+        ),
+        (
+            '[[task]]\ntype = "retrieval"\nignore_identical_ids = "yes"',
+            "{path}: task 1: 'ignore_identical_ids' is 'yes', not true or false.",
+            "See docs",
+        ),
+        (
+            '[[task]]\ntype = "sts"\nignore_identical_ids = true',
+            "{path}: task 1: No key of a sts task is called 'ignore_identical_ids'.",
+            "There is:",
         ),
         (
             '[[task]]\ntype = "sts"\ncolumns = { score = 3 }',
@@ -578,12 +641,27 @@ HEAD = "query-id\tcorpus-id\tscore\n"
             HEAD + "q1\td9\t1\n",
             "{path}:2: the corpus-id 'd9' is not in corpus.jsonl.",
         ),
-        (BEIR, "qrels/test.tsv", HEAD + "q1\td1\t0.5\n", "{path}:2: the score is '0.5', not a whole number."),
+        (
+            BEIR,
+            "qrels/test.tsv",
+            HEAD + "q1\td1\t0.5\n",
+            "{path}:2: the score is '0.5', not a whole number of up to 9 digits.",
+        ),
         (
             BEIR,
             "qrels/test.tsv",
             HEAD + "q1\td1\n",
             "{path}:2: 2 columns, where qrels have 3 (BEIR) or 4 (TREC).",
+        ),
+        *(
+            (BEIR, "qrels/test.tsv", HEAD + f"q1\td1\t{score}\n", f"{{path}}:2: the score is {shown}, not a")
+            for score, shown in [
+                ("1" * 10, "'1111111111'"),
+                ("-" + "1" * 10, "'-1111111111'"),
+                ("1" * 30, "'" + "1" * 30 + "'"),
+                ("1" * 5000, "'" + "1" * 39 + "…"),
+                ("²", "'²'"),
+            ]
         ),
         (BEIR, "qrels/test.tsv", "q1 Q0 d1 1 0.5 run\n", "{path}:1: 6 columns, where qrels have"),
         (
@@ -630,7 +708,9 @@ def test_hints_name_the_likely_column_and_the_header(tmp_path: Path) -> None:
     other = only(tmp_path / "2", BEIR | {"qrels/test.tsv": "query_id\tdoc_id\trelevance\nq1\td1\t1\n"})
     with pytest.raises(DataError) as header:
         other.load()
-    assert header.value.message.endswith("test.tsv:1: the score is 'relevance', not a whole number.")
+    assert header.value.message.endswith(
+        "test.tsv:1: the score is 'relevance', not a whole number of up to 9 digits."
+    )
     assert header.value.hint == "The columns of a qrels file are query-id, corpus-id, score."
     toml = '[[task]]\ntype = "retrieval"\nqrels = "r.csv"\n'
     table = only(tmp_path / "3", BEIR | {"harness.toml": toml, "r.csv": "query,document,score\nq1,d1,1\n"})

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,15 @@ from scipy.stats import spearmanr
 from sklearn.metrics import v_measure_score
 
 from bags import TOPICS, Bags, table
-from harness.types import Data, Outcome, Task
+from harness.errors import DataError, UsageError
+from harness.types import Data, Outcome, SuiteOptions, Task, TaskSource
 from suites._data import Clusters, Content, Document, Labelled, Pair, Pairs, Query, Retrieval, Row
+from suites._mteb import built, source, version
 from suites._mteb.built import BuiltSource, mteb_task
 from suites._mteb.model import Model, document_texts
-from suites._mteb.source import quiet
+from suites._mteb.quiet import quiet
+from suites._mteb.source import MtebSource
+from suites._mteb.tasks import benchmark_or_task
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,15 @@ CONTENTS: dict[str, Content] = {
         test=tuple(Row(id=r.id, text=r.text, label="yes" if "river" in r.text else "no") for r in rows(30)),
     ),
 }
+CONTENTS["Same ids"] = Retrieval(
+    documents=tuple(
+        Document(id=f"{i}", text=f"{w}{'' if i < 4 else ' x'}") for i, w in enumerate(TOPICS * 2)
+    ),
+    queries=tuple(Query(id=f"{i}", text=w) for i, w in enumerate(TOPICS)),
+    qrels={f"{i}": {f"{i + 4}": 1} for i in range(4)},
+)
+CONTENTS["Same ids, ignored"] = replace(CONTENTS["Same ids"], ignore_identical_ids=True)
+
 METRICS = {
     "Retrieval": "ndcg_at_10",
     "STS": "cosine_spearman",
@@ -62,9 +76,9 @@ METRICS = {
 
 
 def task(kind: str) -> Task:
-    type_ = "Classification" if kind == "Two" else kind
+    type_ = {"Two": "Classification"}.get(kind, "Retrieval" if "ids" in kind else kind)
     return Task(
-        name=f"Own{kind}",
+        name=f"Own{kind.partition(' ')[0]}",
         type=type_,
         metric=METRICS[type_],
         splits=("test",),
@@ -75,7 +89,9 @@ def task(kind: str) -> Task:
 
 def outcome(kind: str, seed: int = 42) -> Outcome:
     asked = task(kind)
-    return asked.source.evaluate(asked, Bags(), seed=seed, data=None)
+    found = asked.source.evaluate(asked, Bags(), seed=seed, data=None)
+    assert found.notes == ()
+    return found
 
 
 @pytest.mark.parametrize("kind", METRICS)
@@ -114,6 +130,16 @@ def test_queries_own_metrics_average_to_the_score() -> None:
     assert json.loads(lines[0]["gold"]) == {"d0": 2, "d5": 1}
 
 
+@pytest.mark.parametrize("kind", ["Same ids", "Same ids, ignored"])
+def test_a_document_called_like_the_query_counts_unless_it_is_ignored(kind: str) -> None:
+    found = outcome(kind)
+    first = [json.loads(line["prediction"])[0][0] for line in table(found)]
+    assert (first == ["0", "1", "2", "3"]) == (kind == "Same ids")
+    own = [metric["metric"] for metric in table(found)]
+    assert np.mean(own) == pytest.approx(found.main_score, abs=1e-5)
+    assert (found.main_score == 1) == (kind != "Same ids")
+
+
 def test_pairs_rank_correlation_is_the_score() -> None:
     found = outcome("STS")
     lines = table(found)
@@ -149,6 +175,71 @@ def test_replayed_draws_give_the_v_measure_of_each_repetition() -> None:
         assert len(drawn) == 60
         measures.append(v_measure_score([d["gold"] for d in drawn], [d["prediction"] for d in drawn]))
     assert measures == pytest.approx(found.scores["test"]["default"]["v_measures"]["Level 0"])
+
+
+@pytest.mark.parametrize(
+    ("installed", "said"),
+    [
+        ("2.0.0", "mteb 2.26.24 is needed to score, and 2.0.0 is installed."),
+        ("", "mteb 2.26.24 is needed to score, and none is installed."),
+    ],
+)
+@pytest.mark.parametrize("scorer", [MtebSource(), BuiltSource(loader=Given("STS"))])
+def test_another_mteb_than_results_name_may_not_score(
+    installed: str, said: str, scorer: TaskSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(version, "_installed", lambda: installed)
+    monkeypatch.setattr(version.snapshot, "load", lambda: SimpleNamespace(version="2.26.24"))
+    with pytest.raises(UsageError) as caught:
+        scorer.evaluate(task("STS"), Bags(), seed=42, data=None)
+    assert (caught.value.message, caught.value.hint) == (
+        said,
+        'Type: python -m pip install "mteb==2.26.24"',
+    )
+
+
+@pytest.mark.parametrize("offline", [True, False])
+def test_a_task_that_reads_the_hub_by_itself_is_refused_elsewhere(
+    offline: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the hub's cache its data is the hub's, as long as the hub may be asked."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", offline)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr(source, "fresh", lambda *_, **__: None)
+    monkeypatch.setattr(source, "run", lambda *_: Outcome(main_score=0.5, scores={}))
+    wanted = benchmark_or_task("SKQuadRetrieval", called="it", options=SuiteOptions()).tasks[0]
+    root, held = tmp_path / "root", tmp_path / "hub" / "snapshots" / "sha"
+    for data in (root, held) if offline else (root,):
+        with pytest.raises(DataError, match=rf"reads TUKE-KEMT/retrieval-skquad from .* not from {data}\."):
+            wanted.source.evaluate(wanted, Bags(), seed=42, data=data)
+    for data in () if offline else (held, None):
+        found = wanted.source.evaluate(wanted, Bags(), seed=42, data=data)
+        assert "at the hub's newest revision" in found.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "revision", "told"),
+    [("PublicHealthQA", "main", 1), ("PublicHealthQA", "", 0), ("STSBenchmark", "b0fddb5", 0)],
+)
+def test_data_that_is_pinned_to_a_branch_is_told(
+    name: str, revision: str, told: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source, "fresh", lambda *_, **__: None)
+    monkeypatch.setattr(source, "run", lambda *_: Outcome(main_score=0.5, scores={}, notes=("first",)))
+    wanted = benchmark_or_task(name, called="it", options=SuiteOptions()).tasks[0]
+    wanted = replace(wanted, data=replace(wanted.data, revision=revision))
+    found = wanted.source.evaluate(wanted, Bags(), seed=42, data=None)
+    assert found.notes[0] == "first"
+    assert ["to the branch main: a change of it is not noticed." in note for note in found.notes[1:]] == [
+        True
+    ] * told
+
+
+def test_our_own_rules_are_part_of_what_scores_once_they_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = f"mteb {version.snapshot.load().version}"
+    assert BuiltSource(loader=Given("STS")).scoring == MtebSource().scoring == plain
+    monkeypatch.setattr(built, "RULES", 2)
+    assert BuiltSource(loader=Given("STS")).scoring == f"{plain}, rules 2"
 
 
 @pytest.mark.parametrize("titles", [True, False])

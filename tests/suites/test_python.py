@@ -16,16 +16,10 @@ import pytest
 
 from harness.errors import DataError
 from suites._data import content_hash, size
-from suites._functions import Function, extract, python_files, scan, summary
-from suites._python import (
-    Tasks,
-    build,
-    code_search,
-    docstring_classification,
-    docstring_clustering,
-    stdlib_revision,
-    stdlib_root,
-)
+from suites._docstrings import classification, clustering, topics
+from suites._functions import Function, scan, summary
+from suites._python import Tasks, build, code_search, stdlib_revision, stdlib_root
+from suites._source_files import python_files
 
 BODY = "    a = 1\n    b = 2\n    return a + b\n"
 
@@ -40,6 +34,10 @@ def write(root: Path, files: dict[str, str]) -> Path:
 
 def function(name: str, docstring: str, body: str = BODY) -> str:
     return f'def {name}(x):\n    """{docstring}"""\n{body}\n'
+
+
+def extract(root: Path) -> tuple[Function, ...]:
+    return scan(root).functions
 
 
 def one(root: Path, text: str) -> Function:
@@ -241,15 +239,17 @@ def test_folders_and_files_that_are_passed_over(tmp_path: Path) -> None:
         "notes.txt",
     ]
     write(tmp_path, dict.fromkeys([*kept, *tests, *dropped], text) | {"mine/pyvenv.cfg": ""})
-    assert list(python_files(tmp_path)) == sorted(kept)
-    assert list(python_files(tmp_path, include_tests=True)) == sorted(kept + tests)
+    assert list(python_files(tmp_path).files) == sorted(kept)
+    assert list(python_files(tmp_path, include_tests=True).files) == sorted(kept + tests)
 
 
 def test_files_that_give_nothing_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, {"good.py": function("f", "Add two numbers."), "broken.py": "def f(:\n"})
     (tmp_path / "bytes.py").write_bytes(b"x = '\xff'\n")
     (tmp_path / "nul.py").write_bytes(b"x = 1\0\n")
-    (tmp_path / "cookie.py").write_bytes(b"# coding: nonsense\n")
+    for name in ("nonsense", "rot13", "undefined", "hex", "punycode", "idna"):
+        text = f"# -*- coding: {name} -*-\n" + "x = 'ß' * 70\n"
+        (tmp_path / f"{name}.py").write_bytes(text.encode())
     (tmp_path / "huge.py").write_text(function("g", "Take away both.") + "#" * 1_000_000)
     (tmp_path / "gone.py").symlink_to(tmp_path / "nowhere.py")
     (tmp_path / "warns.py").write_text('"\\d"\n')
@@ -263,8 +263,8 @@ def test_files_that_give_nothing_are_counted(tmp_path: Path, monkeypatch: pytest
 
     monkeypatch.setattr(tokenize, "open", refuse)
     source = scan(tmp_path)
-    assert source.files == 8
-    assert source.skipped == {"cannot be parsed": 4, "larger than 1 MB": 1, "cannot be read": 1}
+    assert source.files == 13
+    assert source.skipped == {"cannot be parsed": 9, "larger than 1 MB": 1, "cannot be read": 1}
     assert [f.id for f in source.functions] == ["good:f"]
 
 
@@ -325,8 +325,8 @@ def test_order_of_the_directory_listing_is_irrelevant(
     expected = extract(root)
     walk = os.walk
 
-    def backwards(top: Path):  # type: ignore[no-untyped-def]
-        for folder, names, files in walk(top):
+    def backwards(top: Path, **how: object):  # type: ignore[no-untyped-def]
+        for folder, names, files in walk(top, **how):
             names.sort(reverse=True)
             yield folder, names, sorted(files, reverse=True)
 
@@ -409,18 +409,18 @@ def test_labels_of_a_repository_are_its_subpackages(tmp_path: Path) -> None:
 def test_classification_splits_each_label_without_overlap() -> None:
     functions = [made("big", n) for n in range(90)] + [made("small", n) for n in range(20)]
     functions += [made("rare", n) for n in range(19)]
-    data = docstring_classification(functions)
+    data = classification(topics(functions))
     assert Counter(r.label for r in data.train) == {"big": 16, "small": 10}
     assert Counter(r.label for r in data.test) == {"big": 50, "small": 10}
     assert not {r.text for r in data.train} & {r.text for r in data.test}
     for row in (*data.train, *data.test):
         assert row.text.endswith(f"of {row.label}.")
-    assert docstring_classification(functions[::-1]) == data
+    assert classification(topics(functions[::-1])) == data
 
 
 def test_clustering_caps_each_label_and_mixes_them() -> None:
     functions = [made("big", n) for n in range(90)] + [made("small", n) for n in range(20)]
-    data = docstring_clustering(functions)
+    data = clustering(topics(functions))
     labels = [r.label for r in data.rows]
     assert Counter(labels) == {"big": 50, "small": 20}
     assert labels not in (sorted(labels), sorted(labels, reverse=True))
@@ -428,15 +428,15 @@ def test_clustering_caps_each_label_and_mixes_them() -> None:
 
 def test_at_most_the_twenty_largest_labels_are_used() -> None:
     functions = [made(f"m{label:02}", n) for label in range(25) for n in range(20 + label)]
-    labels = {r.label for r in docstring_clustering(functions).rows}
+    labels = {r.label for r in clustering(topics(functions)).rows}
     assert labels == {f"m{label:02}" for label in range(5, 25)}
 
 
 def test_labels_need_two_packages() -> None:
     with pytest.raises(DataError, match="1 have at least 20 docstrings; two are needed"):
-        docstring_clustering([made("m", n) for n in range(50)])
+        topics([made("m", n) for n in range(50)])
     with pytest.raises(DataError, match="0 have at least 60 docstrings; two are needed"):
-        docstring_classification([made("m", n) for n in range(50)], at_least=60)
+        topics([made("m", n) for n in range(50)], at_least=60)
 
 
 @pytest.fixture(scope="module")

@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 
 from harness.errors import UsageError
-from harness.types import Size
+from harness.types import SIDES, Size, SuiteOptions
 from suites._mteb import make_snapshot
-from suites._mteb.snapshot import PATH, Snapshot, TaskInfo, TaskUse, load, narrow
+from suites._mteb.info import TaskInfo, TaskUse
+from suites._mteb.snapshot import PATH, Snapshot, load, narrow
+from suites._mteb.tasks import benchmark_or_task, offers
 
 ROOT = Path(__file__).parents[2]
 TEXT = ["text"]
@@ -103,10 +105,37 @@ def test_the_english_benchmarks_take_the_splits_and_subsets_that_are_published()
     )
 
 
-def test_a_benchmark_is_found_by_its_alias_and_says_which_means_it_prints() -> None:
+def test_a_benchmark_is_found_by_its_alias() -> None:
     assert load().benchmark("MTEB") == load().benchmark("MTEB(eng, v1)")
-    assert load().benchmark("MTEB(eng, v2)").means == ("task", "task_type")
-    assert load().benchmark("HUME(v1)").means == ("subset",)
+    assert [load().resolve(name) for name in ("MTEB", "BEIR", "MAEB", "Nothing")] == [
+        "MTEB(eng, v1)",
+        "BEIR",
+        "MAEB(v1)",
+        None,
+    ]
+    assert benchmark_or_task("MTEB(eng)", called="it", options=SuiteOptions()).title == "MTEB(eng, v2)"
+
+
+def test_a_name_is_resolved_without_building_every_benchmark(monkeypatch: pytest.MonkeyPatch) -> None:
+    built: list[str] = []
+    benchmark = Snapshot.benchmark
+    monkeypatch.setattr(Snapshot, "benchmark", lambda self, name: built.append(name) or benchmark(self, name))
+    benchmark_or_task("NanoBEIR", called="it", options=SuiteOptions())
+    with pytest.raises(UsageError, match="No benchmark or task of mteb is called 'Nanobier'"):
+        benchmark_or_task("Nanobier", called="it", options=SuiteOptions())
+    assert built == ["NanoBEIR"]
+
+
+def test_a_task_that_is_superseded_says_so_in_the_list() -> None:
+    facts = {offer.name: offer.facts for offer in offers() if offer.kind == "task"}
+    assert facts["STSBenchmark"]["superseded_by"] == "STSBenchmark.v2"
+    assert facts["STSBenchmark.v2"]["superseded_by"] == ""
+
+
+def test_a_task_whose_revision_is_a_branch_is_told_from_those_with_a_commit() -> None:
+    branches = [name for name in load().tasks if load().task(name).on_a_branch]
+    assert branches == ["PublicHealthQA"]
+    assert load().task("IFIRAila").revision == "1cb8772"
 
 
 def test_every_pair_of_languages_is_a_subset_of_flores() -> None:
@@ -193,6 +222,8 @@ def test_a_benchmark_of_images_is_left_out_and_says_why() -> None:
     assert "MIEB(eng)" not in load().benchmarks
     with pytest.raises(UsageError, match=r"MIEB\(eng\) is not a benchmark of texts: \d+ of its tasks"):
         load().benchmark("MIEB(eng)")
+    with pytest.raises(UsageError, match=r"MAEB is not a benchmark of texts: \d+ of its tasks"):
+        benchmark_or_task("MAEB", called="it", options=SuiteOptions())
 
 
 # Against the installed mteb
@@ -243,9 +274,7 @@ def test_every_task_says_what_mteb_says(installed: dict[str, Any]) -> None:
     for name, task in installed.items():
         meta, info = task.metadata, load().task(name)
         assert (info.name, info.type, info.metric) == (name, meta.type, meta.main_score)
-        assert (info.category, info.prompt) == (meta.category or "", meta.prompt)
         assert info.superseded_by == meta.superseded_by
-        assert info.public == meta.is_public
         assert list(info.splits) == meta.eval_splits
         languages = {s: sorted(langs) for s, langs in meta.hf_subsets_to_langscripts.items()}
         assert {s: sorted(langs) for s, langs in info.subsets.items()} == languages
@@ -262,10 +291,12 @@ def test_every_task_says_what_its_class_does(installed: dict[str, Any]) -> None:
     for name, task in installed.items():
         info = load().task(name)
         assert info.abstask in [base.__name__ for base in task.__mro__]
-        assert info.custom_load != task.load_data.__module__.startswith("mteb.abstasks.")
         assert info.parallel == getattr(task, "parallel_subsets", False)
         if issubclass(task, AbsTaskRetrieval):
             assert info.roles
+            made = benchmark_or_task(name, called=name, options=SuiteOptions())
+            assert {one.roles for one in made.tasks} == {SIDES}
+    assert [name for name in installed if load().task(name).fixed_data] == ["SKQuadRetrieval"]
     assert not load().task("STSBenchmark").roles
     assert load().task("CQADupstackRetrieval").roles
 

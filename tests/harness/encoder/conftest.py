@@ -138,6 +138,40 @@ def loaded(artifact: Callable[..., Artifact]) -> Callable[..., Encoder]:
 
 
 @pytest.fixture
+def router(tmp_path: Path) -> Build:
+    """Writes a model with a tower for each side, of the modules of two folders."""
+
+    def router(query: Path, document: Path, name: str = "router", **options: Any) -> Path:
+        from sentence_transformers import SentenceTransformer
+        from sentence_transformers.models import Router
+
+        towers = [list(library(folder)) for folder in (query, document)]
+        model = SentenceTransformer(modules=[Router.for_query_document(*towers, **options)], device="cpu")
+        model.save(str(tmp_path / name))
+        return tmp_path / name
+
+    return router
+
+
+def library(folder: Path) -> Any:
+    """The folder as sentence-transformers loads it."""
+    from sentence_transformers import SentenceTransformer
+
+    return SentenceTransformer(str(folder), device="cpu", local_files_only=True)
+
+
+@pytest.fixture
+def rewrite() -> Callable[..., None]:
+    """Changes fields of a JSON file in place; makes the file if there is none."""
+
+    def rewrite(path: Path, **fields: Any) -> None:
+        content = json.loads(path.read_text()) if path.exists() else {}
+        _write(path, {**content, **fields})
+
+    return rewrite
+
+
+@pytest.fixture
 def edit() -> Callable[[Path, Callable[[dict[str, Any]], Any]], None]:
     """Changes the tensors of a folder's model.safetensors in place."""
 

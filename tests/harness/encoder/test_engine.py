@@ -129,6 +129,34 @@ def test_a_model_that_tokenizes_on_its_own(tmp_path: Path, bare: Path, loaded: L
         loaded(tmp_path / "static", max_length=3)
 
 
+def test_blanks_count_where_the_model_tokenizes_on_its_own(tmp_path: Path, loaded: Loaded) -> None:
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.models import StaticEmbedding
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    letters = {letter: i for i, letter in enumerate(" abcdefghijklmnopqrstuvwxyz?")}
+    tokenizer = Tokenizer(models.WordLevel(letters, unk_token="?"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Split("", "isolated")
+    model = SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_dim=16)], device="cpu")
+    model.save(str(tmp_path / "letters"))
+    texts = ["  stock fell ", "stock fell"]
+    for prompt in ("", " query "):
+        got = loaded(tmp_path / "letters").encode(texts, prompt=prompt)
+        assert np.abs(got - model.encode(texts, prompt=prompt)).max() < 1e-6
+    assert np.abs(got[0] - got[1]).max() > 1e-2
+
+
+def test_a_tokenizer_without_a_padding_token_is_an_error(build: Build, loaded: Loaded) -> None:
+    folder = build()
+    config = json.loads((folder / "tokenizer_config.json").read_text())
+    del config["pad_token"]
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    with pytest.raises(ModelError, match="tokenizer has no padding token"):
+        loaded(folder)
+    with pytest.raises(ValueError, match="does not have a padding token"):
+        library(folder).encode(TEXTS)
+
+
 def test_each_side_has_its_tower(tmp_path: Path, build: Build, loaded: Loaded) -> None:
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.models import Normalize, Router

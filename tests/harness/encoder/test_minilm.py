@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.encoder.describe import content_key, describe
+from harness.encoder.describe import content_key, describe, resolve_encoding
 from harness.encoder.engine import Encoder
 from harness.encoder.sanity import check
+from harness.types import Encoding, Settings
 
 Loaded = Callable[..., Encoder]
 
@@ -32,9 +33,12 @@ def sentences() -> tuple[list[str], list[str], list[float]]:
 
 def test_it_is_described_and_known(minilm: Path) -> None:
     found = describe(minilm)
-    assert (found.model_type, found.pooling, found.normalize) == ("bert", "mean", True)
+    assert (found.pooling, found.normalize) == ("mean", True)
     assert (found.max_length, found.position_limit) == (256, 512)
-    assert content_key(minilm)[1] == "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+    key, weights = content_key(minilm)
+    assert weights == "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+    assert key == "6234ab8900430e00f7c0a12f8a642bad8ec2af01da7664705b95f77ebbec0db5"
+    assert resolve_encoding(found, Settings()) == Encoding(pooling="mean", normalize=True, max_length=256)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

@@ -34,6 +34,34 @@ def test_a_sound_model_passes(bare: Path, loaded: Loaded, dtype: str) -> None:
     require(report)
 
 
+def test_there_is_one_model_at_a_time(bare: Path, loaded: Loaded) -> None:
+    import weakref
+
+    encoder = loaded(bare)
+    first = weakref.ref(encoder.model)
+
+    def reload() -> Encoder:
+        assert first() is None
+        return loaded(bare)
+
+    before = encoder.encode(sanity.SHORT)
+    assert check(encoder, reload).failures == ()
+    assert (encoder.encode(sanity.SHORT) == before).all()
+
+
+def test_tensors_that_differ_are_named(copy: Path, loaded: Loaded, edit: Edit) -> None:
+    encoder = loaded(copy)
+    edit(copy, lambda tensors: tensors["encoder.layer.0.output.dense.weight"][0, 0].add_(0.01))
+    failure = only_failure(encoder, lambda: loaded(copy))
+    assert "tensors that differ: 0.auto_model.encoder.layer.0.output.dense.weight." in failure.message
+
+
+def test_a_tensor_that_no_vector_depends_on_may_differ(copy: Path, loaded: Loaded, edit: Edit) -> None:
+    encoder = loaded(copy)
+    edit(copy, lambda tensors: tensors["pooler.dense.weight"].add_(1))
+    assert check(encoder, lambda: loaded(copy)).failures == ()
+
+
 def test_without_a_second_load_that_check_is_left_out(bare: Path, loaded: Loaded) -> None:
     assert "reload" not in check(loaded(bare)).checks
 

@@ -28,7 +28,7 @@ def test_the_models_own_way_is_the_default(build: Callable[..., Path]) -> None:
         normalize=True,
         max_length=32,
         similarity="dot",
-        prompts=(("a", "A"), ("query", "query: ")),
+        prompts=(("a", "A"), ("document", ""), ("query", "query: ")),
         default_prompt="query",
     )
 
@@ -49,8 +49,8 @@ def test_what_is_asked_for_goes_first(build: Callable[..., Path]) -> None:
         normalize=False,
         max_length=64,
         similarity="euclidean",
-        prompts=(("STS", "x"),),
-        default_prompt=None,
+        prompts=(("STS", "x"), ("document", ""), ("query", "")),
+        default_prompt="query",
     )
 
 
