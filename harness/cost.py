@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from harness.api import Prepared
     from harness.plan import Cell
+    from harness.types import Suite
 
 CHARACTERS_PER_TOKEN = 4.0
 """A rough figure for English; the estimate says it is one."""
@@ -47,8 +48,8 @@ def to_json(lines: list[Line]) -> dict[str, Any]:
     return {"schema": 1, "plan": [asdict(line) for line in lines]}
 
 
-def show(lines: list[Line], console: Console) -> None:
-    """The estimate as a table with its totals."""
+def show(lines: list[Line], suites: Sequence[Suite], console: Console) -> None:
+    """The estimate as a table with its totals, and what could not be made of the data."""
     from rich.table import Table
 
     table = Table(title="plan; nothing was run", title_justify="left")
@@ -59,6 +60,8 @@ def show(lines: list[Line], console: Console) -> None:
     for line in lines:
         table.add_row(line.model, line.task, line.state, *_numbers(line))
     console.print(table)
+    for note in dict.fromkeys(note for suite in suites for note in suite.notes):
+        console.print(note, style="dim", highlight=False, soft_wrap=True)
     to_do = [line for line in lines if line.state == "to do"]
     known = [line.seconds for line in to_do if line.seconds is not None]
     more = "" if len(known) == len(to_do) else f", and {len(to_do) - len(known)} of unknown time"

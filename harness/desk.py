@@ -76,6 +76,10 @@ class Desk:
             self._loaded = (wanted, self.load(artifact, encoding))
         return self._loaded[1]
 
+    def forget(self) -> None:
+        """Let go of the model that is loaded."""
+        self._loaded = None
+
     def load(self, artifact: Artifact, encoding: Encoding) -> Encoder:
         """The model, loaded anew."""
         from harness.encoder.loading import load

@@ -65,9 +65,13 @@ class Resolve:
 
         desk.emit(Event(kind="stage", text=f"loading {self.artifact.name}"))
         encoder = desk.encoder(self.artifact, self.encoding)
-        report = check(encoder, lambda: desk.load(self.artifact, self.encoding))
-        if self.gate:
-            require(report)
+        try:
+            report = check(encoder, lambda: desk.load(self.artifact, self.encoding))
+            if self.gate:
+                require(report)
+        except BaseException:
+            desk.forget()
+            raise
         for failure in () if self.gate else report.failures:
             desk.emit(Event(kind="note", text=f"the sanity gate was overruled: {failure}"))
         facts = {

@@ -32,8 +32,8 @@ def records_of(model: str, results: Path | None) -> list[Record]:
     """
     everything = [record for store in stores(results) for record in store.records()]
     named, _, revision = model.partition("@")
-    wanted = _artifact_of_folder(model) or named
-    found = {r.model.artifact: r for r in everything if _is(r.model, wanted, revision)}
+    wanted = _artifacts_of_folder(model) or [named]
+    found = {r.model.artifact: r for r in everything if any(_is(r.model, w, revision) for w in wanted)}
     if not found:
         raise _not_measured(named, revision, everything)
     if len(found) > 1:
@@ -192,10 +192,11 @@ def _not_measured(named: str, revision: str, everything: Sequence[Record]) -> Us
     return unknown("measured model", named, names, then="`harness list records` shows what is there.")
 
 
-def _artifact_of_folder(model: str) -> str | None:
+def _artifacts_of_folder(model: str) -> list[str]:
+    """The keys a model folder may have been measured under: without and with its own code."""
     folder = paths.expanded(model)
     if "/" not in model or not folder.is_dir():
-        return None
+        return []
     from harness.encoder.describe import content_key
 
-    return content_key(folder)[0]
+    return [content_key(folder, trust_remote_code=trusted)[0] for trusted in (False, True)]

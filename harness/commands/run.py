@@ -201,5 +201,5 @@ def _show_plan(prepared: Prepared, as_json: bool) -> int:
     if as_json:
         click.echo(json.dumps(cost.to_json(estimate), indent=1))
     else:
-        cost.show(estimate, console())
+        cost.show(estimate, prepared.suites, console())
     return 1 if prepared.plan.impossible else 0
