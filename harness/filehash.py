@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import re
+import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,6 +30,7 @@ class _Read:
 
 
 _read_so_far: dict[Path, _Read] = {}
+_reading = threading.Lock()
 
 
 def sha256_file(path: Path, cache_dir: Path | None = None) -> str:
@@ -63,12 +65,13 @@ def _lookup(cache: Path, key: tuple[str, int, int, int, int]) -> str | None:
         stat = cache.stat()
     except OSError:
         return None
-    read = _read_so_far.get(cache)
-    if read is None or read.inode != stat.st_ino or read.size > stat.st_size:
-        read = _read_so_far[cache] = _Read(inode=stat.st_ino)
-    if read.size < stat.st_size:
-        _read_on(cache, read)
-    return read.known.get(key)
+    with _reading:
+        read = _read_so_far.get(cache)
+        if read is None or read.inode != stat.st_ino or read.size > stat.st_size:
+            read = _read_so_far[cache] = _Read(inode=stat.st_ino)
+        if read.size < stat.st_size:
+            _read_on(cache, read)
+        return read.known.get(key)
 
 
 def _read_on(cache: Path, read: _Read) -> None:

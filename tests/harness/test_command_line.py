@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from safetensors.numpy import load_file, save_file
@@ -77,10 +78,12 @@ def test_a_run_and_what_changes_it(own_data: Path, tmp_path: Path) -> None:
     assert [r["key"] for r in again["records"]] == [r["key"] for r in first["records"]]
     cached = ["run", "--model", "minilm", "--suite", f"local:{own_data}", "--results", str(results)]
     subprocess.run([sys.executable, "-c", BLOCK, *cached], check=True)  # without torch and mteb
-    for change in (["--prompt", "query=q: "], ["--pooling", "cls"], ["--max-length", "16"]):
+    _, other, _ = run(own_data, results, "--prompt", "query=q: ")
+    assert [r["state"] for r in other["records"]] == ["done", "cached"]  # pairs stand on no side
+    for change in (["--pooling", "cls"], ["--max-length", "16"], ["--dtype", "bf16"]):
         _, other, _ = run(own_data, results, *change)
         assert other["texts_encoded"] > 0, change
-        assert {r["key"] for r in other["records"]}.isdisjoint(r["key"] for r in first["records"])
+        assert [r["state"] for r in other["records"]] == ["done", "done"], change
     corpus = own_data / "corpus.jsonl"
     corpus.write_text(corpus.read_text().replace("river", "brook"))
     _, changed, _ = run(own_data, results)
@@ -89,6 +92,32 @@ def test_a_run_and_what_changes_it(own_data: Path, tmp_path: Path) -> None:
     assert files
     rows = pq.read_table(next(p for p in files if p.parent.name == "find")).to_pylist()
     assert {row["example_id"] for row in rows} == {f"q{i}" for i in range(len(WORDS))}
+
+
+@pytest.mark.slow
+def test_two_checkpoints_of_one_folder_name_are_two_models(own_data: Path, tmp_path: Path) -> None:
+    """The second has its word embeddings shuffled; in both orders each scores as it does alone."""
+    from harness.backbones.minilm import locate
+
+    folders = [tmp_path / name / "model" for name in ("a", "b")]
+    for folder in folders:
+        shutil.copytree(locate(), folder)
+    weights = load_file(folders[1] / "model.safetensors")
+    words = weights["embeddings.word_embeddings.weight"]
+    weights["embeddings.word_embeddings.weight"] = np.ascontiguousarray(np.roll(words, 500, axis=0))
+    save_file(weights, folders[1] / "model.safetensors", metadata={"format": "pt"})
+    suite = ["--suite", f"local:{own_data}"]
+    scores = []
+    for number, order in enumerate((folders, folders[::-1], folders[:1], folders[1:])):
+        models = [part for folder in order for part in ("--model", folder)]
+        places = ["--results", tmp_path / f"r{number}", "--cache", tmp_path / f"c{number}"]
+        code, found, _ = harness("run", *models, *suite, *places)
+        assert code == 0
+        scores.append({(r["artifact"], r["task"]): r["main_score"] for r in found["records"]})
+    assert scores[0] == pytest.approx(scores[1], abs=1e-6)
+    assert scores[0] == pytest.approx(scores[2] | scores[3], abs=1e-6)
+    assert len(scores[2] | scores[3]) == 4
+    assert set(scores[2].values()).isdisjoint(scores[3].values())
 
 
 @pytest.mark.slow
@@ -153,24 +182,24 @@ def test_two_processes_share_one_folder(own_data: Path, tmp_path: Path) -> None:
     ("arguments", "said"),
     [
         (["--model", "minlm", "--suite", "stdlib"], "Did you mean minilm?"),
-        (["--model", "./nowhere", "--suite", "stdlib"], "no folder lies there"),
+        (["--model", "./nowhere", "--suite", "mteb:STS12"], "no folder lies there"),
         (["--model", "minilm", "--suite", "nanobier"], "Did you mean nanobeir?"),
         (["--model", "minilm", "--suite", "mteb:SciFct"], "SciFact"),
         (["--model", "minilm", "--suite", "code"], "needs an argument"),
         (["--model", "minilm", "--suite", "beir:x"], "takes no argument"),
-        (["--model", "minilm", "--suite", "stdlib", "--pooling", "maen"], "Did you mean mean"),
-        (["--model", "minilm", "--suite", "stdlib", "--max-length", "9999"], "512"),
-        (["--model", "minilm", "--suite", "stdlib", "--prompt", "query"], "has no '='"),
-        (["--model", "minilm", "--suite", "stdlib", "--data", "./nowhere"], "is not a folder"),
-        (["--model", "org/name", "--suite", "stdlib", "--offline"], "not in the local hub cache"),
-        (["--model", "org/name", "--suite", "stdlib", "--trust-remote-code"], "needs a pinned commit"),
-        (["--model", "~nosuchuser/x", "--suite", "stdlib"], "~nosuchuser/x"),
-        (["--model", "runs/bert--final", "--suite", "stdlib"], "no folder lies there"),
-        (["--model", "x" * 300, "--suite", "stdlib"], "cannot be read"),
-        (["--model", "minilm", "--suite", "stdlib", "--prompt", "qurey=a: "], "Did you mean query?"),
-        (["--model", "minilm", "--suite", "stdlib", "--prompt", "STS21=a: "], "STS12"),
-        (["--model", "minilm", "--suite", "stdlib", "--threads", "-3"], "not in the range"),
-        (["--model", "minilm", "--suite", "stdlib", "--seed", "-1"], "not in the range"),
+        (["--model", "minilm", "--suite", "mteb:STS12", "--pooling", "maen"], "Did you mean mean"),
+        (["--model", "minilm", "--suite", "mteb:STS12", "--max-length", "9999"], "512"),
+        (["--model", "minilm", "--suite", "mteb:STS12", "--prompt", "query"], "has no '='"),
+        (["--model", "minilm", "--suite", "mteb:STS12", "--data", "./nowhere"], "is not a folder"),
+        (["--model", "org/name", "--suite", "mteb:STS12", "--offline"], "not in the local hub cache"),
+        (["--model", "org/name", "--suite", "mteb:STS12", "--trust-remote-code"], "needs a pinned commit"),
+        (["--model", "~nosuchuser/x", "--suite", "mteb:STS12"], "~nosuchuser/x"),
+        (["--model", "runs/bert--final", "--suite", "mteb:STS12"], "no folder lies there"),
+        (["--model", "x" * 300, "--suite", "mteb:STS12"], "cannot be read"),
+        (["--model", "minilm", "--suite", "mteb:STS12", "--prompt", "qurey=a: "], "Did you mean query?"),
+        (["--model", "minilm", "--suite", "mteb:STS12", "--prompt", "STS21=a: "], "STS22"),
+        (["--model", "minilm", "--suite", "mteb:STS12", "--threads", "-3"], "not in the range"),
+        (["--model", "minilm", "--suite", "mteb:STS12", "--seed", "-1"], "not in the range"),
         (["--model", "minilm", "--suite", "stdlib", "--devices", "cuda:99"], "There is: cpu"),
         (["--model", "minilm", "--suite", "stdlib", "--devices", "cpu,tpu"], "no device 'tpu'"),
     ],
