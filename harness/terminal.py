@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 
 from rich.console import Console
 
 WIDE = 200
+
+
+def most_common(texts: Sequence[str]) -> str:
+    """The text that stands most often, the first of several.
+
+    >>> most_common(["a", "b", "b"])
+    'b'
+    """
+    return max(dict.fromkeys(texts), key=list(texts).count)
 
 
 def console(*, stderr: bool = False) -> Console:

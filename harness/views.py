@@ -22,27 +22,37 @@ def stores(results: Path | None) -> list[Store]:
     return [*found, Store(reference)] if reference else found
 
 
-def records_of(model: str, results: Path | None) -> list[Record]:
-    """Every final record of a model: by name, artifact key (or its start), or folder.
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """Every final record of a model; `reference` are the keys of those that came with the project."""
 
-    Records of the results folder come before reference records of the same key.
+    records: tuple[Record, ...]
+    reference: frozenset[str]
+
+
+def records_of(model: str, results: Path | None) -> Measured:
+    """The records of a model: by name, artifact key (or its first six digits and more), or folder.
+
+    A record of the results folder goes before the reference record of the same key.
 
     Raises:
         UsageError: Nothing is recorded under that name, or it names several artifacts.
     """
-    everything = [record for store in stores(results) for record in store.records()]
+    own, *others = [tuple(store.records()) for store in stores(results)]
+    everything = {r.key: r for records in (*others, own) for r in records}
     named, _, revision = model.partition("@")
     wanted = _artifacts_of_folder(model) or [named]
-    found = {r.model.artifact: r for r in everything if any(_is(r.model, w, revision) for w in wanted)}
+    found = [r for r in everything.values() if any(_is(r.model, w, revision) for w in wanted)]
+    artifacts = dict.fromkeys(r.model.artifact for r in found)
     if not found:
-        raise _not_measured(named, revision, everything)
-    if len(found) > 1:
-        listed = ", ".join(key[:12] for key in found)
+        raise _not_measured(named, revision, list(everything.values()))
+    if len(artifacts) > 1:
+        listed = ", ".join(key[:12] for key in artifacts)
         raise UsageError(
-            f"{model!r} names {len(found)} models: {listed}.", hint="Type one of these keys instead."
+            f"{model!r} names {len(artifacts)} models: {listed}.", hint="Type one of these keys instead."
         )
-    mine = [r for r in everything if r.model.artifact in found]
-    return list({r.key: r for r in reversed(mine)}.values())[::-1]
+    mine = tuple(r for r in everything.values() if r.model.artifact in artifacts)
+    return Measured(records=mine, reference=frozenset(r.key for r in mine) - {r.key for r in own})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ from rich.console import Console
 from rich.table import Table
 
 from harness.commands import options
-from harness.terminal import console
+from harness.errors import unknown
+from harness.terminal import console, most_common
 
 OWN = frozenset({"artifact"})
 """Fields that differ between any two models."""
@@ -24,24 +26,51 @@ MEASURED = {
 """Fields of the provenance that are measurements rather than conditions."""
 
 
+REASONS = {
+    ("first", "task"): "Only {first} has",
+    ("second", "task"): "Only {second} has",
+    ("first", "splits"): "Not compared, as {second} has other splits or subsets of it",
+    ("second", "splits"): "Not compared, as {first} has other splits or subsets of it",
+    ("first", "data"): "Not compared, as {second} was measured on other data (--across-data does)",
+    ("second", "data"): "Not compared, as {first} was measured on other data (--across-data does)",
+    ("first", "settings"): "Not compared, as {second} has no score of it under these settings of {first}",
+    ("second", "settings"): "Not compared, as {first} has no score of it under these settings of {second}",
+}
+"""Why a record of one model has no counterpart, in words."""
+
+
 @click.command("compare")
 @click.argument("first")
 @click.argument("second")
+@click.option("--task", "tasks", multiple=True, help="Only this task. Repeat for several.")
+@click.option("--across-data", is_flag=True, help="Also hold scores on different data against each other.")
 @click.option("--measurements", is_flag=True, help="Also list differing times, rates and memory.")
 @options.results
 @options.as_json
-def command(first: str, second: str, measurements: bool, results: Path | None, as_json: bool) -> int:
-    """Compare FIRST with SECOND: deltas (second − first) on the tasks both have, and why they may differ."""
-    from harness import views
+def command(
+    first: str,
+    second: str,
+    tasks: tuple[str, ...],
+    across_data: bool,
+    measurements: bool,
+    results: Path | None,
+    as_json: bool,
+) -> int:
+    """Compare FIRST with SECOND: deltas (second − first) on the tasks both have, and why they may differ.
 
-    a, b = views.records_of(first, results), views.records_of(second, results)
-    shared = pairs(a, b)
+    Scores on the same data and under the same settings are held against each other; then what is
+    left over, if that is one score of each model.
+    """
+    from harness import views
+    from harness.pairing import pair
+
+    a, b = (_of(views.records_of(model, results).records, tasks) for model in (first, second))
+    pairing = pair(a, b, across_data=across_data)
     skip = set() if measurements else MEASURED
     found = {
-        "deltas": [_delta(x, y) for x, y in shared],
-        "differences": differences([(_conditions(x, skip), _conditions(y, skip)) for x, y in shared]),
-        "only_first": sorted({r.task.name for r in a} - {x.task.name for x, _ in shared}),
-        "only_second": sorted({r.task.name for r in b} - {y.task.name for _, y in shared}),
+        "deltas": [_delta(x, y) for x, y in pairing.pairs],
+        "differences": differences([(_conditions(x, skip), _conditions(y, skip)) for x, y in pairing.pairs]),
+        "not_compared": [_alone(one) for one in pairing.alone],
     }
     if as_json:
         names = {"first": a[0].model.model_dump(), "second": b[0].model.model_dump()}
@@ -51,18 +80,12 @@ def command(first: str, second: str, measurements: bool, results: Path | None, a
     return 0
 
 
-def pairs(first: Sequence[Any], second: Sequence[Any]) -> list[tuple[Any, Any]]:
-    """Which record is held against which: same task, splits and subsets, and same settings.
-
-    A task that the two models have under no common settings is held against each other under
-    every pair of settings; what differs is then said.
-    """
-    found = []
-    for name in dict.fromkeys(r.task.name for r in first):
-        every = [(x, y) for x in first for y in second if x.task.name == name and _comparable(x, y)]
-        alike = [(x, y) for x, y in every if _settings(x) == _settings(y)]
-        found += alike or every
-    return found
+def _of(records: Sequence[Any], tasks: Sequence[str]) -> list[Any]:
+    mine = [r for r in records if not tasks or r.task.name in tasks]
+    if not mine:
+        names = {r.task.name for r in records}
+        raise unknown("recorded task", tasks[0], names, then="`harness show MODEL` lists them.")
+    return mine
 
 
 def differences(pairs: list[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> list[dict[str, Any]]:
@@ -94,21 +117,19 @@ def flatten(value: Any, name: str = "") -> dict[str, Any]:
     return flat
 
 
-def _comparable(x: Any, y: Any) -> bool:
-    same = ("splits", "subsets")
-    return x.task.name == y.task.name and all(x.identity[name] == y.identity[name] for name in same)
-
-
-def _settings(record: Any) -> tuple[Any, ...]:
-    return tuple(record.identity[name] for name in ("encoding", "prompts", "seed", "scoring", "data"))
-
-
 def _delta(x: Any, y: Any) -> dict[str, Any]:
     from harness.views import record_text
 
     row = {"task": x.task.name, "metric": x.task.metric, "first": x.main_score, "second": y.main_score}
     how = {"first_settings": record_text(x), "second_settings": record_text(y)}
     return {**row, "delta": y.main_score - x.main_score, **how}
+
+
+def _alone(one: Any) -> dict[str, Any]:
+    from harness.views import record_text
+
+    settings = record_text(one.record)
+    return {"task": one.record.task.name, "of": one.of, "settings": settings, "reason": one.reason}
 
 
 def _conditions(record: Any, skip: Collection[str]) -> dict[str, Any]:
@@ -120,28 +141,35 @@ def _conditions(record: Any, skip: Collection[str]) -> dict[str, Any]:
 def _print(first: str, second: str, found: dict[str, Any]) -> None:
     out = console()
     if not found["deltas"]:
-        out.print("There is no task that both were measured on, with the same splits and subsets.")
+        out.print("There is no score that both have, on the same data and splits.")
     else:
-        table = Table(title=f"{second} − {first}, scores × 100", title_justify="left")
-        table.add_column("task")
-        table.add_column("metric")
-        for name in (first, second, "delta"):
-            table.add_column(name, justify="right")
-        several = len({_row_settings(row) for row in found["deltas"]}) > 1
-        if several:
-            table.add_column("settings", style="dim")
-        for row in found["deltas"]:
-            numbers = [
-                f"{100 * row['first']:.2f}",
-                f"{100 * row['second']:.2f}",
-                f"{100 * row['delta']:+.2f}",
-            ]
-            table.add_row(row["task"], row["metric"], *numbers, *([_row_settings(row)] if several else []))
-        out.print(table)
+        _print_deltas(out, first, second, found["deltas"])
         _print_differences(out, found["differences"], len(found["deltas"]))
-    for side, name in (("only_first", first), ("only_second", second)):
-        if found[side]:
-            out.print(f"Only {name} has: {', '.join(found[side])}", highlight=False, soft_wrap=True)
+    names = {"first": first, "second": second}
+    for (of, reason), text in REASONS.items():
+        tasks = [one["task"] for one in found["not_compared"] if (one["of"], one["reason"]) == (of, reason)]
+        if tasks:
+            told = f"{text.format(**names)}: {', '.join(dict.fromkeys(tasks))}"
+            out.print(told, highlight=False, soft_wrap=True)
+
+
+def _print_deltas(out: Console, first: str, second: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    common = most_common([_row_settings(row) for row in rows])
+    table = Table(title=f"{second} − {first}, scores × 100\n{common}", title_justify="left")
+    table.add_column("task", overflow="fold")
+    table.add_column("metric")
+    for name in (first, second, "delta"):
+        table.add_column(name, justify="right")
+    others = any(_row_settings(row) != common for row in rows)
+    if others:
+        table.add_column("other settings", style="dim")
+    for row in rows:
+        scores = (f"{100 * row['first']:.2f}", f"{100 * row['second']:.2f}", f"{100 * row['delta']:+.2f}")
+        settings = _row_settings(row)
+        table.add_row(
+            row["task"], row["metric"], *scores, *(["" if settings == common else settings] if others else [])
+        )
+    out.print(table)
 
 
 def _row_settings(row: Mapping[str, Any]) -> str:
@@ -157,5 +185,11 @@ def _print_differences(out: Console, rows: list[dict[str, Any]], tasks: int) -> 
     for name in ("field", "first", "second", "tasks"):
         table.add_column(name, overflow="fold")
     for row in rows:
-        table.add_row(row["field"], str(row["first"]), str(row["second"]), f"{row['tasks']} of {tasks}")
+        values = (_short(row["first"]), _short(row["second"]))
+        table.add_row(row["field"], *values, f"{row['tasks']} of {tasks}")
     out.print(table)
+
+
+def _short(value: Any) -> str:
+    """A value of a table; hashes are cut."""
+    return re.sub(r"\b[0-9a-f]{16,}\b", lambda found: found[0][:12], str(value))

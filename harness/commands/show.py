@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.table import Table
 
 from harness.commands import options
-from harness.terminal import console
+from harness.errors import UsageError
+from harness.terminal import console, most_common
+
+if TYPE_CHECKING:
+    from harness.views import Measured
 
 
 @click.command("show")
 @click.argument("model")
 @click.option("--suite", "suites", multiple=True, help="A suite's columns and means. Repeat for several.")
-@click.option("--task", default="", help="One record in full: every raw metric and its provenance.")
+@click.option(
+    "--task", default="", help="One task's records in full, as JSON: every raw metric and the provenance."
+)
 @options.languages
 @options.splits
 @options.results
@@ -31,49 +38,80 @@ def command(
     results: Path | None,
     as_json: bool,
 ) -> int:
-    """Show what has been measured of MODEL: a name, the start of a key, or a folder."""
+    """Show what has been measured of MODEL: a name, six or more digits of its key, or a folder."""
     from harness import catalog, paths, views
     from harness.types import SuiteOptions
 
-    records = views.records_of(model, results)
+    if (languages or splits) and not suites:
+        raise UsageError("--languages and --splits narrow a suite.", hint="Name one with --suite SUITE.")
+    measured = views.records_of(model, results)
+    records = measured.records
     narrowed = SuiteOptions(
         languages=options.listed(languages), splits=options.listed(splits), cache=paths.cache_folder()
     )
     if task:
-        _one(records, task, as_json)
+        _one(records, task)
     elif suites:
         opened = catalog.open_suites(suites, narrowed)
         _suites(records, opened, as_json)
     else:
-        _all(records, as_json)
+        _all(measured, as_json)
     return 0
 
 
-def _all(records: list[Any], as_json: bool) -> None:
-    if as_json:
-        rows = [{"task": r.task.name, "main_score": r.main_score, "key": r.key} for r in records]
-        click.echo(
-            json.dumps({"schema": 1, "model": records[0].model.model_dump(), "records": rows}, indent=1)
-        )
-        return
+def _all(measured: Measured, as_json: bool) -> None:
     from harness import views
 
-    about = records[0].model
+    records, about = measured.records, measured.records[0].model
+    if as_json:
+        rows = [
+            {
+                "task": r.task.name,
+                "main_score": r.main_score,
+                "key": r.key,
+                "settings": views.record_text(r),
+                "data": r.identity["data"],
+                "reference": r.key in measured.reference,
+            }
+            for r in records
+        ]
+        click.echo(json.dumps({"schema": 1, "model": about.model_dump(), "records": rows}, indent=1))
+        return
+    common = most_common([views.record_text(r) for r in records])
     size = f", {about.parameters / 1e6:.1f}M parameters" if about.parameters else ""
-    table = Table(title=f"{about.name} ({about.artifact[:12]}{size}), scores × 100", title_justify="left")
-    for name in ("task", "type", "metric"):
+    title = f"{about.name} ({about.artifact[:12]}{size}), scores × 100\n{common}"
+    table = Table(title=title, title_justify="left")
+    table.add_column("task", overflow="fold")
+    for name in ("type", "metric"):
         table.add_column(name)
     table.add_column("score", justify="right")
-    table.add_column("how", style="dim")
+    table.add_column("", style="dim")
     for record in records:
-        score = f"{100 * record.main_score:.2f}"
+        about_task = (record.task.name, record.task.type, record.task.metric)
         table.add_row(
-            record.task.name, record.task.type, record.task.metric, score, views.record_text(record)
+            *about_task, f"{100 * (record.main_score or 0.0):.2f}", _apart(record, measured, common)
         )
     console().print(table)
 
 
-def _suites(records: list[Any], suites: list[Any], as_json: bool) -> None:
+def _apart(record: Any, measured: Measured, common: str) -> str:
+    """What tells a record from the others: its settings, its data, that it came with the project."""
+    from harness import views
+
+    settings = views.record_text(record)
+    parts = [settings] if settings != common else []
+    alike = [
+        r for r in measured.records if (r.task.name, views.record_text(r)) == (record.task.name, settings)
+    ]
+    if len(alike) > 1:
+        data = record.identity["data"]
+        parts.append(f"data {(data.get('revision') or data['content'].removeprefix('sha256:'))[:12]}")
+    if record.key in measured.reference:
+        parts.append("reference")
+    return ", ".join(parts)
+
+
+def _suites(records: Sequence[Any], suites: list[Any], as_json: bool) -> None:
     from harness import views
     from harness.aggregate import aggregate
     from harness.report import aggregates_json
@@ -119,15 +157,11 @@ def _print_suite(title: str, suite: Any, view: Any) -> None:
         out.print(line, highlight=False, soft_wrap=True)
 
 
-def _one(records: list[Any], task: str, as_json: bool) -> None:
+def _one(records: Sequence[Any], task: str) -> None:
     from harness.errors import unknown
 
     mine = [r for r in records if r.task.name == task]
     if not mine:
         names = {r.task.name for r in records}
         raise unknown("recorded task", task, names, then="`harness show MODEL` lists them.")
-    if as_json:
-        click.echo(json.dumps([r.model_dump(mode="json", by_alias=True) for r in mine], indent=1))
-        return
-    for record in mine:
-        click.echo(record.to_json(), nl=False)
+    click.echo(json.dumps([r.model_dump(mode="json", by_alias=True) for r in mine], indent=1))

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from harness import catalog
 from harness.cli import invoke
 from harness.record import Record
 from harness.store import Store
-from harness.types import Artifact, Encoding, SuiteOptions, Task
+from harness.types import Artifact, Data, Encoding, SuiteOptions, Task
 
 SUITE = "mteb:STS12"
 BF16 = encoding(dtype="bfloat16")
@@ -118,7 +119,9 @@ def test_compare_holds_the_same_settings_against_each_other(results: Path, capsy
     rows = {(d["first"], d["second"]): d["delta"] for d in found["deltas"]}
     assert rows == {(0.5, 0.625): pytest.approx(0.125), (0.25, 0.5): pytest.approx(0.25)}
     assert all(d["first_settings"] == d["second_settings"] for d in found["deltas"])
-    assert found["only_first"] == ["STS13"]
+    assert [(one["task"], one["of"], one["reason"]) for one in found["not_compared"]] == [
+        ("STS13", "first", "task")
+    ]
     assert found["differences"] == [{"field": "provenance.threads", "first": None, "second": 2, "tasks": 2}]
     shown = said(capsys, "compare", "model-a", "model-b", "--results", results)
     assert "+12.50" in shown
@@ -160,3 +163,53 @@ def test_one_artifact_is_shown_under_each_of_its_names(tmp_path: Path, capsys: A
     put(tmp_path, copy, record(sts("STS13"), 0.25, model=copy))
     for name in ("model-a", "copy"):
         assert len(asked(capsys, "show", name, "--results", tmp_path)["records"]) == 2
+
+
+def test_compare_never_takes_scores_on_other_data_unless_told_to(tmp_path: Path, capsys: Any) -> None:
+    other = replace(sts(), data=Data(path="org/name", content="c"))
+    put(tmp_path, MODELS["a"], made("a", 0.5))
+    put(tmp_path, MODELS["b"], record(other, 0.75, model=MODELS["b"]))
+    found = asked(capsys, "compare", "model-a", "model-b", "--results", tmp_path)
+    assert found["deltas"] == []
+    assert {one["reason"] for one in found["not_compared"]} == {"data"}
+    assert "other data" in said(capsys, "compare", "model-a", "model-b", "--results", tmp_path)
+    found = asked(capsys, "compare", "model-a", "model-b", "--across-data", "--results", tmp_path)
+    assert [d["delta"] for d in found["deltas"]] == [0.25]
+
+
+def test_compare_keeps_each_models_own_settings_beside_the_common_ones(tmp_path: Path, capsys: Any) -> None:
+    """Both under max pooling, and each under its own: two pairs, not four."""
+    shared = encoding(pooling="max")
+    put(tmp_path, MODELS["a"], made("a", 0.5), made("a", 0.25, shared))
+    put(tmp_path, MODELS["b"], made("b", 0.75, encoding(pooling="cls")), made("b", 0.5, shared))
+    found = asked(capsys, "compare", "model-a", "model-b", "--results", tmp_path)
+    assert sorted((d["first"], d["second"]) for d in found["deltas"]) == [(0.25, 0.5), (0.5, 0.75)]
+    assert found["not_compared"] == []
+
+
+def test_compare_does_not_guess_which_settings_belong_together(tmp_path: Path, capsys: Any) -> None:
+    put(tmp_path, MODELS["a"], made("a", 0.5), made("a", 0.25, BF16))
+    put(tmp_path, MODELS["b"], made("b", 0.75, encoding(pooling="cls")))
+    found = asked(capsys, "compare", "model-a", "model-b", "--results", tmp_path)
+    assert found["deltas"] == []
+    assert {one["reason"] for one in found["not_compared"]} == {"settings"}
+
+
+def test_records_of_two_contents_are_told_apart(tmp_path: Path, capsys: Any) -> None:
+    for content in ("c1c1c1", "d2d2d2"):
+        one = replace(sts(), data=Data(content=content))
+        put(tmp_path, MODELS["a"], record(one, 0.5, model=MODELS["a"]))
+    shown = said(capsys, "show", "model-a", "--results", tmp_path)
+    assert "data c1c1c1" in shown
+    assert "data d2d2d2" in shown
+
+
+def test_what_came_with_the_project_is_marked(tmp_path: Path, capsys: Any) -> None:
+    found = asked(capsys, "show", "minilm", "--results", tmp_path)
+    assert {row["reference"] for row in found["records"]} == {True}
+    assert "reference" in said(capsys, "show", "minilm", "--results", tmp_path)
+
+
+def test_narrowing_nothing_is_refused(results: Path, capsys: Any) -> None:
+    assert invoke(["show", "model-a", "--languages", "deu", "--results", str(results)]) == 2
+    assert "--suite" in capsys.readouterr().err
