@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,9 @@ from harness.types import SIDES, Purpose, Settings, Suite, SuiteOptions, Task
 
 SCHEMA = 1
 """Version of the JSON that a report becomes (docs/json.md)."""
+
+DEVICE = re.compile(r"cpu|mps|cuda(:\d+)?")
+"""How a device is spelled."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,14 +57,24 @@ class Request:
 
 @dataclass(frozen=True, kw_only=True)
 class Prepared:
-    """A request with everything resolved: what will run, and where it is kept."""
+    """A request with everything resolved: what will run, and where it is kept.
+
+    `asked` is what each of the request's models came out as; `subjects` has each once.
+    """
 
     request: Request
+    asked: tuple[Subject, ...]
     subjects: tuple[Subject, ...]
     suites: tuple[Suite, ...]
     plan: Plan
     store: Store
     cache: Path
+
+    def label(self, one: Subject) -> str:
+        """A model's name, with the start of its key where another model has the same name."""
+        name = one.artifact.name
+        alike = sum(other.artifact.name == name for other in self.subjects)
+        return f"{name} ({one.artifact.key[:8]})" if alike > 1 else name
 
     @property
     def devices(self) -> tuple[str, ...]:
@@ -68,7 +82,7 @@ class Prepared:
         return self.request.devices or default_devices()
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Report:
     """What a run gives: a result for each wanted score, and the aggregates of each suite."""
 
@@ -108,6 +122,18 @@ class Report:
     def _by_key(self) -> dict[str, Result]:
         return {result.cell.key: result for result in self.results}
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the records have to say, such as what was left out of the data; each once."""
+        told = [(r.cell.task.name, r.record.provenance.get("notes", ())) for r in self.results if r.record]
+        return tuple(dict.fromkeys(f"{task}: {note}" for task, notes in told for note in notes))
+
+    def __repr__(self) -> str:
+        done = f"{len(self.records)} of {len(self.results)} scores"
+        models = ", ".join(self.prepared.label(one) for one in self.prepared.subjects)
+        suites = ", ".join(suite.name for suite in self.prepared.suites)
+        return f"<Report: {models} on {suites}, {done}>"
+
     def to_json(self) -> dict[str, Any]:
         """The report for machines; docs/json.md documents every field."""
         from harness.report import report_json
@@ -128,9 +154,9 @@ def run(
     Args:
         model: A catalog name, `org/name[@revision]` or a folder; or several.
         suite: A suite's name, or `name:argument`; or several.
-        settings: Pooling, dtype, maximum length, prompts and the like.
+        settings: Pooling, dtype, maximum length, prompts and the like (`harness.Settings`).
         listeners: Called with events and results while it runs.
-        **request: Any other field of `harness.api.Request`.
+        **request: Any other field of `harness.api.Request`, and any of `harness.Settings`.
 
     Returns:
         The report; failed tasks are in it and do not raise.
@@ -144,10 +170,16 @@ def run(
         >>> report = harness.run("minilm", "stdlib", results=Path("results"))  # doctest: +SKIP
         >>> [(r.task.name, r.main_score) for r in report.records]  # doctest: +SKIP
     """
+    names = {f.name for f in fields(Settings)}
+    known = {f.name for f in fields(Request)} - {"models", "suites", "settings"}
+    for name in request:
+        if name not in names | known:
+            raise unknown("argument of harness.run", name, names | known, then="See docs/python.md.")
+    changes = {name: request.pop(name) for name in tuple(request) if name in names}
     asked = Request(
         models=(model,) if isinstance(model, str) else tuple(model),
         suites=(suite,) if isinstance(suite, str) else tuple(suite),
-        settings=settings or Settings(),
+        settings=replace(settings or Settings(), **changes),
         **request,
     )
     with network(asked):
@@ -160,6 +192,11 @@ def prepare(request: Request) -> Prepared:
     Raises:
         UsageError: A name, a setting or a record that cannot be used.
     """
+    for name in request.devices:
+        if not DEVICE.fullmatch(name):
+            raise UsageError(
+                f"{name!r} is no device.", hint="Type cpu, cuda, cuda:0, mps, or several with commas."
+            )
     if not request.models or not request.suites:
         raise UsageError(
             "A run needs at least one model and one suite.", hint="`harness list` shows what there is."
@@ -168,7 +205,10 @@ def prepare(request: Request) -> Prepared:
     data = DataSettings(root=_existing(paths.data_root(request.data)), offline=request.offline, cache=cache)
     found = ModelOptions(offline=request.offline, trust_remote_code=request.trust_remote_code, cache=cache)
     suites = catalog.open_suites(request.suites, replace(request.options, cache=cache))
-    subjects = _distinct(subject(text, request.settings, found) for text in request.models)
+    every = [subject(text, request.settings, found) for text in request.models]
+    first = {(one.artifact.key, one.encoding): one for one in reversed(every)}
+    asked = tuple(first[one.artifact.key, one.encoding] for one in every)
+    subjects = tuple(dict.fromkeys(asked))
     store = Store(paths.results_folder(request.results))
     check_prompts(request.settings.prompts or {}, suites)
     plan = make_plan(
@@ -182,7 +222,13 @@ def prepare(request: Request) -> Prepared:
         purpose=request.purpose,
     )
     return Prepared(
-        request=request, subjects=subjects, suites=tuple(suites), plan=plan, store=store, cache=cache
+        request=request,
+        asked=asked,
+        subjects=subjects,
+        suites=tuple(suites),
+        plan=plan,
+        store=store,
+        cache=cache,
     )
 
 
@@ -259,11 +305,6 @@ def default_devices() -> tuple[str, ...]:
     if torch.cuda.is_available():
         return tuple(f"cuda:{index}" for index in range(torch.cuda.device_count()))
     return ("cpu",)
-
-
-def _distinct(subjects: Iterable[Subject]) -> tuple[Subject, ...]:
-    """Each artifact once, under the name it has first."""
-    return tuple({(s.artifact.key, s.encoding): s for s in reversed(tuple(subjects))}.values())[::-1]
 
 
 def _existing(root: Path | None) -> Path | None:

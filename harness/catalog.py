@@ -40,6 +40,9 @@ def open_suite(text: str, options: SuiteOptions | None = None) -> Suite:
     """
     name, _, argument = text.partition(":")
     if name not in suites():
+        offered = [f"{e.name}:{o.name}" for e in suites().values() for o in e.offers() if o.name == text]
+        if offered:
+            raise UsageError(f"No suite is called {text!r}.", hint=f"Did you mean --suite '{offered[0]}'?")
         raise unknown("suite", text, suites(), then="`harness list suites` shows all.")
     entry = suites()[name]
     if argument and not entry.argument:

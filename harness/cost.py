@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from harness.record import Record
+from harness.types import Size
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -73,7 +74,7 @@ def show(lines: list[Line], suites: Sequence[Suite], console: Console) -> None:
 
 
 def _line(cell: Cell, records: Iterable[Record]) -> Line:
-    size = cell.task.size
+    size = cell.task.size if cell.problem is None else Size()
     tokens = None
     if size.texts is not None and size.characters is not None:
         longest = size.texts * cell.subject.encoding.max_length

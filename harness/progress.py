@@ -20,7 +20,7 @@ from harness.report import score_text
 if TYPE_CHECKING:
     from rich.progress import Task as Bar
 
-MARKS = {"done": "✓", "shared": "✓", "failed": "✗", "impossible": "✗"}
+MARKS = {"done": "✓", "shared": "✓", "failed": "✗"}
 
 
 class Rate(TextColumn):

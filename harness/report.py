@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from harness.aggregate import Aggregates, Mean
+from harness.failures import print_failures, shortened
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,7 +22,7 @@ LABELS = {
     "done": "new",
     "shared": "another process",
     "failed": "FAILED",
-    "impossible": "no data",
+    "impossible": "cannot run",
     "stopped": "not run",
 }
 
@@ -35,6 +36,10 @@ def report_json(report: Report) -> dict[str, Any]:
         "results": str(report.prepared.store.root),
         "texts_encoded": report.texts_encoded,
         "tokens_encoded": report.tokens_encoded,
+        "models": [
+            {"asked": text, "name": report.prepared.label(one), "artifact": one.artifact.key}
+            for text, one in zip(report.prepared.request.models, report.prepared.asked, strict=True)
+        ],
         "records": [_result_json(result) for result in report.results],
         "suites": [
             suite_json(report, one, suite)
@@ -89,16 +94,6 @@ def means_lines(suite: Suite, means: Aggregates) -> list[str]:
     return lines
 
 
-def shortened(names: Sequence[str], most: int = 6) -> str:
-    """A list of names, cut where it gets long.
-
-    >>> shortened(["a", "b", "c"], most=2)
-    'a, b and 1 more'
-    """
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
-
-
 def print_report(report: Report, console: Console) -> None:
     """The table of every suite, what failed and why, and where the records lie."""
     for suite in report.prepared.suites:
@@ -106,10 +101,12 @@ def print_report(report: Report, console: Console) -> None:
         for note in suite.notes:
             console.print(note, style="dim", highlight=False, soft_wrap=True)
         for one in report.prepared.subjects:
-            named = f"{one.artifact.name}: " if len(report.prepared.subjects) > 1 else ""
+            named = f"{report.prepared.label(one)}: " if len(report.prepared.subjects) > 1 else ""
             for line in means_lines(suite, report.aggregates(one, suite)):
                 console.print(named + line, highlight=False, soft_wrap=True)
-    print_failures(report.failures, console)
+    for note in report.notes:
+        console.print(note, style="dim", highlight=False, soft_wrap=True)
+    print_failures(report.failures, report.prepared, console)
     console.print(
         f"Encoded {report.texts_encoded:,} texts ({report.tokens_encoded:,} tokens). "
         f"Records: {report.prepared.store.root / 'records'}",
@@ -123,11 +120,11 @@ def suite_table(suite: Suite, report: Report) -> Table:
     from rich.table import Table
 
     table = Table(title=f"{suite.title}, scores × 100", title_justify="left")
-    table.add_column("task")
+    table.add_column("task", overflow="fold")
     table.add_column("type")
     table.add_column("metric")
     for one in report.prepared.subjects:
-        table.add_column(one.artifact.name, justify="right")
+        table.add_column(report.prepared.label(one), justify="right")
         table.add_column("", style="dim")
     for column in suite.columns:
         if not column.tasks:
@@ -138,26 +135,6 @@ def suite_table(suite: Suite, report: Report) -> Table:
             cells += _cells(report.aggregates(one, suite).columns[column.name], [r.how for r in found])
         table.add_row(column.name, column.type, column.tasks[0].metric, *cells)
     return table
-
-
-def print_failures(failures: Sequence[Result], console: Console) -> None:
-    """What is missing and why, each reason once."""
-    from rich.text import Text
-
-    reasons: dict[tuple[str, str], list[str]] = {}
-    for result in failures:
-        failure = result.failure
-        if failure is None:
-            continue
-        said = f"{failure.message}" if failure.fault or failure.hint else f"{failure.kind}: {failure.message}"
-        reasons.setdefault((said, failure.hint or ""), []).append(result.cell.task.name)
-    for (message, hint), tasks in reasons.items():
-        console.print(Text.assemble((f"{shortened(tasks)}: ", "bold red"), message), soft_wrap=True)
-        if hint:
-            console.print(Text(f"  {hint}"), soft_wrap=True)
-    stopped = sum(1 for r in failures if r.how == "stopped")
-    if stopped:
-        console.print(f"{stopped} not run: --fail-fast stopped at the first failure.")
 
 
 def _cells(score: float | None, hows: Sequence[str]) -> list[str]:
@@ -181,6 +158,7 @@ def _result_json(result: Result) -> dict[str, Any]:
         "key": cell.key,
         "state": result.how,
         "main_score": record.main_score if record is not None and done else None,
+        "notes": list(record.provenance.get("notes", ())) if record is not None else [],
         "error": None
         if failure is None
         else {"kind": failure.kind, "message": failure.message, "hint": failure.hint},

@@ -160,9 +160,11 @@ class Apart:
 
     def close(self) -> None:
         """End the process."""
+        self._line.close()  # one that has nothing to do ends by itself
+        if not self._current:
+            self._process.join(timeout=5)
         self._process.terminate()
         self._process.join()
-        self._line.close()
 
     def _died(self) -> Finished:
         self._process.join()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import time
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import click
 
 from harness.commands import options
+from harness.errors import UsageError
 
 PARTS = {"vectors": "embeddings", "datasets": "prepared data sets", "source": "tasks built from source code"}
 
@@ -50,7 +52,12 @@ def size(cache: Path | None, as_json: bool) -> int:
     metavar="DAYS",
     help="Only what was not written to for that long.",
 )
-@click.option("--model", "artifact", default="", help="Only embeddings of the model whose key starts so.")
+@click.option(
+    "--model",
+    "artifact",
+    default="",
+    help="Only embeddings of the model whose key starts so (six digits or more).",
+)
 @click.option("--dry-run", is_flag=True, help="Say what would go; remove nothing.")
 @options.as_json
 def prune(cache: Path | None, older_than: float | None, artifact: str, dry_run: bool, as_json: bool) -> int:
@@ -58,6 +65,11 @@ def prune(cache: Path | None, older_than: float | None, artifact: str, dry_run: 
     from harness import paths
     from harness.data import human_size
 
+    if artifact and not re.fullmatch("[0-9a-f]{6,64}", artifact):
+        raise UsageError(
+            f"{artifact!r} is not six or more digits of a model's key.",
+            hint="`harness list records` shows keys, and a run prints them.",
+        )
     root = paths.cache_folder(cache)
     chosen = [f for f in _entries(root, vectors_only=bool(artifact)) if _matches(f, older_than, artifact)]
     freed = sum(_bytes(folder) for folder in chosen)

@@ -74,6 +74,9 @@ def list_data(
     settings = DataSettings(root=root, offline=offline, cache=paths.cache_folder(cache))
     rows = [status(need, settings) for need in _wanted(suites, languages, root)]
     sizes = {} if offline else remote_sizes([row.need for row in rows if row.size is None])
+    if not rows and not as_json:
+        click.echo("No data set of the hub is needed." if suites else f"Nothing lies in {root}.")
+        return None
     if as_json:
         return _print_json([tables.status_json(row, sizes) for row in rows])
     return _print_table(tables.HEADER, [tables.status_row(row, sizes) for row in rows])

@@ -17,7 +17,9 @@ KINDS = ("models", "suites", "benchmarks", "tasks", "records")
 
 @click.command("list")
 @click.argument("what", type=click.Choice(KINDS), default="suites")
-@click.option("--match", "part", default="", help="Only names that contain this, in any case.")
+@click.option(
+    "--match", "part", default="", help="Only what contains this in its name, model or task, in any case."
+)
 @options.results
 @options.as_json
 def command(what: str, part: str, results: Path | None, as_json: bool) -> int:
@@ -31,7 +33,8 @@ def command(what: str, part: str, results: Path | None, as_json: bool) -> int:
             rows = _suites()
         case _:
             rows = _offers(what.removesuffix("s"))
-    rows = [row for row in rows if part.lower() in str(next(iter(row.values()))).lower()]
+    named = ("name", "model", "task")
+    rows = [r for r in rows if any(part.lower() in str(r.get(name, "")).lower() for name in named)]
     if as_json:
         click.echo(json.dumps({"schema": 1, what: rows}, indent=1))
     elif not rows:
@@ -72,7 +75,7 @@ def _records(results: Path | None) -> list[dict[str, Any]]:
     return [
         {
             "model": r.model.name,
-            "artifact": r.model.artifact[:12],
+            "artifact": r.model.artifact,
             "task": r.task.name,
             "metric": r.task.metric,
             "main_score": r.main_score,
@@ -83,13 +86,21 @@ def _records(results: Path | None) -> list[dict[str, Any]]:
 
 
 def _print(what: str, rows: list[dict[str, Any]]) -> None:
-    table = Table(title=f"{len(rows)} {what}", title_justify="left")
+    counted = what if len(rows) != 1 else what.removesuffix("s")
+    table = Table(title=f"{len(rows)} {counted}", title_justify="left")
     shown = [name for name in rows[0] if name not in ("key", "suite")]
     for name in shown:
         table.add_column(
             name.replace("_", " "), justify="right" if name in ("main_score", "subsets", "tasks") else "left"
         )
     for row in rows:
-        values = [f"{v:.4f}" if isinstance(v, float) else str(v) for v in (row[name] for name in shown)]
-        table.add_row(*values)
+        table.add_row(*(_cell(name, row[name]) for name in shown))
     console().print(table)
+
+
+def _cell(name: str, value: Any) -> str:
+    if name == "artifact":
+        return str(value)[:12]
+    if isinstance(value, float):
+        return f"{value:.4f}"
+    return ", ".join(value) if isinstance(value, tuple | list) else "" if value is None else str(value)

@@ -172,22 +172,23 @@ def _follow(prepared: Prepared, out: Console, *, quiet: bool) -> Report:
 def _announce(prepared: Prepared, out: Console, *, quiet: bool) -> None:
     """What cannot run and why, before anything is encoded."""
     from harness import views
-    from harness.execute import Result, failure_of
+    from harness.failures import impossible, print_failures
     from harness.identity import encoding_identity
-    from harness.report import print_failures
 
-    lost = prepared.plan.impossible
     if quiet:
         return
+    lost = impossible(prepared)
     if lost:
         out.print(f"{len(lost)} of {len(prepared.plan.cells)} tasks cannot run:", style="bold red")
-        print_failures(
-            [Result(cell=c, how="impossible", failure=failure_of(c.problem)) for c in lost if c.problem], out
-        )
+        print_failures(lost, prepared, out)
+    for text, one in zip(prepared.request.models, prepared.asked, strict=True):
+        if text != one.artifact.source:
+            told = f"{text} is the same model as {one.artifact.name}, and is run once."
+            out.print(told, highlight=False, soft_wrap=True)
     for one in prepared.subjects:
         how = views.how_text(encoding_identity(one.encoding))
         out.print(
-            f"{one.artifact.name}: {how}; key {one.artifact.key[:12]}",
+            f"{prepared.label(one)}: {how}; key {one.artifact.key[:12]}",
             highlight=False,
             style="dim",
             soft_wrap=True,
@@ -196,10 +197,12 @@ def _announce(prepared: Prepared, out: Console, *, quiet: bool) -> None:
 
 def _show_plan(prepared: Prepared, as_json: bool) -> int:
     from harness import cost
+    from harness.failures import impossible, print_failures
 
     estimate = cost.estimate(prepared)
     if as_json:
         click.echo(json.dumps(cost.to_json(estimate), indent=1))
     else:
         cost.show(estimate, prepared.suites, console())
+        print_failures(impossible(prepared), prepared, console())
     return 1 if prepared.plan.impossible else 0

@@ -137,7 +137,8 @@ def _suites(records: Sequence[Any], suites: list[Any], as_json: bool) -> None:
 
 def _print_suite(title: str, suite: Any, view: Any) -> None:
     from harness.aggregate import aggregate
-    from harness.report import means_lines, score_text, shortened
+    from harness.failures import shortened
+    from harness.report import means_lines, score_text
 
     means = aggregate(suite, view.scores if view else {})
     under = f"\n{view.treatment.text}" if view else ""

@@ -49,6 +49,17 @@ def gaps(folder: Path, data: Data, subsets: Sequence[str]) -> tuple[str, ...]:
     return (*undeclared, *_missing_shards(present))
 
 
+def absent_subsets(folder: Path, subsets: Sequence[str]) -> tuple[str, ...]:
+    """The subsets that no configuration of the README stands for, if one stands for any other of them."""
+    configs = _configs(folder)
+    absent = tuple(s for s in subsets if not any(_stands_for(c, s) for c in configs))
+    return absent if len(absent) < len(subsets) else ()
+
+
+def _stands_for(config: str, subset: str) -> bool:
+    return config == subset or config.startswith(f"{subset}-") or config.endswith(f"-{subset}")
+
+
 def _listed(data: Data) -> set[str] | None:
     try:
         from huggingface_hub import get_cached_repo_tree
@@ -95,7 +106,7 @@ def _wanted(configs: Mapping[str, list[str]], subsets: Sequence[str]) -> dict[st
     first = next(iter(configs), "")
     if "default" in subsets:
         subsets = [*subsets, *RETRIEVAL_PARTS]
-    named = {c for c in configs for s in subsets if c == s or c.startswith(f"{s}-") or c.endswith(f"-{s}")}
+    named = {c for c in configs for s in subsets if _stands_for(c, s)}
     return {c: patterns for c, patterns in configs.items() if not named or c in {first, *named}}
 
 

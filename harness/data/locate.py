@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from harness.data.folder import identify, read_manifest, visible_files
-from harness.data.hubcache import gaps, snapshot
+from harness.data.hubcache import absent_subsets, gaps, snapshot
 from harness.errors import DataError
 from harness.types import Data
 
@@ -55,13 +55,15 @@ def locate(data: Data, settings: DataSettings, *, subsets: Sequence[str] = ()) -
             then enough. Without them the whole data set must be there.
 
     Raises:
-        DataMissing: Offline, and neither the data root nor the hub's cache holds it.
+        DataMissing: The data root has only some of the subsets; or offline, and neither the data
+            root nor the hub's cache holds it.
         DataError: The data root does not exist or cannot be read.
     """
     if not data.path:
         return Located(data=data, folder=None, origin="built")
     folder = root_folder(data.path, data.revision, settings.root)
     if folder is not None:
+        _require(subsets, folder, data)
         return Located(data=_identified(data, folder, settings.cache), folder=folder, origin="root")
     held = snapshot(data.path, data.revision)
     lacking = gaps(held, data, subsets) if held else ()
@@ -70,6 +72,18 @@ def locate(data: Data, settings: DataSettings, *, subsets: Sequence[str] = ()) -
     if settings.offline:
         raise _missing(data, settings, lacking)
     return Located(data=data, folder=None, origin="hub")
+
+
+def _require(subsets: Sequence[str], folder: Path, data: Data) -> None:
+    """Refuse a folder that says it has some of the subsets and not the others."""
+    absent = absent_subsets(folder, subsets)
+    if absent:
+        some = ", ".join(absent[:3]) + (f" and {len(absent) - 3} more" if len(absent) > 3 else "")
+        raise DataMissing(
+            f"The data root has {data.path} without {some}.",
+            hint="Ask for what is there with --languages, or pull the whole of it: "
+            "harness data pull --suite SUITE --data DIR",
+        )
 
 
 def root_folder(path: str, revision: str, root: Path | None) -> Path | None:

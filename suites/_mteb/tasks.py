@@ -51,8 +51,8 @@ def offers() -> list[Offer]:
 
 
 def _offer(info: TaskInfo) -> Offer:
-    facts = {"type": info.type, "metric": info.metric, "splits": ", ".join(info.splits)}
-    more = {"subsets": len(info.subsets), "superseded_by": info.superseded_by or ""}
+    facts = {"type": info.type, "metric": info.metric, "splits": info.splits}
+    more = {"subsets": len(info.subsets), "superseded_by": info.superseded_by}
     return Offer(kind="task", name=info.name, facts={**facts, **more})
 
 

@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import resource
 import shutil
 import signal
@@ -23,6 +24,7 @@ from safetensors.numpy import load_file, save_file
 
 from blocked import BLOCK
 from harness.cli import invoke
+from harness.errors import UsageError
 from harness.record import SCHEMA
 
 WORDS = ["river", "stone", "cloud", "engine", "letter", "garden", "music", "winter", "copper", "silver"]
@@ -141,10 +143,16 @@ def test_one_checkpoint_by_name_path_and_copy_is_one_artifact(own_data: Path, tm
 
     copy = tmp_path / "elsewhere"
     shutil.copytree(locate(), copy)
-    models = ["--model", locate(), "--model", copy]
-    code, found, _ = run(own_data, tmp_path / "results", *models, "--dry-run")
-    assert code == 0
-    assert len(found["plan"]) == 2  # two tasks, once each
+    models = ["--model", "minilm", "--model", locate(), "--model", copy]
+    what = ("run", *models, "--suite", f"local:{own_data}", "--results", tmp_path / "r")
+    code, found, _ = here(*what)
+    assert (code, len(found["records"]), len(found["suites"])) == (0, 2, 1)
+    assert [one["asked"] for one in found["models"]] == ["minilm", locate(), str(copy)]
+    assert len({one["artifact"] for one in found["models"]}) == 1
+    assert found["suites"][0]["mean_over_tasks"]["there"] == 2
+    code, again, _ = here("run", "--model", copy, *what[7:])
+    assert (code, [r["state"] for r in again["records"]]) == (0, ["cached", "cached"])
+    assert len(list((tmp_path / "r" / "records").iterdir())) == 1
 
 
 @pytest.mark.slow
@@ -199,6 +207,7 @@ def test_two_processes_share_one_folder(own_data: Path, tmp_path: Path) -> None:
         (["--model", "minlm", "--suite", "stdlib"], "Did you mean minilm?"),
         (["--model", "./nowhere", "--suite", "mteb:STS12"], "no folder lies there"),
         (["--model", "minilm", "--suite", "nanobier"], "Did you mean nanobeir?"),
+        (["--model", "minilm", "--suite", "SciFact"], "--suite 'mteb:SciFact'"),
         (["--model", "minilm", "--suite", "mteb:SciFct"], "SciFact"),
         (["--model", "minilm", "--suite", "code"], "needs an argument"),
         (["--model", "minilm", "--suite", "beir:x"], "takes no argument"),
@@ -216,7 +225,7 @@ def test_two_processes_share_one_folder(own_data: Path, tmp_path: Path) -> None:
         (["--model", "minilm", "--suite", "mteb:STS12", "--threads", "-3"], "not in the range"),
         (["--model", "minilm", "--suite", "mteb:STS12", "--seed", "-1"], "not in the range"),
         (["--model", "minilm", "--suite", "stdlib", "--devices", "cuda:99"], "There is: cpu"),
-        (["--model", "minilm", "--suite", "stdlib", "--devices", "cpu,tpu"], "no device 'tpu'"),
+        (["--model", "minilm", "--suite", "stdlib", "--devices", "cpu,tpu"], "'tpu' is no device"),
     ],
 )
 def test_misuse_is_one_message_and_exit_2(
@@ -385,6 +394,7 @@ def test_a_full_disk_stops_the_run_with_nothing_lost(own_data: Path, tmp_path: P
 AS_NOBODY = """
 import contextlib, io, json, os, sys
 from harness.cli import invoke
+from harness.errors import UsageError
 commands = json.loads(sys.argv[1])
 assert invoke(commands.pop(0)) == 0  # imports everything while it may be read
 os.setgroups([])
@@ -458,3 +468,59 @@ def test_what_may_not_be_read_or_written_is_said(own_data: Path) -> None:
     ]
     for (code, said), (wanted, name), asked in zip(told, expected, commands[1:], strict=True):
         assert (code, name in said, "Traceback" in said) == (wanted, True, False), (asked, code, said)
+
+
+def test_what_is_asked_for_twice_alike_is_told_apart_or_said(own_data: Path, tmp_path: Path) -> None:
+    """Two names of one model, and two models of one name."""
+    from harness.backbones.minilm import locate
+
+    for name in ("a", "b"):
+        shutil.copytree(locate(), tmp_path / name / "model")
+    config = tmp_path / "b" / "model" / "1_Pooling" / "config.json"
+    text = config.read_text()
+    for mode, on in (("mean_tokens", "false"), ("cls_token", "true")):
+        text = re.sub(f'("pooling_mode_{mode}": )(true|false)', rf"\g<1>{on}", text)
+    config.write_text(text)
+    models = [
+        "--model",
+        "minilm",
+        "--model",
+        str(tmp_path / "a" / "model"),
+        "--model",
+        str(tmp_path / "b" / "model"),
+    ]
+    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
+        assert invoke(["run", *models, "--suite", f"local:{own_data}", "--results", str(tmp_path / "r")]) == 0
+    assert f"{tmp_path / 'a' / 'model'} is the same model as minilm" in err.getvalue()
+    both = models[2:]
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        assert invoke(["run", *both, "--suite", f"local:{own_data}", "--results", str(tmp_path / "r")]) == 0
+    assert "model (6234ab89)" in out.getvalue()
+
+
+def test_tasks_without_data_are_one_message(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    places = ["--results", str(tmp_path / "r"), "--cache", str(tmp_path / "c")]
+    assert invoke(["run", "--model", "minilm", "--suite", "beir", "--offline", *places]) == 1
+    captured = capfd.readouterr()
+    for text in (captured.out, captured.err):
+        assert text.count("harness data pull --suite 'beir' --data DIR") == 1
+        assert "likewise" in text
+
+
+def test_what_was_left_out_of_the_data_is_said_each_time(own_data: Path, tmp_path: Path) -> None:
+    with (own_data / "queries.jsonl").open("a") as file:
+        file.write("\n" + json.dumps({"_id": "q99", "text": "never judged"}))
+    for _ in range(2):
+        _, found, _ = here("run", "--model", "minilm", "--suite", f"local:{own_data}", "--results", tmp_path)
+        assert found["records"][0]["notes"] == ["1 of 11 queries have no judgement: left out."]
+
+
+def test_the_same_from_python(own_data: Path, tmp_path: Path) -> None:
+    import harness as package
+
+    places = {"results": tmp_path / "r", "cache": tmp_path / "c"}
+    report = package.run("minilm", f"local:{own_data}", pooling="cls", **places)
+    assert repr(report) == f"<Report: minilm on local:{own_data}, 2 of 2 scores>"
+    assert report.records[0].identity["encoding"]["pooling"] == "cls"
+    with pytest.raises(UsageError, match="Did you mean pooling"):
+        package.run("minilm", f"local:{own_data}", poling="cls", **places)

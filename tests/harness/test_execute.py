@@ -344,6 +344,7 @@ def test_tasks_of_one_name_in_two_suites_keep_their_own_scores(tmp_path: Path, e
     _, results = run(tmp_path, laid)
     prepared = Prepared(
         request=Request(models=(), suites=()),
+        asked=(),
         subjects=(subject,),
         suites=suites,
         plan=laid,

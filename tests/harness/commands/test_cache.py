@@ -56,8 +56,15 @@ def test_prune_takes_everything_but_a_dry_run_nothing(tmp_path: Path, capsys: An
 
 def test_prune_by_model_and_by_age(tmp_path: Path, capsys: Any) -> None:
     old, new = fill(tmp_path, "a" * 64, days_ago=10), fill(tmp_path, "b" * 64)
-    assert asked(capsys, "prune", "--older-than", "5", "--model", "bbbb", "--cache", tmp_path)["folders"] == 0
+    assert (
+        asked(capsys, "prune", "--older-than", "5", "--model", "bbbbbb", "--cache", tmp_path)["folders"] == 0
+    )
     assert asked(capsys, "prune", "--older-than", "5", "--cache", tmp_path)["folders"] == 1
     assert (old.exists(), new.exists()) == (False, True)
-    assert asked(capsys, "prune", "--model", "bbbb", "--cache", tmp_path)["folders"] == 1
+    assert asked(capsys, "prune", "--model", "bbbbbb", "--cache", tmp_path)["folders"] == 1
     assert not new.exists()
+
+
+def test_a_model_is_named_by_its_key(tmp_path: Path, capsys: Any) -> None:
+    assert invoke(["cache", "prune", "--model", "minilm", "--cache", str(tmp_path)]) == 2
+    assert "six or more digits" in capsys.readouterr().err

@@ -28,7 +28,7 @@ def test_every_suite_and_model_of_the_catalog_is_listed(capsys: Any) -> None:
 
 def test_a_listed_task_opens_under_its_suite(capsys: Any) -> None:
     (row,) = [row for row in rows(capsys, "tasks", "--match", "scifact") if row["name"] == "SciFact"]
-    assert (row["type"], row["metric"], row["splits"]) == ("Retrieval", "ndcg_at_10", "test")
+    assert (row["type"], row["metric"], row["splits"]) == ("Retrieval", "ndcg_at_10", ["test"])
     (suite,) = catalog.open_suites([row["suite"]], SuiteOptions())
     assert [t.name for t in suite.tasks] == ["SciFact"]
 

@@ -156,3 +156,14 @@ def test_what_this_user_may_not_read_is_named(public_folder: Path, lay, as_nobod
 
 def test_settings_need_a_cache_only():
     assert DataSettings(cache=Path("c")).root is None
+
+
+def test_a_folder_with_some_of_the_subsets_is_refused_for_the_others(settings, root, lay, revision):
+    readme = "---\nconfigs:\n- config_name: eng\n  data_files: eng.jsonl\n---\n"
+    lay(root / PATH, {"README.md": readme, "eng.jsonl": "{}"})
+    wanted = Data(path=PATH, revision=revision)
+    assert locate(wanted, settings, subsets=("eng",)).origin == "root"
+    assert locate(wanted, settings, subsets=("default",)).origin == "root"  # names of another kind
+    with pytest.raises(DataMissing, match=r"without deu, fra\.") as caught:
+        locate(wanted, settings, subsets=("deu", "eng", "fra"))
+    assert "--languages" in caught.value.hint
