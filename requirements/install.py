@@ -21,7 +21,7 @@ def main() -> int:
     """Install the lock, then the project itself; the exit code is pip's."""
     lock, root = Path(sys.argv[1]), Path(__file__).resolve().parent.parent
     started = time.monotonic()
-    print(f"Installing {lock} (a first time downloads about 3 GB) ...", flush=True)
+    print(f"Installing {lock} (a first time downloads about 2 GB) ...", flush=True)
     locked = [*PIP, "install", "--progress-bar=off", "--require-hashes", "--only-binary=:all:"]
     project = [*PIP, "install", "--quiet", "--no-deps", "--no-build-isolation", "--editable", str(root)]
     code = follow([*locked, "--requirement", str(lock)]) or subprocess.call(project)
