@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from harness.errors import DataError
 from harness.types import Data, Outcome, Scores, Task, TextEncoder
 from suites._mteb import snapshot, version
+from suites._mteb.columns import with_lists
 from suites._mteb.info import TaskInfo
 from suites._mteb.quiet import quiet
 
@@ -87,7 +88,9 @@ def loaded(wanted: tuple[object, ...], make: Callable[[], AbsTask]) -> AbsTask:
     """
     if wanted not in _loaded:
         _loaded.clear()
-        _loaded[wanted] = make()
+        made = make()
+        made.dataset = with_lists(made.dataset)
+        _loaded[wanted] = made
     return duplicate(_loaded[wanted])
 
 

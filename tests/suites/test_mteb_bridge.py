@@ -267,3 +267,19 @@ def test_published_scores_of_minilm(name: str, published: float, shared: Path, t
     report = harness.run("minilm", f"mteb:{name}", results=tmp_path / "r", data=shared, offline=True)
     assert report.exit_code == 0
     assert report.records[0].main_score == pytest.approx(published, abs=0.001)
+
+
+def test_columns_come_as_lists_of_ones_own() -> None:
+    from datasets import Dataset, DatasetDict
+
+    from suites._mteb.columns import with_lists
+
+    plain = Dataset.from_dict({"text": ["a", "b", "c"], "label": [0, 1, 0]})
+    made = with_lists(DatasetDict({"test": plain}))
+    labels = made["test"]["label"]
+    assert labels == [0, 1, 0]
+    labels.append(5)
+    assert made["test"]["label"] == [0, 1, 0]
+    assert made["test"][1] == {"text": "b", "label": 1}
+    assert made["test"].select([2, 0])["text"][:] == ["c", "a"]
+    assert list(made["test"]) == list(plain)
