@@ -7,23 +7,27 @@ from __future__ import annotations
 
 import copy
 import functools
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from datasets import Dataset
 
 
-def with_lists(value: Any, *, depth: int = 3) -> Any:
+def with_lists(value: Any) -> Any:
     """The same data sets, in the same containers, whose columns come as lists."""
     from datasets import Dataset
 
-    if isinstance(value, Dataset):
-        return _listed(value)
-    if depth and isinstance(value, dict):
-        twin = copy.copy(value)
-        twin.update({name: with_lists(inner, depth=depth - 1) for name, inner in value.items()})
-        return twin
-    return value
+    return in_new_containers(value, lambda inner: _listed(inner) if isinstance(inner, Dataset) else inner)
+
+
+def in_new_containers(value: Any, change: Callable[[Any], Any], *, depth: int = 3) -> Any:
+    """What `change` makes of a task's data, in copies of the subsets, splits and parts that hold it."""
+    if not depth or not isinstance(value, dict):
+        return change(value)
+    twin = copy.copy(value)
+    twin.update({name: in_new_containers(inner, change, depth=depth - 1) for name, inner in value.items()})
+    return twin
 
 
 def _listed(data: Dataset) -> Dataset:

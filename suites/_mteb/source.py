@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from harness.errors import DataError
 from harness.types import Data, Outcome, Scores, Task, TextEncoder
 from suites._mteb import snapshot, version
-from suites._mteb.columns import with_lists
+from suites._mteb.columns import in_new_containers, with_lists
 from suites._mteb.info import TaskInfo
 from suites._mteb.quiet import quiet
 
@@ -115,7 +115,7 @@ def duplicate(task: AbsTask) -> AbsTask:
     twin = copy.copy(task)
     twin.rng_state = copy.deepcopy(task.rng_state)
     twin.np_rng = copy.deepcopy(task.np_rng)
-    twin.dataset = _containers(task.dataset, depth=3)
+    twin.dataset = in_new_containers(task.dataset, lambda data: data)
     return twin
 
 
@@ -177,12 +177,4 @@ def plain(value: Any) -> Any:
         return plain(value.tolist())
     if isinstance(value, float) and not math.isfinite(value):
         return None
-    return value
-
-
-def _containers(value: Any, *, depth: int) -> Any:
-    if depth and isinstance(value, dict):
-        twin = copy.copy(value)
-        twin.update({k: _containers(v, depth=depth - 1) for k, v in value.items()})
-        return twin
     return value
