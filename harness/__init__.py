@@ -1,12 +1,15 @@
 """The downstream evaluation harness for text encoders.
 
 `harness.run(model, suite)` evaluates; the command line `harness` does the same. Nothing heavy is
-imported before it is needed.
+imported before it is needed. Importing the package also lets transformers load the models that
+were saved under its own model type, "harness-encoder".
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+
+from harness.encoder.registration import register_with_transformers
 
 __version__ = "0.1.0"
 
@@ -15,6 +18,8 @@ if TYPE_CHECKING:
     from harness.types import Settings
 
 __all__ = ["Report", "Settings", "__version__", "run"]
+
+register_with_transformers()
 
 
 def __getattr__(name: str) -> Any:

@@ -10,12 +10,15 @@ from __future__ import annotations
 import functools
 import importlib
 import pkgutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import entry_points
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from harness.errors import UsageError, unknown
 from harness.types import BackboneEntry, Suite, SuiteEntry, SuiteOptions
+
+if TYPE_CHECKING:
+    from harness.encoder.family import Family
 
 Entry = TypeVar("Entry", SuiteEntry, BackboneEntry)
 
@@ -28,8 +31,19 @@ def suites() -> dict[str, SuiteEntry]:
 
 @functools.cache
 def backbones() -> dict[str, BackboneEntry]:
-    """Every backbone by name."""
+    """Every family of encoders, and every model with a name of its own, by name."""
     return _find(BackboneEntry, package="harness.backbones", attribute="BACKBONE", group="harness.backbones")
+
+
+def models() -> dict[str, BackboneEntry]:
+    """The entries that name a model."""
+    return {name: entry for name, entry in backbones().items() if entry.locate is not None}
+
+
+def family_of(config: Mapping[str, Any]) -> Family | None:
+    """The family that a config.json belongs to, None if it is none of ours."""
+    families = [entry.family for entry in backbones().values() if entry.family is not None]
+    return next((family for family in families if family.holds(config)), None)
 
 
 def open_suite(text: str, options: SuiteOptions | None = None) -> Suite:

@@ -74,6 +74,7 @@ class Desk:
         if self._loaded is None or self._loaded[0] != wanted:
             self._loaded = None
             self._loaded = (wanted, self.load(artifact, encoding))
+            self._tell(self._loaded[1].notes)
         return self._loaded[1]
 
     def forget(self) -> None:
@@ -137,12 +138,14 @@ class Desk:
             self.emit(Event(kind="vectors", space=space.identity, content=shard_bytes(keys, vectors)))
             if hold:
                 space.hold(keys, vectors)
-        notes = encoder.notes[noted:]
-        for note in notes:
-            self.emit(Event(kind="note", text=note))
+        self._tell(encoder.notes[noted:])
         space.refresh()
         seconds = time.monotonic() - started
-        return Encoded(texts=len(missing), tokens=tokens, seconds=seconds, notes=notes)
+        return Encoded(texts=len(missing), tokens=tokens, seconds=seconds, notes=list(encoder.notes))
+
+    def _tell(self, notes: list[str]) -> None:
+        for note in notes:
+            self.emit(Event(kind="note", text=note))
 
 
 def asymmetric(folder: Path) -> bool:

@@ -47,8 +47,9 @@ def subject(text: str, settings: Settings, options: ModelOptions) -> Subject:
 
 def resolve(text: str, options: ModelOptions) -> Artifact:
     """The artifact that `text` names."""
-    if text in catalog.backbones():
-        place = catalog.backbones()[text].locate()
+    named = catalog.models().get(text)
+    if named is not None and named.locate is not None:
+        place = named.locate()
         if Path(place).is_dir():
             return _from_folder(Path(place), name=text, source=text, options=options)
         return _from_hub(place, name=text, options=options)
@@ -165,7 +166,7 @@ def _second_formats(names: Sequence[str]) -> list[str]:
 
 
 def _no_model(text: str) -> ModelError:
-    close = nearest(text, catalog.backbones())
+    close = nearest(text, catalog.models())
     hint = f"Did you mean {' or '.join(close)}? " if close else ""
     return ModelError(
         f"No model is called {text!r}, and no folder lies there.",

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from harness.encoder.family import Family
+
 Output = Literal["vector", "multivector", "label", "mlm"]
 """What a model gives and a task needs."""
 
@@ -269,11 +271,14 @@ class SuiteEntry:
 
 @dataclass(frozen=True, kw_only=True)
 class BackboneEntry:
-    """A model the catalog knows by name: one module-level `BACKBONE` in harness/backbones/.
+    """A family of encoders, or a model the catalog knows by name: one `BACKBONE` in harness/backbones/.
 
-    `locate()` gives a local folder, a hub id, or raises ModelError with what to install.
+    `family` says how published checkpoints of one architecture become our network. `locate()`
+    makes `name` something a user may type after --model: it gives a local folder, a hub id, or
+    raises ModelError with what to install.
     """
 
     name: str
     summary: str
-    locate: Callable[[], str]
+    family: Family | None = None
+    locate: Callable[[], str] | None = None

@@ -12,7 +12,7 @@ from rich.table import Table
 from harness.commands import options
 from harness.terminal import console
 
-KINDS = ("models", "suites", "benchmarks", "tasks", "records")
+KINDS = ("models", "backbones", "suites", "benchmarks", "tasks", "records")
 
 
 @click.command("list")
@@ -23,12 +23,14 @@ KINDS = ("models", "suites", "benchmarks", "tasks", "records")
 @options.results
 @options.as_json
 def command(what: str, part: str, results: Path | None, as_json: bool) -> int:
-    """List models, suites, the benchmarks and tasks of mteb, or the records of the results folder."""
+    """List models, families of backbones, suites, the benchmarks and tasks of mteb, or what was measured."""
     match what:
         case "records":
             rows = _records(results)
         case "models":
             rows = _models()
+        case "backbones":
+            rows = _backbones()
         case "suites":
             rows = _suites()
         case _:
@@ -47,7 +49,23 @@ def command(what: str, part: str, results: Path | None, as_json: bool) -> int:
 def _models() -> list[dict[str, Any]]:
     from harness import catalog
 
-    return [{"name": b.name, "summary": b.summary} for b in catalog.backbones().values()]
+    return [{"name": b.name, "summary": b.summary} for b in catalog.models().values()]
+
+
+def _backbones() -> list[dict[str, Any]]:
+    from harness import catalog
+
+    found = [(entry, entry.family) for entry in catalog.backbones().values() if entry.family is not None]
+    return [
+        {
+            "name": entry.name,
+            "summary": entry.summary,
+            "model_types": family.model_types,
+            "runs_through": "transformers" if family.shape is None else "the harness",
+            "sizes": tuple(family.sizes),
+        }
+        for entry, family in found
+    ]
 
 
 def _suites() -> list[dict[str, Any]]:

@@ -10,8 +10,9 @@ from typing import Any, cast, get_args
 from harness.encoder.content import content_files, content_key
 from harness.encoder.elsewhere import check_elsewhere
 from harness.encoder.folder import read_object
+from harness.encoder.found import family_in
 from harness.encoder.lengths import Length, lengths, longest, most_asked
-from harness.encoder.modules import Module, all_modules, library_class, read_modules
+from harness.encoder.modules import Module, all_modules, backbone_folder, library_class, read_modules
 from harness.encoder.settle import NO_LIMIT, OWN_POOLING, POOLING_FLAGS, resolve_encoding
 from harness.encoder.weights import check_safetensors, weight_files
 from harness.errors import ModelError
@@ -37,7 +38,8 @@ class Description:
     """A model folder as its files describe it.
 
     `pooling` is named as in sentence-transformers, "+" between modes that are concatenated; None
-    for a bare backbone, OWN_POOLING where the model has no Pooling module of its own.
+    for a bare backbone, which then has `usual_pooling`, that of its family; OWN_POOLING where the
+    model has no Pooling module of its own.
     `normalize` says whether the last module normalizes. `max_length` is in tokens, special ones
     included, and is what SentenceTransformer would use, that of the longest tower where there are
     several; `position_limit` is the most there are positions for, None where the files name no
@@ -46,6 +48,7 @@ class Description:
 
     folder: Path
     pooling: str | None = None
+    usual_pooling: str = "mean"
     normalize: bool = False
     max_length: int
     position_limit: int | None = None
@@ -77,6 +80,7 @@ def describe(folder: Path) -> Description:
     return Description(
         folder=folder,
         pooling=_pooling(folder, modules),
+        usual_pooling=_usual_pooling(folder),
         normalize=bool(modules) and library_class(modules[-1][0]) == "Normalize",
         max_length=longest(found),
         position_limit=most_asked(found),
@@ -99,6 +103,11 @@ def _require_configs(folder: Path) -> None:
             if adapter
             else "Give the folder of a transformers or sentence-transformers model.",
         )
+
+
+def _usual_pooling(folder: Path) -> str:
+    family = family_in(backbone_folder(folder))
+    return "mean" if family is None else family.pooling
 
 
 def _pooling(folder: Path, modules: list[Module]) -> str | None:

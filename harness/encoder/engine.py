@@ -15,7 +15,7 @@ from harness.encoder.forward import forward
 from harness.encoder.gather import Batches, gathered, require_finite
 from harness.encoder.inputs import Inputs, prepare
 from harness.encoder.linear import use_onednn
-from harness.encoder.towers import attention, dtype_as_run, roles
+from harness.encoder.towers import attention, dtype_as_run, notes, roles
 from harness.errors import ModelError
 from harness.types import Encoding, Role
 
@@ -46,7 +46,7 @@ class Encoder:
         device: Where the model lies, such as "cpu" or "cuda:0".
         parameters: How many parameters the model has.
         dtype_as_run: The dtype the backbone computes in, such as "float32".
-        attention: The name of transformers' attention backend, "" where the model has none.
+        attention: The name of the attention backend, "" where the model has none.
         tokens_seen: Tokens encoded so far, padding not counted; guessed from the characters for a
             model that tokenizes in its own way.
         batches: Batches run so far.
@@ -68,8 +68,9 @@ class Encoder:
         self._take(model)
         self.parameters = sum(p.numel() for p in model.parameters())
         self.dtype_as_run = dtype_as_run(model)
-        self.attention = attention(model)
         self.dimension = self._one_dimension()
+        self.attention = attention(model)
+        self.notes += notes(model)
 
     def _take(self, model: SentenceTransformer) -> None:
         self.model = model

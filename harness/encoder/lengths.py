@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.encoder.folder import read_object
+from harness.encoder.found import most_positions
 from harness.encoder.modules import input_modules, library_class
 from harness.encoder.settle import NO_LIMIT
 
@@ -109,6 +110,9 @@ def _table(config: Mapping[str, Any]) -> int | None:
         or config.get("position_embedding_type") not in (None, "absolute")
         or config.get("position_biased_input") is False
     )
+    own = most_positions(config)
+    if own is not None:
+        return own
     if positions is None or computed:
         return None
     if config.get("model_type") in OFFSET_MODELS:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from harness.encoder.describe import Description, describe
 from harness.encoder.engine import Encoder
+from harness.encoder.found import check_family
 from harness.encoder.fresh import LoadReport, recorded, require_loaded
 from harness.encoder.settle import NO_LIMIT
 from harness.encoder.towers import input_modules, widen_towers
@@ -44,6 +45,7 @@ def load(artifact: Artifact, encoding: Encoding, *, device: str) -> Encoder:
         )
     description = describe(artifact.folder)
     check_trust(artifact)
+    check_family(artifact, encoding)
     try:
         with _quiet():
             model, report = _build(artifact, encoding, description, device)

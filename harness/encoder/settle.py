@@ -34,7 +34,7 @@ NO_LIMIT = 1_000_000
 def resolve_encoding(description: Description, settings: Settings) -> Encoding:
     """How the model is to be run: what was asked for, the model's own default elsewhere.
 
-    A bare backbone without a pooling asked for is mean-pooled. An empty prompt is kept: what it
+    A bare backbone without a pooling asked for has its family's. An empty prompt is kept: what it
     names has none, not the default one.
 
     Raises:
@@ -57,7 +57,7 @@ def resolve_encoding(description: Description, settings: Settings) -> Encoding:
 def _pooling(description: Description, asked: str | None) -> str:
     own = description.pooling
     if asked is None or asked == own:
-        return own or "mean"
+        return own or description.usual_pooling
     if own == OWN_POOLING:
         raise UsageError(
             f"{description.folder} has no Pooling module, so its pooling cannot be replaced.",

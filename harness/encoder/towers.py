@@ -59,9 +59,25 @@ def dtype_as_run(model: SentenceTransformer) -> str:
 
 def attention(model: SentenceTransformer) -> str:
     """The names of the attention backends, "" where the model has none."""
-    configs = [getattr(backbone, "config", None) for backbone in backbones(model)]
-    names = [str(getattr(config, "_attn_implementation", None) or "") for config in configs]
-    return "+".join(dict.fromkeys(filter(None, names)))
+    return "+".join(dict.fromkeys(filter(None, map(_attention, backbones(model)))))
+
+
+def notes(model: SentenceTransformer) -> list[str]:
+    """What is worth saying of how the backbones run."""
+    return list(dict.fromkeys(note for backbone in backbones(model) for note in _notes(backbone)))
+
+
+def _notes(backbone: nn.Module) -> list[str]:
+    own = getattr(backbone, "notes", None)
+    if isinstance(own, list):
+        return own
+    return [f"{type(backbone).__name__} ran through transformers' own class, with its padding"]
+
+
+def _attention(backbone: nn.Module) -> str:
+    """That of our network as it ran, that of transformers as it is set."""
+    set_ = getattr(getattr(backbone, "config", None), "_attn_implementation", None)
+    return str(getattr(backbone, "attention_as_run", set_) or "")
 
 
 def widen(features: dict[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from harness.encoder.folder import read_object
+from harness.encoder.found import family_in
 from harness.encoder.modules import all_modules, library_class, module_folders
 from harness.encoder.own_code import OwnClass, named_classes, own_classes
 from harness.errors import ModelError
@@ -45,9 +46,11 @@ def check_trust(artifact: Artifact) -> None:
                 f"{artifact.name} needs code of its own: its module {kind}.", hint=_how_to(artifact)
             )
     for own in named_classes(artifact.folder):
-        _require_native(artifact, own)
+        if not _has_network(own):
+            _require_native(artifact, own)
     for own in own_classes(artifact.folder):
-        _require_no_other(artifact, own)
+        if not _has_network(own):
+            _require_no_other(artifact, own)
 
 
 def _imported(folder: Path) -> Iterator[str]:
@@ -57,6 +60,12 @@ def _imported(folder: Path) -> Iterator[str]:
         tokenizer = read_object(folder / sub / "wordembedding_config.json").get("tokenizer_class")
         if tokenizer is not None:
             yield str(tokenizer)
+
+
+def _has_network(own: OwnClass) -> bool:
+    """Whether it stands for a class that our network takes the place of."""
+    family = family_in(own.folder)
+    return own.file == "config.json" and family is not None and family.replaces(own.reference)
 
 
 def _require_native(artifact: Artifact, own: OwnClass) -> None:

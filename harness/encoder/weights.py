@@ -29,14 +29,14 @@ def weight_files(folder: Path) -> list[Path]:
     found: set[Path] = set()
     for kind, sub in all_modules(folder) or [("", "")]:
         known = library_class(kind)
-        paths = _weights_in(folder / sub, sharded=known in SHARDED)
+        paths = module_weights(folder / sub, sharded=known in SHARDED)
         if not paths and (known in WEIGHTED or (known is None and folder / sub == root)):
             raise _no_weights(folder, sub)
         found.update(paths)
     return sorted(found)
 
 
-def _weights_in(root: Path, *, sharded: bool) -> list[Path]:
+def module_weights(root: Path, *, sharded: bool = True) -> list[Path]:
     """The weight files of one module's own folder, in the order in which loading prefers them."""
     for stem, suffix in (("model", "safetensors"), ("pytorch_model", "bin")):
         whole, index = root / f"{stem}.{suffix}", root / f"{stem}.{suffix}.index.json"

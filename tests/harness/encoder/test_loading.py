@@ -88,21 +88,18 @@ def test_bfloat16_runs_the_backbone_alone_in_it(build: Build, loaded: Loaded) ->
 
 def test_rotary_frequencies_stay_exact_in_bfloat16(tmp_path: Path, bare: Path, loaded: Loaded) -> None:
     import torch
-    from transformers import ModernBertConfig, ModernBertModel
+    from transformers import GPTNeoXConfig, GPTNeoXModel
 
     folder = Path(shutil.copytree(bare, tmp_path / "rotary"))
-    config = ModernBertConfig(
+    config = GPTNeoXConfig(
         vocab_size=200,
         hidden_size=32,
         num_hidden_layers=2,
         num_attention_heads=4,
         intermediate_size=64,
         max_position_embeddings=64,
-        pad_token_id=0,
-        cls_token_id=2,
-        sep_token_id=3,
     )
-    ModernBertModel(config).save_pretrained(folder)
+    GPTNeoXModel(config).save_pretrained(folder)
     buffers = {n: b for n, b in loaded(folder, dtype="bfloat16").model.named_buffers() if "inv_freq" in n}
     exact = {n: b for n, b in loaded(folder).model.named_buffers() if "inv_freq" in n}
     assert buffers
@@ -156,7 +153,7 @@ def test_weights_of_another_architecture_are_not_loaded(copy: Path, loaded: Load
             tensors[f"other.{name}"] = tensors.pop(name)
 
     edit(copy, rename)
-    with pytest.raises(ModelError, match=r"tiny is not loaded whole: \d+ tensors .* and \d+ more"):
+    with pytest.raises(ModelError, match=r"not loaded whole: \d+ tensors .* and \d+ more; 39 tensors"):
         loaded(copy)
 
 
@@ -330,3 +327,11 @@ def test_an_activation_function_is_not_any_function(build: Build, loaded: Loaded
     )
     with pytest.raises(ModelError, match=r"'os\.getcwd' as its activation function: refused"):
         loaded(folder)
+
+
+def test_relative_positions_are_not_left_out_unsaid(
+    copy: Path, loaded: Loaded, rewrite: Callable[..., None]
+) -> None:
+    rewrite(copy / "config.json", position_embedding_type="relative_key")
+    with pytest.raises(ModelError, match="relative_key positions, which transformers 5 has dropped"):
+        loaded(copy)

@@ -1,0 +1,118 @@
+"""BERT (Devlin et al. 2019), also MiniLM and every other model with its architecture."""
+
+from __future__ import annotations
+
+from harness.encoder.family import Config, Family
+from harness.encoder.network.architecture import Architecture, Head
+from harness.encoder.network.names import Names
+from harness.types import BackboneEntry
+
+LAYER = "encoder.layer.{n}"
+
+ENCODER = {
+    "embeddings.tokens": "embeddings.word_embeddings",
+    "embeddings.positions": "embeddings.position_embeddings",
+    "embeddings.types": "embeddings.token_type_embeddings",
+    "embeddings.norm": "embeddings.LayerNorm",
+    "layers.{n}.attention.query": f"{LAYER}.attention.self.query",
+    "layers.{n}.attention.key": f"{LAYER}.attention.self.key",
+    "layers.{n}.attention.value": f"{LAYER}.attention.self.value",
+    "layers.{n}.attention.out": f"{LAYER}.attention.output.dense",
+    "layers.{n}.attention_norm": f"{LAYER}.attention.output.LayerNorm",
+    "layers.{n}.mlp.up": f"{LAYER}.intermediate.dense",
+    "layers.{n}.mlp.down": f"{LAYER}.output.dense",
+    "layers.{n}.mlp_norm": f"{LAYER}.output.LayerNorm",
+    "pooler.dense": "pooler.dense",
+}
+
+HEAD = {
+    "head.dense": "cls.predictions.transform.dense",
+    "head.norm": "cls.predictions.transform.LayerNorm",
+    "head.decoder": "cls.predictions.decoder",
+    "head.decoder.bias": "cls.predictions.bias",
+}
+
+IGNORED = {
+    r"(\w+\.)?embeddings\.position_ids": "it counts the positions",
+    r"cls\.seq_relationship\..*": "it belongs to the next-sentence head",
+    r"(classifier|qa_outputs)\..*": "it belongs to the head of a task",
+}
+
+BASE = {
+    "model_type": "bert",
+    "vocab_size": 30_522,
+    "hidden_size": 768,
+    "num_hidden_layers": 12,
+    "num_attention_heads": 12,
+    "intermediate_size": 3072,
+}
+
+LARGE_SIZE = {
+    "hidden_size": 1024,
+    "num_hidden_layers": 24,
+    "num_attention_heads": 16,
+    "intermediate_size": 4096,
+}
+
+MINILM_SIZE = {"hidden_size": 384, "num_hidden_layers": 6, "intermediate_size": 1536}
+
+
+def shape(config: Config) -> Architecture:
+    """The architecture of a BertConfig."""
+    heads = config["num_attention_heads"]
+    hidden, attention = config["hidden_dropout_prob"], config["attention_probs_dropout_prob"]
+    return Architecture(
+        vocab_size=config["vocab_size"],
+        hidden_size=config["hidden_size"],
+        num_hidden_layers=config["num_hidden_layers"],
+        num_attention_heads=heads,
+        num_key_value_heads=heads,
+        head_dim=config["hidden_size"] // heads,
+        intermediate_size=config["intermediate_size"],
+        max_position_embeddings=config["max_position_embeddings"],
+        positions="learned",
+        token_types=config["type_vocab_size"],
+        norm_eps=config["layer_norm_eps"],
+        activation=config["hidden_act"],
+        embedding_dropout=hidden,
+        attention_dropout=attention,
+        attention_out_dropout=hidden,
+        mlp_out_dropout=hidden,
+        pooler=True,
+        head=Head(activation=config["hidden_act"]),
+        tie_word_embeddings=config.get("tie_word_embeddings", True),
+        pad_token_id=config["pad_token_id"],
+        initializer_range=config["initializer_range"],
+    )
+
+
+def plain(config: Config) -> bool:
+    """Whether a config is of the encoder as it was published, not of a variant of it.
+
+    A head with a decoder of its own is one: its bias has another name in the file.
+    """
+    variants = ("is_decoder", "add_cross_attention", "alibi_starting_size")
+    return (
+        not any(config.get(name) for name in variants)
+        and config.get("position_embedding_type", "absolute") == "absolute"
+        and bool(config.get("tie_word_embeddings", True))
+        and isinstance(config.get("hidden_act", "gelu"), str)
+    )
+
+
+BACKBONE = BackboneEntry(
+    name="bert",
+    summary="BERT and models of its architecture, such as MiniLM, BGE and E5",
+    family=Family(
+        model_types=("bert",),
+        only=plain,
+        shape=shape,
+        names=Names(encoder=ENCODER, head=HEAD, prefix="bert.", ignored=IGNORED),
+        native=True,
+        sizes={
+            "bert-base": BASE,
+            "bert-large": {**BASE, **LARGE_SIZE},
+            "minilm-l6": {**BASE, **MINILM_SIZE},
+        },
+    ),
+)

@@ -1,0 +1,82 @@
+"""DistilBERT (Sanh et al. 2019): half of BERT's layers, without token types and pooler."""
+
+from __future__ import annotations
+
+from harness.encoder.family import Config, Family
+from harness.encoder.network.architecture import Architecture, Head
+from harness.encoder.network.names import Names
+from harness.types import BackboneEntry
+
+LAYER = "transformer.layer.{n}"
+
+ENCODER = {
+    "embeddings.tokens": "embeddings.word_embeddings",
+    "embeddings.positions": "embeddings.position_embeddings",
+    "embeddings.norm": "embeddings.LayerNorm",
+    "layers.{n}.attention.query": f"{LAYER}.attention.q_lin",
+    "layers.{n}.attention.key": f"{LAYER}.attention.k_lin",
+    "layers.{n}.attention.value": f"{LAYER}.attention.v_lin",
+    "layers.{n}.attention.out": f"{LAYER}.attention.out_lin",
+    "layers.{n}.attention_norm": f"{LAYER}.sa_layer_norm",
+    "layers.{n}.mlp.up": f"{LAYER}.ffn.lin1",
+    "layers.{n}.mlp.down": f"{LAYER}.ffn.lin2",
+    "layers.{n}.mlp_norm": f"{LAYER}.output_layer_norm",
+}
+
+HEAD = {
+    "head.dense": "vocab_transform",
+    "head.norm": "vocab_layer_norm",
+    "head.decoder": "vocab_projector",
+}
+
+IGNORED = {
+    r"(distilbert\.)?embeddings\.position_ids": "it counts the positions",
+    r"(pre_classifier|classifier|qa_outputs)\..*": "it belongs to the head of a task",
+}
+
+BASE = {
+    "model_type": "distilbert",
+    "vocab_size": 30_522,
+    "dim": 768,
+    "n_layers": 6,
+    "n_heads": 12,
+    "hidden_dim": 3072,
+}
+
+
+def shape(config: Config) -> Architecture:
+    """The architecture of a DistilBertConfig. There is no dropout behind attention."""
+    heads = config["n_heads"]
+    return Architecture(
+        vocab_size=config["vocab_size"],
+        hidden_size=config["dim"],
+        num_hidden_layers=config["n_layers"],
+        num_attention_heads=heads,
+        num_key_value_heads=heads,
+        head_dim=config["dim"] // heads,
+        intermediate_size=config["hidden_dim"],
+        max_position_embeddings=config["max_position_embeddings"],
+        positions="learned",
+        activation=config["activation"],
+        embedding_dropout=config["dropout"],
+        attention_dropout=config["attention_dropout"],
+        mlp_out_dropout=config["dropout"],
+        head=Head(activation=config["activation"]),
+        tie_word_embeddings=config["tie_word_embeddings"],
+        pad_token_id=config["pad_token_id"],
+        initializer_range=config["initializer_range"],
+    )
+
+
+BACKBONE = BackboneEntry(
+    name="distilbert",
+    summary="DistilBERT: BERT with half of its layers",
+    family=Family(
+        model_types=("distilbert",),
+        only=lambda config: isinstance(config.get("activation", "gelu"), str),
+        shape=shape,
+        names=Names(encoder=ENCODER, head=HEAD, prefix="distilbert.", ignored=IGNORED),
+        native=True,
+        sizes={"distilbert-base": BASE},
+    ),
+)

@@ -1,0 +1,105 @@
+"""EuroBERT (Boizard et al. 2025): Llama's blocks, seeing to both sides."""
+
+from __future__ import annotations
+
+from harness.encoder.family import Config, Family
+from harness.encoder.network.architecture import Architecture, Head
+from harness.encoder.network.names import Names
+from harness.types import BackboneEntry
+
+LAYER = "layers.{n}"
+
+ENCODER = {
+    "embeddings.tokens": "embed_tokens",
+    "layers.{n}.attention_norm": f"{LAYER}.input_layernorm",
+    "layers.{n}.attention.query": f"{LAYER}.self_attn.q_proj",
+    "layers.{n}.attention.key": f"{LAYER}.self_attn.k_proj",
+    "layers.{n}.attention.value": f"{LAYER}.self_attn.v_proj",
+    "layers.{n}.attention.out": f"{LAYER}.self_attn.o_proj",
+    "layers.{n}.mlp_norm": f"{LAYER}.post_attention_layernorm",
+    "layers.{n}.mlp.gate": f"{LAYER}.mlp.gate_proj",
+    "layers.{n}.mlp.up": f"{LAYER}.mlp.up_proj",
+    "layers.{n}.mlp.down": f"{LAYER}.mlp.down_proj",
+    "final_norm": "norm",
+}
+
+IGNORED = {
+    r".*rotary_emb\.inv_freq": "rotary frequencies are computed",
+    r"(dense|classifier)\..*": "it belongs to a classification head",
+}
+
+OWN_CLASSES = ("Config", "Model", "PreTrainedModel", "ForMaskedLM", "ForSequenceClassification")
+
+SMALL = {
+    "model_type": "eurobert",
+    "vocab_size": 128_256,
+    "hidden_size": 768,
+    "num_hidden_layers": 12,
+    "num_attention_heads": 12,
+    "num_key_value_heads": 12,
+    "intermediate_size": 3072,
+    "rope_theta": 250_000,
+}
+
+GROUPED = {**SMALL, "num_attention_heads": 18, "num_key_value_heads": 6}
+
+SIZES = {
+    "eurobert-210m": SMALL,
+    "eurobert-610m": {**GROUPED, "hidden_size": 1152, "num_hidden_layers": 26, "intermediate_size": 4096},
+    "eurobert-2.1b": {**GROUPED, "hidden_size": 2304, "num_hidden_layers": 32, "intermediate_size": 6144},
+}
+
+
+def shape(config: Config) -> Architecture:
+    """The architecture of a EuroBertConfig. The only dropout is that of attention weights."""
+    attention_bias, mlp_bias = config["attention_bias"], config["mlp_bias"]
+    return Architecture(
+        vocab_size=config["vocab_size"],
+        hidden_size=config["hidden_size"],
+        num_hidden_layers=config["num_hidden_layers"],
+        num_attention_heads=config["num_attention_heads"],
+        num_key_value_heads=config["num_key_value_heads"],
+        head_dim=config["head_dim"],
+        intermediate_size=config["intermediate_size"],
+        max_position_embeddings=config["max_position_embeddings"],
+        positions="rotary",
+        rotary_theta=config["rope_parameters"]["rope_theta"],
+        norm="rms",
+        norm_eps=config["rms_norm_eps"],
+        prenorm=True,
+        embedding_norm=False,
+        final_norm=True,
+        activation=config["hidden_act"],
+        gated=True,
+        qkv_bias=attention_bias,
+        attention_out_bias=attention_bias,
+        mlp_in_bias=mlp_bias,
+        mlp_out_bias=mlp_bias,
+        attention_dropout=config["attention_dropout"],
+        head=Head(dense=False, norm=False, decoder_bias=mlp_bias),
+        tie_word_embeddings=config["tie_word_embeddings"],
+        pad_token_id=config["pad_token_id"],
+        initializer_range=config["initializer_range"],
+    )
+
+
+def plain(config: Config) -> bool:
+    """Whether its rotary positions are scaled in no way, and its activation goes by a name."""
+    rotary = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    kind = rotary.get("rope_type", rotary.get("type", "default"))
+    return isinstance(config.get("hidden_act", "silu"), str) and bool(kind == "default")
+
+
+BACKBONE = BackboneEntry(
+    name="eurobert",
+    summary="EuroBERT: rotary positions, RMSNorm, SwiGLU, grouped queries, up to 8,192 tokens",
+    family=Family(
+        model_types=("eurobert",),
+        only=plain,
+        shape=shape,
+        names=Names(encoder=ENCODER, head={"head.decoder": "lm_head"}, prefix="model.", ignored=IGNORED),
+        native=True,
+        sizes=SIZES,
+        stands_for=tuple(f"EuroBert{kind}" for kind in OWN_CLASSES),
+    ),
+)

@@ -1,0 +1,110 @@
+"""ModernBERT (Warner et al. 2024), also Ettin's encoders."""
+
+from __future__ import annotations
+
+from harness.encoder.family import Config, Family
+from harness.encoder.network.architecture import Architecture, Head
+from harness.encoder.network.names import Names
+from harness.types import BackboneEntry
+
+ENCODER = {
+    "embeddings.tokens": "embeddings.tok_embeddings",
+    "embeddings.norm": "embeddings.norm",
+    "layers.{n}.attention_norm": "layers.{n}.attn_norm",
+    "layers.{n}.attention.qkv": "layers.{n}.attn.Wqkv",
+    "layers.{n}.attention.out": "layers.{n}.attn.Wo",
+    "layers.{n}.mlp_norm": "layers.{n}.mlp_norm",
+    "layers.{n}.mlp.up": "layers.{n}.mlp.Wi",
+    "layers.{n}.mlp.down": "layers.{n}.mlp.Wo",
+    "final_norm": "final_norm",
+}
+
+HEAD = {"head.dense": "head.dense", "head.norm": "head.norm", "head.decoder": "decoder"}
+
+IGNORED = {r"classifier\..*": "it belongs to a classification head"}
+
+BASE = {
+    "model_type": "modernbert",
+    "vocab_size": 50_368,
+    "hidden_size": 768,
+    "num_hidden_layers": 22,
+    "num_attention_heads": 12,
+    "intermediate_size": 1152,
+}
+
+LARGE = {
+    **BASE,
+    "hidden_size": 1024,
+    "num_hidden_layers": 28,
+    "num_attention_heads": 16,
+    "intermediate_size": 2624,
+}
+
+
+def shape(config: Config) -> Architecture:
+    """The architecture of a ModernBertConfig."""
+    heads = config["num_attention_heads"]
+    local = config["local_attention"] // 2
+    rotary = config["rope_parameters"]
+    return Architecture(
+        vocab_size=config["vocab_size"],
+        hidden_size=config["hidden_size"],
+        num_hidden_layers=config["num_hidden_layers"],
+        num_attention_heads=heads,
+        num_key_value_heads=heads,
+        head_dim=config["hidden_size"] // heads,
+        intermediate_size=config["intermediate_size"],
+        max_position_embeddings=config["max_position_embeddings"],
+        positions="rotary",
+        rotary_theta=rotary["full_attention"]["rope_theta"],
+        rotary_theta_local=rotary["sliding_attention"]["rope_theta"],
+        windows=tuple(local if kind == "sliding_attention" else None for kind in config["layer_types"]),
+        norm_bias=config["norm_bias"],
+        norm_eps=config["norm_eps"],
+        prenorm=True,
+        first_attention_norm=False,
+        final_norm=True,
+        qkv="stacked",
+        activation=config["hidden_activation"],
+        gated=True,
+        gate_first=True,
+        qkv_bias=config["attention_bias"],
+        attention_out_bias=config["attention_bias"],
+        mlp_in_bias=config["mlp_bias"],
+        mlp_out_bias=config["mlp_bias"],
+        embedding_dropout=config["embedding_dropout"],
+        attention_dropout=config["attention_dropout"],
+        attention_out_dropout=config["attention_dropout"],
+        mlp_dropout=config["mlp_dropout"],
+        head=Head(
+            dense_bias=config["classifier_bias"],
+            activation=config["classifier_activation"],
+            norm_bias=config["norm_bias"],
+            decoder_bias=config["decoder_bias"],
+        ),
+        tie_word_embeddings=config["tie_word_embeddings"],
+        pad_token_id=config["pad_token_id"],
+        initializer_range=config["initializer_range"],
+    )
+
+
+def plain(config: Config) -> bool:
+    """Whether its rotary positions are scaled in no way, and its activation goes by a name."""
+    kinds = (config.get("rope_parameters") or {}).values()
+    unscaled = all(isinstance(k, dict) and k.get("rope_type", "default") == "default" for k in kinds)
+    named = isinstance(config.get("hidden_activation", "gelu"), str)
+    return unscaled and named and not config.get("rope_scaling")
+
+
+BACKBONE = BackboneEntry(
+    name="modernbert",
+    summary="ModernBERT and Ettin: rotary positions, alternating windows, GeGLU, up to 8,192 tokens",
+    family=Family(
+        model_types=("modernbert",),
+        only=plain,
+        shape=shape,
+        names=Names(encoder=ENCODER, head=HEAD, prefix="model.", ignored=IGNORED),
+        native=True,
+        sizes={"modernbert-base": BASE, "modernbert-large": LARGE},
+    ),
+)

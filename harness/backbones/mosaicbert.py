@@ -1,0 +1,111 @@
+"""MosaicBERT (Portes et al. 2023), which calls itself "bert" and has ALiBi and GeGLU."""
+
+from __future__ import annotations
+
+from harness.encoder.family import Config, Family
+from harness.encoder.network.architecture import Architecture, Head
+from harness.encoder.network.names import Names
+from harness.types import BackboneEntry
+
+LAYER = "encoder.layer.{n}"
+
+ENCODER = {
+    "embeddings.tokens": "embeddings.word_embeddings",
+    "embeddings.types": "embeddings.token_type_embeddings",
+    "embeddings.norm": "embeddings.LayerNorm",
+    "layers.{n}.attention.qkv": f"{LAYER}.attention.self.Wqkv",
+    "layers.{n}.attention.out": f"{LAYER}.attention.output.dense",
+    "layers.{n}.attention_norm": f"{LAYER}.attention.output.LayerNorm",
+    "layers.{n}.mlp.up": f"{LAYER}.mlp.gated_layers",
+    "layers.{n}.mlp.down": f"{LAYER}.mlp.wo",
+    "layers.{n}.mlp_norm": f"{LAYER}.mlp.layernorm",
+    "pooler.dense": "pooler.dense",
+}
+
+HEAD = {
+    "head.dense": "cls.predictions.transform.dense",
+    "head.norm": "cls.predictions.transform.LayerNorm",
+    "head.decoder": "cls.predictions.decoder",
+}
+
+IGNORED = {r"classifier\..*": "it belongs to a classification head"}
+
+DEFAULTS: Config = {
+    "hidden_act": "gelu",
+    "hidden_dropout_prob": 0.1,
+    "attention_probs_dropout_prob": 0.0,
+    "max_position_embeddings": 512,
+    "type_vocab_size": 2,
+    "initializer_range": 0.02,
+    "layer_norm_eps": 1e-12,
+    "pad_token_id": 0,
+}
+"""Values of what a config.json leaves out, from the authors' BertConfig over that of transformers."""
+
+BASE = {
+    "model_type": "bert",
+    "alibi_starting_size": 512,
+    "vocab_size": 30_528,
+    "hidden_size": 768,
+    "num_hidden_layers": 12,
+    "num_attention_heads": 12,
+    "intermediate_size": 3072,
+}
+
+LARGE = {
+    **BASE,
+    "hidden_size": 1024,
+    "num_hidden_layers": 24,
+    "num_attention_heads": 16,
+    "intermediate_size": 4096,
+}
+
+
+def shape(config: Config) -> Architecture:
+    """The architecture of MosaicBERT's BertConfig."""
+    full = {**DEFAULTS, **config}
+    heads, width, hidden = full["num_attention_heads"], full["hidden_size"], full["hidden_dropout_prob"]
+    return Architecture(
+        vocab_size=full["vocab_size"],
+        hidden_size=width,
+        num_hidden_layers=full["num_hidden_layers"],
+        num_attention_heads=heads,
+        num_key_value_heads=heads,
+        head_dim=width // heads,
+        intermediate_size=full["intermediate_size"],
+        max_position_embeddings=max(full["max_position_embeddings"], full["alibi_starting_size"]),
+        positions="alibi",
+        token_types=full["type_vocab_size"],
+        norm_eps=full["layer_norm_eps"],
+        qkv="stacked",
+        gated=True,
+        gate_first=True,
+        mlp_in_bias=False,
+        embedding_dropout=hidden,
+        attention_dropout=full["attention_probs_dropout_prob"],
+        attention_out_dropout=hidden,
+        mlp_dropout=hidden,
+        pooler=True,
+        head=Head(activation=full["hidden_act"]),
+        pad_token_id=full["pad_token_id"],
+        initializer_range=full["initializer_range"],
+    )
+
+
+def with_alibi(config: Config) -> bool:
+    """Whether a config of type "bert" is of MosaicBERT."""
+    return "alibi_starting_size" in config and not config.get("is_decoder")
+
+
+BACKBONE = BackboneEntry(
+    name="mosaicbert",
+    summary="MosaicBERT: ALiBi in place of positions, GeGLU",
+    family=Family(
+        model_types=("bert",),
+        only=with_alibi,
+        shape=shape,
+        names=Names(encoder=ENCODER, head=HEAD, prefix="bert.", ignored=IGNORED),
+        sizes={"mosaicbert-base": BASE, "mosaicbert-large": LARGE},
+        tokenizer="google-bert/bert-base-uncased",
+    ),
+)

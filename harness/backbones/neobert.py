@@ -1,0 +1,111 @@
+"""NeoBERT (Le Breton et al. 2025)."""
+
+from __future__ import annotations
+
+from harness.encoder.family import Config, Family
+from harness.encoder.network.architecture import Architecture, Head
+from harness.encoder.network.names import Names
+from harness.types import BackboneEntry
+
+LAYER = "transformer_encoder.{n}"
+
+ENCODER = {
+    "embeddings.tokens": "encoder",
+    "layers.{n}.attention_norm": f"{LAYER}.attention_norm",
+    "layers.{n}.attention.qkv": f"{LAYER}.qkv",
+    "layers.{n}.attention.out": f"{LAYER}.wo",
+    "layers.{n}.mlp_norm": f"{LAYER}.ffn_norm",
+    "layers.{n}.mlp.up": f"{LAYER}.ffn.w12",
+    "layers.{n}.mlp.down": f"{LAYER}.ffn.w3",
+    "final_norm": "layer_norm",
+}
+
+HEAD = {"head.decoder": "decoder"}
+
+IGNORED = {
+    r"(dense|classifier)\..*": "it belongs to a classification head",
+    r"(model\.)?freqs_cis": "it is computed from the positions",
+}
+
+REQUIRED: Config = {"hidden_act": "swiglu", "rms_norm": True, "rope": True, "ngpt": False}
+"""What the authors' ablations vary, with the values of the released model."""
+
+DEFAULTS: Config = {
+    "vocab_size": 30_522,
+    "norm_eps": 1e-6,
+    "max_length": 1024,
+    "decoder_init_range": 0.02,
+    "pad_token_id": 0,
+}
+"""Values of what a config.json leaves out, from the hub's NeoBERTConfig."""
+
+MULTIPLE = 8
+"""Of this the width inside the feed-forward part is a multiple."""
+
+BASE = {
+    "model_type": "neobert",
+    "vocab_size": 30_522,
+    "hidden_size": 768,
+    "num_hidden_layers": 28,
+    "num_attention_heads": 12,
+    "intermediate_size": 3072,
+    "norm_eps": 1e-5,
+    "max_length": 4096,
+}
+
+
+def shape(config: Config) -> Architecture:
+    """The architecture of a NeoBERTConfig."""
+    full = {**DEFAULTS, **config}
+    heads, width = full["num_attention_heads"], full["hidden_size"]
+    # Three matrices of two thirds of the width have the parameters of two of the whole width.
+    inside = int(2 * full["intermediate_size"] / 3)
+    return Architecture(
+        vocab_size=full["vocab_size"],
+        hidden_size=width,
+        num_hidden_layers=full["num_hidden_layers"],
+        num_attention_heads=heads,
+        num_key_value_heads=heads,
+        head_dim=width // heads,
+        intermediate_size=-(-inside // MULTIPLE) * MULTIPLE,
+        max_position_embeddings=full["max_length"],
+        positions="rotary",
+        rotary_interleaved=True,
+        norm="rms",
+        norm_eps=full["norm_eps"],
+        prenorm=True,
+        embedding_norm=False,
+        final_norm=True,
+        qkv="by_head",
+        activation="silu",
+        gated=True,
+        gate_first=True,
+        qkv_bias=False,
+        attention_out_bias=False,
+        mlp_in_bias=False,
+        mlp_out_bias=False,
+        head=Head(dense=False, norm=False),
+        tie_word_embeddings=False,
+        pad_token_id=full["pad_token_id"],
+        # They draw evenly between minus and plus this; the spread of that is a root of three less.
+        initializer_range=full["decoder_init_range"] / 3**0.5,
+    )
+
+
+def released(config: Config) -> bool:
+    """Whether a config is of the architecture that was released, not of an ablation."""
+    given = {name: config.get(name, value) for name, value in REQUIRED.items()}
+    return {**given, "hidden_act": given["hidden_act"].lower()} == REQUIRED and "hidden_size" in config
+
+
+BACKBONE = BackboneEntry(
+    name="neobert",
+    summary="NeoBERT: 28 layers, rotary positions, SwiGLU, RMSNorm, up to 4,096 tokens",
+    family=Family(
+        model_types=("neobert",),
+        only=released,
+        shape=shape,
+        names=Names(encoder=ENCODER, head=HEAD, prefix="model.", ignored=IGNORED),
+        sizes={"neobert": BASE},
+    ),
+)

@@ -1,0 +1,1 @@
+"""Attention over packed sequences: one interface, several backends."""

@@ -1,0 +1,1 @@
+"""The padding-free encoder: one network for every family of `harness.backbones`."""

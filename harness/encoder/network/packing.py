@@ -1,0 +1,93 @@
+"""From a padded batch to one row of tokens without padding, and back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class Packing:
+    """Which tokens of a batch are computed, and which of those are attended to.
+
+    The texts follow one another, the longest first, so that texts of one length are neighbours.
+
+    Attributes:
+        shape: Texts and columns of the padded batch.
+        index: (tokens,) place of each computed token in the flattened batch.
+        positions: (tokens,) its rank among the computed tokens of its text.
+        lengths: Computed tokens of each text that has any, falling.
+        attended: (tokens,) whether it is attended to; None where all are.
+    """
+
+    shape: tuple[int, int]
+    index: Tensor
+    positions: Tensor
+    lengths: tuple[int, ...]
+    attended: Tensor | None
+
+    @property
+    def whole(self) -> bool:
+        """Whether every place of the batch is computed; then the tokens stand in its order."""
+        return len(self.index) == self.shape[0] * self.shape[1]
+
+    def pack(self, padded: Tensor) -> Tensor:
+        """(texts, columns, ...) to (tokens, ...)."""
+        return padded.flatten(0, 1) if self.whole else padded.flatten(0, 1)[self.index]
+
+    def unpack(self, packed: Tensor) -> Tensor:
+        """(tokens, width) to (texts, columns, width), zero where nothing was computed."""
+        texts, columns = self.shape
+        width = packed.shape[-1]
+        if self.whole:
+            return packed.view(texts, columns, width)
+        out = packed.new_zeros(texts * columns, width)
+        return out.index_copy_(0, self.index, packed).view(texts, columns, width)
+
+    def first(self, packed: Tensor) -> Tensor:
+        """The first token of each text: (tokens, width) to (texts, width), zero for an empty text."""
+        texts, columns = self.shape
+        begins = self.positions == 0
+        out = packed.new_zeros(texts, packed.shape[-1])
+        return out.index_copy_(0, self.index[begins] // max(columns, 1), packed[begins])
+
+    def text_lengths(self) -> Tensor:
+        """(tokens,) of each token the length of its text."""
+        import torch
+
+        lengths = torch.tensor(self.lengths, device=self.index.device, dtype=torch.long)
+        return lengths.repeat_interleave(lengths, output_size=len(self.index))
+
+
+def packing(compute: Tensor, attend: Tensor) -> Packing:
+    """The packing of a batch.
+
+    A token may be computed without being attended to, as the expansion tokens of a ColBERT query
+    are. A text of which no token is attended to has all its computed tokens attend to each other.
+
+    Args:
+        compute: (texts, columns) bool, the tokens whose vectors are wanted.
+        attend: (texts, columns) bool, the tokens others attend to; those are computed as well.
+    """
+    import torch
+
+    compute = compute | attend
+    lengths = compute.sum(dim=1)
+    order = torch.argsort(lengths, descending=True, stable=True)
+    ordered = compute[order]
+    row, column = ordered.nonzero(as_tuple=True)
+    ranks = ordered.cumsum(dim=1) - 1
+    index = order[row] * compute.shape[1] + column
+    counted = tuple(length for length in lengths[order].tolist() if length)
+    keys = attend | ~attend.any(dim=1, keepdim=True)
+    attended = keys.flatten()[index]
+    return Packing(
+        shape=(compute.shape[0], compute.shape[1]),
+        index=index,
+        positions=ranks[row, column],
+        lengths=counted,
+        attended=None if bool(attended.all()) else attended,
+    )

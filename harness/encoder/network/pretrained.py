@@ -1,0 +1,85 @@
+"""What the network has with and without a head, as transformers and peft know it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+from transformers import PreTrainedConfig, PreTrainedModel
+
+from harness.encoder.network.architecture import Architecture
+from harness.encoder.network.config import EncoderConfig
+from harness.encoder.network.saving import Published, save
+
+
+class EncoderPreTrainedModel(PreTrainedModel):
+    """What the encoder has with and without a head.
+
+    Attributes:
+        shape: The architecture.
+        published: How the family names its config and tensors; None for our own names.
+        notes: What went otherwise than asked for, such as another attention backend.
+    """
+
+    config_class = EncoderConfig
+    base_model_prefix = "encoder"
+    supports_gradient_checkpointing = True
+    _supports_sdpa = True
+    _supports_flash_attn = True
+    _supports_flex_attn = True
+    _no_split_modules = ["Block"]  # noqa: RUF012
+
+    def __init__(
+        self,
+        config: PreTrainedConfig,
+        shape: Architecture | None = None,
+        published: Published | None = None,
+    ) -> None:
+        super().__init__(config)
+        if shape is None:
+            assert isinstance(config, EncoderConfig)
+            shape = config.shape
+        self.shape = shape
+        self.published = published
+        self.notes: list[str] = []
+        self.register_load_state_dict_pre_hook(_to_our_names)  # type: ignore[no-untyped-call]
+
+    def _init_weights(self, module: nn.Module) -> None:
+        spread = self.shape.initializer_range
+        if isinstance(module, nn.Linear | nn.Embedding):
+            nn.init.normal_(module.weight, std=spread)
+        if isinstance(module, nn.Linear | nn.LayerNorm) and module.bias is not None:
+            nn.init.zeros_(module.bias)
+        if isinstance(module, nn.LayerNorm | nn.RMSNorm) and module.weight is not None:
+            nn.init.ones_(module.weight)
+
+    def save_pretrained(self, save_directory: Any, **kwargs: Any) -> None:  # type: ignore[override]
+        """Write config and weights, in the family's published form where transformers knows it.
+
+        Args:
+            save_directory: Made if it is not there.
+            **kwargs: `state_dict` and `max_shard_size` count; the rest is accepted as transformers
+                passes it.
+        """
+        save(self, Path(save_directory), **kwargs)
+
+    def lora_targets(self) -> list[str]:
+        """The names of the modules a LoRA adapter goes into: every linear one of the blocks."""
+        names = {
+            name.rpartition(".")[2]
+            for name, module in self.named_modules()
+            if isinstance(module, nn.Linear) and ".layers." in f".{name}"
+        }
+        return sorted(names)
+
+
+def _to_our_names(module: nn.Module, state: dict[str, Tensor], prefix: str, *_args: Any) -> None:
+    """Let a state dict with the family's published names load as well."""
+    published: Published | None = getattr(module, "published", None)
+    if published is None:
+        return
+    for name in [n for n in state if n.startswith(prefix)]:
+        ours = published.ours(name.removeprefix(prefix))
+        if ours is not None:
+            state[prefix + ours] = state.pop(name)

@@ -1,0 +1,194 @@
+"""The network on a GPU: the same vectors in any batch, on every backend, in every dtype."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import tiny_networks
+from harness import catalog
+from harness.encoder.attention.choice import AUTO, BACKENDS
+from harness.encoder.network.model import EncoderModel
+from tiny_networks import batch, means, texts
+
+pytestmark = pytest.mark.gpu
+
+DEVICE = torch.device("cuda")
+HALVES = (torch.bfloat16, torch.float16)
+LENGTHS = (250, 180, 180, 64, 33, 20, 12, 5, 1)
+SAME = 1e-5
+FAMILIES = {
+    name: entry.family
+    for name, entry in catalog.backbones().items()
+    if entry.family is not None and entry.family.shape is not None and entry.family.sizes
+}
+
+
+@pytest.fixture(autouse=True)
+def few_compilations() -> Iterator[None]:
+    """Each test compiles for itself, so that none runs into the limit."""
+    torch.compiler.reset()
+    yield
+    torch.compiler.reset()
+
+
+def network(name: str, **changes: Any) -> EncoderModel:
+    """A tiny network of a family in float32, with heads that every backend takes."""
+    from dataclasses import replace
+
+    shape = tiny_networks.shrunk(FAMILIES[name], head_dim=32)
+    return tiny_networks.network(replace(shape, **changes)).to(DEVICE)
+
+
+def half(model: EncoderModel, dtype: torch.dtype) -> EncoderModel:
+    return copy.deepcopy(model).to(dtype)
+
+
+def moved(given: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor.to(DEVICE) for name, tensor in given.items()}
+
+
+def arrangements(given: list[Tensor], pad: int) -> dict[str, Any]:
+    """The means of texts by how they come: alone, together, in another order with more padding."""
+
+    def alone(model: EncoderModel) -> Tensor:
+        return torch.cat([means(model, moved(batch([text], pad))) for text in given])
+
+    def together(model: EncoderModel) -> Tensor:
+        return means(model, moved(batch(given, pad)))
+
+    def turned(model: EncoderModel) -> Tensor:
+        return means(model, moved(batch(given[::-1], pad, columns=256, left=True))).flip(0)
+
+    return {"alone": alone, "together": together, "turned": turned}
+
+
+def padded_error(model: EncoderModel, given: list[Tensor], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Means in float32, and how far half precision is off where padding is computed, with SDPA."""
+    whole = moved(batch(given, model.shape.pad_token_id))
+    computed = {**whole, "compute_mask": torch.ones_like(whole["input_ids"])}
+    rounded = half(model, dtype)
+    rounded.attention_asked = "sdpa"
+    expected = means(model, whole)
+    return expected, (means(rounded, computed) - expected).abs().max()
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_text_has_the_same_vector_in_any_batch_in_float32(name: str) -> None:
+    model = network(name)
+    given = texts(LENGTHS, model.shape.pad_token_id)
+    found = [run(model) for run in arrangements(given, model.shape.pad_token_id).values()]
+    assert all((one - found[0]).abs().max() <= SAME for one in found)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("asked", [AUTO, *BACKENDS])
+@pytest.mark.parametrize("dtype", HALVES, ids=str)
+@pytest.mark.parametrize("name", FAMILIES)
+def test_half_precision_is_no_further_off_than_twice_what_padding_is(
+    name: str, dtype: torch.dtype, asked: str
+) -> None:
+    model = network(name)
+    given = texts(LENGTHS, model.shape.pad_token_id)
+    expected, error = padded_error(model, given, dtype)
+    rounded = half(model, dtype)
+    rounded.attention_asked = asked
+    found = {how: run(rounded) for how, run in arrangements(given, model.shape.pad_token_id).items()}
+    if rounded.notes:
+        pytest.skip(rounded.notes[0])
+    for one in found.values():
+        assert (one - expected).abs().max() <= 2 * error
+        assert (one - found["alone"]).abs().max() <= 2 * error
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_network_on_the_gpu_is_the_one_on_the_cpu(name: str) -> None:
+    model = network(name)
+    given = batch(texts(LENGTHS, model.shape.pad_token_id), model.shape.pad_token_id)
+    found = means(model, moved(given)).cpu()
+    assert (found - means(copy.deepcopy(model).cpu(), given)).abs().max() <= 1e-4
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", FAMILIES)
+def test_expansion_tokens_have_the_same_vectors_in_any_batch(name: str) -> None:
+    model = network(name)
+    pad = model.shape.pad_token_id
+    queries = moved(batch(texts((40, 33, 20, 6, 1), pad), 4 + (pad == 4)))
+    together = model(**queries).last_hidden_state
+    for n in range(len(together)):
+        one = {field: values[n : n + 1] for field, values in queries.items()}
+        assert (model(**one).last_hidden_state[0] - together[n]).abs().max() <= SAME
+    chosen, usual = half(model, torch.bfloat16), half(model, torch.bfloat16)
+    usual.attention_asked = "sdpa"
+    error, bar = ((m(**queries).last_hidden_state - together).norm() for m in (chosen, usual))
+    assert error <= 2 * bar
+
+
+def gradients(model: EncoderModel, given: dict[str, Tensor]) -> dict[str, Tensor]:
+    found = model(**given).last_hidden_state.double()
+    weights = torch.linspace(-1, 1, found.shape[-1], device=DEVICE)
+    ((found * weights).sum(dim=-1) ** 2).mean().backward()
+    return {name: p.grad.double() for name, p in model.named_parameters() if p.grad is not None}
+
+
+def apart(found: dict[str, Tensor], expected: dict[str, Tensor]) -> float:
+    """How far all gradients together are off, as a share of their norm."""
+    difference = torch.cat([(found[name] - expected[name]).flatten() for name in expected])
+    return float(difference.norm() / torch.cat([g.flatten() for g in expected.values()]).norm())
+
+
+@pytest.mark.parametrize("asked", [AUTO, *BACKENDS])
+@pytest.mark.parametrize("name", ["bert", "modernbert", "mosaicbert"])
+def test_gradients_are_no_further_off_than_twice_those_of_sdpa(name: str, asked: str) -> None:
+    model = network(name)
+    given = moved(batch(texts(LENGTHS, model.shape.pad_token_id), model.shape.pad_token_id))
+    expected = gradients(copy.deepcopy(model), given)
+    usual, tested = half(model, torch.bfloat16), half(model, torch.bfloat16)
+    usual.attention_asked, tested.attention_asked = "sdpa", asked
+    found = gradients(tested, given)
+    if tested.notes:
+        pytest.skip(tested.notes[0])
+    assert apart(found, expected) <= 2 * apart(gradients(usual, given), expected)
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+@pytest.mark.parametrize("name", ["bert", "modernbert", "mosaicbert"])
+def test_checkpointing_changes_no_gradient_on_a_gpu(name: str, reentrant: bool) -> None:
+    model = half(network(name), torch.bfloat16).train()
+    given = moved(batch(texts(LENGTHS, model.shape.pad_token_id), model.shape.pad_token_id))
+    expected = gradients(copy.deepcopy(model), given)
+    again = copy.deepcopy(model)
+    again.gradient_checkpointing_enable({"use_reentrant": reentrant})
+    assert apart(gradients(again, given), expected) <= 1e-2
+
+
+def test_autocast_computes_attention_in_half_precision() -> None:
+    model = network("modernbert")
+    given = moved(batch(texts(LENGTHS, model.shape.pad_token_id), model.shape.pad_token_id))
+    expected = model(**given).last_hidden_state
+    assert model.attention_as_run == "sdpa"
+    with torch.autocast("cuda", torch.bfloat16):
+        found = model(**given).last_hidden_state
+    if torch.cuda.get_device_capability(DEVICE) >= (8, 0):
+        assert model.attention_as_run in ("varlen", "flash")
+    assert (found - expected).norm() <= 0.05 * expected.norm()
+    found.float().pow(2).sum().backward()
+
+
+@pytest.mark.parametrize("name", ["bert", "modernbert", "neobert"])
+def test_every_layer_of_a_family_without_bias_runs_on_the_varlen_kernel(name: str) -> None:
+    model = half(network(name), torch.bfloat16)
+    model.attention_asked = "varlen"
+    with torch.inference_mode():
+        model(**moved(batch(texts(LENGTHS, model.shape.pad_token_id), model.shape.pad_token_id)))
+    if model.notes:
+        pytest.skip(model.notes[0])
+    assert model.attention_as_run == "varlen"

@@ -1,0 +1,145 @@
+"""Every family's network as sentence-transformers, PyLate and peft train, run and save it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tiny
+from harness.encoder.transformer import Transformer
+from harness.encoder.unrounded import SentenceTransformer
+
+FAMILIES = tiny.families()
+TEXTS = ["the cat sat on the mat", "a query: what sat?", "x", "the mat, the cat and 42 more words"]
+PLAIN = """
+import sys, numpy, sentence_transformers
+{imported}
+model = sentence_transformers.SentenceTransformer(sys.argv[1], device="cpu")
+print(type(model[0].auto_model).__module__)
+numpy.save(sys.argv[2], model.encode({texts!r}))
+"""
+
+
+@pytest.fixture(params=sorted(FAMILIES))
+def name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def folder(name: str, tmp_path: Path) -> Path:
+    return tiny.folder(FAMILIES[name], tmp_path / "published")
+
+
+def weights(model: Any) -> dict[str, Any]:
+    return {n: p.detach().clone() for n, p in model.named_parameters() if p.requires_grad}
+
+
+def changed(before: dict[str, Any], model: Any) -> set[str]:
+    after = dict(model.named_parameters())
+    return {n for n, value in before.items() if not value.equal(after[n])}
+
+
+def train_one_step(model: Any, loss: Any, columns: dict[str, list[str]], target: Path, **more: Any) -> None:
+    from datasets import Dataset
+    from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+
+    arguments = SentenceTransformerTrainingArguments(
+        output_dir=str(target),
+        max_steps=1,
+        per_device_train_batch_size=4,
+        learning_rate=1e-2,
+        save_strategy="steps",
+        save_steps=1,
+        report_to=[],
+        disable_tqdm=True,
+        use_cpu=True,
+    )
+    data = Dataset.from_dict(columns)
+    SentenceTransformerTrainer(model=model, args=arguments, train_dataset=data, loss=loss, **more).train()
+
+
+def elsewhere(folder: Path, target: Path, *, imported: str) -> tuple[str, Any]:
+    """The class and the vectors of a saved model in a process of its own."""
+    code = PLAIN.format(imported=imported, texts=TEXTS)
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(folder), str(target)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip(), np.load(target)
+
+
+def test_sentence_transformers_trains_saves_and_goes_on(name: str, folder: Path, tmp_path: Path) -> None:
+    from sentence_transformers.losses import MultipleNegativesRankingLoss
+
+    model = SentenceTransformer(str(folder), device="cpu")
+    before, start = weights(model), model.encode(TEXTS)
+    loss = MultipleNegativesRankingLoss(model)
+    train_one_step(model, loss, {"anchor": TEXTS, "positive": TEXTS[::-1]}, tmp_path / "run")
+    moved = changed(before, model)
+    assert moved >= {n for n in before if ".mlp." in n or ".out." in n or n.endswith("tokens.weight")}
+    trained = model.encode(TEXTS)
+    assert np.abs(trained - start).max() > 1e-3
+    again = SentenceTransformer(str(tmp_path / "run" / "checkpoint-1"), device="cpu")
+    assert np.abs(again.encode(TEXTS) - trained).max() < 1e-6
+    # A trainer that goes on from a checkpoint loads its tensors by name.
+    fresh = SentenceTransformer(str(folder), device="cpu")
+    fresh.load_state_dict(again.state_dict())
+    assert np.abs(fresh.encode(TEXTS) - trained).max() < 1e-6
+
+
+def test_a_saved_model_loads_in_a_fresh_process(name: str, folder: Path, tmp_path: Path) -> None:
+    model = SentenceTransformer(str(folder), device="cpu")
+    model.save_pretrained(str(tmp_path / "saved"))
+    native = FAMILIES[name].native
+    kind, vectors = elsewhere(
+        tmp_path / "saved", tmp_path / "vectors.npy", imported="" if native else "import harness"
+    )
+    assert kind.startswith("transformers.models." if native else "harness.encoder.network")
+    assert np.abs(vectors - model.encode(TEXTS)).max() < 1e-5
+    assert ("import harness" in (tmp_path / "saved" / "README.md").read_text()) is not native
+
+
+def test_pylate_trains_and_its_queries_have_vectors_for_expansion(folder: Path, tmp_path: Path) -> None:
+    from pylate import losses, models, utils
+
+    model = models.ColBERT(
+        modules=[Transformer(str(folder))], embedding_size=8, query_length=12, device="cpu"
+    )
+    query = model.encode(["the cat"], is_query=True)[0]
+    assert query.shape == (12, 8)
+    assert (np.linalg.norm(query, axis=1) > 0.99).all()
+    before = weights(model)
+    train_one_step(
+        model,
+        losses.Contrastive(model=model),
+        {"query": TEXTS, "positive": TEXTS[::-1], "negative": TEXTS[1:] + TEXTS[:1]},
+        tmp_path / "run",
+        data_collator=utils.ColBERTCollator(model.tokenize),
+    )
+    assert changed(before, model) >= {n for n in before if ".mlp." in n or n.endswith("tokens.weight")}
+
+
+def test_peft_trains_adapters_alone(folder: Path) -> None:
+    import torch
+    from peft import LoraConfig, get_peft_model
+
+    network = Transformer(str(folder)).auto_model
+    ids = torch.randint(5, 100, (3, 9))
+    plain = network(input_ids=ids).last_hidden_state
+    model = get_peft_model(network, LoraConfig(r=2, target_modules=network.lora_targets()))
+    assert torch.equal(model(input_ids=ids).last_hidden_state, plain)
+    before = weights(model)
+    assert before
+    assert all("lora_" in n for n in before)
+    for _ in range(2):  # the second half of an adapter starts at zero, so the first half moves one step later
+        optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=1.0)
+        model(input_ids=ids).last_hidden_state.pow(3).sum().backward()
+        optimizer.step()
+    assert changed(before, model) == set(before)
+    blocks = {n.split(".lora_")[0].rpartition(".")[2] for n in before}
+    assert blocks == set(network.lora_targets())
