@@ -36,6 +36,7 @@ IGNORED = {
     r"(\w+\.)?embeddings\.position_ids": "it counts the positions",
     r"cls\.seq_relationship\..*": "it belongs to the next-sentence head",
     r"(classifier|qa_outputs)\..*": "it belongs to the head of a task",
+    r"linear\.weight": "it is the projection of a ColBERT",
 }
 
 BASE = {

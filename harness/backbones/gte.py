@@ -142,5 +142,6 @@ BACKBONE = BackboneEntry(
         shape=shape,
         names=Names(encoder=ENCODER, head=HEAD, prefix="new.", ignored=IGNORED),
         sizes={"gte-en-mlm-base": BASE, "gte-en-mlm-large": LARGE},
+        stands_for=("NewConfig", "NewModel"),
     ),
 )

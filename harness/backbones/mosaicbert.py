@@ -107,5 +107,6 @@ BACKBONE = BackboneEntry(
         names=Names(encoder=ENCODER, head=HEAD, prefix="bert.", ignored=IGNORED),
         sizes={"mosaicbert-base": BASE, "mosaicbert-large": LARGE},
         tokenizer="google-bert/bert-base-uncased",
+        stands_for=("BertConfig", "BertModel"),
     ),
 )

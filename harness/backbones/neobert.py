@@ -107,5 +107,6 @@ BACKBONE = BackboneEntry(
         shape=shape,
         names=Names(encoder=ENCODER, head=HEAD, prefix="model.", ignored=IGNORED),
         sizes={"neobert": BASE},
+        stands_for=("NeoBERTConfig", "NeoBERT"),
     ),
 )

@@ -161,5 +161,6 @@ BACKBONE = BackboneEntry(
         shape=shape,
         names=Names(encoder=ENCODER, head=HEAD, prefix="bert.", ignored=IGNORED),
         sizes={"nomic-bert-2048": BASE},
+        stands_for=("NomicBertConfig", "NomicBertModel"),
     ),
 )

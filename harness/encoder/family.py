@@ -29,8 +29,8 @@ class Family:
         sizes: Configs of published sizes by name, to build one without weights.
         tokenizer: Hub id of the tokenizer, for checkpoints that bring none.
         end_pads: Whether the end token fills batches where the tokenizer names none for it.
-        stands_for: Classes of a checkpoint's own code that are the same architecture, by name. A
-            type that transformers does not know needs none.
+        stands_for: The config and the model of the authors' own code, by the names of their classes:
+            our network takes the place of these and of no others.
     """
 
     model_types: tuple[str, ...]
@@ -51,5 +51,4 @@ class Family:
 
     def replaces(self, reference: str) -> bool:
         """Whether our network is what a class named in a checkpoint's `auto_map` computes."""
-        known = not self.native or reference.rpartition(".")[2] in self.stands_for
-        return self.shape is not None and known
+        return self.shape is not None and reference.rpartition(".")[2] in self.stands_for

@@ -82,13 +82,16 @@ def _check_positions(artifact: Artifact, folder: Path) -> None:
 def most_positions(config: Mapping[str, Any]) -> int | None:
     """The most tokens of a text in our network, as far as its own config says; None where it does not.
 
-    The configs of transformers' own types are left to those who know their defaults.
+    Of transformers' own types, those with rotary positions say it here.
     """
     if config.get("model_type") == MODEL_TYPE:
         shape = config.get("architecture", {})
         return None if shape.get("positions") == "alibi" else shape.get("max_position_embeddings")
     family = catalog.family_of(config)
-    if family is None or family.shape is None or family.native:
+    if family is None or family.shape is None:
         return None
+    if family.native:
+        rotary = any("rope" in name or "rotary" in name for name in config)
+        return config.get("max_position_embeddings") if rotary else None
     known = family.shape(config)
     return None if known.positions == "alibi" else known.max_position_embeddings

@@ -6,13 +6,18 @@ import re
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from harness.encoder.folder import read_object
 from harness.encoder.found import family_in
-from harness.encoder.modules import all_modules, library_class, module_folders
+from harness.encoder.lengths import TOKENIZED
+from harness.encoder.modules import all_modules, library_class
 from harness.encoder.own_code import OwnClass, named_classes, own_classes
 from harness.errors import ModelError
 from harness.types import Artifact
+
+if TYPE_CHECKING:
+    from harness.encoder.family import Family
 
 ALLOW = "--trust-remote-code"
 """What a user types to let a model's own code run."""
@@ -46,10 +51,11 @@ def check_trust(artifact: Artifact) -> None:
                 f"{artifact.name} needs code of its own: its module {kind}.", hint=_how_to(artifact)
             )
     for own in named_classes(artifact.folder):
-        if not _has_network(own):
+        if _network(own) is None:
             _require_native(artifact, own)
     for own in own_classes(artifact.folder):
-        if not _has_network(own):
+        family = _network(own)
+        if family is None or not family.replaces(own.reference):
             _require_no_other(artifact, own)
 
 
@@ -62,10 +68,10 @@ def _imported(folder: Path) -> Iterator[str]:
             yield str(tokenizer)
 
 
-def _has_network(own: OwnClass) -> bool:
-    """Whether it stands for a class that our network takes the place of."""
+def _network(own: OwnClass) -> Family | None:
+    """The family whose network may take the place of a class that a config names, if there is one."""
     family = family_in(own.folder)
-    return own.file == "config.json" and family is not None and family.replaces(own.reference)
+    return family if own.file == "config.json" and family is not None and family.shape is not None else None
 
 
 def _require_native(artifact: Artifact, own: OwnClass) -> None:
@@ -85,11 +91,16 @@ def _require_no_other(artifact: Artifact, own: OwnClass) -> None:
     if own.name == "AutoTokenizer" and _model_type(own) in MODELS_WITH_INCORRECT_HUB_TOKENIZER_CLASS:
         return  # transformers takes its own, even where the folder's code is trusted
     raise ModelError(
-        f"{artifact.name} names code of its own, {own.reference} as {own.name}: without it, transformers' "
-        f"{_model_type(own)} would be evaluated in its place.",
+        f"{artifact.name} names code of its own, {own.reference} as {own.name}: without it, "
+        f"{_whose(own)} {_model_type(own)} would be evaluated in its place.",
         hint=f"{_how_to(artifact)} To evaluate transformers' class, take auto_map out of {own.file} in a "
         "copy of the folder.",
     )
+
+
+def _whose(own: OwnClass) -> str:
+    family = _network(own)
+    return "transformers'" if family is None or family.native else "the harness's"
 
 
 def _model_type(own: OwnClass) -> str:
@@ -130,7 +141,10 @@ def _check_library(artifact: Artifact) -> None:
 
 
 def _check_activations(folder: Path) -> None:
-    for place in module_folders(folder):
+    for kind, sub in all_modules(folder):
+        if library_class(kind) in TOKENIZED:
+            continue  # there the field is a setting of the backbone, and nothing is imported
+        place = folder / sub
         name = read_object(place / "config.json").get("activation_function")
         if isinstance(name, str) and not name.startswith(ACTIVATIONS):
             raise ModelError(

@@ -50,20 +50,38 @@ class EncoderForMaskedLM(EncoderPreTrainedModel):
         assert isinstance(new_embeddings, nn.Linear)
         self.head.decoder = new_embeddings
 
-    def forward(self, input_ids: Tensor | None = None, labels: Tensor | None = None, **kwargs: Any) -> Any:
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        labels: Tensor | None = None,
+        output_hidden_states: bool | None = None,
+        return_dict: bool | None = None,
+    ) -> Any:
         """Scores of every token of the vocabulary at every place.
 
         Args:
-            input_ids: (texts, columns) token ids.
+            input_ids: As the next three, see `EncoderModel.forward`.
+            attention_mask: (texts, columns).
+            token_type_ids: (texts, columns).
+            inputs_embeds: (texts, columns, width).
             labels: (texts, columns), the token that belongs there, -100 where it does not count.
-            **kwargs: As in `EncoderModel.forward`.
+            output_hidden_states: Whether to give the output of every layer as well.
+            return_dict: False for a tuple.
 
         Returns:
             MaskedLMOutput: `logits` are (texts, columns, vocab_size); with labels `loss` is their
             mean cross-entropy.
         """
-        as_tuple = kwargs.pop("return_dict", None) is False
-        found = self.encoder(input_ids=input_ids, **kwargs)
+        found = self.encoder(
+            input_ids,
+            attention_mask,
+            token_type_ids,
+            inputs_embeds,
+            output_hidden_states=output_hidden_states,
+        )
         logits = self.head(found.last_hidden_state)
         loss = None
         if labels is not None:
@@ -71,4 +89,4 @@ class EncoderForMaskedLM(EncoderPreTrainedModel):
         out = MaskedLMOutput(
             loss=cast(Any, loss), logits=cast(Any, logits), hidden_states=found.hidden_states
         )
-        return out.to_tuple() if as_tuple else out
+        return out.to_tuple() if return_dict is False else out

@@ -58,7 +58,7 @@ class EncoderModel(EncoderPreTrainedModel):
         compute_mask: Tensor | None = None,
         output_hidden_states: bool | None = None,
         return_dict: bool | None = None,
-        **_unused: Any,
+        output_attentions: bool | None = None,
     ) -> Any:
         """The vectors of a padded batch, zero where nothing was computed.
 
@@ -73,6 +73,7 @@ class EncoderModel(EncoderPreTrainedModel):
                 ColBERT query get vectors.
             output_hidden_states: Whether to give the output of every layer as well.
             return_dict: False for a tuple.
+            output_attentions: Not to be had; there so that peft can pass it on.
 
         Returns:
             BaseModelOutputWithPooling: `last_hidden_state` is (texts, columns, width).
@@ -82,6 +83,8 @@ class EncoderModel(EncoderPreTrainedModel):
         """
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("Give either input_ids or inputs_embeds.")
+        if output_attentions:
+            raise ValueError("The weights of attention are not kept.")
         given = input_ids if input_ids is not None else inputs_embeds
         assert given is not None
         attend = _mask(attention_mask, given)
