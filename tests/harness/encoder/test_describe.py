@@ -87,7 +87,7 @@ def test_a_table_of_positions_bounds_the_models_own_length(build: Callable[..., 
 
 def test_computed_positions_go_on_to_the_models_own_length(build: Callable[..., Path]) -> None:
     folder = build(max_seq_length=512)
-    change(folder / "config.json", rope_theta=10000.0)
+    change(folder / "config.json", model_type="gpt_neox", rope_theta=10000.0)
     assert (describe(folder).position_limit, describe(folder).max_length) == (512, 512)
 
 
