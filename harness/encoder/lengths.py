@@ -41,12 +41,14 @@ TOKENIZED = ("Transformer", "CLIPModel")
 class Length:
     """How many tokens enter by one module.
 
-    `most` is where texts are cut, NO_LIMIT if nowhere. `limit` is the most that may be asked for,
-    None where the files name no limit. `table` is how many positions there are where each has a
-    vector of its own, so that a longer text is an error.
+    `most` is where texts are cut, NO_LIMIT if nowhere, and `named` where the files say they are, None
+    if they do not. `limit` is the most that may be asked for, None where the files name no limit.
+    `table` is how many positions there are where each has a vector of its own, so that a longer text
+    is an error.
     """
 
     most: int
+    named: int | None
     limit: int | None
     table: int | None
 
@@ -76,9 +78,9 @@ def _length(kind: str, root: Path, *, bare: bool = False) -> Length:
     if named is None and (bare or library_class(kind) in TOKENIZED):
         named = read_object(root / "tokenizer_config.json").get("model_max_length")
     # A tokenizer that knows no limit says 1e30.
-    known = [named] if isinstance(named, int | float) and 0 < named < NO_LIMIT else []
-    most = int(min([*known, *([limit] if limit else [])], default=NO_LIMIT))
-    return Length(most=most, limit=limit, table=table)
+    known = int(named) if isinstance(named, int | float) and 0 < named < NO_LIMIT else None
+    most = min((length for length in (known, limit) if length), default=NO_LIMIT)
+    return Length(most=most, named=known, limit=limit, table=table)
 
 
 def _own_length(root: Path) -> int | None:

@@ -48,9 +48,11 @@ def load(artifact: Artifact, encoding: Encoding, *, device: str) -> Encoder:
     check_family(artifact, encoding)
     try:
         with _quiet():
-            model, report = _build(artifact, encoding, description, device)
+            model, report, notes = _build(artifact, encoding, description, device)
             require_loaded(model, report, artifact.name)
-            return Encoder(model, encoding)
+            encoder = Encoder(model, encoding)
+            encoder.notes += notes
+            return encoder
     except HarnessError:
         raise
     except Exception as error:
@@ -59,7 +61,7 @@ def load(artifact: Artifact, encoding: Encoding, *, device: str) -> Encoder:
 
 def _build(
     artifact: Artifact, encoding: Encoding, description: Description, device: str
-) -> tuple[SentenceTransformer, LoadReport]:
+) -> tuple[SentenceTransformer, LoadReport, list[str]]:
     import torch
 
     from harness.encoder.unrounded import SentenceTransformer
@@ -79,26 +81,35 @@ def _build(
         )
     model.eval()
     widen_towers(model)
-    _set_lengths(model, encoding, description)
+    notes = _set_lengths(model, encoding, description)
     _set_pooling(model, encoding.pooling)
     _set_normalize(model, encoding.normalize)
-    return model, report
+    return model, report, notes
 
 
-def _set_lengths(model: SentenceTransformer, encoding: Encoding, description: Description) -> None:
-    """Cut texts where it was asked for, or where there are no positions for more; else leave it be."""
+def _set_lengths(model: SentenceTransformer, encoding: Encoding, description: Description) -> list[str]:
+    """Cut texts where it was asked for, or where there are no positions for more; else leave it be.
+
+    Returns:
+        Notes on texts that are cut where the model's files say nothing of it.
+    """
     towers = list(zip(input_modules(model), description.lengths, strict=True))
     if encoding.max_length == description.max_length:
         for module, length in towers:
             own = getattr(module, "max_seq_length", None)
             if own is None or (length.table is not None and own > length.table):
                 _cut(module, length.most)
-        return
+        return [
+            f"texts were cut at {length.most} tokens, not at {length.named}: the positions end there"
+            for length in description.lengths
+            if length.named is not None and length.table is not None and length.named > length.table
+        ]
     cut = [_cut(m, min(encoding.max_length, length.limit or NO_LIMIT)) for m, length in towers]
     if not any(cut):
         raise UsageError(
             f"{description.folder.name} cannot truncate its input.", hint="Leave the maximum length out."
         )
+    return []
 
 
 def _cut(module: nn.Module, length: int) -> bool:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 from sentence_transformers.models import Transformer as LibraryTransformer
 
 from harness import catalog
+from harness.encoder.attention.choice import AUTO
 from harness.encoder.found import family_in, has_network
 from harness.encoder.network.configuring import configured
 from harness.encoder.network.loading import load_network
@@ -16,10 +17,22 @@ if TYPE_CHECKING:
     import torch
 
 
+LOADING = frozenset(
+    {"cache_dir", "code_revision", "force_download", "local_files_only", "proxies", "revision", "subfolder"}
+    | {"token", "trust_remote_code"}
+)
+"""Arguments of a config that are about finding it; all others are values of it."""
+
+ATTENTION = {"flash_attention_2": "flash", "flex_attention": "flex", "eager": "sdpa"}
+"""transformers' names of attention to ours, where they differ."""
+
+
 class Transformer(LibraryTransformer):
     """Loads a folder into our network, and is the library's own class from then on.
 
-    So it is saved as one, and a folder of a family that transformers knows loads without us.
+    So it is saved as one, and a folder of a family that transformers knows loads without us. As for
+    the library's class, `config_args` changes values of the config, such as a dropout, and
+    `model_args` takes `dtype` and `attn_implementation` (a backend's name, ours or transformers').
     """
 
     def __init__(self, model_name_or_path: str, *args: Any, **kwargs: Any) -> None:
@@ -34,7 +47,8 @@ class Transformer(LibraryTransformer):
     ) -> Any:
         folder = Path(model_name_or_path, config_args.get("subfolder", ""))
         if backend == "torch" and has_network(folder, own_code=bool(config_args.get("trust_remote_code"))):
-            return configured(folder, family_in(folder))[0], False
+            changes = {name: value for name, value in config_args.items() if name not in LOADING}
+            return configured(folder, family_in(folder), changes)[0], False
         return super()._load_config(model_name_or_path, cache_dir, backend, config_args)
 
     def _load_model(
@@ -49,8 +63,9 @@ class Transformer(LibraryTransformer):
         folder = Path(model_name_or_path, model_args.get("subfolder", ""))
         ours = has_network(folder, own_code=bool(model_args.get("trust_remote_code")))
         if backend == "torch" and not is_peft_model and ours:
-            loaded = load_network(folder, family_in(folder), dtype=_dtype(model_args))
-            self.auto_model = cast(Any, loaded.model)
+            network = load_network(folder, family_in(folder), dtype=_dtype(model_args), config=config).model
+            network.attention_asked = _attention(model_args)
+            self.auto_model = cast(Any, network)
         else:
             super()._load_model(model_name_or_path, config, cache_dir, backend, is_peft_model, **model_args)
 
@@ -62,3 +77,8 @@ def _dtype(model_args: dict[str, Any]) -> torch.dtype:
     if isinstance(asked, str):
         asked = getattr(torch, asked, None)
     return asked if isinstance(asked, torch.dtype) else torch.float32
+
+
+def _attention(model_args: dict[str, Any]) -> str:
+    asked = str(model_args.get("attn_implementation") or AUTO)
+    return ATTENTION.get(asked, asked)

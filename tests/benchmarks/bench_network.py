@@ -98,8 +98,8 @@ def _all_computed(model: Run, *, input_ids: Tensor, attention_mask: Tensor) -> A
     )
 
 
-def batches(workload: str, count: int, device: torch.device) -> list[dict[str, Tensor]]:
-    """Random batches, the same for everybody."""
+def batches(workload: str, count: int, pad: int, device: torch.device) -> list[dict[str, Tensor]]:
+    """Random batches, the same for everybody, filled up with `pad`."""
     draw = torch.Generator().manual_seed(42)
     found = []
     for _ in range(count):
@@ -107,14 +107,19 @@ def batches(workload: str, count: int, device: torch.device) -> list[dict[str, T
         if workload != "fixed":
             lengths = (torch.randn(TEXTS, generator=draw) * 64 + 256).round().clamp(16, COLUMNS)
         columns = int(lengths.max()) if workload == "padded to the batch" else COLUMNS
-        found.append(_batch(lengths, columns, draw, device))
+        found.append(_batch(lengths, columns, pad, draw, device))
     return found
 
 
-def _batch(lengths: Tensor, columns: int, draw: torch.Generator, device: torch.device) -> dict[str, Tensor]:
+def _batch(
+    lengths: Tensor, columns: int, pad: int, draw: torch.Generator, device: torch.device
+) -> dict[str, Tensor]:
     ids = torch.randint(100, 16_000, (len(lengths), columns), generator=draw)
-    mask = (torch.arange(columns) < lengths[:, None]).long()
-    return {"input_ids": (ids * mask).to(device), "attention_mask": mask.to(device)}
+    mask = torch.arange(columns) < lengths[:, None]
+    return {
+        "input_ids": ids.masked_fill(~mask, pad).to(device),
+        "attention_mask": mask.long().to(device),
+    }
 
 
 def run(model: Run, given: Sequence[dict[str, Tensor]]) -> Tensor:
@@ -131,7 +136,7 @@ def compared(
     name: str, both: Pair, workload: str, device: torch.device, *, count: int, repeats: int
 ) -> dict[str, Any]:
     """One line of the table."""
-    given = batches(workload, count, device)
+    given = batches(workload, count, both.ours.shape.pad_token_id, device)
     warm = 10 if device.type == "cuda" else 1
     for _ in range(warm):
         run(both.ours, given[:1])
@@ -171,7 +176,7 @@ def utilisation(
     for length in sorted({COLUMNS, min(LONG, model.shape.max_position_embeddings)}):
         draw = torch.Generator().manual_seed(42)
         lengths = torch.full((max(1, TEXTS * COLUMNS // length),), length)
-        given = [_batch(lengths, length, draw, device) for _ in range(10)]
+        given = [_batch(lengths, length, model.shape.pad_token_id, draw, device) for _ in range(10)]
         run(model, given)
         seconds, _ = in_turns({"ours": partial(run, model, given)}, repeats)
         rate = 10 * len(lengths) * length / seconds["ours"]

@@ -19,19 +19,27 @@ BACKENDS: dict[str, Backend] = {b.name: b for b in (Varlen(), Flash(), Flex(), S
 
 AUTO = "auto"
 
+HALF = 2
+"""Bytes of a number in half precision."""
+
 
 def choose(
     device: torch.device, dtype: torch.dtype, needs: Needs, asked: str = AUTO
 ) -> tuple[Backend, str | None]:
-    """The backend for one kind of layer, and why the one asked for is not it (None if it is).
+    """The backend for one kind of layer, and why the one hoped for is not it (None if it is).
 
-    On a CPU that is SDPA unless another is asked for.
+    On a CPU that is SDPA unless another is asked for. On a GPU SDPA takes part in half precision only
+    where no kernel for texts of different lengths can, which is worth saying.
 
     Raises:
         UsageError: There is no backend of that name.
     """
     if asked == AUTO:
-        return next(b for b in _tried(device, needs) if b.refusal(device, dtype, needs) is None), None
+        refused = {b.name: b.refusal(device, dtype, needs) for b in _tried(device, needs)}
+        found = next(BACKENDS[name] for name, reason in refused.items() if reason is None)
+        slow = found.name == "sdpa" and device.type == "cuda" and dtype.itemsize == HALF
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in refused.items() if reason is not None)
+        return found, f"sdpa was used for attention ({reasons})" if slow else None
     if asked not in BACKENDS:
         raise unknown("attention backend", asked, [AUTO, *BACKENDS], then=f"{AUTO!r} takes what fits best.")
     reason = BACKENDS[asked].refusal(device, dtype, needs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, fields
 from typing import Any
 
@@ -47,13 +48,18 @@ class EncoderConfig(PreTrainedConfig):
             ModelError: If it has a field that is not known here.
         """
         values = dict(self.architecture)
-        unknown = sorted(values.keys() - {field.name for field in fields(Architecture)})
+        head = values.get("head", {})
+        unknown = [*_unknown(values, Architecture), *(f"head.{name}" for name in _unknown(head, Head))]
         if unknown:
             raise ModelError(
                 f"The model's architecture has fields that are not known here: {', '.join(unknown)}.",
                 hint="It was saved by a newer version of encoder-harness: install that one.",
             )
-        values["head"] = Head(**values.get("head", {}))
+        values["head"] = Head(**head)
         values["windows"] = tuple(values.get("windows", ()))
         values["vocab_size"] = self.vocab_size
         return Architecture(**values)
+
+
+def _unknown(values: Mapping[str, Any], kind: type[Architecture] | type[Head]) -> list[str]:
+    return sorted(values.keys() - {field.name for field in fields(kind)})

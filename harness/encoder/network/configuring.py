@@ -32,19 +32,29 @@ def build(
     return (EncoderForMaskedLM if head else EncoderModel)(config, shape, published)
 
 
-def configured(folder: Path, family: Family | None) -> tuple[PreTrainedConfig, Architecture]:
+def configured(
+    folder: Path, family: Family | None, changes: Mapping[str, Any] | None = None
+) -> tuple[PreTrainedConfig, Architecture]:
     """The config a network of this folder carries, and its shape.
 
+    Args:
+        folder: With a config.json.
+        family: Of its published form; None for a folder we saved under our own model type.
+        changes: Values in place of those of the config.json, by its own names.
+
     Raises:
-        ModelError: If the family has no network of ours.
+        ModelError: If the family has no network of ours, or cannot read the config.
     """
     from harness.encoder.network.config import EncoderConfig
 
-    content = read_object(folder / "config.json")
-    if family is None:
-        own = EncoderConfig.from_pretrained(folder)
-        return own, own.shape
-    return configured_from(content, family)
+    content = {**read_object(folder / "config.json"), **(changes or {})}
+    if family is not None:
+        config, shape = configured_from(content, family)
+    else:
+        config = EncoderConfig.from_dict(content)
+        shape = config.shape
+    config.name_or_path = str(folder)
+    return config, shape
 
 
 def configured_from(content: Mapping[str, Any], family: Family) -> tuple[PreTrainedConfig, Architecture]:
@@ -53,14 +63,38 @@ def configured_from(content: Mapping[str, Any], family: Family) -> tuple[PreTrai
 
     from harness.encoder.network.config import EncoderConfig
 
+    if not family.native:
+        shape = _shape(content, family)
+        return EncoderConfig.of(shape), shape
+    config: PreTrainedConfig = CONFIG_MAPPING[str(content["model_type"])].from_dict(dict(content))
+    shape = shape_of(config, family)
+    # A CamembertConfig that says nothing of it has no default, and transformers then ties nothing.
+    config.tie_word_embeddings = shape.tie_word_embeddings
+    return config, shape
+
+
+def shape_of(config: PreTrainedConfig, family: Family | None) -> Architecture:
+    """The architecture that a config of `configured` stands for."""
+    from harness.encoder.network.config import EncoderConfig
+
+    if isinstance(config, EncoderConfig):
+        return config.shape
+    assert family is not None
+    return _shape(config.to_dict(), family)
+
+
+def _shape(content: Mapping[str, Any], family: Family) -> Architecture:
+    kind = content.get("model_type")
     if family.shape is None:
-        raise ModelError(f"A {content.get('model_type')} runs through transformers' own class.")
-    if family.native:
-        kind = CONFIG_MAPPING[str(content["model_type"])]
-        config: PreTrainedConfig = kind.from_dict(dict(content))
-        shape = family.shape(config.to_dict())
-        # A CamembertConfig that says nothing of it has no default, and transformers then ties nothing.
-        config.tie_word_embeddings = shape.tie_word_embeddings
-        return config, shape
-    shape = family.shape(content)
-    return EncoderConfig.of(shape), shape
+        raise ModelError(f"A {kind} runs through transformers' own class.")
+    try:
+        return family.shape(content)
+    except KeyError as error:
+        raise ModelError(
+            f"The config.json of a {kind} has no {error}.", hint="Take it from the published model."
+        ) from error
+    except (TypeError, ValueError, ArithmeticError) as error:
+        raise ModelError(
+            f"The config.json of a {kind} has a value that makes no network: {error}.",
+            hint="Hold it against that of the published model.",
+        ) from error

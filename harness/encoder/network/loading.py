@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.encoder.family import Family
-from harness.encoder.network.configuring import build, configured
+from harness.encoder.network.configuring import build, configured, shape_of
 from harness.encoder.network.tensors import read_tensors
 from harness.errors import ModelError
 
 if TYPE_CHECKING:
     import torch
+    from transformers import PreTrainedConfig
 
     from harness.encoder.network.masked import EncoderForMaskedLM
     from harness.encoder.network.model import EncoderModel
@@ -33,6 +34,7 @@ def load_network(
     *,
     dtype: torch.dtype,
     head: bool = False,
+    config: PreTrainedConfig | None = None,
     changes: Mapping[str, Any] | None = None,
 ) -> Loaded:
     """The network that lies in a folder.
@@ -42,6 +44,7 @@ def load_network(
         family: Of its published form; None for a folder we saved under our own model type.
         dtype: Of its parameters.
         head: Whether with the masked-language head.
+        config: From `configured`, where it is known already.
         changes: Fields of the Architecture that are to be other than the config says.
 
     Raises:
@@ -51,7 +54,10 @@ def load_network(
 
     from harness.encoder.network.config import EncoderConfig
 
-    config, shape = configured(folder, family)
+    if config is None:
+        config, shape = configured(folder, family)
+    else:
+        shape = shape_of(config, family)
     found = read_tensors(folder, None if family is None else family.names, head=head)
     pooled = shape.pooler and any("pooler." in name for name in found.state)
     shape = replace(shape, pooler=pooled, **(changes or {}))

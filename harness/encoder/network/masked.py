@@ -10,7 +10,7 @@ from transformers import PreTrainedConfig
 from transformers.modeling_outputs import MaskedLMOutput
 
 from harness.encoder.network.architecture import Architecture
-from harness.encoder.network.layers import MaskedHead
+from harness.encoder.network.heads import MaskedHead
 from harness.encoder.network.model import EncoderModel
 from harness.encoder.network.pretrained import EncoderPreTrainedModel
 from harness.encoder.network.saving import Published
@@ -67,7 +67,8 @@ class EncoderForMaskedLM(EncoderPreTrainedModel):
             attention_mask: (texts, columns).
             token_type_ids: (texts, columns).
             inputs_embeds: (texts, columns, width).
-            labels: (texts, columns), the token that belongs there, -100 where it does not count.
+            labels: (texts, columns), the token that belongs there, -100 where it does not count. Padding
+                never does.
             output_hidden_states: Whether to give the output of every layer as well.
             return_dict: False for a tuple.
 
@@ -75,18 +76,16 @@ class EncoderForMaskedLM(EncoderPreTrainedModel):
             MaskedLMOutput: `logits` are (texts, columns, vocab_size); with labels `loss` is their
             mean cross-entropy.
         """
-        found = self.encoder(
-            input_ids,
-            attention_mask,
-            token_type_ids,
-            inputs_embeds,
-            output_hidden_states=output_hidden_states,
+        packed, states = self.encoder.packed(
+            input_ids, attention_mask, token_type_ids, inputs_embeds, every=bool(output_hidden_states)
         )
-        logits = self.head(found.last_hidden_state)
+        logits = self.head(states[-1])
         loss = None
         if labels is not None:
-            loss = nn.functional.cross_entropy(logits.flatten(0, 1).float(), labels.flatten())
+            loss = nn.functional.cross_entropy(logits.float(), packed.pack(labels))
         out = MaskedLMOutput(
-            loss=cast(Any, loss), logits=cast(Any, logits), hidden_states=found.hidden_states
+            loss=cast(Any, loss),
+            logits=cast(Any, packed.unpack(logits)),
+            hidden_states=cast(Any, tuple(map(packed.unpack, states))) if output_hidden_states else None,
         )
         return out.to_tuple() if return_dict is False else out

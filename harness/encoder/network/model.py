@@ -12,12 +12,15 @@ from transformers.modeling_outputs import BaseModelOutputWithPooling
 
 from harness.encoder.attention.choice import AUTO
 from harness.encoder.network.architecture import Architecture
-from harness.encoder.network.layers import Attention, Block, Embeddings, Pooler, norm
+from harness.encoder.network.basics import norm
+from harness.encoder.network.heads import Pooler
+from harness.encoder.network.layers import Block, Embeddings
 from harness.encoder.network.packing import Packing, packing
 from harness.encoder.network.passing import Pass
 from harness.encoder.network.pretrained import EncoderPreTrainedModel
-from harness.encoder.network.rotary import Table, frequencies, table
+from harness.encoder.network.rotary import turned
 from harness.encoder.network.saving import Published
+from harness.encoder.network.self_attention import Attention
 from harness.errors import ModelError
 
 
@@ -81,19 +84,14 @@ class EncoderModel(EncoderPreTrainedModel):
         Raises:
             ModelError: If a text is longer than there are positions.
         """
-        if (input_ids is None) == (inputs_embeds is None):
-            raise ValueError("Give either input_ids or inputs_embeds.")
         if output_attentions:
             raise ValueError("The weights of attention are not kept.")
-        given = input_ids if input_ids is not None else inputs_embeds
-        assert given is not None
-        attend = _mask(attention_mask, given)
-        packed = packing(self._computed(input_ids, compute_mask, attend), attend)
-        self._check_length(packed)
         wanted = bool(
             self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
         )
-        states = list(self._states(packed, input_ids, token_type_ids, inputs_embeds, every=wanted))
+        packed, states = self.packed(
+            input_ids, attention_mask, token_type_ids, inputs_embeds, compute_mask, every=wanted
+        )
         out = BaseModelOutputWithPooling(
             last_hidden_state=cast(Any, packed.unpack(states[-1])),
             pooler_output=None if self.pooler is None else self.pooler(packed.first(states[-1])),
@@ -101,20 +99,38 @@ class EncoderModel(EncoderPreTrainedModel):
         )
         return out.to_tuple() if return_dict is False else out
 
-    def _states(
+    def packed(
         self,
-        packed: Packing,
         input_ids: Tensor | None,
-        types: Tensor | None,
-        embeds: Tensor | None,
+        attention_mask: Tensor | None,
+        token_type_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        compute_mask: Tensor | None = None,
         *,
-        every: bool,
-    ) -> Iterator[Tensor]:
-        """The last hidden state, packed; with `every` those before it too, embeddings first."""
-        table_ = self.embeddings.tokens
-        tokens = table_(packed.pack(input_ids)) if input_ids is not None else packed.pack(embeds)  # type: ignore[arg-type]
-        hidden = self.embeddings(tokens, packed.positions, None if types is None else packed.pack(types))
-        turns, pass_ = self._turns(packed), self._pass(packed, hidden)
+        every: bool = False,
+    ) -> tuple[Packing, list[Tensor]]:
+        """The vectors of a batch without its padding; arguments and errors as `forward`.
+
+        Returns:
+            How the tokens lie, and the last hidden state, (tokens, width); with `every` those before
+            it too, the embeddings first.
+        """
+        if (input_ids is None) == (inputs_embeds is None):
+            raise ValueError("Give either input_ids or inputs_embeds.")
+        given = input_ids if input_ids is not None else inputs_embeds
+        assert given is not None
+        attend = _mask(attention_mask, given)
+        packed = packing(self._computed(input_ids, compute_mask, attend), attend)
+        self._check_length(packed)
+        tokens = packed.pack(given)
+        embedded = tokens if input_ids is None else self.embeddings.tokens(tokens)
+        types = None if token_type_ids is None else packed.pack(token_type_ids)
+        hidden = self.embeddings(embedded, packed.positions, types)
+        return packed, list(self._states(packed, hidden, every=every))
+
+    def _states(self, packed: Packing, hidden: Tensor, *, every: bool) -> Iterator[Tensor]:
+        """The last hidden state; with `every` those before it too."""
+        turns, pass_ = turned(self.shape, packed), self._pass(packed, hidden)
         for n, block in enumerate(self.layers):
             if every:
                 yield hidden
@@ -148,19 +164,6 @@ class EncoderModel(EncoderPreTrainedModel):
                 f"A text has {longest} tokens, and the model has positions for {most}.",
                 hint=f"Cut texts at {most} tokens or fewer (--max-length).",
             )
-
-    def _turns(self, packed: Packing) -> dict[float, Table]:
-        """The rotations of each base of frequencies."""
-        if self.shape.positions != "rotary":
-            return {}
-        lengths = packed.text_lengths()
-        return {
-            theta: table(
-                packed.positions,
-                frequencies(self.shape.head_dim, theta, lengths, scaling=self.shape.rotary_scaling),
-            )
-            for theta in {self.shape.theta(n) for n in range(self.shape.num_hidden_layers)}
-        }
 
     def _pass(self, packed: Packing, hidden: Tensor) -> Pass:
         dtype = hidden.dtype

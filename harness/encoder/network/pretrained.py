@@ -74,12 +74,16 @@ class EncoderPreTrainedModel(PreTrainedModel):
         return sorted(names)
 
 
-def _to_our_names(module: nn.Module, state: dict[str, Tensor], prefix: str, *_args: Any) -> None:
-    """Let a state dict with the family's published names load as well."""
-    published: Published | None = getattr(module, "published", None)
+def _to_our_names(module: EncoderPreTrainedModel, state: dict[str, Tensor], prefix: str, *_args: Any) -> None:
+    """Let a state dict with the family's published names load as well, less a pooler we do not have."""
+    published = module.published
     if published is None:
         return
     for name in [n for n in state if n.startswith(prefix)]:
         ours = published.ours(name.removeprefix(prefix))
-        if ours is not None:
-            state[prefix + ours] = state.pop(name)
+        if ours is None:
+            continue
+        tensor = state.pop(name)
+        # transformers' class makes up a pooler where the checkpoint has none.
+        if "pooler." not in ours or module.shape.pooler:
+            state[prefix + ours] = tensor

@@ -11,8 +11,24 @@ from harness.errors import ModelError
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from harness.encoder.network.architecture import Architecture
+    from harness.encoder.network.packing import Packing
+
 Table = tuple["Tensor", "Tensor"]
 """Cosines and sines, each (tokens, 1, head_dim / 2) in float32."""
+
+
+def turned(shape: Architecture, packed: Packing) -> dict[float, Table]:
+    """The rotations of each base of frequencies in a network, none where its positions are others."""
+    if shape.positions != "rotary":
+        return {}
+    lengths = packed.text_lengths()
+    return {
+        theta: table(
+            packed.positions, frequencies(shape.head_dim, theta, lengths, scaling=shape.rotary_scaling)
+        )
+        for theta in {shape.theta(n) for n in range(shape.num_hidden_layers)}
+    }
 
 
 def frequencies(

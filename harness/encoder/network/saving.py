@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.encoder.card import require_import
+from harness.encoder.network.adapters import has_adapter, save_adapter
 from harness.encoder.network.names import ENCODER, Names
+from harness.errors import ModelError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -39,8 +41,18 @@ class Published:
         return found if found.startswith("head.") else ENCODER + found
 
     def theirs(self, ours: str) -> str:
-        """Their name of a tensor."""
-        return self.names.theirs(ours, with_head=self.with_head)
+        """Their name of a module or tensor.
+
+        Raises:
+            ModelError: If they have none for it.
+        """
+        try:
+            return self.names.theirs(ours, with_head=self.with_head)
+        except KeyError as error:
+            raise ModelError(
+                f"The published form of the model has no name for {ours}, so it cannot be saved in it.",
+                hint="If that is part of an adapter, merge it first, or give it with add_adapter.",
+            ) from error
 
 
 def save(
@@ -51,7 +63,7 @@ def save(
     max_shard_size: int | str = SHARD,
     **_unused: Any,
 ) -> None:
-    """Write config.json and safetensors.
+    """Write config.json and safetensors; of a network with an adapter, the adapter alone.
 
     Args:
         model: What is written.
@@ -61,13 +73,16 @@ def save(
     """
     from huggingface_hub import save_torch_state_dict
 
+    if has_adapter(model):
+        save_adapter(model, folder)
+        return
     folder.mkdir(parents=True, exist_ok=True)
     config: PreTrainedConfig = model.config
     published = model.published
     config.architectures = [_class_name(model)]
-    config.dtype = next(model.parameters()).dtype
-    config.save_pretrained(folder)
     tensors = model.state_dict() if state_dict is None else state_dict
+    config.dtype = next(iter(tensors.values())).dtype
+    config.save_pretrained(folder)
     if model.shape.tie_word_embeddings:
         tensors = {name: tensor for name, tensor in tensors.items() if name != "head.decoder.weight"}
     if published is not None:

@@ -88,7 +88,10 @@ class Found:
     def _shown(self, ours: str) -> str:
         if self.names is None:
             return ours
-        return self.names.theirs(ours.removeprefix(ENCODER), with_head=self.prefixed)
+        try:
+            return self.names.theirs(ours.removeprefix(ENCODER), with_head=self.prefixed)
+        except KeyError:
+            return f"{ours} (which the family has no name for)"
 
 
 def read_tensors(folder: Path, names: Names | None, *, head: bool) -> Found:

@@ -66,4 +66,6 @@ def test_a_length_beyond_rotary_positions_is_cut(tmp_path: Path) -> None:
     (folder / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
     (folder / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": 200}))
     assert describe(folder).max_length == 64
-    assert np.isfinite(loaded(folder).encode(["cat " * 300])).all()
+    encoder = loaded(folder)
+    assert np.isfinite(encoder.encode(["cat " * 300])).all()
+    assert encoder.notes == ["texts were cut at 64 tokens, not at 200: the positions end there"]

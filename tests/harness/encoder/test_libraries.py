@@ -13,6 +13,7 @@ import pytest
 import tiny
 from harness.encoder.transformer import Transformer
 from harness.encoder.unrounded import SentenceTransformer
+from harness.errors import ModelError, UsageError
 
 FAMILIES = tiny.families()
 TEXTS = ["the cat sat on the mat", "a query: what sat?", "x", "the mat, the cat and 42 more words"]
@@ -156,3 +157,85 @@ def test_peft_trains_adapters_alone(folder: Path) -> None:
     assert changed(before, model) == set(before)
     blocks = {n.split(".lora_")[0].rpartition(".")[2] for n in before}
     assert blocks == set(targets)
+
+
+def test_a_saved_adapter_fits_the_class_that_loads_the_base(name: str, folder: Path, tmp_path: Path) -> None:
+    """By peft: transformers 5.3 leaves out what its own classes saved, and reports it as missing."""
+    import torch
+    from peft import LoraConfig, PeftModel
+    from transformers import AutoModel
+
+    base = SentenceTransformer(str(folder), device="cpu")
+    base.save_pretrained(str(tmp_path / "base"))
+    model = SentenceTransformer(str(tmp_path / "base"), device="cpu")
+    model.add_adapter(LoraConfig(r=2, target_modules=model[0].auto_model.lora_targets()))
+    for parameter in model.parameters():
+        if parameter.requires_grad:
+            torch.nn.init.normal_(parameter, std=0.3)
+    given = model.tokenize(TEXTS)
+    with torch.no_grad():
+        plain, adapted = (m[0].auto_model(**given).last_hidden_state for m in (base, model))
+    assert (adapted - plain).abs().max() > 1e-2
+    model.save_pretrained(str(tmp_path / "adapter"))
+    assert not (tmp_path / "adapter" / "model.safetensors").exists()
+    again: Any = PeftModel.from_pretrained(AutoModel.from_pretrained(tmp_path / "base"), tmp_path / "adapter")
+    where = "transformers.models." if FAMILIES[name].native else "harness.encoder.network"
+    assert type(again.base_model.model).__module__.startswith(where)
+    assert again.peft_config["default"].base_model_name_or_path == str(tmp_path / "base")
+    with torch.no_grad():
+        found = again.eval()(**given).last_hidden_state
+    mask = given["attention_mask"][..., None]
+    assert ((found - adapted) * mask).abs().max() < 1e-4
+
+
+def test_only_one_lora_adapter_is_saved(tmp_path: Path) -> None:
+    from peft import IA3Config, LoraConfig, get_peft_model
+
+    published = str(tiny.folder(FAMILIES["bert"], tmp_path / "published"))
+    model = Transformer(published).auto_model
+    model.add_adapter(IA3Config(target_modules=["key"], feedforward_modules=[]))
+    with pytest.raises(ModelError, match="not one LoRA adapter"):
+        model.save_pretrained(tmp_path / "saved")
+    wrapped = get_peft_model(Transformer(published).auto_model, LoraConfig(target_modules=["key"]))
+    with pytest.raises(ModelError, match=r"no name for layers\.0\.attention\.key\.base_layer"):
+        wrapped.base_model.model.save_pretrained(tmp_path / "saved")
+
+
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
+def test_config_and_attention_are_changed_as_in_the_library(tmp_path: Path) -> None:
+    published = str(tiny.folder(FAMILIES["bert"], tmp_path / "bert"))
+    model = SentenceTransformer(published, device="cpu", config_kwargs={"hidden_dropout_prob": 0.25})
+    assert model[0].auto_model.layers[0].mlp.out_dropout.p == 0.25
+    assert model[0].auto_model.config.hidden_dropout_prob == 0.25
+    longer = str(tiny.folder(FAMILIES["nomic_bert"], tmp_path / "nomic", max_trained_positions=16))
+    text = "the cat " * 12
+    before = SentenceTransformer(longer, device="cpu")
+    after = SentenceTransformer(longer, device="cpu", config_kwargs={"rotary_scaling_factor": 2.0})
+    assert [model.max_seq_length for model in (before, after)] == [16, 64]
+    assert after[0].auto_model.shape.rotary_scaling == {"kind": "dynamic", "factor": 2.0, "trained": 16}
+    assert np.abs(after.encode(text) - before.encode(text)).max() > 1e-2
+    assert np.abs(after.encode("the cat") - before.encode("the cat")).max() < 1e-6
+    flex = SentenceTransformer(
+        published, device="cpu", model_kwargs={"attn_implementation": "flex_attention"}
+    )
+    same = SentenceTransformer(published, device="cpu", model_kwargs={"attn_implementation": "eager"})
+    assert np.abs(flex.encode(TEXTS) - same.encode(TEXTS)).max() < 1e-5
+    assert [m[0].auto_model.attention_as_run for m in (flex, same)] == ["flex", "sdpa"]
+    unknown = SentenceTransformer(published, device="cpu", model_kwargs={"attn_implementation": "nearly"})
+    with pytest.raises(UsageError, match="nearly"):
+        unknown.encode(text)
+
+
+def test_a_model_without_pooler_goes_on_from_what_the_library_saved(tmp_path: Path) -> None:
+    import sentence_transformers
+    from safetensors.torch import load_file, save_file
+
+    published = tiny.folder(FAMILIES["bert"], tmp_path / "published")
+    tensors = load_file(published / "model.safetensors")
+    kept = {name: tensor for name, tensor in tensors.items() if "pooler" not in name}
+    save_file(kept, published / "model.safetensors", metadata={"format": "pt"})
+    model = SentenceTransformer(str(published), device="cpu")
+    assert model[0].auto_model.pooler is None
+    library = sentence_transformers.SentenceTransformer(str(published), device="cpu")
+    model.load_state_dict(library.state_dict())
+    assert np.abs(model.encode(TEXTS) - library.encode(TEXTS)).max() < 1e-5
