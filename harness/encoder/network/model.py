@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, cast
 
 import torch
@@ -11,17 +10,16 @@ from transformers import PreTrainedConfig
 from transformers.modeling_outputs import BaseModelOutputWithPooling
 
 from harness.encoder.attention.choice import AUTO
+from harness.encoder.attention.interface import Sealed
 from harness.encoder.network.architecture import Architecture
 from harness.encoder.network.basics import norm
 from harness.encoder.network.heads import Pooler
 from harness.encoder.network.layers import Block, Embeddings
-from harness.encoder.network.packing import Packing, packing
-from harness.encoder.network.passing import Pass
+from harness.encoder.network.packing import Packing, check_length, mask_of, packing
+from harness.encoder.network.passing import Pass, dtype_of
 from harness.encoder.network.pretrained import EncoderPreTrainedModel
-from harness.encoder.network.rotary import turned
+from harness.encoder.network.rotary import Table, turned
 from harness.encoder.network.saving import Published
-from harness.encoder.network.self_attention import Attention
-from harness.errors import ModelError
 
 
 class EncoderModel(EncoderPreTrainedModel):
@@ -52,6 +50,7 @@ class EncoderModel(EncoderPreTrainedModel):
         assert isinstance(value, nn.Embedding)
         self.embeddings.tokens = value
 
+    @torch.compiler.disable(recursive=False)  # type: ignore[untyped-decorator]
     def forward(
         self,
         input_ids: Tensor | None = None,
@@ -92,13 +91,19 @@ class EncoderModel(EncoderPreTrainedModel):
         packed, states = self.packed(
             input_ids, attention_mask, token_type_ids, inputs_embeds, compute_mask, every=wanted
         )
+        return self._given(packed, states, every=wanted, as_dict=return_dict is not False)
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def _given(self, packed: Packing, states: list[Tensor], *, every: bool, as_dict: bool) -> Any:
+        """What `forward` returns for these states."""
         out = BaseModelOutputWithPooling(
             last_hidden_state=cast(Any, packed.unpack(states[-1])),
             pooler_output=None if self.pooler is None else self.pooler(packed.first(states[-1])),
-            hidden_states=cast(Any, tuple(map(packed.unpack, states))) if wanted else None,
+            hidden_states=cast(Any, tuple(map(packed.unpack, states))) if every else None,
         )
-        return out.to_tuple() if return_dict is False else out
+        return out if as_dict else out.to_tuple()
 
+    @torch.compiler.disable(recursive=False)  # type: ignore[untyped-decorator]
     def packed(
         self,
         input_ids: Tensor | None,
@@ -111,34 +116,54 @@ class EncoderModel(EncoderPreTrainedModel):
     ) -> tuple[Packing, list[Tensor]]:
         """The vectors of a batch without its padding; arguments and errors as `forward`.
 
+        Under `torch.compile` each block is compiled, and what depends on the lengths at hand is not.
+
         Returns:
             How the tokens lie, and the last hidden state, (tokens, width); with `every` those before
             it too, the embeddings first.
         """
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("Give either input_ids or inputs_embeds.")
-        given = input_ids if input_ids is not None else inputs_embeds
-        assert given is not None
-        attend = _mask(attention_mask, given)
-        packed = packing(self._computed(input_ids, compute_mask, attend), attend)
-        self._check_length(packed)
-        tokens = packed.pack(given)
-        embedded = tokens if input_ids is None else self.embeddings.tokens(tokens)
-        types = None if token_type_ids is None else packed.pack(token_type_ids)
-        hidden = self.embeddings(embedded, packed.positions, types)
-        return packed, list(self._states(packed, hidden, every=every))
-
-    def _states(self, packed: Packing, hidden: Tensor, *, every: bool) -> Iterator[Tensor]:
-        """The last hidden state; with `every` those before it too."""
-        turns, pass_ = turned(self.shape, packed), self._pass(packed, hidden)
+        packed, hidden = self._embedded(
+            input_ids, attention_mask, token_type_ids, inputs_embeds, compute_mask
+        )
+        turns, layouts = self._laid_out(packed, hidden)
+        states = [hidden]
         for n, block in enumerate(self.layers):
-            if every:
-                yield hidden
-            attention: Attention = block.attention  # type: ignore[assignment]
-            layout = pass_.layout(attention.needs(partly=pass_.partly))
-            hidden = self._run(block, hidden, layout, turns.get(self.shape.theta(n)), pass_.partly)
+            turn, partly = turns.get(self.shape.theta(n)), packed.attended is not None
+            hidden = self._run(block, hidden, layouts[n], turn, partly)
+            states = [*states, hidden] if every else [hidden]
+        return packed, [*states[:-1], self.final_norm(states[-1])]
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def _embedded(
+        self,
+        ids: Tensor | None,
+        mask: Tensor | None,
+        types: Tensor | None,
+        embeds: Tensor | None,
+        compute: Tensor | None,
+    ) -> tuple[Packing, Tensor]:
+        """How the tokens of a batch lie, and their embeddings, (tokens, width)."""
+        given = ids if ids is not None else embeds
+        assert given is not None
+        attend = mask_of(given, mask)
+        packed = packing(self._computed(ids, compute, attend), attend)
+        if self.shape.positions != "alibi":
+            check_length(packed, self.shape.max_position_embeddings)
+        tokens = packed.pack(given)
+        embedded = tokens if ids is None else self.embeddings.tokens(tokens)
+        kinds = None if types is None else packed.pack(types)
+        return packed, self.embeddings(embedded, packed.positions, kinds)
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def _laid_out(self, packed: Packing, hidden: Tensor) -> tuple[dict[float, Table], list[Sealed]]:
+        """The rotations of each base of frequencies, and the texts as each layer's attention wants them."""
+        pass_ = Pass(packed=packed, device=hidden.device, dtype=dtype_of(hidden), asked=self.attention_asked)
+        parts = [cast(Block, block).attention for block in self.layers]
+        layouts = [Sealed(pass_.layout(part.needs(partly=pass_.partly))) for part in parts]
         self._remember(pass_)
-        yield self.final_norm(hidden)
+        return turned(self.shape, packed), layouts
 
     def _remember(self, pass_: Pass) -> None:
         """Keep which backends took part, for whoever asks."""
@@ -156,25 +181,3 @@ class EncoderModel(EncoderPreTrainedModel):
         if asked is not None:
             return asked.bool()
         return attend if ids is None else ids != self.shape.pad_token_id
-
-    def _check_length(self, packed: Packing) -> None:
-        longest, most = max(packed.lengths, default=0), self.shape.max_position_embeddings
-        if longest > most and self.shape.positions != "alibi":
-            raise ModelError(
-                f"A text has {longest} tokens, and the model has positions for {most}.",
-                hint=f"Cut texts at {most} tokens or fewer (--max-length).",
-            )
-
-    def _pass(self, packed: Packing, hidden: Tensor) -> Pass:
-        dtype = hidden.dtype
-        if torch.is_autocast_enabled(hidden.device.type):
-            dtype = torch.get_autocast_dtype(hidden.device.type)
-        return Pass(packed=packed, device=hidden.device, dtype=dtype, asked=self.attention_asked)
-
-
-def _mask(given: Tensor | None, like: Tensor) -> Tensor:
-    if given is None:
-        return torch.ones(like.shape[:2], dtype=torch.bool, device=like.device)
-    if given.dim() != 2:
-        raise ValueError(f"attention_mask has {given.dim()} dimensions; it is (texts, columns).")
-    return given.bool()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from harness.errors import ModelError
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -91,3 +93,28 @@ def packing(compute: Tensor, attend: Tensor) -> Packing:
         lengths=counted,
         attended=None if bool(attended.all()) else attended,
     )
+
+
+def mask_of(given: Tensor, mask: Tensor | None) -> Tensor:
+    """The mask of a batch as (texts, columns) bool; without one, everything is attended to."""
+    import torch
+
+    if mask is None:
+        return torch.ones(given.shape[:2], dtype=torch.bool, device=given.device)
+    if mask.dim() != 2:
+        raise ValueError(f"attention_mask has {mask.dim()} dimensions; it is (texts, columns).")
+    return mask.bool()
+
+
+def check_length(packed: Packing, most: int) -> None:
+    """See that no text is longer than there are positions.
+
+    Raises:
+        ModelError: If one is.
+    """
+    longest = max(packed.lengths, default=0)
+    if longest > most:
+        raise ModelError(
+            f"A text has {longest} tokens, and the model has positions for {most}.",
+            hint=f"Cut texts at {most} tokens or fewer (--max-length).",
+        )

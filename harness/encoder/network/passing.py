@@ -11,6 +11,7 @@ from harness.encoder.network.packing import Packing
 
 if TYPE_CHECKING:
     import torch
+    from torch import Tensor
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,3 +49,12 @@ class Pass:
                 self.packed.lengths, self.packed.attended, self.device
             )
         return self.layouts[backend.name]
+
+
+def dtype_of(hidden: Tensor) -> torch.dtype:
+    """The dtype that attention over these computes in, under autocast or not."""
+    import torch
+
+    if torch.is_autocast_enabled(hidden.device.type):
+        return torch.get_autocast_dtype(hidden.device.type)
+    return hidden.dtype

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 
 from harness.encoder.attention.interface import Layout, Needs
@@ -42,7 +43,7 @@ class Attention(nn.Module):
         if turn is not None:
             query = rotate(query, turn, interleaved=self.shape.rotary_interleaved)
             key = rotate(key, turn, interleaved=self.shape.rotary_interleaved)
-        found = layout.attend(query, key, value, self.needs(partly=partly))
+        found = _attend(layout, query, key, value, self.needs(partly=partly))
         out: Tensor = self.out_dropout(self.out(found.flatten(1)))
         return out
 
@@ -58,3 +59,9 @@ class Attention(nn.Module):
             return query, key, value
         query, key, value = fused.unflatten(-1, (3, heads, each)).unbind(dim=-3)
         return query, key, value
+
+
+@torch.compiler.disable  # type: ignore[untyped-decorator]
+def _attend(layout: Layout, query: Tensor, key: Tensor, value: Tensor, needs: Needs) -> Tensor:
+    """Never part of a compiled graph: what is done depends on the lengths at hand."""
+    return layout.attend(query, key, value, needs)
