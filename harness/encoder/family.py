@@ -8,6 +8,7 @@ from typing import Any
 
 from harness.encoder.network.architecture import Architecture
 from harness.encoder.network.names import Names
+from harness.errors import ModelError
 
 Config = Mapping[str, Any]
 """The content of a config.json, with transformers' defaults where it knows the model type."""
@@ -46,8 +47,32 @@ class Family:
     stands_for: tuple[str, ...] = ()
 
     def holds(self, config: Config) -> bool:
-        """Whether a config is of this family."""
-        return config.get("model_type") in self.model_types and self.only(config)
+        """Whether a config is of this family; not if `only` cannot make sense of it."""
+        try:
+            return config.get("model_type") in self.model_types and self.only(config)
+        except (TypeError, ValueError, AttributeError, ArithmeticError):
+            return False
+
+    def architecture(self, config: Config) -> Architecture:
+        """The architecture of one of its configs.
+
+        Raises:
+            ModelError: If the config makes none, or transformers' own class runs.
+        """
+        kind = config.get("model_type")
+        if self.shape is None:
+            raise ModelError(f"A {kind} runs through transformers' own class.")
+        try:
+            return self.shape(config)
+        except KeyError as error:
+            raise ModelError(
+                f"The config.json of a {kind} has no {error}.", hint="Take it from the published model."
+            ) from error
+        except (TypeError, ValueError, AttributeError, ArithmeticError) as error:
+            raise ModelError(
+                f"The config.json of a {kind} has a value that makes no network: {error}.",
+                hint="Hold it against that of the published model.",
+            ) from error
 
     def replaces(self, reference: str) -> bool:
         """Whether our network is what a class named in a checkpoint's `auto_map` computes."""

@@ -93,5 +93,5 @@ def most_positions(config: Mapping[str, Any]) -> int | None:
     if family.native:
         rotary = any("rope" in name or "rotary" in name for name in config)
         return config.get("max_position_embeddings") if rotary else None
-    known = family.shape(config)
+    known = family.architecture(config)
     return None if known.positions == "alibi" else known.max_position_embeddings

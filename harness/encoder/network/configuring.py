@@ -10,7 +10,6 @@ from harness.encoder.family import Family
 from harness.encoder.folder import read_object
 from harness.encoder.network.architecture import Architecture
 from harness.encoder.network.saving import Published
-from harness.errors import ModelError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
@@ -64,7 +63,7 @@ def configured_from(content: Mapping[str, Any], family: Family) -> tuple[PreTrai
     from harness.encoder.network.config import EncoderConfig
 
     if not family.native:
-        shape = _shape(content, family)
+        shape = family.architecture(content)
         return EncoderConfig.of(shape), shape
     config: PreTrainedConfig = CONFIG_MAPPING[str(content["model_type"])].from_dict(dict(content))
     shape = shape_of(config, family)
@@ -80,21 +79,4 @@ def shape_of(config: PreTrainedConfig, family: Family | None) -> Architecture:
     if isinstance(config, EncoderConfig):
         return config.shape
     assert family is not None
-    return _shape(config.to_dict(), family)
-
-
-def _shape(content: Mapping[str, Any], family: Family) -> Architecture:
-    kind = content.get("model_type")
-    if family.shape is None:
-        raise ModelError(f"A {kind} runs through transformers' own class.")
-    try:
-        return family.shape(content)
-    except KeyError as error:
-        raise ModelError(
-            f"The config.json of a {kind} has no {error}.", hint="Take it from the published model."
-        ) from error
-    except (TypeError, ValueError, ArithmeticError) as error:
-        raise ModelError(
-            f"The config.json of a {kind} has a value that makes no network: {error}.",
-            hint="Hold it against that of the published model.",
-        ) from error
+    return family.architecture(config.to_dict())

@@ -17,6 +17,7 @@ from torch import Tensor
 import tiny
 from blocked import BLOCKER
 from harness import catalog
+from harness.encoder.describe import describe
 from harness.encoder.family import Family
 from harness.encoder.network.config import EncoderConfig
 from harness.encoder.network.configuring import build, configured_from
@@ -297,3 +298,29 @@ def _edit(folder: Path, change: Callable[[dict[str, Tensor]], Any]) -> None:
     tensors = load_file(folder / "model.safetensors")
     change(tensors)
     save_file(tensors, folder / "model.safetensors")
+
+
+@pytest.mark.parametrize("name", [name for name, family in OURS.items() if not family.native])
+def test_a_config_that_makes_no_network_is_a_clear_error(name: str, tmp_path: Path) -> None:
+    """Also where only the length is asked for, before anything is loaded."""
+    content = tiny.config(OURS[name])
+    width = next(key for key in ("hidden_size", "n_embd", "dim") if key in content)
+    depth = next(key for key in ("num_hidden_layers", "n_layers", "n_layer") if key in content)
+    folder = tiny.folder(OURS[name], tmp_path)
+    cases = {
+        "has a value that makes no network": {**content, width: "wide"},
+        f"has no '{depth}'": {key: value for key, value in content.items() if key != depth},
+    }
+    for message, changed in cases.items():
+        (folder / "config.json").write_text(json.dumps(changed))
+        with pytest.raises(ModelError, match=message):
+            load_network(folder, OURS[name], dtype=torch.float32)
+        with pytest.raises(ModelError, match=message):
+            describe(folder)
+
+
+def test_a_config_its_test_cannot_read_is_of_no_family() -> None:
+    def broken(config: Any) -> bool:
+        return bool(config["rope_scaling"].get("factor"))
+
+    assert not Family(model_types=("some",), only=broken).holds({"model_type": "some", "rope_scaling": "x"})
