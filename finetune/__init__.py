@@ -1,0 +1,1 @@
+"""How a backbone becomes a model: recipes, and what they share."""

@@ -1,0 +1,64 @@
+"""GLUE as MosaicBERT has it (Portes et al. 2023, appendices B and F; code mosaicml/examples v0.0.4)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from finetune.glue.protocol import Grid, Protocol
+from finetune.glue.settings import Cadence, Dropout, Head, Optimizer, Schedule, Training
+from finetune.recipes.glue_modernbert import INTERVALS
+
+SEEDS = (19, 8364, 717, 10_536, 90_166)
+
+TRAINING = Training(
+    optimizer=Optimizer(betas=(0.9, 0.98), eps=1e-6, decay="composer"),
+    schedule=Schedule(name="linear", warmup=0.06),
+    max_length=256,
+    autocast="bfloat16",
+    float32_tasks=("STS-B",),
+    dropout=Dropout(embedding=0.1, attention_out=0.1, mlp_out=0.1),
+    head=Head(pooling="first", dense="pooler", activation="tanh", dropout=0.1),
+    shuffled=False,
+    cadence=Cadence(steps=INTERVALS),
+)
+
+
+def _only(learning_rate: float, batch_size: int, weight_decay: float, epochs: int, seeds: int) -> Grid:
+    """A grid of one cell, with the first of SEEDS."""
+    return Grid(
+        learning_rates=(learning_rate,),
+        batch_sizes=(batch_size,),
+        weight_decays=(weight_decay,),
+        epochs=(epochs,),
+        seeds=SEEDS[:seeds],
+    )
+
+
+CODE = Protocol(
+    name="glue-mosaicbert",
+    source="MosaicBERT, appendices B (table S2) and F; batch sizes, betas and seeds from the code",
+    training=TRAINING,
+    grids={
+        "CoLA": _only(5e-5, 32, 5e-6, 10, 4),
+        "SST-2": _only(3e-5, 16, 3e-6, 3, 3),
+        "MRPC": _only(8e-5, 32, 8e-6, 10, 5),
+        "STS-B": _only(3e-5, 32, 3e-6, 10, 5),
+        "QQP": _only(3e-5, 16, 3e-6, 5, 1),
+        "MNLI": _only(5e-5, 48, 5e-6, 3, 1),
+        "QNLI": _only(1e-5, 16, 1e-6, 10, 1),
+        "RTE": _only(1e-5, 16, 1e-5, 3, 5),
+    },
+    transfer=("RTE", "MRPC", "STS-B"),
+    selection="none",
+)
+
+RECIPE = replace(
+    CODE,
+    variants={
+        "bert-large": replace(
+            CODE,
+            source="MosaicBERT, table S2, for BERT-Large",
+            grids={**CODE.grids, "QQP": _only(1.5e-5, 16, 3e-6, 5, 1)},
+        )
+    },
+)

@@ -1,0 +1,70 @@
+"""GLUE as NeoBERT has it (Le Breton et al. 2025, appendix C; code chandar-lab/NeoBERT)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from finetune.glue.protocol import Grid, Protocol
+from finetune.glue.settings import Cadence, Dropout, Head, Optimizer, Schedule, Stopping, Training
+from finetune.glue.tasks import TASKS
+
+TRANSFER = ("RTE", "STS-B", "MRPC", "QNLI")
+
+TRAINING = Training(
+    optimizer=Optimizer(betas=(0.9, 0.95), eps=1e-8, undecayed=("bias", "LayerNorm.weight")),
+    schedule=Schedule(name="neobert", warmup=0.06),
+    max_length=1024,
+    autocast="float16",
+    dropout=Dropout(embedding=0.0, attention=0.0, attention_out=0.0, mlp=0.0, mlp_out=0.0),
+    head=Head(pooling="first", dense="fresh", activation="tanh", dropout_before=0.1, dropout=0.1),
+    cadence=Cadence(at_most=1000, full_batches=1, places=0.1),
+    stopping=Stopping(patience=15, counts="best"),
+)
+
+GRID = Grid(
+    learning_rates=(5e-6, 6e-6, 1e-5, 2e-5, 3e-5),
+    batch_sizes=(4, 8, 16, 32),
+    weight_decays=(1e-2, 1e-5),
+    epochs=(10,),
+)
+
+ABLATION = Grid(learning_rates=(1e-5, 2e-5, 3e-5), batch_sizes=(16, 32), weight_decays=(1e-2,), epochs=(10,))
+
+TEXT = Protocol(
+    name="glue-neobert",
+    source="NeoBERT, appendix C (text); what the text leaves open from the code",
+    training=TRAINING,
+    grids=dict.fromkeys(TASKS, GRID),
+    transfer=TRANSFER,
+    assumed=(
+        "The best of a run's evaluations is its score: the code writes one file for each and says no more.",
+    ),
+)
+
+TABLE6 = replace(
+    TEXT,
+    source="NeoBERT, table 6, and the code's launcher",
+    grids=dict.fromkeys(
+        TASKS,
+        replace(GRID, learning_rates=(5e-6, 6e-6, 8e-6, 1e-5, 2e-5, 3e-5), batch_sizes=(2, 4, 8, 16, 32)),
+    ),
+)
+
+RECIPE = replace(
+    TEXT,
+    variants={
+        "table6": TABLE6,
+        "ablation": replace(
+            TEXT,
+            source="NeoBERT, appendix C, for the ablated models",
+            training=replace(TRAINING, max_length=512),
+            grids=dict.fromkeys(TASKS, ABLATION),
+            assumed=(*TEXT.assumed, "The weight decay of the ablated models is 1e-2."),
+        ),
+        "cadence": replace(
+            TEXT,
+            source="NeoBERT, appendix C, with the evaluations its text speaks of",
+            training=replace(TRAINING, cadence=Cadence(at_most=500, batches=0.1)),
+        ),
+    },
+)

@@ -1,0 +1,26 @@
+"""GLUE in one declared cell a task and three seeds: a gate for checkpoints, no protocol of any paper."""
+
+from __future__ import annotations
+
+from finetune.glue.protocol import Grid, Protocol
+from finetune.glue.settings import Cadence, Head, Optimizer, Schedule, Training
+from finetune.glue.tasks import TASKS
+
+GRID = Grid(learning_rates=(5e-5,), batch_sizes=(16,), weight_decays=(1e-2,), epochs=(1,), seeds=(0, 1, 2))
+
+RECIPE = Protocol(
+    name="glue-quick",
+    source="our own: one epoch at 5e-5, with the optimizer of transformers' trainer",
+    training=Training(
+        optimizer=Optimizer(
+            betas=(0.9, 0.999), eps=1e-8, undecayed=("bias", "LayerNorm.weight", "layernorm.weight")
+        ),
+        schedule=Schedule(name="linear", warmup=0.06),
+        max_length=256,
+        autocast="float32",
+        head=Head(pooling="first", dense="pooler", activation="tanh", dropout=0.1),
+        cadence=Cadence(batches=1),
+    ),
+    grids=dict.fromkeys(TASKS, GRID),
+    selection="none",
+)
