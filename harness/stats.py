@@ -1,0 +1,121 @@
+"""Intervals of scores over seeds and examples (OptiBERT's bootstrap, and what it leaves open)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.metrics import METRICS
+
+Floats: TypeAlias = NDArray[np.float64]
+
+DRAWS, LEVEL = 1000, 0.95
+"""Replicates, and the share of them between the bounds."""
+
+AT_ONCE = 4_000_000
+"""Weights held at one time: replicates * examples."""
+
+Seeds = Literal["all", "one"]
+"""Whether a replicate draws as many seeds as there are, or one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Predictions:
+    """What several seeds predict of one set of examples.
+
+    Attributes:
+        gold: (examples,).
+        predicted: (seeds, examples).
+    """
+
+    gold: Floats
+    predicted: Floats
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interval:
+    """A score with its bounds, all shares of 1."""
+
+    point: float
+    low: float
+    high: float
+
+
+def scores(sets: Sequence[Predictions], metrics: Sequence[str]) -> Floats:
+    """The score of each seed: the mean over metrics and sets, (seeds,)."""
+    found = [
+        [
+            [METRICS[name](s.gold, one, np.ones((1, len(s.gold))))[0] for one in s.predicted]
+            for name in metrics
+        ]
+        for s in sets
+    ]
+    return np.asarray(np.mean(found, axis=(0, 1)))
+
+
+def replicates(
+    sets: Sequence[Predictions],
+    metrics: Sequence[str],
+    *,
+    rng: np.random.Generator,
+    draws: int = DRAWS,
+    seeds: Seeds = "all",
+) -> Floats:
+    """The score of a task in each replicate, (draws,).
+
+    A replicate draws seeds, and examples once for all of them: a task's examples are the same for
+    every seed, and drawing them anew for each would make the interval too narrow. Several sets, as
+    MNLI's matched and mismatched, are drawn each on its own and count alike. Where seeds answer
+    single examples differently at random, that noise enters twice and the interval is too wide; where
+    seeds as such differ much, a few of them tell too little and it is too narrow.
+
+    Args:
+        sets: Of one task, with the same seeds.
+        metrics: Names in METRICS; their mean is the score.
+        rng: Where chance comes from.
+        draws: Replicates.
+        seeds: See Seeds; "one" comes closest to the widths OptiBERT prints.
+    """
+    count = len(sets[0].predicted)
+    drawn = rng.integers(count, size=(draws, count if seeds == "all" else 1))
+    of_seeds = [np.concatenate([*_resampled(one, metrics, draws, rng)]) for one in sets]
+    chosen = np.take_along_axis(np.mean(of_seeds, axis=0), drawn, axis=1)
+    return np.asarray(chosen.mean(axis=1))
+
+
+def interval(point: float, drawn: Floats, *, level: float = LEVEL) -> Interval:
+    """The interval between the percentiles of what was drawn."""
+    low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2])
+    return Interval(point=point, low=float(low), high=float(high))
+
+
+def of_average(points: Mapping[str, float], drawn: Mapping[str, Floats], *, level: float = LEVEL) -> Interval:
+    """The interval of the mean over tasks, whose examples are independent of one another."""
+    return interval(float(np.mean([*points.values()])), np.mean([*drawn.values()], axis=0), level=level)
+
+
+def mean_of_bounds(intervals: Sequence[Interval]) -> Interval:
+    """The mean of the bounds, as OptiBERT prints for its average: no interval of the mean, but wider.
+
+    >>> mean_of_bounds([Interval(point=0.5, low=0.25, high=0.75), Interval(point=1, low=0.75, high=1)])
+    Interval(point=0.75, low=0.5, high=0.875)
+    """
+    point, low, high = (float(np.mean([getattr(i, n) for i in intervals])) for n in ("point", "low", "high"))
+    return Interval(point=point, low=low, high=high)
+
+
+def _resampled(
+    one: Predictions, metrics: Sequence[str], draws: int, rng: np.random.Generator
+) -> Iterator[Floats]:
+    """The score of every seed in each replicate of one set, in parts of (replicates, seeds)."""
+    examples = len(one.gold)
+    size = max(1, AT_ONCE // examples)
+    for first in range(0, draws, size):
+        rows = min(size, draws - first)
+        weights = rng.multinomial(examples, np.full(examples, 1 / examples), size=rows).astype(float)
+        found = [[METRICS[name](one.gold, p, weights) for p in one.predicted] for name in metrics]
+        yield np.asarray(np.mean(found, axis=0).T)
