@@ -63,7 +63,7 @@ def test_few_seeds_that_differ_much_are_covered_less(capsys: pytest.CaptureFixtu
 
 
 def test_answers_that_seeds_give_at_random_make_it_wide() -> None:
-    """Their noise is drawn twice, with the seeds and with the examples: the interval errs to the safe side."""
+    """Their noise is drawn twice, with the seeds and with the examples."""
     rng = np.random.default_rng(0)
     one = [
         Predictions(gold=np.ones(500), predicted=(rng.random((5, 500)) < 0.8).astype(float))
