@@ -148,6 +148,7 @@ class Training:
         float32_tasks: Tasks that run without autocast.
         dropout: Of the encoder.
         head: Behind it.
+        clip: The norm that gradients are scaled down to; None for no clipping.
         shuffled: Whether rows are drawn in a new order in each epoch.
         cadence: Of evaluations.
         stopping: And what they do.
@@ -160,6 +161,7 @@ class Training:
     float32_tasks: tuple[str, ...] = ()
     dropout: Dropout = Dropout()
     head: Head
+    clip: float | None = None
     shuffled: bool = True
     cadence: Cadence
     stopping: Stopping = Stopping()

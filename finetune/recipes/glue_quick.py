@@ -10,7 +10,7 @@ GRID = Grid(learning_rates=(5e-5,), batch_sizes=(16,), weight_decays=(1e-2,), ep
 
 RECIPE = Protocol(
     name="glue-quick",
-    source="our own: one epoch at 5e-5, with the optimizer of transformers' trainer",
+    source="our own: one epoch at 5e-5, with the optimizer and the clipping of transformers' trainer",
     training=Training(
         optimizer=Optimizer(
             betas=(0.9, 0.999), eps=1e-8, undecayed=("bias", "LayerNorm.weight", "layernorm.weight")
@@ -19,6 +19,7 @@ RECIPE = Protocol(
         max_length=256,
         autocast="float32",
         head=Head(pooling="first", dense="pooler", activation="tanh", dropout=0.1),
+        clip=1.0,
         cadence=Cadence(batches=1),
     ),
     grids=dict.fromkeys(TASKS, GRID),

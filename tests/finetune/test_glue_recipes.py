@@ -39,6 +39,7 @@ NEO_TRAINING = {
         "dropout": 0.1,
         "initializer_range": 0.02,
     },
+    "clip": None,
     "shuffled": True,
     "cadence": {"steps": {}, "at_most": 1000, "full_batches": 1, "batches": None, "places": 0.1},
     "stopping": {"patience": 15, "counts": "best"},
@@ -50,6 +51,7 @@ COMPOSER = {
     "max_length": 256,
     "autocast": "bfloat16",
     "float32_tasks": ("STS-B",),
+    "clip": None,
     "cadence": {
         "steps": {
             "MNLI": 2300,

@@ -1,0 +1,235 @@
+"""One fine-tuning run: optimizer, schedule, steps, evaluations, early stopping."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.amp.grad_scaler import GradScaler
+
+from finetune import schedules
+from finetune.glue.rows import Batch, Rows
+from finetune.glue.settings import Training, Trial
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+EVALUATED = 16_384
+"""Padded tokens of a batch that is only scored."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """What a run scores at one step.
+
+    Attributes:
+        step: Optimizer steps done.
+        metrics: By the names of the task; the first is the one watched.
+        predictions: Of each dev split, (rows,): classes, or numbers.
+    """
+
+    step: int
+    metrics: dict[str, float]
+    predictions: tuple[Tensor, ...]
+
+    @property
+    def watched(self) -> float:
+        """The metric that early stopping goes by."""
+        return next(iter(self.metrics.values()))
+
+
+@dataclass(kw_only=True)
+class Progress:
+    """How far a run has come.
+
+    Attributes:
+        losses: Of each step.
+        evaluations: In order.
+        best: The best of them so far.
+        weights: The tensors at the best evaluation, where that one counts.
+        notes: What went otherwise than asked.
+        micro_batch: Rows computed at once; the gradients of a step are summed over these.
+        record: The highest watched metric, from 0 on.
+        behind: Evaluations since it was set; it begins with 1, as in NeoBERT's code.
+    """
+
+    losses: list[float] = field(default_factory=list)
+    evaluations: list[Evaluation] = field(default_factory=list)
+    best: Evaluation | None = None
+    weights: dict[str, Tensor] | None = None
+    notes: list[str] = field(default_factory=list)
+    micro_batch: int | None = None
+    record: float = 0.0
+    behind: int = 1
+
+    @property
+    def diverged(self) -> bool:
+        """Whether a loss was not finite."""
+        return bool(self.losses) and not math.isfinite(self.losses[-1])
+
+
+def optimizer_of(model: nn.Module, trial: Trial) -> torch.optim.AdamW:
+    """AdamW as the protocol has it."""
+    asked = trial.training.optimizer
+    decay = asked.torch_decay(trial.weight_decay, trial.learning_rate)
+    groups: dict[bool, list[nn.Parameter]] = {True: [], False: []}
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad:
+            groups[not any(part in name for part in asked.undecayed)].append(parameter)
+    return torch.optim.AdamW(
+        [{"params": groups[True], "weight_decay": decay}, {"params": groups[False], "weight_decay": 0.0}],
+        lr=trial.learning_rate,
+        betas=asked.betas,
+        eps=asked.eps,
+    )
+
+
+def factor_of(training: Training, steps: int) -> Callable[[int], float]:
+    """The factor of the learning rate at a step."""
+    kind = {"linear": schedules.linear, "neobert": schedules.neobert}[training.schedule.name]
+    return partial(kind, steps=steps, warmup=training.schedule.warmup)
+
+
+def order_of(rows: int, trial: Trial) -> Iterator[Tensor]:
+    """The rows of every batch of a run, in order, on the CPU."""
+    draw = torch.Generator().manual_seed(trial.seed)
+    for _ in range(trial.epochs):
+        order = torch.randperm(rows, generator=draw) if trial.training.shuffled else torch.arange(rows)
+        yield from order.split(trial.batch_size)
+
+
+def train(
+    model: nn.Module,
+    rows: Rows,
+    trial: Trial,
+    evaluate: Callable[[nn.Module, int], Evaluation],
+    *,
+    tell: Callable[[int, int], None] = lambda _step, _steps: None,
+) -> Progress:
+    """Carry a run out.
+
+    Args:
+        model: From `inputs` of a batch to scores, (rows, classes). It is trained in place.
+        rows: To train on.
+        trial: All settings; its seed must have been set before the model's head was drawn.
+        evaluate: Scores the model after so many steps.
+        tell: Hears of every step and of how many there are.
+    """
+    steps = trial.steps(len(rows))
+    optimizer, factor = optimizer_of(model, trial), factor_of(trial.training, steps)
+    every = trial.training.cadence.every(trial.task, rows=len(rows), batch_size=trial.batch_size)
+    autocast, scaler = _precision(rows.labels.device, trial)
+    progress = Progress()
+    model.train()
+    for step, chosen in enumerate(order_of(len(rows), trial)):
+        for group in optimizer.param_groups:
+            group["lr"] = trial.learning_rate * factor(step)
+        progress.losses.append(_step(model, rows, chosen, autocast, scaler, progress))
+        _update(model, optimizer, scaler, trial.training.clip)
+        tell(step + 1, steps)
+        if progress.diverged:
+            break
+        last = step + 1 == steps
+        if (step + 1) % every == 0 or (last and _asks_for_the_end(progress, trial)):
+            _evaluated(model, progress, evaluate(model, step + 1), trial)
+            model.train()
+            if _waited(progress, trial):
+                break
+    return progress
+
+
+def _precision(device: torch.device, trial: Trial) -> tuple[Any, GradScaler]:
+    """Autocast, and the scaling of gradients that float16 needs; a CPU has no float16."""
+    half = trial.autocast != "float32" and not (device.type == "cpu" and trial.autocast == "float16")
+    made = (
+        partial(torch.autocast, device.type, dtype=DTYPES[trial.autocast]) if half else contextlib.nullcontext
+    )
+    scaled = half and trial.autocast == "float16"
+    return made, GradScaler(device.type, enabled=scaled)
+
+
+def _step(
+    model: nn.Module,
+    rows: Rows,
+    chosen: Tensor,
+    autocast: Callable[[], Any],
+    scaler: GradScaler,
+    progress: Progress,
+) -> float:
+    """The gradients of one batch, in smaller ones where memory runs out; its mean loss."""
+    while True:
+        size = min(progress.micro_batch or len(chosen), len(chosen))
+        try:
+            total = 0.0
+            for part in chosen.split(size):
+                batch = rows.batch(part)
+                with autocast():
+                    loss = loss_of(model(**batch.inputs), batch) * (len(part) / len(chosen))
+                scaler.scale(loss).backward()
+                total += float(loss.detach())
+            return total
+        except torch.OutOfMemoryError:
+            if size == 1:
+                raise
+            model.zero_grad(set_to_none=True)
+            torch.cuda.empty_cache()
+            progress.micro_batch = size // 2
+            progress.notes.append(f"memory ran out: {size // 2} rows at once from then on, steps as asked")
+
+
+def loss_of(scores: Tensor, batch: Batch) -> Tensor:
+    """The mean loss of a batch: squared error of a number, else cross-entropy."""
+    if scores.shape[-1] == 1:
+        return nn.functional.mse_loss(scores[:, 0].float(), batch.labels.float())
+    return nn.functional.cross_entropy(scores.float(), batch.labels)
+
+
+def _update(
+    model: nn.Module, optimizer: torch.optim.Optimizer, scaler: GradScaler, clip: float | None
+) -> None:
+    if clip is not None:
+        scaler.unscale_(optimizer)
+        nn.utils.clip_grad_norm_(model.parameters(), clip)
+    scaler.step(optimizer)
+    scaler.update()
+    optimizer.zero_grad(set_to_none=True)
+
+
+def _asks_for_the_end(progress: Progress, trial: Trial) -> bool:
+    """Whether a run must be evaluated where it ends, though its cadence does not say so."""
+    return trial.training.stopping.counts == "last" or not progress.evaluations
+
+
+def _evaluated(model: nn.Module, progress: Progress, found: Evaluation, trial: Trial) -> None:
+    progress.evaluations.append(found)
+    if found.watched > progress.record:
+        progress.record, progress.behind = found.watched, 0
+    else:
+        progress.behind += 1
+    if progress.best is None or found.watched > progress.best.watched:
+        progress.best = found
+        if trial.training.stopping.counts == "best":
+            progress.weights = {n: t.detach().clone() for n, t in model.state_dict().items()}
+
+
+def _waited(progress: Progress, trial: Trial) -> bool:
+    """Whether there was no new record for too long."""
+    patience = trial.training.stopping.patience
+    return patience is not None and progress.behind >= patience
+
+
+def predict(model: nn.Module, rows: Rows, autocast: Callable[[], Any] = contextlib.nullcontext) -> Tensor:
+    """What the model says of rows, (rows,) on the CPU: classes, or numbers."""
+    model.eval()
+    found = torch.empty(len(rows))
+    with torch.inference_mode():
+        for chosen in rows.by_length(EVALUATED):
+            with autocast():
+                scores = model(**rows.batch(chosen).inputs)
+            found[chosen] = (scores[:, 0] if scores.shape[-1] == 1 else scores.argmax(dim=-1)).float().cpu()
+    return found

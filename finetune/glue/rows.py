@@ -1,0 +1,110 @@
+"""The rows of a task, tokenized once and kept on the device for every run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """Some rows, padded to the longest of them.
+
+    Attributes:
+        inputs: Arguments of the encoder, each (rows, columns).
+        labels: (rows,), integers of a class or numbers.
+    """
+
+    inputs: dict[str, Tensor]
+    labels: Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rows:
+    """Tokenized rows, one behind the other.
+
+    Attributes:
+        columns: Arguments of the encoder by name, each (tokens,).
+        starts: (rows + 1,) where each row begins, on the CPU.
+        labels: (rows,).
+        fill: What pads each of `columns`.
+    """
+
+    columns: dict[str, Tensor]
+    starts: Tensor
+    labels: Tensor
+    fill: dict[str, int]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def lengths(self) -> Tensor:
+        """(rows,) tokens of each."""
+        return self.starts.diff()
+
+    def batch(self, chosen: Tensor) -> Batch:
+        """These rows, in this order; `chosen` is on the CPU."""
+        import torch
+
+        first, lengths = self.starts[chosen], self.lengths[chosen]
+        device = self.labels.device
+        place = torch.arange(int(lengths.max()))
+        there = place < lengths[:, None]
+        at = torch.where(there, first[:, None] + place, 0).to(device)
+        hidden = ~there.to(device)
+        inputs = {
+            name: column[at].masked_fill(hidden, self.fill[name]) for name, column in self.columns.items()
+        }
+        return Batch(inputs=inputs, labels=self.labels[chosen.to(device)])
+
+    def by_length(self, tokens: int) -> Iterator[Tensor]:
+        """All rows in batches of at most so many padded tokens, the longest first."""
+        import torch
+
+        order = torch.argsort(self.lengths, descending=True, stable=True)
+        first = 0
+        while first < len(order):
+            size = max(1, tokens // int(self.lengths[order[first]]))
+            yield order[first : first + size]
+            first += size
+
+
+def tokenized(
+    tokenizer: Any,
+    texts: Sequence[Sequence[str]],
+    labels: Sequence[float],
+    *,
+    max_length: int,
+    device: torch.device,
+    numbers: bool,
+) -> Rows:
+    """Tokenize the rows of a split.
+
+    Args:
+        tokenizer: Of the backbone.
+        texts: One or two columns of sentences.
+        labels: One for each row.
+        max_length: Tokens a row is cut at, special ones included.
+        device: Where the rows are kept.
+        numbers: Whether labels are numbers, not classes.
+    """
+    import torch
+
+    made = tokenizer(*map(list, texts), truncation=True, max_length=max_length)
+    lengths = torch.tensor([len(ids) for ids in made["input_ids"]])
+    starts = torch.cat([lengths.new_zeros(1), lengths.cumsum(0)])
+    names = [n for n in ("input_ids", "attention_mask", "token_type_ids") if n in made]
+    columns = {n: torch.tensor([i for row in made[n] for i in row], device=device) for n in names}
+    kind = torch.float32 if numbers else torch.long
+    return Rows(
+        columns=columns,
+        starts=starts,
+        labels=torch.tensor(labels, device=device).to(kind),
+        fill={"input_ids": int(tokenizer.pad_token_id), "attention_mask": 0, "token_type_ids": 0},
+    )

@@ -1,0 +1,294 @@
+"""The training loop against transformers' Trainer, float64 by hand, and its own rules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import tiny
+from finetune.glue.classifier import Classifier
+from finetune.glue.loop import Evaluation, Progress, loss_of, order_of, predict, train
+from finetune.glue.rows import Batch, Rows, tokenized
+from finetune.glue.settings import Cadence, Head, Optimizer, Schedule, Stopping, Training, Trial
+
+CPU = torch.device("cpu")
+TEXTS = ["the cat sat", "on the mat 42", "a query: what", "x", "the mat sat on the cat, the cat", "42 mats?"]
+
+TRAINING = Training(
+    optimizer=Optimizer(betas=(0.9, 0.999), eps=1e-8, undecayed=("bias", "norm.weight")),
+    schedule=Schedule(name="linear", warmup=0.1),
+    max_length=32,
+    autocast="float32",
+    head=Head(),
+    clip=1.0,
+    shuffled=False,
+    cadence=Cadence(batches=1),
+)
+TRIAL = Trial(
+    task="SST-2",
+    learning_rate=1e-3,
+    batch_size=4,
+    weight_decay=0.01,
+    epochs=5,
+    seed=3,
+    training=TRAINING,
+)
+
+
+def rows(count: int = 40, *, numbers: bool = False) -> Rows:
+    draw = torch.Generator().manual_seed(0)
+    picked = torch.randint(len(TEXTS), (2, count), generator=draw).tolist()
+    labels = torch.rand(count, generator=draw) * 5 if numbers else torch.randint(2, (count,), generator=draw)
+    return tokenized(
+        tiny.tokenizer(),
+        [[TEXTS[i] for i in column] for column in picked],
+        labels.tolist(),
+        max_length=32,
+        device=CPU,
+        numbers=numbers,
+    )
+
+
+def classifier(classes: int = 2, *, seed: int = 0, head: Head | None = None) -> Classifier:
+    encoder = tiny.network(
+        tiny.families()["bert"], hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, seed=seed
+    )
+    torch.manual_seed(seed)
+    return Classifier(encoder, width=32, classes=classes, head=head or Head())
+
+
+def scored(*values: float) -> Any:
+    """Evaluations that give these values, one after the other, the last again and again."""
+    given = iter(values)
+    last = [values[-1]]
+
+    def evaluate(_model: nn.Module, step: int) -> Evaluation:
+        return Evaluation(step=step, metrics={"accuracy": next(given, last[0])}, predictions=())
+
+    return evaluate
+
+
+class Wrapped(nn.Module):
+    """A classifier as transformers' Trainer wants one."""
+
+    def __init__(self, model: Classifier) -> None:
+        super().__init__()
+        self.inside = model
+
+    def forward(self, labels: Tensor, num_items_in_batch: Any = None, **inputs: Tensor) -> dict[str, Tensor]:
+        scores = self.inside(**inputs)
+        return {"loss": loss_of(scores, Batch(inputs=inputs, labels=labels)), "logits": scores}
+
+
+def by_the_trainer(model: Classifier, given: Rows, trial: Trial, target: Path) -> list[float]:
+    """The same run by transformers: its batches, its optimizer, its schedule; the losses."""
+    from transformers import Trainer, TrainingArguments
+
+    class Data(torch.utils.data.Dataset[Any]):
+        def __len__(self) -> int:
+            return len(given)
+
+        def __getitem__(self, at: int) -> int:
+            return at
+
+    def collate(chosen: list[int]) -> dict[str, Tensor]:
+        batch = given.batch(torch.tensor(chosen))
+        return {**batch.inputs, "labels": batch.labels}
+
+    class Ordered(Trainer):
+        def _get_train_sampler(self, *_args: Any) -> Any:
+            return torch.utils.data.SequentialSampler(range(len(given)))
+
+        def create_optimizer(self, *_args: Any) -> Any:
+            plain = [p for n, p in self.model.named_parameters() if "bias" in n or "norm.weight" in n]
+            known = {id(p) for p in plain}
+            rest = [p for p in self.model.parameters() if id(p) not in known]
+            self.optimizer = torch.optim.AdamW(
+                [
+                    {"params": rest, "weight_decay": trial.weight_decay},
+                    {"params": plain, "weight_decay": 0.0},
+                ],
+                lr=trial.learning_rate,
+            )
+            return self.optimizer
+
+    steps = trial.steps(len(given))
+    arguments = TrainingArguments(
+        output_dir=str(target),
+        per_device_train_batch_size=trial.batch_size,
+        num_train_epochs=trial.epochs,
+        learning_rate=trial.learning_rate,
+        warmup_steps=-(-steps // 10),
+        lr_scheduler_type="linear",
+        max_grad_norm=1.0,
+        logging_steps=1,
+        logging_nan_inf_filter=False,
+        report_to=[],
+        save_strategy="no",
+        disable_tqdm=True,
+        use_cpu=True,
+        remove_unused_columns=False,
+        label_names=["labels"],
+    )
+    trainer = Ordered(model=Wrapped(model), args=arguments, train_dataset=Data(), data_collator=collate)
+    trainer.train()
+    return [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
+
+
+@pytest.mark.parametrize("numbers", [False, True])
+def test_fifty_losses_and_the_weights_are_the_trainers(tmp_path: Path, numbers: bool) -> None:
+    given = rows(numbers=numbers)
+    ours, theirs = (classifier(1 if numbers else 2) for _ in range(2))
+    progress = train(ours, given, TRIAL, scored(0.5))
+    losses = by_the_trainer(theirs, given, TRIAL, tmp_path)
+    assert len(progress.losses) == len(losses) == 50
+    # The trainer logs four digits behind the point.
+    assert progress.losses == pytest.approx(losses, abs=1e-4, rel=1e-4)
+    assert progress.losses[-1] < progress.losses[0]
+    for (name, one), other in zip(ours.named_parameters(), theirs.parameters(), strict=True):
+        assert (one - other).abs().max() <= 1e-4, name
+
+
+def test_composers_decay_is_that_of_its_formula() -> None:
+    """A float64 loop: Adam's step, and before it the weight times 1 - lr / peak * decay."""
+    peak, decay, betas, eps = 8e-2, 3e-3, (0.9, 0.98), 1e-6
+    training = replace(TRAINING, optimizer=Optimizer(betas=betas, eps=eps, decay="composer"), clip=None)
+    trial = replace(TRIAL, training=training, learning_rate=peak, weight_decay=decay)
+    from finetune.glue.loop import factor_of, optimizer_of
+
+    layer = nn.Linear(3, 1, bias=False).double()
+    weight = layer.weight.detach().clone()
+    first, second = torch.zeros_like(weight), torch.zeros_like(weight)
+    optimizer, factor = optimizer_of(layer, trial), factor_of(training, 20)
+    x = torch.randn(20, 3, dtype=torch.float64)
+    for step in range(20):
+        rate = peak * factor(step)
+        for group in optimizer.param_groups:
+            group["lr"] = rate
+        gradient = 2 * (x[step] @ weight[0]) * x[step][None]
+        layer(x[step]).square().sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        first = betas[0] * first + (1 - betas[0]) * gradient
+        second = betas[1] * second + (1 - betas[1]) * gradient**2
+        weight = weight * (1 - rate / peak * decay)
+        hat = (first / (1 - betas[0] ** (step + 1)), second / (1 - betas[1] ** (step + 1)))
+        weight = weight - rate * hat[0] / (hat[1].sqrt() + eps)
+    assert (layer.weight - weight).abs().max() < 1e-12
+
+
+def run(evaluations: Iterator[float] | list[float], **changes: Any) -> Progress:
+    stopping = Stopping(**changes)
+    training = replace(TRAINING, cadence=Cadence(at_most=2), stopping=stopping)
+    return train(classifier(), rows(), replace(TRIAL, training=training), scored(*evaluations))
+
+
+def test_it_stops_as_neoberts_code_does() -> None:
+    """The counter begins with 1, a record sets it to 0, and the run ends once it is the patience."""
+    never = run([0.0], patience=3, counts="best")
+    assert [e.step for e in never.evaluations] == [2, 4]
+    found = run([0.5, 0.4, 0.6, 0.6, 0.1, 0.2], patience=3, counts="best")
+    assert [e.step for e in found.evaluations] == [2, 4, 6, 8, 10, 12]
+    assert found.best is not None
+    assert (found.best.step, found.best.watched) == (6, 0.6)
+    assert len(found.losses) == 12
+
+
+def test_without_patience_the_end_counts() -> None:
+    found = run([0.9, 0.1], patience=None, counts="last")
+    assert len(found.losses) == 50
+    assert found.evaluations[-1].step == 50
+    assert found.weights is None
+
+
+def test_the_best_weights_are_kept() -> None:
+    model, kept = classifier(), {}
+
+    def evaluate(_model: nn.Module, step: int) -> Evaluation:
+        if step == 20:
+            kept.update({n: t.clone() for n, t in model.state_dict().items()})
+        return Evaluation(step=step, metrics={"accuracy": 0.9 if step == 20 else 0.5}, predictions=())
+
+    training = replace(TRAINING, stopping=Stopping(counts="best"))
+    found = train(model, rows(), replace(TRIAL, training=training), evaluate)
+    assert found.weights is not None
+    assert all(torch.equal(found.weights[name], tensor) for name, tensor in kept.items())
+    assert any(not torch.equal(kept[name], tensor) for name, tensor in model.state_dict().items())
+
+
+def test_a_run_that_diverges_ends_and_says_so() -> None:
+    model = classifier()
+    with torch.no_grad():
+        model.classifier.weight.fill_(float("nan"))
+    found = train(model, rows(), TRIAL, scored(0.5))
+    assert found.diverged
+    assert len(found.losses) == 1
+
+
+def test_memory_that_runs_out_halves_what_is_computed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = train(classifier(), rows(), TRIAL, scored(0.5))
+    model = classifier()
+    plain = model.forward
+
+    def small(**inputs: Tensor) -> Tensor:
+        if model.training and len(inputs["input_ids"]) > 2:
+            raise torch.OutOfMemoryError
+        return plain(**inputs)
+
+    monkeypatch.setattr(model, "forward", small)
+    found = train(model, rows(), TRIAL, scored(0.5))
+    assert found.micro_batch == 2
+    assert found.notes == ["memory ran out: 2 rows at once from then on, steps as asked"]
+    assert found.losses == pytest.approx(whole.losses, abs=1e-5)
+
+
+def test_the_order_of_rows() -> None:
+    plain = [chosen.tolist() for chosen in order_of(10, replace(TRIAL, epochs=2))]
+    assert plain == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]] * 2
+    drawn = replace(TRIAL, epochs=2, training=replace(TRAINING, shuffled=True))
+    found = [row for chosen in order_of(10, drawn) for row in chosen.tolist()]
+    assert sorted(found[:10]) == sorted(found[10:]) == list(range(10))
+    assert found[:10] != found[10:]
+    again = [row for chosen in order_of(10, drawn) for row in chosen.tolist()]
+    other = [row for chosen in order_of(10, replace(drawn, seed=4)) for row in chosen.tolist()]
+    assert found == again != other
+
+
+def test_predictions_stand_at_their_rows() -> None:
+    given, model = rows(), classifier(3)
+    model.eval()
+    with torch.no_grad():
+        alone = [int(model(**given.batch(torch.tensor([i])).inputs).argmax()) for i in range(len(given))]
+    assert predict(model, given).tolist() == alone
+    assert len(set(alone)) > 1
+
+
+def test_the_head_by_hand() -> None:
+    head = Head(pooling="mean", activation="gelu", dense_bias=False, dropout=0.5, dropout_before=0.5)
+    model = classifier(2, head=head).eval().double()
+    batch = rows().batch(torch.tensor([3, 4]))
+    with torch.no_grad():
+        found = model(**batch.inputs)
+        hidden = model.encoder(**batch.inputs).last_hidden_state
+        for row in range(2):
+            count = int(batch.inputs["attention_mask"][row].sum())
+            mean = hidden[row, :count].mean(dim=0)
+            dense = nn.functional.gelu(model.dense.weight @ mean)
+            expected = model.classifier.weight @ dense + model.classifier.bias
+            assert (found[row] - expected).abs().max() < 1e-6
+    assert model.dense.bias is None
+
+
+def test_transfer_keeps_all_but_the_last_layer() -> None:
+    source, target = classifier(3, seed=1), classifier(2, seed=2)
+    fresh = target.classifier.weight.clone()
+    target.start_from(source.transferable())
+    assert torch.equal(target.dense.weight, source.dense.weight)
+    assert torch.equal(target.encoder.embeddings.tokens.weight, source.encoder.embeddings.tokens.weight)  # type: ignore[union-attr]
+    assert torch.equal(target.classifier.weight, fresh)
