@@ -1,0 +1,91 @@
+"""What a run starts from: a backbone with a fresh head."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from finetune.glue.settings import Dropout, Head, Trial
+from harness.encoder.found import family_in, has_network
+from harness.encoder.network.loading import load_network
+from harness.encoder.network.tensors import read_tensors
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from finetune.glue.classifier import Classifier
+    from harness.encoder.family import Family
+
+LIBRARY_DROPOUT = {
+    "hidden_dropout_prob": "mlp_out",
+    "hidden_dropout": "mlp_out",
+    "attention_probs_dropout_prob": "attention",
+    "attention_dropout": "attention",
+}
+"""What transformers' own classes call dropouts, to the part of ours that says how large they are."""
+
+
+def classifier_of(folder: Path, trial: Trial, *, classes: int) -> tuple[Classifier, list[str]]:
+    """The backbone in a folder behind a head whose fresh weights the trial's seed draws.
+
+    Args:
+        folder: A backbone's, in its published form or ours.
+        trial: Its training says what the head is and what is dropped in the encoder.
+        classes: Scores of a row; 1 for a number.
+
+    Returns:
+        The model on the CPU, in float32, and notes on what went otherwise than the protocol says.
+    """
+    import torch
+
+    from finetune.glue.classifier import Classifier
+
+    asked = trial.training.head
+    encoder, dense, notes = _encoder(folder, asked, trial.training.dropout)
+    if asked.dense != "fresh" and dense is None:
+        notes.append(f"the backbone has no dense layer of its {asked.dense}: a fresh one was trained")
+    torch.manual_seed(trial.seed)
+    width = encoder.get_input_embeddings().embedding_dim
+    made = Classifier(encoder, width=width, classes=classes, head=asked, dense=dense)
+    return made, notes
+
+
+def _encoder(folder: Path, head: Head, dropout: Dropout) -> tuple[Any, nn.Linear | None, list[str]]:
+    import torch
+
+    if not has_network(folder):
+        return _library(folder, dropout)
+    family = family_in(folder)
+    with_head = head.dense == "mlm" and _has_dense(folder, family)
+    changes = {f"{name}_dropout": share for name, share in asdict(dropout).items() if share is not None}
+    model: Any = load_network(folder, family, dtype=torch.float32, head=with_head, changes=changes).model
+    encoder = model.encoder if with_head else model
+    found = None
+    if with_head:
+        found = model.head.dense
+    elif head.dense == "pooler" and encoder.pooler is not None:
+        found = encoder.pooler.dense
+    encoder.pooler = None  # it takes no part in what follows
+    return encoder, found, []
+
+
+def _has_dense(folder: Path, family: Family | None) -> bool:
+    names = None if family is None else family.names
+    return "head.dense.weight" in read_tensors(folder, names, head=True).state
+
+
+def _library(folder: Path, dropout: Dropout) -> tuple[Any, nn.Linear | None, list[str]]:
+    """transformers' own class, which knows fewer kinds of dropout."""
+    import torch
+    from transformers import AutoConfig, AutoModel
+
+    config = AutoConfig.from_pretrained(folder, local_files_only=True)
+    shares = asdict(dropout)
+    for name, part in LIBRARY_DROPOUT.items():
+        if hasattr(config, name) and shares[part] is not None:
+            setattr(config, name, shares[part])
+    model = AutoModel.from_pretrained(folder, config=config, dtype=torch.float32, local_files_only=True)
+    pooler = getattr(getattr(model, "pooler", None), "dense", None)
+    note = f"{type(model).__name__} ran through transformers' own class, with its dropouts"
+    return model, pooler if isinstance(pooler, torch.nn.Linear) else None, [note]
