@@ -157,7 +157,7 @@ class Score:
             "dtype_as_run": facts.get("dtype_as_run"),
             "attention": facts.get("attention"),
             "gate": facts.get("gate"),
-            "notes": [*made.notes, *outcome.notes],
+            "notes": [*dict.fromkeys([*made.notes, *outcome.notes])],
             "prompts_asked": {
                 "named": dict(self.encoding.prompts),
                 "default": self.encoding.default_prompt,

@@ -41,7 +41,7 @@ def subject(text: str, settings: Settings, options: ModelOptions) -> Subject:
         UsageError: A setting does not fit the model.
     """
     artifact = resolve(text, options)
-    description = reading.describe(artifact.folder)
+    description = reading.describe(artifact.folder, own_code=artifact.trust_remote_code)
     return Subject(artifact=artifact, encoding=reading.resolve_encoding(description, settings))
 
 
@@ -82,7 +82,7 @@ def _from_folder(
     folder: Path, *, name: str, source: str, options: ModelOptions, revision: str | None = None
 ) -> Artifact:
     try:
-        reading.describe(folder)
+        reading.describe(folder, own_code=options.trust_remote_code)
         key, weights = reading.content_key(
             folder, cache_dir=options.cache, trust_remote_code=options.trust_remote_code
         )

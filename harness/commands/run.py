@@ -104,7 +104,11 @@ SIMILARITIES: tuple[Similarity, ...] = ("cosine", "dot", "euclidean", "manhattan
     default=None,
     help="CPU threads of each process (default: torch's own choice).",
 )
-@click.option("--force", is_flag=True, help="Run again what is there already, and put it in its place.")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Score again what is there already, from known vectors, and put it in its place.",
+)
 @click.option("--fail-fast", is_flag=True, help="Stop at the first failed task.")
 @click.option("--dry-run", is_flag=True, help="Print the plan and its cost; run nothing.")
 @click.option("--no-gate", is_flag=True, help="Run a model that the sanity gate refuses; its records say so.")

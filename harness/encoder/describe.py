@@ -33,6 +33,13 @@ TRANSFORMER = "sentence_transformers.models.Transformer"
 """The type of the one module of a bare backbone."""
 
 
+VOCABULARIES = ("tokenizer.json", "*vocab*", "*.model", "*.bpe", "*.codes", "merges.txt")
+"""Files one of which a tokenizer is read from."""
+
+OF_CHARACTERS = ("ByT5Tokenizer", "CanineTokenizer", "PerceiverTokenizer")
+"""Tokenizers without a vocabulary."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Description:
     """A model folder as its files describe it.
@@ -58,8 +65,8 @@ class Description:
     similarity_fn_name: Similarity = "cosine"
 
 
-def describe(folder: Path) -> Description:
-    """Read what the model in `folder` is.
+def describe(folder: Path, *, own_code: bool = False) -> Description:
+    """Read what the model in `folder` is; with `own_code`, code that it brings is run.
 
     Raises:
         ModelError: If it is not a model folder, its JSON or its weights are unreadable, or there
@@ -76,7 +83,8 @@ def describe(folder: Path) -> Description:
     library = read_object(folder / "config_sentence_transformers.json") if modules else {}
     if library.get("model_type", "SentenceTransformer") != "SentenceTransformer":
         raise ModelError(f"{folder} is a {library['model_type']}, which gives no dense vector of a text.")
-    found = lengths(folder)
+    _require_tokenizers(folder)
+    found = lengths(folder, own_code=own_code)
     return Description(
         folder=folder,
         pooling=_pooling(folder, modules),
@@ -102,6 +110,24 @@ def _require_configs(folder: Path) -> None:
             hint="It is an adapter: merge it into its base model first."
             if adapter
             else "Give the folder of a transformers or sentence-transformers model.",
+        )
+
+
+def _require_tokenizers(folder: Path) -> None:
+    """See that every transformer has a tokenizer: without its files transformers makes an empty one."""
+    for kind, sub in all_modules(folder) or [(TRANSFORMER, "")]:
+        root = folder / sub
+        if library_class(kind) != "Transformer" or any(any(root.glob(name)) for name in VOCABULARIES):
+            continue
+        config = read_object(root / "tokenizer_config.json")
+        if config.get("auto_map") or config.get("tokenizer_class") in OF_CHARACTERS:
+            continue
+        family = family_in(root)
+        known = None if family is None else family.tokenizer
+        raise ModelError(
+            f"{root} brings no tokenizer: it has neither tokenizer.json nor a vocabulary.",
+            hint=f"Copy {f'that of {known}' if known else 'the one it was trained with'} into it "
+            "(`tokenizer.save_pretrained(folder)`).",
         )
 
 

@@ -50,7 +50,7 @@ class Family:
         """Whether a config is of this family; not if `only` cannot make sense of it."""
         try:
             return config.get("model_type") in self.model_types and self.only(config)
-        except (TypeError, ValueError, AttributeError, ArithmeticError):
+        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError):
             return False
 
     def architecture(self, config: Config) -> Architecture:

@@ -16,9 +16,6 @@ from harness.types import Artifact, Encoding
 if TYPE_CHECKING:
     from harness.encoder.family import Family
 
-TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "tokenizer.model")
-"""Files one of which a tokenizer is read from."""
-
 RELATIVE = ("relative_key", "relative_key_query")
 """Kinds of positions that BERT once had in transformers."""
 
@@ -48,23 +45,19 @@ def check_family(artifact: Artifact, encoding: Encoding) -> None:
 
     Raises:
         UsageError: If it does not run in the dtype.
-        ModelError: If it brings no tokenizer, or asks for what transformers would leave out unsaid.
+        ModelError: If it asks for what transformers would leave out unsaid, or for what no network computes.
     """
     for folder in module_folders(artifact.folder):
         if not has_network(folder, own_code=artifact.trust_remote_code):
             _check_positions(artifact, folder)
         family = family_in(folder)
         if family is None:
+            _require_no_variant(artifact, folder)
             continue
         if family.float32_only is not None and encoding.dtype != "float32":
             raise UsageError(
                 f"{artifact.name} is not run in {encoding.dtype}: {family.float32_only}.",
                 hint="Leave the dtype out, or ask for float32.",
-            )
-        if family.tokenizer is not None and not any((folder / name).is_file() for name in TOKENIZERS):
-            raise ModelError(
-                f"{artifact.name} brings no tokenizer.",
-                hint=f"Put that of {family.tokenizer} into a copy of its folder.",
             )
 
 
@@ -76,6 +69,22 @@ def _check_positions(artifact: Artifact, folder: Path) -> None:
         raise ModelError(
             f"{artifact.name} has {asked} positions, which transformers 5 has dropped: it would run without.",
             hint="It cannot be evaluated with this version.",
+        )
+
+
+def _require_no_variant(artifact: Artifact, folder: Path) -> None:
+    """See that a type which only we know is one of those that we know."""
+    kind = read_object(folder / "config.json").get("model_type")
+    families = {n: e.family for n, e in catalog.backbones().items() if e.family is not None}
+    named = {name: family for name, family in families.items() if kind in family.model_types}
+    if named and not any(family.native or family.shape is None for family in named.values()):
+        if artifact.trust_remote_code:
+            return
+        raise ModelError(
+            f"{artifact.name} is a {kind}, but none that the family {next(iter(named))} computes: its "
+            "config.json lacks a field, or has a setting that makes another network of it.",
+            hint="Hold it against the config.json of the published model. If its folder brings code of its "
+            "own and you trust it, add --trust-remote-code.",
         )
 
 

@@ -53,10 +53,13 @@ class Length:
     table: int | None
 
 
-def lengths(folder: Path) -> tuple[Length, ...]:
-    """The length of each module that texts enter by, in the order of `input_modules`."""
-    entered = input_modules(folder)
-    return tuple(_length(kind, folder / sub) for kind, sub in entered) or (_length("", folder, bare=True),)
+def lengths(folder: Path, *, own_code: bool = False) -> tuple[Length, ...]:
+    """The length of each module that texts enter by, in the order of `input_modules`.
+
+    With `own_code`, a backbone that names classes of its own runs those.
+    """
+    entered = input_modules(folder) or [("", "")]
+    return tuple(_length(kind, folder / sub, bare=not kind, own_code=own_code) for kind, sub in entered)
 
 
 def longest(found: Sequence[Length]) -> int:
@@ -69,10 +72,10 @@ def most_asked(found: Sequence[Length]) -> int | None:
     return max((length.limit for length in found if length.limit is not None), default=None)
 
 
-def _length(kind: str, root: Path, *, bare: bool = False) -> Length:
+def _length(kind: str, root: Path, *, bare: bool, own_code: bool) -> Length:
     config = _text_config(read_object(root / "config.json"))
     own = None if bare else _own_length(root)
-    table = _table(config)
+    table = _table(config, own_code=own_code)
     limit = table if table is not None else _computed(config, own)
     named = own
     if named is None and (bare or library_class(kind) in TOKENIZED):
@@ -104,7 +107,7 @@ def _positions(config: Mapping[str, Any]) -> int | None:
     return positions if named else None
 
 
-def _table(config: Mapping[str, Any]) -> int | None:
+def _table(config: Mapping[str, Any], *, own_code: bool) -> int | None:
     """How many positions have a vector of their own, None where positions are computed."""
     positions = _positions(config)
     computed = (
@@ -112,7 +115,7 @@ def _table(config: Mapping[str, Any]) -> int | None:
         or config.get("position_embedding_type") not in (None, "absolute")
         or config.get("position_biased_input") is False
     )
-    own = most_positions(config)
+    own = None if own_code and config.get("auto_map") else most_positions(config)
     if own is not None:
         return own
     if positions is None or computed:

@@ -43,7 +43,7 @@ def load(artifact: Artifact, encoding: Encoding, *, device: str) -> Encoder:
             "float16 is not run on a CPU: its range is too small for what is summed there.",
             hint="Ask for bfloat16 or float32.",
         )
-    description = describe(artifact.folder)
+    description = describe(artifact.folder, own_code=artifact.trust_remote_code)
     check_trust(artifact)
     check_family(artifact, encoding)
     try:
@@ -100,7 +100,7 @@ def _set_lengths(model: SentenceTransformer, encoding: Encoding, description: De
             if own is None or (length.table is not None and own > length.table):
                 _cut(module, length.most)
         return [
-            f"texts were cut at {length.most} tokens, not at {length.named}: the positions end there"
+            f"texts are cut at {length.most} tokens, not at {length.named}: the positions end there"
             for length in description.lengths
             if length.named is not None and length.table is not None and length.named > length.table
         ]

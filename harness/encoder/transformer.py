@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any, cast
 from sentence_transformers.models import Transformer as LibraryTransformer
 
 from harness import catalog
-from harness.encoder.attention.choice import AUTO
+from harness.encoder.attention.choice import AUTO, LIBRARY_NAMES
+from harness.encoder.folder import read_object
 from harness.encoder.found import family_in, has_network
 from harness.encoder.network.configuring import configured
 from harness.encoder.network.loading import load_network
+from harness.errors import ModelError, UsageError
 
 if TYPE_CHECKING:
     import torch
@@ -23,8 +25,11 @@ LOADING = frozenset(
 )
 """Arguments of a config that are about finding it; all others are values of it."""
 
-ATTENTION = {"flash_attention_2": "flash", "flex_attention": "flex", "eager": "sdpa"}
-"""transformers' names of attention to ours, where they differ."""
+TAKEN = frozenset(
+    {"add_pooling_layer", "attn_implementation", "dtype", "ignore_mismatched_sizes", "low_cpu_mem_usage"}
+    | {"torch_dtype", "use_safetensors", "weights_only"}
+)
+"""Arguments of a model that are heeded, or that change nothing here."""
 
 
 class Transformer(LibraryTransformer):
@@ -34,6 +39,8 @@ class Transformer(LibraryTransformer):
     the library's class, `config_args` changes values of the config, such as a dropout, and
     `model_args` takes `dtype` and `attn_implementation` (a backend's name, ours or transformers').
     """
+
+    _ours = False
 
     def __init__(self, model_name_or_path: str, *args: Any, **kwargs: Any) -> None:
         super().__init__(model_name_or_path, *args, **kwargs)
@@ -48,7 +55,9 @@ class Transformer(LibraryTransformer):
         folder = Path(model_name_or_path, config_args.get("subfolder", ""))
         if backend == "torch" and has_network(folder, own_code=bool(config_args.get("trust_remote_code"))):
             changes = {name: value for name, value in config_args.items() if name not in LOADING}
-            return configured(folder, family_in(folder), changes)[0], False
+            self._ours = _still_ours(folder, changes)
+            if self._ours:
+                return configured(folder, family_in(folder), changes)[0], False
         return super()._load_config(model_name_or_path, cache_dir, backend, config_args)
 
     def _load_model(
@@ -61,24 +70,51 @@ class Transformer(LibraryTransformer):
         **model_args: Any,
     ) -> None:
         folder = Path(model_name_or_path, model_args.get("subfolder", ""))
-        ours = has_network(folder, own_code=bool(model_args.get("trust_remote_code")))
-        if backend == "torch" and not is_peft_model and ours:
-            network = load_network(folder, family_in(folder), dtype=_dtype(model_args), config=config).model
-            network.attention_asked = _attention(model_args)
-            self.auto_model = cast(Any, network)
-        else:
+        own_code = bool(model_args.get("trust_remote_code"))
+        adapter = folder if is_peft_model else None
+        if is_peft_model:
+            folder = Path(str(config.base_model_name_or_path))
+        ours = has_network(folder, own_code=own_code) and (is_peft_model or self._ours)
+        if backend != "torch" or not ours:
             super()._load_model(model_name_or_path, config, cache_dir, backend, is_peft_model, **model_args)
+            return
+        _require_taken(model_args)
+        family, given = family_in(folder), None if is_peft_model else config
+        network = load_network(folder, family, dtype=_dtype(model_args, folder), config=given).model
+        asked = str(model_args.get("attn_implementation") or AUTO)
+        network.attention_asked = LIBRARY_NAMES.get(asked, "sdpa" if asked == "eager" else asked)
+        if adapter is not None:
+            network.load_adapter(adapter)
+        self.auto_model = cast(Any, network)
 
 
-def _dtype(model_args: dict[str, Any]) -> torch.dtype:
+def _still_ours(folder: Path, changes: dict[str, Any]) -> bool:
+    """Whether a config that is changed like this is still one of the family."""
+    family = family_in(folder)
+    return family is None or family.holds({**read_object(folder / "config.json"), **changes})
+
+
+def _require_taken(model_args: dict[str, Any]) -> None:
+    asked = {name for name, value in model_args.items() if value is not None}
+    unknown = sorted(asked - TAKEN - LOADING)
+    if unknown:
+        raise ModelError(
+            f"Our network is not loaded with {', '.join(unknown)}.",
+            hint="Leave that out, or load the folder with sentence-transformers' own class.",
+        )
+
+
+def _dtype(model_args: dict[str, Any], folder: Path) -> torch.dtype:
+    """The dtype asked for, "auto" for that of the folder's config; float32 where none is."""
     import torch
 
     asked = model_args.get("dtype", model_args.get("torch_dtype"))
-    if isinstance(asked, str):
-        asked = getattr(torch, asked, None)
-    return asked if isinstance(asked, torch.dtype) else torch.float32
-
-
-def _attention(model_args: dict[str, Any]) -> str:
-    asked = str(model_args.get("attn_implementation") or AUTO)
-    return ATTENTION.get(asked, asked)
+    if asked == "auto":
+        content = read_object(folder / "config.json")
+        asked = content.get("dtype", content.get("torch_dtype"))
+    found = getattr(torch, asked, None) if isinstance(asked, str) else asked
+    if found is None and not isinstance(asked, str):
+        return torch.float32
+    if not isinstance(found, torch.dtype):
+        raise UsageError(f"There is no dtype {asked!r}.", hint="Give float32, bfloat16, float16 or auto.")
+    return found

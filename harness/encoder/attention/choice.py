@@ -19,6 +19,9 @@ BACKENDS: dict[str, Backend] = {b.name: b for b in (Varlen(), Flash(), Flex(), S
 
 AUTO = "auto"
 
+LIBRARY_NAMES = {"flash_attention_2": "flash", "flex_attention": "flex"}
+"""transformers' names of attention to ours, of those that are not there unless asked for."""
+
 HALF = 2
 """Bytes of a number in half precision."""
 

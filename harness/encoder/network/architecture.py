@@ -57,7 +57,7 @@ class Architecture:
         pooler: Whether there is a dense layer with tanh over the first token.
         head: What the masked-language head is made of.
         tie_word_embeddings: Whether the head's decoder shares the token embedding.
-        pad_token_id: The token that fills batches.
+        pad_token_id: The token that fills batches; None where the config names none.
         initializer_range: Standard deviation of fresh weights.
     """
 
@@ -100,7 +100,7 @@ class Architecture:
     pooler: bool = False
     head: Head = field(default_factory=lambda: Head())
     tie_word_embeddings: bool = True
-    pad_token_id: int = 0
+    pad_token_id: int | None = 0
     initializer_range: float = 0.02
 
     def window(self, layer: int) -> int | None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.encoder.family import Family
 from harness.encoder.folder import read_object
-from harness.encoder.network.architecture import Architecture
+from harness.encoder.network.architecture import MODEL_TYPE, Architecture
 from harness.encoder.network.saving import Published
+from harness.errors import ModelError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
@@ -46,14 +48,33 @@ def configured(
     """
     from harness.encoder.network.config import EncoderConfig
 
-    content = {**read_object(folder / "config.json"), **(changes or {})}
+    content = read_object(folder / "config.json")
+    if family is None and content.get("model_type") != MODEL_TYPE:
+        raise ModelError(
+            f"{folder.name}, a {content.get('model_type', 'model of no type')}, is of no family here.",
+            hint="`harness list backbones` shows the families; others load with transformers' AutoModel.",
+        )
     if family is not None:
-        config, shape = configured_from(content, family)
+        config, shape = configured_from({**content, **(changes or {})}, family)
     else:
-        config = EncoderConfig.from_dict(content)
+        config = EncoderConfig.from_dict(_changed(content, changes or {}))
         shape = config.shape
     config.name_or_path = str(folder)
     return config, shape
+
+
+def _changed(content: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """The content of a config.json of ours with other values, by the names of Architecture or its own."""
+    inside = {field.name for field in fields(Architecture)}
+    unknown = sorted(changes.keys() - inside - content.keys())
+    if unknown:
+        raise ModelError(
+            f"The config of the model has no {', '.join(unknown)}.",
+            hint="It was saved under our own model type: see `harness/encoder/network/architecture.py`.",
+        )
+    within = {name: value for name, value in changes.items() if name in inside}
+    outside = {name: value for name, value in changes.items() if name in content}
+    return {**content, **outside, "architecture": {**content["architecture"], **within}}
 
 
 def configured_from(content: Mapping[str, Any], family: Family) -> tuple[PreTrainedConfig, Architecture]:

@@ -14,7 +14,7 @@ from harness.encoder.network.rotary import Table
 from harness.encoder.network.self_attention import Attention
 
 PIECE = 1024
-"""So many tokens' inner vectors stay in the cache of a CPU; more cost it time, and gradients need all."""
+"""So many tokens' inner vectors stay in the cache of a CPU; more cost it time."""
 
 
 class Embeddings(nn.Module):
@@ -96,7 +96,8 @@ class Block(nn.Module):
             x = x + self.attention(self.attention_norm(x), layout, turn, partly=partly)
         else:
             x = self.attention_norm(x + self.attention(x, layout, turn, partly=partly))
-        return in_pieces(self._fed, x)
+        whole = self.training or torch.is_grad_enabled() or torch.compiler.is_compiling()
+        return self._fed(x) if whole else in_pieces(self._fed, x)
 
     def _fed(self, x: Tensor) -> Tensor:
         """Through the feed-forward part, each token alone."""
@@ -105,7 +106,10 @@ class Block(nn.Module):
 
 
 def in_pieces(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    """What a function of single tokens gives for (tokens, width), PIECE tokens at once where that pays."""
-    if torch.is_grad_enabled() or x.device.type != "cpu" or len(x) <= PIECE:
+    """What a function of single tokens gives for (tokens, width), PIECE tokens at once on a CPU.
+
+    Not for training: dropout would draw its numbers in another order than in one piece.
+    """
+    if x.device.type != "cpu" or len(x) <= PIECE:
         return function(x)
     return torch.cat([function(piece) for piece in x.split(PIECE)])

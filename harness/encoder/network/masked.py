@@ -59,6 +59,7 @@ class EncoderForMaskedLM(EncoderPreTrainedModel):
         labels: Tensor | None = None,
         output_hidden_states: bool | None = None,
         return_dict: bool | None = None,
+        output_attentions: bool | None = None,
     ) -> Any:
         """Scores of every token of the vocabulary at every place.
 
@@ -67,17 +68,23 @@ class EncoderForMaskedLM(EncoderPreTrainedModel):
             attention_mask: (texts, columns).
             token_type_ids: (texts, columns).
             inputs_embeds: (texts, columns, width).
-            labels: (texts, columns), the token that belongs there, -100 where it does not count. Padding
-                never does.
+            labels: (texts, columns), the token that belongs there, -100 where it does not count. A
+                padding token never does.
             output_hidden_states: Whether to give the output of every layer as well.
             return_dict: False for a tuple.
+            output_attentions: Not to be had; there so that peft can pass it on.
 
         Returns:
             MaskedLMOutput: `logits` are (texts, columns, vocab_size); with labels `loss` is their
             mean cross-entropy.
         """
+        if output_attentions:
+            raise ValueError("The weights of attention are not kept.")
+        wanted = bool(
+            self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
+        )
         packed, states = self.encoder.packed(
-            input_ids, attention_mask, token_type_ids, inputs_embeds, every=bool(output_hidden_states)
+            input_ids, attention_mask, token_type_ids, inputs_embeds, every=wanted
         )
         logits = self.head(states[-1])
         loss = None
@@ -86,6 +93,6 @@ class EncoderForMaskedLM(EncoderPreTrainedModel):
         out = MaskedLMOutput(
             loss=cast(Any, loss),
             logits=cast(Any, packed.unpack(logits)),
-            hidden_states=cast(Any, tuple(map(packed.unpack, states))) if output_hidden_states else None,
+            hidden_states=cast(Any, tuple(map(packed.unpack, states))) if wanted else None,
         )
         return out.to_tuple() if return_dict is False else out

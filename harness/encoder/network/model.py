@@ -9,13 +9,13 @@ from torch import Tensor, nn
 from transformers import PreTrainedConfig
 from transformers.modeling_outputs import BaseModelOutputWithPooling
 
-from harness.encoder.attention.choice import AUTO
+from harness.encoder.attention.choice import AUTO, LIBRARY_NAMES
 from harness.encoder.attention.interface import Sealed
 from harness.encoder.network.architecture import Architecture
 from harness.encoder.network.basics import norm
 from harness.encoder.network.heads import Pooler
 from harness.encoder.network.layers import Block, Embeddings
-from harness.encoder.network.packing import Packing, check_length, mask_of, packing
+from harness.encoder.network.packing import Packing, check_length, mask_of, packing, positions_of
 from harness.encoder.network.passing import Pass, dtype_of
 from harness.encoder.network.pretrained import EncoderPreTrainedModel
 from harness.encoder.network.rotary import Table, turned
@@ -154,16 +154,26 @@ class EncoderModel(EncoderPreTrainedModel):
         tokens = packed.pack(given)
         embedded = tokens if ids is None else self.embeddings.tokens(tokens)
         kinds = None if types is None else packed.pack(types)
-        return packed, self.embeddings(embedded, packed.positions, kinds)
+        places = packed.positions
+        pad = self.shape.pad_token_id
+        if ids is not None and pad is not None and self.shape.position_offset:
+            places = packed.pack(positions_of(ids, pad))
+        return packed, self.embeddings(embedded, places, kinds)
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def _laid_out(self, packed: Packing, hidden: Tensor) -> tuple[dict[float, Table], list[Sealed]]:
         """The rotations of each base of frequencies, and the texts as each layer's attention wants them."""
-        pass_ = Pass(packed=packed, device=hidden.device, dtype=dtype_of(hidden), asked=self.attention_asked)
+        pass_ = Pass(packed=packed, device=hidden.device, dtype=dtype_of(hidden), asked=self._asked())
         parts = [cast(Block, block).attention for block in self.layers]
         layouts = [Sealed(pass_.layout(part.needs(partly=pass_.partly))) for part in parts]
         self._remember(pass_)
         return turned(self.shape, packed), layouts
+
+    def _asked(self) -> str:
+        """The backend asked for: by us, or the way transformers has it."""
+        if self.attention_asked != AUTO:
+            return self.attention_asked
+        return LIBRARY_NAMES.get(str(self.config._attn_implementation), AUTO)
 
     def _remember(self, pass_: Pass) -> None:
         """Keep which backends took part, for whoever asks."""
@@ -180,4 +190,6 @@ class EncoderModel(EncoderPreTrainedModel):
     def _computed(self, ids: Tensor | None, asked: Tensor | None, attend: Tensor) -> Tensor:
         if asked is not None:
             return asked.bool()
-        return attend if ids is None else ids != self.shape.pad_token_id
+        if ids is None or self.shape.pad_token_id is None:
+            return attend
+        return ids != self.shape.pad_token_id

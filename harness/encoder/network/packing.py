@@ -95,6 +95,12 @@ def packing(compute: Tensor, attend: Tensor) -> Packing:
     )
 
 
+def positions_of(ids: Tensor, pad: int) -> Tensor:
+    """RoBERTa's positions, (texts, columns): the rank among what is no padding token, -1 for one that is."""
+    real = (ids != pad).long()
+    return real.cumsum(dim=1) * real - 1
+
+
 def mask_of(given: Tensor, mask: Tensor | None) -> Tensor:
     """The mask of a batch as (texts, columns) bool; without one, everything is attended to."""
     import torch

@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel
 
+from harness.encoder.network.adapters import PART, load_adapter, require_lora
 from harness.encoder.network.architecture import Architecture
 from harness.encoder.network.config import EncoderConfig
 from harness.encoder.network.saving import Published, save
@@ -59,15 +60,46 @@ class EncoderPreTrainedModel(PreTrainedModel):
 
         Args:
             save_directory: Made if it is not there.
-            **kwargs: `state_dict` and `max_shard_size` count; the rest is accepted as transformers
-                passes it.
+            **kwargs: `state_dict`, `max_shard_size` and `is_main_process` count; the rest is accepted
+                as transformers passes it.
+
+        Raises:
+            ModelError: If it is to be pushed to the hub, or to be a variant.
         """
         save(self, Path(save_directory), **kwargs)
+
+    def add_adapter(self, adapter_config: Any, adapter_name: str | None = None) -> None:
+        """Give the network a LoRA adapter of peft; ModelError if it is one that could not be saved."""
+        require_lora(adapter_config)
+        super().add_adapter(adapter_config, adapter_name)
+
+    def load_adapter(  # type: ignore[override]
+        self,
+        peft_model_id: str | Path,
+        adapter_name: str | None = None,
+        *,
+        is_trainable: bool = False,
+        **_unused: Any,
+    ) -> None:
+        """Put the LoRA adapter in a folder onto the network.
+
+        transformers 5.3 leaves out the tensors of an adapter whose model has no prefix "model.".
+
+        Args:
+            peft_model_id: The folder.
+            adapter_name: What it is called here.
+            is_trainable: Whether it is trained on.
+            **_unused: What transformers passes when it loads the base.
+
+        Raises:
+            ModelError: If it is no LoRA adapter, or not one for this network.
+        """
+        load_adapter(self, Path(peft_model_id), adapter_name or "default", trainable=is_trainable)
 
     def lora_targets(self) -> list[str]:
         """The names of the modules a LoRA adapter goes into: every linear one of the blocks."""
         names = {
-            name.rpartition(".")[2]
+            name.partition(PART)[0].removesuffix(".base_layer").rpartition(".")[2]
             for name, module in self.named_modules()
             if isinstance(module, nn.Linear) and ".layers." in f".{name}"
         }

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.encoder.card import require_import
-from harness.encoder.network.adapters import has_adapter, save_adapter
+from harness.encoder.network.adapters import CONFIG, WEIGHTS, has_adapter, save_adapter
 from harness.encoder.network.names import ENCODER, Names
 from harness.errors import ModelError
 
@@ -61,6 +61,9 @@ def save(
     *,
     state_dict: dict[str, Tensor] | None = None,
     max_shard_size: int | str = SHARD,
+    is_main_process: bool = True,
+    push_to_hub: bool = False,
+    variant: str | None = None,
     **_unused: Any,
 ) -> None:
     """Write config.json and safetensors; of a network with an adapter, the adapter alone.
@@ -70,13 +73,24 @@ def save(
         folder: Made if it is not there.
         state_dict: The tensors in place of the model's own, under our names.
         max_shard_size: The most one file holds.
+        is_main_process: Whether this process writes; the others do nothing.
+        push_to_hub: Must be off.
+        variant: Must be None.
     """
     from huggingface_hub import save_torch_state_dict
 
+    if push_to_hub or variant:
+        raise ModelError(
+            "A network is saved to a folder, in one variant.", hint="Upload that folder (`hf upload`)."
+        )
+    if not is_main_process:
+        return
     if has_adapter(model):
-        save_adapter(model, folder)
+        save_adapter(model, folder, state_dict=state_dict)
         return
     folder.mkdir(parents=True, exist_ok=True)
+    for stale in (WEIGHTS, CONFIG):
+        (folder / stale).unlink(missing_ok=True)
     config: PreTrainedConfig = model.config
     published = model.published
     config.architectures = [_class_name(model)]

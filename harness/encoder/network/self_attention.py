@@ -43,7 +43,7 @@ class Attention(nn.Module):
         if turn is not None:
             query = rotate(query, turn, interleaved=self.shape.rotary_interleaved)
             key = rotate(key, turn, interleaved=self.shape.rotary_interleaved)
-        found = _attend(layout, query, key, value, self.needs(partly=partly))
+        found = self._attend(layout, query, key, value, partly=partly)
         out: Tensor = self.out_dropout(self.out(found.flatten(1)))
         return out
 
@@ -60,8 +60,7 @@ class Attention(nn.Module):
         query, key, value = fused.unflatten(-1, (3, heads, each)).unbind(dim=-3)
         return query, key, value
 
-
-@torch.compiler.disable  # type: ignore[untyped-decorator]
-def _attend(layout: Layout, query: Tensor, key: Tensor, value: Tensor, needs: Needs) -> Tensor:
-    """Never part of a compiled graph: what is done depends on the lengths at hand."""
-    return layout.attend(query, key, value, needs)
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def _attend(self, layout: Layout, query: Tensor, key: Tensor, value: Tensor, *, partly: bool) -> Tensor:
+        """Never part of a compiled graph: what is done depends on the lengths at hand."""
+        return layout.attend(query, key, value, self.needs(partly=partly))

@@ -20,6 +20,7 @@ SHOWN = 5
 """How many tensors an error names."""
 
 MISSING = "that its vectors depend on are in no file"
+HEADLESS = "of the masked-language head are in no file (leave it out with head=False)"
 EXTRA = "have no place in the model"
 TWICE = "are there twice, and not the same"
 OTHER_SHAPE = "have another shape"
@@ -72,8 +73,11 @@ class Found:
         tied = {DECODER} if shape.tie_word_embeddings else set()
         there = [name for name in wanted if name in state]
         both = {name for name in tied if {name, TABLE} <= state.keys()}
+        lacking = wanted.keys() - state.keys() - tied
+        of_head = {name for name in lacking if name.startswith("head.")}
         found = (
-            (map(self._shown, wanted.keys() - state.keys() - tied), MISSING),
+            (map(self._shown, lacking - of_head), MISSING),
+            (map(self._shown, of_head), HEADLESS),
             ([*self.extra, *map(self._shown, state.keys() - wanted.keys())], EXTRA),
             (map(self._shown, self.twice), TWICE),
             (map(self._shown, [name for name in both if not state[name].equal(state[TABLE])]), UNTIED),

@@ -135,7 +135,9 @@ def test_a_missing_tensor_is_named_as_the_file_would_have_it(
         if name.endswith(POOLER):
             continue
         save_file({n: t for n, t in tensors.items() if n != name}, folder / "model.safetensors")
-        with pytest.raises(ModelError, match=r"1 tensors that its vectors depend on are in no file") as error:
+        with pytest.raises(
+            ModelError, match=r"1 tensors (that its vectors depend on|of the masked-language head) "
+        ) as error:
             load_network(folder, ours, dtype=torch.float32, head=head)
         assert f": {name}." in str(error.value)
 

@@ -68,4 +68,24 @@ def test_a_length_beyond_rotary_positions_is_cut(tmp_path: Path) -> None:
     assert describe(folder).max_length == 64
     encoder = loaded(folder)
     assert np.isfinite(encoder.encode(["cat " * 300])).all()
-    assert encoder.notes == ["texts were cut at 64 tokens, not at 200: the positions end there"]
+    assert encoder.notes == ["texts are cut at 64 tokens, not at 200: the positions end there"]
+
+
+def test_a_variant_that_no_network_computes_is_said_to_be_one(tmp_path: Path) -> None:
+    folder = tiny.folder(FAMILIES["nomic_bert"], tmp_path / "published")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "rotary_emb_fraction": 0.5}))
+    with pytest.raises(ModelError, match="none that the family nomic_bert computes"):
+        loaded(folder)
+
+
+def test_the_authors_own_code_keeps_its_own_length(tmp_path: Path) -> None:
+    """Ours ends where NomicBERT was trained to; theirs goes on."""
+    folder = tiny.folder(FAMILIES["nomic_bert"], tmp_path / "published", max_trained_positions=16)
+    config = json.loads((folder / "config.json").read_text())
+    named = {**config, "auto_map": {"AutoModel": OWN_CODE["nomic_bert"][0]}}
+    (folder / "config.json").write_text(json.dumps(named))
+    assert describe(folder).position_limit == 16
+    theirs = describe(folder, own_code=True)
+    assert theirs.position_limit == 64
+    assert theirs.lengths[0].table is None

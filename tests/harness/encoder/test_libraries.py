@@ -188,17 +188,119 @@ def test_a_saved_adapter_fits_the_class_that_loads_the_base(name: str, folder: P
     assert ((found - adapted) * mask).abs().max() < 1e-4
 
 
+def test_a_saved_adapter_comes_back_into_the_network(name: str, folder: Path, tmp_path: Path) -> None:
+    """Ranks and scales that some modules have for themselves among it."""
+    import torch
+    from peft import LoraConfig
+
+    SentenceTransformer(str(folder), device="cpu").save_pretrained(str(tmp_path / "base"))
+    model = SentenceTransformer(str(tmp_path / "base"), device="cpu")
+    network: Any = model[0].auto_model
+    targets = network.lora_targets()
+    some = {targets[0]: 4}
+    config = LoraConfig(r=2, target_modules=targets, rank_pattern=some, alpha_pattern={targets[-1]: 64})
+    model.add_adapter(config)
+    assert network.lora_targets() == targets
+    for parameter in model.parameters():
+        if parameter.requires_grad:
+            torch.nn.init.normal_(parameter, std=0.1)
+    model.save_pretrained(str(tmp_path / "adapter"))
+    again = SentenceTransformer(str(tmp_path / "adapter"), device="cpu")
+    assert type(again[0].auto_model).__name__ == "EncoderModel"
+    assert np.abs(again.encode(TEXTS) - model.encode(TEXTS)).max() < 1e-5
+    onto = SentenceTransformer(str(tmp_path / "base"), device="cpu")
+    onto[0].auto_model.load_adapter(tmp_path / "adapter", is_trainable=True)
+    assert np.abs(onto.encode(TEXTS) - model.encode(TEXTS)).max() < 1e-5
+    assert any(parameter.requires_grad for parameter in onto.parameters())
+
+
 def test_only_one_lora_adapter_is_saved(tmp_path: Path) -> None:
     from peft import IA3Config, LoraConfig, get_peft_model
 
     published = str(tiny.folder(FAMILIES["bert"], tmp_path / "published"))
     model = Transformer(published).auto_model
-    model.add_adapter(IA3Config(target_modules=["key"], feedforward_modules=[]))
-    with pytest.raises(ModelError, match="not one LoRA adapter"):
-        model.save_pretrained(tmp_path / "saved")
+    for config in (
+        IA3Config(target_modules=["key"], feedforward_modules=[]),
+        LoraConfig(target_modules=["key"], bias="all"),
+        LoraConfig(target_modules=["key"], modules_to_save=["norm"]),
+    ):
+        with pytest.raises(ModelError, match="more than LoRA"):
+            model.add_adapter(config)
     wrapped = get_peft_model(Transformer(published).auto_model, LoraConfig(target_modules=["key"]))
     with pytest.raises(ModelError, match=r"no name for layers\.0\.attention\.key\.base_layer"):
         wrapped.base_model.model.save_pretrained(tmp_path / "saved")
+
+
+def test_an_adapter_for_another_backbone_is_refused(tmp_path: Path) -> None:
+    from peft import LoraConfig
+
+    model = Transformer(str(tiny.folder(FAMILIES["bert"], tmp_path / "bert"))).auto_model
+    model.add_adapter(LoraConfig(target_modules=model.lora_targets()))
+    model.save_pretrained(tmp_path / "adapter")
+    deeper = tiny.folder(FAMILIES["bert"], tmp_path / "deeper", num_hidden_layers=4)
+    shallow = tiny.folder(FAMILIES["bert"], tmp_path / "shallow", num_hidden_layers=2)
+    for folder in (deeper, shallow):
+        other = Transformer(str(folder)).auto_model
+        if folder is deeper:  # an adapter may go into some of the layers
+            other.load_adapter(tmp_path / "adapter")
+            continue
+        with pytest.raises(ModelError, match="does not fit"):
+            other.load_adapter(tmp_path / "adapter")
+    with pytest.raises(ModelError, match="holds no adapter"):
+        model.load_adapter(tmp_path / "bert")
+
+
+def test_what_was_there_before_does_not_stay(tmp_path: Path) -> None:
+    """A folder holds a model or an adapter, whichever was saved last."""
+    from peft import LoraConfig
+
+    published = str(tiny.folder(FAMILIES["bert"], tmp_path / "published"))
+    model = Transformer(published).auto_model
+    plain = Transformer(published).auto_model
+    model.add_adapter(LoraConfig(target_modules=model.lora_targets()))
+    files = [{"config.json", "model.safetensors"}, {"adapter_config.json", "adapter_model.safetensors"}]
+    for network, kept, gone in ((plain, 0, 1), (model, 1, 0), (plain, 0, 1)):
+        network.save_pretrained(tmp_path / "saved")
+        there = {path.name for path in (tmp_path / "saved").iterdir()}
+        assert files[kept] <= there
+        assert not files[gone] & (there - {"config.json"})
+    for wrong in ({"push_to_hub": True}, {"variant": "fp16"}):
+        with pytest.raises(ModelError, match="in one variant"):
+            plain.save_pretrained(tmp_path / "other", **wrong)
+    plain.save_pretrained(tmp_path / "other", is_main_process=False)
+    assert not (tmp_path / "other").exists()
+
+
+def test_a_change_the_network_cannot_follow_goes_to_transformers(tmp_path: Path) -> None:
+    scaled = {"rope_parameters": {"rope_type": "linear", "factor": 4.0, "rope_theta": 10_000.0}}
+    folder = str(tiny.folder(FAMILIES["eurobert"], tmp_path / "eurobert"))
+    model = Transformer(folder, config_args=scaled)
+    assert type(model.auto_model).__module__.startswith("transformers.")
+    assert type(Transformer(folder).auto_model).__module__.startswith("harness.")
+
+
+def test_a_model_of_our_own_type_is_changed_by_the_names_of_its_architecture(tmp_path: Path) -> None:
+    folder = tiny.folder(FAMILIES["nomic_bert"], tmp_path / "nomic", max_trained_positions=16)
+    SentenceTransformer(str(folder), device="cpu").save_pretrained(str(tmp_path / "saved"))
+    scaling = {"kind": "dynamic", "factor": 2.0, "trained": 16}
+    changes = {"rotary_scaling": scaling, "max_position_embeddings": 64, "mlp_out_dropout": 0.5}
+    model = SentenceTransformer(str(tmp_path / "saved"), device="cpu", config_kwargs=changes)
+    shape = model[0].auto_model.shape
+    assert (shape.rotary_scaling, shape.max_position_embeddings, shape.mlp_out_dropout) == (scaling, 64, 0.5)
+    with pytest.raises(ModelError, match="has no rotary_scaling_factor"):
+        Transformer(str(tmp_path / "saved"), config_args={"rotary_scaling_factor": 2.0})
+
+
+def test_arguments_of_a_model_are_heeded_or_refused(tmp_path: Path) -> None:
+    import torch
+
+    folder = str(tiny.folder(FAMILIES["bert"], tmp_path / "bert", dtype="bfloat16"))
+    for asked, dtype in ((None, torch.float32), ("auto", torch.bfloat16), ("float16", torch.float16)):
+        assert Transformer(folder, model_args={"dtype": asked}).auto_model.dtype is dtype
+    with pytest.raises(UsageError, match="no dtype 'banana'"):
+        Transformer(folder, model_args={"dtype": "banana"})
+    with pytest.raises(ModelError, match="is not loaded with quantization_config"):
+        Transformer(folder, model_args={"quantization_config": {"load_in_4bit": True}})
 
 
 @pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")

@@ -231,7 +231,7 @@ def test_a_file_that_is_no_pickle_is_refused(copy: Path, loaded: Loaded) -> None
 
 def test_a_missing_tokenizer_is_an_error(copy: Path, loaded: Loaded) -> None:
     (copy / "tokenizer.json").unlink()
-    with pytest.raises(ModelError, match="tiny does not load"):
+    with pytest.raises(ModelError, match="brings no tokenizer"):
         loaded(copy)
 
 

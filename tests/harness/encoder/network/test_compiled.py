@@ -13,7 +13,16 @@ from tiny_networks import batch, network, shrunk, texts
 
 pytestmark = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
 
-LENGTHS = ((30, 2, 17, 1), (12, 5, 17, 20), (9, 31, 8, 8), (40, 3), (25, 24, 23, 22, 5), (70, 11, 33))
+LENGTHS = (
+    (30, 2, 17, 1),
+    (12, 5, 17, 20),
+    (9, 31, 8, 8),
+    (40, 3),
+    (25, 24, 23, 22, 5),
+    (70, 11, 33),
+    (70,) * 20,
+    (70,) * 45,
+)
 
 
 @pytest.mark.parametrize("name", ["bert", "modernbert"])
