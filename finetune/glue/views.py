@@ -64,27 +64,23 @@ def _parts(**changed: tuple[tuple[str, str], ...]) -> Mapping[str, tuple[tuple[s
 BOTH_SETS = ((MATCHED, "accuracy"), (MISMATCHED, "accuracy"))
 ACCURACY_AND_F1 = ((DEV, "accuracy"), (DEV, "f1"))
 SPEARMAN = ((DEV, "spearman"),)
+MEANS_OF_ALL = _parts(
+    mnli=BOTH_SETS,
+    mrpc=ACCURACY_AND_F1,
+    qqp=ACCURACY_AND_F1,
+    stsb=((DEV, "pearson"), (DEV, "spearman")),
+)
 
 _ALL = (
     View(
         name="neobert",
         says="NeoBERT, appendix C: the mean of both metrics where there are two, and of MNLI's two sets",
-        parts=_parts(
-            mnli=BOTH_SETS,
-            mrpc=ACCURACY_AND_F1,
-            qqp=ACCURACY_AND_F1,
-            stsb=((DEV, "pearson"), (DEV, "spearman")),
-        ),
+        parts=MEANS_OF_ALL,
     ),
     View(
         name="optibert",
         says="OptiBERT, appendix D.1, as NeoBERT: the mean of both metrics, and of MNLI's two sets",
-        parts=_parts(
-            mnli=BOTH_SETS,
-            mrpc=ACCURACY_AND_F1,
-            qqp=ACCURACY_AND_F1,
-            stsb=((DEV, "pearson"), (DEV, "spearman")),
-        ),
+        parts=MEANS_OF_ALL,
     ),
     View(
         name="modernbert",

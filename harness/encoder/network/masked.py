@@ -78,11 +78,7 @@ class EncoderForMaskedLM(EncoderPreTrainedModel):
             MaskedLMOutput: `logits` are (texts, columns, vocab_size); with labels `loss` is their
             mean cross-entropy.
         """
-        if output_attentions:
-            raise ValueError("The weights of attention are not kept.")
-        wanted = bool(
-            self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
-        )
+        wanted = self._wanted(output_hidden_states, output_attentions)
         packed, states = self.encoder.packed(
             input_ids, attention_mask, token_type_ids, inputs_embeds, every=wanted
         )

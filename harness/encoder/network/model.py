@@ -83,11 +83,7 @@ class EncoderModel(EncoderPreTrainedModel):
         Raises:
             ModelError: If a text is longer than there are positions.
         """
-        if output_attentions:
-            raise ValueError("The weights of attention are not kept.")
-        wanted = bool(
-            self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
-        )
+        wanted = self._wanted(output_hidden_states, output_attentions)
         packed, states = self.packed(
             input_ids, attention_mask, token_type_ids, inputs_embeds, compute_mask, every=wanted
         )

@@ -55,6 +55,12 @@ class EncoderPreTrainedModel(PreTrainedModel):
         if isinstance(module, nn.LayerNorm | nn.RMSNorm) and module.weight is not None:
             nn.init.ones_(module.weight)
 
+    def _wanted(self, hidden_states: bool | None, attentions: bool | None) -> bool:
+        """Whether the output of every layer is wanted; ValueError for the weights of attention."""
+        if attentions:
+            raise ValueError("The weights of attention are not kept.")
+        return bool(self.config.output_hidden_states if hidden_states is None else hidden_states)
+
     def save_pretrained(self, save_directory: Any, **kwargs: Any) -> None:  # type: ignore[override]
         """Write config and weights, in the family's published form where transformers knows it.
 
