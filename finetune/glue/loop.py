@@ -86,6 +86,7 @@ def optimizer_of(model: nn.Module, trial: Trial) -> torch.optim.AdamW:
         lr=trial.learning_rate,
         betas=asked.betas,
         eps=asked.eps,
+        fused=True,
     )
 
 

@@ -115,6 +115,7 @@ def by_the_trainer(model: Classifier, given: Rows, trial: Trial, target: Path) -
                     {"params": plain, "weight_decay": 0.0},
                 ],
                 lr=trial.learning_rate,
+                fused=True,  # the trainer's own choice; a key's bias has a gradient of rounding alone
             )
             return self.optimizer
 

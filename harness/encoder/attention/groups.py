@@ -46,11 +46,11 @@ class Group:
         query, key, value = (self._padded(packed) for packed in (query, key, value))
         found = attend(query, key, value, self.mask, dropout=dropout)
         flat = found.transpose(1, 2).flatten(0, 1)
-        return flat if self.places is None else flat[self.places]
+        return flat if self.places is None else flat.index_select(0, self.places)
 
     def _padded(self, packed: Tensor) -> Tensor:
         """(tokens, heads, head_dim) to (texts, heads, length, head_dim)."""
-        found = packed[slice(*self.span)] if self.gather is None else packed[self.gather]
+        found = packed[slice(*self.span)] if self.gather is None else packed.index_select(0, self.gather)
         return found.view(self.texts, self.length, *found.shape[1:]).transpose(1, 2)
 
 
