@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.types import Column, Suite
@@ -45,15 +45,13 @@ def aggregate(suite: Suite, scores: Mapping[str, float]) -> Aggregates:
     """
     columns = {column.name: _column(column, scores) for column in suite.columns}
     types = dict.fromkeys(column.type for column in suite.columns)
-    by_type = {
-        kind: _mean(kind, [columns[c.name] for c in suite.columns if c.type == kind]) for kind in types
-    }
-    complete = [mean.value if mean.complete else None for mean in by_type.values()]
+    by_type = {kind: mean(kind, [columns[c.name] for c in suite.columns if c.type == kind]) for kind in types}
+    complete = [one.value if one.complete else None for one in by_type.values()]
     return Aggregates(
         columns=columns,
         by_type=by_type,
-        over_tasks=_mean("tasks", list(columns.values())),
-        over_types=_mean("types", complete),
+        over_tasks=mean("tasks", list(columns.values())),
+        over_types=mean("types", complete),
     )
 
 
@@ -63,7 +61,8 @@ def _column(column: Column, scores: Mapping[str, float]) -> float | None:
     return sum(there) / len(there) if there and len(there) == len(values) else None
 
 
-def _mean(over: str, values: list[float | None]) -> Mean:
+def mean(over: str, values: Sequence[float | None]) -> Mean:
+    """The plain mean of those values that are there."""
     there = [value for value in values if value is not None]
     value = sum(there) / len(there) if there else None
     return Mean(over=over, value=value, there=len(there), wanted=len(values))

@@ -224,13 +224,12 @@ def _waited(progress: Progress, trial: Trial) -> bool:
     return patience is not None and progress.behind >= patience
 
 
-def predict(model: nn.Module, rows: Rows, autocast: Callable[[], Any] = contextlib.nullcontext) -> Tensor:
+def predict(model: nn.Module, rows: Rows) -> Tensor:
     """What the model says of rows, (rows,) on the CPU: classes, or numbers."""
     model.eval()
     found = torch.empty(len(rows))
     with torch.inference_mode():
         for chosen in rows.by_length(EVALUATED):
-            with autocast():
-                scores = model(**rows.batch(chosen).inputs)
+            scores = model(**rows.batch(chosen).inputs)
             found[chosen] = (scores[:, 0] if scores.shape[-1] == 1 else scores.argmax(dim=-1)).float().cpu()
     return found

@@ -7,25 +7,12 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from finetune.glue.tasks import TASKS
+from harness.aggregate import Mean, mean
 
 Raw = Mapping[tuple[str, str], float]
 """(split, metric) → value, of one task."""
 
 MATCHED, MISMATCHED, DEV = "validation_matched", "validation_mismatched", "validation"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Mean:
-    """A mean over tasks, and how many of its tasks are there."""
-
-    value: float
-    there: int
-    of: int
-
-    @property
-    def complete(self) -> bool:
-        """Whether no task is missing."""
-        return self.there == self.of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,10 +35,9 @@ class View:
         known = [value for value in found if value is not None]
         return sum(known) / len(known) if len(known) == len(found) else None
 
-    def mean(self, numbers: Mapping[str, float | None]) -> Mean | None:
-        """The plain mean over the tasks; None if there is none."""
-        known = [value for task in self.parts if (value := numbers.get(task)) is not None]
-        return Mean(value=sum(known) / len(known), there=len(known), of=len(self.parts)) if known else None
+    def mean(self, numbers: Mapping[str, float | None]) -> Mean:
+        """The plain mean over the tasks that are there."""
+        return mean("tasks", [numbers.get(task) for task in self.parts])
 
 
 def _parts(**changed: tuple[tuple[str, str], ...]) -> Mapping[str, tuple[tuple[str, str], ...]]:

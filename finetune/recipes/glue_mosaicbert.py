@@ -5,22 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 from finetune.glue.protocol import Grid, Protocol
-from finetune.glue.settings import Cadence, Dropout, Head, Optimizer, Schedule, Training
-from finetune.recipes.glue_modernbert import INTERVALS
+from finetune.glue.settings import Dropout, Head
+from finetune.recipes import glue_modernbert
 
 SEEDS = (19, 8364, 717, 10_536, 90_166)
 
-TRAINING = Training(
-    optimizer=Optimizer(betas=(0.9, 0.98), eps=1e-6, decay="composer"),
-    schedule=Schedule(name="linear", warmup=0.06),
-    max_length=256,
-    autocast="bfloat16",
-    float32_tasks=("STS-B",),
+TRAINING = replace(
+    glue_modernbert.TRAINING,
     dropout=Dropout(embedding=0.1, attention_out=0.1, mlp_out=0.1),
     head=Head(pooling="first", dense="pooler", activation="tanh", dropout=0.1),
     shuffled=False,
-    cadence=Cadence(steps=INTERVALS),
 )
+"""Optimizer, schedule, length, precision and evaluations are as in ModernBERT's code."""
 
 
 def _only(learning_rate: float, batch_size: int, weight_decay: float, epochs: int, seeds: int) -> Grid:

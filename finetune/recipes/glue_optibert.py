@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from finetune.glue.protocol import Grid, Protocol
+from finetune.glue.protocol import Protocol
 from finetune.glue.tasks import TASKS
-from finetune.recipes.glue_neobert import TRAINING, TRANSFER
+from finetune.recipes import glue_neobert
 
-GRID = Grid(
-    learning_rates=(5e-6, 6e-6, 1e-5, 2e-5, 3e-5),
-    batch_sizes=(4, 8, 16, 32),
-    weight_decays=(1e-2, 1e-5),
-    epochs=(2, 10),
-)
+GRID = replace(glue_neobert.GRID, epochs=(2, 10))
 
 SHORT = ("MNLI", "QQP")
 """Tasks for which table 4 has 2 epochs in every row; the others have 10."""
@@ -21,9 +16,9 @@ SHORT = ("MNLI", "QQP")
 FULL = Protocol(
     name="glue-optibert",
     source="OptiBERT, appendix D.1",
-    training=TRAINING,
+    training=glue_neobert.TRAINING,
     grids=dict.fromkeys(TASKS, GRID),
-    transfer=TRANSFER,
+    transfer=glue_neobert.TRANSFER,
     final_seeds=(1, 2, 3, 4, 5),
     assumed=(
         "Optimizer, schedule, lengths, precision, dropout, evaluations and transfer are NeoBERT's, to which "

@@ -34,10 +34,15 @@ def has_network(folder: Path, *, own_code: bool = False) -> bool:
     With `own_code`, one that names classes of its own does not.
     """
     config = read_object(folder / "config.json")
-    if (own_code and config.get("auto_map")) or (folder / "adapter_config.json").is_file():
+    if runs_own_code(config, own_code) or (folder / "adapter_config.json").is_file():
         return False
     family = family_in(folder)
     return config.get("model_type") == MODEL_TYPE or (family is not None and family.shape is not None)
+
+
+def runs_own_code(config: Mapping[str, Any], allowed: bool) -> bool:
+    """Whether the classes that a config names as its own run, which they do where that is allowed."""
+    return allowed and bool(config.get("auto_map"))
 
 
 def check_family(artifact: Artifact, encoding: Encoding) -> None:
@@ -64,7 +69,7 @@ def check_family(artifact: Artifact, encoding: Encoding) -> None:
 def _check_positions(artifact: Artifact, folder: Path) -> None:
     config = read_object(folder / "config.json")
     asked = config.get("position_embedding_type")
-    own_code = artifact.trust_remote_code and config.get("auto_map")
+    own_code = runs_own_code(config, artifact.trust_remote_code)
     if asked in RELATIVE and config.get("model_type") not in HAVE_RELATIVE and not own_code:
         raise ModelError(
             f"{artifact.name} has {asked} positions, which transformers 5 has dropped: it would run without.",

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.encoder.folder import read_object
-from harness.encoder.found import most_positions
+from harness.encoder.found import most_positions, runs_own_code
 from harness.encoder.modules import input_modules, library_class
 from harness.encoder.settle import NO_LIMIT
 
@@ -115,7 +115,7 @@ def _table(config: Mapping[str, Any], *, own_code: bool) -> int | None:
         or config.get("position_embedding_type") not in (None, "absolute")
         or config.get("position_biased_input") is False
     )
-    own = None if own_code and config.get("auto_map") else most_positions(config)
+    own = None if runs_own_code(config, own_code) else most_positions(config)
     if own is not None:
         return own
     if positions is None or computed:

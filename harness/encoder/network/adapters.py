@@ -25,11 +25,7 @@ PREFIX = "base_model.model."
 
 WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
 
-ONE_BY_ONE: Mapping[str, Any] = {
-    "exclude_modules": None,
-    "layers_to_transform": None,
-    "layers_pattern": None,
-}
+ONE_BY_ONE = ("exclude_modules", "layers_to_transform", "layers_pattern")
 """Settings that say nothing more once every adapted module is named."""
 
 
@@ -90,8 +86,8 @@ def _written(model: EncoderPreTrainedModel, config: LoraConfig, name: str, modul
     scales = {m: a for m, layer in layers.items() if (a := layer.lora_alpha[name]) != config.lora_alpha}
     made.rank_pattern = {re.escape(_theirs(model, m)): rank for m, rank in ranks.items()}
     made.alpha_pattern = {re.escape(_theirs(model, m)): scale for m, scale in scales.items()}
-    for setting, nothing in ONE_BY_ONE.items():
-        setattr(made, setting, nothing)
+    for setting in ONE_BY_ONE:
+        setattr(made, setting, None)
     return cast("LoraConfig", made)
 
 
