@@ -125,14 +125,14 @@ class Report:
     @property
     def notes(self) -> tuple[str, ...]:
         """What the records have to say, such as what was left out of the data; each once, with its tasks."""
-        told = {r.cell.task.name: r.record.provenance.get("notes", ()) for r in self.results if r.record}
+        told = [(r.cell.task.name, r.record.provenance.get("notes", ())) for r in self.results if r.record]
         tasks: dict[str, list[str]] = {}
-        for task, notes in told.items():
+        for task, notes in told:
             for note in dict.fromkeys(notes):
                 tasks.setdefault(note, []).append(task)
         everywhere = [note for note, names in tasks.items() if 1 < len(told) == len(names)]
-        rest = [f"{', '.join(names)}: {note}" for note, names in tasks.items() if note not in everywhere]
-        return (*everywhere, *rest)
+        rest = [(note, names) for note, names in tasks.items() if note not in everywhere]
+        return (*everywhere, *(f"{', '.join(dict.fromkeys(names))}: {note}" for note, names in rest))
 
     def __repr__(self) -> str:
         done = f"{len(self.records)} of {len(self.results)} scores"

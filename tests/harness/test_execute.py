@@ -395,3 +395,24 @@ def test_plan_leaves_out_what_cannot_run(tmp_path: Path) -> None:
     assert [c.task.name for c in laid.impossible] == ["Lost"]
     assert [c.task.name for c in laid.open] == ["Fake"]
     assert "harness data pull" in str(laid.impossible[0].problem)
+
+
+def test_notes_are_told_once_with_their_tasks(tmp_path: Path, encoders: Encoders) -> None:
+    """One model's note on a task does not hide another's."""
+    laid = plan(tmp_path, task("One"), task("Two"), keys=("a" * 64, "b" * 64))
+    _, results = run(tmp_path, laid)
+    own = {("a", "One"): ["of a"], ("a", "Two"): ["of a"], ("b", "One"): ["of b"], ("b", "Two"): []}
+
+    def noted(result: Result) -> Result:
+        assert result.record is not None
+        notes = ["everywhere", *own[result.cell.subject.artifact.key[0], result.cell.task.name]]
+        changed = {**result.record.provenance, "notes": notes}
+        return replace(result, record=result.record.model_copy(update={"provenance": changed}))
+
+    report = Report(
+        prepared=None,  # type: ignore[arg-type]
+        results=tuple(map(noted, results)),
+        texts_encoded=0,
+        tokens_encoded=0,
+    )
+    assert report.notes == ("everywhere", "One, Two: of a", "One: of b")
