@@ -135,6 +135,30 @@ def test_pylate_trains_and_its_queries_have_vectors_for_expansion(folder: Path, 
     assert changed(before, model) >= {n for n in before if ".mlp." in n or n.endswith("tokens.weight")}
 
 
+@pytest.mark.parametrize("native", sorted(name for name, family in FAMILIES.items() if family.native))
+def test_pylate_queries_and_documents_are_those_of_padded_transformers(native: str, tmp_path: Path) -> None:
+    import sentence_transformers
+    from pylate import models
+
+    folder = str(tiny.folder(FAMILIES[native], tmp_path / "published"))
+    size: dict[str, Any] = {"embedding_size": 8, "query_length": 12, "document_length": 40, "device": "cpu"}
+    modules = (Transformer(folder), sentence_transformers.models.Transformer(folder))
+    ours, theirs = (models.ColBERT(modules=[module], **size) for module in modules)
+    assert [type(m[0].auto_model).__module__.split(".")[0] for m in (ours, theirs)] == [
+        "harness",
+        "transformers",
+    ]
+    theirs[1].load_state_dict(ours[1].state_dict())
+    # The rows that PyLate adds for its own tokens are drawn anew for each model.
+    tables = [model[0].auto_model.get_input_embeddings().weight for model in (ours, theirs)]
+    tables[1].data.copy_(tables[0].data)
+    for is_query in (True, False):
+        found, expected = (model.encode(TEXTS, is_query=is_query) for model in (ours, theirs))
+        for one, other in zip(found, expected, strict=True):
+            assert one.shape == other.shape
+            assert np.abs(one - other).max() <= 1e-5
+
+
 def test_peft_trains_adapters_alone(folder: Path) -> None:
     import torch
     from peft import LoraConfig, get_peft_model
