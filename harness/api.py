@@ -16,7 +16,9 @@ from harness.aggregate import Aggregates, aggregate
 from harness.data import DataSettings, forbid_network
 from harness.errors import UsageError, unknown
 from harness.execute import Listeners, Result, Run
+from harness.failures import shortened
 from harness.plan import Plan, Subject, make_plan
+from harness.recipe import Recipe, RecipeOptions
 from harness.record import Record
 from harness.resolve import ModelOptions, subject
 from harness.store import Store
@@ -33,8 +35,8 @@ DEVICE = re.compile(r"cpu|mps|cuda(:\d+)?")
 class Request:
     """What to run: models, suites, settings and places, as they are asked for.
 
-    `models` and `suites` are spelled as on the command line; `devices` are torch device names,
-    one worker process each if there are several. `gate` off lets a model run that the sanity
+    `models`, `suites` and `recipe` are spelled as on the command line; `devices` are torch device
+    names, one worker process each if there are several. `gate` off lets a model run that the sanity
     gate refuses; its records say so.
     """
 
@@ -42,6 +44,8 @@ class Request:
     suites: tuple[str, ...]
     settings: Settings = field(default_factory=Settings)
     options: SuiteOptions = field(default_factory=SuiteOptions)
+    recipe: str = ""
+    recipe_options: RecipeOptions = field(default_factory=RecipeOptions)
     results: Path | None = None
     cache: Path | None = None
     data: Path | None = None
@@ -69,6 +73,7 @@ class Prepared:
     plan: Plan
     store: Store
     cache: Path
+    recipe: Recipe | None = None
 
     def label(self, one: Subject) -> str:
         """A model's name, with the start of its key where another model has the same name."""
@@ -216,6 +221,7 @@ def prepare(request: Request) -> Prepared:
     asked = tuple(first[one.artifact.key, one.encoding] for one in every)
     subjects = tuple(dict.fromkeys(asked))
     store = Store(paths.results_folder(request.results))
+    recipe = recipe_for(suites, request)
     check_prompts(request.settings.prompts or {}, suites)
     plan = make_plan(
         subjects,
@@ -226,6 +232,7 @@ def prepare(request: Request) -> Prepared:
         force=request.force,
         gate=request.gate,
         purpose=request.purpose,
+        recipe=recipe,
     )
     return Prepared(
         request=request,
@@ -235,7 +242,45 @@ def prepare(request: Request) -> Prepared:
         plan=plan,
         store=store,
         cache=cache,
+        recipe=recipe,
     )
+
+
+def recipe_for(suites: Sequence[Suite], request: Request) -> Recipe | None:
+    """The recipe that trains for those tasks that need one, None where none does.
+
+    Raises:
+        UsageError: It is missing, or there is nothing to train for, or a setting is asked for that
+            the recipe itself makes.
+    """
+    learnt = [task.name for suite in suites for task in suite.tasks if task.output == "label"]
+    if not learnt:
+        if request.recipe:
+            names = ", ".join(suite.name for suite in suites)
+            raise UsageError(
+                f"The recipe {request.recipe} has nothing to train for: {names} has no task with labels.",
+                hint="Type --suite glue, or leave out --recipe.",
+            )
+        return None
+    if not request.recipe:
+        raise UsageError(
+            f"A model must be trained for {shortened(learnt)}: which recipe?",
+            hint=f"Type --recipe with one of {', '.join(catalog.recipes())} (`harness list recipes`).",
+        )
+    if len(learnt) == sum(len(suite.tasks) for suite in suites):
+        _refuse_settings(request)
+    return catalog.open_recipe(request.recipe, replace(request.recipe_options, seed=request.settings.seed))
+
+
+def _refuse_settings(request: Request) -> None:
+    """Refuse what holds for finished models only, and would be left out without a word."""
+    for one in fields(Settings):
+        if one.name != "seed" and getattr(request.settings, one.name) != one.default:
+            option = one.name.replace("_", "-")
+            raise UsageError(
+                f"--{option} holds for finished models; the recipe {request.recipe} says how one is trained.",
+                hint=f"Leave out --{option}.",
+            )
 
 
 def execute(prepared: Prepared, listeners: Listeners | None = None) -> Report:

@@ -11,16 +11,18 @@ import functools
 import importlib
 import pkgutil
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from harness.errors import UsageError, unknown
+from harness.recipe import Recipe, RecipeEntry, RecipeOptions
 from harness.types import BackboneEntry, Suite, SuiteEntry, SuiteOptions
 
 if TYPE_CHECKING:
     from harness.encoder.family import Family
 
-Entry = TypeVar("Entry", SuiteEntry, BackboneEntry)
+Entry = TypeVar("Entry", SuiteEntry, BackboneEntry, RecipeEntry)
 
 
 @functools.cache
@@ -33,6 +35,12 @@ def suites() -> dict[str, SuiteEntry]:
 def backbones() -> dict[str, BackboneEntry]:
     """Every family of encoders, and every model with a name of its own, by name."""
     return _find(BackboneEntry, package="harness.backbones", attribute="BACKBONE", group="harness.backbones")
+
+
+@functools.cache
+def recipes() -> dict[str, RecipeEntry]:
+    """Every recipe by name."""
+    return _find(RecipeEntry, package="finetune.recipes", attribute="RECIPE", group="harness.recipes")
 
 
 def models() -> dict[str, BackboneEntry]:
@@ -69,8 +77,37 @@ def open_suite(text: str, options: SuiteOptions | None = None) -> Suite:
 
 
 def open_suites(names: Sequence[str], options: SuiteOptions | None = None) -> list[Suite]:
-    """The suites of these names, in order."""
-    return [open_suite(name, options) for name in names]
+    """The suites of these names, in order, each with those of its columns that are asked for.
+
+    Raises:
+        UsageError: A name is that of no suite, or of no column.
+    """
+    suites = [open_suite(name, options) for name in names]
+    wanted = options.tasks if options else ()
+    columns = [column.name for suite in suites for column in suite.columns]
+    for name in wanted:
+        if name not in columns:
+            of = " or ".join(names)
+            raise unknown(f"task of {of}", name, columns, then=f"`harness list tasks` shows those of {of}.")
+    return [_only(suite, wanted) for suite in suites] if wanted else suites
+
+
+def _only(suite: Suite, wanted: Sequence[str]) -> Suite:
+    """A suite of which other columns have nothing."""
+    columns = tuple(c if c.name in wanted else replace(c, tasks=()) for c in suite.columns)
+    return replace(suite, columns=columns)
+
+
+def open_recipe(text: str, options: RecipeOptions) -> Recipe:
+    """The recipe called `name` or `name:variant`.
+
+    Raises:
+        UsageError: There is none, or no such variant.
+    """
+    name, _, variant = text.partition(":")
+    if name not in recipes():
+        raise unknown("recipe", name, recipes(), then="`harness list recipes` shows all.")
+    return recipes()[name].open(variant, options)
 
 
 def _find(kind: type[Entry], *, package: str, attribute: str, group: str) -> dict[str, Entry]:

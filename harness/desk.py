@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from harness.types import Artifact, Encoding, Role, Task
 from harness.vectors import Space, shard_bytes, space_identity, text_keys
@@ -14,7 +15,9 @@ from harness.vectors import Space, shard_bytes, space_identity, text_keys
 if TYPE_CHECKING:
     from harness.encoder.engine import Encoder
 
-EventKind = Literal["stage", "encoding", "encoded", "note", "vectors"]
+Made = TypeVar("Made")
+
+EventKind = Literal["stage", "encoding", "encoded", "training", "trained", "note", "vectors"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,14 +25,15 @@ class Event:
     """Something a running job tells the driver.
 
     `stage` names what begins, `encoding` announces how many texts will be encoded, `encoded`
-    counts texts and tokens as they are done, `note` is for the user and for the record, and
-    `vectors` hands a shard over to be written.
+    counts texts and tokens as they are done, `training` announces a run's steps, `trained` counts
+    them, `note` is for the user and for the record, and `vectors` hands a shard over to be written.
     """
 
     kind: EventKind
     text: str = ""
     texts: int = 0
     tokens: int = 0
+    steps: int = 0
     space: Mapping[str, object] = field(default_factory=dict)
     content: bytes = b""
 
@@ -66,6 +70,7 @@ class Desk:
         self.threads = threads
         self.inputs: Mapping[str, Mapping[str, bytes]] = {}
         self._loaded: tuple[tuple[str, Encoding], Encoder] | None = None
+        self._kept: dict[str, tuple[Any, Any]] = {}
         self._spaces: dict[tuple[str, ...], Space] = {}
 
     def encoder(self, artifact: Artifact, encoding: Encoding) -> Encoder:
@@ -77,6 +82,24 @@ class Desk:
             self._tell(self._loaded[1].notes)
         return self._loaded[1]
 
+    def input(self, name: str) -> dict[str, Any]:
+        """What the jobs before this one made under a name, as JSON; empty if none made it."""
+        for output in self.inputs.values():
+            if name in output:
+                return dict(json.loads(output[name]))
+        return {}
+
+    def kept(self, name: str, wanted: Hashable, make: Callable[[], Made]) -> Made:
+        """What jobs on this desk share, such as rows tokenized once: the last one made under a name.
+
+        It is made anew when something else is wanted.
+        """
+        if name not in self._kept or self._kept[name][0] != wanted:
+            self._kept.pop(name, None)
+            self._kept[name] = (wanted, make())
+        made: Made = self._kept[name][1]
+        return made
+
     def forget(self) -> None:
         """Let go of the model that is loaded."""
         self._loaded = None
@@ -85,11 +108,15 @@ class Desk:
         """The model, loaded anew."""
         from harness.encoder.loading import load
 
+        self.set_threads()
+        return load(artifact, encoding, device=self.device)
+
+    def set_threads(self) -> None:
+        """Give torch as many threads as were asked for."""
         if self.threads:
             import torch
 
             torch.set_num_threads(self.threads)
-        return load(artifact, encoding, device=self.device)
 
     def space(self, artifact: Artifact, encoding: Encoding, task: Task, role: Role) -> Space:
         """The vectors known for texts of `task` on side `role`."""

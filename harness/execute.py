@@ -41,10 +41,11 @@ class Result:
 
 @dataclass(frozen=True, kw_only=True)
 class Listeners:
-    """How a run is followed: events of running jobs, and results as they come."""
+    """How a run is followed: events of running jobs, results as they come, and trials on the way."""
 
     event: Callable[[Job, Event], None] = lambda _job, _event: None
     result: Callable[[Result], None] = lambda _result: None
+    trained: Callable[[Job, Record], None] = lambda _job, _record: None
 
 
 class Run:
@@ -72,7 +73,9 @@ class Run:
         self._devices, self._threads = devices, threads
         self._leases = Leases(store.leases)
         self._jobs: dict[str, Job] = {job.key: job for job in plan.jobs}
-        self._state: dict[str, State] = dict.fromkeys(self._jobs, "waiting")
+        self._state: dict[str, State] = {
+            key: "done" if key in plan.known else "waiting" for key in self._jobs
+        }
         self._outputs: dict[str, Mapping[str, bytes]] = {}
         self._claimed: set[str] = set()
         self._cells: dict[str, Cell] = {cell.key: cell for cell in plan.cells}
@@ -126,15 +129,27 @@ class Run:
             if job.claim and not self._take(job.claim):
                 continue
             self._state[job.key] = "running"
-            worker.start(job, {key: self._outputs[key] for key in job.inputs})
+            worker.start(job, {key: self._output(key) for key in job.inputs})
             return True
         return False
 
     def _ready(self, job: Job) -> bool:
         return all(self._state[key] == "done" for key in job.inputs)
 
+    def _output(self, key: str) -> Mapping[str, bytes]:
+        """What a job made: in this run, or the record of it that the store has."""
+        job = self._jobs[key]
+        if key in self._outputs or job.place is None:
+            return self._outputs.get(key, {})
+        record = self._store.get(job.place.artifact, job.place.task, key, purpose=job.place.purpose)
+        if record is None:
+            raise StoreError(f"The record of {job.label} ({key[:12]}) is no longer there.")
+        beside = self._store.examples(record, job.place.artifact)
+        examples = {"examples": beside.read_bytes()} if beside is not None else {}
+        return {"record": record.to_json().encode(), **examples}
+
     def _take(self, claim: str) -> bool:
-        """Claim a score; one that another process has finished meanwhile is settled instead."""
+        """Claim a score or a trial; one that another process has finished meanwhile is settled instead."""
         if claim in self._claimed:
             return True
         free = self._leases.claim(claim)
@@ -147,16 +162,16 @@ class Run:
         return free
 
     def _finished_elsewhere(self, claim: str) -> bool:
-        cell = self._cells[claim]
-        place = (cell.subject.artifact.slug, cell.task.name, claim)
-        record = self._store.get(*place, purpose=self.plan.purpose)
+        place = self._jobs[claim].place
+        assert place is not None
+        record = self._store.get(place.artifact, place.task, claim, purpose=place.purpose)
         if record is None:
             return False
         for job in self._jobs.values():
             if job.claim == claim:
                 self._state[job.key] = "done"
-                self._outputs[job.key] = {}
-        self._settle(Result(cell=cell, how="shared", record=record))
+        if claim in self._cells:
+            self._settle(Result(cell=self._cells[claim], how="shared", record=record))
         return True
 
     def _poll(self, worker: Worker) -> bool:
@@ -172,16 +187,16 @@ class Run:
 
     def _keep(self, job: Job, finished: Finished) -> None:
         self._state[job.key] = "done"
-        self._outputs[job.key] = finished.output
-        if job.kind != "score":
+        if job.place is None:
+            self._outputs[job.key] = finished.output
             return
-        cell = self._cells[job.key]
         record = parse(finished.output["record"].decode(), where=job.label)
-        examples = finished.output.get("examples")
-        kept = self._store.put(cell.subject.artifact.slug, record, examples, again=self._again)
-        self._outputs[job.key] = {}
+        kept = self._store.put(job.place.artifact, record, finished.output.get("examples"), again=self._again)
         self._give_back(job)
-        self._settle(Result(cell=cell, how="done", record=kept))
+        if job.key in self._cells:
+            self._settle(Result(cell=self._cells[job.key], how="done", record=kept))
+        else:
+            self._listeners.trained(job, kept)
 
     def _fail(self, job: Job, failure: Failure) -> None:
         if isinstance(failure.fault, StoreError):
@@ -189,9 +204,9 @@ class Run:
         self._state[job.key] = "failed"
         for key in self._dependants(job.key):
             self._state[key] = "skipped"
-            if self._jobs[key].kind == "score":
+            if key in self._cells:
                 self._fail_cell(self._cells[key], failure, model_refused=job.kind == "resolve")
-        if job.kind == "score":
+        if job.key in self._cells:
             self._fail_cell(self._cells[job.key], failure, model_refused=False)
         self._give_back(job)
 

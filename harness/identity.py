@@ -42,16 +42,28 @@ def evaluation_identity(artifact: Artifact, task: Task, encoding: Encoding, *, s
     changes nothing here.
     """
     return {
+        **task_identity(artifact, task),
+        "encoding": encoding_identity(encoding),
+        "prompts": {role: encoding.prompt(task, role) for role in task.roles},
+        "seed": seed,
+    }
+
+
+def task_identity(artifact: Artifact, task: Task) -> dict[str, Any]:
+    """What every score depends on: the model, the task, its data and the code that scores."""
+    return {
         "artifact": artifact.key,
         "task": task.name,
         "data": data_identity(task.data),
         "splits": sorted(task.splits),
         "subsets": sorted(task.subsets),
-        "encoding": encoding_identity(encoding),
-        "prompts": {role: encoding.prompt(task, role) for role in task.roles},
-        "seed": seed,
         "scoring": task.source.scoring,
     }
+
+
+def plain(value: Any) -> Any:
+    """A value as its canonical JSON has it: what a record holds of it."""
+    return json.loads(canonical(value))
 
 
 def data_identity(data: Data) -> dict[str, Any]:

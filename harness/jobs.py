@@ -11,7 +11,7 @@ import hashlib
 import io
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,9 +22,12 @@ from harness.collect import Collector, Known, VectorsNeeded
 from harness.data import datasets_cache
 from harness.desk import Desk, Encoded, Event
 from harness.record import EXAMPLE_COLUMNS, ExamplesPart, ModelPart, Record, TaskPart
-from harness.types import Artifact, Encoding, Outcome, Purpose, Task, TextEncoder
+from harness.types import Artifact, Encoding, Outcome, Purpose, Task, TextEncoder, VectorSource
 
 JobKind = Literal["train", "select", "resolve", "encode", "score"]
+
+Examples = Mapping[str, Sequence[Any]]
+"""The columns of a per-example file."""
 
 
 class Work(Protocol):
@@ -36,11 +39,21 @@ class Work(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where the record lies that a job makes: the artifact's folder (`Artifact.slug`) and the task's."""
+
+    artifact: str
+    task: str
+    purpose: Purpose = "final"
+
+
+@dataclass(frozen=True, kw_only=True)
 class Job:
     """One unit of work in a plan.
 
     `inputs` are the keys of the jobs whose output it reads; `claim` is the key under which two
-    processes share work out (jobs of one claim are done by one process).
+    processes share work out (jobs of one claim are done by one process). A job with a `place`
+    makes the record of its own key; that it is there means that the job is done.
     """
 
     key: str
@@ -49,6 +62,7 @@ class Job:
     work: Work
     inputs: tuple[str, ...] = ()
     claim: str | None = None
+    place: Place | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,24 +144,24 @@ class Score:
         outcome = _evaluate(self, known, desk.cache)
         for note in outcome.notes:
             desk.emit(Event(kind="note", text=note))
-        examples = examples_bytes(outcome)
+        examples = examples_bytes(outcome.examples)
         record = Record(
             key=self.key,
             purpose=self.purpose,
             status="done",
-            model=model_part(self.artifact, _input(desk, "facts")),
+            model=model_part(self.artifact, desk.input("facts")),
             task=task_part(self.task),
             identity=self.identity,
             main_score=outcome.main_score,
             scores=outcome.scores,
-            examples=_examples_part(outcome, examples),
+            examples=examples_part(outcome.examples, examples),
             provenance=self._provenance(desk, known, outcome, started),
         )
         made = {"record": record.to_json().encode()}
         return {**made, "examples": examples} if examples is not None else made
 
     def _provenance(self, desk: Desk, known: Known, outcome: Outcome, started: datetime) -> dict[str, Any]:
-        facts, counts = _input(desk, "facts"), _input(desk, "counts")
+        facts, counts = desk.input("facts"), desk.input("counts")
         made = Encoded(**counts.get("encoded", {}))
         made.add(known.encoded)
         seconds = (datetime.now(tz=UTC) - started).total_seconds() - known.encoded.seconds
@@ -174,10 +188,16 @@ class Score:
 
 def _evaluate(job: Encode | Score, encoder: TextEncoder, cache: Path) -> Outcome:
     """Run the task's code; data prepared from a local folder is kept by its content."""
-    task = job.task
+    task, source = job.task, job.task.source
+    assert isinstance(source, VectorSource)
+    with prepared_data(task, job.data, cache):
+        return source.evaluate(task, encoder, seed=job.seed, data=job.data)
+
+
+def prepared_data(task: Task, data: Path | None, cache: Path) -> contextlib.AbstractContextManager[object]:
+    """Keep what is prepared from a local folder under the data's own content."""
     content = task.data.content or task.data.revision
-    with datasets_cache(content, cache) if job.data else contextlib.nullcontext():
-        return task.source.evaluate(task, encoder, seed=job.seed, data=job.data)
+    return datasets_cache(content, cache) if data else contextlib.nullcontext()
 
 
 def model_part(artifact: Artifact, facts: Mapping[str, Any]) -> ModelPart:
@@ -198,28 +218,22 @@ def task_part(task: Task) -> TaskPart:
     return TaskPart(name=task.name, type=task.type, metric=task.metric)
 
 
-def examples_bytes(outcome: Outcome) -> bytes | None:
+def examples_bytes(examples: Examples) -> bytes | None:
     """The per-example file (Parquet) of an outcome, None if it has no examples."""
-    if not outcome.examples:
+    if not examples:
         return None
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    table = pa.table({name: list(outcome.examples[name]) for name in EXAMPLE_COLUMNS})
+    table = pa.table({name: list(examples[name]) for name in EXAMPLE_COLUMNS})
     buffer = io.BytesIO()
     pq.write_table(table, buffer, compression="zstd")
     return buffer.getvalue()
 
 
-def _examples_part(outcome: Outcome, content: bytes | None) -> ExamplesPart | None:
+def examples_part(examples: Examples, content: bytes | None) -> ExamplesPart | None:
+    """What a record says of its per-example file."""
     if content is None:
         return None
-    rows = len(outcome.examples["example_id"])
+    rows = len(examples["example_id"])
     return ExamplesPart(file="", rows=rows, sha256=hashlib.sha256(content).hexdigest())
-
-
-def _input(desk: Desk, name: str) -> dict[str, Any]:
-    for output in desk.inputs.values():
-        if name in output:
-            return dict(json.loads(output[name]))
-    return {}

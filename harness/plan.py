@@ -9,7 +9,8 @@ from typing import Any
 from harness import data
 from harness.errors import DataError
 from harness.identity import digest, evaluation_identity
-from harness.jobs import Encode, Job, Resolve, Score
+from harness.jobs import Encode, Job, Place, Resolve, Score
+from harness.recipe import Laid, Locate, Recipe
 from harness.record import Record
 from harness.store import Store
 from harness.types import SEED, Artifact, Encoding, Purpose, Suite, Task
@@ -27,7 +28,8 @@ class Subject:
 class Cell:
     """One score that is wanted: a subject on a task.
 
-    `record` is what the store has of it; `problem` says why it cannot be run.
+    `record` is what the store has of it; `problem` says why it cannot be run; `laid` is what a
+    recipe has to do for it, where the task is one to be trained for.
     """
 
     subject: Subject
@@ -38,18 +40,21 @@ class Cell:
     located: data.Located | None = None
     record: Record | None = None
     problem: DataError | None = None
+    laid: Laid | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
     """Everything a run wants: the cells, and the jobs that fill the open ones.
 
-    `keys` says which cell is the score of a subject on a task as a suite has it.
+    `keys` says which cell is the score of a subject on a task as a suite has it; `known` are the
+    keys of those jobs whose records the store has already.
     """
 
     cells: tuple[Cell, ...]
     jobs: tuple[Job, ...]
     keys: Mapping[tuple[Subject, Task], str]
+    known: frozenset[str] = frozenset()
     purpose: Purpose = "final"
 
     @property
@@ -73,32 +78,59 @@ def make_plan(
     force: bool = False,
     gate: bool = True,
     purpose: Purpose = "final",
+    recipe: Recipe | None = None,
 ) -> Plan:
     """Lay out a run: every task of every suite for every subject, each once."""
     tasks = tuple(dict.fromkeys(t for s in suites for t in s.tasks))
-    located = {task: _locate(task, settings) for task in tasks}
+    locate = _locator(settings)
     cells: dict[str, Cell] = {}
     keys: dict[tuple[Subject, Task], str] = {}
     for subject in subjects:
         for task in tasks:
-            cell = _cell(subject, task, located[task], seed=seed)
+            if task.output == "label":
+                assert recipe is not None
+                cell = _learnt(subject, task, recipe, locate, seed=seed)
+            else:
+                cell = _cell(subject, task, locate(task), seed=seed)
             keys[subject, task] = cell.key
             if cell.key not in cells:
                 known = None if force else _known(cell, store, purpose)
                 cells[cell.key] = replace(cell, record=known)
-    jobs = tuple(_jobs(cells.values(), gate=gate, purpose=purpose))
-    return Plan(cells=tuple(cells.values()), jobs=jobs, keys=keys, purpose=purpose)
+    jobs, known_jobs = _all_jobs(cells.values(), store, gate=gate, purpose=purpose)
+    return Plan(cells=tuple(cells.values()), jobs=jobs, keys=keys, known=known_jobs, purpose=purpose)
 
 
-def _locate(task: Task, settings: data.DataSettings) -> data.Located | DataError:
-    try:
-        return data.locate(task.data, settings, subsets=task.subsets)
-    except DataError as error:
-        return error
+def _locator(settings: data.DataSettings) -> Locate:
+    """Where a task's data lies, looked for once."""
+    found: dict[Task, data.Located | DataError] = {}
+
+    def locate(task: Task) -> data.Located | DataError:
+        if task not in found:
+            try:
+                found[task] = data.locate(task.data, settings, subsets=task.subsets)
+            except DataError as error:
+                found[task] = error
+        return found[task]
+
+    return locate
 
 
 def _known(cell: Cell, store: Store, purpose: Purpose) -> Record | None:
     return store.get(cell.subject.artifact.slug, cell.task.name, cell.key, purpose=purpose)
+
+
+def _learnt(subject: Subject, task: Task, recipe: Recipe, locate: Locate, *, seed: int) -> Cell:
+    """The cell of a task that a recipe trains for."""
+    laid = recipe.lay_out(subject.artifact, task, locate=locate)
+    return Cell(
+        subject=subject,
+        task=task,
+        seed=seed,
+        key=digest(laid.identity),
+        identity=laid.identity,
+        problem=laid.problem,
+        laid=laid,
+    )
 
 
 def _cell(subject: Subject, task: Task, located: data.Located | DataError, *, seed: int) -> Cell:
@@ -117,22 +149,40 @@ def _cell(subject: Subject, task: Task, located: data.Located | DataError, *, se
     )
 
 
-def _jobs(cells: Iterable[Cell], *, gate: bool, purpose: Purpose) -> Iterable[Job]:
-    resolved: set[str] = set()
+def _all_jobs(
+    cells: Iterable[Cell], store: Store, *, gate: bool, purpose: Purpose
+) -> tuple[tuple[Job, ...], frozenset[str]]:
+    """The jobs of all open cells, each once, and which of them are done."""
+    jobs: dict[str, Job] = {}
+    known: set[str] = set()
     for cell in cells:
-        if cell.record is not None or cell.located is None:
+        if cell.record is not None or cell.problem is not None:
             continue
-        artifact, encoding = cell.subject.artifact, cell.subject.encoding
-        resolve = digest({"job": "resolve", "artifact": artifact.key, "encoding": encoding})
-        if resolve not in resolved:
-            resolved.add(resolve)
-            yield Job(
-                key=resolve,
-                kind="resolve",
-                label=artifact.name,
-                work=Resolve(artifact=artifact, encoding=encoding, gate=gate),
-            )
-        yield from _task_jobs(cell, resolve, purpose)
+        resolve = _resolve(cell.subject, gate=gate)
+        if cell.laid is None:
+            jobs |= {job.key: job for job in (resolve, *_task_jobs(cell, resolve.key, purpose))}
+            continue
+        for job in cell.laid.jobs:
+            if job.key in jobs:
+                continue
+            if job.key != cell.key and job.place and _there(job, job.place, store):
+                known.add(job.key)
+            elif job.kind == "train":
+                jobs[resolve.key] = resolve
+                job = replace(job, inputs=(resolve.key, *job.inputs))
+            jobs[job.key] = job
+    return tuple(jobs.values()), frozenset(known)
+
+
+def _there(job: Job, place: Place, store: Store) -> bool:
+    return store.get(place.artifact, place.task, job.key, purpose=place.purpose) is not None
+
+
+def _resolve(subject: Subject, *, gate: bool) -> Job:
+    artifact, encoding = subject.artifact, subject.encoding
+    key = digest({"job": "resolve", "artifact": artifact.key, "encoding": encoding})
+    work = Resolve(artifact=artifact, encoding=encoding, gate=gate)
+    return Job(key=key, kind="resolve", label=artifact.name, work=work)
 
 
 def _task_jobs(cell: Cell, resolve: str, purpose: Purpose) -> Iterable[Job]:
@@ -155,6 +205,7 @@ def _task_jobs(cell: Cell, resolve: str, purpose: Purpose) -> Iterable[Job]:
         label=label,
         inputs=(resolve, encode),
         claim=cell.key,
+        place=Place(artifact=artifact.slug, task=cell.task.name, purpose=purpose),
         work=Score(
             artifact=artifact,
             encoding=encoding,

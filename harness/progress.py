@@ -15,6 +15,7 @@ from rich.text import Text
 from harness.desk import Event
 from harness.execute import Listeners, Result
 from harness.jobs import Job
+from harness.record import Record
 from harness.report import score_text
 
 if TYPE_CHECKING:
@@ -39,9 +40,9 @@ class Rate(TextColumn):
 class Follower:
     """Shows a run while it goes on; use it as a context and hand `listeners` to the run."""
 
-    def __init__(self, total: int, *, console: Console, quiet: bool = False) -> None:
+    def __init__(self, total: int, *, console: Console, runs: int = 0, quiet: bool = False) -> None:
         self._console = console
-        self._total = total
+        self._wanted, self._runs = runs, 0
         self._quiet = quiet
         self._settled = 0
         self._bars: dict[str, TaskID] = {}
@@ -56,7 +57,7 @@ class Follower:
             disable=quiet or not console.is_terminal,
         )
         self._overall = self._progress.add_task("tasks", total=total)
-        self.listeners = Listeners(event=self._event, result=self._result)
+        self.listeners = Listeners(event=self._event, result=self._result, trained=self._trained)
 
     def __enter__(self) -> Follower:
         self._progress.start()
@@ -78,8 +79,30 @@ class Follower:
             bar = self._bars[job.claim or job.key]
             tokens = self._progress.tasks[self._progress.task_ids.index(bar)].fields["tokens"] + event.tokens
             self._progress.update(bar, advance=event.texts, tokens=tokens)
+        elif event.kind == "training":
+            self._drop(job.key)
+            self._bars[job.key] = self._progress.add_task(f"  {job.label}", total=event.steps, tokens=0)
+        elif event.kind == "trained" and job.key in self._bars:
+            self._progress.update(self._bars[job.key], advance=event.steps)
         elif event.kind == "note" and not self._quiet:
             self._console.print(f"{job.label}: {event.text}", style="yellow")
+
+    def _trained(self, job: Job, record: Record) -> None:
+        """A run on the way to a score."""
+        self._drop(job.key)
+        self._runs += 1
+        if self._quiet:
+            return
+        score = "diverged" if record.training.get("diverged") else score_text(record.main_score)
+        seconds = sum(record.provenance.get("seconds", {}).values())
+        done = f"[{self._runs} of {self._wanted}]"
+        self._console.print(
+            f"  {done} {job.label}: {score}  {seconds:.1f} s",
+            highlight=False,
+            style="dim",
+            markup=False,
+            soft_wrap=True,
+        )
 
     def _result(self, result: Result) -> None:
         self._drop(result.cell.key)

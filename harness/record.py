@@ -10,11 +10,14 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from harness.errors import RecordError
 
-SCHEMA = 1
+SCHEMA = 2
 """The schema this version writes. A newer one is refused, an older one migrated step by step."""
 
-MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
-"""`MIGRATIONS[n]` turns a record of schema n into one of schema n + 1 (a golden file each)."""
+MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: lambda record: record}
+"""`MIGRATIONS[n]` turns a record of schema n into one of schema n + 1 (a golden file each).
+
+Schema 2 added `training`, which is empty where no recipe ran.
+"""
 
 EXAMPLE_COLUMNS = ("split", "subset", "example_id", "replicate", "prediction", "gold", "metric")
 """Columns of the per-example file, described in results/README.md."""
@@ -84,6 +87,8 @@ class Record(_Part):
     scores: Mapping[str, Mapping[str, Mapping[str, Any]]] = {}
     """split → subset → metric → value, every raw metric the task code gave."""
     examples: ExamplesPart | None = None
+    training: Mapping[str, Any] = {}
+    """How a recipe trained for this score, and what it tried (results/README.md); empty without one."""
     provenance: Mapping[str, Any] = {}
     """What happened to run it; never part of the identity (harness.provenance)."""
     error: ErrorPart | None = None

@@ -90,7 +90,7 @@ def means_lines(suite: Suite, means: Aggregates) -> list[str]:
     if suite.left_out:
         count = len(suite.left_out)
         named = shortened(suite.left_out)
-        lines.append(f"nothing of the languages or splits asked for in {count} columns: {named}")
+        lines.append(f"nothing of what was asked for in {count} columns: {named}")
     return lines
 
 

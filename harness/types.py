@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from harness.conventions import Convention
     from harness.encoder.family import Family
+    from harness.labelled import LabelSource
 
 Output = Literal["vector", "multivector", "label", "mlm"]
 """What a model gives and a task needs."""
@@ -171,6 +173,11 @@ class TaskSource(Protocol):
         """Name and version of the code that scores, e.g. "mteb 2.26.24"; part of the identity."""
         ...
 
+
+@runtime_checkable
+class VectorSource(TaskSource, Protocol):
+    """The source of a task that is scored from a finished model's vectors."""
+
     def evaluate(self, task: Task, encoder: TextEncoder, *, seed: int, data: Path | None) -> Outcome:
         """Score `encoder` on `task`.
 
@@ -185,6 +192,7 @@ class Task:
     """One scored data set.
 
     `roles` are the sides its texts can stand on; only their prompts are part of a result's identity.
+    A task whose output is "label" has a LabelSource (harness.labelled), any other a VectorSource.
     """
 
     name: str
@@ -193,7 +201,7 @@ class Task:
     splits: tuple[str, ...]
     subsets: tuple[str, ...] = ("default",)
     data: Data
-    source: TaskSource
+    source: VectorSource | LabelSource
     output: Output = "vector"
     roles: tuple[Role, ...] = ROLES
     size: Size = Size()
@@ -213,12 +221,17 @@ class Column:
 
 @dataclass(frozen=True, kw_only=True)
 class Suite:
-    """An ordered list of columns with the aggregates over them."""
+    """An ordered list of columns with the aggregates over them.
+
+    `conventions` are the papers' ways to make one number of a task's raw metrics, by name; where
+    there are none, a task's number is its main score.
+    """
 
     name: str
     title: str
     columns: tuple[Column, ...]
     notes: tuple[str, ...] = ()
+    conventions: Mapping[str, Convention] = field(default_factory=dict)
 
     @property
     def tasks(self) -> tuple[Task, ...]:
@@ -235,9 +248,10 @@ class Suite:
 class SuiteOptions:
     """What a user may narrow a suite down to; empty means the suite's own choice.
 
-    `cache` is where a suite may keep what it builds.
+    `tasks` are names of columns. `cache` is where a suite may keep what it builds.
     """
 
+    tasks: tuple[str, ...] = ()
     languages: tuple[str, ...] = ()
     splits: tuple[str, ...] = ()
     cache: Path | None = None

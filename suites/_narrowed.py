@@ -37,5 +37,7 @@ def nothing_left(name: str, what: str, asked: Collection[str], has: Collection[s
 
 
 def _only(column: Column, splits: Collection[str]) -> Column:
-    kept = tuple(task for task in column.tasks if not splits or set(task.splits) & set(splits))
-    return replace(column, tasks=kept)
+    if not splits:
+        return column
+    left = [replace(task, splits=tuple(s for s in task.splits if s in splits)) for task in column.tasks]
+    return replace(column, tasks=tuple(task for task in left if task.splits))

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from finetune.glue.settings import Head
+from harness.errors import ModelError
 
 
 class Classifier(nn.Module):
@@ -64,7 +65,17 @@ class Classifier(nn.Module):
         return {n: t for n, t in self.state_dict().items() if not n.startswith("classifier.")}
 
     def start_from(self, tensors: dict[str, Any]) -> None:
-        """Take over what another model's `transferable` gave; the last layer stays fresh."""
-        missing, extra = self.load_state_dict(tensors, strict=False)
-        left = [name for name in missing if not name.startswith("classifier.")]
-        assert not left and not extra, (left, extra)  # noqa: PT018
+        """Take over what another model's `transferable` gave; the last layer stays fresh.
+
+        Raises:
+            ModelError: They are those of another model.
+        """
+        wanted = {n: t.shape for n, t in self.transferable().items()}
+        given = {n: t.shape for n, t in tensors.items()}
+        if wanted != given:
+            other = sorted(n for n in wanted.keys() | given.keys() if wanted.get(n) != given.get(n))
+            raise ModelError(
+                f"The checkpoint is of another model: {len(other)} tensors differ, the first is {other[0]}.",
+                hint="It must come from the same backbone and recipe.",
+            )
+        self.load_state_dict(tensors, strict=False)

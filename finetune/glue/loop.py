@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -29,13 +29,13 @@ class Evaluation:
 
     Attributes:
         step: Optimizer steps done.
-        metrics: By the names of the task; the first is the one watched.
-        predictions: Of each dev split, (rows,): classes, or numbers.
+        metrics: By split and name; the first is the one watched.
+        predictions: By split, (rows,): classes, or numbers.
     """
 
     step: int
-    metrics: dict[str, float]
-    predictions: tuple[Tensor, ...]
+    metrics: Mapping[tuple[str, str], float]
+    predictions: Mapping[str, Tensor]
 
     @property
     def watched(self) -> float:
@@ -124,7 +124,9 @@ def train(
     steps = trial.steps(len(rows))
     optimizer, factor = optimizer_of(model, trial), factor_of(trial.training, steps)
     every = trial.training.cadence.every(trial.task, rows=len(rows), batch_size=trial.batch_size)
-    autocast, scaler = _precision(rows.labels.device, trial)
+    autocast = autocast_of(rows.labels.device, trial)
+    scaled = autocast is not contextlib.nullcontext and trial.autocast == "float16"
+    scaler = GradScaler(rows.labels.device.type, enabled=scaled)
     progress = Progress()
     model.train()
     for step, chosen in enumerate(order_of(len(rows), trial)):
@@ -144,14 +146,12 @@ def train(
     return progress
 
 
-def _precision(device: torch.device, trial: Trial) -> tuple[Any, GradScaler]:
-    """Autocast, and the scaling of gradients that float16 needs; a CPU has no float16."""
+def autocast_of(device: torch.device, trial: Trial) -> Callable[[], Any]:
+    """The precision that a run's forward passes have; a CPU has no float16, so it keeps float32."""
     half = trial.autocast != "float32" and not (device.type == "cpu" and trial.autocast == "float16")
-    made = (
-        partial(torch.autocast, device.type, dtype=DTYPES[trial.autocast]) if half else contextlib.nullcontext
-    )
-    scaled = half and trial.autocast == "float16"
-    return made, GradScaler(device.type, enabled=scaled)
+    if not half:
+        return contextlib.nullcontext
+    return partial(torch.autocast, device.type, dtype=DTYPES[trial.autocast])
 
 
 def _step(
@@ -224,11 +224,11 @@ def _waited(progress: Progress, trial: Trial) -> bool:
     return patience is not None and progress.behind >= patience
 
 
-def predict(model: nn.Module, rows: Rows) -> Tensor:
+def predict(model: nn.Module, rows: Rows, *, autocast: Callable[[], Any] = contextlib.nullcontext) -> Tensor:
     """What the model says of rows, (rows,) on the CPU: classes, or numbers."""
     model.eval()
     found = torch.empty(len(rows))
-    with torch.inference_mode():
+    with torch.inference_mode(), autocast():
         for chosen in rows.by_length(EVALUATED):
             scores = model(**rows.batch(chosen).inputs)
             found[chosen] = (scores[:, 0] if scores.shape[-1] == 1 else scores.argmax(dim=-1)).float().cpu()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Literal
 
@@ -37,6 +37,7 @@ class Protocol:
         grids: By the name of the task.
         transfer: Tasks that start from the selected MNLI model.
         selection: The grid's best cell by dev score, or no selection (one cell, mean over its seeds).
+        view: Which paper's number of a task is maximized, by its name in `finetune.glue.views`.
         final_seeds: Seeds with which the protocol itself runs the best cell once more.
         assumed: What no source says, each as a sentence.
         variants: Other readings of the same source, by name.
@@ -48,13 +49,21 @@ class Protocol:
     grids: Mapping[str, Grid]
     transfer: tuple[str, ...] = ()
     selection: Literal["best", "none"] = "best"
+    view: str = "neobert"
     final_seeds: tuple[int, ...] = ()
     assumed: tuple[str, ...] = ()
     variants: Mapping[str, Protocol] = field(default_factory=dict)
 
-    def trials(self, task: str) -> tuple[Trial, ...]:
-        """Every run of a task's grid, seeds innermost."""
-        grid = self.grids[task]
+    def trials(self, task: str, *, like: str = "", transfer: bool | None = None) -> tuple[Trial, ...]:
+        """Every run of a task's grid, seeds innermost.
+
+        Args:
+            task: Of GLUE, or a user's own.
+            like: The task of GLUE whose grid, cadence and precision it has; itself, if empty.
+            transfer: Whether it starts from the MNLI model; None for what the protocol says.
+        """
+        grid, training = self.grids[like or task], self._training(task, like)
+        starts = task in self.transfer if transfer is None else transfer
         return tuple(
             Trial(
                 task=task,
@@ -63,12 +72,24 @@ class Protocol:
                 weight_decay=decay,
                 epochs=epochs,
                 seed=seed,
-                training=self.training,
-                start="mnli" if task in self.transfer else "backbone",
+                training=training,
+                start="mnli" if starts else "backbone",
             )
             for rate, rows, decay, epochs, seed in product(
                 grid.learning_rates, grid.batch_sizes, grid.weight_decays, grid.epochs, grid.seeds
             )
+        )
+
+    def _training(self, task: str, like: str) -> Training:
+        """What all runs have in common, with what holds for `like` said of a user's own task."""
+        if like in ("", task):
+            return self.training
+        asked = self.training
+        steps = asked.cadence.steps
+        return replace(
+            asked,
+            cadence=replace(asked.cadence, steps={task: steps[like]} if like in steps else {}),
+            float32_tasks=(task,) if like in asked.float32_tasks else (),
         )
 
     @property

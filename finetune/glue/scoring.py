@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from torch import nn
@@ -12,17 +14,24 @@ from finetune.glue.rows import Rows
 from harness.metrics import METRICS
 
 
-def evaluation(model: nn.Module, dev: Sequence[Rows], metrics: Sequence[str], step: int) -> Evaluation:
-    """Every metric of every dev split; a split behind the first has its number in the metric's name.
+def evaluation(
+    model: nn.Module,
+    dev: Mapping[str, Rows],
+    metrics: Sequence[str],
+    step: int,
+    *,
+    autocast: Callable[[], Any] = contextlib.nullcontext,
+) -> Evaluation:
+    """Every metric of every dev split.
 
-    The first is the one that early stopping and the choice of a source for transfer go by.
+    The first of both is the one that early stopping and the choice of a source for transfer go by.
     """
-    predictions = tuple(predict(model, rows) for rows in dev)
+    predictions = {split: predict(model, rows, autocast=autocast) for split, rows in dev.items()}
     found = {}
-    for at, (rows, predicted) in enumerate(zip(dev, predictions, strict=True)):
+    for split, rows in dev.items():
         gold = rows.labels.cpu().double().numpy()
         ones = np.ones((1, len(gold)))
         for name in metrics:
-            score = METRICS[name](gold, predicted.double().numpy(), ones)[0]
-            found[name if at == 0 else f"{name}_{at + 1}"] = float(score)
+            score = METRICS[name](gold, predictions[split].double().numpy(), ones)[0]
+            found[split, name] = float(score)
     return Evaluation(step=step, metrics=found, predictions=predictions)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from finetune.glue.settings import Dropout, Head, Trial
 from harness.encoder.found import family_in, has_network
 from harness.encoder.network.loading import load_network
-from harness.encoder.network.tensors import read_tensors
+from harness.encoder.network.tensors import raw_tensors, read_tensors
 
 if TYPE_CHECKING:
     from torch import nn
@@ -26,13 +26,17 @@ LIBRARY_DROPOUT = {
 """What transformers' own classes call dropouts, to the part of ours that says how large they are."""
 
 
-def classifier_of(folder: Path, trial: Trial, *, classes: int) -> tuple[Classifier, list[str]]:
+def classifier_of(
+    folder: Path, trial: Trial, *, classes: int, source: Path | None = None
+) -> tuple[Classifier, list[str]]:
     """The backbone in a folder behind a head whose fresh weights the trial's seed draws.
 
     Args:
         folder: A backbone's, in its published form or ours.
         trial: Its training says what the head is and what is dropped in the encoder.
         classes: Scores of a row; 1 for a number.
+        source: A folder with the backbone fine-tuned for another task, whose encoder and dense layer
+            are taken in place of the backbone's own.
 
     Returns:
         The model on the CPU, in float32, and notes on what went otherwise than the protocol says.
@@ -42,13 +46,36 @@ def classifier_of(folder: Path, trial: Trial, *, classes: int) -> tuple[Classifi
     from finetune.glue.classifier import Classifier
 
     asked = trial.training.head
-    encoder, dense, notes = _encoder(folder, asked, trial.training.dropout)
-    if asked.dense != "fresh" and dense is None:
-        notes.append(f"the backbone has no dense layer of its {asked.dense}: a fresh one was trained")
+    encoder, dense, notes = _encoder(source or folder, asked, trial.training.dropout)
+    if source is not None:
+        dense = _tuned_dense(source) or dense
+    if (asked.dense != "fresh" or source is not None) and dense is None:
+        of = "checkpoint" if source is not None else f"backbone's {asked.dense}"
+        notes.append(f"the {of} has no dense layer: a fresh one was trained")
     torch.manual_seed(trial.seed)
     width = encoder.get_input_embeddings().embedding_dim
     made = Classifier(encoder, width=width, classes=classes, head=asked, dense=dense)
     return made, notes
+
+
+DENSE = ("pooler.dense", "head.dense", "classifier.dense", "pre_classifier", "dense")
+"""What models for a task call the dense layer of their heads, the last only at the top."""
+
+
+def _tuned_dense(folder: Path) -> nn.Linear | None:
+    """The dense layer in the head of a model that was trained for a task, whatever it is called."""
+    import torch
+
+    tensors = raw_tensors(folder)
+    for name in DENSE:
+        found = [n for n in tensors if n == f"{name}.weight" or n.endswith(f".{name}.weight")]
+        weight = next((tensors[n] for n in found if name != "dense" or n == "dense.weight"), None)
+        if weight is not None:
+            bias = tensors.get(found[0].removesuffix("weight") + "bias")
+            made = torch.nn.Linear(weight.shape[1], weight.shape[0], bias=bias is not None)
+            made.load_state_dict({"weight": weight, **({} if bias is None else {"bias": bias})})
+            return made
+    return None
 
 
 def _encoder(folder: Path, head: Head, dropout: Dropout) -> tuple[Any, nn.Linear | None, list[str]]:

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-REGRESSION = 1
-"""Classes of a task whose labels are numbers."""
+from harness.labelled import REGRESSION
+
+PATH, REVISION = "nyu-mll/glue", "bcdcba79d07bc864c1c254ccfcedcce55bcc9a8c"
+"""The hub's data set."""
 
 Metric = str
 """accuracy, f1 (of class 1), mcc, pearson or spearman."""
@@ -20,6 +22,7 @@ class GlueTask:
     Attributes:
         name: As papers print it.
         subset: Its subset of the data set.
+        type: Its group in the paper of GLUE (Wang et al. 2018, table 1).
         columns: The sentences, in the order in which the model reads them.
         classes: Labels 0 to classes - 1; REGRESSION for numbers.
         metrics: Every raw metric, that of early stopping first.
@@ -30,6 +33,7 @@ class GlueTask:
 
     name: str
     subset: str
+    type: str
     columns: tuple[str, ...]
     classes: int = 2
     metrics: tuple[Metric, ...] = ("accuracy",)
@@ -38,21 +42,27 @@ class GlueTask:
     dev_rows: tuple[int, ...]
 
 
+SINGLE, SIMILARITY, INFERENCE = "Single sentence", "Similarity and paraphrase", "Inference"
+
 SENTENCES = ("sentence1", "sentence2")
 
 _ALL = (
     GlueTask(
         name="CoLA",
         subset="cola",
+        type=SINGLE,
         columns=("sentence",),
         metrics=("mcc",),
         train_rows=8551,
         dev_rows=(1043,),
     ),
-    GlueTask(name="SST-2", subset="sst2", columns=("sentence",), train_rows=67_349, dev_rows=(872,)),
+    GlueTask(
+        name="SST-2", subset="sst2", type=SINGLE, columns=("sentence",), train_rows=67_349, dev_rows=(872,)
+    ),
     GlueTask(
         name="MRPC",
         subset="mrpc",
+        type=SIMILARITY,
         columns=SENTENCES,
         metrics=("accuracy", "f1"),
         train_rows=3668,
@@ -61,6 +71,7 @@ _ALL = (
     GlueTask(
         name="STS-B",
         subset="stsb",
+        type=SIMILARITY,
         columns=SENTENCES,
         classes=REGRESSION,
         metrics=("pearson", "spearman"),
@@ -70,6 +81,7 @@ _ALL = (
     GlueTask(
         name="QQP",
         subset="qqp",
+        type=SIMILARITY,
         columns=("question1", "question2"),
         metrics=("accuracy", "f1"),
         train_rows=363_846,
@@ -78,6 +90,7 @@ _ALL = (
     GlueTask(
         name="MNLI",
         subset="mnli",
+        type=INFERENCE,
         columns=("premise", "hypothesis"),
         classes=3,
         dev=("validation_matched", "validation_mismatched"),
@@ -87,11 +100,12 @@ _ALL = (
     GlueTask(
         name="QNLI",
         subset="qnli",
+        type=INFERENCE,
         columns=("question", "sentence"),
         train_rows=104_743,
         dev_rows=(5463,),
     ),
-    GlueTask(name="RTE", subset="rte", columns=SENTENCES, train_rows=2490, dev_rows=(277,)),
+    GlueTask(name="RTE", subset="rte", type=INFERENCE, columns=SENTENCES, train_rows=2490, dev_rows=(277,)),
 )
 
 TASKS: Mapping[str, GlueTask] = MappingProxyType({task.name: task for task in _ALL})

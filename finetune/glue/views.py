@@ -1,43 +1,14 @@
-"""The papers' conventions: which raw metrics make a task's number, and the mean over tasks."""
+"""The papers' conventions for GLUE: which raw metrics make a task's number."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 
 from finetune.glue.tasks import TASKS
-from harness.aggregate import Mean, mean
-
-Raw = Mapping[tuple[str, str], float]
-"""(split, metric) → value, of one task."""
+from harness.conventions import Convention
 
 MATCHED, MISMATCHED, DEV = "validation_matched", "validation_mismatched", "validation"
-
-
-@dataclass(frozen=True, kw_only=True)
-class View:
-    """How a paper puts GLUE into one table.
-
-    Attributes:
-        name: What a user types.
-        says: The convention, and where it is from.
-        parts: Of each task, the raw metrics whose mean is its number.
-    """
-
-    name: str
-    says: str
-    parts: Mapping[str, tuple[tuple[str, str], ...]]
-
-    def number(self, task: str, raw: Raw) -> float | None:
-        """A task's number; None unless all that it is made of is there."""
-        found = [raw.get(part) for part in self.parts[task]]
-        known = [value for value in found if value is not None]
-        return sum(known) / len(known) if len(known) == len(found) else None
-
-    def mean(self, numbers: Mapping[str, float | None]) -> Mean:
-        """The plain mean over the tasks that are there."""
-        return mean("tasks", [numbers.get(task) for task in self.parts])
 
 
 def _parts(**changed: tuple[tuple[str, str], ...]) -> Mapping[str, tuple[tuple[str, str], ...]]:
@@ -58,23 +29,23 @@ MEANS_OF_ALL = _parts(
 )
 
 _ALL = (
-    View(
+    Convention(
         name="neobert",
         says="NeoBERT, appendix C: the mean of both metrics where there are two, and of MNLI's two sets",
         parts=MEANS_OF_ALL,
     ),
-    View(
+    Convention(
         name="optibert",
         says="OptiBERT, appendix D.1, as NeoBERT: the mean of both metrics, and of MNLI's two sets",
         parts=MEANS_OF_ALL,
     ),
-    View(
+    Convention(
         name="modernbert",
         says="ModernBERT, table 5: accuracy for MRPC and QQP (its QQP can be nothing else), Spearman for "
         "STS-B, MNLI matched; the paper names none of them",
         parts=_parts(stsb=SPEARMAN),
     ),
-    View(
+    Convention(
         name="mosaicbert",
         says="MosaicBERT: MNLI matched (the paper), the mean of accuracy and F1 for MRPC and QQP, Spearman "
         "for STS-B (its code)",
@@ -82,5 +53,5 @@ _ALL = (
     ),
 )
 
-VIEWS: Mapping[str, View] = MappingProxyType({view.name: view for view in _ALL})
+VIEWS: Mapping[str, Convention] = MappingProxyType({view.name: view for view in _ALL})
 """By name."""

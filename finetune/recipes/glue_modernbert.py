@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from finetune.glue.protocol import Grid, Protocol
+from finetune.glue.recipe import entry
 from finetune.glue.settings import Cadence, Dropout, Head, Optimizer, Schedule, Training
 from finetune.glue.tasks import TASKS
 
@@ -41,6 +42,7 @@ PAPER = Protocol(
     training=TRAINING,
     grids={name: replace(GRID, epochs=(1, 2, 3)) if name in SHORT else GRID for name in TASKS},
     transfer=("RTE", "MRPC", "STS-B"),
+    view="modernbert",
     assumed=(
         "One seed, the first of the code's list.",
         "The evaluation at the end counts, as in the code; the paper speaks of early stopping, for which "
@@ -49,7 +51,7 @@ PAPER = Protocol(
     ),
 )
 
-RECIPE = replace(
+PROTOCOL = replace(
     PAPER,
     variants={
         "warmup10": replace(
@@ -59,3 +61,5 @@ RECIPE = replace(
         )
     },
 )
+
+RECIPE = entry(PROTOCOL, "GLUE as ModernBERT has it: a grid a task, RTE, MRPC and STS-B from MNLI")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from finetune.glue.protocol import Grid, Protocol
+from finetune.glue.recipe import entry
 from finetune.glue.settings import Dropout, Head
 from finetune.recipes import glue_modernbert
 
@@ -46,9 +47,10 @@ CODE = Protocol(
     },
     transfer=("RTE", "MRPC", "STS-B"),
     selection="none",
+    view="mosaicbert",
 )
 
-RECIPE = replace(
+PROTOCOL = replace(
     CODE,
     variants={
         "bert-large": replace(
@@ -58,3 +60,5 @@ RECIPE = replace(
         )
     },
 )
+
+RECIPE = entry(PROTOCOL, "GLUE as MosaicBERT has it: one cell a task, up to five seeds")

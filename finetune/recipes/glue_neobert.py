@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from finetune.glue.protocol import Grid, Protocol
+from finetune.glue.recipe import entry
 from finetune.glue.settings import Cadence, Dropout, Head, Optimizer, Schedule, Stopping, Training
 from finetune.glue.tasks import TASKS
 
@@ -50,7 +51,7 @@ TABLE6 = replace(
     ),
 )
 
-RECIPE = replace(
+PROTOCOL = replace(
     TEXT,
     variants={
         "table6": TABLE6,
@@ -68,3 +69,5 @@ RECIPE = replace(
         ),
     },
 )
+
+RECIPE = entry(PROTOCOL, "GLUE as NeoBERT has it: a grid a task, RTE, MRPC, STS-B and QNLI from MNLI")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from finetune.glue.protocol import Protocol
+from finetune.glue.recipe import entry
 from finetune.glue.tasks import TASKS
 from finetune.recipes import glue_neobert
 
@@ -19,6 +20,7 @@ FULL = Protocol(
     training=glue_neobert.TRAINING,
     grids=dict.fromkeys(TASKS, GRID),
     transfer=glue_neobert.TRANSFER,
+    view="optibert",
     final_seeds=(1, 2, 3, 4, 5),
     assumed=(
         "Optimizer, schedule, lengths, precision, dropout, evaluations and transfer are NeoBERT's, to which "
@@ -27,7 +29,7 @@ FULL = Protocol(
     ),
 )
 
-RECIPE = replace(
+PROTOCOL = replace(
     FULL,
     variants={
         "table4": replace(
@@ -37,3 +39,5 @@ RECIPE = replace(
         )
     },
 )
+
+RECIPE = entry(PROTOCOL, "GLUE as OptiBERT has it: a grid a task, then five seeds at its best cell")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from finetune.glue.protocol import Grid, Protocol
+from finetune.glue.recipe import entry
 from finetune.glue.settings import Cadence, Head, Optimizer, Schedule, Training
 from finetune.glue.tasks import TASKS
 
 GRID = Grid(learning_rates=(5e-5,), batch_sizes=(16,), weight_decays=(1e-2,), epochs=(1,), seeds=(0, 1, 2))
 
-RECIPE = Protocol(
+PROTOCOL = Protocol(
     name="glue-quick",
     source="our own: one epoch at 5e-5, with the optimizer and the clipping of transformers' trainer",
     training=Training(
@@ -25,3 +26,5 @@ RECIPE = Protocol(
     grids=dict.fromkeys(TASKS, GRID),
     selection="none",
 )
+
+RECIPE = entry(PROTOCOL, "GLUE in one cell a task and three seeds, for checkpoints in training")

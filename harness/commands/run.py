@@ -10,6 +10,7 @@ import click
 from rich.console import Console
 
 from harness.commands import options
+from harness.recipe import RecipeOptions
 from harness.terminal import console
 from harness.types import SEED, Dtype, Settings, Similarity, SuiteOptions
 
@@ -43,6 +44,27 @@ SIMILARITIES: tuple[Similarity, ...] = ("cosine", "dot", "euclidean", "manhattan
     required=True,
     metavar="SUITE",
     help="Suite, or suite:argument (`harness list suites`). Repeat for several.",
+)
+@click.option(
+    "--recipe",
+    default="",
+    metavar="RECIPE",
+    help="How a model is trained for tasks with labels: a name, or name:variant (`harness list recipes`).",
+)
+@click.option("--tasks", default="", help="Only these tasks of the suites, e.g. RTE,MRPC.")
+@click.option(
+    "--fresh-seeds",
+    type=click.IntRange(min=0),
+    default=None,
+    help="Runs of a chosen cell with seeds of our own, whose mean is the score "
+    "(default: 5, or 0 where the recipe has final seeds or chooses nothing).",
+)
+@click.option("--no-transfer", is_flag=True, help="Start no task from a model for MNLI.")
+@click.option(
+    "--mnli",
+    type=click.Path(path_type=Path, exists=True),
+    default=None,
+    help="A model for MNLI, folder or weights, that tasks start from in place of the recipe's own.",
 )
 @click.option(
     "--pooling",
@@ -85,7 +107,7 @@ SIMILARITIES: tuple[Similarity, ...] = ("cosine", "dot", "euclidean", "manhattan
     "--seed",
     type=click.IntRange(0, 2**32 - 1),
     default=SEED,
-    help="Seed of samples and probes (mteb's own is 42).",
+    help="Seed of samples and probes, and what fresh seeds are counted from (mteb's own is 42).",
 )
 @options.languages
 @options.splits
@@ -107,7 +129,7 @@ SIMILARITIES: tuple[Similarity, ...] = ("cosine", "dot", "euclidean", "manhattan
 @click.option(
     "--force",
     is_flag=True,
-    help="Score again what is there already, from known vectors, and put it in its place.",
+    help="Score again what is there already, from known vectors and runs, and put it in its place.",
 )
 @click.option("--fail-fast", is_flag=True, help="Stop at the first failed task.")
 @click.option("--dry-run", is_flag=True, help="Print the plan and its cost; run nothing.")
@@ -157,7 +179,13 @@ def _request(models: tuple[str, ...], suites: tuple[str, ...], given: dict[str, 
         suites=suites,
         settings=settings,
         options=SuiteOptions(
-            languages=options.listed(given["languages"]), splits=options.listed(given["splits"])
+            tasks=options.listed(given["tasks"]),
+            languages=options.listed(given["languages"]),
+            splits=options.listed(given["splits"]),
+        ),
+        recipe=given["recipe"],
+        recipe_options=RecipeOptions(
+            fresh_seeds=given["fresh_seeds"], transfer=not given["no_transfer"], source=given["mnli"]
         ),
         devices=options.listed(given["devices"]),
         gate=not given["no_gate"],
@@ -169,7 +197,9 @@ def _follow(prepared: Prepared, out: Console, *, quiet: bool) -> Report:
     from harness import api
     from harness.progress import Follower
 
-    with Follower(len(prepared.plan.cells), console=out, quiet=quiet) as follower:
+    jobs = [job for job in prepared.plan.jobs if job.key not in prepared.plan.known]
+    runs = sum(job.kind == "train" for job in jobs)
+    with Follower(len(prepared.plan.cells), console=out, runs=runs, quiet=quiet) as follower:
         return api.execute(prepared, follower.listeners)
 
 
@@ -189,14 +219,32 @@ def _announce(prepared: Prepared, out: Console, *, quiet: bool) -> None:
         if text != one.artifact.source:
             told = f"{text} is the same model as {one.artifact.name}, and is run once."
             out.print(told, highlight=False, soft_wrap=True)
+    for line in _said(prepared):
+        out.print(line, highlight=False, soft_wrap=True)
     for one in prepared.subjects:
         how = views.how_text(encoding_identity(one.encoding))
+        if prepared.recipe is not None and all(cell.laid for cell in prepared.plan.cells):
+            how = f"{prepared.recipe.name}, {prepared.recipe.source}"
         out.print(
             f"{prepared.label(one)}: {how}; key {one.artifact.key[:12]}",
             highlight=False,
             style="dim",
             soft_wrap=True,
         )
+
+
+def _said(prepared: Prepared) -> list[str]:
+    """What recipes have to say of their tasks before they begin, each once."""
+    tasks: dict[str, list[str]] = {}
+    for cell in prepared.plan.open:
+        for sentence in cell.laid.says if cell.laid else ():
+            tasks.setdefault(sentence, []).append(cell.task.name)
+    lines = [f"{', '.join(dict.fromkeys(names))}: {sentence}" for sentence, names in tasks.items()]
+    runs = sum(job.kind == "train" for job in prepared.plan.jobs)
+    if runs:
+        known = len(prepared.plan.known)
+        lines.append(f"{runs} runs, of which {known} are there")
+    return lines
 
 
 def _show_plan(prepared: Prepared, as_json: bool) -> int:

@@ -33,9 +33,10 @@ from finetune.glue.rows import Rows, tokenized
 from finetune.glue.scoring import evaluation
 from finetune.glue.settings import Cadence, Head, Schedule, Trial
 from finetune.glue.start import classifier_of
-from finetune.glue.tasks import REGRESSION, TASKS, GlueTask
+from finetune.glue.tasks import TASKS, GlueTask
 from finetune.recipes import glue_quick
 from harness import catalog
+from harness.labelled import REGRESSION
 
 ROWS, STEPS, WARMUP = 2000, 125, 8
 NAMED = {task.subset: task for task in TASKS.values()}
@@ -43,7 +44,7 @@ BAR = 0.8
 """Of the Trainer's wall time."""
 
 TRAINING = replace(
-    glue_quick.RECIPE.training,
+    glue_quick.PROTOCOL.training,
     schedule=Schedule(name="linear", warmup=WARMUP / STEPS),
     head=Head(pooling="first", dense="pooler", activation="tanh", dropout=0.1),
     cadence=Cadence(at_most=STEPS),
@@ -89,8 +90,8 @@ def ours(task: GlueTask, seed: int, given: Rows, dev: Rows) -> dict[str, float]:
     trial = trial_of(task, seed)
     model, _ = classifier_of(backbone(), trial, classes=task.classes)
     torch.manual_seed(seed)
-    found = train(model, given, trial, lambda m, step: evaluation(m, [dev], task.metrics, step))
-    return found.evaluations[-1].metrics
+    found = train(model, given, trial, lambda m, step: evaluation(m, {"": dev}, task.metrics, step))
+    return {name: value for (_, name), value in found.evaluations[-1].metrics.items()}
 
 
 def theirs(task: GlueTask, seed: int, root: Path) -> dict[str, float]:

@@ -69,7 +69,7 @@ def scored(*values: float) -> Any:
     last = [values[-1]]
 
     def evaluate(_model: nn.Module, step: int) -> Evaluation:
-        return Evaluation(step=step, metrics={"accuracy": next(given, last[0])}, predictions=())
+        return Evaluation(step=step, metrics={("dev", "accuracy"): next(given, last[0])}, predictions={})
 
     return evaluate
 
@@ -214,7 +214,9 @@ def test_the_best_weights_are_kept() -> None:
     def evaluate(_model: nn.Module, step: int) -> Evaluation:
         if step == 20:
             kept.update({n: t.clone() for n, t in model.state_dict().items()})
-        return Evaluation(step=step, metrics={"accuracy": 0.9 if step == 20 else 0.5}, predictions=())
+        return Evaluation(
+            step=step, metrics={("dev", "accuracy"): 0.9 if step == 20 else 0.5}, predictions={}
+        )
 
     training = replace(TRAINING, stopping=Stopping(counts="best"))
     found = train(model, rows(), replace(TRIAL, training=training), evaluate)

@@ -13,8 +13,8 @@ from finetune.glue.settings import Cadence, Optimizer
 from finetune.glue.tasks import TASKS
 from finetune.recipes import glue_modernbert, glue_mosaicbert, glue_neobert, glue_optibert, glue_quick
 
-NEO, OPTI = glue_neobert.RECIPE, glue_optibert.RECIPE
-MODERN, MOSAIC, QUICK = glue_modernbert.RECIPE, glue_mosaicbert.RECIPE, glue_quick.RECIPE
+NEO, OPTI = glue_neobert.PROTOCOL, glue_optibert.PROTOCOL
+MODERN, MOSAIC, QUICK = glue_modernbert.PROTOCOL, glue_mosaicbert.PROTOCOL, glue_quick.PROTOCOL
 
 ALL = ("CoLA", "SST-2", "MRPC", "STS-B", "QQP", "MNLI", "QNLI", "RTE")
 

@@ -8,7 +8,7 @@ from finetune.glue.selection import Tried, select, select_source
 from finetune.recipes import glue_neobert
 from harness.errors import HarnessError
 
-TRIALS = glue_neobert.RECIPE.trials("MNLI")
+TRIALS = glue_neobert.PROTOCOL.trials("MNLI")
 
 
 def tried(*scores: float | None, watched: tuple[float | None, ...] | None = None) -> list[Tried]:

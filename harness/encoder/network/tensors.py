@@ -100,7 +100,7 @@ class Found:
 
 def read_tensors(folder: Path, names: Names | None, *, head: bool) -> Found:
     """The tensors of a folder's weight files, on the CPU."""
-    tensors = _read(folder)
+    tensors = raw_tensors(folder)
     prefixed = names is not None and any(name.startswith(names.prefix) for name in tensors)
     found = Found(names=names, prefixed=prefixed)
     for name, tensor in tensors.items():
@@ -108,7 +108,8 @@ def read_tensors(folder: Path, names: Names | None, *, head: bool) -> Found:
     return found
 
 
-def _read(folder: Path) -> dict[str, Tensor]:
+def raw_tensors(folder: Path) -> dict[str, Tensor]:
+    """The tensors of a folder's weight files under the names they have there, on the CPU."""
     import torch
     from safetensors.torch import load_file
 

@@ -1,0 +1,70 @@
+"""A protocol as a recipe of the catalog."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from finetune.glue.layout import Layout
+from finetune.glue.protocol import Protocol
+from finetune.glue.views import VIEWS
+from harness.conventions import Convention
+from harness.errors import DataError, unknown
+from harness.labelled import LabelSource
+from harness.recipe import Laid, Locate, Recipe, RecipeEntry, RecipeOptions
+from harness.types import Artifact, Task
+
+
+def entry(protocol: Protocol, summary: str) -> RecipeEntry:
+    """A protocol with its variants, as the catalog lists it."""
+
+    def open_(variant: str, options: RecipeOptions) -> Recipe:
+        if variant and variant not in protocol.variants:
+            then = f"Without one it is the recipe's own default: --recipe {protocol.name}."
+            raise unknown(f"variant of {protocol.name}", variant, protocol.variants, then=then)
+        chosen = protocol.variants[variant] if variant else protocol
+        return GlueRecipe(protocol=chosen, variant=variant, options=options)
+
+    says = {name: f"{one.source}; {one.runs} runs" for name, one in protocol.variants.items()}
+    return RecipeEntry(
+        name=protocol.name,
+        summary=f"{summary}; {protocol.runs} runs on all of GLUE",
+        open=open_,
+        variants=says,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class GlueRecipe:
+    """A protocol with what a user asked of it (see harness.recipe.Recipe)."""
+
+    protocol: Protocol
+    variant: str
+    options: RecipeOptions
+
+    @property
+    def name(self) -> str:
+        """As a user types it."""
+        return f"{self.protocol.name}:{self.variant}" if self.variant else self.protocol.name
+
+    @property
+    def source(self) -> str:
+        """The paper's section, and its code."""
+        return self.protocol.source
+
+    @property
+    def convention(self) -> Convention:
+        """The paper's own, or NeoBERT's where there is no paper."""
+        return VIEWS[self.protocol.view]
+
+    def lay_out(self, artifact: Artifact, task: Task, *, locate: Locate) -> Laid:
+        """The runs of the task's grid, the choice, the runs at the chosen cell, and the score."""
+        source = task.source
+        assert isinstance(source, LabelSource)
+        if source.like not in self.protocol.grids:
+            raise unknown("task of GLUE", source.like, self.protocol.grids, then="See docs/glue.md.")
+        layout = Layout(protocol=self.protocol, options=self.options, artifact=artifact, locate=locate)
+        try:
+            return layout.score(task, self.name)
+        except DataError as error:
+            identity = {"artifact": artifact.key, "task": task.name, "recipe": self.name}
+            return Laid(identity=identity, problem=error)

@@ -1,0 +1,90 @@
+"""Recipes that train a model for each task, as the rest of a run sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from harness.types import SEED
+
+if TYPE_CHECKING:
+    from harness.conventions import Convention
+    from harness.data import Located
+    from harness.errors import DataError
+    from harness.jobs import Job
+    from harness.types import Artifact, Task
+
+Locate = Callable[["Task"], "Located | DataError"]
+"""Where a task's data lies, or why it cannot be had."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecipeOptions:
+    """What a user may ask of a recipe.
+
+    Attributes:
+        fresh_seeds: Runs of the chosen cell with seeds of ours; None for the recipe's own number.
+        transfer: Whether tasks that a protocol starts from a model for another task do so.
+        source: A model that they start from in place of the one that the recipe would train.
+        seed: What the fresh seeds are counted from.
+    """
+
+    fresh_seeds: int | None = None
+    transfer: bool = True
+    source: Path | None = None
+    seed: int = SEED
+
+
+@dataclass(frozen=True, kw_only=True)
+class Laid:
+    """One score that a recipe is to give.
+
+    Attributes:
+        identity: What the score depends on; its digest is the key, and that of the last job.
+        jobs: All that makes the score, what is needed first standing first; without `resolve`.
+        problem: Why it cannot be made.
+        says: What a user should know before it begins, in sentences.
+    """
+
+    identity: Mapping[str, Any]
+    jobs: tuple[Job, ...] = ()
+    problem: DataError | None = None
+    says: tuple[str, ...] = ()
+
+
+class Recipe(Protocol):
+    """A recipe with a user's options, opened by name."""
+
+    @property
+    def name(self) -> str:
+        """As a user types it, its variant behind a colon."""
+        ...
+
+    @property
+    def source(self) -> str:
+        """The paper's section, and its code."""
+        ...
+
+    @property
+    def convention(self) -> Convention | None:
+        """How its paper makes a number of raw metrics, for the tasks that the paper has."""
+        ...
+
+    def lay_out(self, artifact: Artifact, task: Task, *, locate: Locate) -> Laid:
+        """The jobs behind a backbone's score on a task; nothing is loaded."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecipeEntry:
+    """A recipe as the catalog lists it: one `RECIPE` in a file of finetune/recipes/.
+
+    A recipe is asked for as `name`, or as `name:variant`; `variants` says of each what it is.
+    """
+
+    name: str
+    summary: str
+    open: Callable[[str, RecipeOptions], Recipe]
+    variants: Mapping[str, str] = field(default_factory=dict)
