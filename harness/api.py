@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 from harness import catalog, paths
 from harness.aggregate import Aggregates, aggregate
 from harness.data import DataSettings, forbid_network
+from harness.devices import check_devices, default_devices, require_spelled
 from harness.errors import UsageError, unknown
 from harness.execute import Listeners, Result, Run
 from harness.failures import shortened
@@ -26,9 +26,6 @@ from harness.types import SIDES, Purpose, Settings, Suite, SuiteOptions, Task
 
 SCHEMA = 1
 """Version of the JSON that a report becomes (docs/json.md)."""
-
-DEVICE = re.compile(r"cpu|mps|cuda(:\d+)?")
-"""How a device is spelled."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,11 +200,7 @@ def prepare(request: Request) -> Prepared:
     Raises:
         UsageError: A name, a setting or a record that cannot be used.
     """
-    for name in request.devices:
-        if not DEVICE.fullmatch(name):
-            raise UsageError(
-                f"{name!r} is no device.", hint="Type cpu, cuda, cuda:0, mps, or several with commas."
-            )
+    require_spelled(request.devices)
     if not request.models or not request.suites:
         raise UsageError(
             "A run needs at least one model and one suite.", hint="`harness list` shows what there is."
@@ -330,32 +323,6 @@ def check_prompts(prompts: Mapping[str, str], suites: Sequence[Suite]) -> None:
             known = [*SIDES, *types, *tasks]
             then = "A prompt is for query, document, a type or a task (`harness list tasks`)."
             raise unknown("side, type or task", name, known, then=then)
-
-
-def check_devices(devices: tuple[str, ...]) -> tuple[str, ...]:
-    """The same devices, if torch knows each of them and this machine has it.
-
-    Raises:
-        UsageError: There is no such device.
-    """
-    import torch
-
-    there = ["cpu", *(f"cuda:{index}" for index in range(torch.cuda.device_count()))]
-    if torch.backends.mps.is_available():
-        there.append("mps")
-    for name in devices:
-        if name not in there and f"{name}:0" not in there:
-            raise UsageError(f"This machine has no device {name!r}.", hint=f"There is: {', '.join(there)}.")
-    return devices
-
-
-def default_devices() -> tuple[str, ...]:
-    """Every GPU there is, else the CPU."""
-    import torch
-
-    if torch.cuda.is_available():
-        return tuple(f"cuda:{index}" for index in range(torch.cuda.device_count()))
-    return ("cpu",)
 
 
 def _existing(root: Path | None) -> Path | None:

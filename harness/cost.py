@@ -1,4 +1,4 @@
-"""What a plan will cost: texts, tokens, FLOPs, and time where this machine has measured the rate."""
+"""What a plan will cost: texts or runs, tokens, FLOPs, and time where this machine has measured the rate."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from harness.desk import Desk
+from harness.devices import check_devices
+from harness.recipe import Estimate
 from harness.record import Record
 from harness.types import Size
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
     from harness.api import Prepared
     from harness.plan import Cell
@@ -34,12 +38,51 @@ class Line:
     tokens: int | None
     flops: float | None
     seconds: float | None
+    runs: int | None = None
+    steps: int | None = None
 
 
 def estimate(prepared: Prepared) -> list[Line]:
     """One line for each cell of the plan."""
     records = list(prepared.store.records())
-    return [_line(cell, records) for cell in prepared.plan.cells]
+    runs = _runs(prepared)
+    return [
+        _line(cell, records) if cell.laid is None else _learnt(cell, runs) for cell in prepared.plan.cells
+    ]
+
+
+def _runs(prepared: Prepared) -> dict[str, Estimate]:
+    """What each run that is not there yet will take, by its key, from a few steps of it."""
+    plan = prepared.plan
+    jobs = [job for job in plan.jobs if job.kind == "train" and job.key not in plan.known]
+    if not jobs or prepared.recipe is None:
+        return {}
+    request = prepared.request
+    desk = Desk(
+        device=check_devices(prepared.devices)[0],
+        cache=prepared.cache,
+        emit=lambda _event: None,
+        threads=request.threads,
+    )
+    found = prepared.recipe.estimate(jobs, desk)
+    return {job.key: one for job, one in zip(jobs, found, strict=True) if one is not None}
+
+
+def _learnt(cell: Cell, runs: dict[str, Estimate]) -> Line:
+    """The line of a score that a recipe trains for; a run that several scores need counts with the first."""
+    jobs = cell.laid.jobs if cell.laid and cell.record is None else ()
+    mine = [runs.pop(job.key) for job in jobs if job.key in runs]
+    return Line(
+        model=cell.subject.artifact.name,
+        task=cell.task.name,
+        state="cannot run" if cell.problem else "to do" if cell.record is None else "done",
+        texts=None,
+        tokens=None,
+        flops=sum(one.flops for one in mine),
+        seconds=sum(one.seconds for one in mine),
+        runs=len(mine),
+        steps=sum(one.steps for one in mine),
+    )
 
 
 def to_json(lines: list[Line]) -> dict[str, Any]:
@@ -50,17 +93,17 @@ def to_json(lines: list[Line]) -> dict[str, Any]:
 
 
 def show(lines: list[Line], suites: Sequence[Suite], console: Console) -> None:
-    """The estimate as a table with its totals, and what could not be made of the data."""
-    from rich.table import Table
-
-    table = Table(title="plan; nothing was run", title_justify="left")
-    for name in ("model", "task", "state"):
-        table.add_column(name)
-    for name in ("texts ≤", "tokens ≈", "TFLOPs ≈", "time ≈"):
-        table.add_column(name, justify="right")
-    for line in lines:
-        table.add_row(line.model, line.task, line.state, *_numbers(line))
-    console.print(table)
+    """The estimate as tables with their totals, and what could not be made of the data."""
+    learnt = [line for line in lines if line.runs is not None]
+    for some, names in (
+        ([line for line in lines if line.runs is None], ("texts ≤", "tokens ≈", "TFLOPs ≈", "time ≈")),
+        (learnt, ("runs", "steps ≤", "TFLOPs ≤", "time ≤")),
+    ):
+        if some:
+            console.print(_table(some, names))
+    if learnt:
+        told = "Times of runs are from twenty steps on this machine, in one process; early stopping and"
+        console.print(f"{told} several at once shorten them.", style="dim", highlight=False, soft_wrap=True)
     for note in dict.fromkeys(note for suite in suites for note in suite.notes):
         console.print(note, style="dim", highlight=False, soft_wrap=True)
     to_do = [line for line in lines if line.state == "to do"]
@@ -71,6 +114,19 @@ def show(lines: list[Line], suites: Sequence[Suite], console: Console) -> None:
         f"{sum(line.state == 'cannot run' for line in lines)} cannot run; about {_time(sum(known))}{more}.",
         highlight=False,
     )
+
+
+def _table(lines: Sequence[Line], numbers: Sequence[str]) -> Table:
+    from rich.table import Table
+
+    table = Table(title="plan; nothing was run", title_justify="left")
+    for name in ("model", "task", "state"):
+        table.add_column(name)
+    for name in numbers:
+        table.add_column(name, justify="right")
+    for line in lines:
+        table.add_row(line.model, line.task, line.state, *_numbers(line))
+    return table
 
 
 def _line(cell: Cell, records: Iterable[Record]) -> Line:
@@ -95,9 +151,9 @@ def _line(cell: Cell, records: Iterable[Record]) -> Line:
 
 
 def _numbers(line: Line) -> list[str]:
+    counts = (line.texts, line.tokens) if line.runs is None else (line.runs, line.steps)
     return [
-        "?" if line.texts is None else f"{line.texts:,}",
-        "?" if line.tokens is None else f"{line.tokens:,}",
+        *("?" if count is None else f"{count:,}" for count in counts),
         "?" if line.flops is None else f"{line.flops / 1e12:,.1f}",
         "?" if line.seconds is None else _time(line.seconds),
     ]

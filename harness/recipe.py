@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -12,6 +12,7 @@ from harness.types import SEED
 if TYPE_CHECKING:
     from harness.conventions import Convention
     from harness.data import Located
+    from harness.desk import Desk
     from harness.errors import DataError
     from harness.jobs import Job
     from harness.types import Artifact, Task
@@ -54,6 +55,23 @@ class Laid:
     says: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """What the open runs behind one score will take; early stopping may make it less.
+
+    Attributes:
+        runs: That are not there yet; one that several scores need counts with the first.
+        steps: Optimizer steps of all of them.
+        flops: Of training and of scoring.
+        seconds: In one process on this device.
+    """
+
+    runs: int
+    steps: int
+    flops: float
+    seconds: float
+
+
 class Recipe(Protocol):
     """A recipe with a user's options, opened by name."""
 
@@ -74,6 +92,14 @@ class Recipe(Protocol):
 
     def lay_out(self, artifact: Artifact, task: Task, *, locate: Locate) -> Laid:
         """The jobs behind a backbone's score on a task; nothing is loaded."""
+        ...
+
+    def estimate(self, jobs: Sequence[Job], desk: Desk) -> list[Estimate | None]:
+        """What each of these runs will take, from a few steps on this machine; None for other jobs."""
+        ...
+
+    def probe(self, jobs: Sequence[Job]) -> Job | None:
+        """A job that gives the memory which one of these runs takes at most, as JSON (`peak_bytes`)."""
         ...
 
 

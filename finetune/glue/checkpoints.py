@@ -7,9 +7,10 @@ sent to the driver.
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from harness import files
 
@@ -41,7 +42,9 @@ class Checkpoints:
         files.writable(self.folder)
         state = self.folder / f"{group}.json"
         with FileLock(self.folder / f".{group}.lock"):
-            held = json.loads(state.read_text()) if state.exists() else {"watched": -1.0, "keys": []}
+            held: dict[str, Any] = {"watched": -math.inf, "keys": []}
+            if state.exists():
+                held = json.loads(state.read_text())
             if watched < held["watched"]:
                 return
             files.replace(self.path(key), save({n: t.cpu().contiguous() for n, t in tensors.items()}))

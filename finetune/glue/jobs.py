@@ -19,6 +19,7 @@ from finetune.glue.checkpoints import Checkpoints
 from finetune.glue.selection import select, select_source
 from finetune.glue.settings import Trial
 from harness import provenance
+from harness.data import no_bars
 from harness.desk import Desk, Event
 from harness.errors import HarnessError
 from harness.jobs import examples_bytes, examples_part, model_part, prepared_data, task_part
@@ -120,7 +121,7 @@ class Finetune:
 
     def trial(self, desk: Desk) -> Trial:
         """The run that it is, once a selection has chosen."""
-        chosen = desk.input("selection").get("chosen", 0)
+        chosen = int(desk.input("selection").get("chosen", 0))
         return replace(self.trials[chosen], seed=self.seed)
 
     def _trained(
@@ -202,7 +203,7 @@ def tokenized_rows(
     def make() -> tuple[Labelled, Prepared]:
         from transformers import AutoTokenizer
 
-        with prepared_data(task, data, desk.cache):
+        with prepared_data(task, data, desk.cache), no_bars():
             labelled = source.load(task, data=data)
         tokenizer = AutoTokenizer.from_pretrained(backbone_folder(artifact.folder), local_files_only=True)
         device = torch.device(desk.device)

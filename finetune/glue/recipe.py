@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from finetune.glue import probe
+from finetune.glue.jobs import Finetune
 from finetune.glue.layout import Layout
 from finetune.glue.protocol import Protocol
 from finetune.glue.views import VIEWS
 from harness.conventions import Convention
+from harness.desk import Desk
 from harness.errors import DataError, unknown
+from harness.jobs import Job
 from harness.labelled import LabelSource
-from harness.recipe import Laid, Locate, Recipe, RecipeEntry, RecipeOptions
+from harness.recipe import Estimate, Laid, Locate, Recipe, RecipeEntry, RecipeOptions
 from harness.types import Artifact, Task
 
 
@@ -68,3 +73,15 @@ class GlueRecipe:
         except DataError as error:
             identity = {"artifact": artifact.key, "task": task.name, "recipe": self.name}
             return Laid(identity=identity, problem=error)
+
+    def estimate(self, jobs: Sequence[Job], desk: Desk) -> list[Estimate | None]:
+        """What each of these runs will take, from twenty steps on this machine."""
+        return probe.estimates(desk, [job.work if isinstance(job.work, Finetune) else None for job in jobs])
+
+    def probe(self, jobs: Sequence[Job]) -> Job | None:
+        """A job that measures the memory of one run."""
+        works = probe.largest([job.work for job in jobs if isinstance(job.work, Finetune)])
+        if not works:
+            return None
+        work = probe.Memory(runs=works)
+        return Job(key="memory", kind="train", label="memory of one run", work=work)

@@ -63,6 +63,18 @@ class Rows:
         }
         return Batch(inputs=inputs, labels=self.labels[chosen.to(device)])
 
+    def take(self, chosen: Tensor) -> Rows:
+        """Only these rows, in this order; `chosen` is on the CPU."""
+        import torch
+
+        lengths = self.lengths[chosen]
+        first = self.starts[chosen]
+        starts = torch.cat([lengths.new_zeros(1), lengths.cumsum(0)])
+        at = torch.repeat_interleave(first - starts[:-1], lengths) + torch.arange(int(starts[-1]))
+        device = self.labels.device
+        columns = {name: column[at.to(device)] for name, column in self.columns.items()}
+        return Rows(columns=columns, starts=starts, labels=self.labels[chosen.to(device)], fill=self.fill)
+
     def by_length(self, tokens: int) -> Iterator[Tensor]:
         """All rows in batches of at most so many padded tokens, the longest first."""
         import torch

@@ -8,7 +8,7 @@ from harness.data.huberrors import Unavailable
 from harness.data.locate import DataMissing, DataSettings, Located, Origin, locate
 from harness.data.needs import Need, State, Status, found, needs, status
 from harness.data.offline import forbid_network
-from harness.data.prepared import datasets_cache
+from harness.data.prepared import datasets_cache, no_bars
 from harness.data.pull import pull
 from harness.data.sizes import human_size, remote_size, remote_sizes
 from harness.data.verify import Problem, verify
@@ -32,6 +32,7 @@ __all__ = [
     "identify",
     "locate",
     "needs",
+    "no_bars",
     "pull",
     "remote_size",
     "remote_sizes",

@@ -11,6 +11,20 @@ from harness.data.offline import swap
 
 
 @contextmanager
+def no_bars() -> Iterator[None]:
+    """Keep the progress bars of the datasets library off the terminal."""
+    import datasets
+
+    hidden = datasets.are_progress_bars_disabled()
+    datasets.disable_progress_bars()
+    try:
+        yield
+    finally:
+        if not hidden:
+            datasets.enable_progress_bars()
+
+
+@contextmanager
 def datasets_cache(content: str, cache: Path) -> Iterator[Path]:
     """While loading from a local folder, keep what is prepared under the folder's content.
 

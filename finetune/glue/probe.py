@@ -1,0 +1,185 @@
+"""What runs will take, from a few steps of them: time for a plan, memory for how many fit at once."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from finetune.glue.jobs import Finetune, tokenized_rows
+from finetune.glue.settings import Cadence, Trial
+from harness.desk import Desk, Event
+from harness.recipe import Estimate
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from finetune.glue.rows import Rows
+
+STEPS = 20
+"""Steps of a probe for time: half of them with small batches, half with large ones."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Speed:
+    """How fast a backbone is trained on a device.
+
+    Attributes:
+        step: Seconds of a step, whatever is in it.
+        token: Seconds of each token trained on.
+        scored: Seconds of each token scored.
+        parameters: That take part in the products of every token, the embeddings not among them.
+    """
+
+    step: float
+    token: float
+    scored: float
+    parameters: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Memory:
+    """The memory that the largest batch of each of some runs takes, longest rows first."""
+
+    runs: tuple[Finetune, ...]
+
+    def run(self, desk: Desk) -> Mapping[str, bytes]:
+        """Two steps and a scored batch of each; gives the peak as JSON."""
+        import torch
+
+        for work in self.runs:
+            desk.emit(Event(kind="stage", text=f"measuring the memory of {work.task.name}"))
+            trial = work.trials[0]
+            _, rows, _ = tokenized_rows(desk, work.artifact, work.task, work.data, trial)
+            longest = rows.train.lengths.argsort(descending=True)[: 2 * trial.batch_size]
+            _timed(desk, work, trial, rows.train.take(longest))
+        peak = torch.cuda.max_memory_reserved(desk.device) if desk.device.startswith("cuda") else None
+        return {"memory": json.dumps({"peak_bytes": peak}).encode()}
+
+
+def largest(works: Sequence[Finetune]) -> tuple[Finetune, ...]:
+    """Of each task the run with the largest batch, which is the one that takes the most memory."""
+    found: dict[str, Finetune] = {}
+    for work in works:
+        held = found.get(work.task.name)
+        one = replace(work, trials=(max(work.trials, key=lambda t: t.batch_size),), start=None)
+        if held is None or one.trials[0].batch_size > held.trials[0].batch_size:
+            found[work.task.name] = one
+    return tuple(found.values())
+
+
+def speed_of(desk: Desk, works: Sequence[Finetune]) -> Speed:
+    """Twenty steps of a backbone, with the smallest and the largest batch of some runs."""
+    trials = [(trial, work) for work in works for trial in work.trials]
+    few, many = (_some_steps(desk, *pick(trials, key=lambda pair: pair[0].batch_size)) for pick in (min, max))
+    more = many.tokens - few.tokens
+    token = (many.seconds - few.seconds) / more if more > 0 else many.seconds / many.tokens
+    token = max(token, 0.0)
+    return Speed(
+        step=max(0.0, few.seconds - token * few.tokens),
+        token=token,
+        scored=many.scoring / many.tokens,
+        parameters=many.parameters,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Passed:
+    """One step as measured: tokens, seconds, and seconds of scoring the same tokens."""
+
+    tokens: float
+    seconds: float
+    scoring: float
+    parameters: int
+
+
+def _some_steps(desk: Desk, trial: Trial, work: Finetune) -> Passed:
+    import torch
+
+    _, rows, _ = tokenized_rows(desk, work.artifact, work.task, work.data, trial)
+    count = min(STEPS // 2 * trial.batch_size, len(rows.train))
+    return _timed(desk, work, trial, rows.train.take(torch.arange(count)))
+
+
+def _timed(desk: Desk, work: Finetune, trial: Trial, rows: Rows) -> Passed:
+    """One pass over rows, and scoring them."""
+    import torch
+
+    from finetune.glue.loop import Evaluation, autocast_of, predict, train
+    from finetune.glue.start import classifier_of
+    from harness.encoder.modules import backbone_folder
+
+    desk.set_threads()
+    folder = backbone_folder(work.artifact.folder)
+    labels = rows.labels
+    classes = 1 if labels.is_floating_point() else int(labels.max()) + 2
+    model: Any = classifier_of(folder, trial, classes=classes)[0].to(desk.device)
+    autocast = autocast_of(torch.device(desk.device), trial)
+    scoring = 0.0
+
+    def evaluate(trained: nn.Module, step: int) -> Evaluation:
+        nonlocal scoring
+        started = time.perf_counter()
+        predict(trained, rows, autocast=autocast)
+        scoring = time.perf_counter() - started
+        return Evaluation(step=step, metrics={("probe", "none"): 0.0}, predictions={})
+
+    once = replace(trial, epochs=1, training=replace(trial.training, cadence=Cadence(batches=1)))
+    started = time.perf_counter()
+    train(model, rows, once, evaluate)
+    seconds = time.perf_counter() - started - scoring
+    steps = trial.steps(len(rows)) // trial.epochs
+    table = model.encoder.get_input_embeddings().weight.numel()
+    return Passed(
+        tokens=int(rows.lengths.sum()) / steps,
+        seconds=seconds / steps,
+        scoring=scoring / steps,
+        parameters=sum(p.numel() for p in model.parameters()) - table,
+    )
+
+
+def estimates(desk: Desk, works: Sequence[Finetune | None]) -> list[Estimate | None]:
+    """What each of some runs will take."""
+    there = [work for work in works if work is not None]
+    if not there:
+        return [None] * len(works)
+    speed = speed_of(desk, there)
+    sizes: dict[str, Size] = {}
+    return [None if work is None else _estimate(desk, work, speed, sizes) for work in works]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Size:
+    """Rows of a task, and tokens of one, to train on and to score."""
+
+    rows: int
+    tokens: float
+    dev_tokens: float
+
+
+def _size(desk: Desk, work: Finetune) -> Size:
+    _, rows, _ = tokenized_rows(desk, work.artifact, work.task, work.data, work.trials[0])
+    dev = sum(int(one.lengths.sum()) for one in rows.dev.values())
+    return Size(rows=len(rows.train), tokens=float(rows.train.lengths.double().mean()), dev_tokens=dev)
+
+
+def _estimate(desk: Desk, work: Finetune, speed: Speed, sizes: dict[str, Size]) -> Estimate:
+    """The mean over the cells that a run may turn out to be."""
+    if work.task.name not in sizes:
+        sizes[work.task.name] = _size(desk, work)
+    size = sizes[work.task.name]
+    steps = trained = scored = 0.0
+    for trial in work.trials:
+        done = trial.steps(size.rows)
+        every = trial.training.cadence.every(trial.task, rows=size.rows, batch_size=trial.batch_size)
+        steps += done / len(work.trials)
+        trained += trial.epochs * size.rows * size.tokens / len(work.trials)
+        scored += max(1, done // every) * size.dev_tokens / len(work.trials)
+    return Estimate(
+        runs=1,
+        steps=round(steps),
+        flops=speed.parameters * (6.0 * trained + 2.0 * scored),
+        seconds=steps * speed.step + trained * speed.token + scored * speed.scored,
+    )
