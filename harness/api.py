@@ -12,8 +12,10 @@ from typing import Any
 
 from harness import catalog, paths
 from harness.aggregate import Aggregates, aggregate
+from harness.crowd import Crowd, crowd
 from harness.data import DataSettings, forbid_network
 from harness.devices import check_devices, default_devices, require_spelled
+from harness.encoder.weights import weight_files
 from harness.errors import UsageError, unknown
 from harness.execute import Listeners, Result, Run
 from harness.failures import shortened
@@ -49,6 +51,7 @@ class Request:
     offline: bool = False
     devices: tuple[str, ...] = ()
     threads: int | None = None
+    workers: int | None = None
     force: bool = False
     fail_fast: bool = False
     trust_remote_code: bool = False
@@ -279,15 +282,27 @@ def _refuse_settings(request: Request) -> None:
 def execute(prepared: Prepared, listeners: Listeners | None = None) -> Report:
     """Carry out what was prepared."""
     request = prepared.request
+    plan = prepared.plan
+    places = Crowd(devices=("cpu",), threads=request.threads)
+    if plan.jobs:
+        places = crowd(
+            check_devices(prepared.devices),
+            [job for job in plan.jobs if job.key not in plan.known],
+            prepared.recipe,
+            cache=prepared.cache,
+            weights=max(_weight_bytes(one.artifact.folder) for one in prepared.subjects),
+            asked=request.workers,
+            threads=request.threads,
+        )
     running = Run(
-        prepared.plan,
+        plan,
         store=prepared.store,
         cache=prepared.cache,
-        devices=check_devices(prepared.devices) if prepared.plan.jobs else ("cpu",),
+        devices=places.devices,
         listeners=listeners,
         fail_fast=request.fail_fast,
         again=request.force,
-        threads=request.threads,
+        threads=places.threads,
     )
     results = running.run()
     return Report(
@@ -323,6 +338,10 @@ def check_prompts(prompts: Mapping[str, str], suites: Sequence[Suite]) -> None:
             known = [*SIDES, *types, *tasks]
             then = "A prompt is for query, document, a type or a task (`harness list tasks`)."
             raise unknown("side, type or task", name, known, then=then)
+
+
+def _weight_bytes(folder: Path) -> int:
+    return sum(path.stat().st_size for path in weight_files(folder))
 
 
 def _existing(root: Path | None) -> Path | None:

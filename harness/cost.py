@@ -45,9 +45,10 @@ class Line:
 def estimate(prepared: Prepared) -> list[Line]:
     """One line for each cell of the plan."""
     records = list(prepared.store.records())
-    runs = _runs(prepared)
+    runs = _shared_out(prepared.plan.open, _runs(prepared))
     return [
-        _line(cell, records) if cell.laid is None else _learnt(cell, runs) for cell in prepared.plan.cells
+        _line(cell, records) if cell.laid is None else _learnt(cell, runs.get(cell.key, []))
+        for cell in prepared.plan.cells
     ]
 
 
@@ -68,10 +69,19 @@ def _runs(prepared: Prepared) -> dict[str, Estimate]:
     return {job.key: one for job, one in zip(jobs, found, strict=True) if one is not None}
 
 
-def _learnt(cell: Cell, runs: dict[str, Estimate]) -> Line:
-    """The line of a score that a recipe trains for; a run that several scores need counts with the first."""
-    jobs = cell.laid.jobs if cell.laid and cell.record is None else ()
-    mine = [runs.pop(job.key) for job in jobs if job.key in runs]
+def _shared_out(cells: Sequence[Cell], runs: dict[str, Estimate]) -> dict[str, list[Estimate]]:
+    """Each run once: with the score of its own task, else with the first that needs it."""
+    found: dict[str, list[Estimate]] = {}
+    for own in (True, False):
+        for cell in cells:
+            for job in cell.laid.jobs if cell.laid else ():
+                if job.key in runs and (not own or (job.place and job.place.task == cell.task.name)):
+                    found.setdefault(cell.key, []).append(runs.pop(job.key))
+    return found
+
+
+def _learnt(cell: Cell, mine: Sequence[Estimate]) -> Line:
+    """The line of a score that a recipe trains for."""
     return Line(
         model=cell.subject.artifact.name,
         task=cell.task.name,

@@ -127,6 +127,12 @@ SIMILARITIES: tuple[Similarity, ...] = ("cosine", "dot", "euclidean", "manhattan
     help="CPU threads of each process (default: torch's own choice).",
 )
 @click.option(
+    "--workers",
+    type=click.IntRange(min=1),
+    default=None,
+    help="Processes that train at once on each device (default: as many as memory and cores allow).",
+)
+@click.option(
     "--force",
     is_flag=True,
     help="Score again what is there already, from known vectors and runs, and put it in its place.",
@@ -173,7 +179,17 @@ def _request(models: tuple[str, ...], suites: tuple[str, ...], given: dict[str, 
         prompts=options.read_prompts(given["prompts"], given["prompt_file"]),
         seed=given["seed"],
     )
-    same = ("results", "cache", "data", "offline", "threads", "force", "fail_fast", "trust_remote_code")
+    same = (
+        "results",
+        "cache",
+        "data",
+        "offline",
+        "threads",
+        "workers",
+        "force",
+        "fail_fast",
+        "trust_remote_code",
+    )
     return Request(
         models=models,
         suites=suites,
