@@ -12,6 +12,7 @@ from typing import Any
 
 from harness import catalog, paths
 from harness.aggregate import Aggregates, aggregate
+from harness.conventions import Convention, raw
 from harness.crowd import Crowd, crowd
 from harness.data import DataSettings, forbid_network
 from harness.devices import check_devices, default_devices, require_spelled
@@ -23,6 +24,7 @@ from harness.plan import Plan, Subject, make_plan
 from harness.recipe import Recipe, RecipeOptions
 from harness.record import Record
 from harness.resolve import ModelOptions, subject
+from harness.standing import Standing, learnt, standing
 from harness.store import Store
 from harness.types import SIDES, Purpose, Settings, Suite, SuiteOptions, Task
 
@@ -113,11 +115,35 @@ class Report:
 
     def aggregates(self, one: Subject, suite: Suite) -> Aggregates:
         """A suite's columns and means for one model."""
-        found = {task.name: self.result(one, task) for task in suite.tasks}
-        records = {name: result.record for name, result in found.items()}
-        return aggregate(
-            suite, {name: r.main_score for name, r in records.items() if r and r.main_score is not None}
+        numbers = {name: self._number(suite, record) for name, record in self._done(one, suite).items()}
+        return aggregate(suite, {name: value for name, value in numbers.items() if value is not None})
+
+    def standing(self, one: Subject, suite: Suite) -> Standing | None:
+        """One model on a suite that it was trained for, with intervals; None of any other suite."""
+        if not learnt(suite):
+            return None
+        store, slug = self.prepared.store, one.artifact.slug
+        return standing(
+            suite,
+            self._done(one, suite),
+            self._convention(suite),
+            lambda record: store.examples(record, slug),
         )
+
+    def _done(self, one: Subject, suite: Suite) -> dict[str, Record]:
+        """What is there of a suite, by task."""
+        found = {task.name: self.result(one, task).record for task in suite.tasks}
+        return {name: record for name, record in found.items() if record and record.status == "done"}
+
+    def _convention(self, suite: Suite) -> Convention | None:
+        """The recipe's, where the suite has it."""
+        recipe = self.prepared.recipe
+        return suite.conventions.get(recipe.convention) if recipe is not None else None
+
+    def _number(self, suite: Suite, record: Record) -> float | None:
+        """What a suite's mean takes of a record."""
+        convention = self._convention(suite)
+        return record.main_score if convention is None else convention.number(record.task.name, raw(record))
 
     def result(self, one: Subject, task: Task) -> Result:
         """What became of one model's score on a task, as a suite has it."""

@@ -36,7 +36,7 @@ def raw(record: Record) -> Raw:
     """The raw metrics of a record, a mean over subsets where there are several."""
     found: dict[tuple[str, str], float] = {}
     for split, subsets in record.scores.items():
-        for name in {name for metrics in subsets.values() for name in metrics}:
+        for name in dict.fromkeys(name for metrics in subsets.values() for name in metrics):
             values = [m[name] for m in subsets.values() if isinstance(m.get(name), int | float)]
             if values:
                 found[split, name] = sum(values) / len(values)

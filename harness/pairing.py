@@ -73,4 +73,8 @@ def _data(record: Record) -> tuple[Any, ...]:
 
 
 def _settings(record: Record) -> tuple[Any, ...]:
-    return tuple(record.identity[name] for name in ("encoding", "prompts", "seed", "scoring"))
+    identity = record.identity
+    if "recipe" in identity:
+        names = ("recipe", "final_seeds", "fresh_seeds", "scoring")
+        return (*(identity[name] for name in names), identity.get("start", {}).get("from"))
+    return tuple(identity[name] for name in ("encoding", "prompts", "seed", "scoring"))

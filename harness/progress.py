@@ -16,7 +16,7 @@ from harness.desk import Event
 from harness.execute import Listeners, Result
 from harness.jobs import Job
 from harness.record import Record
-from harness.report import score_text
+from harness.report_text import score_text
 
 if TYPE_CHECKING:
     from rich.progress import Task as Bar

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 from harness.types import SEED
 
 if TYPE_CHECKING:
-    from harness.conventions import Convention
     from harness.data import Located
     from harness.desk import Desk
     from harness.errors import DataError
@@ -86,8 +85,8 @@ class Recipe(Protocol):
         ...
 
     @property
-    def convention(self) -> Convention | None:
-        """How its paper makes a number of raw metrics, for the tasks that the paper has."""
+    def convention(self) -> str:
+        """The name of its paper's way to make a number of raw metrics."""
         ...
 
     def lay_out(self, artifact: Artifact, task: Task, *, locate: Locate) -> Laid:

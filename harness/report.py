@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from harness.aggregate import Aggregates, Mean
 from harness.failures import print_failures, shortened
+from harness.report_text import mean_text, score_text
+from harness.standing import learnt
+from harness.standing_report import print_standing, standing_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -51,12 +54,13 @@ def report_json(report: Report) -> dict[str, Any]:
 
 def suite_json(report: Report, one: Subject, suite: Suite) -> dict[str, Any]:
     """One model's columns and means on one suite."""
-    found = report.aggregates(one, suite)
+    found, standing = report.aggregates(one, suite), report.standing(one, suite)
     return {
         "suite": suite.name,
         "model": one.artifact.name,
         "artifact": one.artifact.key,
         **aggregates_json(suite, found),
+        **({"standing": standing_json(standing)} if standing else {}),
     }
 
 
@@ -70,16 +74,6 @@ def aggregates_json(suite: Suite, found: Aggregates) -> dict[str, Any]:
         "left_out": list(suite.left_out),
         "notes": list(suite.notes),
     }
-
-
-def score_text(value: float | None) -> str:
-    """A score as tables show it: times 100, two decimals; a dash for none."""
-    return "–" if value is None else f"{100 * value:.2f}"
-
-
-def mean_text(mean: Mean) -> str:
-    """A mean with how much of it is there, e.g. "mean over tasks 56.09 (41 of 41)"."""
-    return f"mean over {mean.over} {score_text(mean.value)} ({mean.there} of {mean.wanted})"
 
 
 def means_lines(suite: Suite, means: Aggregates) -> list[str]:
@@ -97,6 +91,9 @@ def means_lines(suite: Suite, means: Aggregates) -> list[str]:
 def print_report(report: Report, console: Console) -> None:
     """The table of every suite, what failed and why, and where the records lie."""
     for suite in report.prepared.suites:
+        if learnt(suite):
+            _print_standings(suite, report, console)
+            continue
         console.print(suite_table(suite, report))
         for note in suite.notes:
             console.print(note, style="dim", highlight=False, soft_wrap=True)
@@ -113,6 +110,15 @@ def print_report(report: Report, console: Console) -> None:
         highlight=False,
         soft_wrap=True,
     )
+
+
+def _print_standings(suite: Suite, report: Report, console: Console) -> None:
+    recipe = report.prepared.recipe
+    for one in report.prepared.subjects:
+        found = report.standing(one, suite)
+        if found is not None and recipe is not None:
+            title = f"{report.prepared.label(one)} on {suite.title}, {recipe.name}"
+            print_standing(found, title, console)
 
 
 def suite_table(suite: Suite, report: Report) -> Table:

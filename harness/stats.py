@@ -80,11 +80,22 @@ def replicates(
         draws: Replicates.
         seeds: See Seeds; "one" comes closest to the widths OptiBERT prints.
     """
-    count = len(sets[0].predicted)
-    drawn = rng.integers(count, size=(draws, count if seeds == "all" else 1))
+    return over_seeds(per_seed(sets, metrics, rng=rng, draws=draws), rng=rng, seeds=seeds)
+
+
+def per_seed(
+    sets: Sequence[Predictions], metrics: Sequence[str], *, rng: np.random.Generator, draws: int = DRAWS
+) -> Floats:
+    """The score of every seed on the examples that each replicate draws, (draws, seeds)."""
     of_seeds = [np.concatenate([*_resampled(one, metrics, draws, rng)]) for one in sets]
-    chosen = np.take_along_axis(np.mean(of_seeds, axis=0), drawn, axis=1)
-    return np.asarray(chosen.mean(axis=1))
+    return np.asarray(np.mean(of_seeds, axis=0))
+
+
+def over_seeds(of_seeds: Floats, *, rng: np.random.Generator, seeds: Seeds = "all") -> Floats:
+    """The mean over the seeds that each replicate draws, (draws,)."""
+    draws, count = of_seeds.shape
+    drawn = rng.integers(count, size=(draws, count if seeds == "all" else 1))
+    return np.asarray(np.take_along_axis(of_seeds, drawn, axis=1).mean(axis=1))
 
 
 def interval(point: float, drawn: Floats, *, level: float = LEVEL) -> Interval:

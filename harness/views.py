@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, is_dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from harness import paths
 from harness.errors import UsageError, unknown
@@ -55,9 +55,73 @@ def records_of(model: str, results: Path | None) -> Measured:
     return Measured(records=mine, reference=frozenset(r.key for r in mine) - {r.key for r in own})
 
 
+class Treatment(Protocol):
+    """How a model was measured: what two records must share to stand in one mean."""
+
+    @property
+    def text(self) -> str:
+        """The treatment in a few words."""
+        ...
+
+    @property
+    def rank(self) -> tuple[Any, ...]:
+        """What puts treatments of as many tasks in order."""
+        ...
+
+    def fits(self, record: Record, task: Task) -> bool:
+        """Whether `record` is what this treatment gives on `task`."""
+        ...
+
+
 @dataclass(frozen=True, kw_only=True)
-class Treatment:
-    """How a model was measured: what two records must share to stand in one mean.
+class Trained:
+    """A recipe, with what a user asked of it.
+
+    `start` says what tasks started from that a protocol starts from another one; None of those that
+    it does not, which every start has.
+    """
+
+    recipe: str
+    final_seeds: tuple[int, ...]
+    fresh_seeds: tuple[int, ...]
+    start: Mapping[str, Any] | None
+    scoring: str
+
+    @property
+    def text(self) -> str:
+        """The recipe and its seeds."""
+        seeds = [f"fresh seeds {seeds_text(self.fresh_seeds)}"] if self.fresh_seeds else []
+        start = {"backbone": ["no transfer"], "checkpoint": ["transfer from a checkpoint of the user's"]}
+        return ", ".join([self.recipe, *seeds, *start.get((self.start or {}).get("from", ""), [])])
+
+    @property
+    def rank(self) -> tuple[Any, ...]:
+        """By name."""
+        return (self.text,)
+
+    def fits(self, record: Record, task: Task) -> bool:
+        """Whether `record` is what this treatment gives on `task`."""
+        if "recipe" not in record.identity or task.output != "label":
+            return False
+        own = _trained(record)
+        alike = replace(own, start=self.start) == self and own.start in (None, self.start)
+        data = task.data.content == "" or record.identity["data"] == data_identity(task.data)
+        splits = record.identity["splits"] == sorted(task.splits)
+        return alike and data and splits and record.task.name == task.name
+
+
+def seeds_text(seeds: Sequence[int]) -> str:
+    """Seeds that follow one another, in short.
+
+    >>> seeds_text((42001, 42002, 42003)), seeds_text((7,))
+    ('42001–42003', '7')
+    """
+    return str(seeds[0]) if len(seeds) == 1 else f"{seeds[0]}–{seeds[-1]}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Encoded:
+    """How a finished model was measured.
 
     `encoding` is the part of the identity of that name; `prompts` are all that were given, of
     which a task applies one for each of its sides.
@@ -77,6 +141,11 @@ class Treatment:
             named = [f"{len(named)} prompts"]
         seed = [] if self.seed == SEED else [f"seed {self.seed}"]
         return ", ".join([how_text(self.encoding), *named, *seed])
+
+    @property
+    def rank(self) -> tuple[Any, ...]:
+        """Full precision first, then by the text."""
+        return (self.encoding["dtype"] != "float32", self.text)
 
     def fits(self, record: Record, task: Task) -> bool:
         """Whether `record` is what this treatment gives on `task`."""
@@ -99,11 +168,12 @@ class Treatment:
 class View:
     """A suite as it was measured under one treatment.
 
-    `scores` are main scores by task name; `unproven` are the tasks whose data came from a folder
-    that does not prove the pinned revision.
+    `records` are what was measured by task name, and `scores` their main scores; `unproven` are the
+    tasks whose data came from a folder that does not prove the pinned revision.
     """
 
     treatment: Treatment
+    records: Mapping[str, Record]
     scores: Mapping[str, float]
     unproven: tuple[str, ...]
 
@@ -121,7 +191,7 @@ def suite_views(records: Sequence[Record], suite: Suite) -> list[View]:
     for treatment in _distinct([_treatment(r) for r in mine if r.task.name in names]):
         kept = {t.name: r for t in suite.tasks for r in mine if treatment.fits(r, t)}
         found.append((treatment, kept))
-    found.sort(key=lambda pair: (-len(pair[1]), pair[0].encoding["dtype"] != "float32", pair[0].text))
+    found.sort(key=lambda pair: (-len(pair[1]), pair[0].rank))
     views, seen = [], list[set[str]]()
     for treatment, kept in found:
         keys = {record.key for record in kept.values()}
@@ -135,11 +205,19 @@ def _view(treatment: Treatment, kept: Mapping[str, Record], suite: Suite) -> Vie
     pinned = {task.name: task.data.revision for task in suite.tasks if task.data.path}
     unproven = [n for n, r in kept.items() if n in pinned and r.identity["data"].get("revision") != pinned[n]]
     scores = {name: r.main_score for name, r in kept.items() if r.main_score is not None}
-    return View(treatment=treatment, scores=scores, unproven=tuple(unproven))
+    return View(treatment=treatment, records=kept, scores=scores, unproven=tuple(unproven))
+
+
+def treatment_json(treatment: Treatment) -> dict[str, Any]:
+    """A treatment as plain values (docs/json.md)."""
+    assert is_dataclass(treatment)
+    return asdict(treatment)
 
 
 def record_text(record: Record) -> str:
-    """What tells two records of one task apart: the encoding, the prompts applied, the seed."""
+    """What tells two records of one task apart: encoding, prompts applied and seed, or the recipe."""
+    if "recipe" in record.identity:
+        return _trained(record).text
     prompts = sorted({repr(p) for p in record.identity["prompts"].values() if p})
     seed = [] if record.identity["seed"] == SEED else [f"seed {record.identity['seed']}"]
     return ", ".join([how_text(record.identity["encoding"]), *prompts, *seed])
@@ -166,13 +244,26 @@ def how_text(encoding: Mapping[str, Any]) -> str:
 
 
 def _treatment(record: Record) -> Treatment:
+    if "recipe" in record.identity:
+        return _trained(record)
     asked = record.provenance.get("prompts_asked", {})
-    return Treatment(
+    return Encoded(
         encoding=record.identity["encoding"],
         prompts=asked.get("named", {}),
         default_prompt=asked.get("default"),
         seed=record.identity["seed"],
         scoring=record.identity["scoring"],
+    )
+
+
+def _trained(record: Record) -> Trained:
+    identity = record.identity
+    return Trained(
+        recipe=identity["recipe"],
+        final_seeds=tuple(identity["final_seeds"]),
+        fresh_seeds=tuple(identity["fresh_seeds"]),
+        start=identity.get("start"),
+        scoring=identity["scoring"],
     )
 
 

@@ -9,8 +9,6 @@ from finetune.glue import probe
 from finetune.glue.jobs import Finetune
 from finetune.glue.layout import Layout
 from finetune.glue.protocol import Protocol
-from finetune.glue.views import VIEWS
-from harness.conventions import Convention
 from harness.desk import Desk
 from harness.errors import DataError, unknown
 from harness.jobs import Job
@@ -57,9 +55,9 @@ class GlueRecipe:
         return self.protocol.source
 
     @property
-    def convention(self) -> Convention:
+    def convention(self) -> str:
         """The paper's own, or NeoBERT's where there is no paper."""
-        return VIEWS[self.protocol.view]
+        return self.protocol.view
 
     def lay_out(self, artifact: Artifact, task: Task, *, locate: Locate) -> Laid:
         """The runs of the task's grid, the choice, the runs at the chosen cell, and the score."""

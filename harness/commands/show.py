@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,6 +24,11 @@ if TYPE_CHECKING:
 @click.option(
     "--task", default="", help="One task's records in full, as JSON: every raw metric and the provenance."
 )
+@click.option(
+    "--view",
+    default="",
+    help="The paper whose convention makes numbers of raw metrics, e.g. neobert (default: the recipe's own).",
+)
 @options.languages
 @options.splits
 @options.results
@@ -33,6 +37,7 @@ def command(
     model: str,
     suites: tuple[str, ...],
     task: str,
+    view: str,
     languages: str,
     splits: str,
     results: Path | None,
@@ -44,6 +49,8 @@ def command(
 
     if (languages or splits) and not suites:
         raise UsageError("--languages and --splits narrow a suite.", hint="Name one with --suite SUITE.")
+    if view and not suites:
+        raise UsageError("--view says how a suite is put into numbers.", hint="Name one with --suite SUITE.")
     measured = views.records_of(model, results)
     records = measured.records
     narrowed = SuiteOptions(
@@ -53,7 +60,7 @@ def command(
         _one(records, task)
     elif suites:
         opened = catalog.open_suites(suites, narrowed)
-        _suites(records, opened, as_json)
+        _suites(records, opened, as_json, view=view, results=results)
     else:
         _all(measured, as_json)
     return 0
@@ -111,35 +118,80 @@ def _apart(record: Any, measured: Measured, common: str) -> str:
     return ", ".join(parts)
 
 
-def _suites(records: Sequence[Any], suites: list[Any], as_json: bool) -> None:
+def _suites(
+    records: Sequence[Any], suites: list[Any], as_json: bool, *, view: str, results: Path | None
+) -> None:
     from harness import views
     from harness.aggregate import aggregate
     from harness.report import aggregates_json
+    from harness.standing_report import standing_json
 
     about = records[0].model
     nothing: list[Any] = [None]
-    found = [(suite, view) for suite in suites for view in views.suite_views(records, suite) or nothing]
+    found = [
+        (suite, seen, _standing(suite, seen, view, results))
+        for suite in suites
+        for seen in views.suite_views(records, suite) or nothing
+    ]
     if as_json:
         rows = [
             {
                 "suite": suite.name,
-                "settings": dataclasses.asdict(view.treatment) if view else None,
-                "unproven_data": list(view.unproven) if view else [],
-                **aggregates_json(suite, aggregate(suite, view.scores if view else {})),
+                "settings": views.treatment_json(seen.treatment) if seen else None,
+                "unproven_data": list(seen.unproven) if seen else [],
+                **aggregates_json(suite, aggregate(suite, _numbers(seen, stands))),
+                **({"standing": standing_json(stands)} if stands else {}),
             }
-            for suite, view in found
+            for suite, seen, stands in found
         ]
         click.echo(json.dumps({"schema": 1, "model": about.model_dump(), "suites": rows}, indent=1))
         return
-    for suite, view in found:
-        _print_suite(f"{about.name} on {suite.title}", suite, view)
+    for suite, seen, stands in found:
+        _print_suite(f"{about.name} on {suite.title}", suite, seen, stands)
 
 
-def _print_suite(title: str, suite: Any, view: Any) -> None:
+def _numbers(seen: Any, stands: Any) -> dict[str, float]:
+    """What a suite's mean takes of its tasks."""
+    if stands is None:
+        return dict(seen.scores) if seen else {}
+    return {row.task: row.number for row in stands.rows if row.number is not None}
+
+
+def _standing(suite: Any, seen: Any, view: str, results: Path | None) -> Any:
+    """A suite that models are trained for, by a paper's convention; None of any other.
+
+    Raises:
+        UsageError: There is no such convention.
+    """
+    from harness import views
+    from harness.errors import unknown
+    from harness.standing import learnt, standing
+
+    if view and view not in suite.conventions:
+        then = f"`harness show MODEL --suite {suite.name}` takes the recipe's own."
+        raise unknown(f"view of {suite.name}", view, suite.conventions, then=then)
+    if seen is None or not learnt(suite):
+        return None
+    own = next(iter(seen.records.values())).training.get("view", "")
+    stores = views.stores(results)
+
+    def files(record: Any) -> Path | None:
+        places = (store.examples(record, f"model-{record.model.artifact[:12]}") for store in stores)
+        return next((place for place in places if place is not None and place.exists()), None)
+
+    return standing(suite, seen.records, suite.conventions.get(view or own), files)
+
+
+def _print_suite(title: str, suite: Any, view: Any, stands: Any) -> None:
     from harness.aggregate import aggregate
     from harness.failures import shortened
-    from harness.report import means_lines, score_text
+    from harness.report import means_lines
+    from harness.report_text import score_text
+    from harness.standing_report import print_standing
 
+    if stands is not None:
+        print_standing(stands, f"{title}, {view.treatment.text}", console())
+        return
     means = aggregate(suite, view.scores if view else {})
     under = f"\n{view.treatment.text}" if view else ""
     table = Table(title=f"{title}, scores × 100{under}", title_justify="left")

@@ -6,7 +6,7 @@ import pytest
 
 from fakes import task
 from harness.aggregate import aggregate
-from harness.report import mean_text
+from harness.report_text import mean_text
 from harness.types import Column, Suite
 
 
