@@ -193,7 +193,8 @@ def run(
         suite: A suite's name, or `name:argument`; or several.
         settings: Pooling, dtype, maximum length, prompts and the like (`harness.Settings`).
         listeners: Called with events and results while it runs.
-        **request: Any other field of `harness.api.Request`, and any of `harness.Settings`.
+        **request: Any other field of `harness.api.Request`, and any of its `settings`, its `options`
+            (`tasks`, `languages`, `splits`) and its `recipe_options` (`fresh_seeds`, `transfer`, `source`).
 
     Returns:
         The report; failed tasks are in it and do not raise.
@@ -207,16 +208,22 @@ def run(
         >>> report = harness.run("minilm", "stdlib", results=Path("results"))  # doctest: +SKIP
         >>> [(r.task.name, r.main_score) for r in report.records]  # doctest: +SKIP
     """
-    names = {f.name for f in fields(Settings)}
-    known = {f.name for f in fields(Request)} - {"models", "suites", "settings"}
+    own = {f.name for f in fields(Request)} - {"models", "suites", "settings"}
+    parts = {part: {f.name for f in fields(part)} - own for part in (Settings, SuiteOptions, RecipeOptions)}
+    known = own.union(*parts.values())
     for name in request:
-        if name not in names | known:
-            raise unknown("argument of harness.run", name, names | known, then="See docs/python.md.")
-    changes = {name: request.pop(name) for name in tuple(request) if name in names}
+        if name not in known:
+            raise unknown("argument of harness.run", name, known, then="See docs/python.md.")
+    made = {
+        part: {name: request.pop(name) for name in tuple(request) if name in names}
+        for part, names in parts.items()
+    }
     asked = Request(
         models=(model,) if isinstance(model, str) else tuple(model),
         suites=(suite,) if isinstance(suite, str) else tuple(suite),
-        settings=replace(settings or Settings(), **changes),
+        settings=replace(settings or Settings(), **made[Settings]),
+        options=replace(request.pop("options", SuiteOptions()), **made[SuiteOptions]),
+        recipe_options=replace(request.pop("recipe_options", RecipeOptions()), **made[RecipeOptions]),
         **request,
     )
     with network(asked):

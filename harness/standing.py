@@ -150,8 +150,9 @@ def _with_interval(
     scores = stats.scores(used, metrics)
     deviation = float(np.std(scores, ddof=1)) if len(scores) > 1 else None
     rng = np.random.default_rng([SEED, zlib.crc32(row.task.encode())])
+    chosen = [stats.drawn_seeds(len(scores), rng=rng, seeds=mode) for mode in stats.SEEDS]
     of_seeds = stats.per_seed(used, metrics, rng=rng)
-    every, one = (stats.over_seeds(of_seeds, rng=rng, seeds=mode) for mode in ("all", "one"))
+    every, one = (stats.over_seeds(of_seeds, drawn) for drawn in chosen)
     found = replace(
         row,
         interval=stats.interval(number, every),

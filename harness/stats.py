@@ -22,6 +22,8 @@ AT_ONCE = 4_000_000
 Seeds = Literal["all", "one"]
 """Whether a replicate draws as many seeds as there are, or one."""
 
+SEEDS: tuple[Seeds, ...] = ("all", "one")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Predictions:
@@ -80,7 +82,8 @@ def replicates(
         draws: Replicates.
         seeds: See Seeds; "one" comes closest to the widths OptiBERT prints.
     """
-    return over_seeds(per_seed(sets, metrics, rng=rng, draws=draws), rng=rng, seeds=seeds)
+    drawn = drawn_seeds(len(sets[0].predicted), rng=rng, draws=draws, seeds=seeds)
+    return over_seeds(per_seed(sets, metrics, rng=rng, draws=draws), drawn)
 
 
 def per_seed(
@@ -91,10 +94,15 @@ def per_seed(
     return np.asarray(np.mean(of_seeds, axis=0))
 
 
-def over_seeds(of_seeds: Floats, *, rng: np.random.Generator, seeds: Seeds = "all") -> Floats:
+def drawn_seeds(
+    count: int, *, rng: np.random.Generator, draws: int = DRAWS, seeds: Seeds = "all"
+) -> NDArray[np.int64]:
+    """Which of so many seeds each replicate draws, (draws, count) or (draws, 1)."""
+    return rng.integers(count, size=(draws, count if seeds == "all" else 1))
+
+
+def over_seeds(of_seeds: Floats, drawn: NDArray[np.int64]) -> Floats:
     """The mean over the seeds that each replicate draws, (draws,)."""
-    draws, count = of_seeds.shape
-    drawn = rng.integers(count, size=(draws, count if seeds == "all" else 1))
     return np.asarray(np.take_along_axis(of_seeds, drawn, axis=1).mean(axis=1))
 
 

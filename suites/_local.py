@@ -12,16 +12,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from harness.errors import DataError, UsageError, nearest, unknown
-from suites._local_task import KINDS, Kind, LocalTask
+from harness.errors import DataError, UsageError, nearest
+from suites._local_keys import GUIDE, flag, only_known, require_known, string
+from suites._local_kinds import KINDS, RULE, Kind
+from suites._local_learning import learning
+from suites._local_task import LocalTask
 from suites._places import reading
 from suites._tables import FORMATS
 
-__all__ = ["DESCRIPTION", "KINDS", "LocalTask", "read"]
-
 DESCRIPTION = "harness.toml"
-GUIDE = "See docs/local-data.md."
-RULE = "ignore_identical_ids"
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _QRELS_FORMATS = (*FORMATS, ".txt", ".qrels", ".trec")
@@ -90,7 +89,7 @@ def _described(folder: Path) -> tuple[LocalTask, ...]:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} is not valid TOML: {error}.", hint=GUIDE) from None
-    _only_known(content, ("task",), f"{path}:", "key")
+    only_known(content, ("task",), f"{path}:", "key")
     tables = content.get("task")
     if not isinstance(tables, list) or not tables or not all(isinstance(t, dict) for t in tables):
         raise UsageError(f"{path} describes no task.", hint=f"Each starts with a line [[task]]. {GUIDE}")
@@ -100,59 +99,35 @@ def _described(folder: Path) -> tuple[LocalTask, ...]:
 def _task(folder: Path, table: Mapping[str, Any], where: str) -> LocalTask:
     if "type" not in table:
         raise UsageError(f"{where} there is no 'type'.", hint=f"It is one of {', '.join(KINDS)}. {GUIDE}")
-    type_ = _string(table, "type", where)
-    if type_ not in KINDS:
-        raise _at(where, unknown("type", type_, KINDS, then=GUIDE))
+    type_ = string(table, "type", where)
+    require_known(type_, KINDS, where, "type")
     kind = KINDS[type_]
-    more = ("split", RULE) if type_ == "retrieval" else ()
-    _only_known(table, ("name", "type", "columns", *kind.files, *more), where, f"key of a {type_} task")
-    name = _string(table, "name", where, _default_name(folder))
+    known = ("name", "type", "columns", *kind.files, *kind.keys)
+    only_known(table, known, where, f"key of a {type_} task")
+    name = string(table, "name", where, _default_name(folder))
     if not _NAME.fullmatch(name):
         raise UsageError(
             f"{where} the name {name!r} cannot be used.",
             hint="A name has up to 100 letters, digits, dots, hyphens and underscores.",
         )
-    test = _string(table, "split", where, "test")
-    files = {key: _string(table, key, where, default.format(test)) for key, default in kind.files.items()}
+    split = string(table, "split", where, kind.split)
+    files = [string(table, key, where, default.format(split)) for key, default in kind.files.items()]
     return LocalTask(
         name=name,
         type=type_,
-        split=test,
-        files=tuple(folder / file for file in files.values()),
+        split=split,
+        files=tuple(folder / file for file in files),
         columns=_columns(table.get("columns", {}), kind, where),
-        ignore_identical_ids=_flag(table, RULE, where),
+        ignore_identical_ids=flag(table, RULE, where),
+        learning=learning(kind, table, where) if kind.learnt else None,
     )
 
 
 def _columns(table: object, kind: Kind, where: str) -> tuple[tuple[str, str], ...]:
     if not isinstance(table, dict) or not all(isinstance(v, str) and v for v in table.values()):
         raise UsageError(f"{where} 'columns' must be a table of names.", hint=GUIDE)
-    _only_known(table, kind.columns, where, "column")
+    only_known(table, kind.columns, where, "column")
     return tuple(sorted((here, there) for here, there in table.items() if here != there))
-
-
-def _only_known(table: Mapping[str, object], known: tuple[str, ...], where: str, what: str) -> None:
-    for key in table:
-        if key not in known:
-            raise _at(where, unknown(what, key, known, then=GUIDE))
-
-
-def _at(where: str, error: UsageError) -> UsageError:
-    return UsageError(f"{where} {error.message}", hint=error.hint)
-
-
-def _string(table: Mapping[str, Any], key: str, where: str, default: str = "") -> str:
-    value = table.get(key, default)
-    if not isinstance(value, str) or not value:
-        raise UsageError(f"{where} {key!r} is {value!r}, not a name.", hint=GUIDE)
-    return value
-
-
-def _flag(table: Mapping[str, Any], key: str, where: str) -> bool:
-    value = table.get(key, False)
-    if not isinstance(value, bool):
-        raise UsageError(f"{where} {key!r} is {value!r}, not true or false.", hint=GUIDE)
-    return value
 
 
 def _default_name(folder: Path) -> str:

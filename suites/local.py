@@ -3,25 +3,21 @@
 from dataclasses import dataclass
 
 from harness.types import SIDES, Column, Data, Suite, SuiteEntry, SuiteOptions, Task
-from suites import _local, _unchanged
+from suites import _local, _local_vectors, _unchanged
 from suites._data import Content
+from suites._local_kinds import KINDS
+from suites._local_labelled import LocalSource
+from suites._local_task import LocalTask
 from suites._mteb.built import BuiltSource
 from suites._narrowed import narrowed
 from suites._places import place
 
-TYPES = {
-    "retrieval": "Retrieval",
-    "sts": "STS",
-    "classification": "Classification",
-    "clustering": "Clustering",
-}
-
 
 @dataclass(frozen=True, kw_only=True)
 class FolderLoader:
-    """One task of a user's folder."""
+    """One task of a user's folder that is scored from vectors."""
 
-    task: _local.LocalTask
+    task: LocalTask
     planned: str
 
     def content(self) -> Content:
@@ -31,7 +27,7 @@ class FolderLoader:
             DataError: A file cannot be used, or changed after the plan was made.
         """
         _unchanged.require(self.task.name, self.task.content, self.planned)
-        return self.task.load()
+        return _local_vectors.load(self.task)
 
 
 def _open(argument: str, options: SuiteOptions) -> Suite:
@@ -40,8 +36,8 @@ def _open(argument: str, options: SuiteOptions) -> Suite:
     return narrowed(Suite(name=f"local:{argument}", title=folder.name, columns=columns), options)
 
 
-def _column(task: _local.LocalTask) -> Column:
-    type_, content = TYPES[task.type], task.content
+def _column(task: LocalTask) -> Column:
+    type_, content = KINDS[task.type].type, task.content
     made = Task(
         name=task.name,
         type=type_,
@@ -49,9 +45,16 @@ def _column(task: _local.LocalTask) -> Column:
         splits=(task.split,),
         data=Data(content=content),
         roles=SIDES if type_ == "Retrieval" else ("",),
-        source=BuiltSource(loader=FolderLoader(task=task, planned=content)),
+        output="label" if task.learning else "vector",
+        source=_source(task, content),
     )
     return Column(name=task.name, type=type_, tasks=(made,))
+
+
+def _source(task: LocalTask, content: str) -> LocalSource | BuiltSource:
+    if task.learning:
+        return LocalSource(task=task, learning=task.learning)
+    return BuiltSource(loader=FolderLoader(task=task, planned=content))
 
 
 SUITE = SuiteEntry(

@@ -13,7 +13,7 @@ from finetune.glue.outcome import said
 from finetune.glue.protocol import Protocol
 from finetune.glue.settings import Trial
 from finetune.glue.tasks import MNLI
-from harness.data import Located
+from harness.data import DataMissing, Located, declared_subsets
 from harness.errors import DataError
 from harness.identity import digest, plain, task_identity
 from harness.jobs import Job, Place
@@ -137,6 +137,13 @@ class Layout:
         found = self.locate(task)
         if not isinstance(found, Located):
             raise found
+        known = declared_subsets(found.folder) if found.folder else ()
+        absent = [subset for subset in task.subsets if known and subset not in known]
+        if absent:
+            raise DataMissing(
+                f"The data root has {task.data.path} without {absent[0]}.",
+                hint="Pull the whole of it: harness data pull --suite SUITE --data DIR.",
+            )
         return replace(task, data=found.data), found.folder
 
     def _trials(self, task: Task) -> tuple[Trial, ...]:

@@ -4,6 +4,7 @@ Nothing here imports torch, mteb or datasets; huggingface_hub is imported when t
 """
 
 from harness.data.folder import Manifest, content_of, identify, visible_files
+from harness.data.hubcache import declared_subsets
 from harness.data.huberrors import Unavailable
 from harness.data.locate import DataMissing, DataSettings, Located, Origin, locate
 from harness.data.needs import Need, State, Status, found, needs, status
@@ -26,6 +27,7 @@ __all__ = [
     "Unavailable",
     "content_of",
     "datasets_cache",
+    "declared_subsets",
     "forbid_network",
     "found",
     "human_size",

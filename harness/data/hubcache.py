@@ -56,6 +56,11 @@ def absent_subsets(folder: Path, subsets: Sequence[str]) -> tuple[str, ...]:
     return absent if len(absent) < len(subsets) else ()
 
 
+def declared_subsets(folder: Path) -> tuple[str, ...]:
+    """The configurations that a data set's README declares, none if it has no such list."""
+    return tuple(_configs(folder))
+
+
 def _stands_for(config: str, subset: str) -> bool:
     return config == subset or config.startswith(f"{subset}-") or config.endswith(f"-{subset}")
 

@@ -12,7 +12,7 @@ from harness.errors import RecordError
 from harness.record import ErrorPart, ExamplesPart, ModelPart, Record, TaskPart, parse
 from harness.store import Store
 
-GOLDEN = Path(__file__).parent / "golden" / "record-1.json"
+GOLDEN = Path(__file__).parent / "golden"
 
 
 def made(**changes: object) -> Record:
@@ -29,10 +29,20 @@ def made(**changes: object) -> Record:
     return Record(**{**fields, **changes})  # type: ignore[arg-type]
 
 
+def trained() -> Record:
+    return made(training={"recipe": "glue-quick", "seeds": {"scores": [0.25, 0.75]}})
+
+
 def test_the_schema_on_disk_is_golden() -> None:
-    """Records of schema 1 are written as they always were; a change needs a new schema number."""
-    assert made().to_json() == GOLDEN.read_text()
-    assert parse(GOLDEN.read_text(), where="golden") == made()
+    """Records of a schema are written as they always were; a change needs a new schema number."""
+    golden = GOLDEN / "record-2.json"
+    assert trained().to_json() == golden.read_text()
+    assert parse(golden.read_text(), where="golden") == trained()
+
+
+def test_records_of_schema_1_are_read() -> None:
+    """They knew nothing of training, and nothing was trained for them."""
+    assert parse((GOLDEN / "record-1.json").read_text(), where="golden") == made()
 
 
 def test_a_newer_schema_is_refused() -> None:
@@ -49,7 +59,9 @@ def test_an_older_schema_is_migrated_step_by_step(monkeypatch: pytest.MonkeyPatc
     def rename(raw: dict[str, object]) -> dict[str, object]:
         return {**{k: v for k, v in raw.items() if k != "score"}, "main_score": raw["score"]}
 
-    monkeypatch.setattr(schema, "MIGRATIONS", {-1: rename, 0: lambda raw: {**raw, "purpose": "trial"}})
+    monkeypatch.setattr(
+        schema, "MIGRATIONS", {-1: rename, 0: lambda raw: {**raw, "purpose": "trial"}, 1: lambda raw: raw}
+    )
     migrated = parse(json.dumps(old), where="old.json")
     assert (migrated.main_score, migrated.purpose, migrated.schema_version) == (0.25, "trial", schema.SCHEMA)
 
@@ -59,7 +71,7 @@ def test_an_older_schema_is_migrated_step_by_step(monkeypatch: pytest.MonkeyPatc
     [
         ("[]", "has no schema number"),
         ('{"schema": 0}', "which no version ever wrote"),
-        ('{"schema": 1, "key": "x"}', "is not a record of schema 1: status"),
+        ('{"schema": 2, "key": "x"}', "is not a record of schema 2: status"),
     ],
 )
 def test_what_is_no_record_is_said(text: str, said: str) -> None:

@@ -1,0 +1,337 @@
+"""From a backbone to the table of GLUE: grids, choice, transfer, fresh seeds, and going on after a stop."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+from scipy.stats import pearsonr, spearmanr
+from sklearn.metrics import matthews_corrcoef
+
+import harness
+import tiny
+from finetune.glue.loop import Evaluation, Progress
+from finetune.glue.outcome import training_of
+from finetune.glue.protocol import Grid, Protocol
+from finetune.glue.recipe import entry
+from finetune.glue.settings import Cadence, Stopping
+from finetune.recipes import glue_quick
+from glue_data import data_root
+from harness import catalog
+from harness.api import Report
+from harness.errors import UsageError
+from harness.execute import Listeners
+from harness.record import Record
+from harness.store import Store
+
+GRID = Grid(learning_rates=(1e-3, 3e-3), batch_sizes=(16,), weight_decays=(0.0,), epochs=(4,))
+SMALL = replace(
+    glue_quick.PROTOCOL,
+    name="small",
+    training=replace(
+        glue_quick.PROTOCOL.training, cadence=Cadence(batches=1), stopping=Stopping(patience=3, counts="best")
+    ),
+    grids=dict.fromkeys(glue_quick.PROTOCOL.grids, GRID),
+    transfer=("RTE", "MRPC"),
+    selection="best",
+)
+TASKS = ("MRPC", "MNLI", "RTE")
+
+
+@pytest.fixture(scope="module")
+def backbone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny.folder(tiny.families()["bert"], tmp_path_factory.mktemp("models") / "tiny-bert")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return data_root(tmp_path_factory.mktemp("data"))
+
+
+Runner = Callable[..., Report]
+
+
+@pytest.fixture
+def small(backbone: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runner:
+    """Runs a recipe of this module, in this process."""
+    known: dict[str, Protocol] = {"small": SMALL}
+
+    def go(
+        protocol: Protocol = SMALL, *, results: str = "results", tasks: tuple[str, ...] = TASKS, **more: Any
+    ) -> Report:
+        known["small"] = protocol
+        entries = {"small": entry(protocol, "for tests")}
+        monkeypatch.setattr(catalog, "recipes", lambda: entries)
+        asked = {
+            "data": data,
+            "results": tmp_path / results,
+            "cache": tmp_path / f"cache-{results}",
+            "tasks": tasks,
+            "fresh_seeds": 2,
+            "workers": 1,
+            "threads": 1,
+            "recipe": "small",
+            **more,
+        }
+        return harness.run(str(backbone), "glue", **asked)
+
+    return go
+
+
+def trials(results: Path) -> dict[str, Record]:
+    return {record.key: record for record in Store(results).records(purpose="trial")}
+
+
+def finals(report: Report) -> dict[str, Record]:
+    return {record.task.name: record for record in report.records}
+
+
+def scores(report: Report) -> dict[str, tuple[str, float | None]]:
+    return {record.task.name: (record.key, record.main_score) for record in report.records}
+
+
+def test_a_chain_from_mnli_to_the_table(small: Runner, tmp_path: Path) -> None:
+    report = small()
+    assert report.exit_code == 0
+    found, runs = finals(report), trials(tmp_path / "results")
+    assert len(runs) == 3 * (2 + 2)  # of each task two cells, and two fresh seeds
+    mnli = [run for run in runs.values() if run.task.name == "MNLI" and "chosen" not in run.identity["trial"]]
+    best = max(mnli, key=lambda run: run.scores["validation_matched"]["mnli"]["accuracy"])
+    for name in ("RTE", "MRPC"):
+        assert found[name].training["source"]["run"] == best.key
+    for name, record in found.items():
+        cells, seeds = record.training["cells"], record.training["seeds"]
+        assert [cell["learning_rate"] for cell in cells] == [1e-3, 3e-3]
+        assert [cell["score"] for cell in cells] == [runs[cell["key"]].main_score for cell in cells]
+        assert record.training["grid_maximum"] == max(cell["score"] for cell in cells)
+        chosen = max(cells, key=lambda cell: cell["score"])
+        assert record.training["chosen"]["learning_rate"] == chosen["learning_rate"]
+        fresh = [runs[key] for key in seeds["keys"]]
+        assert seeds["seeds"] == [42001, 42002]
+        assert {run.training["trial"]["learning_rate"] for run in fresh} == {chosen["learning_rate"]}
+        assert record.main_score == pytest.approx(np.mean([run.main_score for run in fresh]))
+        assert seeds["standard_deviation"] == pytest.approx(np.std([run.main_score for run in fresh], ddof=1))
+        assert record.identity.get("start", {}).get("from") == (None if name == "MNLI" else "selected")
+
+
+def test_predictions_of_every_fresh_seed_give_the_score(small: Runner, tmp_path: Path) -> None:
+    report = small(tasks=("STS-B", "CoLA"))
+    for name, record in finals(report).items():
+        folder = Store(tmp_path / "results")
+        path = folder.examples(record, report.prepared.subjects[0].artifact.slug)
+        assert path is not None
+        table = pq.read_table(path).to_pydict()
+        seeds = np.array(table["replicate"])
+        assert sorted(set(seeds)) == [42001, 42002]
+        assert len(set(table["example_id"])) == 24
+        pairs = [
+            tuple(np.array(table[key], dtype=float)[seeds == seed] for key in ("gold", "prediction"))
+            for seed in (42001, 42002)
+        ]
+        if name == "CoLA":
+            made = {"mcc": [matthews_corrcoef(*pair) for pair in pairs]}
+        else:
+            made = {
+                "pearson": [pearsonr(*pair).statistic for pair in pairs],
+                "spearman": [spearmanr(*pair).statistic for pair in pairs],
+            }
+        (found,) = record.scores["validation"].values()
+        assert found == {metric: pytest.approx(np.mean(values), abs=1e-6) for metric, values in made.items()}
+
+
+def test_what_is_there_is_not_run_again_and_a_stop_changes_nothing(small: Runner) -> None:
+    whole = small(results="whole")
+    seen: list[str] = []
+
+    def stop(_job: object, record: Record) -> None:
+        seen.append(record.key)
+        if len(seen) == 5:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        small(listeners=Listeners(trained=stop))
+    more: list[str] = []
+    again = small(listeners=Listeners(trained=lambda _job, record: more.append(record.key)))
+    assert not set(seen) & set(more)
+    assert len(seen) + len(more) == 12
+    for name, (key, score) in scores(whole).items():
+        assert scores(again)[name] == (key, pytest.approx(score, abs=1e-6))
+    none: list[str] = []
+    cached = small(listeners=Listeners(trained=lambda _job, record: none.append(record.key)))
+    assert none == []
+    assert {result.how for result in cached.results} == {"cached"}
+
+
+def test_a_larger_grid_uses_the_runs_of_a_smaller(small: Runner) -> None:
+    small(tasks=("CoLA",))
+    new: list[dict[str, Any]] = []
+    wider = replace(SMALL, grids={"CoLA": replace(GRID, learning_rates=(1e-3, 2e-3, 3e-3))})
+    small(wider, tasks=("CoLA",), listeners=Listeners(trained=lambda _j, r: new.append(r.training["trial"])))
+    assert [run["learning_rate"] for run in new if run["seed"] == 0] == [2e-3]
+
+
+def test_runs_that_come_to_nothing_are_counted(small: Runner) -> None:
+    wild = replace(SMALL, grids={"CoLA": replace(GRID, learning_rates=(1e-3, 1e30), epochs=(2,))})
+    record = finals(small(wild, tasks=("CoLA",)))["CoLA"]
+    assert record.training["diverged"] == 1
+    assert [cell["diverged"] for cell in record.training["cells"]] == [False, True]
+    assert record.training["cells"][1]["score"] is None
+    assert record.training["chosen"]["learning_rate"] == 1e-3
+
+
+@pytest.mark.parametrize(("predictions", "constant"), [([1.0, 1.0, 1.0], True), ([1.0, 0.0, 1.0], False)])
+def test_a_run_that_says_one_and_the_same_is_marked(predictions: list[float], constant: bool) -> None:
+    found = Evaluation(
+        step=1, metrics={("validation", "mcc"): 0.0}, predictions={"validation": torch.tensor(predictions)}
+    )
+    progress = Progress(losses=[0.5, 0.25], evaluations=[found])
+    told = training_of(SMALL.trials("CoLA")[0], progress, 2)
+    assert (told["constant"], told["diverged"], told["watched"]) == (constant, False, 0.0)
+    assert told["loss"] == {"first": 0.5, "last": 0.25}
+
+
+def test_a_grid_of_which_every_run_diverges_fails(small: Runner) -> None:
+    wild = replace(SMALL, grids={"CoLA": replace(GRID, learning_rates=(1e30, 3e30), epochs=(2,))})
+    report = small(wild, tasks=("CoLA",))
+    assert report.exit_code == 1
+    (failed,) = report.failures
+    assert failed.failure is not None
+    assert "All 2 runs of the grid diverged" in failed.failure.message
+
+
+def test_without_fresh_seeds_the_maximum_is_called_one(small: Runner) -> None:
+    record = finals(small(tasks=("CoLA",), fresh_seeds=0))["CoLA"]
+    assert record.training["seeds"]["kind"] == "maximum"
+    assert record.main_score == record.training["grid_maximum"]
+    assert record.identity["fresh_seeds"] == []
+
+
+def test_no_transfer_is_recorded_and_needs_no_mnli(small: Runner, tmp_path: Path) -> None:
+    record = finals(small(tasks=("RTE",), fresh_seeds=1, transfer=False))["RTE"]
+    assert record.identity["start"] == {"from": "backbone"}
+    assert record.training["source"] is None
+    assert {run.task.name for run in trials(tmp_path / "results").values()} == {"RTE"}
+
+
+def test_a_checkpoint_of_ours_is_what_the_selected_model_is(small: Runner, tmp_path: Path) -> None:
+    """The weights that a run keeps for MNLI, given by hand, lead to the same scores."""
+    first = finals(small(tasks=("RTE",)))["RTE"]
+    kept = tmp_path / "cache-results" / "finetuned" / f"{first.training['source']['run']}.safetensors"
+    other = finals(small(tasks=("RTE",), results="other", source=kept))["RTE"]
+    assert other.identity["start"]["from"] == "checkpoint"
+    assert other.key != first.key
+    assert other.main_score == pytest.approx(first.main_score, abs=1e-6)
+    assert {run.task.name for run in trials(tmp_path / "other").values()} == {"RTE"}
+
+
+def test_weights_that_are_gone_are_made_again(small: Runner, tmp_path: Path) -> None:
+    small(tasks=("MNLI",))
+    for path in (tmp_path / "cache-results" / "finetuned").iterdir():
+        path.unlink()
+    record = finals(small(tasks=("RTE",)))["RTE"]
+    assert record.training["source"]["again"] is True
+    whole = finals(small(tasks=("RTE",), results="whole"))["RTE"]
+    assert whole.training["source"]["again"] is False
+    assert record.main_score == pytest.approx(whole.main_score, abs=1e-6)
+
+
+def test_a_set_that_is_not_there_makes_the_mean_incomplete(small: Runner, tmp_path: Path) -> None:
+    part = data_root(tmp_path / "part", mismatched=False)
+    report = small(tasks=("MNLI", "CoLA"), data=part)
+    record = finals(report)["MNLI"]
+    assert list(record.scores) == ["validation_matched"]
+    assert "validation_mismatched" in record.provenance["notes"][0]
+    (one,), (suite,) = report.prepared.subjects, report.prepared.suites
+    standing = report.standing(one, suite)
+    assert standing is not None
+    rows = {row.task: row for row in standing.rows}
+    assert rows["MNLI"].number is None
+    assert rows["MNLI"].raw == {
+        ("validation_matched", "accuracy"): record.scores["validation_matched"]["mnli"]["accuracy"]
+    }
+    assert standing.average.there == 1
+    assert report.aggregates(one, suite).columns["MNLI"] is None
+
+
+def test_no_data_for_mnli_is_said_with_the_ways_out(small: Runner, tmp_path: Path) -> None:
+    import shutil
+
+    part = data_root(tmp_path / "part")
+    readme = part / "nyu-mll" / "glue" / "README.md"
+    shutil.rmtree(readme.parent / "mnli")
+    lines = readme.read_text().split("- config_name: mnli")
+    readme.write_text(lines[0] + "- config_name:" + lines[1].split("- config_name:", 1)[1])
+    report = small(tasks=("RTE",), data=part)
+    (failed,) = report.failures
+    assert failed.how == "impossible"
+    assert failed.failure is not None
+    assert "RTE starts from a model for MNLI, which has no data" in failed.failure.message
+    assert "--no-transfer" in (failed.failure.hint or "")
+    assert "--mnli" in (failed.failure.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"recipe": ""}, "A model must be trained for MRPC, MNLI, RTE: which recipe"),
+        ({"recipe": "smal"}, "No recipe is called 'smal'"),
+        ({"recipe": "small:x"}, "No variant of small is called 'x'"),
+        ({"pooling": "cls"}, "--pooling holds for finished models"),
+        ({"tasks": ("RET",)}, "No task of glue is called 'RET'"),
+    ],
+)
+def test_what_cannot_be_asked(small: Runner, asked: Mapping[str, Any], said: str) -> None:
+    with pytest.raises(UsageError, match=said.replace("?", r"\?")):
+        small(**asked)
+
+
+def test_a_recipe_has_nothing_to_do_for_vectors(backbone: Path) -> None:
+    with pytest.raises(UsageError, match="has nothing to train for"):
+        harness.run(str(backbone), "stdlib", recipe="glue-quick")
+
+
+@pytest.mark.slow
+def test_killed_in_the_middle_of_the_runs(backbone: Path, data: Path, tmp_path: Path) -> None:
+    """SIGKILL, then the same command: finished runs stay as they are, keys and scores as undisturbed."""
+    command = [
+        *(sys.executable, "-m", "harness", "run", "--model", str(backbone), "--suite", "glue"),
+        *("--recipe", "glue-mosaicbert", "--tasks", "RTE,MRPC", "--data", str(data), "--workers", "1"),
+        *("--threads", "1", "--json"),
+    ]
+
+    def place(name: str) -> list[str]:
+        return ["--results", str(tmp_path / name), "--cache", str(tmp_path / f"{name}-cache")]
+
+    whole = subprocess.run([*command, *place("whole")], check=True, capture_output=True, text=True)
+    killed = subprocess.Popen(
+        [*command, *place("killed")], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    records = tmp_path / "killed" / "records"
+    while len(list(records.glob("*/*/*.json"))) < 4:
+        assert killed.poll() is None
+        time.sleep(0.01)
+    os.kill(killed.pid, signal.SIGKILL)
+    killed.wait()
+    before = {path: path.stat().st_mtime_ns for path in records.glob("*/*/*.json")}
+    assert 4 <= len(before) < 11
+    again = subprocess.run([*command, *place("killed")], check=True, capture_output=True, text=True)
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    ours, theirs = (json.loads(done.stdout)["records"] for done in (again, whole))
+    assert [one["key"] for one in ours] == [one["key"] for one in theirs]
+    assert [one["main_score"] for one in ours] == pytest.approx(
+        [one["main_score"] for one in theirs], abs=1e-6
+    )
+    assert trials(tmp_path / "killed").keys() == trials(tmp_path / "whole").keys()
+    assert len(trials(tmp_path / "whole")) == 11
