@@ -88,7 +88,7 @@ def open_suites(names: Sequence[str], options: SuiteOptions | None = None) -> li
     for name in wanted:
         if name not in columns:
             of = " or ".join(names)
-            raise unknown(f"task of {of}", name, columns, then=f"`harness list tasks` shows those of {of}.")
+            raise unknown(f"task of {of}", name, columns, then="--tasks takes names of a suite's table.")
     return [_only(suite, wanted) for suite in suites] if wanted else suites
 
 

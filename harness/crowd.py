@@ -20,8 +20,8 @@ SHARE = 0.9
 PER_WEIGHT = 6
 """Memory of a run on a CPU, in its weights: these, their gradients, two moments, and what is on the way."""
 
-LIBRARIES = 1_000_000_000
-"""Bytes that the libraries of a process take."""
+PROCESS = 2_500_000_000
+"""Bytes that a process takes apart from that: its libraries, and what passes through the layers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +80,7 @@ def _fitting(
         import psutil
 
         room = psutil.virtual_memory().available * SHARE
-        return fit(room, PER_WEIGHT * weights + LIBRARIES, most=free_cores)
+        return fit(room, PER_WEIGHT * weights + PROCESS, most=free_cores)
     if not devices[0].startswith("cuda") or free_cores == 1:
         return 1
     measured = _measured(devices[0], runs, recipe, cache)

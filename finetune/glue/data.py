@@ -52,7 +52,8 @@ class GlueSource:
         try:
             found = load_dataset(**place, name=known.subset)
         except (ValueError, OSError) as error:
-            raise DataError(f"{where}: {known.subset} cannot be read: {error}") from error
+            said = str(error).partition(" with any supported extension")[0]
+            raise DataError(f"{where}: {known.subset} cannot be read: {said}") from error
         splits = {
             name: _split(found[name], known, f"{where}, {known.subset}, {name}")
             for name in (TRAIN, *task.splits)

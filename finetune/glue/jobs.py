@@ -82,6 +82,7 @@ class Finetune:
         """Train, score, and write down how it went."""
         started = datetime.now(tz=UTC)
         desk.set_threads()
+        desk.forget()  # the memory is for training
         trial = self.trial(desk)
         desk.emit(Event(kind="stage", text=f"{self.task.name}: {outcome.said(trial)}"))
         labelled, rows, notes = tokenized_rows(desk, self.artifact, self.task, self.data, trial)

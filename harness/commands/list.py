@@ -12,7 +12,7 @@ from rich.table import Table
 from harness.commands import options
 from harness.terminal import console
 
-KINDS = ("models", "backbones", "suites", "benchmarks", "tasks", "records")
+KINDS = ("models", "backbones", "recipes", "suites", "benchmarks", "tasks", "records")
 
 
 @click.command("list")
@@ -23,7 +23,7 @@ KINDS = ("models", "backbones", "suites", "benchmarks", "tasks", "records")
 @options.results
 @options.as_json
 def command(what: str, part: str, results: Path | None, as_json: bool) -> int:
-    """List models, families of backbones, suites, the benchmarks and tasks of mteb, or what was measured."""
+    """List models, backbone families, recipes, suites, mteb's benchmarks and tasks, or what was measured."""
     match what:
         case "records":
             rows = _records(results)
@@ -31,6 +31,8 @@ def command(what: str, part: str, results: Path | None, as_json: bool) -> int:
             rows = _models()
         case "backbones":
             rows = _backbones()
+        case "recipes":
+            rows = _recipes()
         case "suites":
             rows = _suites()
         case _:
@@ -65,6 +67,19 @@ def _backbones() -> list[dict[str, Any]]:
             "sizes": tuple(family.sizes),
         }
         for entry, family in found
+    ]
+
+
+def _recipes() -> list[dict[str, Any]]:
+    from harness import catalog
+
+    return [
+        row
+        for entry in catalog.recipes().values()
+        for row in (
+            {"name": entry.name, "summary": entry.summary},
+            *({"name": f"{entry.name}:{name}", "summary": says} for name, says in entry.variants.items()),
+        )
     ]
 
 

@@ -1,0 +1,207 @@
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from fakes import artifact
+from fakes import task as fake_task
+from harness.conventions import Convention
+from harness.identity import digest, task_identity
+from harness.jobs import examples_bytes, model_part, task_part
+from harness.labelled import Labelled
+from harness.record import Record
+from harness.standing import Standing, predictions, standing
+from harness.standing_report import print_standing, standing_json
+from harness.stats import mean_of_bounds
+from harness.types import Column, Data, Suite, Task
+from harness.views import suite_views
+
+SEEDS = (7, 8, 9)
+
+
+@dataclass(frozen=True)
+class Labels:
+    metrics: tuple[str, ...] = ("accuracy", "f1")
+    like: str = "RTE"
+    from_mnli: bool = False
+    scoring: str = "labels 1"
+
+    def load(self, task: Task, *, data: Path | None) -> Labelled:
+        raise NotImplementedError
+
+
+def labelled(name: str, *splits: str) -> Task:
+    plain = replace(fake_task(name), data=Data(path="org/set", revision="r1"))
+    return replace(plain, source=Labels(), output="label", splits=splits or ("dev",), roles=("",))
+
+
+ONE, TWO = labelled("One"), labelled("Two", "m", "mm")
+SUITE = Suite(
+    name="s",
+    title="S",
+    columns=tuple(Column(name=t.name, type="x", tasks=(t,)) for t in (ONE, TWO)),
+    conventions={
+        "both": Convention(
+            name="both",
+            says="the mean of both",
+            parts={
+                "One": (("dev", "accuracy"), ("dev", "f1")),
+                "Two": (("m", "accuracy"), ("mm", "accuracy")),
+            },
+        ),
+        "first": Convention(
+            name="first",
+            says="the first",
+            parts={"One": (("dev", "accuracy"),), "Two": (("m", "accuracy"),)},
+        ),
+    },
+)
+
+
+def drawn(splits: tuple[str, ...], right: float, examples: int = 200) -> dict[str, list[Any]]:
+    rng = np.random.default_rng(len(splits))
+    columns: dict[str, list[Any]] = {
+        name: [] for name in ("split", "subset", "example_id", "replicate", "prediction", "gold", "metric")
+    }
+    for split in splits:
+        gold = rng.integers(2, size=examples)
+        for seed in SEEDS:
+            said = np.where(rng.random(examples) < right, gold, 1 - gold)
+            columns["split"] += [split] * examples
+            columns["subset"] += ["default"] * examples
+            columns["example_id"] += [str(at) for at in range(examples)]
+            columns["replicate"] += [seed] * examples
+            columns["prediction"] += said.astype(float).tolist()
+            columns["gold"] += gold.astype(float).tolist()
+            columns["metric"] += (said == gold).astype(float).tolist()
+    return columns
+
+
+def record(
+    task: Task, scores: Mapping[str, Mapping[str, float]], *, start: object = None, recipe: str = "r"
+) -> Record:
+    model = artifact(Path("tiny"))
+    identity = {
+        **task_identity(model, task),
+        "recipe": recipe,
+        "final_seeds": [],
+        "fresh_seeds": [*SEEDS],
+        **({"start": start} if start else {}),
+    }
+    cells = [
+        {"metrics": [[split, name, value + more] for split, m in scores.items() for name, value in m.items()]}
+        for more in (0.0, 0.05)
+    ]
+    return Record(
+        key=digest(identity),
+        status="done",
+        model=model_part(model, {}),
+        task=task_part(task),
+        identity=identity,
+        main_score=0.5,
+        scores={split: {"default": dict(metrics)} for split, metrics in scores.items()},
+        training={
+            "view": "both",
+            "cells": [*cells, {"metrics": [], "diverged": True}],
+            "diverged": 1,
+            "seeds": {"kind": "fresh", "scores": [0.5, 0.6, 0.7]},
+        },
+    )
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Mapping[str, Path]:
+    made = {}
+    for name, splits, right in (("One", ("dev",), 0.8), ("Two", ("m", "mm"), 0.7)):
+        content = examples_bytes(drawn(splits, right))
+        assert content is not None
+        made[name] = tmp_path / f"{name}.parquet"
+        made[name].write_bytes(content)
+    return made
+
+
+def accuracy(path: Path, split: str) -> float:
+    found = predictions(path)[split]
+    return float((found.predicted == found.gold).mean())
+
+
+def test_numbers_intervals_and_both_of_the_mean(files: Mapping[str, Path]) -> None:
+    scores = {
+        "One": {"dev": {"accuracy": accuracy(files["One"], "dev"), "f1": 0.9}},
+        "Two": {split: {"accuracy": accuracy(files["Two"], split)} for split in ("m", "mm")},
+    }
+    records = {task.name: record(task, scores[task.name]) for task in (ONE, TWO)}
+    found = standing(SUITE, records, SUITE.conventions["first"], lambda r: files[r.task.name])
+    assert [row.number for row in found.rows] == [
+        scores["One"]["dev"]["accuracy"],
+        scores["Two"]["m"]["accuracy"],
+    ]
+    for row in found.rows:
+        assert row.interval is not None
+        assert row.one_seed is not None
+        assert row.number is not None
+        width = row.interval.high - row.interval.low
+        binomial = 2 * 1.96 * np.sqrt(row.number * (1 - row.number) / 200)
+        assert 0.5 * binomial < width < 1.2 * binomial
+        assert row.interval.low < row.number < row.interval.high
+        assert row.best_run == pytest.approx(row.number + 0.05)
+    assert found.interval is not None
+    rows = [row.interval for row in found.rows if row.interval is not None]
+    assert found.mean_of_bounds == mean_of_bounds(rows)
+    wide = found.mean_of_bounds
+    assert wide is not None
+    assert (found.interval.high - found.interval.low) < 0.9 * (wide.high - wide.low)
+    assert standing(SUITE, records, SUITE.conventions["first"], lambda r: files[r.task.name]) == found
+
+
+def test_what_a_convention_needs_and_is_not_there(files: Mapping[str, Path]) -> None:
+    records = {"Two": record(TWO, {"m": {"accuracy": 0.7}})}
+    found = standing(SUITE, records, SUITE.conventions["both"], lambda r: files[r.task.name])
+    assert [row.number for row in found.rows] == [None, None]
+    assert (found.average.value, found.average.there, found.average.wanted) == (None, 0, 2)
+    assert "Two: not all is there that the view both is made of" in printed(found)
+    other = standing(SUITE, records, SUITE.conventions["first"], lambda r: files[r.task.name])
+    assert (other.average.there, other.average.complete) == (1, False)
+    assert "incomplete: not to be ranked" in printed(other)
+
+
+def test_without_predictions_there_is_no_interval() -> None:
+    records = {"One": record(ONE, {"dev": {"accuracy": 0.7, "f1": 0.5}})}
+    found = standing(SUITE, records, SUITE.conventions["both"], lambda _record: None)
+    assert found.rows[0].number == pytest.approx(0.6)
+    assert found.rows[0].interval is None
+    assert found.interval is None
+    assert standing_json(found)["tasks"][0]["interval"] is None
+
+
+def test_runs_that_diverged_are_told(files: Mapping[str, Path]) -> None:
+    records = {"One": record(ONE, {"dev": {"accuracy": 0.8, "f1": 0.9}})}
+    found = standing(SUITE, records, SUITE.conventions["both"], lambda r: files[r.task.name])
+    assert "One: 1 of 3 runs diverged" in printed(found)
+    (row, _) = standing_json(found)["tasks"]
+    assert (row["diverged"], row["runs"], row["seeds"]) == (1, 3, "fresh")
+
+
+def printed(found: Standing) -> str:
+    console = Console(record=True, width=200, file=io.StringIO())
+    print_standing(found, "tiny on S", console)
+    return console.export_text()
+
+
+def test_tasks_of_one_recipe_stand_together() -> None:
+    """What starts from elsewhere and what never does are one treatment; another start is another."""
+    one, two = record(ONE, {"dev": {}}), record(TWO, {"m": {}}, start={"from": "selected", "run": "k"})
+    other = record(TWO, {"m": {}}, start={"from": "backbone"})
+    views = suite_views([one, two, other, record(ONE, {"dev": {}}, recipe="q")], SUITE)
+    assert [(view.treatment.text, sorted(view.records)) for view in views] == [
+        ("r, fresh seeds 7–9", ["One", "Two"]),
+        ("r, fresh seeds 7–9, no transfer", ["One", "Two"]),
+        ("q, fresh seeds 7–9", ["One"]),
+    ]
