@@ -35,7 +35,9 @@ def strings(table: Mapping[str, Any], key: str, where: str, default: tuple[str, 
     """The value of `key`, a list of different names."""
     value = table.get(key, list(default))
     if not isinstance(value, list) or not value or not all(isinstance(one, str) for one in value):
-        raise UsageError(f"{where} {key!r} is {value!r}, not a list of names.", hint=GUIDE)
+        raise UsageError(
+            f"{where} {key!r} is {value!r}, not a list of names.", hint=f'Write {key} = ["…"]. {GUIDE}'
+        )
     if len(set(value)) < len(value):
         raise UsageError(f"{where} {key!r} has a name twice: {', '.join(value)}.", hint=GUIDE)
     return tuple(value)

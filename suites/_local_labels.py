@@ -15,6 +15,9 @@ from suites._tables import Record
 OF_TWO = ("f1", "mcc")
 """Metrics of two classes."""
 
+LARGE = 10
+"""Numbers beyond this are far from those that recipes were made for: STS-B's, from 0 to 5."""
+
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
 
 
@@ -45,7 +48,17 @@ def numbers(column: str, train: Sequence[Record], dev: Sequence[Record]) -> Labe
     for rows, values in ((train, first), (dev, second)):
         if len(set(values)) == 1:
             raise _of(rows, f"every {column!r} is {values[0]:g}: nothing can correlate with that.")
-    return Labels(train=first, dev=second, classes=REGRESSION)
+    return Labels(train=first, dev=second, classes=REGRESSION, notes=_large(first))
+
+
+def _large(values: Sequence[float]) -> tuple[str, ...]:
+    low, high = min(values), max(values)
+    if max(abs(low), abs(high)) <= LARGE:
+        return ()
+    return (
+        f"labels go from {low:g} to {high:g}, and recipes are made for 0 to 5: models learn such numbers "
+        "badly; scaled ones change no correlation",
+    )
 
 
 def classes(column: str, learning: Learning, train: Sequence[Record], dev: Sequence[Record]) -> Labels:
@@ -86,12 +99,12 @@ def in_order(names: Iterable[str]) -> list[str]:
 def _require_classes(names: list[str], learning: Learning, train: Sequence[Record]) -> None:
     if len(names) < 2:
         raise _of(train, f"there is only the label {names[0]!r}: at least two are needed.")
-    limited = [metric for metric in learning.metrics if metric in OF_TWO]
+    limited = _of_two(learning)
     if limited and len(names) > 2:
+        verb = "are" if len(limited) > 1 else "is"
         raise _of(
             train,
-            f"{' and '.join(limited)} {'are' if len(limited) > 1 else 'is'} for two classes, and there are "
-            f"{len(names)}: {_listed(names)}.",
+            f"{' and '.join(limited)} {verb} for two classes, and there are {len(names)}: {_listed(names)}.",
             hint='Ask for metrics = ["accuracy"] in harness.toml.',
         )
     if learning.positive and learning.positive not in names:
@@ -108,10 +121,14 @@ def _require_label(record: Record, name: str, names: Sequence[str], train: Path)
 
 
 def _require_both(found: set[str], learning: Learning, dev: Sequence[Record]) -> None:
-    """F1 and Matthews' correlation say nothing of rows of one class."""
-    limited = [metric for metric in learning.metrics if metric in OF_TWO]
+    limited = _of_two(learning)
     if limited and len(found) == 1:
-        raise _of(dev, f"there is only the label {found.pop()!r}: {' and '.join(limited)} need both.")
+        says = f"{' and '.join(limited)} {'say' if len(limited) > 1 else 'says'} nothing of one class."
+        raise _of(dev, f"there is only the label {found.pop()!r}, and {says}")
+
+
+def _of_two(learning: Learning) -> list[str]:
+    return [metric for metric in learning.metrics if metric in OF_TWO]
 
 
 def _there(name: str, names: Sequence[str]) -> str:

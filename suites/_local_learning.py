@@ -37,9 +37,9 @@ def learning(kind: Kind, table: Mapping[str, Any], where: str) -> Learning:
     """
     metrics = strings(table, "metrics", where, kind.metrics)
     for name in metrics:
-        require_known(name, kind.allowed, where, f"metric of a {table['type']} task")
+        require_known(name, kind.allowed, f"{where} 'metrics':", f"metric of a {table['type']} task")
     like = string(table, "like", where, kind.like)
-    require_known(like, TASKS, where, "task of GLUE")
+    require_known(like, TASKS, f"{where} 'like':", "task of GLUE")
     return Learning(
         metrics=metrics,
         positive=_positive(table, metrics, where),

@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import shutil
 import sys
 import tempfile
 import time
@@ -27,6 +26,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import scipy.stats
 import torch
+from kill_glue import sliced
 from turns import in_turns
 
 from finetune.glue.loop import train
@@ -220,13 +220,7 @@ def grid(root: Path, repeats: int) -> list[str]:
     )
     catalog.recipes()["bench"] = entry(protocol, "for a benchmark")
     with tempfile.TemporaryDirectory() as made:
-        data, numbers = Path(made) / "data", iter(range(repeats))
-        place = data / "nyu-mll" / "glue"
-        for split, count in (("train", ROWS), ("validation", None)):
-            (place / task.subset).mkdir(parents=True, exist_ok=True)
-            path = root / "nyu-mll" / "glue" / task.subset / f"{split}.parquet"
-            pq.write_table(pq.read_table(path).slice(0, count), place / task.subset / f"{split}.parquet")
-        shutil.copy(root / "nyu-mll" / "glue" / "README.md", place / "README.md")
+        data, numbers = sliced(root, Path(made) / "data", train=ROWS, dev=1_000_000), iter(range(repeats))
 
         def by_the_harness() -> list[float]:
             folder = Path(made) / str(next(numbers))

@@ -260,7 +260,9 @@ def test_blank_lines_are_passed_over_and_long_fields_are_read(tmp_path: Path) ->
     assert [len(row.text) for row in data.rows] == [1, len(long) + 1, 1]
     assert csv.field_size_limit() == before
     task = only(tmp_path / "json", GROUPS | {"texts.jsonl": TEXTS.replace("\n", "\n\n  \n")})
-    assert len(load(pickle.loads(pickle.dumps(task))).rows) == 3
+    found = load(pickle.loads(pickle.dumps(task)))
+    assert isinstance(found, Clusters)
+    assert len(found.rows) == 3
 
 
 def test_reading_a_folder_does_not_read_its_data(tmp_path: Path) -> None:
@@ -741,7 +743,7 @@ def test_the_guide_names_every_type_file_column_and_its_examples_work(tmp_path: 
             assert f"`{key}` (`{default.format('<split>')}`)" in row
         assert all(f"`{column}`" in row for column in kind.columns if column != "id")
     blocks = [block.partition("\n")[2] for block in guide.split("```")[1::2]]
-    corpus, queries, qrels, retrieval, pairs, sts, train, tickets, texts, headlines = blocks[2:]
+    corpus, queries, qrels, retrieval, pairs, sts, train, tickets, texts, headlines = blocks[2:12]
     toml = retrieval + sts + tickets + headlines
     files = {"harness.toml": toml, "corpus.jsonl": corpus, "queries.jsonl": queries, "qrels/test.tsv": qrels}
     files |= {"pairs.csv": pairs, "train.jsonl": train, "test.jsonl": train, "texts.tsv": texts}
