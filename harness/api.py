@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,46 +18,17 @@ from harness.devices import check_devices, default_devices, require_spelled
 from harness.encoder.weights import weight_files
 from harness.errors import UsageError, unknown
 from harness.execute import Listeners, Result, Run
-from harness.failures import shortened
 from harness.plan import Plan, Subject, make_plan
 from harness.recipe import Recipe, RecipeOptions
 from harness.record import Record
+from harness.request import Request, check_prompts, existing, recipe_for
 from harness.resolve import ModelOptions, subject
-from harness.standing import Standing, learnt, standing
+from harness.standing import Standing, learnt_part, standing
 from harness.store import Store
-from harness.types import SIDES, Purpose, Settings, Suite, SuiteOptions, Task
+from harness.types import Settings, Suite, SuiteOptions, Task
 
 SCHEMA = 1
 """Version of the JSON that a report becomes (docs/json.md)."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Request:
-    """What to run: models, suites, settings and places, as they are asked for.
-
-    `models`, `suites` and `recipe` are spelled as on the command line; `devices` are torch device
-    names, one worker process each if there are several. `gate` off lets a model run that the sanity
-    gate refuses; its records say so.
-    """
-
-    models: tuple[str, ...]
-    suites: tuple[str, ...]
-    settings: Settings = field(default_factory=Settings)
-    options: SuiteOptions = field(default_factory=SuiteOptions)
-    recipe: str = ""
-    recipe_options: RecipeOptions = field(default_factory=RecipeOptions)
-    results: Path | None = None
-    cache: Path | None = None
-    data: Path | None = None
-    offline: bool = False
-    devices: tuple[str, ...] = ()
-    threads: int | None = None
-    workers: int | None = None
-    force: bool = False
-    fail_fast: bool = False
-    trust_remote_code: bool = False
-    gate: bool = True
-    purpose: Purpose = "final"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,13 +89,14 @@ class Report:
         return aggregate(suite, {name: value for name, value in numbers.items() if value is not None})
 
     def standing(self, one: Subject, suite: Suite) -> Standing | None:
-        """One model on a suite that it was trained for, with intervals; None of any other suite."""
-        if not learnt(suite):
+        """One model on what it was trained for in a suite, with intervals; None if there is no such task."""
+        part = learnt_part(suite)
+        if part is None:
             return None
         store, slug = self.prepared.store, one.artifact.slug
         return standing(
-            suite,
-            self._done(one, suite),
+            part,
+            self._done(one, part),
             self._convention(suite),
             lambda record: store.examples(record, slug),
         )
@@ -142,7 +113,7 @@ class Report:
 
     def _number(self, suite: Suite, record: Record) -> float | None:
         """What a suite's mean takes of a record."""
-        convention = self._convention(suite)
+        convention = self._convention(suite) if "recipe" in record.identity else None
         return record.main_score if convention is None else convention.number(record.task.name, raw(record))
 
     def result(self, one: Subject, task: Task) -> Result:
@@ -193,7 +164,7 @@ def run(
         suite: A suite's name, or `name:argument`; or several.
         settings: Pooling, dtype, maximum length, prompts and the like (`harness.Settings`).
         listeners: Called with events and results while it runs.
-        **request: Any other field of `harness.api.Request`, and any of its `settings`, its `options`
+        **request: Any other field of `harness.request.Request`, and any of its `settings`, its `options`
             (`tasks`, `languages`, `splits`) and its `recipe_options` (`fresh_seeds`, `transfer`, `source`).
 
     Returns:
@@ -242,7 +213,7 @@ def prepare(request: Request) -> Prepared:
             "A run needs at least one model and one suite.", hint="`harness list` shows what there is."
         )
     cache = paths.cache_folder(request.cache)
-    data = DataSettings(root=_existing(paths.data_root(request.data)), offline=request.offline, cache=cache)
+    data = DataSettings(root=existing(paths.data_root(request.data)), offline=request.offline, cache=cache)
     found = ModelOptions(offline=request.offline, trust_remote_code=request.trust_remote_code, cache=cache)
     suites = catalog.open_suites(request.suites, replace(request.options, cache=cache))
     every = [subject(text, request.settings, found) for text in request.models]
@@ -273,43 +244,6 @@ def prepare(request: Request) -> Prepared:
         cache=cache,
         recipe=recipe,
     )
-
-
-def recipe_for(suites: Sequence[Suite], request: Request) -> Recipe | None:
-    """The recipe that trains for those tasks that need one, None where none does.
-
-    Raises:
-        UsageError: It is missing, or there is nothing to train for, or a setting is asked for that
-            the recipe itself makes.
-    """
-    learnt = [task.name for suite in suites for task in suite.tasks if task.output == "label"]
-    if not learnt:
-        if request.recipe:
-            names = ", ".join(suite.name for suite in suites)
-            raise UsageError(
-                f"The recipe {request.recipe} has nothing to train for: {names} has no task with labels.",
-                hint="Type --suite glue, or leave out --recipe.",
-            )
-        return None
-    if not request.recipe:
-        raise UsageError(
-            f"A model must be trained for {shortened(learnt)}: which recipe?",
-            hint=f"Type --recipe with one of {', '.join(catalog.recipes())} (`harness list recipes`).",
-        )
-    if len(learnt) == sum(len(suite.tasks) for suite in suites):
-        _refuse_settings(request)
-    return catalog.open_recipe(request.recipe, replace(request.recipe_options, seed=request.settings.seed))
-
-
-def _refuse_settings(request: Request) -> None:
-    """Refuse what holds for finished models only, and would be left out without a word."""
-    for one in fields(Settings):
-        if one.name != "seed" and getattr(request.settings, one.name) != one.default:
-            option = one.name.replace("_", "-")
-            raise UsageError(
-                f"--{option} holds for finished models; the recipe {request.recipe} says how one is trained.",
-                hint=f"Leave out --{option}.",
-            )
 
 
 def execute(prepared: Prepared, listeners: Listeners | None = None) -> Report:
@@ -351,36 +285,5 @@ def network(request: Request) -> contextlib.AbstractContextManager[object]:
     return forbid_network() if request.offline else contextlib.nullcontext()
 
 
-def check_prompts(prompts: Mapping[str, str], suites: Sequence[Suite]) -> None:
-    """Refuse a prompt for something that does not exist: it would be left out without a word.
-
-    Names are `query`, `document`, a task or a type of task, the last two also with a side
-    (`STS12-query`). Tasks that are known but not part of the run are in order.
-
-    Raises:
-        UsageError: A name is none of these.
-    """
-    if not prompts:
-        return
-    offered = [o for entry in catalog.suites().values() for o in entry.offers() if o.kind == "task"]
-    tasks = {t.name for suite in suites for t in suite.tasks} | {o.name for o in offered}
-    types = {t.type for suite in suites for t in suite.tasks} | {o.facts["type"] for o in offered}
-    for name in prompts:
-        whole = name.removesuffix("-query").removesuffix("-document")
-        if name not in SIDES and whole not in tasks | types:
-            known = [*SIDES, *types, *tasks]
-            then = "A prompt is for query, document, a type or a task (`harness list tasks`)."
-            raise unknown("side, type or task", name, known, then=then)
-
-
 def _weight_bytes(folder: Path) -> int:
     return sum(path.stat().st_size for path in weight_files(folder))
-
-
-def _existing(root: Path | None) -> Path | None:
-    if root is not None and not os.path.isdir(root):
-        raise UsageError(
-            f"The data root {root} is not a folder.",
-            hint=f"`harness data pull --suite NAME --data {root}` makes one.",
-        )
-    return root

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from harness.aggregate import Aggregates, Mean
 from harness.failures import print_failures, shortened
 from harness.report_text import mean_text, score_text
-from harness.standing import learnt
 from harness.standing_report import print_standing, standing_json
 
 if TYPE_CHECKING:
@@ -91,8 +90,8 @@ def means_lines(suite: Suite, means: Aggregates) -> list[str]:
 def print_report(report: Report, console: Console) -> None:
     """The table of every suite, what failed and why, and where the records lie."""
     for suite in report.prepared.suites:
-        if learnt(suite):
-            _print_standings(suite, report, console)
+        _print_standings(suite, report, console)
+        if all(task.output == "label" for task in suite.tasks):
             continue
         console.print(suite_table(suite, report))
         for note in suite.notes:

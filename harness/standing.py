@@ -31,6 +31,7 @@ class Row:
         interval: 95 %, over seeds and examples; None where no predictions are kept.
         one_seed: Likewise with one seed a replicate, which comes closest to what OptiBERT prints.
         raw: Every raw metric that is there.
+        asked: Whether the suite has it, as it was narrowed.
         deviation: Of the number over the seeds that count; None of a single one.
         best_run: The highest number of all runs of the grid.
     """
@@ -41,6 +42,7 @@ class Row:
     interval: Interval | None = None
     one_seed: Interval | None = None
     raw: Raw
+    asked: bool = True
     deviation: float | None = None
     best_run: float | None = None
 
@@ -75,9 +77,15 @@ class Standing:
     mean_of_bounds: Interval | None = None
 
 
-def learnt(suite: Suite) -> bool:
-    """Whether every task of a suite is one that a model is trained for."""
-    return bool(suite.tasks) and all(task.output == "label" for task in suite.tasks)
+def learnt_part(suite: Suite) -> Suite | None:
+    """The columns of a suite that a model is trained for, None if there are none.
+
+    Columns without a task stay where there is nothing else, so that a narrowed suite is incomplete.
+    """
+    others = {c.name for c in suite.columns if any(task.output != "label" for task in c.tasks)}
+    if not any(task.output == "label" for task in suite.tasks):
+        return None
+    return replace(suite, columns=tuple(c for c in suite.columns if c.name not in others))
 
 
 def standing(
@@ -89,7 +97,8 @@ def standing(
     rows, drawn = [], {}
     for column in suite.columns:
         for task in column.tasks or (None,):
-            row, replicates = _row(task, records, convention, files) if task else (_empty(column.name), None)
+            nothing = Row(task=column.name, raw={}, asked=False)
+            row, replicates = _row(task, records, convention, files) if task else (nothing, None)
             rows.append(row)
             if replicates is not None:
                 drawn[row.task] = replicates
@@ -105,16 +114,12 @@ def standing(
     )
 
 
-def _empty(task: str) -> Row:
-    return Row(task=task, raw={})
-
-
 def _row(
     task: Task, records: Mapping[str, Record], convention: Convention | None, files: Files
 ) -> tuple[Row, Floats | None]:
     record = records.get(task.name)
     if record is None:
-        return _empty(task.name), None
+        return Row(task=task.name, raw={}), None
     found = raw(record)
     number = record.main_score if convention is None else convention.number(task.name, found)
     parts = tuple(found) if convention is None else convention.parts[task.name]

@@ -22,6 +22,10 @@ KINDS = {
 """What the seeds behind a score are."""
 
 
+LOST = (("diverged", "diverged"), ("constant", "predict one and the same for every row"))
+"""What runs come to that learn nothing."""
+
+
 def standing_json(found: Standing) -> dict[str, Any]:
     """The standing as plain values (docs/json.md)."""
     return {
@@ -71,7 +75,7 @@ def print_standing(found: Standing, title: str, console: Console) -> None:
     table.add_column("seeds", justify="right")
     table.add_column("raw metrics", overflow="fold", style="dim")
     for row in found.rows:
-        if row.record is not None:
+        if row.asked:
             table.add_row(row.task, *_cells(row))
     console.print(table)
     for line in _lines(found):
@@ -85,7 +89,7 @@ def _cells(row: Row) -> list[str]:
         half_text(row.interval),
         score_text(row.deviation),
         score_text(row.best_run),
-        str(len(scores)) if row.seeds.get("kind") != "maximum" else "grid",
+        "grid" if row.seeds.get("kind") == "maximum" else str(len(scores) or "–"),
         ", ".join(_raw(row.raw)),
     ]
 
@@ -137,9 +141,11 @@ def _lost(found: Standing) -> list[str]:
     told = []
     for row in found.rows:
         cells = len(row.training("cells", ()))
-        for name, what in (("diverged", "diverged"), ("constant", "predict one and the same for every row")):
+        for name, what in LOST:
             if row.training(name):
                 told.append(f"{row.task}: {row.training(name)} of {cells} runs {what}")
-        if row.seeds.get("diverged"):
-            told.append(f"{row.task}: {row.seeds['diverged']} of {len(row.seeds['scores'])} seeds diverged")
+        seeds = 0 if row.seeds.get("kind") in ("protocol", "maximum") else len(row.seeds.get("scores", ()))
+        for name, what in LOST if seeds else ():
+            if row.seeds.get(name):
+                told.append(f"{row.task}: {row.seeds[name]} of {seeds} seeds that count {what}")
     return told

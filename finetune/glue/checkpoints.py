@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoints:
-    """The folder of them, `<cache>/finetuned`."""
+    """The folder of them, with one for each grid: `<cache>/finetuned/<grid>/<run>.safetensors`."""
 
     folder: Path
 
-    def path(self, key: str) -> Path:
-        """Where the weights of a run lie, or would."""
-        return self.folder / f"{key}.safetensors"
+    def find(self, key: str) -> Path | None:
+        """Where the weights of a run lie, whichever grid it was made for."""
+        return next(iter(sorted(self.folder.glob(f"*/{key}.safetensors"))), None)
 
     def offer(self, group: str, key: str, watched: float, tensors: dict[str, Tensor]) -> None:
         """Keep the weights of a run unless a better one of its grid is there; remove those of worse ones.
@@ -39,26 +39,22 @@ class Checkpoints:
         from filelock import FileLock
         from safetensors.torch import save
 
-        files.writable(self.folder)
-        state = self.folder / f"{group}.json"
-        with FileLock(self.folder / f".{group}.lock"):
+        place = self.folder / group
+        files.writable(place)
+        with FileLock(place / ".lock"):
             held: dict[str, Any] = {"watched": -math.inf, "keys": []}
-            if state.exists():
-                held = json.loads(state.read_text())
+            if (place / "best.json").exists():
+                held = json.loads((place / "best.json").read_text())
             if watched < held["watched"]:
                 return
-            files.replace(self.path(key), save({n: t.cpu().contiguous() for n, t in tensors.items()}))
-            keys = [*held["keys"], key] if watched == held["watched"] else [key]
-            files.replace(state, json.dumps({"watched": watched, "keys": sorted(set(keys))}).encode())
-            for old in set(held["keys"]) - set(keys):
-                self.path(old).unlink(missing_ok=True)
+            content = save({n: t.cpu().contiguous() for n, t in tensors.items()})
+            files.replace(place / f"{key}.safetensors", content)
+            keys = {*held["keys"], key} if watched == held["watched"] else {key}
+            told = {"watched": watched, "keys": sorted(keys)}
+            files.replace(place / "best.json", json.dumps(told).encode())
+            for old in set(held["keys"]) - keys:
+                (place / f"{old}.safetensors").unlink(missing_ok=True)
 
     def forget(self, group: str) -> None:
         """Let the next run of a grid be the best so far, whatever was there."""
-        (self.folder / f"{group}.json").unlink(missing_ok=True)
-
-    def load(self, key: str) -> dict[str, Tensor]:
-        """The weights of a run, on the CPU."""
-        from safetensors.torch import load_file
-
-        return load_file(self.path(key))
+        (self.folder / group / "best.json").unlink(missing_ok=True)

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from finetune.glue.jobs import Finetune, tokenized_rows
+from finetune.glue.prepared import tokenized_rows
+from finetune.glue.run import Finetune
 from finetune.glue.settings import Cadence, Trial
 from harness.desk import Desk, Event
 from harness.recipe import Estimate

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from finetune.glue import probe
-from finetune.glue.jobs import Finetune
 from finetune.glue.layout import Layout
 from finetune.glue.protocol import Protocol
+from finetune.glue.run import Finetune
+from finetune.glue.runs import Runs
 from harness.desk import Desk
 from harness.errors import DataError, unknown
 from harness.jobs import Job
@@ -65,9 +66,9 @@ class GlueRecipe:
         assert isinstance(source, LabelSource)
         if source.like not in self.protocol.grids:
             raise unknown("task of GLUE", source.like, self.protocol.grids, then="See docs/glue.md.")
-        layout = Layout(protocol=self.protocol, options=self.options, artifact=artifact, locate=locate)
+        runs = Runs(protocol=self.protocol, artifact=artifact, locate=locate, transfer=self.options.transfer)
         try:
-            return layout.score(task, self.name)
+            return Layout(runs=runs, options=self.options).score(task, self.name)
         except DataError as error:
             identity = {"artifact": artifact.key, "task": task.name, "recipe": self.name}
             return Laid(identity=identity, problem=error)

@@ -68,10 +68,10 @@ def _tuned_dense(folder: Path) -> nn.Linear | None:
 
     tensors = raw_tensors(folder)
     for name in DENSE:
-        found = [n for n in tensors if n == f"{name}.weight" or n.endswith(f".{name}.weight")]
-        weight = next((tensors[n] for n in found if name != "dense" or n == "dense.weight"), None)
-        if weight is not None:
-            bias = tensors.get(found[0].removesuffix("weight") + "bias")
+        ends = (f"{name}.weight",) if name == "dense" else (f"{name}.weight", f".{name}.weight")
+        found = next((n for n in tensors if n == ends[0] or n.endswith(ends[1:])), None)
+        if found is not None:
+            weight, bias = tensors[found], tensors.get(found.removesuffix("weight") + "bias")
             made = torch.nn.Linear(weight.shape[1], weight.shape[0], bias=bias is not None)
             made.load_state_dict({"weight": weight, **({} if bias is None else {"bias": bias})})
             return made

@@ -14,12 +14,17 @@ import click
 from harness.commands import options
 from harness.errors import UsageError
 
-PARTS = {"vectors": "embeddings", "datasets": "prepared data sets", "source": "tasks built from source code"}
+PARTS = {
+    "vectors": "embeddings",
+    "datasets": "prepared data sets",
+    "source": "tasks built from source code",
+    "finetuned": "fine-tuned weights that others start from",
+}
 
 
 @click.group("cache")
 def command() -> None:
-    """Show and prune the cache of embeddings and prepared data; records are never touched."""
+    """Show and prune the cache: embeddings, prepared data, weights; records are never touched."""
 
 
 @command.command("size")
@@ -61,7 +66,7 @@ def size(cache: Path | None, as_json: bool) -> int:
 @click.option("--dry-run", is_flag=True, help="Say what would go; remove nothing.")
 @options.as_json
 def prune(cache: Path | None, older_than: float | None, artifact: str, dry_run: bool, as_json: bool) -> int:
-    """Remove cached embeddings and prepared data; what is needed again is made again."""
+    """Remove cached embeddings, prepared data and weights; what is needed again is made again."""
     from harness import paths
     from harness.data import human_size
 
@@ -85,7 +90,8 @@ def prune(cache: Path | None, older_than: float | None, artifact: str, dry_run: 
 def _entries(root: Path, *, vectors_only: bool) -> list[Path]:
     spaces = sorted((root / "vectors").glob("*/*"))
     source = [root / "source"] if (root / "source").is_dir() else []
-    return spaces if vectors_only else [*spaces, *sorted((root / "datasets").glob("*")), *source]
+    others = [folder for part in ("datasets", "finetuned") for folder in sorted((root / part).glob("*"))]
+    return spaces if vectors_only else [*spaces, *others, *source]
 
 
 def _matches(folder: Path, older_than: float | None, artifact: str) -> bool:

@@ -15,7 +15,8 @@ from harness.terminal import console
 from harness.types import SEED, Dtype, Settings, Similarity, SuiteOptions
 
 if TYPE_CHECKING:
-    from harness.api import Prepared, Report, Request
+    from harness.api import Prepared, Report
+    from harness.request import Request
 
 DTYPES: dict[str, Dtype] = {
     "float32": "float32",
@@ -168,7 +169,7 @@ def command(
 
 
 def _request(models: tuple[str, ...], suites: tuple[str, ...], given: dict[str, Any]) -> Request:
-    from harness.api import Request
+    from harness.request import Request
 
     settings = Settings(
         dtype=DTYPES[given["dtype"]],
@@ -221,7 +222,7 @@ def _follow(prepared: Prepared, out: Console, *, quiet: bool) -> Report:
 
 def _announce(prepared: Prepared, out: Console, *, quiet: bool) -> None:
     """What cannot run and why, before anything is encoded."""
-    from harness import views
+    from harness import treatments
     from harness.failures import impossible, print_failures
     from harness.identity import encoding_identity
 
@@ -238,7 +239,7 @@ def _announce(prepared: Prepared, out: Console, *, quiet: bool) -> None:
     for line in _said(prepared):
         out.print(line, highlight=False, soft_wrap=True)
     for one in prepared.subjects:
-        how = views.how_text(encoding_identity(one.encoding))
+        how = treatments.how_text(encoding_identity(one.encoding))
         if prepared.recipe is not None and all(cell.laid for cell in prepared.plan.cells):
             how = f"{prepared.recipe.name}, {prepared.recipe.source}"
         out.print(

@@ -121,7 +121,7 @@ def _apart(record: Any, measured: Measured, common: str) -> str:
 def _suites(
     records: Sequence[Any], suites: list[Any], as_json: bool, *, view: str, results: Path | None
 ) -> None:
-    from harness import views
+    from harness import treatments, views
     from harness.aggregate import aggregate
     from harness.report import aggregates_json
     from harness.standing_report import standing_json
@@ -137,7 +137,7 @@ def _suites(
         rows = [
             {
                 "suite": suite.name,
-                "settings": views.treatment_json(seen.treatment) if seen else None,
+                "settings": treatments.treatment_json(seen.treatment) if seen else None,
                 "unproven_data": list(seen.unproven) if seen else [],
                 **aggregates_json(suite, aggregate(suite, _numbers(seen, stands))),
                 **({"standing": standing_json(stands)} if stands else {}),
@@ -163,14 +163,15 @@ def _standing(suite: Any, seen: Any, view: str, results: Path | None) -> Any:
     Raises:
         UsageError: There is no such convention.
     """
-    from harness import views
+    from harness import treatments, views
     from harness.errors import unknown
-    from harness.standing import learnt, standing
+    from harness.standing import learnt_part, standing
 
     if view and view not in suite.conventions:
         then = f"`harness show MODEL --suite {suite.name}` takes the recipe's own."
         raise unknown(f"view of {suite.name}", view, suite.conventions, then=then)
-    if seen is None or not learnt(suite):
+    part = learnt_part(suite)
+    if part is None or seen is None or not isinstance(seen.treatment, treatments.Trained):
         return None
     own = next(iter(seen.records.values())).training.get("view", "")
     stores = views.stores(results)
@@ -179,7 +180,7 @@ def _standing(suite: Any, seen: Any, view: str, results: Path | None) -> Any:
         places = (store.examples(record, f"model-{record.model.artifact[:12]}") for store in stores)
         return next((place for place in places if place is not None and place.exists()), None)
 
-    return standing(suite, seen.records, suite.conventions.get(view or own), files)
+    return standing(part, seen.records, suite.conventions.get(view or own), files)
 
 
 def _print_suite(title: str, suite: Any, view: Any, stands: Any) -> None:

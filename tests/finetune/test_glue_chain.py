@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
+from safetensors.torch import save_file
 from scipy.stats import pearsonr, spearmanr
 from sklearn.metrics import matthews_corrcoef
 
@@ -27,10 +29,12 @@ from finetune.glue.outcome import training_of
 from finetune.glue.protocol import Grid, Protocol
 from finetune.glue.recipe import entry
 from finetune.glue.settings import Cadence, Stopping
-from finetune.recipes import glue_quick
+from finetune.glue.start import classifier_of
+from finetune.recipes import glue_neobert, glue_quick
 from glue_data import data_root
 from harness import catalog
 from harness.api import Report
+from harness.cli import invoke
 from harness.errors import UsageError
 from harness.execute import Listeners
 from harness.record import Record
@@ -228,7 +232,8 @@ def test_no_transfer_is_recorded_and_needs_no_mnli(small: Runner, tmp_path: Path
 def test_a_checkpoint_of_ours_is_what_the_selected_model_is(small: Runner, tmp_path: Path) -> None:
     """The weights that a run keeps for MNLI, given by hand, lead to the same scores."""
     first = finals(small(tasks=("RTE",)))["RTE"]
-    kept = tmp_path / "cache-results" / "finetuned" / f"{first.training['source']['run']}.safetensors"
+    place = tmp_path / "cache-results" / "finetuned"
+    (kept,) = place.glob(f"*/{first.training['source']['run']}.safetensors")
     other = finals(small(tasks=("RTE",), results="other", source=kept))["RTE"]
     assert other.identity["start"]["from"] == "checkpoint"
     assert other.key != first.key
@@ -238,8 +243,7 @@ def test_a_checkpoint_of_ours_is_what_the_selected_model_is(small: Runner, tmp_p
 
 def test_weights_that_are_gone_are_made_again(small: Runner, tmp_path: Path) -> None:
     small(tasks=("MNLI",))
-    for path in (tmp_path / "cache-results" / "finetuned").iterdir():
-        path.unlink()
+    shutil.rmtree(tmp_path / "cache-results" / "finetuned")
     record = finals(small(tasks=("RTE",)))["RTE"]
     assert record.training["source"]["again"] is True
     whole = finals(small(tasks=("RTE",), results="whole"))["RTE"]
@@ -266,8 +270,6 @@ def test_a_set_that_is_not_there_makes_the_mean_incomplete(small: Runner, tmp_pa
 
 
 def test_no_data_for_mnli_is_said_with_the_ways_out(small: Runner, tmp_path: Path) -> None:
-    import shutil
-
     part = data_root(tmp_path / "part")
     readme = part / "nyu-mll" / "glue" / "README.md"
     shutil.rmtree(readme.parent / "mnli")
@@ -335,3 +337,106 @@ def test_killed_in_the_middle_of_the_runs(backbone: Path, data: Path, tmp_path: 
     )
     assert trials(tmp_path / "killed").keys() == trials(tmp_path / "whole").keys()
     assert len(trials(tmp_path / "whole")) == 11
+
+
+def test_show_prints_the_table_by_any_view(
+    small: Runner, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    small(tasks=("MRPC", "STS-B"), transfer=False)
+    place = ["--suite", "glue", "--results", str(tmp_path / "results")]
+
+    def shown(*more: str) -> str:
+        assert invoke(["show", "tiny-bert", *place, *more]) == 0
+        return capsys.readouterr().out
+
+    text = shown()
+    assert "tiny-bert on GLUE, small, fresh seeds 42001–42002, no transfer" in text
+    assert "± 95 %" in text
+    assert "mean over tasks" in text
+    assert "(2 of 8)" in text
+    assert "incomplete" in text
+    assert "view neobert: NeoBERT, appendix C" in text
+    numbers = {}
+    for view in ("neobert", "mosaicbert", "modernbert"):
+        (suite,) = json.loads(shown("--json", "--view", view))["suites"]
+        assert suite["standing"]["view"] == view
+        rows = {row["task"]: row for row in suite["standing"]["tasks"]}
+        metrics = {name: value for _, name, value in rows["MRPC"]["metrics"]}
+        numbers[view] = rows["MRPC"]["score"], rows["STS-B"]["score"]
+        low, high = rows["MRPC"]["interval"]
+        assert low <= rows["MRPC"]["score"] <= high
+        assert suite["columns"]["MRPC"] == rows["MRPC"]["score"]
+        assert suite["settings"]["fresh_seeds"] == [42001, 42002]
+    assert numbers["modernbert"][0] == pytest.approx(metrics["accuracy"])
+    assert numbers["neobert"][0] == pytest.approx((metrics["accuracy"] + metrics["f1"]) / 2)
+    assert numbers["mosaicbert"][1] == numbers["modernbert"][1]
+    assert invoke(["show", "tiny-bert", *place, "--view", "neo"]) == 2
+    assert "Did you mean neobert?" in capsys.readouterr().err
+    assert invoke(["show", "tiny-bert", "--view", "neobert", "--results", str(tmp_path / "results")]) == 2
+
+
+def test_a_dry_run_counts_runs_and_steps(
+    backbone: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """320 runs and 40 with fresh seeds; 48 rows make 12, 6, 3 and 2 steps an epoch."""
+    asked = ["--model", str(backbone), "--suite", "glue", "--recipe", "glue-neobert", "--data", str(data)]
+    asked += ["--results", str(tmp_path / "results"), "--dry-run", "--json"]
+    assert invoke(["run", *asked]) == 0
+    plan = {line["task"]: line for line in json.loads(capsys.readouterr().out)["plan"]}
+    assert {line["runs"] for line in plan.values()} == {45}
+    grid = 10 * sum(10 * steps for steps in (12, 6, 3, 2))
+    fresh = 5 * round(grid / 40)
+    assert plan["CoLA"]["steps"] == pytest.approx(grid + fresh, abs=5)
+    assert all(line["seconds"] > 0 and line["flops"] > 0 for line in plan.values())
+    assert not (tmp_path / "results").exists()
+
+
+DENSES = {
+    "bert": "pooler.dense.weight",
+    "roberta": "classifier.dense.weight",
+    "modernbert": "head.dense.weight",
+    "distilbert": "pre_classifier.weight",
+}
+"""What transformers calls the dense layer of a head."""
+
+
+@pytest.mark.parametrize("family", DENSES)
+def test_a_model_folder_for_mnli_gives_encoder_and_dense(family: str, tmp_path: Path) -> None:
+    """As transformers saves one, whatever it calls the dense layer in its head."""
+    from transformers import AutoModelForSequenceClassification
+
+    folder = tiny.folder(tiny.families()[family], tmp_path / "backbone")
+    torch.manual_seed(1)
+    tuned: Any = AutoModelForSequenceClassification.from_pretrained(folder, num_labels=3)
+    with torch.no_grad():
+        for parameter in tuned.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.05)
+    tuned.save_pretrained(tmp_path / "tuned")
+    trial = replace(SMALL, training=replace(SMALL.training, head=glue_neobert.PROTOCOL.training.head)).trials(
+        "RTE"
+    )[0]
+    model, notes = classifier_of(folder, trial, classes=2, source=tmp_path / "tuned")
+    assert notes == []
+    names = dict(tuned.named_parameters())
+    (dense,) = (name for name in names if name.endswith(DENSES[family]))
+    assert torch.equal(model.dense.weight, names[dense])
+    table = tuned.get_input_embeddings().weight
+    assert torch.equal(model.encoder.get_input_embeddings().weight, table)
+    assert model.classifier.out_features == 2
+
+
+def test_a_folder_for_mnli_is_part_of_the_identity(small: Runner, backbone: Path, tmp_path: Path) -> None:
+    record = finals(small(tasks=("RTE",), source=backbone))["RTE"]
+    assert record.identity["start"]["from"] == "checkpoint"
+    assert len(record.identity["start"]["content"]) == 64
+    other = tmp_path / "copy"
+    shutil.copytree(backbone, other)
+    assert finals(small(tasks=("RTE",), source=other))["RTE"].key == record.key
+
+
+def test_weights_of_another_model_are_refused(small: Runner, tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.safetensors"
+    save_file({"encoder.x": torch.zeros(2)}, wrong)
+    (failed,) = small(tasks=("RTE",), source=wrong).failures
+    assert failed.failure is not None
+    assert "The checkpoint is of another model" in failed.failure.message

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from fakes import artifact
+from finetune.glue.conclude import Conclude
 from finetune.glue.data import GLUE
-from finetune.glue.jobs import Conclude, Finetune
+from finetune.glue.run import Finetune
 from harness import catalog
 from harness.data import Located
 from harness.identity import canonical, digest

@@ -15,7 +15,7 @@ import pytest
 
 from fakes import FakeEncoder, artifact, encoding, task
 from harness import data
-from harness.api import Prepared, Report, Request
+from harness.api import Prepared, Report
 from harness.collect import Known
 from harness.desk import Desk, Event
 from harness.encoder import sanity
@@ -24,6 +24,7 @@ from harness.execute import Listeners, Result, Run
 from harness.jobs import Job
 from harness.lease import Leases
 from harness.plan import Plan, Subject, make_plan
+from harness.request import Request
 from harness.store import Store
 from harness.types import Artifact, Column, Purpose, Suite, Task
 from harness.workers import Apart, Finished

@@ -21,9 +21,9 @@ from sklearn.metrics import accuracy_score, f1_score
 import harness
 import tiny
 from fakes import artifact
-from finetune.glue.jobs import Finetune
 from finetune.glue.protocol import Grid
 from finetune.glue.recipe import entry
+from finetune.glue.run import Finetune
 from finetune.glue.tasks import TASKS
 from finetune.recipes import glue_quick
 from glue_data import data_root

@@ -1,4 +1,4 @@
-"""A family that another distribution brings: built, installed, listed, loaded and evaluated."""
+"""A family and a recipe that another distribution brings: built, installed, listed, loaded, evaluated."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """The environment of processes that have the plugin, installed into a folder of its own."""
     target = tmp_path_factory.mktemp("site")
     source = tmp_path_factory.mktemp("source")
-    for name in ("pyproject.toml", "sample_backbone.py"):
+    for name in ("pyproject.toml", "sample_backbone.py", "sample_recipe.py"):
         (source / name).write_text((PLUGIN / name).read_text())
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index"]
     subprocess.run([*pip, "--no-build-isolation", "--target", str(target), str(source)], check=True)
@@ -45,6 +45,13 @@ def test_it_is_listed(installed: dict[str, str]) -> None:
     rows = {row["name"]: row for row in json.loads(done.stdout)["backbones"]}
     assert rows["sample"]["model_types"] == ["sample-encoder"]
     assert rows["sample"]["sizes"] == ["sample-tiny"]
+
+
+def test_its_recipe_is_listed(installed: dict[str, str]) -> None:
+    done = harness(installed, "list", "recipes", "--json")
+    assert done.returncode == 0, done.stderr
+    rows = {row["name"]: row["summary"] for row in json.loads(done.stdout)["recipes"]}
+    assert rows["sample-glue"] == "GLUE with two rates; 16 runs on all of GLUE"
 
 
 def test_its_models_run(installed: dict[str, str], tmp_path: Path) -> None:

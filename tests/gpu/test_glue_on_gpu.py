@@ -1,0 +1,100 @@
+"""Fine-tuning on a GPU: the losses of the CPU, half precision, and the memory of a run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+import tiny
+from finetune.glue.classifier import Classifier
+from finetune.glue.loop import Evaluation, autocast_of, predict, train
+from finetune.glue.rows import Rows, tokenized
+from finetune.glue.settings import Cadence, Head, Optimizer, Schedule, Training, Trial
+
+pytestmark = pytest.mark.gpu
+
+WORDS = ("the", "cat", "sat", "on", "mat", "query")
+TRIAL = Trial(
+    task="SST-2",
+    learning_rate=1e-3,
+    batch_size=8,
+    weight_decay=0.01,
+    epochs=4,
+    seed=0,
+    training=Training(
+        optimizer=Optimizer(betas=(0.9, 0.95), eps=1e-8),
+        schedule=Schedule(name="linear"),
+        max_length=32,
+        autocast="float32",
+        head=Head(),
+        cadence=Cadence(batches=1),
+    ),
+)
+
+
+def rows(device: str, count: int = 64) -> Rows:
+    draw = torch.Generator().manual_seed(0)
+    labels = torch.randint(2, (count,), generator=draw).tolist()
+    texts = [" ".join([WORDS[label], *WORDS[2 : 3 + at % 4]]) for at, label in enumerate(labels)]
+    return tokenized(
+        tiny.tokenizer(), [texts], labels, max_length=32, device=torch.device(device), numbers=False
+    )
+
+
+def trained(device: str, autocast: str = "float32") -> tuple[list[float], float]:
+    """The losses of a run, and the share of its own rows that it then gets right."""
+    trial = replace(TRIAL, training=replace(TRIAL.training, autocast=autocast))
+    torch.manual_seed(0)
+    encoder = tiny.network(tiny.families()["bert"], hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    model = Classifier(encoder, width=32, classes=2, head=Head()).to(device)
+    given = rows(device)
+    context = autocast_of(torch.device(device), trial)
+
+    def evaluate(model: nn.Module, step: int) -> Evaluation:
+        said = predict(model, given, autocast=context)
+        right = float((said == given.labels.cpu()).float().mean())
+        return Evaluation(step=step, metrics={("dev", "accuracy"): right}, predictions={"dev": said})
+
+    progress = train(model, given, trial, evaluate)
+    return progress.losses, progress.evaluations[-1].watched
+
+
+def test_losses_are_those_of_the_cpu() -> None:
+    torch.backends.cuda.matmul.allow_tf32 = False
+    ours, _ = trained("cuda")
+    theirs, _ = trained("cpu")
+    assert len(ours) == len(theirs) == 32
+    assert ours == pytest.approx(theirs, abs=1e-3)
+
+
+@pytest.mark.parametrize("autocast", ["float16", "bfloat16"])
+def test_half_precision_learns_as_much(autocast: str) -> None:
+    losses, right = trained("cuda", autocast)
+    assert all(torch.isfinite(torch.tensor(losses)))
+    assert losses[-1] < 0.5 * losses[0]
+    assert right > 0.9
+
+
+def test_memory_that_runs_out_halves_a_batch() -> None:
+    """A first pass that asks for more than there is; the losses are those of whole batches."""
+    whole, _ = trained("cuda")
+    asked = []
+
+    class Greedy(Classifier):
+        def forward(self, **inputs: torch.Tensor) -> torch.Tensor:
+            asked.append(len(inputs["input_ids"]))
+            if self.training and len(inputs["input_ids"]) > 4:
+                torch.empty(2**45, device="cuda")
+            return super().forward(**inputs)
+
+    torch.manual_seed(0)
+    encoder = tiny.network(tiny.families()["bert"], hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    model = Greedy(encoder, width=32, classes=2, head=Head()).to("cuda")
+    nothing = Evaluation(step=0, metrics={("dev", "accuracy"): 0.0}, predictions={})
+    progress = train(model, rows("cuda"), TRIAL, lambda _model, _step: nothing)
+    assert progress.micro_batch == 4
+    assert max(asked[1:]) == 4
+    assert progress.losses == pytest.approx(whole, abs=1e-3)
