@@ -19,8 +19,8 @@ from finetune.glue.settings import Training, Trial
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
-EVALUATED = 16_384
-"""Padded tokens of a batch that is only scored."""
+EVALUATED, LEAST = 16_384, 512
+"""Padded tokens of a batch that is only scored, and of the smallest that is tried."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -224,12 +224,29 @@ def _waited(progress: Progress, trial: Trial) -> bool:
     return patience is not None and progress.behind >= patience
 
 
-def predict(model: nn.Module, rows: Rows, *, autocast: Callable[[], Any] = contextlib.nullcontext) -> Tensor:
-    """What the model says of rows, (rows,) on the CPU: classes, or numbers."""
+def predict(
+    model: nn.Module, rows: Rows, *, autocast: Callable[[], Any] = contextlib.nullcontext
+) -> Tensor:
+    """What the model says of rows, (rows,) on the CPU: classes, or numbers.
+
+    Rows are scored in large batches, in smaller ones where memory runs out.
+    """
     model.eval()
+    tokens = EVALUATED
+    while True:
+        try:
+            with torch.inference_mode(), autocast():
+                return _predicted(model, rows, tokens)
+        except torch.OutOfMemoryError:
+            if tokens <= LEAST:
+                raise
+            torch.cuda.empty_cache()
+            tokens //= 2
+
+
+def _predicted(model: nn.Module, rows: Rows, tokens: int) -> Tensor:
     found = torch.empty(len(rows))
-    with torch.inference_mode(), autocast():
-        for chosen in rows.by_length(EVALUATED):
-            scores = model(**rows.batch(chosen).inputs)
-            found[chosen] = (scores[:, 0] if scores.shape[-1] == 1 else scores.argmax(dim=-1)).float().cpu()
+    for chosen in rows.by_length(tokens):
+        scores = model(**rows.batch(chosen).inputs)
+        found[chosen] = (scores[:, 0] if scores.shape[-1] == 1 else scores.argmax(dim=-1)).float().cpu()
     return found

@@ -12,8 +12,9 @@ import torch
 from torch import Tensor, nn
 
 import tiny
+from finetune.glue import loop
 from finetune.glue.classifier import Classifier
-from finetune.glue.loop import Evaluation, Progress, loss_of, order_of, predict, train
+from finetune.glue.loop import Evaluation, Progress, autocast_of, loss_of, order_of, predict, train
 from finetune.glue.rows import Batch, Rows, tokenized
 from finetune.glue.settings import Cadence, Head, Optimizer, Schedule, Stopping, Training, Trial
 
@@ -249,6 +250,39 @@ def test_memory_that_runs_out_halves_what_is_computed_at_once(monkeypatch: pytes
     assert found.micro_batch == 2
     assert found.notes == ["memory ran out: 2 rows at once from then on, steps as asked"]
     assert found.losses == pytest.approx(whole.losses, abs=1e-5)
+
+
+def test_memory_that_runs_out_makes_scored_batches_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
+    given, model = rows(), classifier()
+    whole = predict(model, given)
+    plain, seen = model.forward, []
+
+    def small(**inputs: Tensor) -> Tensor:
+        seen.append(inputs["input_ids"].numel())
+        if seen[-1] > 600:
+            raise torch.OutOfMemoryError
+        return plain(**inputs)
+
+    monkeypatch.setattr(model, "forward", small)
+    monkeypatch.setattr(loop, "EVALUATED", 2048)
+    assert torch.equal(predict(model, given), whole)
+    assert max(seen) > 600
+    monkeypatch.setattr(loop, "LEAST", 1024)
+    with pytest.raises(torch.OutOfMemoryError):
+        predict(model, given)
+
+
+def test_runs_are_scored_in_their_own_precision() -> None:
+    """As in the authors' code, which evaluates in the context that it trains in."""
+    given, model = rows(), classifier()
+    half = autocast_of(CPU, replace(TRIAL, training=replace(TRAINING, autocast="bfloat16")))
+    seen = []
+    hook = model.classifier.register_forward_hook(lambda _m, _i, out: seen.append(out.dtype))
+    predict(model, given, autocast=half)
+    whole = autocast_of(CPU, replace(TRIAL, training=replace(TRAINING, autocast="float16")))
+    predict(model, given, autocast=whole)
+    hook.remove()
+    assert seen == [torch.bfloat16, torch.float32]
 
 
 def test_the_order_of_rows() -> None:
