@@ -107,7 +107,7 @@ def show(lines: list[Line], suites: Sequence[Suite], console: Console) -> None:
     learnt = [line for line in lines if line.runs is not None]
     for some, names in (
         ([line for line in lines if line.runs is None], ("texts ≤", "tokens ≈", "TFLOPs ≈", "time ≈")),
-        (learnt, ("runs", "steps ≤", "TFLOPs ≤", "time ≤")),
+        (learnt, ("runs", "steps ≤", "TFLOPs ≈", "time ≤")),
     ):
         if some:
             console.print(_table(some, names))

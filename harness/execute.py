@@ -101,7 +101,7 @@ class Run:
 
     def _work(self) -> None:
         self._store.prepare()
-        for part in ("vectors", "source"):
+        for part in ("vectors", "source", "finetuned"):
             files.sweep(self._cache / part)
         workers = open_workers(self._devices, cache=self._cache, listener=self._hear, threads=self._threads)
         try:
@@ -153,7 +153,7 @@ class Run:
         if claim in self._claimed:
             return True
         free = self._leases.claim(claim)
-        if not self._again and self._finished_elsewhere(claim):
+        if not self._anew(claim) and self._finished_elsewhere(claim):
             if free:
                 self._leases.release(claim)
             return False
@@ -161,9 +161,14 @@ class Run:
             self._claimed.add(claim)
         return free
 
+    def _anew(self, key: str) -> bool:
+        """Whether a record is to be made although there is one."""
+        return key in self.plan.anew or (self._again and key in self._cells)
+
     def _finished_elsewhere(self, claim: str) -> bool:
         place = self._jobs[claim].place
-        assert place is not None
+        if place is None:  # it leaves no record: whoever comes second looks for itself
+            return False
         record = self._store.get(place.artifact, place.task, claim, purpose=place.purpose)
         if record is None:
             return False
@@ -189,9 +194,12 @@ class Run:
         self._state[job.key] = "done"
         if job.place is None:
             self._outputs[job.key] = finished.output
+            if job.claim == job.key:
+                self._give_back(job)
             return
         record = parse(finished.output["record"].decode(), where=job.label)
-        kept = self._store.put(job.place.artifact, record, finished.output.get("examples"), again=self._again)
+        examples = finished.output.get("examples")
+        kept = self._store.put(job.place.artifact, record, examples, again=self._anew(job.key))
         self._give_back(job)
         if job.key in self._cells:
             self._settle(Result(cell=self._cells[job.key], how="done", record=kept))

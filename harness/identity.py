@@ -19,6 +19,13 @@ ALWAYS = frozenset({"output", "dtype", "similarity"})
 """Fields that were there from the start: written even at their default."""
 
 
+class Whole:
+    """A dataclass that is written with every field, so that no default of it can change unseen.
+
+    A field added later has `metadata={"later": True}` and is left out at its default.
+    """
+
+
 def canonical(value: Any) -> str:
     """Canonical JSON: sorted keys, no spaces, UTF-8, no NaN; dataclasses become objects.
 
@@ -83,7 +90,7 @@ def _plain(value: Any) -> Any:
         return {
             f.name: _plain(getattr(value, f.name))
             for f in fields(value)
-            if f.name in ALWAYS or not _at_default(f, getattr(value, f.name))
+            if _is_written(value, f) or not _at_default(f, getattr(value, f.name))
         }
     if isinstance(value, Mapping):
         return {str(k): _plain(v) for k, v in value.items()}
@@ -96,6 +103,10 @@ def _plain(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | float | str):
         return value
     raise TypeError(f"a key cannot hold a {type(value).__name__}")
+
+
+def _is_written(value: Any, field: Field[Any]) -> bool:
+    return field.name in ALWAYS or (isinstance(value, Whole) and not field.metadata.get("later"))
 
 
 def _at_default(f: Field[Any], value: Any) -> bool:

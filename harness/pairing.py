@@ -8,6 +8,9 @@ from typing import Any, Literal
 
 from harness.record import Record
 
+Reason = Literal["task", "splits", "number", "data", "settings"]
+"""What no record of the other model shares."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Alone:
@@ -15,7 +18,7 @@ class Alone:
 
     record: Record
     of: Literal["first", "second"]
-    reason: Literal["task", "splits", "data", "settings"]
+    reason: Reason
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,18 +53,28 @@ def pair(first: Sequence[Record], second: Sequence[Record], *, across_data: bool
     return Pairing(pairs=tuple(pairs), alone=alone)
 
 
-def _reason(record: Record, others: Sequence[Record]) -> Literal["task", "splits", "data", "settings"]:
+def _reason(record: Record, others: Sequence[Record]) -> Reason:
     same = [r for r in others if r.task.name == record.task.name]
     if not same:
         return "task"
     same = [r for r in same if _shape(r) == _shape(record)]
     if not same:
         return "splits"
+    same = [r for r in same if _number(r) == _number(record)]
+    if not same:
+        return "number"
     return "settings" if any(_data(r) == _data(record) for r in same) else "data"
 
 
 def _group(record: Record, across_data: bool) -> tuple[Any, ...]:
-    return (record.task.name, *_shape(record), () if across_data else _data(record))
+    return (record.task.name, *_shape(record), _number(record), () if across_data else _data(record))
+
+
+def _number(record: Record) -> tuple[Any, ...]:
+    """How the main score came out of raw metrics: two that differ in it are two quantities."""
+    identity = record.identity
+    of = identity["scoring"] if "recipe" in identity else ""
+    return (identity.get("view"), identity.get("kind") == "maximum", of)
 
 
 def _shape(record: Record) -> tuple[Any, ...]:
@@ -75,6 +88,7 @@ def _data(record: Record) -> tuple[Any, ...]:
 def _settings(record: Record) -> tuple[Any, ...]:
     identity = record.identity
     if "recipe" in identity:
-        names = ("recipe", "final_seeds", "fresh_seeds", "scoring")
-        return (*(identity[name] for name in names), identity.get("start", {}).get("from"))
+        names = ("recipe", "protocol", "kind", "final_seeds", "fresh_seeds", "scoring")
+        start = identity.get("start", {})
+        return (*(identity[name] for name in names), start.get("from"), start.get("content"))
     return tuple(identity[name] for name in ("encoding", "prompts", "seed", "scoring"))

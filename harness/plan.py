@@ -48,13 +48,15 @@ class Plan:
     """Everything a run wants: the cells, and the jobs that fill the open ones.
 
     `keys` says which cell is the score of a subject on a task as a suite has it; `known` are the
-    keys of those jobs whose records the store has already.
+    keys of those jobs whose records the store has already, and `anew` of those whose records it has
+    but that must be made once more.
     """
 
     cells: tuple[Cell, ...]
     jobs: tuple[Job, ...]
     keys: Mapping[tuple[Subject, Task], str]
     known: frozenset[str] = frozenset()
+    anew: frozenset[str] = frozenset()
     purpose: Purpose = "final"
 
     @property
@@ -97,7 +99,15 @@ def make_plan(
                 known = None if force else _known(cell, store, purpose)
                 cells[cell.key] = replace(cell, record=known)
     jobs, known_jobs = _all_jobs(cells.values(), store, gate=gate, purpose=purpose)
-    return Plan(cells=tuple(cells.values()), jobs=jobs, keys=keys, known=known_jobs, purpose=purpose)
+    stale = (job for job in jobs if job.key not in known_jobs and job.key not in cells)
+    return Plan(
+        cells=tuple(cells.values()),
+        jobs=jobs,
+        keys=keys,
+        known=known_jobs,
+        anew=frozenset(job.key for job in stale if job.place and _recorded(job, job.place, store)),
+        purpose=purpose,
+    )
 
 
 def _locator(settings: data.DataSettings) -> Locate:
@@ -162,20 +172,55 @@ def _all_jobs(
         if cell.laid is None:
             jobs |= {job.key: job for job in (resolve, *_task_jobs(cell, resolve.key, purpose))}
             continue
-        for job in cell.laid.jobs:
-            if job.key in jobs:
-                continue
-            if job.key != cell.key and job.place and _there(job, job.place, store):
+        there = _settled(cell, cell.laid.jobs, store)
+        for job in _needed(cell.key, cell.laid.jobs, there):
+            if job.key in there:
                 known.add(job.key)
             elif job.kind == "train":
                 jobs[resolve.key] = resolve
                 job = replace(job, inputs=(resolve.key, *job.inputs))
-            jobs[job.key] = job
+            jobs.setdefault(job.key, job)
     return tuple(jobs.values()), frozenset(known)
 
 
-def _there(job: Job, place: Place, store: Store) -> bool:
+def _settled(cell: Cell, jobs: Sequence[Job], store: Store) -> frozenset[str]:
+    """The runs that are there and stand on nothing that must be made once more.
+
+    A run of a chosen cell is known by the choice, not by its outcome, so it is good only as long as
+    all runs are there that were chosen from.
+    """
+    firm: set[str] = set()
+    for job in jobs:
+        stands = all(key in firm for key in job.inputs)
+        done = job.place is None or (job.key != cell.key and _there(job, job.place, store))
+        if stands and done:
+            firm.add(job.key)
+    return frozenset(job.key for job in jobs if job.place is not None and job.key in firm)
+
+
+def _needed(key: str, jobs: Sequence[Job], there: frozenset[str]) -> list[Job]:
+    """The jobs that a score waits for, in order; nothing behind what is there."""
+    by_key = {job.key: job for job in jobs}
+    wanted: set[str] = set()
+    left = [key]
+    while left:
+        one = left.pop()
+        if one not in wanted:
+            wanted.add(one)
+            left += by_key[one].inputs if one not in there else ()
+    return [job for job in jobs if job.key in wanted]
+
+
+def _recorded(job: Job, place: Place, store: Store) -> bool:
     return store.get(place.artifact, place.task, job.key, purpose=place.purpose) is not None
+
+
+def _there(job: Job, place: Place, store: Store) -> bool:
+    """Whether a run's record is there with its predictions."""
+    record = store.get(place.artifact, place.task, job.key, purpose=place.purpose)
+    return record is not None and (
+        record.examples is None or store.examples(record, place.artifact) is not None
+    )
 
 
 def _resolve(subject: Subject, *, gate: bool) -> Job:

@@ -56,16 +56,14 @@ class Laid:
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """What the open runs behind one score will take; early stopping may make it less.
+    """What a run will take; early stopping may make it less.
 
     Attributes:
-        runs: That are not there yet; one that several scores need counts with the first.
-        steps: Optimizer steps of all of them.
-        flops: Of training and of scoring.
+        steps: Optimizer steps.
+        flops: Of training and of scoring, attention apart.
         seconds: In one process on this device.
     """
 
-    runs: int
     steps: int
     flops: float
     seconds: float

@@ -52,6 +52,11 @@ def recipe_for(suites: Sequence[Suite], request: Request) -> Recipe | None:
     """
     learnt = [task.name for suite in suites for task in suite.tasks if task.output == "label"]
     if not learnt:
+        if request.recipe_options != RecipeOptions():
+            raise UsageError(
+                "--fresh-seeds, --no-transfer and --mnli hold for tasks that a recipe trains for.",
+                hint="Type --suite glue, or leave them out.",
+            )
         if request.recipe:
             names = ", ".join(suite.name for suite in suites)
             raise UsageError(
@@ -64,9 +69,21 @@ def recipe_for(suites: Sequence[Suite], request: Request) -> Recipe | None:
             f"A model must be trained for {shortened(learnt)}: which recipe?",
             hint=f"Type --recipe with one of {', '.join(catalog.recipes())} (`harness list recipes`).",
         )
+    _refuse_options(request)
     if len(learnt) == sum(len(suite.tasks) for suite in suites):
         _refuse_settings(request)
     return catalog.open_recipe(request.recipe, replace(request.recipe_options, seed=request.settings.seed))
+
+
+def _refuse_options(request: Request) -> None:
+    """Refuse what contradicts itself."""
+    options = request.recipe_options
+    if request.purpose == "trial":
+        raise UsageError("A recipe's score is final: its runs are the trials.", hint="Leave out the purpose.")
+    if options.source is not None and not options.transfer:
+        raise UsageError("--mnli and --no-transfer contradict each other.", hint="Leave one of them out.")
+    if options.source is not None and not options.source.exists():
+        raise UsageError(f"There is no {options.source}.", hint="--mnli takes a model folder, or weights.")
 
 
 def _refuse_settings(request: Request) -> None:

@@ -32,6 +32,7 @@ class Row:
         one_seed: Likewise with one seed a replicate, which comes closest to what OptiBERT prints.
         raw: Every raw metric that is there.
         asked: Whether the suite has it, as it was narrowed.
+        scores: The number of each seed that counts; empty where no predictions are kept.
         deviation: Of the number over the seeds that count; None of a single one.
         best_run: The highest number of all runs of the grid.
     """
@@ -43,6 +44,7 @@ class Row:
     one_seed: Interval | None = None
     raw: Raw
     asked: bool = True
+    scores: tuple[float, ...] = ()
     deviation: float | None = None
     best_run: float | None = None
 
@@ -162,6 +164,7 @@ def _with_interval(
         row,
         interval=stats.interval(number, every),
         one_seed=stats.interval(number, one),
+        scores=tuple(map(float, scores)),
         deviation=deviation,
     )
     return found, every

@@ -51,7 +51,7 @@ def _row_json(row: Row) -> dict[str, Any]:
         "interval_one_seed": _bounds(row.one_seed),
         "metrics": [[*name, value] for name, value in row.raw.items()],
         "seeds": row.seeds.get("kind"),
-        "scores": row.seeds.get("scores", []),
+        "scores": list(row.scores),
         "standard_deviation": row.deviation,
         "best_run": row.best_run,
         "runs": len(row.training("cells", ())),

@@ -106,14 +106,15 @@ class Store:
                 yield record
 
     def examples(self, record: Record, artifact: str) -> Path | None:
-        """Where the per-example file of a record lies, if it has one."""
+        """Where the per-example file of a record lies, None if it has none or it is gone."""
         if record.examples is None:
             return None
-        return self.path(artifact, record.task.name, record.key).with_name(record.examples.file)
+        found = self.path(artifact, record.task.name, record.key).with_name(record.examples.file)
+        return found if found.exists() else None
 
     def _put_examples(self, path: Path, record: Record, content: bytes, *, again: bool) -> Record:
         beside = path.with_suffix(".examples.parquet")
-        if again:
+        if again or not path.exists():  # without its record it is what a killed process left
             files.replace(beside, content)
         elif not files.write_once(beside, content):
             content = beside.read_bytes()

@@ -33,11 +33,15 @@ class Treatment(Protocol):
 class Trained:
     """A recipe, with what a user asked of it.
 
-    `start` says what tasks started from that a protocol starts from another one; None of those that
-    it does not, which every start has.
+    `protocol` is the digest of all its settings; `kind` says what the seeds behind a score are
+    (results/README.md). `start` says what tasks started from that a protocol starts from another
+    one; None of those that it does not, which every start has.
     """
 
     recipe: str
+    protocol: str
+    kind: str
+    view: str
     final_seeds: tuple[int, ...]
     fresh_seeds: tuple[int, ...]
     start: Mapping[str, Any] | None
@@ -48,6 +52,8 @@ class Trained:
         """The recipe and its seeds."""
         seeds = [f"fresh seeds {seeds_text(self.fresh_seeds)}"] if self.fresh_seeds else []
         start = {"backbone": ["no transfer"], "checkpoint": ["transfer from a checkpoint of the user's"]}
+        if self.kind == "maximum":
+            seeds = ["the grid's maximum"]
         return ", ".join([self.recipe, *seeds, *start.get((self.start or {}).get("from", ""), [])])
 
     @property
@@ -159,6 +165,9 @@ def trained_of(record: Record) -> Trained:
     identity = record.identity
     return Trained(
         recipe=identity["recipe"],
+        protocol=identity["protocol"],
+        kind=identity["kind"],
+        view=identity["view"],
         final_seeds=tuple(identity["final_seeds"]),
         fresh_seeds=tuple(identity["fresh_seeds"]),
         start=identity.get("start"),

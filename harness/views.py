@@ -75,7 +75,7 @@ def suite_views(records: Sequence[Record], suite: Suite) -> list[View]:
     out. Data that is built or local must be what the suite has now. Of several records of a task
     of the hub that differ only in their data the last made one counts.
     """
-    mine = sorted((r for r in records if r.main_score is not None), key=_written)
+    mine = sorted((r for r in records if r.main_score is not None or r.training), key=_written)
     names = {task.name for task in suite.tasks}
     found = []
     for treatment in _distinct([treatment_of(r) for r in mine if r.task.name in names]):

@@ -7,15 +7,18 @@ sent to the driver.
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from harness import files
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+
+STATE = "best.json"
+"""What the runs scored whose weights lie beside it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,9 +27,10 @@ class Checkpoints:
 
     folder: Path
 
-    def find(self, key: str) -> Path | None:
-        """Where the weights of a run lie, whichever grid it was made for."""
-        return next(iter(sorted(self.folder.glob(f"*/{key}.safetensors"))), None)
+    def find(self, key: str, watched: float) -> Path | None:
+        """Where the weights of a run lie that scored this: one made anew may score otherwise."""
+        places = sorted(self.folder.glob(f"*/{key}.safetensors"))
+        return next((path for path in places if _held(path.parent).get(key) == watched), None)
 
     def offer(self, group: str, key: str, watched: float, tensors: dict[str, Tensor]) -> None:
         """Keep the weights of a run unless a better one of its grid is there; remove those of worse ones.
@@ -42,19 +46,24 @@ class Checkpoints:
         place = self.folder / group
         files.writable(place)
         with FileLock(place / ".lock"):
-            held: dict[str, Any] = {"watched": -math.inf, "keys": []}
-            if (place / "best.json").exists():
-                held = json.loads((place / "best.json").read_text())
-            if watched < held["watched"]:
-                return
-            content = save({n: t.cpu().contiguous() for n, t in tensors.items()})
-            files.replace(place / f"{key}.safetensors", content)
-            keys = {*held["keys"], key} if watched == held["watched"] else {key}
-            told = {"watched": watched, "keys": sorted(keys)}
-            files.replace(place / "best.json", json.dumps(told).encode())
-            for old in set(held["keys"]) - keys:
-                (place / f"{old}.safetensors").unlink(missing_ok=True)
+            others = {old: score for old, score in _held(place).items() if old != key}
+            best = max([*others.values(), watched])
+            kept = {old: score for old, score in others.items() if score == best}
+            if watched == best:
+                content = save({n: t.cpu().contiguous() for n, t in tensors.items()})
+                files.replace(place / f"{key}.safetensors", content)
+                kept[key] = watched
+            files.replace(place / STATE, json.dumps(kept).encode())
+            for path in place.glob("*.safetensors"):
+                if path.stem not in kept:
+                    path.unlink(missing_ok=True)
 
     def forget(self, group: str) -> None:
         """Let the next run of a grid be the best so far, whatever was there."""
-        (self.folder / group / "best.json").unlink(missing_ok=True)
+        (self.folder / group / STATE).unlink(missing_ok=True)
+
+
+def _held(place: Path) -> dict[str, float]:
+    path = place / STATE
+    found: dict[str, float] = json.loads(path.read_text()) if path.exists() else {}
+    return found

@@ -14,12 +14,15 @@ from finetune.glue.selection import select, select_source
 from finetune.glue.settings import Trial
 from harness.desk import Desk, Event
 from harness.errors import HarnessError
+from harness.record import parse
+from harness.types import Task
 
 
 @dataclass(frozen=True, kw_only=True)
 class Select:
     """The best cell of a task's grid, from the records of its runs; gives it as JSON."""
 
+    task: Task
     trials: tuple[Trial, ...]
     keys: tuple[str, ...]
     view: str
@@ -27,7 +30,9 @@ class Select:
     def run(self, desk: Desk) -> Mapping[str, bytes]:
         """Choose, and show every cell."""
         records = records_in(desk, self.keys)
-        tried = [outcome.tried_of(r, t, self.view) for r, t in zip(records, self.trials, strict=True)]
+        tried = [
+            outcome.tried_of(r, t, self.task, self.view) for r, t in zip(records, self.trials, strict=True)
+        ]
         found = select(tried)
         told = {
             "chosen": tried.index(found.chosen),
@@ -41,31 +46,51 @@ class Select:
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """The MNLI run that others start from; it is trained once more if its weights are gone."""
+    """The MNLI run that others start from: the highest accuracy on the matched set; gives it as JSON."""
 
     runs: tuple[Finetune, ...]
     view: str
 
     def run(self, desk: Desk) -> Mapping[str, bytes]:
-        """Choose by the accuracy on the matched set, and see that the weights are there."""
+        """Choose."""
         records = records_in(desk, [run.key for run in self.runs])
-        tried = [
-            outcome.tried_of(r, run.trials[0], self.view) for r, run in zip(records, self.runs, strict=True)
-        ]
-        found = select_source(tried)
-        run = self.runs[tried.index(found.chosen)]
+        trials = [run.trials[0] for run in self.runs]
+        tried = outcome.all_tried(records, trials, self.runs[0].task, self.view)
+        chosen = select_source(tried).chosen
+        run = self.runs[tried.index(chosen)]
+        told = {"run": run.key, **outcome.cell_of(chosen.trial), "watched": chosen.watched}
+        return {"source": json.dumps(told).encode()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Weights:
+    """See that the weights of the chosen run are in the cache; it is run once more if they are gone."""
+
+    runs: tuple[Finetune, ...]
+
+    def run(self, desk: Desk) -> Mapping[str, bytes]:
+        """Look for them; gives the choice once more, with what these weights score.
+
+        Raises:
+            HarnessError: The run diverges when it is run once more.
+        """
+        source = desk.input("source")
         kept = Checkpoints(folder=desk.cache / "finetuned")
-        again = kept.find(run.key) is None
+        again = kept.find(source["run"], source["watched"]) is None
         if again:
-            desk.emit(
-                Event(kind="note", text="the weights of the selected run are gone: it is run once more")
-            )
-            kept.forget(run.group or "")
-            run.run(desk)
-        if kept.find(run.key) is None:
+            said = "the weights of the selected MNLI run are not in the cache: it is run once more"
+            desk.emit(Event(kind="note", text=said))
+            source["watched"] = self._remade(desk, kept, source["run"])
+        return {"source": json.dumps({**source, "again": again}).encode()}
+
+    def _remade(self, desk: Desk, kept: Checkpoints, key: str) -> float:
+        run = next(run for run in self.runs if run.key == key)
+        kept.forget(run.group or "")
+        made = parse(run.run(desk)["record"].decode(), where="the run made once more")
+        watched = made.training["watched"]
+        if watched is None:
             raise HarnessError(
                 "The selected MNLI run diverged when it was run once more.",
-                hint="Another run of the grid was better on this day: start with an empty cache and results.",
+                hint="It did not when it was chosen: other hardware or threads? --mnli takes another model.",
             )
-        told = {"run": run.key, **outcome.cell_of(found.chosen.trial), "watched": found.chosen.watched}
-        return {"source": json.dumps({**told, "again": again}).encode()}
+        return float(watched)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from finetune.glue.settings import Head
+from harness.encoder.network.names import Names
 from harness.errors import ModelError
 
 
@@ -20,13 +21,22 @@ class Classifier(nn.Module):
         classes: Scores of a row; 1 for a number.
         head: What stands behind it.
         dense: A dense layer that was trained with the backbone; None for a fresh one.
+        names: What the backbone's authors call its tensors; None where the encoder has these names.
     """
 
     def __init__(
-        self, encoder: nn.Module, *, width: int, classes: int, head: Head, dense: nn.Linear | None = None
+        self,
+        encoder: nn.Module,
+        *,
+        width: int,
+        classes: int,
+        head: Head,
+        dense: nn.Linear | None = None,
+        names: Names | None = None,
     ) -> None:
         super().__init__()
         self.encoder = encoder
+        self.names = names
         self.pooling = head.pooling
         self.dropout_before = nn.Dropout(head.dropout_before)
         self.dense = nn.Linear(width, width, bias=head.dense_bias)
@@ -59,6 +69,12 @@ class Classifier(nn.Module):
             return hidden[:, 0]
         weights = mask[..., None].to(hidden.dtype)
         return (hidden * weights).sum(dim=1) / weights.sum(dim=1)
+
+    def published(self, name: str) -> str:
+        """What the backbone's authors call a parameter; its own name if it is none of theirs."""
+        if self.names is None or not name.startswith("encoder."):
+            return name
+        return self.names.theirs(name.removeprefix("encoder."), with_head=False)
 
     def transferable(self) -> dict[str, Tensor]:
         """What a model for another task starts from: all but the last layer."""

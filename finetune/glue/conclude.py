@@ -65,7 +65,7 @@ class Conclude:
             model=whole[0].model,
             task=task_part(self.task),
             identity=self.identity,
-            main_score=outcome.number(self.task.name, self.view, metrics),
+            main_score=outcome.number(self.task, self.view, metrics),
             scores=outcome.scores_of(self.task, metrics),
             examples=examples_part(columns, examples),
             training=self._training(desk, selection, counted),
@@ -106,7 +106,7 @@ class Conclude:
         """By this recipe's view; another recipe may have made the run by its own."""
         if record.training["diverged"]:
             return None
-        return outcome.number(self.task.name, self.view, raw(record))
+        return outcome.choosing(self.task, self.view, raw(record))
 
     def _notes(self, counted: Sequence[Record]) -> list[str]:
         notes = [note for record in counted for note in record.provenance.get("notes", ())]
@@ -123,7 +123,9 @@ class Conclude:
     def _unselected(self, desk: Desk) -> dict[str, Any]:
         """The runs of a protocol that chooses nothing, shown as those of a grid are."""
         records = records_in(desk, self.runs)
-        tried = [outcome.tried_of(r, t, self.view) for r, t in zip(records, self.trials, strict=True)]
+        tried = [
+            outcome.tried_of(r, t, self.task, self.view) for r, t in zip(records, self.trials, strict=True)
+        ]
         scores = [one.score for one in tried if one.score is not None]
         return {
             "chosen": 0,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from finetune.glue.choice import Source
+from finetune.glue.choice import Source, Weights
 from finetune.glue.conclude import Conclude, Kind
 from finetune.glue.data import GLUE
 from finetune.glue.protocol import Protocol
@@ -67,6 +68,8 @@ class Layout:
         return {
             **task_identity(self.runs.artifact, ready.task),
             "recipe": name,
+            "protocol": digest(replace(self.protocol, variants={})),
+            "kind": self._kind,
             "runs": digest(keys),
             "view": self.protocol.view,
             "final_seeds": list(self.protocol.final_seeds),
@@ -110,7 +113,7 @@ class Layout:
             key=key,
             kind="score",
             label=f"{ready.task.name} ({artifact.name})",
-            inputs=tuple(dict.fromkeys((*runs, *chosen, *(job.key for job in again), *ready.begin.before))),
+            inputs=tuple(dict.fromkeys((*runs, *chosen, *(job.key for job in again), *ready.begin.choice))),
             claim=key,
             place=Place(artifact=artifact.slug, task=ready.task.name),
             work=work,
@@ -122,7 +125,10 @@ class Layout:
         chooses = self.protocol.selection == "best" and not self.protocol.final_seeds
         asked = self.options.fresh_seeds
         count = (FRESH if chooses else 0) if asked is None else asked
-        return tuple(1000 * self.options.seed + at for at in range(1, count + 1))
+        used = {seed for grid in self.protocol.grids.values() for seed in grid.seeds}
+        used |= {*self.protocol.final_seeds}
+        numbers = (1000 * self.options.seed + at for at in itertools.count(1))
+        return tuple(itertools.islice((seed for seed in numbers if seed not in used), count))
 
     @property
     def _kind(self) -> Kind:
@@ -169,12 +175,20 @@ class Layout:
             inputs=tuple(job.key for job in grid),
             work=Source(runs=works, view=self.protocol.view),
         )
+        weights = Job(
+            key=digest({"job": "weights", "source": key}),
+            kind="select",
+            label=f"the weights to start from ({self.runs.artifact.name})",
+            inputs=(key,),
+            claim=digest({"job": "weights", "source": key}),
+            work=Weights(runs=works),
+        )
         selected = {"from": "selected", "run": key}
         count = f"{len(grid)} run{'s' if len(grid) > 1 else ''}"
         return Beginning(
             start=Start(kind="selected"),
             identity=selected,
-            jobs=(*grid, source),
+            jobs=(*grid, source, weights),
             said=selected,
             says=(f"starts from the selected MNLI model, whose {count} come first ({OTHERWISE})",),
         )

@@ -30,12 +30,17 @@ class Evaluation:
     Attributes:
         step: Optimizer steps done.
         metrics: By split and name; the first is the one watched.
-        predictions: By split, (rows,): classes, or numbers.
+        predictions: By split, (rows,): classes, or numbers; NaN where a score is not finite.
     """
 
     step: int
     metrics: Mapping[tuple[str, str], float]
     predictions: Mapping[str, Tensor]
+
+    @property
+    def finite(self) -> bool:
+        """Whether every score was."""
+        return all(bool(torch.isfinite(said).all()) for said in self.predictions.values())
 
     @property
     def watched(self) -> float:
@@ -69,18 +74,20 @@ class Progress:
 
     @property
     def diverged(self) -> bool:
-        """Whether a loss was not finite."""
-        return bool(self.losses) and not math.isfinite(self.losses[-1])
+        """Whether a loss was not finite, or a score."""
+        lost = bool(self.losses) and not math.isfinite(self.losses[-1])
+        return lost or (bool(self.evaluations) and not self.evaluations[-1].finite)
 
 
 def optimizer_of(model: nn.Module, trial: Trial) -> torch.optim.AdamW:
     """AdamW as the protocol has it."""
     asked = trial.training.optimizer
+    called = getattr(model, "published", str)
     decay = asked.torch_decay(trial.weight_decay, trial.learning_rate)
     groups: dict[bool, list[nn.Parameter]] = {True: [], False: []}
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
-            groups[not any(part in name for part in asked.undecayed)].append(parameter)
+            groups[not any(part in called(name) for part in asked.undecayed)].append(parameter)
     return torch.optim.AdamW(
         [{"params": groups[True], "weight_decay": decay}, {"params": groups[False], "weight_decay": 0.0}],
         lr=trial.learning_rate,
@@ -141,7 +148,7 @@ def train(
         if (step + 1) % every == 0 or (last and _asks_for_the_end(progress, trial)):
             _evaluated(model, progress, evaluate(model, step + 1), trial)
             model.train()
-            if _waited(progress, trial):
+            if progress.diverged or _waited(progress, trial):
                 break
     return progress
 
@@ -224,10 +231,8 @@ def _waited(progress: Progress, trial: Trial) -> bool:
     return patience is not None and progress.behind >= patience
 
 
-def predict(
-    model: nn.Module, rows: Rows, *, autocast: Callable[[], Any] = contextlib.nullcontext
-) -> Tensor:
-    """What the model says of rows, (rows,) on the CPU: classes, or numbers.
+def predict(model: nn.Module, rows: Rows, *, autocast: Callable[[], Any] = contextlib.nullcontext) -> Tensor:
+    """What the model says of rows, (rows,) on the CPU: classes, or numbers; NaN where it is not finite.
 
     Rows are scored in large batches, in smaller ones where memory runs out.
     """
@@ -248,5 +253,7 @@ def _predicted(model: nn.Module, rows: Rows, tokens: int) -> Tensor:
     found = torch.empty(len(rows))
     for chosen in rows.by_length(tokens):
         scores = model(**rows.batch(chosen).inputs)
-        found[chosen] = (scores[:, 0] if scores.shape[-1] == 1 else scores.argmax(dim=-1)).float().cpu()
+        said = (scores[:, 0] if scores.shape[-1] == 1 else scores.argmax(dim=-1)).float()
+        whole = torch.isfinite(scores).all(dim=-1)
+        found[chosen] = torch.where(whole, said, torch.nan).cpu()
     return found

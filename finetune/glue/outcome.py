@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from finetune.glue.data import GlueSource
 from finetune.glue.selection import Tried
 from finetune.glue.settings import Trial
 from finetune.glue.views import VIEWS
@@ -43,10 +44,19 @@ def said(trial: Trial) -> str:
     )
 
 
-def number(task: str, view: str, found: Raw) -> float:
-    """A task's number by a paper's view, over what is there of it; of a user's own, over all metrics."""
-    parts = VIEWS[view].parts.get(task, tuple(found))
-    values = [found[part] for part in parts if part in found] or list(found.values())
+def number(task: Task, view: str, found: Raw) -> float | None:
+    """A task's number by a paper's view, None unless all of it is there; of a user's own, the mean."""
+    if isinstance(task.source, GlueSource):
+        return VIEWS[view].number(task.name, found)
+    return sum(found.values()) / len(found)
+
+
+def choosing(task: Task, view: str, found: Raw) -> float:
+    """What a cell is chosen by: the task's number, or the mean of its parts that are there."""
+    whole = number(task, view, found)
+    if whole is not None:
+        return whole
+    values = [found[part] for part in VIEWS[view].parts[task.name] if part in found] or [*found.values()]
     return sum(values) / len(values)
 
 
@@ -105,15 +115,20 @@ def examples_of(task: Task, labelled: Labelled, found: Evaluation, seed: int) ->
     return columns
 
 
-def tried_of(record: Record, trial: Trial, view: str) -> Tried:
+def tried_of(record: Record, trial: Trial, task: Task, view: str) -> Tried:
     """What a run's record says to a selection."""
     training = record.training
     return Tried(
         trial=trial,
-        score=None if training["diverged"] else number(record.task.name, view, raw(record)),
+        score=None if training["diverged"] else choosing(task, view, raw(record)),
         watched=training["watched"],
         constant=training["constant"],
     )
+
+
+def all_tried(records: Sequence[Record], trials: Sequence[Trial], task: Task, view: str) -> list[Tried]:
+    """What the records of a grid say to a selection."""
+    return [tried_of(r, trial, task, view) for r, trial in zip(records, trials, strict=True)]
 
 
 def cells_of(tried: Sequence[Tried], records: Sequence[Record]) -> list[dict[str, Any]]:
@@ -125,6 +140,7 @@ def cells_of(tried: Sequence[Tried], records: Sequence[Record]) -> list[dict[str
             "metrics": [[*name, value] for name, value in raw(record).items()],
             "diverged": one.diverged,
             "constant": one.constant,
+            "micro_batch": record.training["micro_batch"],
             "key": record.key,
         }
         for one, record in zip(tried, records, strict=True)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from finetune.glue.settings import Trial
 from harness.data import no_bars
 from harness.desk import Desk
+from harness.encoder.found import family_in
+from harness.errors import ModelError
 from harness.jobs import prepared_data
 from harness.labelled import Labelled, LabelSource
 from harness.types import Artifact, Task
@@ -37,6 +39,7 @@ def tokenized_rows(
     from harness.encoder.modules import backbone_folder
 
     source = task.source
+    folder = backbone_folder(artifact.folder)
     assert isinstance(source, LabelSource)
     most = lengths(artifact.folder)[0].table
     length = min(trial.training.max_length, most or trial.training.max_length)
@@ -47,7 +50,8 @@ def tokenized_rows(
 
         with prepared_data(task, data, desk.cache), no_bars():
             labelled = source.load(task, data=data)
-        tokenizer = AutoTokenizer.from_pretrained(backbone_folder(artifact.folder), local_files_only=True)
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        require_padding(tokenizer, folder)
         device = torch.device(desk.device)
         made = {
             name: tokenized(
@@ -64,3 +68,32 @@ def tokenized_rows(
 
     labelled, rows = desk.kept("rows", (artifact.key, task, data, length), make)
     return labelled, rows, notes if length < trial.training.max_length else []
+
+
+def require_padding(tokenizer: Any, folder: Path) -> None:
+    """Let the end token fill batches where a family has it so.
+
+    Raises:
+        ModelError: There is no padding token.
+    """
+    family = family_in(folder)
+    if tokenizer.pad_token_id is None and family is not None and family.end_pads:
+        tokenizer.pad_token = tokenizer.eos_token
+    if tokenizer.pad_token_id is None:
+        raise ModelError(
+            "The model's tokenizer has no padding token, so texts of different lengths make no batch.",
+            hint='Name the one it was trained with in a copy of the folder: "pad_token" in '
+            "tokenizer_config.json.",
+        )
+
+
+def as_it_runs(folder: Path, trial: Trial) -> tuple[Trial, list[str]]:
+    """A run with what its backbone does not allow changed, and notes on that."""
+    family, training, notes = family_in(folder), trial.training, list[str]()
+    if family is not None and family.float32_only is not None and trial.autocast != "float32":
+        training = replace(training, autocast="float32")
+        notes.append(f"run in float32: {family.float32_only}")
+    if family is not None and family.end_pads and training.head.pooling == "first":
+        training = replace(training, head=replace(training.head, pooling="mean"))
+        notes.append("a decoder's first token sees nothing else: the mean of all tokens stands for it")
+    return replace(trial, training=training), notes

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from finetune.glue.prepared import tokenized_rows
+from finetune.glue.prepared import as_it_runs, tokenized_rows
 from finetune.glue.run import Finetune
 from finetune.glue.settings import Cadence, Trial
 from harness.desk import Desk, Event
@@ -61,13 +61,14 @@ class Memory:
 
 
 def largest(works: Sequence[Finetune]) -> tuple[Finetune, ...]:
-    """Of each task the run with the largest batch, which is the one that takes the most memory."""
-    found: dict[str, Finetune] = {}
+    """Of each backbone and task the run with the largest batch, which takes the most memory."""
+    found: dict[tuple[str, str], Finetune] = {}
     for work in works:
-        held = found.get(work.task.name)
+        place = (work.artifact.key, work.task.name)
+        held = found.get(place)
         one = replace(work, trials=(max(work.trials, key=lambda t: t.batch_size),), start=None)
         if held is None or one.trials[0].batch_size > held.trials[0].batch_size:
-            found[work.task.name] = one
+            found[place] = one
     return tuple(found.values())
 
 
@@ -114,6 +115,7 @@ def _timed(desk: Desk, work: Finetune, trial: Trial, rows: Rows) -> Passed:
 
     desk.set_threads()
     folder = backbone_folder(work.artifact.folder)
+    trial, _ = as_it_runs(folder, trial)
     labels = rows.labels
     classes = 1 if labels.is_floating_point() else int(labels.max()) + 2
     model: Any = classifier_of(folder, trial, classes=classes)[0].to(desk.device)
@@ -146,9 +148,12 @@ def estimates(desk: Desk, works: Sequence[Finetune | None]) -> list[Estimate | N
     there = [work for work in works if work is not None]
     if not there:
         return [None] * len(works)
-    speed = speed_of(desk, there)
-    sizes: dict[str, Size] = {}
-    return [None if work is None else _estimate(desk, work, speed, sizes) for work in works]
+    keys = dict.fromkeys(work.artifact.key for work in there)
+    speeds = {key: speed_of(desk, [work for work in there if work.artifact.key == key]) for key in keys}
+    sizes: dict[tuple[str, str], Size] = {}
+    return [
+        None if work is None else _estimate(desk, work, speeds[work.artifact.key], sizes) for work in works
+    ]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,11 +171,12 @@ def _size(desk: Desk, work: Finetune) -> Size:
     return Size(rows=len(rows.train), tokens=float(rows.train.lengths.double().mean()), dev_tokens=dev)
 
 
-def _estimate(desk: Desk, work: Finetune, speed: Speed, sizes: dict[str, Size]) -> Estimate:
+def _estimate(desk: Desk, work: Finetune, speed: Speed, sizes: dict[tuple[str, str], Size]) -> Estimate:
     """The mean over the cells that a run may turn out to be."""
-    if work.task.name not in sizes:
-        sizes[work.task.name] = _size(desk, work)
-    size = sizes[work.task.name]
+    place = (work.artifact.key, work.task.name)
+    if place not in sizes:
+        sizes[place] = _size(desk, work)
+    size = sizes[place]
     steps = trained = scored = 0.0
     for trial in work.trials:
         done = trial.steps(size.rows)
@@ -179,7 +185,6 @@ def _estimate(desk: Desk, work: Finetune, speed: Speed, sizes: dict[str, Size]) 
         trained += trial.epochs * size.rows * size.tokens / len(work.trials)
         scored += max(1, done // every) * size.dev_tokens / len(work.trials)
     return Estimate(
-        runs=1,
         steps=round(steps),
         flops=speed.parameters * (6.0 * trained + 2.0 * scored),
         seconds=steps * speed.step + trained * speed.token + scored * speed.scored,

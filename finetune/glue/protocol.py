@@ -8,10 +8,11 @@ from itertools import product
 from typing import Literal
 
 from finetune.glue.settings import Training, Trial
+from harness.identity import Whole
 
 
 @dataclass(frozen=True, kw_only=True)
-class Grid:
+class Grid(Whole):
     """The values a task is tried with, all against all."""
 
     learning_rates: tuple[float, ...]
@@ -27,7 +28,7 @@ class Grid:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Protocol:
+class Protocol(Whole):
     """How a paper fine-tunes on GLUE.
 
     Attributes:

@@ -11,7 +11,7 @@ from finetune.glue.protocol import Protocol
 from finetune.glue.run import Finetune
 from finetune.glue.runs import Runs
 from harness.desk import Desk
-from harness.errors import DataError, unknown
+from harness.errors import DataError, UsageError, unknown
 from harness.jobs import Job
 from harness.labelled import LabelSource
 from harness.recipe import Estimate, Laid, Locate, Recipe, RecipeEntry, RecipeOptions
@@ -26,6 +26,11 @@ def entry(protocol: Protocol, summary: str) -> RecipeEntry:
             then = f"Without one it is the recipe's own default: --recipe {protocol.name}."
             raise unknown(f"variant of {protocol.name}", variant, protocol.variants, then=then)
         chosen = protocol.variants[variant] if variant else protocol
+        if (options.source is not None or not options.transfer) and not chosen.transfer:
+            option = "--mnli" if options.source is not None else "--no-transfer"
+            raise UsageError(
+                f"{protocol.name} starts no task from a model for MNLI.", hint=f"Leave out {option}."
+            )
         return GlueRecipe(protocol=chosen, variant=variant, options=options)
 
     says = {name: f"{one.source}; {one.runs} runs" for name, one in protocol.variants.items()}

@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from finetune.glue import outcome
 from finetune.glue.checkpoints import Checkpoints
-from finetune.glue.prepared import Prepared, tokenized_rows
+from finetune.glue.prepared import Prepared, as_it_runs, tokenized_rows
 from finetune.glue.settings import Trial
 from harness import provenance
 from harness.desk import Desk, Event
+from harness.encoder.modules import backbone_folder
 from harness.errors import HarnessError
+from harness.filehash import sha256_file
 from harness.jobs import examples_bytes, examples_part, model_part, task_part
 from harness.labelled import Labelled, LabelSource
 from harness.record import Record
 from harness.types import Artifact, Task
 
 if TYPE_CHECKING:
-    import torch
-
     from finetune.glue.classifier import Classifier
     from finetune.glue.loop import Progress
 
@@ -76,7 +76,8 @@ class Finetune:
         started = datetime.now(tz=UTC)
         desk.set_threads()
         desk.forget()  # the memory is for training
-        trial = self.trial(desk)
+        folder = backbone_folder(self.artifact.folder)
+        trial, changed = as_it_runs(folder, self.trial(desk))
         desk.emit(Event(kind="stage", text=f"{self.task.name}: {outcome.said(trial)}"))
         labelled, rows, notes = tokenized_rows(desk, self.artifact, self.task, self.data, trial)
         progress, model, more = self._trained(desk, trial, labelled, rows)
@@ -86,6 +87,7 @@ class Finetune:
             Checkpoints(folder=desk.cache / "finetuned").offer(
                 self.group, self.key, found.watched, model.transferable()
             )
+        weights = self._weights(desk)
         columns = outcome.examples_of(self.task, labelled, found, trial.seed) if found else {}
         examples = examples_bytes(columns)
         metrics = {} if found is None else found.metrics
@@ -97,14 +99,15 @@ class Finetune:
             model=model_part(self.artifact, desk.input("facts")),
             task=task_part(self.task),
             identity=self.identity,
-            main_score=outcome.number(self.task.name, self.view, metrics) if metrics else None,
+            main_score=outcome.number(self.task, self.view, metrics) if metrics else None,
             scores=outcome.scores_of(self.task, metrics),
             examples=examples_part(columns, examples),
             training=outcome.training_of(trial, progress, trial.steps(len(labelled.train))),
             provenance={
                 **provenance.snapshot(device=desk.device, threads=desk.threads, started=started),
-                "notes": [*labelled.notes, *notes, *more, *progress.notes],
+                "notes": [*labelled.notes, *changed, *notes, *more, *progress.notes],
                 "seconds": {"train": round(seconds, 3)},
+                "start_weights": sha256_file(weights, desk.cache) if weights else None,
                 "peak_memory_bytes": provenance.peak_memory(),
             },
         )
@@ -149,27 +152,33 @@ class Finetune:
         return progress, model, notes
 
     def _model(self, desk: Desk, trial: Trial, classes: int) -> tuple[Classifier, list[str]]:
+        from safetensors.torch import load_file
+
         from finetune.glue.start import classifier_of
-        from harness.encoder.modules import backbone_folder
 
         folder = backbone_folder(self.artifact.folder)
         source = self.start.path if self.start and self.start.kind == "folder" else None
         model, notes = classifier_of(folder, trial, classes=classes, source=source)
-        if self.start is not None and self.start.kind != "folder":
-            model.start_from(self._weights(desk))
+        weights = self._weights(desk)
+        if weights is not None:
+            model.start_from(load_file(weights))
         return model.to(desk.device), notes
 
-    def _weights(self, desk: Desk) -> dict[str, torch.Tensor]:
-        from safetensors.torch import load_file
+    def _weights(self, desk: Desk) -> Path | None:
+        """The file that it starts from, None where that is a model folder or nothing.
 
-        assert self.start is not None
+        Raises:
+            HarnessError: The weights of the selected run are gone.
+        """
+        if self.start is None or self.start.kind == "folder":
+            return None
         if self.start.path is not None:
-            return load_file(self.start.path)
-        key = desk.input("source")["run"]
-        found = Checkpoints(folder=desk.cache / "finetuned").find(key)
+            return self.start.path
+        source = desk.input("source")
+        found = Checkpoints(folder=desk.cache / "finetuned").find(source["run"], source["watched"])
         if found is None:
             raise HarnessError(
-                f"The weights of the MNLI run {key[:12]} are no longer in the cache.",
+                f"The weights of the MNLI run {source['run'][:12]} are no longer in the cache.",
                 hint="The same command makes them again; keep one cache for all machines of a run.",
             )
-        return load_file(found)
+        return found

@@ -28,7 +28,7 @@ class Beginning:
     Attributes:
         start: In place of the backbone, None for the backbone.
         identity: Of it, as a part of a run's.
-        jobs: That make it; the runs wait for the last one.
+        jobs: That make it; the last two are the choice among runs, and having its weights.
         said: Of it, as a part of the score's identity; None where the protocol starts no such task
             from elsewhere.
         says: What a user should know of it.
@@ -42,8 +42,13 @@ class Beginning:
 
     @property
     def before(self) -> tuple[str, ...]:
-        """What a run waits for."""
+        """What a run waits for: the weights."""
         return tuple(job.key for job in self.jobs[-1:])
+
+    @property
+    def choice(self) -> tuple[str, ...]:
+        """What a score tells of: the run that was chosen."""
+        return tuple(job.key for job in self.jobs[-2:-1])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,7 +135,7 @@ class Runs:
             kind="select",
             label=f"{ready.task.name} ({self.artifact.name}), the best cell",
             inputs=runs,
-            work=Select(trials=ready.trials, keys=runs, view=view),
+            work=Select(task=ready.task, trials=ready.trials, keys=runs, view=view),
         )
 
     def _identity(self, ready: Ready, trial: object) -> dict[str, Any]:

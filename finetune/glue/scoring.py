@@ -32,6 +32,7 @@ def evaluation(
         gold = rows.labels.cpu().double().numpy()
         ones = np.ones((1, len(gold)))
         for name in metrics:
-            score = METRICS[name](gold, predictions[split].double().numpy(), ones)[0]
+            said = np.nan_to_num(predictions[split].double().numpy(), nan=-1.0)
+            score = METRICS[name](gold, said, ones)[0]
             found[split, name] = float(score)
     return Evaluation(step=step, metrics=found, predictions=predictions)

@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from harness.identity import Whole
 from harness.types import Dtype
 
 
 @dataclass(frozen=True, kw_only=True)
-class Optimizer:
+class Optimizer(Whole):
     """AdamW.
 
     Attributes:
@@ -38,7 +39,7 @@ class Optimizer:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Schedule:
+class Schedule(Whole):
     """How the learning rate goes; `finetune.schedules` computes it.
 
     Attributes:
@@ -52,7 +53,7 @@ class Schedule:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Dropout:
+class Dropout(Whole):
     """Shares dropped in the encoder; None leaves what the checkpoint's config says."""
 
     embedding: float | None = None
@@ -63,7 +64,7 @@ class Dropout:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Head:
+class Head(Whole):
     """From the token vectors to the scores: pooling, dropout, dense, activation, dropout, linear.
 
     Attributes:
@@ -87,7 +88,7 @@ class Head:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cadence:
+class Cadence(Whole):
     """How many steps lie between two evaluations.
 
     The smallest of what is given here, and at least 1; a run always ends with one.
@@ -124,7 +125,7 @@ class Cadence:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stopping:
+class Stopping(Whole):
     """When a run ends early, and which of its evaluations counts.
 
     Attributes:
@@ -137,7 +138,7 @@ class Stopping:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Training:
+class Training(Whole):
     """What all runs of a protocol have in common, up to `float32_tasks`.
 
     Attributes:
@@ -168,7 +169,7 @@ class Training:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trial:
+class Trial(Whole):
     """One run: a cell of a task's grid with a seed.
 
     Attributes:

@@ -46,6 +46,7 @@ def classifier_of(
     from finetune.glue.classifier import Classifier
 
     asked = trial.training.head
+    torch.manual_seed(trial.seed)  # what a library draws for tensors that are not there
     encoder, dense, notes = _encoder(source or folder, asked, trial.training.dropout)
     if source is not None:
         dense = _tuned_dense(source) or dense
@@ -54,7 +55,9 @@ def classifier_of(
         notes.append(f"the {of} has no dense layer: a fresh one was trained")
     torch.manual_seed(trial.seed)
     width = encoder.get_input_embeddings().embedding_dim
-    made = Classifier(encoder, width=width, classes=classes, head=asked, dense=dense)
+    family = family_in(source or folder) if has_network(source or folder) else None
+    names = None if family is None else family.names
+    made = Classifier(encoder, width=width, classes=classes, head=asked, dense=dense, names=names)
     return made, notes
 
 
@@ -82,7 +85,7 @@ def _encoder(folder: Path, head: Head, dropout: Dropout) -> tuple[Any, nn.Linear
     import torch
 
     if not has_network(folder):
-        return _library(folder, dropout)
+        return _library(folder, head, dropout)
     family = family_in(folder)
     with_head = head.dense == "mlm" and _has_dense(folder, family)
     changes = {f"{name}_dropout": share for name, share in asdict(dropout).items() if share is not None}
@@ -102,7 +105,7 @@ def _has_dense(folder: Path, family: Family | None) -> bool:
     return "head.dense.weight" in read_tensors(folder, names, head=True).state
 
 
-def _library(folder: Path, dropout: Dropout) -> tuple[Any, nn.Linear | None, list[str]]:
+def _library(folder: Path, head: Head, dropout: Dropout) -> tuple[Any, nn.Linear | None, list[str]]:
     """transformers' own class, which knows fewer kinds of dropout."""
     import torch
     from transformers import AutoConfig, AutoModel
@@ -113,6 +116,8 @@ def _library(folder: Path, dropout: Dropout) -> tuple[Any, nn.Linear | None, lis
         if hasattr(config, name) and shares[part] is not None:
             setattr(config, name, shares[part])
     model = AutoModel.from_pretrained(folder, config=config, dtype=torch.float32, local_files_only=True)
-    pooler = getattr(getattr(model, "pooler", None), "dense", None)
+    trained = any("pooler.dense." in name for name in raw_tensors(folder))
+    pooler = getattr(getattr(model, "pooler", None), "dense", None) if trained else None
+    taken = pooler if head.dense == "pooler" and isinstance(pooler, torch.nn.Linear) else None
     note = f"{type(model).__name__} ran through transformers' own class, with its dropouts"
-    return model, pooler if isinstance(pooler, torch.nn.Linear) else None, [note]
+    return model, taken, [note]

@@ -13,9 +13,7 @@ PROTOCOL = Protocol(
     name="glue-quick",
     source="our own: one epoch at 5e-5, with the optimizer and the clipping of transformers' trainer",
     training=Training(
-        optimizer=Optimizer(
-            betas=(0.9, 0.999), eps=1e-8, undecayed=("bias", "LayerNorm.weight", "layernorm.weight")
-        ),
+        optimizer=Optimizer(betas=(0.9, 0.999), eps=1e-8, undecayed=("bias", "norm", "Norm", "_ln.", "ln_")),
         schedule=Schedule(name="linear", warmup=0.06),
         max_length=256,
         autocast="float32",

@@ -14,9 +14,10 @@ from rich.table import Table
 
 from harness.commands import options
 from harness.errors import unknown
+from harness.report_text import score_text
 from harness.terminal import console, most_common
 
-OWN = frozenset({"artifact"})
+OWN = frozenset({"artifact", "runs", "start_weights"})
 """Fields that differ between any two models."""
 
 MEASURED = {
@@ -31,6 +32,8 @@ REASONS = {
     ("second", "task"): "Only {second} has",
     ("first", "splits"): "Not compared, as {second} has other splits or subsets of it",
     ("second", "splits"): "Not compared, as {first} has other splits or subsets of it",
+    ("first", "number"): "Not compared, as {second} has another number of it (view, or a grid's maximum)",
+    ("second", "number"): "Not compared, as {first} has another number of it (view, or a grid's maximum)",
     ("first", "data"): "Not compared, as {second} was measured on other data (--across-data does)",
     ("second", "data"): "Not compared, as {first} was measured on other data (--across-data does)",
     ("first", "settings"): "Not compared, as {second} has no score of it under these settings of {first}",
@@ -122,7 +125,8 @@ def _delta(x: Any, y: Any) -> dict[str, Any]:
 
     row = {"task": x.task.name, "metric": x.task.metric, "first": x.main_score, "second": y.main_score}
     how = {"first_settings": record_text(x), "second_settings": record_text(y)}
-    return {**row, "delta": y.main_score - x.main_score, **how}
+    known = x.main_score is not None and y.main_score is not None
+    return {**row, "delta": y.main_score - x.main_score if known else None, **how}
 
 
 def _alone(one: Any) -> dict[str, Any]:
@@ -134,7 +138,9 @@ def _alone(one: Any) -> dict[str, Any]:
 
 def _conditions(record: Any, skip: Collection[str]) -> dict[str, Any]:
     identity = {k: v for k, v in record.identity.items() if k not in OWN | {"task"}}
-    provenance = {k: v for k, v in record.provenance.items() if k not in skip}
+    if "start" in identity:
+        identity["start"] = {k: v for k, v in identity["start"].items() if k != "run"}
+    provenance = {k: v for k, v in record.provenance.items() if k not in {*skip, *OWN}}
     return flatten({"identity": identity, "provenance": provenance})
 
 
@@ -164,7 +170,8 @@ def _print_deltas(out: Console, first: str, second: str, rows: Sequence[Mapping[
     if others:
         table.add_column("other settings", style="dim")
     for row in rows:
-        scores = (f"{100 * row['first']:.2f}", f"{100 * row['second']:.2f}", f"{100 * row['delta']:+.2f}")
+        delta = "–" if row["delta"] is None else f"{100 * row['delta']:+.2f}"
+        scores = (score_text(row["first"]), score_text(row["second"]), delta)
         settings = _row_settings(row)
         table.add_row(
             row["task"], row["metric"], *scores, *(["" if settings == common else settings] if others else [])

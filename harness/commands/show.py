@@ -12,6 +12,7 @@ from rich.table import Table
 
 from harness.commands import options
 from harness.errors import UsageError
+from harness.report_text import score_text
 from harness.terminal import console, most_common
 
 if TYPE_CHECKING:
@@ -95,9 +96,7 @@ def _all(measured: Measured, as_json: bool) -> None:
     table.add_column("", style="dim")
     for record in records:
         about_task = (record.task.name, record.task.type, record.task.metric)
-        table.add_row(
-            *about_task, f"{100 * (record.main_score or 0.0):.2f}", _apart(record, measured, common)
-        )
+        table.add_row(*about_task, score_text(record.main_score), _apart(record, measured, common))
     console().print(table)
 
 
@@ -187,7 +186,6 @@ def _print_suite(title: str, suite: Any, view: Any, stands: Any) -> None:
     from harness.aggregate import aggregate
     from harness.failures import shortened
     from harness.report import means_lines
-    from harness.report_text import score_text
     from harness.standing_report import print_standing
 
     if stands is not None:

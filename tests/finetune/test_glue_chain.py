@@ -245,10 +245,54 @@ def test_weights_that_are_gone_are_made_again(small: Runner, tmp_path: Path) -> 
     small(tasks=("MNLI",))
     shutil.rmtree(tmp_path / "cache-results" / "finetuned")
     record = finals(small(tasks=("RTE",)))["RTE"]
-    assert record.training["source"]["again"] is True
+    assert (tmp_path / "cache-results" / "finetuned").exists()
     whole = finals(small(tasks=("RTE",), results="whole"))["RTE"]
-    assert whole.training["source"]["again"] is False
     assert record.main_score == pytest.approx(whole.main_score, abs=1e-6)
+
+
+def test_weights_of_another_making_are_not_taken(small: Runner, tmp_path: Path) -> None:
+    """What lies in the cache scored otherwise than the run that was chosen."""
+    small(tasks=("MNLI",))
+    (state,) = (tmp_path / "cache-results" / "finetuned").glob("*/best.json")
+    state.write_text(json.dumps(dict.fromkeys(json.loads(state.read_text()), 0.123)))
+    assert finals(small(tasks=("RTE",)))["RTE"].training["source"] is not None
+    runs = [run for run in trials(tmp_path / "results").values() if run.task.name == "RTE"]
+    (made,) = {run.provenance["start_weights"] for run in runs}
+    first = {run.provenance["start_weights"] for run in runs if "chosen" not in run.identity["trial"]}
+    assert first == {made}
+    assert json.loads(state.read_text()) != dict.fromkeys(json.loads(state.read_text()), 0.123)
+
+
+def test_seeds_of_a_choice_fall_with_what_was_chosen_from(small: Runner, tmp_path: Path) -> None:
+    """A lost run of the grid is made again, and so are the runs of the cell that was chosen with it."""
+    record = finals(small(tasks=("CoLA",)))["CoLA"]
+    folder = next((tmp_path / "results" / "records").glob("*/CoLA"))
+    (folder / f"{record.training['cells'][1]['key']}.json").unlink()
+    (folder / f"{record.key}.json").unlink()
+    made: list[Record] = []
+    small(tasks=("CoLA",), listeners=Listeners(trained=lambda _job, run: made.append(run)))
+    assert [run.training["trial"]["seed"] for run in made] == [0, 42001, 42002]
+
+
+def test_a_run_whose_predictions_are_gone_is_made_again(small: Runner, tmp_path: Path) -> None:
+    record = finals(small(tasks=("CoLA",)))["CoLA"]
+    folder = next((tmp_path / "results" / "records").glob("*/CoLA"))
+    (folder / f"{record.key}.json").unlink()
+    (folder / f"{record.training['seeds']['keys'][0]}.examples.parquet").unlink()
+    made: list[Record] = []
+    report = small(tasks=("CoLA",), listeners=Listeners(trained=lambda _job, run: made.append(run)))
+    assert [run.training["trial"]["seed"] for run in made] == [42001]
+    assert finals(report)["CoLA"].main_score == pytest.approx(record.main_score, abs=1e-6)
+
+
+def test_no_model_is_trained_that_nothing_starts_from(small: Runner, tmp_path: Path) -> None:
+    """All runs are there, only the score is to be made: the weights may be gone."""
+    small(tasks=("RTE",))
+    shutil.rmtree(tmp_path / "cache-results" / "finetuned")
+    made: list[Record] = []
+    small(tasks=("RTE",), fresh_seeds=1, listeners=Listeners(trained=lambda _job, run: made.append(run)))
+    assert made == []
+    assert not (tmp_path / "cache-results" / "finetuned").exists()
 
 
 def test_a_set_that_is_not_there_makes_the_mean_incomplete(small: Runner, tmp_path: Path) -> None:
@@ -292,6 +336,10 @@ def test_no_data_for_mnli_is_said_with_the_ways_out(small: Runner, tmp_path: Pat
         ({"recipe": "small:x"}, "No variant of small is called 'x'"),
         ({"pooling": "cls"}, "--pooling holds for finished models"),
         ({"tasks": ("RET",)}, "No task of glue is called 'RET'"),
+        ({"splits": ("validation",)}, "--splits says nothing about glue"),
+        ({"source": Path("here"), "transfer": False}, "--mnli and --no-transfer contradict"),
+        ({"source": Path("nowhere")}, "There is no nowhere"),
+        ({"purpose": "trial"}, "A recipe's score is final"),
     ],
 )
 def test_what_cannot_be_asked(small: Runner, asked: Mapping[str, Any], said: str) -> None:
@@ -302,6 +350,20 @@ def test_what_cannot_be_asked(small: Runner, asked: Mapping[str, Any], said: str
 def test_a_recipe_has_nothing_to_do_for_vectors(backbone: Path) -> None:
     with pytest.raises(UsageError, match="has nothing to train for"):
         harness.run(str(backbone), "stdlib", recipe="glue-quick")
+    with pytest.raises(UsageError, match="hold for tasks that a recipe trains for"):
+        harness.run(str(backbone), "stdlib", fresh_seeds=3)
+
+
+def test_a_recipe_without_transfer_takes_no_source(backbone: Path, data: Path) -> None:
+    for asked in ({"source": backbone}, {"transfer": False}):
+        with pytest.raises(UsageError, match="glue-quick starts no task from a model for MNLI"):
+            harness.run(str(backbone), "glue", recipe="glue-quick", data=data, **asked)
+
+
+def test_a_folder_of_another_backbone_is_refused(small: Runner, tmp_path: Path) -> None:
+    other = tiny.folder(tiny.families()["modernbert"], tmp_path / "other")
+    with pytest.raises(UsageError, match="is of another backbone: its model_type is modernbert"):
+        small(tasks=("RTE",), source=other)
 
 
 @pytest.mark.slow

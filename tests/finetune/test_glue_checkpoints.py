@@ -2,47 +2,66 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import torch
 from safetensors.torch import load_file
 
 from finetune.glue.checkpoints import Checkpoints
 
 
-def weights(value: float) -> dict[str, torch.Tensor]:
-    return {"x": torch.full((2,), value)}
+@pytest.fixture
+def place(tmp_path: Path) -> Checkpoints:
+    return Checkpoints(folder=tmp_path / "finetuned")
 
 
-def kept(place: Checkpoints, *keys: str) -> list[str]:
-    return [key for key in keys if place.find(key) is not None]
+def offer(place: Checkpoints, key: str, watched: float, value: float = 0.0, group: str = "grid") -> None:
+    place.offer(group, key, watched, {"x": torch.full((2,), value)})
 
 
-def test_only_the_best_so_far_stays(tmp_path: Path) -> None:
-    place = Checkpoints(folder=tmp_path / "finetuned")
-    place.offer("grid", "a", 0.5, weights(1))
-    place.offer("grid", "b", 0.4, weights(2))
-    assert kept(place, "a", "b") == ["a"]
-    place.offer("grid", "c", 0.6, weights(3))
-    assert kept(place, "a", "b", "c") == ["c"]
-    found = place.find("c")
+def kept(place: Checkpoints) -> list[str]:
+    return sorted(path.stem for path in place.folder.glob("*/*.safetensors"))
+
+
+def test_only_the_best_so_far_stays(place: Checkpoints) -> None:
+    offer(place, "a", 0.5)
+    offer(place, "b", 0.4)
+    assert kept(place) == ["a"]
+    offer(place, "c", 0.6, value=3)
+    assert kept(place) == ["c"]
+    found = place.find("c", 0.6)
     assert found is not None
     assert load_file(found)["x"].tolist() == [3, 3]
 
 
-def test_equals_are_all_kept_until_a_better_one_comes(tmp_path: Path) -> None:
+def test_equals_are_all_kept_until_a_better_one_comes(place: Checkpoints) -> None:
     """The first of the grid is chosen, which may be the last to end."""
-    place = Checkpoints(folder=tmp_path / "finetuned")
-    for key in ("b", "a"):
-        place.offer("grid", key, 0.5, weights(0))
-    assert kept(place, "a", "b") == ["a", "b"]
-    place.offer("grid", "c", 0.6, weights(0))
-    assert kept(place, "a", "b", "c") == ["c"]
+    offer(place, "b", 0.5)
+    offer(place, "a", 0.5)
+    assert kept(place) == ["a", "b"]
+    offer(place, "c", 0.6)
+    assert kept(place) == ["c"]
 
 
-def test_grids_are_apart_and_one_can_be_begun_anew(tmp_path: Path) -> None:
-    place = Checkpoints(folder=tmp_path / "finetuned")
-    place.offer("one", "a", 0.9, weights(0))
-    place.offer("two", "b", 0.1, weights(0))
-    assert kept(place, "a", "b") == ["a", "b"]
+def test_a_run_made_anew_takes_the_place_of_its_own_weights(place: Checkpoints) -> None:
+    """It may score otherwise, lower too: what lay there is another model's then."""
+    offer(place, "a", 0.5, value=1)
+    offer(place, "a", 0.4, value=2)
+    assert place.find("a", 0.5) is None
+    found = place.find("a", 0.4)
+    assert found is not None
+    assert load_file(found)["x"].tolist() == [2, 2]
+
+
+def test_weights_are_those_of_what_they_scored(place: Checkpoints) -> None:
+    offer(place, "a", 0.5)
+    assert place.find("a", 0.25) is None
+    assert place.find("b", 0.5) is None
+
+
+def test_grids_are_apart_and_one_can_be_begun_anew(place: Checkpoints) -> None:
+    offer(place, "a", 0.9, group="one")
+    offer(place, "b", 0.1, group="two")
+    assert kept(place) == ["a", "b"]
     place.forget("one")
-    place.offer("one", "c", 0.2, weights(0))
-    assert kept(place, "c") == ["c"]
+    offer(place, "c", 0.2, group="one")
+    assert place.find("c", 0.2) is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from pathlib import Path
 
@@ -98,6 +99,30 @@ def test_a_run_from_mnli_depends_on_mnlis_grid() -> None:
         for name in ("glue-neobert", "glue-neobert:table6")
     )
     assert not one & other
+
+
+def test_fresh_seeds_are_none_of_the_protocols() -> None:
+    """Seed 0 would count from 1, which OptiBERT's final seeds are."""
+    one = laid(opened("glue-optibert", seed=0, fresh_seeds=5))["CoLA"]
+    assert one.identity["fresh_seeds"] == [6, 7, 8, 9, 10]
+
+
+def test_keys_are_golden() -> None:
+    """A change of these throws away everyone's runs: it needs a reason.
+
+    Written by `python -c "import json, test_recipe_contract as t; print(json.dumps(t.keys(), indent=1))"`.
+    """
+    assert keys() == json.loads((Path(__file__).parent / "golden" / "recipe-keys.json").read_text())
+
+
+def keys() -> dict[str, list[str]]:
+    """Of each recipe the first run of RTE and its score, for one backbone and one data set."""
+    found = {}
+    for name in EVERY:
+        jobs = laid(opened(name))["RTE"].jobs
+        first = next(job.key for job in jobs if job.place and job.place.task == "RTE")
+        found[name] = [first[:16], jobs[-1].key[:16]]
+    return found
 
 
 def test_the_seed_moves_the_fresh_seeds_only() -> None:

@@ -109,6 +109,19 @@ def test_examples_lie_beside_the_record(tmp_path: Path) -> None:
     assert record.examples.sha256 == hashlib.sha256(content).hexdigest()
 
 
+def test_predictions_without_a_record_are_what_a_killed_process_left(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    part = ExamplesPart(file="", rows=3, sha256="")
+    store.put("t", made(examples=part), b"of the killed")
+    store.path("t", "STS12", "k" * 64).unlink()
+    record = store.put("t", made(examples=part), b"its own")
+    beside = store.examples(record, "t")
+    assert beside is not None
+    assert beside.read_bytes() == b"its own"
+    beside.unlink()
+    assert store.examples(record, "t") is None
+
+
 def test_a_failure_is_kept_apart_and_ends_with_success(tmp_path: Path) -> None:
     store = Store(tmp_path)
     error = ErrorPart(kind="ValueError", message="no", traceback="Traceback …")

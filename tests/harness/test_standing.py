@@ -85,12 +85,20 @@ def drawn(splits: tuple[str, ...], right: float, examples: int = 200) -> dict[st
 
 
 def record(
-    task: Task, scores: Mapping[str, Mapping[str, float]], *, start: object = None, recipe: str = "r"
+    task: Task,
+    scores: Mapping[str, Mapping[str, float]],
+    *,
+    start: object = None,
+    recipe: str = "r",
+    protocol: str = "p",
 ) -> Record:
     model = artifact(Path("tiny"))
     identity = {
         **task_identity(model, task),
         "recipe": recipe,
+        "protocol": protocol,
+        "kind": "fresh" if recipe != "m" else "maximum",
+        "view": "both",
         "final_seeds": [],
         "fresh_seeds": [*SEEDS],
         **({"start": start} if start else {}),
@@ -187,6 +195,7 @@ def test_runs_that_diverged_are_told(files: Mapping[str, Path]) -> None:
     assert "One: 1 of 3 runs diverged" in printed(found)
     (row, _) = standing_json(found)["tasks"]
     assert (row["diverged"], row["runs"], row["seeds"]) == (1, 3, "fresh")
+    assert len(row["scores"]) == 3
 
 
 def printed(found: Standing) -> str:
@@ -199,9 +208,13 @@ def test_tasks_of_one_recipe_stand_together() -> None:
     """What starts from elsewhere and what never does are one treatment; another start is another."""
     one, two = record(ONE, {"dev": {}}), record(TWO, {"m": {}}, start={"from": "selected", "run": "k"})
     other = record(TWO, {"m": {}}, start={"from": "backbone"})
-    views = suite_views([one, two, other, record(ONE, {"dev": {}}, recipe="q")], SUITE)
+    edited = record(TWO, {"m": {}}, start={"from": "selected", "run": "k"}, protocol="edited")
+    best = record(ONE, {"dev": {}}, recipe="m")
+    views = suite_views([one, two, other, record(ONE, {"dev": {}}, recipe="q"), edited, best], SUITE)
     assert [(view.treatment.text, sorted(view.records)) for view in views] == [
         ("r, fresh seeds 7–9", ["One", "Two"]),
         ("r, fresh seeds 7–9, no transfer", ["One", "Two"]),
+        ("m, the grid's maximum", ["One"]),
         ("q, fresh seeds 7–9", ["One"]),
+        ("r, fresh seeds 7–9", ["Two"]),
     ]
