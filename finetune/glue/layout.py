@@ -68,7 +68,7 @@ class Layout:
         return {
             **task_identity(self.runs.artifact, ready.task),
             "recipe": name,
-            "protocol": digest(replace(self.protocol, variants={})),
+            "protocol": digest(replace(self.protocol, name="", source="", assumed=(), variants={})),
             "kind": self._kind,
             "runs": digest(keys),
             "view": self.protocol.view,

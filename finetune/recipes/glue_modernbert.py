@@ -47,6 +47,8 @@ PAPER = Protocol(
         "One seed, the first of the code's list.",
         "The evaluation at the end counts, as in the code; the paper speaks of early stopping, for which "
         "there is no code.",
+        "RTE, MRPC and STS-B start from the MNLI run of the grid that is best on the matched set; the code "
+        "takes that of the same sweep.",
         "The batch size of 64 is the authors' answer to a question; the paper has none.",
     ),
 )

@@ -184,12 +184,13 @@ def _standing(suite: Any, seen: Any, view: str, results: Path | None) -> Any:
 
 def _print_suite(title: str, suite: Any, view: Any, stands: Any) -> None:
     from harness.aggregate import aggregate
-    from harness.failures import shortened
     from harness.report import means_lines
     from harness.standing_report import print_standing
 
     if stands is not None:
         print_standing(stands, f"{title}, {view.treatment.text}", console())
+        for line in (*suite.notes, *_unproven(view)):
+            console().print(line, highlight=False, soft_wrap=True)
         return
     means = aggregate(suite, view.scores if view else {})
     under = f"\n{view.treatment.text}" if view else ""
@@ -203,10 +204,16 @@ def _print_suite(title: str, suite: Any, view: Any, stands: Any) -> None:
     out = console()
     out.print(table)
     lines = means_lines(suite, means)
-    if view and view.unproven:
-        lines.append(f"data not proven to be the pinned revision: {shortened(view.unproven)}")
-    for line in lines:
+    for line in (*lines, *_unproven(view)):
         out.print(line, highlight=False, soft_wrap=True)
+
+
+def _unproven(view: Any) -> list[str]:
+    """The tasks whose data is not known to be what the suite pins."""
+    from harness.failures import shortened
+
+    told = "data not proven to be the pinned revision"
+    return [f"{told}: {shortened(view.unproven)}"] if view and view.unproven else []
 
 
 def _one(records: Sequence[Any], task: str) -> None:
