@@ -157,17 +157,15 @@ def _with_interval(
     scores = stats.scores(used, metrics)
     deviation = float(np.std(scores, ddof=1)) if len(scores) > 1 else None
     rng = np.random.default_rng([SEED, zlib.crc32(row.task.encode())])
-    chosen = [stats.drawn_seeds(len(scores), rng=rng, seeds=mode) for mode in stats.SEEDS]
-    of_seeds = stats.per_seed(used, metrics, rng=rng)
-    every, one = (stats.over_seeds(of_seeds, drawn) for drawn in chosen)
+    drawn = stats.replicates(used, metrics, rng=rng)
     found = replace(
         row,
-        interval=stats.interval(number, every),
-        one_seed=stats.interval(number, one),
+        interval=stats.interval(number, drawn["all"]),
+        one_seed=stats.interval(number, drawn["one"]),
         scores=tuple(map(float, scores)),
         deviation=deviation,
     )
-    return found, every
+    return found, drawn["all"]
 
 
 def predictions(path: Path) -> dict[str, Predictions]:

@@ -65,9 +65,15 @@ class GlueSource:
                 f"{where} has no {' and no '.join(missing)} of {known.subset}.",
                 hint=f"It has: {', '.join(found)}. `harness data pull --suite glue --data DIR` fetches all.",
             )
-        notes = tuple(f"the data has no {name}: it is not scored" for name in missing)
+        notes = [f"the data has no {name}: it is not scored" for name in missing]
         dev = {name: split for name, split in splits.items() if name != TRAIN}
-        return Labelled(train=splits[TRAIN], dev=dev, classes=known.classes, notes=notes)
+        sizes = {TRAIN: known.train_rows, **dict(zip(known.dev, known.dev_rows, strict=True))}
+        notes += [
+            f"{name} has {len(split):,} rows, and GLUE's {sizes[name]:,}"
+            for name, split in splits.items()
+            if len(split) != sizes[name]
+        ]
+        return Labelled(train=splits[TRAIN], dev=dev, classes=known.classes, notes=tuple(notes))
 
 
 def _split(rows: Any, task: GlueTask, where: str) -> LabelledSplit:

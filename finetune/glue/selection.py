@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from finetune.glue.settings import Trial
 from harness.errors import HarnessError
@@ -37,13 +37,11 @@ class Selection:
 
     Attributes:
         chosen: The run with the best score, the first of those that share it.
-        cells: Every run, as it was asked for.
         diverged: How many of them diverged.
         constant: How many predict one and the same for every row.
     """
 
     chosen: Tried
-    cells: tuple[Tried, ...] = field(repr=False)
     diverged: int
     constant: int
 
@@ -77,7 +75,6 @@ def _by(values: Sequence[float | None], tried: Sequence[Tried]) -> Selection:
         )
     return Selection(
         chosen=tried[-max(known)[1]],
-        cells=tuple(tried),
         diverged=sum(run.diverged for run in tried),
         constant=sum(run.constant for run in tried),
     )

@@ -43,7 +43,10 @@ def coverage(*, seed_noise: float, trials: int, examples: int = 300, seeds: int 
     held = 0
     for _ in range(trials):
         one = [drawn(rng, examples=examples, seeds=seeds, seed_noise=seed_noise)]
-        found = interval(float(scores(one, ["accuracy"]).mean()), replicates(one, ["accuracy"], rng=rng))
+        drawn_scores = replicates(one, ["accuracy"], rng=rng)["all"]
+        found = interval(float(scores(one, ["accuracy"]).mean()), drawn_scores)
+            float(scores(one, ["accuracy"]).mean()), replicates(one, ["accuracy"], rng=rng)["all"]
+        )
         held += found.low <= 0.8 <= found.high
     return held / trials
 
@@ -69,7 +72,7 @@ def test_answers_that_seeds_give_at_random_make_it_wide() -> None:
         Predictions(gold=np.ones(500), predicted=(rng.random((5, 500)) < 0.8).astype(float))
         for _ in range(20)
     ]
-    found = np.mean([replicates([each], ["accuracy"], rng=rng).std() for each in one])
+    found = np.mean([replicates([each], ["accuracy"], rng=rng)["all"].std() for each in one])
     assert found > 1.4 * np.sqrt(0.8 * 0.2 / 500 / 5)
 
 
@@ -78,14 +81,14 @@ def test_examples_are_drawn_once_for_all_seeds() -> None:
     rng = np.random.default_rng(0)
     right = (rng.random(400) < 0.8).astype(float)
     agreed = Predictions(gold=np.ones(400), predicted=np.tile(right, (5, 1)))
-    spread = replicates([agreed], ["accuracy"], rng=rng, draws=4000).std()
+    spread = replicates([agreed], ["accuracy"], rng=rng, draws=4000)["all"].std()
     assert spread == pytest.approx(right.std() / 20, rel=0.05)
 
 
 def test_one_seed_a_replicate_is_wider() -> None:
     rng = np.random.default_rng(0)
     one = [drawn(rng, examples=2000, seeds=5, seed_noise=0.05)]
-    spreads = [replicates(one, ["accuracy"], rng=rng, seeds=seeds).std() for seeds in ("all", "one")]
+    spreads = [found.std() for found in replicates(one, ["accuracy"], rng=rng).values()]
     assert spreads[1] > 1.8 * spreads[0]
 
 
@@ -109,15 +112,15 @@ def test_a_score_is_the_mean_over_metrics_and_sets() -> None:
         for seed in range(3)
     ]
     assert scores(sets, ["accuracy", "f1"]).tolist() == pytest.approx(by_hand)
-    found = replicates(sets, ["accuracy", "f1"], rng=rng, draws=3000)
+    found = replicates(sets, ["accuracy", "f1"], rng=rng, draws=3000)["all"]
     assert found.mean() == pytest.approx(np.mean(by_hand), abs=0.02)
 
 
 def test_large_sets_go_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     one = [drawn(np.random.default_rng(0), examples=100, seeds=3, seed_noise=0.05)]
-    whole = replicates(one, ["accuracy"], rng=np.random.default_rng(3), draws=50)
+    whole = replicates(one, ["accuracy"], rng=np.random.default_rng(3), draws=50)["all"]
     monkeypatch.setattr("harness.stats.AT_ONCE", 700)
-    parts = replicates(one, ["accuracy"], rng=np.random.default_rng(3), draws=50)
+    parts = replicates(one, ["accuracy"], rng=np.random.default_rng(3), draws=50)["all"]
     assert parts.tolist() == whole.tolist()
 
 
@@ -125,7 +128,7 @@ def test_the_average_of_independent_tasks_is_surer_than_its_tasks() -> None:
     rng = np.random.default_rng(0)
     tasks = {n: [drawn(rng, examples=300, seeds=5, seed_noise=0.005)] for n in "abcdefgh"}
     points = {n: float(scores(sets, ["accuracy"]).mean()) for n, sets in tasks.items()}
-    found = {n: replicates(sets, ["accuracy"], rng=rng) for n, sets in tasks.items()}
+    found = {n: replicates(sets, ["accuracy"], rng=rng)["all"] for n, sets in tasks.items()}
     right = of_average(points, found)
     printed = mean_of_bounds([interval(points[n], found[n]) for n in tasks])
     assert right.point == pytest.approx(printed.point) == pytest.approx(np.mean([*points.values()]))
