@@ -45,8 +45,6 @@ def coverage(*, seed_noise: float, trials: int, examples: int = 300, seeds: int 
         one = [drawn(rng, examples=examples, seeds=seeds, seed_noise=seed_noise)]
         drawn_scores = replicates(one, ["accuracy"], rng=rng)["all"]
         found = interval(float(scores(one, ["accuracy"]).mean()), drawn_scores)
-            float(scores(one, ["accuracy"]).mean()), replicates(one, ["accuracy"], rng=rng)["all"]
-        )
         held += found.low <= 0.8 <= found.high
     return held / trials
 
