@@ -26,6 +26,7 @@ from harness.resolve import ModelOptions, subject
 from harness.standing import Standing, learnt_part, standing
 from harness.store import Store
 from harness.types import Settings, Suite, SuiteOptions, Task
+from harness.views import notes_of
 
 SCHEMA = 1
 """Version of the JSON that a report becomes (docs/json.md)."""
@@ -127,14 +128,7 @@ class Report:
     @property
     def notes(self) -> tuple[str, ...]:
         """What the records have to say, such as what was left out of the data; each once, with its tasks."""
-        told = [(r.cell.task.name, r.record.provenance.get("notes", ())) for r in self.results if r.record]
-        tasks: dict[str, list[str]] = {}
-        for task, notes in told:
-            for note in dict.fromkeys(notes):
-                tasks.setdefault(note, []).append(task)
-        everywhere = [note for note, names in tasks.items() if 1 < len(told) == len(names)]
-        rest = [(note, names) for note, names in tasks.items() if note not in everywhere]
-        return (*everywhere, *(f"{', '.join(dict.fromkeys(names))}: {note}" for note, names in rest))
+        return notes_of([r.record for r in self.results if r.record])
 
     def __repr__(self) -> str:
         done = f"{len(self.records)} of {len(self.results)} scores"

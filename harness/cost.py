@@ -40,6 +40,7 @@ class Line:
     seconds: float | None
     runs: int | None = None
     steps: int | None = None
+    notes: tuple[str, ...] = ()
 
 
 def estimate(prepared: Prepared) -> list[Line]:
@@ -92,6 +93,7 @@ def _learnt(cell: Cell, mine: Sequence[Estimate]) -> Line:
         seconds=sum(one.seconds for one in mine),
         runs=len(mine),
         steps=sum(one.steps for one in mine),
+        notes=tuple(dict.fromkeys(note for one in mine for note in one.notes)),
     )
 
 
@@ -116,6 +118,9 @@ def show(lines: list[Line], suites: Sequence[Suite], console: Console) -> None:
         console.print(f"{told} several at once shorten them.", style="dim", highlight=False, soft_wrap=True)
     for note in dict.fromkeys(note for suite in suites for note in suite.notes):
         console.print(note, style="dim", highlight=False, soft_wrap=True)
+    for line in learnt:
+        for note in line.notes:
+            console.print(f"{line.task}: {note}", style="yellow", highlight=False, soft_wrap=True)
     to_do = [line for line in lines if line.state == "to do"]
     known = [line.seconds for line in to_do if line.seconds is not None]
     more = "" if len(known) == len(to_do) else f", and {len(to_do) - len(known)} of unknown time"

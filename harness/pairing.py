@@ -90,5 +90,5 @@ def _settings(record: Record) -> tuple[Any, ...]:
     if "recipe" in identity:
         names = ("recipe", "protocol", "kind", "final_seeds", "fresh_seeds", "scoring")
         start = identity.get("start", {})
-        return (*(identity[name] for name in names), start.get("from"), start.get("content"))
+        return (*(identity.get(name) for name in names), start.get("from"), start.get("content"))
     return tuple(identity[name] for name in ("encoding", "prompts", "seed", "scoring"))

@@ -62,11 +62,13 @@ class Estimate:
         steps: Optimizer steps.
         flops: Of training and of scoring, attention apart.
         seconds: In one process on this device.
+        notes: What its data lacks, in sentences.
     """
 
     steps: int
     flops: float
     seconds: float
+    notes: tuple[str, ...] = ()
 
 
 class Recipe(Protocol):

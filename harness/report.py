@@ -103,6 +103,12 @@ def print_report(report: Report, console: Console) -> None:
     for note in report.notes:
         console.print(note, style="dim", highlight=False, soft_wrap=True)
     print_failures(report.failures, report.prepared, console)
+    if all(cell.laid for cell in report.prepared.plan.cells):
+        there = sum(result.how == "cached" for result in report.results)
+        known = f"{there} of {len(report.results)} scores were there. " if there else ""
+        told = f"{known}Records: {report.prepared.store.root / 'records'}"
+        console.print(told, highlight=False, soft_wrap=True)
+        return
     console.print(
         f"Encoded {report.texts_encoded:,} texts ({report.tokens_encoded:,} tokens). "
         f"Records: {report.prepared.store.root / 'records'}",

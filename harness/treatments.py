@@ -51,7 +51,8 @@ class Trained:
     def text(self) -> str:
         """The recipe and its seeds."""
         seeds = [f"fresh seeds {seeds_text(self.fresh_seeds)}"] if self.fresh_seeds else []
-        start = {"backbone": ["no transfer"], "checkpoint": ["transfer from a checkpoint of the user's"]}
+        content = str((self.start or {}).get("content", ""))[:8]
+        start = {"backbone": ["no transfer"], "checkpoint": [f"started from the checkpoint {content}"]}
         if self.kind == "maximum":
             seeds = ["the grid's maximum"]
         return ", ".join([self.recipe, *seeds, *start.get((self.start or {}).get("from", ""), [])])
@@ -165,8 +166,8 @@ def trained_of(record: Record) -> Trained:
     identity = record.identity
     return Trained(
         recipe=identity["recipe"],
-        protocol=identity["protocol"],
-        kind=identity["kind"],
+        protocol=identity.get("protocol", ""),
+        kind=identity.get("kind", ""),
         view=identity["view"],
         final_seeds=tuple(identity["final_seeds"]),
         fresh_seeds=tuple(identity["fresh_seeds"]),

@@ -98,6 +98,18 @@ def _view(treatment: Treatment, kept: Mapping[str, Record], suite: Suite) -> Vie
     return View(treatment=treatment, records=kept, scores=scores, unproven=tuple(unproven))
 
 
+def notes_of(records: Iterable[Record]) -> tuple[str, ...]:
+    """What records have to say, such as what was left out of the data; each once, with its tasks."""
+    told = [(record.task.name, record.provenance.get("notes", ())) for record in records]
+    tasks: dict[str, list[str]] = {}
+    for task, notes in told:
+        for note in dict.fromkeys(notes):
+            tasks.setdefault(note, []).append(task)
+    everywhere = [note for note, names in tasks.items() if 1 < len(told) == len(names)]
+    rest = [(note, names) for note, names in tasks.items() if note not in everywhere]
+    return (*everywhere, *(f"{', '.join(dict.fromkeys(names))}: {note}" for note, names in rest))
+
+
 def record_text(record: Record) -> str:
     """What tells two records of one task apart: encoding, prompts applied and seed, or the recipe."""
     if "recipe" in record.identity:

@@ -169,7 +169,9 @@ class Apart:
     def _died(self) -> Finished:
         self._process.join()
         key, self._current = self._current, ""
-        message = f"The process for {self.device} ended with code {self._process.exitcode} (out of memory?)."
+        code = self._process.exitcode
+        guess = " (out of memory?)" if code == -signal.SIGKILL else ""
+        message = f"The process for {self.device} ended with code {code}{guess}."
         self._spawn()
         return Finished(key=key, failure=Failure(kind="WorkerDied", message=message))
 

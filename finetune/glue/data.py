@@ -45,15 +45,19 @@ class GlueSource:
     def load(self, task: Task, *, data: Path | None) -> Labelled:
         """The rows of the task (see harness.labelled.LabelSource)."""
         from datasets import load_dataset
+        from datasets.exceptions import DatasetsError
 
         known = TASKS[self.name]
         place: dict[str, Any] = {"path": PATH, "revision": REVISION} if data is None else {"path": str(data)}
         where = str(data or PATH)
         try:
             found = load_dataset(**place, name=known.subset)
-        except (ValueError, OSError) as error:
-            said = str(error).partition(" with any supported extension")[0]
-            raise DataError(f"{where}: {known.subset} cannot be read: {said}") from error
+        except (ValueError, OSError, DatasetsError) as error:
+            said = str(error.__cause__ or error).partition(" with any supported extension")[0]
+            raise DataError(
+                f"{where}: {known.subset} cannot be read: {said}",
+                hint="A data root holds the hub's files with its README.md, which names them by subset.",
+            ) from error
         splits = {
             name: _split(found[name], known, f"{where}, {known.subset}, {name}")
             for name in (TRAIN, *task.splits)

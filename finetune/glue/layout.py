@@ -17,6 +17,7 @@ from finetune.glue.tasks import MNLI
 from harness.encoder.describe import content_key
 from harness.encoder.folder import read_object
 from harness.encoder.modules import backbone_folder
+from harness.encoder.weights import check_safetensors
 from harness.errors import DataError, UsageError
 from harness.filehash import sha256_file
 from harness.identity import digest, task_identity
@@ -184,13 +185,13 @@ class Layout:
             work=Weights(runs=works),
         )
         selected = {"from": "selected", "run": key}
-        count = f"{len(grid)} run{'s' if len(grid) > 1 else ''}"
+        count = f"{len(grid)} runs come" if len(grid) > 1 else "run comes"
         return Beginning(
             start=Start(kind="selected"),
             identity=selected,
             jobs=(*grid, source, weights),
             said=selected,
-            says=(f"starts from the selected MNLI model, whose {count} come first ({OTHERWISE})",),
+            says=(f"starts from the selected MNLI model, whose {count} first ({OTHERWISE})",),
         )
 
 
@@ -216,7 +217,10 @@ def require_same(backbone: Path, source: Path) -> None:
         UsageError: It is another model's, or no model folder.
     """
     if not source.is_dir():
+        check_safetensors(source)
         return
+    if not (backbone_folder(source) / "config.json").is_file():
+        raise UsageError(f"{source} has no config.json.", hint="--mnli takes a model folder, or weights.")
     ours, theirs = (read_object(backbone_folder(folder) / "config.json") for folder in (backbone, source))
     other = [name for name in SAME if ours.get(name) != theirs.get(name)]
     if other:

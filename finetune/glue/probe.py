@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import statistics
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,6 +14,7 @@ from finetune.glue.prepared import as_it_runs, tokenized_rows
 from finetune.glue.run import Finetune
 from finetune.glue.settings import Cadence, Trial
 from harness.desk import Desk, Event
+from harness.errors import DataError
 from harness.recipe import Estimate
 
 if TYPE_CHECKING:
@@ -130,30 +133,36 @@ def _timed(desk: Desk, work: Finetune, trial: Trial, rows: Rows) -> Passed:
         return Evaluation(step=step, metrics={("probe", "none"): 0.0}, predictions={})
 
     once = replace(trial, epochs=1, training=replace(trial.training, cadence=Cadence(batches=1)))
-    started = time.perf_counter()
-    train(model, rows, once, evaluate)
-    seconds = time.perf_counter() - started - scoring
-    steps = trial.steps(len(rows)) // trial.epochs
+    ends = [time.perf_counter()]
+    train(model, rows, once, evaluate, tell=lambda _step, _steps: ends.append(time.perf_counter()))
+    steps = len(ends) - 1
+    taken = [after - before for before, after in itertools.pairwise(ends)]
     table = model.encoder.get_input_embeddings().weight.numel()
     return Passed(
         tokens=int(rows.lengths.sum()) / steps,
-        seconds=seconds / steps,
+        seconds=statistics.median(taken[1:] or taken),  # the first step makes room for all
         scoring=scoring / steps,
         parameters=sum(p.numel() for p in model.parameters()) - table,
     )
 
 
 def estimates(desk: Desk, works: Sequence[Finetune | None]) -> list[Estimate | None]:
-    """What each of some runs will take."""
-    there = [work for work in works if work is not None]
-    if not there:
-        return [None] * len(works)
-    keys = dict.fromkeys(work.artifact.key for work in there)
-    speeds = {key: speed_of(desk, [work for work in there if work.artifact.key == key]) for key in keys}
-    sizes: dict[tuple[str, str], Size] = {}
-    return [
-        None if work is None else _estimate(desk, work, speeds[work.artifact.key], sizes) for work in works
-    ]
+    """What each of some runs will take; of one whose data cannot be read, why."""
+    known = [work for work in works if work is not None]
+    sizes = {_place(work): work for work in known}
+    found = {place: _size(desk, work) for place, work in sizes.items()}
+    whole = [work for work in known if not isinstance(found[_place(work)], DataError)]
+    keys = dict.fromkeys(work.artifact.key for work in whole)
+    speeds = {key: speed_of(desk, [work for work in whole if work.artifact.key == key]) for key in keys}
+    return [None if work is None else _estimate(work, speeds, found[_place(work)]) for work in works]
+
+
+Place = tuple[str, str]
+"""A backbone and a task."""
+
+
+def _place(work: Finetune) -> Place:
+    return work.artifact.key, work.task.name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,29 +172,38 @@ class Size:
     rows: int
     tokens: float
     dev_tokens: float
+    notes: tuple[str, ...]
 
 
-def _size(desk: Desk, work: Finetune) -> Size:
-    _, rows, _ = tokenized_rows(desk, work.artifact, work.task, work.data, work.trials[0])
-    dev = sum(int(one.lengths.sum()) for one in rows.dev.values())
-    return Size(rows=len(rows.train), tokens=float(rows.train.lengths.double().mean()), dev_tokens=dev)
+def _size(desk: Desk, work: Finetune) -> Size | DataError:
+    try:
+        labelled, rows, _ = tokenized_rows(desk, work.artifact, work.task, work.data, work.trials[0])
+    except DataError as error:
+        return error
+    return Size(
+        rows=len(rows.train),
+        tokens=float(rows.train.lengths.double().mean()),
+        dev_tokens=sum(int(one.lengths.sum()) for one in rows.dev.values()),
+        notes=labelled.notes,
+    )
 
 
-def _estimate(desk: Desk, work: Finetune, speed: Speed, sizes: dict[tuple[str, str], Size]) -> Estimate:
-    """The mean over the cells that a run may turn out to be."""
-    place = (work.artifact.key, work.task.name)
-    if place not in sizes:
-        sizes[place] = _size(desk, work)
-    size = sizes[place]
-    steps = trained = scored = 0.0
-    for trial in work.trials:
-        done = trial.steps(size.rows)
-        every = trial.training.cadence.every(trial.task, rows=size.rows, batch_size=trial.batch_size)
-        steps += done / len(work.trials)
-        trained += trial.epochs * size.rows * size.tokens / len(work.trials)
-        scored += max(1, done // every) * size.dev_tokens / len(work.trials)
+def _estimate(work: Finetune, speeds: Mapping[str, Speed], size: Size | DataError) -> Estimate:
+    """Of the cells that a run may turn out to be, the one that takes longest."""
+    if isinstance(size, DataError):
+        return Estimate(steps=0, flops=0.0, seconds=0.0, notes=(size.message,))
+    cells = [_cell(trial, speeds[work.artifact.key], size) for trial in work.trials]
+    return replace(max(cells, key=lambda cell: cell.seconds), steps=max(cell.steps for cell in cells))
+
+
+def _cell(trial: Trial, speed: Speed, size: Size) -> Estimate:
+    steps = trial.steps(size.rows)
+    every = trial.training.cadence.every(trial.task, rows=size.rows, batch_size=trial.batch_size)
+    trained = trial.epochs * size.rows * size.tokens
+    scored = max(1, steps // every) * size.dev_tokens
     return Estimate(
-        steps=round(steps),
+        steps=steps,
         flops=speed.parameters * (6.0 * trained + 2.0 * scored),
         seconds=steps * speed.step + trained * speed.token + scored * speed.scored,
+        notes=size.notes,
     )

@@ -10,6 +10,7 @@ import click
 from rich.console import Console
 
 from harness.commands import options
+from harness.errors import UsageError
 from harness.recipe import RecipeOptions
 from harness.terminal import console
 from harness.types import SEED, Dtype, Settings, Similarity, SuiteOptions
@@ -52,7 +53,7 @@ SIMILARITIES: tuple[Similarity, ...] = ("cosine", "dot", "euclidean", "manhattan
     metavar="RECIPE",
     help="How a model is trained for tasks with labels: a name, or name:variant (`harness list recipes`).",
 )
-@click.option("--tasks", default="", help="Only these tasks of the suites, e.g. RTE,MRPC.")
+@click.option("--tasks", default=None, help="Only these tasks of the suites, e.g. RTE,MRPC.")
 @click.option(
     "--fresh-seeds",
     type=click.IntRange(min=0),
@@ -196,7 +197,7 @@ def _request(models: tuple[str, ...], suites: tuple[str, ...], given: dict[str, 
         suites=suites,
         settings=settings,
         options=SuiteOptions(
-            tasks=options.listed(given["tasks"]),
+            tasks=_tasks(given["tasks"]),
             languages=options.listed(given["languages"]),
             splits=options.listed(given["splits"]),
         ),
@@ -208,6 +209,14 @@ def _request(models: tuple[str, ...], suites: tuple[str, ...], given: dict[str, 
         gate=not given["no_gate"],
         **{name: given[name] for name in same},
     )
+
+
+def _tasks(text: str | None) -> tuple[str, ...]:
+    """The tasks asked for; a variable that is not set must not mean all of them."""
+    found = options.listed(text or "")
+    if text is not None and not found:
+        raise UsageError("--tasks is empty.", hint="Name tasks, e.g. --tasks RTE,MRPC, or leave it out.")
+    return found
 
 
 def _follow(prepared: Prepared, out: Console, *, quiet: bool) -> Report:

@@ -167,6 +167,10 @@ def _standing(suite: Any, seen: Any, view: str, results: Path | None) -> Any:
     from harness.standing import learnt_part, standing
 
     if view and view not in suite.conventions:
+        if not suite.conventions:
+            raise UsageError(
+                f"{suite.name} has no views: no paper has a table of it.", hint="Leave out --view."
+            )
         then = f"`harness show MODEL --suite {suite.name}` takes the recipe's own."
         raise unknown(f"view of {suite.name}", view, suite.conventions, then=then)
     part = learnt_part(suite)
@@ -183,13 +187,14 @@ def _standing(suite: Any, seen: Any, view: str, results: Path | None) -> Any:
 
 
 def _print_suite(title: str, suite: Any, view: Any, stands: Any) -> None:
+    from harness import views
     from harness.aggregate import aggregate
     from harness.report import means_lines
     from harness.standing_report import print_standing
 
     if stands is not None:
         print_standing(stands, f"{title}, {view.treatment.text}", console())
-        for line in (*suite.notes, *_unproven(view)):
+        for line in (*suite.notes, *_unproven(view), *views.notes_of(view.records.values())):
             console().print(line, highlight=False, soft_wrap=True)
         return
     means = aggregate(suite, view.scores if view else {})

@@ -332,6 +332,35 @@ def test_no_data_for_mnli_is_said_with_the_ways_out(small: Runner, tmp_path: Pat
     assert "--mnli" in (failed.failure.hint or "")
 
 
+def test_tasks_that_are_named_by_nothing_are_not_all(capsys: pytest.CaptureFixture[str]) -> None:
+    """An unset variable of a script."""
+    asked = ["run", "--model", "minilm", "--suite", "glue", "--recipe", "glue-quick", "--tasks", ""]
+    assert invoke(asked) == 2
+    assert "--tasks is empty" in capsys.readouterr().err
+
+
+def test_weights_that_are_none_are_refused_before_anything_runs(small: Runner, tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.safetensors"
+    wrong.write_text("nothing")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UsageError, match="wrong"):
+        small(tasks=("RTE",), source=wrong)
+    with pytest.raises(UsageError, match=r"empty has no config\.json"):
+        small(tasks=("RTE",), source=tmp_path / "empty")
+
+
+def test_data_that_cannot_be_read_is_said_by_the_dry_run(
+    backbone: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = data_root(tmp_path / "broken")
+    (broken / "nyu-mll" / "glue" / "rte" / "train.parquet").write_bytes(b"PAR1")
+    asked = ["run", "--model", str(backbone), "--suite", "glue", "--recipe", "glue-quick", "--dry-run"]
+    assert invoke([*asked, "--tasks", "RTE,CoLA", "--data", str(broken), "--json"]) == 0
+    plan = {line["task"]: line for line in json.loads(capsys.readouterr().out)["plan"]}
+    assert plan["CoLA"]["seconds"] > 0
+    assert "rte cannot be read" in plan["RTE"]["notes"][0]
+
+
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
@@ -451,8 +480,9 @@ def test_a_dry_run_counts_runs_and_steps(
     plan = {line["task"]: line for line in json.loads(capsys.readouterr().out)["plan"]}
     assert {line["runs"] for line in plan.values()} == {45}
     grid = 10 * sum(10 * steps for steps in (12, 6, 3, 2))
-    fresh = 5 * round(grid / 40)
-    assert plan["CoLA"]["steps"] == pytest.approx(grid + fresh, abs=5)
+    fresh = 5 * 10 * 12  # at most: the cell with the smallest batches
+    assert plan["CoLA"]["steps"] == grid + fresh
+    assert "train has 48 rows, and GLUE's 8,551" in plan["CoLA"]["notes"]
     assert all(line["seconds"] > 0 and line["flops"] > 0 for line in plan.values())
     assert not (tmp_path / "results").exists()
 
