@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import multiprocessing as mp
 import signal
 import traceback
@@ -15,6 +16,9 @@ from typing import Protocol
 from harness.desk import Desk, Event
 from harness.errors import HarnessError
 from harness.jobs import Job
+
+LIBRARIES = ("torch", "transformers", "datasets")
+"""What every worker process needs: imported while others are already at work."""
 
 Inputs = Mapping[str, Mapping[str, bytes]]
 
@@ -194,6 +198,8 @@ def open_workers(
 
 def _serve(device: str, cache: str, threads: int | None, line: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver decides when to stop
+    for library in LIBRARIES:
+        importlib.import_module(library)
     desk = Desk(device=device, cache=Path(cache), emit=line.send, threads=threads)
     while True:
         try:
