@@ -157,8 +157,7 @@ class Score:
             examples=examples_part(outcome.examples, examples),
             provenance=self._provenance(desk, known, outcome, started),
         )
-        made = {"record": record.to_json().encode()}
-        return {**made, "examples": examples} if examples is not None else made
+        return record_output(record, examples)
 
     def _provenance(self, desk: Desk, known: Known, outcome: Outcome, started: datetime) -> dict[str, Any]:
         facts, counts = desk.input("facts"), desk.input("counts")
@@ -229,6 +228,12 @@ def examples_bytes(examples: Examples) -> bytes | None:
     buffer = io.BytesIO()
     pq.write_table(table, buffer, compression="zstd")
     return buffer.getvalue()
+
+
+def record_output(record: Record, examples: bytes | None) -> Mapping[str, bytes]:
+    """What a job returns that makes a record."""
+    made = {"record": record.to_json().encode()}
+    return {**made, "examples": examples} if examples is not None else made
 
 
 def examples_part(examples: Examples, content: bytes | None) -> ExamplesPart | None:

@@ -14,7 +14,7 @@ from harness import provenance
 from harness.conventions import raw
 from harness.desk import Desk
 from harness.errors import HarnessError
-from harness.jobs import examples_bytes, examples_part, task_part
+from harness.jobs import examples_bytes, examples_part, record_output, task_part
 from harness.record import Record
 from harness.types import Task
 
@@ -75,8 +75,7 @@ class Conclude:
                 "seconds": {"train": round(self._seconds(desk, counted), 3)},
             },
         )
-        made = {"record": record.to_json().encode()}
-        return {**made, "examples": examples} if examples is not None else made
+        return record_output(record, examples)
 
     def _training(
         self, desk: Desk, selection: Mapping[str, Any], counted: Sequence[Record]

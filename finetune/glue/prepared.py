@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from finetune.glue.settings import Trial
 from harness.data import no_bars
 from harness.desk import Desk
 from harness.encoder.found import family_in
-from harness.errors import ModelError
+from harness.encoder.padding import let_end_pad, require_padding
 from harness.jobs import prepared_data
 from harness.labelled import Labelled, LabelSource
 from harness.types import Artifact, Task
@@ -51,7 +51,8 @@ def tokenized_rows(
         with prepared_data(task, data, desk.cache), no_bars():
             labelled = source.load(task, data=data)
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-        require_padding(tokenizer, folder)
+        let_end_pad(tokenizer, family_in(folder))
+        require_padding(tokenizer)
         device = torch.device(desk.device)
         made = {
             name: tokenized(
@@ -68,23 +69,6 @@ def tokenized_rows(
 
     labelled, rows = desk.kept("rows", (artifact.key, task, data, length), make)
     return labelled, rows, notes if length < trial.training.max_length else []
-
-
-def require_padding(tokenizer: Any, folder: Path) -> None:
-    """Let the end token fill batches where a family has it so.
-
-    Raises:
-        ModelError: There is no padding token.
-    """
-    family = family_in(folder)
-    if tokenizer.pad_token_id is None and family is not None and family.end_pads:
-        tokenizer.pad_token = tokenizer.eos_token
-    if tokenizer.pad_token_id is None:
-        raise ModelError(
-            "The model's tokenizer has no padding token, so texts of different lengths make no batch.",
-            hint='Name the one it was trained with in a copy of the folder: "pad_token" in '
-            "tokenizer_config.json.",
-        )
 
 
 def as_it_runs(folder: Path, trial: Trial) -> tuple[Trial, list[str]]:

@@ -56,9 +56,9 @@ class Memory:
         for work in self.runs:
             desk.emit(Event(kind="stage", text=f"measuring the memory of {work.task.name}"))
             trial = work.trials[0]
-            _, rows, _ = tokenized_rows(desk, work.artifact, work.task, work.data, trial)
+            labelled, rows, _ = tokenized_rows(desk, work.artifact, work.task, work.data, trial)
             longest = rows.train.lengths.argsort(descending=True)[: 2 * trial.batch_size]
-            _timed(desk, work, trial, rows.train.take(longest))
+            _timed(desk, work, trial, rows.train.take(longest), labelled.classes)
         peak = torch.cuda.max_memory_reserved(desk.device) if desk.device.startswith("cuda") else None
         return {"memory": json.dumps({"peak_bytes": peak}).encode()}
 
@@ -67,7 +67,7 @@ def largest(works: Sequence[Finetune]) -> tuple[Finetune, ...]:
     """Of each backbone and task the run with the largest batch, which takes the most memory."""
     found: dict[tuple[str, str], Finetune] = {}
     for work in works:
-        place = (work.artifact.key, work.task.name)
+        place = _place(work)
         held = found.get(place)
         one = replace(work, trials=(max(work.trials, key=lambda t: t.batch_size),), start=None)
         if held is None or one.trials[0].batch_size > held.trials[0].batch_size:
@@ -103,12 +103,12 @@ class Passed:
 def _some_steps(desk: Desk, trial: Trial, work: Finetune) -> Passed:
     import torch
 
-    _, rows, _ = tokenized_rows(desk, work.artifact, work.task, work.data, trial)
+    labelled, rows, _ = tokenized_rows(desk, work.artifact, work.task, work.data, trial)
     count = min(STEPS // 2 * trial.batch_size, len(rows.train))
-    return _timed(desk, work, trial, rows.train.take(torch.arange(count)))
+    return _timed(desk, work, trial, rows.train.take(torch.arange(count)), labelled.classes)
 
 
-def _timed(desk: Desk, work: Finetune, trial: Trial, rows: Rows) -> Passed:
+def _timed(desk: Desk, work: Finetune, trial: Trial, rows: Rows, classes: int) -> Passed:
     """One pass over rows, and scoring them."""
     import torch
 
@@ -119,8 +119,6 @@ def _timed(desk: Desk, work: Finetune, trial: Trial, rows: Rows) -> Passed:
     desk.set_threads()
     folder = backbone_folder(work.artifact.folder)
     trial, _ = as_it_runs(folder, trial)
-    labels = rows.labels
-    classes = 1 if labels.is_floating_point() else int(labels.max()) + 2
     model: Any = classifier_of(folder, trial, classes=classes)[0].to(desk.device)
     autocast = autocast_of(torch.device(desk.device), trial)
     scoring = 0.0

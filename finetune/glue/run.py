@@ -20,8 +20,8 @@ from harness.desk import Desk, Event
 from harness.encoder.modules import backbone_folder
 from harness.errors import HarnessError
 from harness.filehash import sha256_file
-from harness.jobs import examples_bytes, examples_part, model_part, task_part
-from harness.labelled import Labelled, LabelSource
+from harness.jobs import examples_bytes, examples_part, model_part, record_output, task_part
+from harness.labelled import LabelSource
 from harness.record import Record
 from harness.types import Artifact, Task
 
@@ -80,14 +80,16 @@ class Finetune:
         trial, changed = as_it_runs(folder, self.trial(desk))
         desk.emit(Event(kind="stage", text=f"{self.task.name}: {outcome.said(trial)}"))
         labelled, rows, notes = tokenized_rows(desk, self.artifact, self.task, self.data, trial)
-        progress, model, more = self._trained(desk, trial, labelled, rows)
+        weights = self._weights(desk)
+        started_from = sha256_file(weights, desk.cache) if weights else None
+        model, more = self._model(desk, trial, labelled.classes, weights)
+        progress = self._trained(desk, trial, model, rows)
         found = outcome.counted(progress)
         if self.group is not None and found is not None:
             model.load_state_dict(progress.weights or {}, strict=False)
             Checkpoints(folder=desk.cache / "finetuned").offer(
                 self.group, self.key, found.watched, model.transferable()
             )
-        weights = self._weights(desk)
         columns = outcome.examples_of(self.task, labelled, found, trial.seed) if found else {}
         examples = examples_bytes(columns)
         metrics = {} if found is None else found.metrics
@@ -107,27 +109,23 @@ class Finetune:
                 **provenance.snapshot(device=desk.device, threads=desk.threads, started=started),
                 "notes": [*labelled.notes, *changed, *notes, *more, *progress.notes],
                 "seconds": {"train": round(seconds, 3)},
-                "start_weights": sha256_file(weights, desk.cache) if weights else None,
+                "start_weights": started_from,
                 "peak_memory_bytes": provenance.peak_memory(),
             },
         )
-        made = {"record": record.to_json().encode()}
-        return {**made, "examples": examples} if examples is not None else made
+        return record_output(record, examples)
 
     def trial(self, desk: Desk) -> Trial:
         """The run that it is, once a selection has chosen."""
         chosen = int(desk.input("selection").get("chosen", 0))
         return replace(self.trials[chosen], seed=self.seed)
 
-    def _trained(
-        self, desk: Desk, trial: Trial, labelled: Labelled, rows: Prepared
-    ) -> tuple[Progress, Classifier, list[str]]:
+    def _trained(self, desk: Desk, trial: Trial, model: Classifier, rows: Prepared) -> Progress:
         import torch
 
         from finetune.glue.loop import autocast_of, train
         from finetune.glue.scoring import evaluation
 
-        model, notes = self._model(desk, trial, labelled.classes)
         assert isinstance(self.task.source, LabelSource)
         metrics = self.task.source.metrics
         autocast = autocast_of(torch.device(desk.device), trial)
@@ -142,16 +140,17 @@ class Finetune:
                 told = step
 
         torch.manual_seed(trial.seed)
-        progress = train(
+        return train(
             model,
             rows.train,
             trial,
             lambda trained, step: evaluation(trained, rows.dev, metrics, step, autocast=autocast),
             tell=tell,
         )
-        return progress, model, notes
 
-    def _model(self, desk: Desk, trial: Trial, classes: int) -> tuple[Classifier, list[str]]:
+    def _model(
+        self, desk: Desk, trial: Trial, classes: int, weights: Path | None
+    ) -> tuple[Classifier, list[str]]:
         from safetensors.torch import load_file
 
         from finetune.glue.start import classifier_of
@@ -159,7 +158,6 @@ class Finetune:
         folder = backbone_folder(self.artifact.folder)
         source = self.start.path if self.start and self.start.kind == "folder" else None
         model, notes = classifier_of(folder, trial, classes=classes, source=source)
-        weights = self._weights(desk)
         if weights is not None:
             model.start_from(load_file(weights))
         return model.to(desk.device), notes

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.encoder.batching import Span
+from harness.encoder.padding import require_padding
 from harness.encoder.towers import input_modules, route
-from harness.errors import ModelError
 from harness.types import Role
 
 if TYPE_CHECKING:
@@ -65,12 +65,7 @@ class Tokenized:
         first: Any = model[0]
         self._tokenizer = first.tokenizer
         self._extra = extra
-        if self._tokenizer.pad_token_id is None:
-            raise ModelError(
-                "The model's tokenizer has no padding token, so texts of different lengths make no batch.",
-                hint='Name the one it was trained with in a copy of the folder: "pad_token" in '
-                "tokenizer_config.json.",
-            )
+        require_padding(self._tokenizer)
         stripped = [text.strip() for text in texts]  # as Transformer.tokenize does
         found = self._tokenizer(
             [text.lower() for text in stripped] if first.do_lower_case else stripped,

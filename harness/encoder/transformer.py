@@ -13,6 +13,7 @@ from harness.encoder.folder import read_object
 from harness.encoder.found import family_in, has_network
 from harness.encoder.network.configuring import configured
 from harness.encoder.network.loading import load_network
+from harness.encoder.padding import let_end_pad
 from harness.errors import ModelError, UsageError
 
 if TYPE_CHECKING:
@@ -45,8 +46,7 @@ class Transformer(LibraryTransformer):
     def __init__(self, model_name_or_path: str, *args: Any, **kwargs: Any) -> None:
         super().__init__(model_name_or_path, *args, **kwargs)
         family = catalog.family_of(self.auto_model.config.to_dict())
-        if family is not None and family.end_pads and self.tokenizer.pad_token is None:
-            self.tokenizer.pad_token = self.tokenizer.eos_token
+        let_end_pad(self.tokenizer, family)
         self.__class__ = LibraryTransformer  # type: ignore[assignment]
 
     def _load_config(

@@ -11,13 +11,15 @@ import torch
 
 import tiny
 from finetune.glue.loop import optimizer_of, predict, train
-from finetune.glue.prepared import as_it_runs, require_padding
+from finetune.glue.prepared import as_it_runs
 from finetune.glue.protocol import Protocol
 from finetune.glue.rows import tokenized
 from finetune.glue.scoring import evaluation
 from finetune.glue.settings import Schedule
 from finetune.glue.start import classifier_of
 from finetune.recipes import glue_modernbert, glue_neobert, glue_quick
+from harness.encoder.found import family_in
+from harness.encoder.padding import let_end_pad, require_padding
 from harness.errors import ModelError
 
 
@@ -109,12 +111,14 @@ def test_a_decoder_is_not_read_by_its_first_token(tmp_path: Path) -> None:
     assert "the mean of all tokens" in notes[-1]
     tokenizer = tiny.tokenizer()
     tokenizer.pad_token, tokenizer.eos_token = None, "[SEP]"
-    require_padding(tokenizer, tmp_path)
+    let_end_pad(tokenizer, family_in(tmp_path))
+    require_padding(tokenizer)
     assert tokenizer.pad_token == "[SEP]"
     (tmp_path / "config.json").write_text('{"model_type": "bert"}')
     tokenizer.pad_token = None
+    let_end_pad(tokenizer, family_in(tmp_path))
     with pytest.raises(ModelError, match="has no padding token"):
-        require_padding(tokenizer, tmp_path)
+        require_padding(tokenizer)
 
 
 @pytest.mark.parametrize("classes", [1, 2])
