@@ -1,4 +1,4 @@
-"""The command line: each command is one file in harness/commands/, imported when it is typed."""
+"""The command line: each command is one file in a folder of commands, imported when it is typed."""
 
 from __future__ import annotations
 
@@ -17,9 +17,18 @@ COMMANDS = {
     "show": "Show what has been measured of a model.",
     "compare": "Compare two models: score deltas and what differs in how they came about.",
     "data": "Show, mirror and verify the data that suites need.",
+    "serve": "Open the leaderboard as a web site, or write it as plain files.",
+    "import": "Take over scores that others published.",
+    "export": "Write a page of the leaderboard as JSON, CSV, Markdown or LaTeX.",
+    "push": "Push records to a leaderboard.",
+    "token": "Make, list and revoke the tokens with which records are pushed.",
     "cache": "Show and prune the cache.",
     "doctor": "Check this machine: versions, devices, folders, and what is missing.",
 }
+
+
+SITE = ("serve", "import", "export", "push", "token")
+"""The commands of the web site: in leaderboard/commands/, the others are in harness/commands/."""
 
 
 class Commands(click.Group):
@@ -33,7 +42,10 @@ class Commands(click.Group):
         """The command of this name, imported now."""
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"harness.commands.{cmd_name}")
+        home = "leaderboard" if cmd_name in SITE else "harness"
+        module = importlib.import_module(
+            f"{home}.commands.{cmd_name}_" if cmd_name == "import" else f"{home}.commands.{cmd_name}"
+        )
         command: click.Command = module.command
         return command
 

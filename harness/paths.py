@@ -43,3 +43,9 @@ def reference_folder() -> Path | None:
     """The reference records that come with a checkout, if this is one."""
     folder = Path(__file__).parent.parent / "results" / "reference"
     return folder if folder.is_dir() else None
+
+
+def reported_folder() -> Path | None:
+    """The papers' tables that come with a checkout, if this is one."""
+    folder = Path(__file__).parent.parent / "results" / "reported"
+    return folder if folder.is_dir() else None

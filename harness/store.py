@@ -7,8 +7,9 @@ import logging
 from collections.abc import Iterator
 from pathlib import Path
 
-from harness import files
+from harness import files, imported
 from harness.errors import RecordError
+from harness.imported import Imported
 from harness.record import ExamplesPart, Record, parse
 from harness.types import Purpose
 
@@ -54,12 +55,12 @@ class Store:
         Raises:
             RecordError: The record is of a newer schema, or cannot be read.
         """
-        found = self._read(self.path(artifact, task, key))
+        found = self.read(self.path(artifact, task, key))
         return None if found and purpose == "final" and found.purpose == "trial" else found
 
     def failure(self, artifact: str, task: str, key: str) -> Record | None:
         """The last failure recorded under `key`, if any."""
-        return self._read(_failed(self.path(artifact, task, key)))
+        return self.read(_failed(self.path(artifact, task, key)))
 
     def put(
         self, artifact: str, record: Record, examples: bytes | None = None, *, again: bool = False
@@ -85,7 +86,7 @@ class Store:
         if again:
             files.replace(path, content)
         elif not files.write_once(path, content):
-            record = self._read(path) or record
+            record = self.read(path) or record
         _failed(path).unlink(missing_ok=True)
         return record
 
@@ -98,7 +99,7 @@ class Store:
             if path.name.endswith(".failed.json") != failed:
                 continue
             try:
-                record = self._read(path)
+                record = self.read(path)
             except RecordError as error:
                 log.warning("%s It is left out.", error.message)
                 continue
@@ -111,6 +112,14 @@ class Store:
             return None
         found = self.path(artifact, record.task.name, record.key).with_name(record.examples.file)
         return found if found.exists() else None
+
+    def imported(self) -> list[Imported]:
+        """What others published and was imported into this folder, never among its records.
+
+        Raises:
+            RecordError: An import is of a newer schema, or its stamp cannot be read.
+        """
+        return imported.find(self.root)
 
     def _put_examples(self, path: Path, record: Record, content: bytes, *, again: bool) -> Record:
         beside = path.with_suffix(".examples.parquet")
@@ -132,7 +141,7 @@ class Store:
         """Whether what lies at `path` is to be replaced; a damaged file is moved aside."""
         if not path.exists():
             return False
-        there = self._read(path)
+        there = self.read(path)
         if there is None:
             aside = path.with_suffix(".broken")
             log.warning("%s was damaged; it is kept as %s.", path, aside.name)
@@ -141,7 +150,12 @@ class Store:
         return there.purpose == "trial" and record.purpose == "final"
 
     @staticmethod
-    def _read(path: Path) -> Record | None:
+    def read(path: Path) -> Record | None:
+        """The record in a file, None if there is no file or it is damaged, which is warned of.
+
+        Raises:
+            RecordError: The record is of a newer schema, or cannot be read.
+        """
         try:
             return parse(path.read_text(encoding="utf-8"), where=str(path))
         except (FileNotFoundError, NotADirectoryError):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from harness.errors import HarnessError, unknown
+from leaderboard.state import State
 from leaderboard.tables import Table
 
 
@@ -30,6 +32,7 @@ class Page:
         data: What the JSON twin holds beside the tables: plain values.
         context: What the template takes beside these: a frozen dataclass of the view.
         notes: Sentences that must be read with the page.
+        plots: Whether the library of interactive plots is loaded.
     """
 
     title: str
@@ -40,3 +43,35 @@ class Page:
     data: Mapping[str, Any] = field(default_factory=dict)
     context: Any = None
     notes: Sequence[str] = ()
+    plots: bool = False
+
+
+class NotFound(HarnessError):
+    """There is no such page."""
+
+
+def missing(what: str, name: str, known: Iterable[str], *, then: str) -> NotFound:
+    """The error for a name in a URL that is none: the nearest ones, and `then`."""
+    error = unknown(what, name, known, then=then)
+    return NotFound(error.message, hint=error.hint)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PageRoute:
+    """A page as the site lists it: one `PAGE` in a file of leaderboard/views/.
+
+    Attributes:
+        path: Where it lies, with the names of its parameters in braces.
+        state: What its query may hold.
+        view: Takes the site, the state and the path's parameters by name, and gives the page.
+        summary: What the page shows, in a sentence of the API's documents.
+        every: The paths of all such pages, for the export of the whole site.
+        twins: Whether it has twins.
+    """
+
+    path: str
+    state: type[State]
+    view: Callable[..., Page]
+    summary: str
+    every: Callable[[Any], Iterable[str]] = lambda site: ()
+    twins: bool = True

@@ -83,12 +83,14 @@ class Column:
 class Row:
     """One row; `kind` is "", "pinned", "part" (incomplete) or "group" (a heading over the rows below).
 
-    `key` names what the row is about (an entry's slug) where there is such a thing.
+    `key` names what the row is about (an entry's slug) where there is such a thing, and `pin` is the
+    URL that keeps it on top, or lets it go again.
     """
 
     cells: Sequence[Cell]
     key: str = ""
     kind: str = ""
+    pin: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

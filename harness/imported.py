@@ -1,0 +1,203 @@
+"""Scores that others published, imported into a results folder: how they lie there, and their reading.
+
+`<results>/imported/<source>/import.json` is the stamp. It names the tables of one import, which lie
+beside it under names that no other import takes, and is written last: a crash, or a look in the
+middle of an import, finds the former one whole.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from harness import __version__, files
+from harness.errors import RecordError, UsageError
+
+SCHEMA = 1
+"""The form of a stamp and its tables; a newer one is refused."""
+
+STAMP = "import.json"
+TABLES = ("entries", "files", "scores")
+_TABLE = re.compile(rf"({'|'.join(TABLES)})-[0-9a-f]{{12}}\.parquet")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Imported:
+    """One import: what was found when, and its tables, read when they are asked for.
+
+    Attributes:
+        source: Where the scores come from: the name of an importer.
+        folder: Where the import lies.
+        stamp: The contents of its stamp: `schema`, `source`, `when`, `versions`, `tables`, `counts`
+            and what else the importer tells.
+    """
+
+    source: str
+    folder: Path
+    stamp: Mapping[str, Any]
+
+    @property
+    def id(self) -> str:
+        """The name of this import, another one for every import that changed something."""
+        return str(self.stamp["id"])
+
+    @property
+    def counts(self) -> Mapping[str, Any]:
+        """How much there is of what."""
+        found: Mapping[str, Any] = self.stamp.get("counts", {})
+        return found
+
+    def entries(self, columns: Sequence[str] | None = None) -> Any:
+        """What has scores, a row for each (a pyarrow table; `entry` in the others is the row here)."""
+        return self._read("entries", columns)
+
+    def scores(self, columns: Sequence[str] | None = None) -> Any:
+        """The main scores, one row for each file, split and subset, as a pyarrow table."""
+        return self._read("scores", columns)
+
+    def files(self, columns: Sequence[str] | None = None) -> Any:
+        """The files they were read from, in the order of `scores`, as a pyarrow table."""
+        return self._read("files", columns)
+
+    def stamps(self) -> list[str]:
+        """For each entry a text that changes when one of its files does."""
+        found: list[str] = self.entries(["digest"])["digest"].to_pylist()
+        return found
+
+    def _read(self, table: str, columns: Sequence[str] | None) -> Any:
+        from pyarrow import ArrowException, parquet
+
+        path = self.folder / f"{table}-{self.id}.parquet"
+        try:
+            with parquet.ParquetFile(path) as file:  # read_table would import pandas
+                return file.read(columns=list(columns) if columns else None)
+        except (OSError, ArrowException) as error:
+            raise RecordError(
+                f"{path} cannot be read: {error}.",
+                hint=f"Remove {self.folder} and import again: harness import {self.source} PATH",
+            ) from error
+
+
+def home(results: Path, source: str) -> Path:
+    """Where the import of a source lies in a results folder."""
+    return results / "imported" / source
+
+
+def find(results: Path) -> list[Imported]:
+    """Every import in a results folder, by name.
+
+    Raises:
+        RecordError: One is of a newer schema, or its stamp cannot be read.
+    """
+    found = (read(stamp.parent) for stamp in sorted((results / "imported").glob(f"*/{STAMP}")))
+    return [imported for imported in found if imported is not None]
+
+
+def read(folder: Path) -> Imported | None:
+    """The import in `folder`, None if there is none.
+
+    Raises:
+        RecordError: It is of a newer schema, or its stamp cannot be read.
+    """
+    path = folder / STAMP
+    try:
+        stamp = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, RecursionError) as error:
+        raise RecordError(
+            f"{path} cannot be read: {error}.", hint=f"Remove {path} and import again."
+        ) from error
+    schema = stamp.get("schema") if isinstance(stamp, dict) else None
+    if not isinstance(schema, int) or not re.fullmatch(r"[0-9a-f]{12}", str(stamp.get("id"))):
+        raise RecordError(f"{path} is no stamp of an import.", hint=f"Remove {path} and import again.")
+    if schema > SCHEMA:
+        raise RecordError(
+            f"{path} was written by a newer version (schema {schema}; this one reads {SCHEMA}).",
+            hint="Update the program.",
+        )
+    return Imported(source=folder.name, folder=folder, stamp=stamp)
+
+
+@contextmanager
+def writing(folder: Path) -> Iterator[None]:
+    """Keep other imports out of `folder` for as long as this one takes.
+
+    Raises:
+        UsageError: Another import is at work there.
+        StoreError: The folder cannot be written.
+    """
+    from filelock import FileLock, Timeout
+
+    files.writable(folder)
+    files.sweep(folder)
+    lock = FileLock(folder / ".lock")
+    try:
+        held = lock.acquire(timeout=0)
+    except Timeout as error:
+        raise UsageError(f"Another import writes to {folder}.", hint="Wait until it has ended.") from error
+    with held:
+        yield
+
+
+def publish(
+    folder: Path, tables: Mapping[str, Any], facts: Mapping[str, Any], versions: Mapping[str, Any]
+) -> Imported:
+    """Write an import in place of the former one: its tables (pyarrow), then its stamp.
+
+    Args:
+        folder: Where it lies (`home`), held by `writing`.
+        tables: `entries`, `files` and `scores`.
+        facts: What the importer tells, `counts` above all.
+        versions: What else than this program decides what the tables hold.
+    """
+    former = read(folder) if (folder / STAMP).exists() else None
+    own = secrets.token_hex(6)
+    for name in TABLES:
+        files.replace(folder / f"{name}-{own}.parquet", _parquet(tables[name]))
+    imported = _stamp(folder, own, {name: tables[name].num_rows for name in TABLES}, facts, versions)
+    kept = {own, former.id if former else own}  # a page that is being made may still read the former one
+    for path in folder.glob("*.parquet"):
+        if _TABLE.fullmatch(path.name) and path.stem.rpartition("-")[2] not in kept:
+            path.unlink(missing_ok=True)
+    return imported
+
+
+def restamp(imported: Imported, facts: Mapping[str, Any]) -> Imported:
+    """Write the stamp of an import again with other `facts`; its tables stay."""
+    stamp = {**imported.stamp, **facts}
+    files.replace(imported.folder / STAMP, json.dumps(stamp, indent=1).encode())
+    return Imported(source=imported.source, folder=imported.folder, stamp=stamp)
+
+
+def _stamp(
+    folder: Path, own: str, rows: Mapping[str, int], facts: Mapping[str, Any], versions: Mapping[str, Any]
+) -> Imported:
+    stamp = {
+        "schema": SCHEMA,
+        "source": folder.name,
+        "id": own,
+        "when": datetime.now(UTC).isoformat(timespec="seconds"),
+        "versions": {"harness": __version__, **versions},
+        "tables": rows,
+        **facts,
+    }
+    files.replace(folder / STAMP, json.dumps(stamp, indent=1, allow_nan=False).encode())
+    return Imported(source=folder.name, folder=folder, stamp=stamp)
+
+
+def _parquet(table: Any) -> bytes:
+    from pyarrow import parquet, types
+
+    text = [f.name for f in table.schema if types.is_dictionary(f.type)]
+    sink = io.BytesIO()
+    parquet.write_table(table, sink, compression="zstd", use_dictionary=text)
+    return sink.getvalue()

@@ -1,0 +1,103 @@
+"""`harness token`: who may push records to a site."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from harness.commands import options
+
+if TYPE_CHECKING:
+    from leaderboard.access.tokens import Token, Tokens
+
+
+@click.group("token")
+def command() -> None:
+    """Make, list and revoke the tokens with which records are pushed to a site."""
+
+
+@command.command("create")
+@click.argument("name")
+@click.option(
+    "--scope", type=click.Choice(["records:write"]), default="records:write", help="What the token allows."
+)
+@click.option(
+    "--days",
+    type=click.IntRange(1, 3650),
+    default=None,
+    help="Days that the token holds (default: for ever).",
+)
+@options.results
+@options.as_json
+def create(name: str, scope: str, days: int | None, results: Path | None, as_json: bool) -> int:
+    """Make a token and print its secret, which is shown this once."""
+    token, secret = _tokens(results).create(name, scope=scope, days=days)
+    if as_json:
+        click.echo(json.dumps({"schema": 1, "secret": secret, "token": _shown(token)}, indent=1))
+        return 0
+    until = f" until {token.expires:%Y-%m-%d %H:%M} UTC" if token.expires else ""
+    click.echo(
+        f"The secret of {name!r}, which holds{until or ' for ever'}. It cannot be shown again:", err=True
+    )
+    click.echo(secret)
+    return 0
+
+
+@command.command("list")
+@options.results
+@options.as_json
+def show(results: Path | None, as_json: bool) -> int:
+    """List the tokens: their names, what they allow, and whether they hold."""
+    tokens = [_shown(token) for token in _tokens(results).all()]
+    if as_json:
+        click.echo(json.dumps({"schema": 1, "tokens": tokens}, indent=1))
+    elif not tokens:
+        click.echo("No token yet: `harness token create NAME` makes one.")
+    else:
+        _print(tokens)
+    return 0
+
+
+@command.command("revoke")
+@click.argument("name")
+@options.results
+@options.as_json
+def revoke(name: str, results: Path | None, as_json: bool) -> int:
+    """End a token at once."""
+    token = _tokens(results).revoke(name)
+    if as_json:
+        click.echo(json.dumps({"schema": 1, "token": _shown(token)}, indent=1))
+    else:
+        click.echo(f"{name!r} (…{token.tail}) is revoked.")
+    return 0
+
+
+def _tokens(results: Path | None) -> Tokens:
+    from harness import paths
+    from leaderboard.access.tokens import Tokens
+
+    return Tokens(paths.results_folder(results))
+
+
+def _shown(token: Token) -> dict[str, Any]:
+    """What may be seen of a token: not even the hash of its secret."""
+    fields = token.model_dump(mode="json", exclude={"digest"})
+    return {**fields, "state": token.state(datetime.now(UTC))}
+
+
+def _print(tokens: list[dict[str, Any]]) -> None:
+    from rich.table import Table
+
+    from harness.terminal import console
+
+    table = Table(title=f"{len(tokens)} token{'' if len(tokens) == 1 else 's'}", title_justify="left")
+    for name in ("name", "state", "scope", "ends with", "created", "expires", "revoked"):
+        table.add_column(name)
+    for token in tokens:
+        dates = [(token[name] or "–").removesuffix("Z") for name in ("created", "expires", "revoked")]
+        table.add_row(token["name"], token["state"], token["scope"], token["tail"], *dates)
+    console().print(table)

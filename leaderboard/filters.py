@@ -1,0 +1,147 @@
+"""Filters over entries: what the forms above tables offer, and the sentences of those in force."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pydantic import Field
+
+from leaderboard.queries import SIZES, Entry
+from leaderboard.state import State, Text
+
+Origins = Literal["measured", "imported", "reported"]
+
+
+class EntryState(State):
+    """Filters that every page with entries has."""
+
+    q: Text = Field("", description="Part of a model's name.")
+    origin: Literal["", "measured", "imported", "reported"] = Field(
+        "", description="Where numbers come from: measured by this harness, imported, or printed in a paper."
+    )
+    size: Literal["", "small", "base", "large", "xl", "xxl"] = Field(
+        "", description="Size class by parameters: under 60 M, 200 M, 600 M, 2 B, and above."
+    )
+    output: Literal["", "vector", "multivector", "label"] = Field("", description="What the model gives.")
+    recipe: Text = Field("", description="The recipe that made the model; `none` for finished models.")
+    backbone: Text = Field("", description="The model that it was made of.")
+    tokens: int | None = Field(None, ge=1, le=2**31 - 1, description="At least so many tokens of input.")
+    open: bool = Field(False, description="Only models with open weights.")
+    trust: Literal["", "commit", "external", "none", "other"] = Field(
+        "", description="How the revision of an imported model is known."
+    )
+
+    def keeps(self, entry: Entry) -> bool:
+        """Whether an entry passes."""
+        return all(
+            (
+                self.q.casefold() in entry.model.casefold(),
+                self.origin in ("", entry.origin),
+                self.size in ("", entry.size),
+                self.output in ("", entry.output),
+                self.recipe in ("", entry.recipe or "none"),
+                self.backbone in ("", entry.backbone),
+                self.tokens is None or (entry.max_tokens or 0) >= self.tokens,
+                not self.open or entry.open_weights is True or entry.origin == "measured",
+                self.trust in ("", entry.trust),
+            )
+        )
+
+
+SIZE_NAMES = {
+    "small": "small, under 60 M",
+    "base": "base, 60–200 M",
+    "large": "large, 200–600 M",
+    "xl": "0.6–2 B",
+    "xxl": "2 B and above",
+}
+assert SIZE_NAMES.keys() == SIZES.keys()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Control:
+    """One control of a form (templates/_filters.html says what each kind takes)."""
+
+    kind: Literal["search", "select", "check", "number"]
+    name: str
+    label: str
+    value: Any = ""
+    options: Sequence[tuple[str, str]] = ()
+    checked: bool = False
+    placeholder: str = ""
+    note: str = ""
+    more: bool = False
+    least: int | None = None
+    most: int | None = None
+    step: str = ""
+
+
+def controls(state: EntryState, entries: Iterable[Entry]) -> list[Control]:
+    """The form of `state`; choices that no entry has are not offered."""
+    seen = list(entries)
+    recipes = sorted({entry.recipe for entry in seen if entry.recipe})
+    found = [
+        Control(kind="search", name="q", label="Model", value=state.q, placeholder="part of a name"),
+        _select(state, "origin", "Origin", [(o, o) for o in sorted({e.origin for e in seen})]),
+        _select(
+            state,
+            "size",
+            "Size",
+            [(n, says) for n, says in SIZE_NAMES.items() if n in {e.size for e in seen}],
+        ),
+        _select(state, "output", "Output", [(o, o) for o in sorted({e.output for e in seen})], more=True),
+        _select(
+            state,
+            "recipe",
+            "Recipe",
+            [("none", "none: finished models"), *((r, r) for r in recipes)] if recipes else [],
+            more=True,
+        ),
+        Control(
+            kind="number",
+            name="tokens",
+            label="Tokens, at least",
+            value=state.tokens,
+            least=1,
+            step="1",
+            more=True,
+        ),
+        _select(
+            state,
+            "trust",
+            "Revision",
+            [(t, t) for t in sorted({e.trust for e in seen if e.trust in TRUST})],
+            more=True,
+        ),
+        Control(kind="check", name="open", label="Open weights", checked=state.open, more=True),
+    ]
+    return [control for control in found if control.kind != "select" or len(control.options) > 2]
+
+
+TRUST = ("commit", "external", "none", "other")
+
+
+def chips(state: EntryState, path: str) -> list[tuple[str, str]]:
+    """The filters in force, each with the URL without it."""
+    labels = {
+        "q": "name has “{}”", "origin": "{}", "size": "size {}", "output": "output {}", "recipe": "recipe {}",
+        "backbone": "made of {}", "tokens": "at least {} tokens", "open": "open weights", "trust": "revision: {}",
+    }  # fmt: skip
+    found = []
+    for name, label in labels.items():
+        default = type(state).model_fields[name].get_default()
+        value = getattr(state, name)
+        if value != default:
+            found.append((label.format(value), f"{path}?{state.query(**{name: default, 'page': 1})}"))
+    return found
+
+
+def _select(
+    state: EntryState, name: str, label: str, options: Sequence[tuple[str, str]], *, more: bool = False
+) -> Control:
+    value = getattr(state, name)
+    return Control(
+        kind="select", name=name, label=label, value=value, options=[("", "any"), *options], more=more
+    )

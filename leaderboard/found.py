@@ -1,0 +1,110 @@
+"""What is found in folders, on its way into the index."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from leaderboard.scopes import Raw, slug
+
+Origin = Literal["measured", "imported", "reported"]
+
+Trust = Literal["measured", "commit", "external", "none", "other", "reported"]
+"""How far a score's model is known: measured here; of a pinned commit; told by its makers; of no
+known revision; of a revision that is no commit; printed."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Number:
+    """A task's number by a convention, with its interval where predictions are kept."""
+
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outcome:
+    """One task's outcome.
+
+    Attributes:
+        task: Its name.
+        type: Its type; empty where nobody knows it.
+        metric: Name of the main metric; empty likewise.
+        status: "done" or "failed".
+        value: Its main score.
+        data: Revision or content hash of its data; empty where nothing proves one.
+        raw: Main scores by split and subset.
+        numbers: By the name of a convention, where a recipe trained for the task.
+        key: The EvaluationKey of a record.
+        written: When, ISO 8601.
+        document: The whole of it as JSON.
+    """
+
+    task: str
+    type: str
+    metric: str
+    status: Literal["done", "failed"]
+    value: float | None
+    data: str
+    raw: Raw
+    document: str
+    numbers: Mapping[str, Number] = field(default_factory=dict)
+    key: str | None = None
+    written: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One thing with scores: a model, its revision, and how it was measured.
+
+    `averages` are (suite's slug, convention, document as JSON).
+    """
+
+    model: str
+    origin: Origin
+    source: str
+    trust: Trust
+    treatment: str = ""
+    revision: str | None = None
+    artifact: str | None = None
+    recipe: str | None = None
+    output: str = "vector"
+    parameters: int | None = None
+    dimension: int | None = None
+    max_tokens: int | None = None
+    released: str | None = None
+    open_weights: bool | None = None
+    adapted_from: str | None = None
+    trained_on: Sequence[str] | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    outcomes: Sequence[Outcome] = ()
+    averages: Sequence[tuple[str, str, str]] = ()
+
+    @property
+    def model_slug(self) -> str:
+        """The model's name in URLs; with a digest where letters of the name were lost."""
+        plain = slug(self.model.replace("/", "--"))[:120]
+        lost = plain != self.model.replace("/", "--")
+        return f"{plain}-{_short(self.model)}".lstrip("-") if lost else plain
+
+    @property
+    def slug(self) -> str:
+        """The entry's name in URLs."""
+        return f"{self.model_slug}-{_short(self.origin, self.source, self.revision, self.artifact, self.treatment)}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unit:
+    """What is taken in or dropped as a whole; `stamp` changes whenever its files do."""
+
+    source: str
+    name: str
+    stamp: str
+    read: Callable[[], Sequence[Entry]]
+
+
+def _short(*parts: object) -> str:
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:8]

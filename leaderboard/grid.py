@@ -1,0 +1,302 @@
+"""A suite as arrays: entries x columns, why cells are missing, both means, and ranks with ties."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from leaderboard.found import Trust
+from leaderboard.queries import Entry
+from leaderboard.scopes import REASONS, Listed
+
+Floats: TypeAlias = NDArray[np.float64]
+Ints: TypeAlias = NDArray[np.int64]
+
+LEVEL = 0.95
+"""Of the intervals that make ties."""
+
+TRUST: tuple[Trust, ...] = ("measured", "commit", "other", "external", "none", "reported")
+"""From the best known model to the least known."""
+
+OTHER = REASONS.index("other")
+NONE = REASONS.index("none")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Means:
+    """One mean of every entry: (entries,) each.
+
+    `there` of `wanted` columns (or types) count; the value is over those, NaN where there are none.
+    """
+
+    over: str
+    values: Floats
+    there: Ints
+    wanted: int
+
+    @property
+    def complete(self) -> NDArray[np.bool_]:
+        """Which entries have all that is wanted."""
+        return self.there == self.wanted
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ranks:
+    """Ranks of the entries that have every column; 0 for others.
+
+    Attributes:
+        place: 1 for the first; entries that cannot be told apart share one.
+        borda: Points: for each column, the number of entries that are worse, ties half.
+        mean_rank: The mean of an entry's ranks in the columns; NaN for others.
+    """
+
+    place: Ints
+    borda: Floats
+    mean_rank: Floats
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Grid:
+    """A suite under one convention.
+
+    Attributes:
+        listed: The suite.
+        view: The convention's name; empty for the main score.
+        entries: One for each row.
+        values: (entries, columns), shares of 1; NaN where nothing is known.
+        low: Likewise, of the 95 % interval.
+        high: Likewise.
+        reasons: (entries, columns), places in REASONS.
+        results: (entries, columns), the result that a cell leads to; 0 for none or several.
+        counted: (entries, columns), whether a value counts in means.
+        by_type: The means within each type.
+        over_tasks: The mean over columns.
+        over_types: The mean of the types' means.
+        averages: What is known of a trained mean's interval, by row.
+    """
+
+    listed: Listed
+    view: str
+    entries: Sequence[Entry]
+    values: Floats
+    low: Floats
+    high: Floats
+    reasons: NDArray[np.uint8]
+    results: Ints
+    counted: NDArray[np.bool_]
+    by_type: Mapping[str, Means]
+    over_tasks: Means
+    over_types: Means
+    averages: Mapping[int, Mapping[str, Any]]
+    _ranks: dict[tuple[str, str], Ranks] = field(default_factory=dict)
+
+    def mean(self, over: str) -> Means:
+        """The mean over "tasks" or "types"."""
+        return self.over_types if over == "types" else self.over_tasks
+
+    @cached_property
+    def first(self) -> NDArray[np.bool_]:
+        """Which row stands for its model: that with the most columns, then the best known revision."""
+        best: dict[str, int] = {}
+        for row, entry in enumerate(self.entries):
+            there = best.get(entry.model_slug)
+            if there is None or self._weight(row) > self._weight(there):
+                best[entry.model_slug] = row
+        found = np.zeros(len(self.entries), bool)
+        found[list(best.values())] = True
+        return found
+
+    def _weight(self, row: int) -> tuple[Any, ...]:
+        entry = self.entries[row]
+        return (
+            entry.origin != "reported",
+            int(self.over_tasks.there[row]),
+            -TRUST.index(entry.trust),
+            entry.tasks,
+            entry.newest or "",
+        )
+
+    def ranks(self, over: str, each: str) -> Ranks:
+        """Ranks by the mean over "tasks" or "types", among one row for each "model" or all rows ("entry")."""
+        key = (over, each)
+        if key not in self._ranks:
+            ranked = self.over_tasks.complete & np.array([e.origin != "reported" for e in self.entries], bool)
+            if each == "model":
+                ranked &= self.first
+            averages, weights = ({}, _weights(self.listed)) if over == "types" else (self.averages, None)
+            self._ranks[key] = rank(self.values, self.mean(over).values, ranked, averages, weights)
+        return self._ranks[key]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Cells:
+    """What is known of every entry and scope, before columns are made of them: (entries, scopes)."""
+
+    values: Floats
+    low: Floats
+    high: Floats
+    reasons: NDArray[np.uint8]
+    results: Ints
+
+
+def grid(
+    listed: Listed,
+    view: str,
+    entries: Sequence[Entry],
+    cells: Cells,
+    columns: Sequence[Sequence[int]],
+    averages: Mapping[int, Mapping[str, Any]],
+    *,
+    any_revision: bool = False,
+) -> Grid:
+    """Put a suite together.
+
+    Args:
+        listed: The suite.
+        view: The convention's name.
+        entries: One for each row.
+        cells: By scope.
+        columns: The scopes of each column, as places in `cells`.
+        averages: By row.
+        any_revision: Whether scores on other revisions of the data count.
+    """
+    shape = (len(entries), len(columns))
+    values, low, high = (np.full(shape, np.nan) for _ in range(3))
+    reasons, results = np.full(shape, NONE, np.uint8), np.zeros(shape, np.int64)
+    for place, scopes in enumerate(columns):
+        if scopes:
+            chosen = list(scopes)
+            values[:, place] = cells.values[:, chosen].mean(axis=1)
+            reasons[:, place] = cells.reasons[:, chosen].max(axis=1)
+        if len(scopes) > 1:  # some of several tasks are missing: part of the column
+            some = (cells.reasons[:, chosen] != NONE).any(axis=1) & (cells.reasons[:, chosen] == NONE).any(
+                axis=1
+            )
+            reasons[some, place] = REASONS.index("part")
+        if len(scopes) == 1:
+            low[:, place], high[:, place] = cells.low[:, scopes[0]], cells.high[:, scopes[0]]
+            results[:, place] = cells.results[:, scopes[0]]
+    counted = ((reasons == 0) | ((reasons == OTHER) & any_revision)) & np.isfinite(values)
+    by_type = _by_type(listed, values, counted)
+    over_tasks = _mean("tasks", values, counted)
+    over_types = _over_types(by_type)
+    return Grid(
+        listed=listed, view=view, entries=entries, values=values, low=low, high=high, reasons=reasons,
+        results=results, counted=counted, by_type=by_type, over_tasks=over_tasks, over_types=over_types,
+        averages=averages,
+    )  # fmt: skip
+
+
+def _mean(over: str, values: Floats, counted: NDArray[np.bool_]) -> Means:
+    there = counted.sum(axis=1)
+    sums = np.where(counted, values, 0).sum(axis=1)
+    with np.errstate(invalid="ignore"):
+        return Means(over=over, values=sums / there, there=there, wanted=values.shape[1])
+
+
+def _by_type(listed: Listed, values: Floats, counted: NDArray[np.bool_]) -> dict[str, Means]:
+    types = [column.type for column in listed.suite.columns]
+    return {
+        kind: _mean(kind, values[:, at], counted[:, at])
+        for kind in dict.fromkeys(types)
+        for at in [[place for place, other in enumerate(types) if other == kind]]
+    }
+
+
+def _over_types(by_type: Mapping[str, Means]) -> Means:
+    """The mean of the types' means; a type counts only where all its columns do."""
+    values = np.stack([means.values for means in by_type.values()], axis=1)
+    whole = np.stack([means.complete for means in by_type.values()], axis=1)
+    return _mean("types", values, whole)
+
+
+def _weights(listed: Listed) -> Floats:
+    """What a column weighs in the mean over types, times the number of columns."""
+    types = [column.type for column in listed.suite.columns]
+    kinds = len(set(types))
+    return np.array([len(types) / (kinds * types.count(kind)) for kind in types])
+
+
+def rank(
+    values: Floats,
+    means: Floats,
+    ranked: NDArray[np.bool_],
+    averages: Mapping[int, Mapping[str, Any]],
+    weights: Floats | None = None,
+) -> Ranks:
+    """Ranks of some entries by a mean; each group of ties begins with its best.
+
+    Args:
+        values: (entries, columns).
+        means: (entries,).
+        ranked: (entries,), which are to be ranked: those that have every column.
+        averages: What is known of a mean's interval, by row.
+        weights: (columns,), what a column weighs in the mean, of mean 1; None for all alike.
+    """
+    weights = np.ones(values.shape[1]) if weights is None else weights
+    place = np.zeros(len(means), np.int64)
+    borda, mean_rank = np.zeros(len(means)), np.full(len(means), np.nan)
+    rows = np.flatnonzero(ranked)
+    rows = rows[np.argsort(-means[rows], kind="stable")]
+    leader = -1
+    for position, row in enumerate(rows, 1):
+        if leader < 0 or not tied(
+            values[leader], values[row], weights, averages.get(leader), averages.get(row)
+        ):
+            leader, first = int(row), position
+        place[row] = first
+    if len(rows):
+        inside = values[rows]
+        worse = (inside[:, None, :] > inside[None, :, :]).sum(axis=1)
+        same = (inside[:, None, :] == inside[None, :, :]).sum(axis=1) - 1
+        borda[rows] = (worse + same / 2).sum(axis=1)
+        mean_rank[rows] = (len(rows) - worse - same / 2).mean(axis=1)
+    return Ranks(place=place, borda=borda, mean_rank=mean_rank)
+
+
+def tied(
+    first: Floats,
+    second: Floats,
+    weights: Floats,
+    one: Mapping[str, Any] | None = None,
+    other: Mapping[str, Any] | None = None,
+) -> bool:
+    """Whether two models cannot be told apart: 0 lies in the 95 % interval of their difference.
+
+    Where both means have intervals over seeds and examples, these are put together as those of
+    independent means. Else the tasks are taken as a sample of such tasks: the paired differences,
+    weighted as in the mean, give Student's interval of their mean.
+
+    Args:
+        first: (columns,), scores of the one.
+        second: (columns,), scores of the other.
+        weights: (columns,), of mean 1.
+        one: The known interval of the first mean.
+        other: The known interval of the second.
+    """
+    differences = (first - second) * weights
+    mean = float(differences.mean())
+    bounds = [found["interval"] for found in (one, other) if found and found.get("interval")]
+    if len(bounds) == 2:
+        return abs(mean) <= float(np.hypot(*[(high - low) / 2 for low, high in bounds]))
+    return abs(mean) <= half_width(differences)
+
+
+def half_width(differences: Floats) -> float:
+    """Half of Student's 95 % interval of a mean; infinite for a single value.
+
+    >>> round(half_width(np.array([1.0, 2.0, 3.0])), 3)
+    2.484
+    """
+    from scipy.special import stdtrit
+
+    count = len(differences)
+    if count < 2:
+        return float("inf")
+    quantile = stdtrit(count - 1, (1 + LEVEL) / 2)
+    return float(quantile * differences.std(ddof=1) / np.sqrt(count))

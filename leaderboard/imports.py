@@ -1,0 +1,135 @@
+"""Imported results as entries of the index."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness import catalog
+from harness.errors import RecordError
+from harness.imported import Imported
+from harness.store import Store
+from leaderboard.found import Entry, Outcome, Unit
+
+log = logging.getLogger(__name__)
+
+
+def units(roots: Sequence[Path]) -> Iterator[Unit]:
+    """One unit for each model folder and revision of every import."""
+    for root in roots:
+        try:
+            sources = Store(root).imported()
+        except RecordError as error:
+            log.warning("%s It is left out.", error.message)
+            continue
+        for source in sources:
+            yield from _units(source)
+
+
+def _units(source: Imported) -> Iterator[Unit]:
+    reader = _Reader(source)
+    for number, entry in enumerate(source.entries().to_pylist()):
+        name = f"{entry['model']}@{entry['revision']}@{entry['experiment']}"
+        stamp = hashlib.sha256(repr(sorted(entry.items())).encode()).hexdigest()
+        yield Unit(source=source.source, name=name, stamp=stamp, read=_bound(reader, number, entry))
+
+
+def _bound(reader: _Reader, number: int, entry: Mapping[str, Any]) -> Callable[[], list[Entry]]:
+    return lambda: reader.entry(number, entry)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Kind:
+    """What is known of a task by its name."""
+
+    type: str = ""
+    metric: str = ""
+
+
+class _Reader:
+    """Reads the scores of one import once, when the first entry is asked for."""
+
+    def __init__(self, source: Imported) -> None:
+        self.source = source
+        self._slices: dict[int, tuple[int, int]] | None = None
+        self._kinds = _kinds()
+
+    def entry(self, number: int, facts: Mapping[str, Any]) -> list[Entry]:
+        """The entry of this number with its outcomes; none where no task was read."""
+        if self._slices is None:
+            self._table = self.source.scores()
+            self._slices = _slices(self._table["entry"])
+        first, count = self._slices.get(number, (0, 0))
+        outcomes = list(_outcomes(self._table.slice(first, count), self._kinds))
+        return [_entry(self.source.source, facts, outcomes)] if outcomes else []
+
+
+def _slices(column: Any) -> dict[int, tuple[int, int]]:
+    """Where the rows of each entry stand: first row and number of rows."""
+    import numpy as np
+
+    values = column.to_numpy()
+    starts = np.flatnonzero(np.r_[True, values[1:] != values[:-1]]) if len(values) else np.array([], int)
+    ends = np.r_[starts[1:], len(values)] if len(values) else starts
+    return {int(values[a]): (int(a), int(b - a)) for a, b in zip(starts, ends, strict=True)}
+
+
+def _outcomes(table: Any, kinds: Mapping[str, _Kind]) -> Iterator[Outcome]:
+    names = ("task", "split", "subset", "main_score", "data_revision", "flag")
+    columns = [table[name].to_pylist() for name in names]
+    tasks: dict[str, dict[str, dict[str, float | None]]] = {}
+    revisions: dict[str, str] = {}
+    for task, split, subset, score, revision, flag in zip(*columns, strict=True):
+        value = score if flag != "impossible" else None
+        tasks.setdefault(task, {}).setdefault(split, {})[subset] = value
+        revisions[task] = revision or ""
+    for task, raw in tasks.items():
+        kind = kinds.get(task, _Kind())
+        values = [value for subsets in raw.values() for value in subsets.values()]
+        known = [value for value in values if value is not None]
+        yield Outcome(
+            task=task,
+            type=kind.type,
+            metric=kind.metric,
+            status="done",
+            value=sum(known) / len(known) if known and len(known) == len(values) else None,
+            data=revisions[task],
+            raw=raw,
+            document=json.dumps(raw, separators=(",", ":")),
+        )
+
+
+def _entry(source: str, facts: Mapping[str, Any], outcomes: Sequence[Outcome]) -> Entry:
+    parameters = facts.get("n_parameters")
+    return Entry(
+        model=facts["model"],
+        origin="imported",
+        source=source,
+        trust=facts["trust"],
+        treatment=f"experiment {facts['experiment']}" if facts["experiment"] else "",
+        revision=facts["revision"],
+        output="multivector" if "late-interaction" in (facts.get("model_type") or ()) else "vector",
+        parameters=parameters,
+        dimension=facts.get("embed_dim"),
+        max_tokens=_whole(facts.get("max_tokens")),
+        released=facts.get("release_date"),
+        open_weights=facts.get("open_weights"),
+        adapted_from=facts.get("adapted_from"),
+        trained_on=facts.get("training_datasets"),
+        facts={name: value for name, value in facts.items() if value is not None},
+        outcomes=outcomes,
+    )
+
+
+def _whole(value: float | None) -> int | None:
+    return int(value) if value is not None and 0 < value < 2**31 else None
+
+
+def _kinds() -> dict[str, _Kind]:
+    offers = [offer for suite in catalog.suites().values() for offer in suite.offers()]
+    return {o.name: _Kind(type=o.facts["type"], metric=o.facts["metric"]) for o in offers if o.kind == "task"}

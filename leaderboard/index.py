@@ -1,0 +1,254 @@
+"""Keeping the index: what is new in the folders is taken in, what is gone is dropped."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeVar
+
+from filelock import FileLock
+from sqlalchemy import Connection, Engine, delete, func, insert, select, text, update
+
+from harness import paths
+from leaderboard import imports, measured
+from leaderboard.database import (
+    AVERAGES,
+    ENTRIES,
+    META,
+    METADATA,
+    RESULTS,
+    SCOPES,
+    SCORES,
+    UNITS,
+    open_engine,
+)
+from leaderboard.found import Entry, Outcome, Unit
+from leaderboard.scopes import REASONS, Listed, Scope, all_scopes, listed
+from leaderboard.settings import Settings
+
+Item = TypeVar("Item")
+
+FORM = 1
+"""The form of the index; raised when tables or what they hold change, so that old ones are made anew."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Changes:
+    """What a refresh did: units taken in and dropped."""
+
+    taken: int
+    dropped: int
+    version: int
+
+
+class SiteIndex:
+    """The index of some folders."""
+
+    def __init__(self, settings: Settings, engine: Engine, suites: dict[str, Listed]) -> None:
+        self.settings = settings
+        self.engine = engine
+        self.suites = suites
+        self._scopes = all_scopes(list(suites.values()))
+        self._form = _form(self._scopes)
+
+    @property
+    def version(self) -> int:
+        """A number that rises whenever anything changed."""
+        with self.engine.connect() as connection:
+            return int(_meta(connection, "version") or 0)
+
+    def refresh(self) -> Changes:
+        """Look at every folder; what is as it was is not read."""
+        with self._alone(), self.engine.begin() as connection:
+            if self.engine.dialect.name == "postgresql":
+                connection.execute(text("SELECT pg_advisory_xact_lock(4717)"))
+            if _meta(connection, "form") != self._form:
+                _empty(connection)
+                _set_meta(connection, "form", self._form)
+            there = {(u.source, u.name): (u.id, u.stamp) for u in connection.execute(select(UNITS))}
+            wanted = {(unit.source, unit.name): unit for unit in self._units()}
+            fresh = [u for key, u in wanted.items() if there.get(key, (0, ""))[1] != u.stamp]
+            gone = [there[key][0] for key in there if key not in wanted or wanted[key] in fresh]
+            if fresh or gone:
+                _drop(connection, gone)
+                _Writer(connection, self._scopes).write(fresh)
+                _set_meta(connection, "version", str(int(_meta(connection, "version") or 0) + 1))
+            version = int(_meta(connection, "version") or 0)
+        return Changes(taken=len(fresh), dropped=len(gone), version=version)
+
+    def _alone(self) -> AbstractContextManager[Any]:
+        """Keeps other processes from refreshing the same file."""
+        file = self.engine.url.database
+        return FileLock(f"{file}.lock") if self.engine.dialect.name == "sqlite" else nullcontext()
+
+    def _units(self) -> Iterator[Unit]:
+        reference = [self.settings.reference] if self.settings.reference else []
+        roots = [*self.settings.results, *(path for path in reference if path not in self.settings.results)]
+        yield from measured.units(roots, list(self.suites.values()))
+        yield from imports.units(self.settings.results)
+
+
+def open_index(settings: Settings) -> SiteIndex:
+    """The index of a site's folders, in the database that was named or a file in the cache."""
+    cache = paths.cache_folder()
+    names = repr([str(Path(p).resolve()) for p in (*settings.results, settings.reference or "")])
+    file = cache / "site" / f"{hashlib.sha256(names.encode()).hexdigest()[:16]}.sqlite"
+    return SiteIndex(settings, open_engine(settings.database, file=file), listed(cache))
+
+
+class _Writer:
+    """Writes units, counting the identifiers itself so that rows can go in by the thousand."""
+
+    def __init__(self, connection: Connection, scopes: dict[str, list[Scope]]) -> None:
+        self.connection = connection
+        self.scopes = scopes
+        self.next = {
+            table.name: int(connection.scalar(select(func.coalesce(func.max(table.c.id), 0))) or 0) + 1
+            for table in (UNITS, ENTRIES, RESULTS)
+        }
+        self.ids = self._scope_ids()
+
+    def _scope_ids(self) -> dict[str, int]:
+        known = {form: number for number, form in self.connection.execute(select(SCOPES.c.id, SCOPES.c.form))}
+        forms = [scope.form for scopes in self.scopes.values() for scope in scopes if scope.form not in known]
+        added = {form: number for number, form in enumerate(forms, len(known) + 1)}
+        self._insert(SCOPES, [{"id": number, "form": form} for form, number in added.items()])
+        return known | added
+
+    def write(self, units: Iterable[Unit]) -> None:
+        """Take units in, some at a time."""
+        for some in _batched(units, 50):
+            rows: dict[str, list[dict[str, Any]]] = {
+                t.name: [] for t in (UNITS, ENTRIES, RESULTS, SCORES, AVERAGES)
+            }
+            for unit in some:
+                number = self._number(UNITS.name)
+                rows["units"].append(
+                    {"id": number, "source": unit.source, "name": unit.name, "stamp": unit.stamp}
+                )
+                for entry in unit.read():
+                    self._entry(entry, number, rows)
+            for table in (UNITS, ENTRIES, RESULTS, SCORES, AVERAGES):
+                self._insert(table, rows[table.name])
+
+    def _entry(self, entry: Entry, unit: int, rows: dict[str, list[dict[str, Any]]]) -> None:
+        number = self._number(ENTRIES.name)
+        rows["entries"].append(_entry_row(entry, number, unit))
+        for outcome in entry.outcomes:
+            result = self._number(RESULTS.name)
+            rows["results"].append(_result_row(outcome, result, number))
+            rows["scores"] += self._scores(outcome, number, result)
+        rows["averages"] += [
+            {"entry": number, "suite": suite, "view": view, "document": document}
+            for suite, view, document in entry.averages
+        ]
+
+    def _scores(self, outcome: Outcome, entry: int, result: int) -> Iterator[dict[str, Any]]:
+        for scope in self.scopes.get(outcome.task, ()):
+            value, low, high, reason = _answer(scope, outcome)
+            yield {
+                "scope": self.ids[scope.form],
+                "entry": entry,
+                "value": value,
+                "low": low,
+                "high": high,
+                "reason": REASONS.index(reason),
+                "result": result,
+            }
+
+    def _insert(self, table: Any, rows: Sequence[dict[str, Any]]) -> None:
+        if rows:
+            self.connection.execute(insert(table), rows)
+
+    def _number(self, table: str) -> int:
+        self.next[table] += 1
+        return self.next[table] - 1
+
+
+def _answer(scope: Scope, outcome: Outcome) -> tuple[float | None, float | None, float | None, Any]:
+    if outcome.status == "failed":
+        return None, None, None, "failed"
+    number = outcome.numbers.get(scope.view)
+    if scope.view and number is not None:
+        return number.value, number.low, number.high, "" if number.value is not None else "part"
+    if scope.view:
+        return None, None, None, "part"
+    value, reason = scope.answer(outcome.raw, outcome.data)
+    return value, None, None, reason
+
+
+def _entry_row(entry: Entry, number: int, unit: int) -> dict[str, Any]:
+    names = (
+        "model origin source trust treatment revision artifact recipe output parameters dimension "
+        "max_tokens released open_weights adapted_from"
+    )
+    written = [outcome.written for outcome in entry.outcomes if outcome.written]
+    return {
+        **{name: _storable(getattr(entry, name)) for name in names.split()},
+        "id": number,
+        "unit": unit,
+        "slug": entry.slug,
+        "model_slug": entry.model_slug,
+        "trained_on": None if entry.trained_on is None else json.dumps(list(entry.trained_on)),
+        "facts": json.dumps(entry.facts, default=str),
+        "newest": max(written, default=None),
+        "tasks": len(entry.outcomes),
+    }
+
+
+def _result_row(outcome: Outcome, number: int, entry: int) -> dict[str, Any]:
+    names = ("task", "type", "metric", "status", "value", "data", "key", "written", "document")
+    return {**{name: _storable(getattr(outcome, name)) for name in names}, "id": number, "entry": entry}
+
+
+def _storable(value: Any) -> Any:
+    """Text that every database takes: no NUL, no half of a character."""
+    if not isinstance(value, str):
+        return value
+    return value.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
+
+
+def _drop(connection: Connection, units: Sequence[int]) -> None:
+    for some in _batched(units, 500):
+        entries = select(ENTRIES.c.id).where(ENTRIES.c.unit.in_(some))
+        for table in (SCORES, RESULTS, AVERAGES):
+            connection.execute(delete(table).where(table.c.entry.in_(entries)))
+        connection.execute(delete(ENTRIES).where(ENTRIES.c.unit.in_(some)))
+        connection.execute(delete(UNITS).where(UNITS.c.id.in_(some)))
+
+
+def _empty(connection: Connection) -> None:
+    """Make the tables anew; their numbers of versions go on."""
+    version = _meta(connection, "version")
+    METADATA.drop_all(connection)
+    METADATA.create_all(connection)
+    _set_meta(connection, "version", version or "0")
+
+
+def _form(scopes: dict[str, list[Scope]]) -> str:
+    """What an index must have been made with to be of use: this form, and these scopes."""
+    forms = sorted(scope.form for some in scopes.values() for scope in some)
+    return hashlib.sha256(repr((FORM, forms)).encode()).hexdigest()
+
+
+def _meta(connection: Connection, name: str) -> str | None:
+    found: str | None = connection.scalar(select(META.c.value).where(META.c.name == name))
+    return found
+
+
+def _set_meta(connection: Connection, name: str, value: str) -> None:
+    if _meta(connection, name) is None:
+        connection.execute(insert(META).values(name=name, value=value))
+    else:
+        connection.execute(update(META).where(META.c.name == name).values(value=value))
+
+
+def _batched(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
+    rest = iter(items)
+    while some := list(islice(rest, size)):
+        yield some

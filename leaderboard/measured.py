@@ -1,0 +1,209 @@
+"""Records of results folders as entries of the index."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from harness.errors import RecordError
+from harness.record import Record
+from harness.standing import Standing, standing
+from harness.store import Store
+from harness.treatments import Encoded, Trained, Treatment, treatment_json, treatment_of
+from leaderboard.found import Entry, Number, Outcome, Unit
+from leaderboard.scopes import Listed
+
+log = logging.getLogger(__name__)
+
+SOURCE = "measured"
+
+
+def units(roots: Sequence[Path], suites: Sequence[Listed]) -> Iterator[Unit]:
+    """One unit for each artifact; a record of an earlier folder goes before the same one of a later."""
+    learnt = [one for one in suites if any(task.output == "label" for task in one.suite.tasks)]
+    folders: dict[str, list[tuple[Store, Path]]] = {}
+    for root in roots:
+        store = Store(root)
+        for folder in sorted(p for p in (root / "records").glob("*") if p.is_dir()):
+            folders.setdefault(folder.name.rpartition("-")[2], []).append((store, folder))
+    for key, places in folders.items():
+        yield Unit(
+            source=SOURCE, name=key, stamp=_stamp(places), read=lambda places=places: _read(places, learnt)
+        )
+
+
+def _stamp(places: Iterable[tuple[Store, Path]]) -> str:
+    digest = hashlib.sha256()
+    for _, folder in places:
+        for path in sorted(folder.glob("*/*.json")):
+            try:
+                facts = path.stat()
+            except OSError:
+                continue
+            digest.update(repr((str(path), facts.st_size, facts.st_mtime_ns)).encode("utf-8", "replace"))
+    return digest.hexdigest()
+
+
+def _read(places: Sequence[tuple[Store, Path]], learnt: Sequence[Listed]) -> list[Entry]:
+    records: dict[str, tuple[Record, Path]] = {}
+    for store, folder in places:
+        for path in sorted(folder.glob("*/*.json")):
+            record = _record(store, path)
+            if record is not None and record.purpose == "final" and _goes_before(record, records):
+                records[record.key] = (record, path)
+    grouped: dict[str, list[tuple[Record, Path]]] = {}
+    for record, path in records.values():
+        grouped.setdefault(record.model.artifact, []).append((record, path))
+    return [entry for group in grouped.values() for entry in _entries(group, learnt)]
+
+
+def _record(store: Store, path: Path) -> Record | None:
+    try:
+        return store.read(path)
+    except RecordError as error:
+        log.warning("%s It is left out.", error.message)
+        return None
+
+
+def _goes_before(record: Record, there: Mapping[str, tuple[Record, Path]]) -> bool:
+    return record.key not in there or (record.status == "done" and there[record.key][0].status == "failed")
+
+
+def _entries(group: Sequence[tuple[Record, Path]], learnt: Sequence[Listed]) -> Iterator[Entry]:
+    """The entries of one artifact: one for each treatment."""
+    treatments: dict[str, tuple[Treatment, list[tuple[Record, Path]]]] = {}
+    for record, path in group:
+        treatment = treatment_of(record)
+        treatments.setdefault(_form(treatment), (treatment, []))[1].append((record, path))
+    for treatment, members in _with_shared(treatments):
+        yield _entry(treatment, members, learnt)
+
+
+def _form(treatment: Treatment) -> str:
+    return json.dumps(treatment_json(treatment), sort_keys=True, default=str)
+
+
+def _with_shared(
+    treatments: Mapping[str, tuple[Treatment, list[tuple[Record, Path]]]],
+) -> Iterator[tuple[Treatment, list[tuple[Record, Path]]]]:
+    """Treatments with their records: tasks that start from nothing belong to every start of a recipe."""
+    for treatment, members in treatments.values():
+        if isinstance(treatment, Trained):
+            if treatment.start is None and any(
+                isinstance(t, Trained) and t.start is not None and replace(t, start=None) == treatment
+                for t, _ in treatments.values()
+            ):
+                continue
+            if treatment.start is not None:
+                shared = treatments.get(_form(replace(treatment, start=None)))
+                yield treatment, [*members, *(shared[1] if shared else ())]
+                continue
+        yield treatment, members
+
+
+def _entry(treatment: Treatment, members: Sequence[tuple[Record, Path]], learnt: Sequence[Listed]) -> Entry:
+    newest = max((record for record, _ in members), key=_written)
+    trained = isinstance(treatment, Trained)
+    encoding: Mapping[str, Any] = treatment.encoding if isinstance(treatment, Encoded) else {}
+    numbers, averages = _standings(members, learnt) if trained else ({}, [])
+    return Entry(
+        model=newest.model.name,
+        origin="measured",
+        source=SOURCE,
+        trust="measured",
+        treatment=treatment.text,
+        revision=newest.model.revision,
+        artifact=newest.model.artifact,
+        recipe=treatment.recipe if isinstance(treatment, Trained) else None,
+        output="label" if trained else str(encoding.get("output", "vector")),
+        parameters=newest.model.parameters,
+        dimension=newest.model.dimension,
+        max_tokens=encoding.get("max_length"),
+        open_weights=None,
+        facts={"treatment": treatment_json(treatment), "weights": newest.model.weights},
+        outcomes=[_outcome(record, numbers.get(record.task.name, {})) for record, _ in members],
+        averages=averages,
+    )
+
+
+def _outcome(record: Record, numbers: Mapping[str, Number]) -> Outcome:
+    data = record.identity.get("data", {})
+    return Outcome(
+        task=record.task.name,
+        type=record.task.type,
+        metric=record.task.metric,
+        status=record.status,
+        value=record.main_score,
+        data=str(data.get("revision") or data.get("content") or ""),
+        raw=_raw(record),
+        numbers=numbers,
+        key=record.key,
+        written=_written(record),
+        document=record.to_json(),
+    )
+
+
+def _raw(record: Record) -> dict[str, dict[str, float | None]]:
+    """Main scores by split and subset; of a single split and subset the main score itself."""
+    found = {
+        split: {subset: _main(metrics, record.task.metric) for subset, metrics in subsets.items()}
+        for split, subsets in record.scores.items()
+    }
+    cells = [(split, subset) for split, subsets in found.items() for subset in subsets]
+    if len(cells) == 1 and record.main_score is not None:
+        found[cells[0][0]][cells[0][1]] = record.main_score
+    return found
+
+
+def _main(metrics: Mapping[str, Any], metric: str) -> float | None:
+    value = metrics.get("main_score", metrics.get(metric))
+    return float(value) if isinstance(value, int | float) else None
+
+
+def _standings(
+    members: Sequence[tuple[Record, Path]], learnt: Sequence[Listed]
+) -> tuple[dict[str, dict[str, Number]], list[tuple[str, str, str]]]:
+    """What a recipe trained, by every convention: task → view → number, and the means."""
+    records = {record.task.name: record for record, _ in members if record.status == "done"}
+    places = {record.key: path for record, path in members}
+    numbers: dict[str, dict[str, Number]] = {}
+    averages = []
+    for one in learnt:
+        for view, convention in one.suite.conventions.items():
+            found = standing(one.suite, records, convention, lambda r: _examples(r, places))
+            _collect(found, view, numbers)
+            averages.append((one.slug, view, json.dumps(_average(found))))
+    return numbers, averages
+
+
+def _collect(found: Standing, view: str, numbers: dict[str, dict[str, Number]]) -> None:
+    for row in found.rows:
+        if row.record is not None:
+            low, high = (row.interval.low, row.interval.high) if row.interval else (None, None)
+            numbers.setdefault(row.task, {})[view] = Number(value=row.number, low=low, high=high)
+
+
+def _average(found: Standing) -> dict[str, Any]:
+    bounds = {"interval": found.interval, "mean_of_bounds": found.mean_of_bounds}
+    return {
+        "value": found.average.value,
+        "there": found.average.there,
+        "wanted": found.average.wanted,
+        **{name: [b.low, b.high] if b else None for name, b in bounds.items()},
+    }
+
+
+def _examples(record: Record, places: Mapping[str, Path]) -> Path | None:
+    if record.examples is None:
+        return None
+    path = places[record.key].with_name(record.examples.file)
+    return path if path.exists() else None
+
+
+def _written(record: Record) -> str:
+    return str(record.provenance.get("written", ""))

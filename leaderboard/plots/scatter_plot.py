@@ -1,0 +1,205 @@
+"""Points with their frontier."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from leaderboard.plots.frame import (
+    ABOVE,
+    BELOW,
+    WIDTH,
+    Entry,
+    Frame,
+    empty,
+    framed,
+    legend,
+    picture,
+    sentences,
+)
+from leaderboard.plots.labels import Name, along, around, drawn, place
+from leaderboard.plots.markers import marker
+from leaderboard.plots.pareto import frontier, steps
+from leaderboard.plots.scales import number
+from leaderboard.plots.shapes import Axis, Point, Scatter
+from leaderboard.plots.svg import colour, element, group, linked, path, shortened
+from leaderboard.plots.ticks import written
+
+FEW = 40
+"""Up to so many points all are reached by the keyboard; beyond, only those that are named."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Spot:
+    """A point that can be drawn: its numbers, its series' place, and whether it is on the frontier."""
+
+    point: Point
+    x: float
+    y: float
+    place: int
+    best: bool
+
+    @property
+    def ends(self) -> tuple[float, float] | None:
+        """The interval's ends, where it has one."""
+        low, high = (number(v, "linear") for v in (self.point.y_low, self.point.y_high))
+        return None if low is None or high is None else (low, high)
+
+    @property
+    def named(self) -> bool:
+        """Whether its name stands in the picture."""
+        return self.best or self.point.emphasised
+
+
+def series_of(plot: Scatter) -> list[str]:
+    """The groups in order."""
+    return list(dict.fromkeys([*plot.series, *(p.series for p in plot.points)]))
+
+
+def spots(plot: Scatter) -> list[Spot]:
+    """The points that can be drawn, as they came."""
+    order = {name: i for i, name in enumerate(series_of(plot))}
+    usable = [
+        (p, x, y)
+        for p in plot.points
+        if (x := number(p.x, plot.x.kind)) is not None and (y := number(p.y, plot.y.kind)) is not None
+    ]
+    best = set(frontier([(x, y) for _, x, y in usable], plot.better) if plot.better else ())
+    return [
+        Spot(point=p, x=x, y=y, place=order[p.series], best=i in best) for i, (p, x, y) in enumerate(usable)
+    ]
+
+
+def left_out(plot: Scatter) -> list[str]:
+    """Sentences about the points that cannot be drawn."""
+    said = []
+    for axis, values in ((plot.x, [p.x for p in plot.points]), (plot.y, [p.y for p in plot.points])):
+        if missing := sum(number(v, axis.kind) is None for v in values):
+            what = "no value above 0 (the axis is logarithmic)" if axis.kind == "log" else "no value"
+            said.append(f"{missing} of {len(values)} left out, with {what} for “{axis.label}”.")
+    return said
+
+
+def scatter(plot: Scatter, *, width: float = WIDTH) -> Markup:
+    """The picture of a scatter; `width` is in units of the text, 360 for a phone.
+
+    Points that have no place are counted in a sentence. Only the frontier and emphasised points are
+    named, as far as there is room; every point has its name and values in a tooltip.
+    """
+    every, notes = spots(plot), left_out(plot)
+    if not every:
+        why = (
+            " ".join(["Nothing to draw.", *notes]) if plot.points else "Nothing to draw: there are no points."
+        )
+        return empty(title=plot.title, desc=plot.desc, why=why, width=width)
+    top_part, top = legend(_entries(plot, every), width=width)
+    bottom = top + ABOVE + max(240.0, min(width * 0.5, 360))
+    heights = [v for s in every for v in (s.y, *(s.ends or ()))]
+    values = ([s.x for s in every], [v for v in heights if number(v, plot.y.kind) is not None])
+    frame = framed((_with_hint(plot), plot.y), values, width=width, top=top + ABOVE, bottom=bottom)
+    below, high = sentences(notes, top=bottom + BELOW, width=width)
+    parts = [top_part, frame.drawn(), *_data(plot, every, frame), below]
+    desc = " ".join(filter(None, [plot.desc, _told(plot, every), *notes]))
+    return picture(
+        parts, title=plot.title, desc=desc, width=width, height=bottom + BELOW + high, links=_links(every)
+    )
+
+
+def _links(every: Sequence[Spot]) -> bool:
+    return any(s.point.href for s in every)
+
+
+def _entries(plot: Scatter, every: Sequence[Spot]) -> list[Entry]:
+    used = {s.place for s in every}
+    names = [(i, name) for i, name in enumerate(series_of(plot)) if i in used]
+    return [Entry(label=name or "other", place=i) for i, name in names] if len(names) > 1 else []
+
+
+def _with_hint(plot: Scatter) -> Axis:
+    hint = {"lower": "← better · ", "higher": "", None: ""}[plot.better]
+    after = " · better →" if plot.better == "higher" else ""
+    return plot.x if plot.x.kind == "date" else Axis(label=hint + plot.x.label + after, kind=plot.x.kind)
+
+
+def _told(plot: Scatter, every: Sequence[Spot]) -> str:
+    best = sorted((s for s in every if s.best), key=lambda s: s.x)
+    names = ", ".join(f"{s.point.label} ({written(s.y, digits=4)})" for s in best[:10])
+    more = f" and {len(best) - 10} more" if len(best) > 10 else ""
+    return f"{len(every)} points." + (f" On the frontier: {names}{more}." if best else "")
+
+
+def _data(plot: Scatter, every: Sequence[Spot], frame: Frame) -> Iterator[Markup]:
+    corners = _corners(plot, every, frame)
+    if corners:
+        yield element("path", d=path(corners), class_="plot-frontier", fill="none", stroke="currentColor")
+    yield group("plot-intervals", (_interval(s, frame) for s in every if s.ends), stroke="currentColor")
+    last = sorted(every, key=lambda s: (s.point.emphasised, s.best))
+    yield group("plot-points", (_point(plot, s, frame, len(every)) for s in last))
+    yield _names(every, frame, corners)
+
+
+def _corners(plot: Scatter, every: Sequence[Spot], frame: Frame) -> list[tuple[float, float]]:
+    best = sorted((s.x, s.y) for s in every if s.best)
+    if plot.better is None:
+        return []
+    edge = frame.x.high if plot.better == "lower" else frame.x.low
+    return [(frame.x.at(x), frame.y.at(y)) for x, y in steps(best, plot.better, edge=edge)]
+
+
+def _interval(spot: Spot, frame: Frame) -> Markup:
+    x, ends = frame.x.at(spot.x), spot.ends or (spot.y, spot.y)
+    low, high = (frame.y.at(v) if number(v, frame.y.kind) is not None else frame.y.start for v in ends)
+    return element("path", d=path([(x, low), (x, high)]), class_=f"plot-interval {colour(spot.place)}")
+
+
+def _point(plot: Scatter, spot: Spot, frame: Frame, count: int) -> Markup:
+    point = spot.point
+    kinds = (
+        f"plot-point {colour(spot.place)}" + " plot-best" * spot.best + " plot-emphasised" * point.emphasised
+    )
+    sign = marker(spot.place, frame.x.at(spot.x), frame.y.at(spot.y), size(spot))
+    inside = element("g", sign, class_=kinds)
+    focusable = spot.named or count <= FEW
+    return linked(inside, href=point.href, name=told(plot, spot), focusable=focusable)
+
+
+def size(spot: Spot) -> float:
+    """How large a point is."""
+    if spot.point.emphasised:
+        return 6.5
+    return 5.0 if spot.best else 3.8
+
+
+def told(plot: Scatter, spot: Spot) -> str:
+    """A point's tooltip."""
+    ends = spot.ends
+    interval = f" [{written(ends[0], digits=4)}, {written(ends[1], digits=4)}]" if ends else ""
+    facts = [
+        f"{plot.y.label} {written(spot.y, digits=4)}{interval}",
+        f"{plot.x.label} {written(spot.x, plot.x.kind, 4)}",
+        spot.point.series,
+        "on the frontier" * spot.best,
+        spot.point.note,
+    ]
+    return f"{spot.point.label}: " + " · ".join(filter(None, facts))
+
+
+def _names(every: Sequence[Spot], frame: Frame, corners: Sequence[tuple[float, float]]) -> Markup:
+    named = sorted((s for s in every if s.named), key=lambda s: (not s.point.emphasised, -s.y, s.x))
+    texts = [
+        Name(
+            text=shortened(s.point.label, 190),
+            x=frame.x.at(s.x),
+            y=frame.y.at(s.y),
+            must=s.point.emphasised,
+        )
+        for s in named
+    ]
+    boxes = {s: around(frame.x.at(s.x), frame.y.at(s.y), size(s)) for s in every}
+    hard = [boxes[s] for s in named]
+    soft = [boxes[s] for s in every if not s.named] + along(corners)
+    left, top, right, bottom = frame.box
+    inside = (left + 2, top - 8, right + 28, bottom - 2)
+    return group("plot-labels", map(drawn, place(texts, inside=inside, hard=hard, soft=soft)))

@@ -1,0 +1,213 @@
+"""What pages ask of the index."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import Row, func, select
+
+from leaderboard.database import AVERAGES, ENTRIES, RESULTS, SCOPES, SCORES
+from leaderboard.found import Origin, Trust
+from leaderboard.index import SiteIndex
+from leaderboard.scopes import Listed
+
+if TYPE_CHECKING:
+    from leaderboard.grid import Grid
+
+SIZES: Mapping[str, tuple[int, float]] = {
+    "small": (0, 60e6),
+    "base": (60e6, 200e6),
+    "large": (200e6, 600e6),
+    "xl": (600e6, 2e9),
+    "xxl": (2e9, float("inf")),
+}  # type: ignore[assignment]
+"""Size classes by number of parameters, from (in) and to (out)."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Entry:
+    """One thing with scores, as the index holds it (leaderboard.found.Entry)."""
+
+    id: int
+    slug: str
+    model: str
+    model_slug: str
+    origin: Origin
+    source: str
+    revision: str | None
+    trust: Trust
+    artifact: str | None
+    treatment: str
+    recipe: str | None
+    output: str
+    parameters: int | None
+    dimension: int | None
+    max_tokens: int | None
+    released: str | None
+    open_weights: bool | None
+    adapted_from: str | None
+    trained_on: frozenset[str] | None
+    newest: str | None
+    tasks: int
+
+    @property
+    def size(self) -> str:
+        """The size class, empty where the number of parameters is not known."""
+        number = self.parameters
+        return "" if number is None else next(n for n, (low, high) in SIZES.items() if low <= number < high)
+
+    @property
+    def organisation(self) -> str:
+        """What stands before the slash of the model's name."""
+        return self.model.rpartition("/")[0]
+
+    @property
+    def backbone(self) -> str:
+        """What the model was made of, by its makers' own account; the model itself where nothing is said."""
+        return self.adapted_from or self.model
+
+
+class Queries:
+    """The index at one version; what was asked is kept until it changes."""
+
+    def __init__(self, index: SiteIndex, version: int) -> None:
+        self.index = index
+        self.version = version
+        self.suites = index.suites
+        self._grids: dict[tuple[str, str, bool], Grid] = {}
+
+    @cached_property
+    def entries(self) -> dict[int, Entry]:
+        """Every entry by its number, ordered by model and trust."""
+        names = [name for name in Entry.__dataclass_fields__ if name != "trained_on"]
+        wanted = select(*[ENTRIES.c[name] for name in names], ENTRIES.c.trained_on).order_by(
+            ENTRIES.c.model, ENTRIES.c.id
+        )
+        with self.index.engine.connect() as connection:
+            return {row.id: _entry(row) for row in connection.execute(wanted)}
+
+    @cached_property
+    def by_slug(self) -> dict[str, Entry]:
+        """Every entry by its name in URLs."""
+        return {entry.slug: entry for entry in self.entries.values()}
+
+    @cached_property
+    def models(self) -> dict[str, list[Entry]]:
+        """The entries of each model, by the model's name in URLs."""
+        found: dict[str, list[Entry]] = {}
+        for entry in self.entries.values():
+            found.setdefault(entry.model_slug, []).append(entry)
+        return found
+
+    @cached_property
+    def scope_ids(self) -> dict[str, int]:
+        """The number of each scope."""
+        with self.index.engine.connect() as connection:
+            return {form: number for number, form in connection.execute(select(SCOPES.c.id, SCOPES.c.form))}
+
+    @cached_property
+    def tasks(self) -> dict[str, tuple[str, str, int]]:
+        """Type, metric and number of results of every task that has any, by name."""
+        wanted = (
+            select(
+                RESULTS.c.task, func.max(RESULTS.c.type), func.max(RESULTS.c.metric), func.count(RESULTS.c.id)
+            )
+            .group_by(RESULTS.c.task)
+            .order_by(RESULTS.c.task)
+        )
+        with self.index.engine.connect() as connection:
+            return {task: (kind, metric, n) for task, kind, metric, n in connection.execute(wanted)}
+
+    def grid(self, listed: Listed, view: str = "", *, any_revision: bool = False) -> Grid:
+        """A suite put together."""
+        key = (listed.slug, view, any_revision)
+        if key not in self._grids:
+            self._grids[key] = self._grid(listed, view, any_revision)
+        return self._grids[key]
+
+    def _grid(self, listed: Listed, view: str, any_revision: bool) -> Grid:
+        import numpy as np
+
+        from leaderboard.grid import NONE, Cells, grid
+
+        forms = listed.scopes(view)
+        ids = list(dict.fromkeys(self.scope_ids[scope.form] for column in forms for scope in column))
+        wanted = select(
+            SCORES.c.scope, SCORES.c.entry, SCORES.c.value, SCORES.c.low, SCORES.c.high, SCORES.c.reason,
+            SCORES.c.result,
+        ).where(SCORES.c.scope.in_(ids))  # fmt: skip
+        with self.index.engine.connect() as connection:
+            rows = connection.execute(wanted).all()
+            averages = self._averages(connection, listed, view)
+        there = {row.entry for row in rows}
+        entries = [entry for number, entry in self.entries.items() if number in there]
+        place = {entry.id: at for at, entry in enumerate(entries)}
+        column = {number: at for at, number in enumerate(ids)}
+        shape = (len(entries), len(ids))
+        values, low, high = (np.full(shape, np.nan) for _ in range(3))
+        reasons, results = np.full(shape, NONE, np.uint8), np.zeros(shape, np.int64)
+        if rows:
+            scopes, owners, *numbers, codes, sources = zip(*rows, strict=True)
+            at = ([place[n] for n in owners], [column[n] for n in scopes])
+            for array, found in zip((values, low, high), numbers, strict=True):
+                array[at] = np.array(found, float)
+            reasons[at], results[at] = codes, sources
+        return grid(
+            listed,
+            view,
+            entries,
+            Cells(values=values, low=low, high=high, reasons=reasons, results=results),
+            [[column[self.scope_ids[scope.form]] for scope in scopes] for scopes in forms],
+            {place[n]: document for n, document in averages.items() if n in place},
+            any_revision=any_revision,
+        )
+
+    def _averages(self, connection: Any, listed: Listed, view: str) -> dict[int, Mapping[str, Any]]:
+        wanted = select(AVERAGES.c.entry, AVERAGES.c.document).where(
+            AVERAGES.c.suite == listed.slug, AVERAGES.c.view == view
+        )
+        return {entry: json.loads(document) for entry, document in connection.execute(wanted)}
+
+    def results(self, **where: Any) -> Sequence[Row[Any]]:
+        """Results by task, entry, key or number, without their documents."""
+        columns = [column for column in RESULTS.c if column.name != "document"]
+        wanted = select(*columns)
+        for name, value in where.items():
+            wanted = wanted.where(
+                RESULTS.c[name].in_(value) if isinstance(value, list) else RESULTS.c[name] == value
+            )
+        with self.index.engine.connect() as connection:
+            return connection.execute(wanted.order_by(RESULTS.c.task, RESULTS.c.id)).all()
+
+    def newest(self, count: int) -> list[tuple[Row[Any], Entry]]:
+        """The results that were written last, with their entries."""
+        columns = [column for column in RESULTS.c if column.name != "document"]
+        wanted = select(*columns).where(RESULTS.c.written.is_not(None)).order_by(
+            RESULTS.c.written.desc(), RESULTS.c.id.desc()
+        )  # fmt: skip
+        with self.index.engine.connect() as connection:
+            rows = connection.execute(wanted.limit(count)).all()
+        return [(row, self.entries[row.entry]) for row in rows]
+
+    def document(self, number: int) -> Any:
+        """The whole of a result: a record, or an import's scores by split and subset."""
+        wanted = select(RESULTS.c.document).where(RESULTS.c.id == number)
+        with self.index.engine.connect() as connection:
+            return json.loads(connection.execute(wanted).scalar_one())
+
+    def facts(self, entry: Entry) -> Mapping[str, Any]:
+        """What else is known of an entry."""
+        wanted = select(ENTRIES.c.facts).where(ENTRIES.c.id == entry.id)
+        with self.index.engine.connect() as connection:
+            found: Mapping[str, Any] = json.loads(connection.execute(wanted).scalar_one())
+            return found
+
+
+def _entry(row: Row[Any]) -> Entry:
+    values = dict(row._mapping)
+    text = values.pop("trained_on")
+    return Entry(**values, trained_on=None if text is None else frozenset(json.loads(text)))

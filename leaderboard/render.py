@@ -1,0 +1,248 @@
+"""Tables as HTML, CSV, Markdown, LaTeX and JSON."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from markupsafe import Markup, escape
+
+from leaderboard.tables import KINDS, Cell, Column, Row, Table
+
+CODES = {
+    "best": "b", "second": "s", "none": "n", "failed": "f", "other": "o", "bad": "x", "part": "p", "away": "a",
+    "measured": "m", "imported": "i", "reported": "r", "leak": "l", "chosen": "c",
+}  # fmt: skip
+"""Kinds in class names of one letter: a page of 7,000 cells stays small."""
+
+SAMPLES = {"best": "71.2", "second": "70.9", "none": "–", "failed": "×", "bad": "!", "part": "–", "away": "·"}
+"""What a cell of a kind prints in the legend; "64.1" where nothing else is said."""
+
+
+def html(table: Table, *, pick: bool = False) -> Markup:
+    """A table with its legend and its notes.
+
+    Args:
+        table: What to print.
+        pick: Whether rows can be ticked for a comparison.
+    """
+    label = escape(table.caption)
+    head, body = "".join(_head(table.columns)), "".join(_row(r, table.columns, pick) for r in table.rows)
+    notes = "".join(f"<li>{escape(note)}</li>" for note in table.notes)
+    return Markup(
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{label}">'
+        f'<table class="data" id="t-{escape(table.name)}" data-name="{escape(table.name)}">'
+        f"<caption>{label}</caption><thead>{head}</thead><tbody>{body}</tbody></table></div>"
+        + (f'<ul class="notes">{notes}</ul>' if notes else "")
+    )
+
+
+def legend(tables: Sequence[Table]) -> list[tuple[str, str, str]]:
+    """The kinds that tables use: letter, sample and meaning."""
+    used = {
+        kind for table in tables for row in table.rows for cell in row.cells for kind in cell.kind.split()
+    }
+    return [(CODES[kind], SAMPLES.get(kind, "64.1"), says) for kind, says in KINDS.items() if kind in used]
+
+
+def _head(columns: Sequence[Column]) -> Iterator[str]:
+    if any(column.group for column in columns):
+        yield '<tr class="groups">'
+        for label, width, sticky in _groups(columns):
+            cls = ' class="sticky"' if sticky else ""
+            yield (
+                f'<th{cls} colspan="{width}" scope="colgroup">{escape(label)}</th>'
+                if label
+                else f'<td{cls} colspan="{width}"></td>'
+            )
+        yield "</tr>"
+    yield "<tr>"
+    for column in columns:
+        yield _heading(column)
+    yield "</tr>"
+
+
+def _groups(columns: Sequence[Column]) -> Iterator[tuple[str, int, bool]]:
+    start = 0
+    for at in range(1, len(columns) + 1):
+        ends = at == len(columns) or (columns[at].group, columns[at].sticky) != (
+            columns[start].group,
+            columns[start].sticky,
+        )
+        if ends:
+            yield columns[start].group, at - start, columns[start].sticky
+            start = at
+
+
+def _heading(column: Column) -> str:
+    classes = ["num" if column.numeric else "text", *(["sticky"] if column.sticky else [])]
+    classes += ["sorted"] if column.sorted else []
+    label = escape(column.label)
+    inner = f'<a href="{escape(column.sort)}">{label}</a>' if column.sort else f"<span>{label}</span>"
+    if column.href:
+        inner += f' <a class="go" href="{escape(column.href)}" title="about {label}">›</a>'
+    sort = f' aria-sort="{column.sorted or "none"}"' if column.sort or column.sorted else ""
+    note = f' title="{escape(column.note)}"' if column.note else ""
+    return f'<th scope="col" class="{" ".join(classes)}" data-key="{escape(column.key)}"{sort}{note}>{inner}</th>'
+
+
+def _row(row: Row, columns: Sequence[Column], pick: bool) -> str:
+    kind = f' class="{row.kind}"' if row.kind else ""
+    key = f' data-key="{escape(row.key)}"' if row.key else ""
+    cells = "".join(
+        [
+            _cell(cell, column, row, pick and column.key == "model")
+            for cell, column in zip(row.cells, columns, strict=True)
+        ]
+    )
+    return f"<tr{kind}{key}>{cells}</tr>"
+
+
+def _cell(cell: Cell, column: Column, row: Row, pick: bool) -> str:
+    named = column.key in ("model", "name")
+    if not (cell.kind or cell.note or cell.href or column.sticky or named) and column.numeric:
+        width = "" if cell.width is None else f" class=w{round(20 * cell.width)}"
+        return f"<td{width}>{escape(cell.text)}</td>"
+    classes = [CODES[kind] for kind in cell.kind.split()]
+    classes += [] if column.numeric else ["t"]
+    classes += ["sticky"] if column.sticky else []
+    classes += [] if cell.width is None else [f"w{round(20 * cell.width)}"]
+    cls = f' class="{" ".join(classes)}"' if classes else ""
+    title = f' title="{escape(cell.note)}"' if cell.note else ""
+    text = name_html(cell.text) if named else escape(cell.text)
+    inner = f'<a href="{escape(cell.href)}">{text}</a>' if cell.href else text
+    if pick and row.key:
+        inner = Markup(_tick(row, cell)) + inner
+    if named:
+        return f'<th scope="row"{cls}{title}>{inner}</th>'
+    return f"<td{cls}{title}>{inner}</td>"
+
+
+def _tick(row: Row, cell: Cell) -> str:
+    label = f'aria-label="compare {escape(cell.text)}"'
+    tick = f'<input type="checkbox" name="m" value="{escape(row.key)}" form="pick" {label}>'
+    if not row.pin:
+        return tick
+    does, cls = ("unpin", "pin on") if row.kind == "pinned" else ("pin", "pin")
+    return f'{tick}<a class="{cls}" href="{escape(row.pin)}" aria-label="{does} {escape(cell.text)}"></a>'
+
+
+def name_html(name: str) -> Markup:
+    """A model's name with its organisation set back."""
+    organisation, slash, rest = name.rpartition("/")
+    if not slash:
+        return escape(name)
+    return Markup('<span class="org">{}/</span>{}').format(organisation, rest)
+
+
+def csv_text(tables: Sequence[Table]) -> str:
+    """Tables as CSV with full precision, an empty line between two.
+
+    Text that a spreadsheet would take for a formula gets an apostrophe in front.
+    """
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\r\n")
+    for number, table in enumerate(tables):
+        if number:
+            writer.writerow([])
+        writer.writerow([_plain(f"{c.group}: {c.label}" if c.group else c.label) for c in table.columns])
+        for row in table.rows:
+            writer.writerow([_plain(cell.text if cell.value is None else cell.value) for cell in row.cells])
+    return out.getvalue()
+
+
+def _plain(value: Any) -> Any:
+    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") else value
+
+
+def markdown(title: str, tables: Sequence[Table]) -> str:
+    """Tables as GitHub's Markdown."""
+    parts = [f"# {_md(title)}\n"]
+    for table in tables:
+        lines = [
+            f"## {_md(table.caption)}\n",
+            _md_row([f"{c.group}: {c.label}" if c.group else c.label for c in table.columns]),
+            "|" + "|".join(" ---: " if c.numeric else " --- " for c in table.columns) + "|",
+            *(_md_row([cell.text for cell in row.cells]) for row in table.rows),
+            *(f"\n{_md(note)}" for note in table.notes),
+        ]
+        parts.append("\n".join(lines) + "\n")
+    return "\n".join(parts)
+
+
+def _md_row(texts: Sequence[str]) -> str:
+    return "| " + " | ".join(_md(text) for text in texts) + " |"
+
+
+def _md(text: str) -> str:
+    flat = " ".join(text.split())
+    for sign in "\\`*_[]|#":
+        flat = flat.replace(sign, f"\\{sign}")
+    return flat.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+TEX = {
+    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{",
+    "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "–": "--", "−": "$-$", "±": r"$\pm$",
+    "×": r"$\times$", "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}",
+}  # fmt: skip
+
+
+def tex(tables: Sequence[Table]) -> str:
+    """Tables as LaTeX (package booktabs)."""
+    return "\n".join(_tex_table(table) for table in tables)
+
+
+def _tex_table(table: Table) -> str:
+    heads = " & ".join(_tex(column.label) for column in table.columns)
+    rows = "\n".join(" & ".join(_tex_cell(cell) for cell in row.cells) + r" \\" for row in table.rows)
+    notes = "".join(f"% {' '.join(note.split())}\n" for note in table.notes)
+    form = "".join("r" if column.numeric else "l" for column in table.columns)
+    return (
+        f"{notes}\\begin{{table}}\n\\centering\n\\caption{{{_tex(table.caption)}}}\n"
+        f"\\begin{{tabular}}{{{form}}}\n\\toprule\n{heads} \\\\\n\\midrule\n{rows}\n\\bottomrule\n"
+        "\\end{tabular}\n\\end{table}\n"
+    )
+
+
+def _tex_cell(cell: Cell) -> str:
+    text = _tex(cell.text)
+    return rf"\textbf{{{text}}}" if "best" in cell.kind.split() else text
+
+
+def _tex(text: str) -> str:
+    return "".join(TEX.get(sign, sign) for sign in " ".join(text.split()))
+
+
+def table_json(table: Table) -> dict[str, Any]:
+    """A table as plain values: the rows' cells by the columns' keys."""
+    keys = [column.key for column in table.columns]
+    return {
+        "name": table.name,
+        "caption": table.caption,
+        "columns": [
+            {"key": c.key, "label": c.label, "group": c.group, "note": c.note} for c in table.columns
+        ],
+        "rows": [
+            {
+                "key": row.key,
+                "kind": row.kind,
+                "cells": {
+                    k: _value(c)
+                    for k, c in zip(keys, row.cells, strict=True)
+                    if c.text or c.value is not None
+                },
+            }
+            for row in table.rows
+        ],
+        "notes": list(table.notes),
+    }
+
+
+def _value(cell: Cell) -> dict[str, Any]:
+    """A cell: its value, and what else is known of it where there is something."""
+    found: dict[str, Any] = {"value": cell.text if cell.value is None and not cell.kind else cell.value}
+    more = {"text": cell.text, "kind": cell.kind, "note": cell.note, "href": cell.href}
+    return found | {name: value for name, value in more.items() if value}

@@ -1,0 +1,142 @@
+"""Scopes: what the columns of all suites ask of tasks, and how a result answers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from harness import catalog
+from harness.types import Suite, SuiteOptions, Task
+
+Reason = Literal["", "none", "failed", "other", "bad", "part"]
+
+REASONS: tuple[Reason, ...] = ("", "none", "failed", "other", "bad", "part")
+"""Why a number does not count; the index keeps the place in this list."""
+
+WHY: Mapping[Reason, str] = {
+    "": "",
+    "none": "not run",
+    "failed": "it was run and failed",
+    "other": "on another revision of the data than the suite's, or on data that does not prove its revision",
+    "bad": "an impossible value",
+    "part": "splits or subsets that the suite asks for are missing",
+}
+
+Raw = Mapping[str, Mapping[str, "float | None"]]
+"""split → subset → main score."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scope:
+    """What one task is asked for.
+
+    `data` is the pinned revision of its data, or the content hash of data that is built; `view`
+    names the convention where a recipe trains for the task.
+    """
+
+    task: str
+    splits: tuple[str, ...]
+    subsets: tuple[str, ...]
+    data: str
+    view: str = ""
+
+    @property
+    def form(self) -> str:
+        """The scope as text that names it."""
+        return json.dumps([self.task, self.splits, self.subsets, self.data, self.view])
+
+    def answer(self, raw: Raw, data: str) -> tuple[float | None, Reason]:
+        """The mean over splits and subsets of one model's main scores, and why it does not count.
+
+        Args:
+            raw: Its main scores; None where a value was impossible.
+            data: The revision or content hash of the data they are of; empty where nothing proves one.
+        """
+        found = [raw.get(split, {}).get(subset, _ABSENT) for split in self.splits for subset in self.subsets]
+        if any(value is _ABSENT for value in found):
+            return None, "part"
+        values = [float(value) for value in found if isinstance(value, float | int)]
+        if len(values) < len(found):
+            return None, "bad"
+        mean = sum(values) / len(values)
+        return mean, "" if not self.data or data == self.data else "other"
+
+
+_ABSENT = object()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listed:
+    """A suite as the site lists it: `slug` stands in URLs, `typed` is what --suite takes."""
+
+    slug: str
+    typed: str
+    suite: Suite
+    main: bool
+
+    def scopes(self, view: str = "") -> list[list[Scope]]:
+        """The scopes of each column."""
+        return [[scope_of(task, view) for task in column.tasks] for column in self.suite.columns]
+
+
+def scope_of(task: Task, view: str = "") -> Scope:
+    """What a suite asks of a task."""
+    return Scope(
+        task=task.name,
+        splits=task.splits,
+        subsets=task.subsets,
+        data=task.data.revision or task.data.content,
+        view=view if task.output == "label" else "",
+    )
+
+
+def views(suite: Suite) -> tuple[str, ...]:
+    """The conventions of a suite; an empty name for the main score where there are none."""
+    return tuple(suite.conventions) or ("",)
+
+
+def listed(cache: Path) -> dict[str, Listed]:
+    """Every suite that can be opened without a folder of a user's, by slug; main ones first.
+
+    `cache` keeps what a suite builds. A benchmark with the columns of a suite that has a name of its own is listed once.
+    """
+    found: dict[str, Listed] = {}
+    seen: set[tuple[str, ...]] = set()
+    for typed, main in _typed():
+        suite = catalog.open_suite(typed, SuiteOptions(cache=cache))
+        columns = tuple(scope_of(task).form for column in suite.columns for task in column.tasks)
+        if columns and columns not in seen:
+            seen.add(columns)
+            found[slug(typed)] = Listed(slug=slug(typed), typed=typed, suite=suite, main=main)
+    return found
+
+
+def _typed() -> list[tuple[str, bool]]:
+    entries = catalog.suites().values()
+    own = [(entry.name, True) for entry in entries if entry.alone]
+    offered = [(e.name, o.name) for e in entries for o in e.offers() if o.kind == "benchmark"]
+    return [*own, *((f"{name}:{argument}", False) for name, argument in offered)]
+
+
+def slug(text: str) -> str:
+    """A text as part of a URL: letters, digits, `-`, `_` and single dots.
+
+    >>> slug("mteb:MTEB(eng, v2)"), slug("org/name-v1.5")
+    ('mteb-MTEB-eng-v2', 'org-name-v1.5')
+    """
+    safe = "".join(c if c.isascii() and (c.isalnum() or c in "-_.") else " " for c in text)
+    return "-".join(safe.split()).strip(".-")
+
+
+def all_scopes(suites: Sequence[Listed]) -> dict[str, list[Scope]]:
+    """Every scope that a suite asks for, by task."""
+    found: dict[str, dict[str, Scope]] = {}
+    for one in suites:
+        for view in views(one.suite):
+            for column in one.scopes(view):
+                for scope in column:
+                    found.setdefault(scope.task, {})[scope.form] = scope
+    return {task: list(scopes.values()) for task, scopes in found.items()}

@@ -1,0 +1,75 @@
+"""What the site is told: options of `harness serve`, and the environment."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness import paths
+from harness.errors import UsageError
+
+PAGES_A_MINUTE = 1200
+POSTS_A_MINUTE = 60
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How a site runs.
+
+    Attributes:
+        results: Results folders, the first of which takes pushed records.
+        reference: Records that come with a checkout, None without one.
+        reported: The papers' tables, None without a checkout.
+        database: A SQLAlchemy URL; empty for a SQLite file in the cache.
+        refresh: Seconds between two looks at the folders; 0 for none after the start.
+        pages_a_minute: Pages that one client may have made anew; pages that are kept cost nothing.
+        posts_a_minute: Records that one client may push.
+        cache_bytes: How much made pages may hold.
+        static: Whether plain files are written, for a host that answers no queries.
+    """
+
+    results: tuple[Path, ...]
+    reference: Path | None = None
+    reported: Path | None = None
+    database: str = ""
+    refresh: float = 30
+    pages_a_minute: int = PAGES_A_MINUTE
+    posts_a_minute: int = POSTS_A_MINUTE
+    cache_bytes: int = 48 << 20
+    static: bool = False
+
+    @property
+    def home(self) -> Path:
+        """The folder that takes pushed records, tokens and the audit."""
+        return self.results[0]
+
+
+def from_environment(results: Sequence[Path] = (), **others: object) -> Settings:
+    """Settings from the environment, options going first.
+
+    `HARNESS_DATABASE_URL`, `HARNESS_PAGES_A_MINUTE` and `HARNESS_POSTS_A_MINUTE` are read.
+
+    Raises:
+        UsageError: A variable does not hold what it should.
+    """
+    environment = os.environ
+    found: dict[str, object] = {
+        "results": tuple(paths.expanded(path) for path in results) or (paths.results_folder(),),
+        "reference": paths.reference_folder(),
+        "reported": paths.reported_folder(),
+        "database": environment.get("HARNESS_DATABASE_URL", ""),
+        "pages_a_minute": _number(environment, "HARNESS_PAGES_A_MINUTE", PAGES_A_MINUTE),
+        "posts_a_minute": _number(environment, "HARNESS_POSTS_A_MINUTE", POSTS_A_MINUTE),
+    }
+    return Settings(**{**found, **others})  # type: ignore[arg-type]
+
+
+def _number(environment: Mapping[str, str], name: str, otherwise: int) -> int:
+    text = environment.get(name, "")
+    if text and (not text.isdecimal() or int(text) < 1):
+        raise UsageError(
+            f"{name} is {text!r}, not a number above 0.", hint=f"For example {name}={otherwise}."
+        )
+    return int(text) if text else otherwise

@@ -1,0 +1,170 @@
+"""The site: its index, its pages, and how a page is put into bytes."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+import logging
+import pkgutil
+import threading
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, select_autoescape
+from markupsafe import Markup
+
+from harness import __version__
+from leaderboard import render, views
+from leaderboard.index import Changes, SiteIndex, open_index
+from leaderboard.kept import Kept, Made
+from leaderboard.page import Page, PageRoute
+from leaderboard.queries import Queries
+from leaderboard.reported import Paper, papers
+from leaderboard.settings import Settings
+from leaderboard.state import State, address
+
+log = logging.getLogger(__name__)
+
+TITLE = "Encoder leaderboard"
+STATIC = Path(__file__).parent / "static"
+TWINS = {
+    "json": ("JSON", "application/json"),
+    "csv": ("CSV", "text/csv; charset=utf-8"),
+    "md": ("Markdown", "text/markdown; charset=utf-8"),
+    "tex": ("LaTeX", "application/x-tex; charset=utf-8"),
+}
+"""The forms of a page beside HTML, by the end of its URL."""
+
+
+class Site:
+    """Everything that views and routes share."""
+
+    def __init__(self, settings: Settings, index: SiteIndex) -> None:
+        self.settings = settings
+        self.index = index
+        self.pages = page_routes()
+        self.kept = Kept(settings.cache_bytes)
+        self.queries = Queries(index, index.version)
+        self._refreshing = threading.Lock()
+        self._environment = environment()
+
+    @cached_property
+    def papers(self) -> dict[str, Paper]:
+        """The papers' tables, by slug."""
+        return papers(self.settings.reported) if self.settings.reported else {}
+
+    def refresh(self) -> Changes:
+        """Look at the folders; pages are made anew where anything changed."""
+        with self._refreshing:
+            changes = self.index.refresh()
+            if changes.version != self.queries.version:
+                self.queries = Queries(self.index, changes.version)
+                self.kept.clear()
+        return changes
+
+    def make(self, route: PageRoute, state: State, arguments: Mapping[str, str], form: str) -> Made:
+        """A page in one of its forms: "html" or one of TWINS."""
+        page = route.view(self, state, **arguments)
+        path = address(route.path.format(**arguments))
+        if form == "html":
+            return self.html(page, state, path if route.twins else "")
+        return Made(body=_twin(page, form).encode(), type=TWINS[form][1])
+
+    def html(self, page: Page, state: State, path: str, *, status: int = 200) -> Made:
+        """A page as HTML; `path` is where its twins lie, empty for none."""
+        query = state.query(theme="auto", density="comfortable")
+        base = "/index" if path == "/" else path
+        twins = (
+            [(label, address(f"{base}.{end}", query)) for end, (label, _) in TWINS.items()] if path else []
+        )
+        text = self._environment.get_template(page.template).render(
+            page=page,
+            state=state,
+            site={"title": TITLE, "version": __version__},
+            url=_url,
+            asset=asset,
+            theme=state.theme,
+            density=state.density,
+            static=self.settings.static,
+            twins=twins,
+            view_links=_view_links(state),
+            table=lambda name, pick=False: _table(page, name, pick),
+            legend=render.legend(page.tables),
+        )
+        return Made(body=text.encode(), type="text/html; charset=utf-8", status=status, plots=page.plots)
+
+
+def open_site(settings: Settings) -> Site:
+    """A site whose index is up to date."""
+    site = Site(settings, open_index(settings))
+    site.refresh()
+    return site
+
+
+def page_routes() -> list[PageRoute]:
+    """Every page: one `PAGE` in each file of views/."""
+    names = sorted(m.name for m in pkgutil.iter_modules(views.__path__) if not m.name.startswith("_"))
+    return [importlib.import_module(f"leaderboard.views.{name}").PAGE for name in names]
+
+
+def environment() -> Environment:
+    """Where templates are: every value that is no Markup is escaped."""
+    found = Environment(
+        loader=PackageLoader("leaderboard"),
+        autoescape=select_autoescape(default=True),
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    found.filters["modelname"] = render.name_html
+    return found
+
+
+def asset(name: str) -> str:
+    """The URL of a static file, which changes with its content."""
+    return f"/static/{name}?v={_digest(STATIC / name)}"
+
+
+def twin_json(page: Page) -> dict[str, Any]:
+    """A page as plain values."""
+    return {
+        "title": page.title,
+        "lead": page.lead,
+        "notes": list(page.notes),
+        "tables": [render.table_json(table) for table in page.tables],
+        "data": dict(page.data),
+    }
+
+
+def _twin(page: Page, form: str) -> str:
+    if form == "json":
+        return json.dumps(twin_json(page), ensure_ascii=False, indent=1, allow_nan=False) + "\n"
+    if form == "csv":
+        return render.csv_text(page.tables)
+    return render.markdown(page.title, page.tables) if form == "md" else render.tex(page.tables)
+
+
+def _table(page: Page, name: str, pick: bool) -> Markup:
+    return render.html(next(table for table in page.tables if table.name == name), pick=pick)
+
+
+def _view_links(state: State) -> dict[str, str]:
+    """Links that change how a page looks and keep what it shows."""
+    themes = {f"theme_{name}": "?" + state.query(theme=name) for name in ("auto", "light", "dark")}
+    return themes | {f"density_{n}": "?" + state.query(density=n) for n in ("comfortable", "dense")}
+
+
+def _url(path: str, **query: Any) -> str:
+    return address(path, query)
+
+
+_digests: dict[tuple[Path, int], str] = {}
+
+
+def _digest(path: Path) -> str:
+    key = (path, path.stat().st_mtime_ns)
+    if key not in _digests:
+        _digests[key] = hashlib.sha256(path.read_bytes()).hexdigest()[:10]
+    return _digests[key]

@@ -1,0 +1,314 @@
+// What JavaScript adds; every page works without it. Loaded before the body, so a remembered theme shows at once.
+"use strict";
+
+const root = document.documentElement;
+root.classList.add("js");
+const isStatic = root.hasAttribute("data-static");
+const $ = (css, from = document) => from.querySelector(css);
+const $$ = (css, from = document) => [...from.querySelectorAll(css)];
+const say = (text) => { $("#said").textContent = text; };
+const memory = (store, key, value) => {
+  try {
+    if (value === undefined) return store.getItem(key);
+    store.setItem(key, value);
+  } catch { /* storage is off: nothing is remembered */ }
+  return value ?? null;
+};
+
+// Theme and density: the address wins, then what this browser remembers, then the server's default.
+function setView(name, to, keep = true) {
+  root.setAttribute(`data-${name}`, to);
+  for (const link of $$(`[data-set="${name}"]`)) {
+    if (link.dataset.to === to) link.setAttribute("aria-current", "true");
+    else link.removeAttribute("aria-current");
+  }
+  if (keep) memory(localStorage, name, to);
+  document.dispatchEvent(new CustomEvent("themechange", { detail: { [name]: to } }));
+}
+for (const name of ["theme", "density"]) {
+  const kept = memory(localStorage, name);
+  if (kept && !new URLSearchParams(location.search).has(name)) root.setAttribute(`data-${name}`, kept);
+}
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+  document.dispatchEvent(new CustomEvent("themechange", { detail: { theme: root.dataset.theme } }));
+});
+
+// Going to another state of this page: fetch it, put its <main> in place of this one.
+let going = null;
+let shown = location.pathname + location.search;
+
+function nameOf(element) { // a selector that finds the same thing in the next <main>
+  const heading = element?.closest?.("th[data-key]");
+  const row = element?.closest?.("tr[data-key]");
+  const table = element?.closest?.("table");
+  if (element?.id) return `#${CSS.escape(element.id)}`;
+  if (heading) return `#${CSS.escape(table.id)} th[data-key="${CSS.escape(heading.dataset.key)}"] a`;
+  if (element?.name) return `[name="${CSS.escape(element.name)}"][value="${CSS.escape(element.value)}"]`;
+  if (row) return `#${CSS.escape(table.id)} tr[data-key="${CSS.escape(row.dataset.key)}"] ${element.localName}`;
+  return null;
+}
+
+function replaceMain(next) {
+  const old = $("main");
+  const focus = old.contains(document.activeElement) ? document.activeElement : null;
+  const name = nameOf(focus);
+  const typed = focus?.type === "search" ? [focus.value, focus.selectionStart] : null;
+  const folds = $$("details[id]", old).map((each) => [each.id, each.open]);
+  const scrolled = $$(".scroll", old).map((each) => [$("table", each)?.id, each.scrollLeft]);
+  const picker = $(".columns .sheet", old)?.scrollTop;
+  old.replaceWith(next);
+  for (const [id, open] of folds) document.getElementById(id)?.toggleAttribute("open", open);
+  for (const [id, left] of scrolled) {
+    const box = id && document.getElementById(id)?.closest(".scroll");
+    if (box) box.scrollLeft = left;
+  }
+  if (picker) $(".columns .sheet").scrollTop = picker;
+  const same = name && $(name, next);
+  if (same) {
+    same.focus({ preventScroll: true });
+    if (typed) { [same.value] = typed; same.setSelectionRange(typed[1], typed[1]); }
+  } else if (focus) next.focus({ preventScroll: true });
+}
+
+async function go(url, { push = true } = {}) {
+  going?.abort();
+  going = new AbortController();
+  $("main").setAttribute("aria-busy", "true");
+  try {
+    const answer = await fetch(url, { signal: going.signal, headers: { Accept: "text/html" } });
+    if (!answer.ok || !answer.headers.get("content-type")?.includes("html")) throw new Error(`${answer.status}`);
+    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    const next = $("main", page);
+    if (!next) throw new Error("no main");
+    if (push) history.pushState(null, "", url);
+    shown = location.pathname + location.search;
+    document.title = page.title;
+    replaceMain(document.adoptNode(next));
+    $("header .view .sheet")?.replaceWith(document.adoptNode($("header .view .sheet", page)));
+    ready();
+    document.dispatchEvent(new CustomEvent("mainchange"));
+    say($("main [data-count]")?.textContent ?? page.title);
+  } catch (error) {
+    if (error.name !== "AbortError") location.assign(url);
+  }
+}
+
+function addressOf(form) { // a form's state as a short address: what is empty or as it was given is left out
+  const url = new URL(form.action);
+  const given = (each) => $$(`[name="${CSS.escape(each)}"][data-default]`, form);
+  const same = (each) => $$(`[type=checkbox][name="${CSS.escape(each)}"]`, form)
+    .every((box) => box.checked === box.hasAttribute("data-default"));
+  url.search = "";
+  for (const [key, value] of new FormData(form)) {
+    if (value !== "" && !(given(key).length && same(key))) url.searchParams.append(key, value);
+  }
+  return url.href;
+}
+
+// Comparing: rows ticked on any state of the page are remembered for this visit.
+let picked = new Map();
+try { picked = new Map(JSON.parse(memory(sessionStorage, "picked") ?? "[]")); } catch { /* start with none */ }
+
+function tick(box) {
+  const most = Number($("#pick")?.dataset.most ?? 6);
+  const name = $("th a", box.closest("tr"))?.textContent ?? box.value;
+  if (!box.checked) picked.delete(box.value);
+  else if (picked.size < most) picked.set(box.value, name);
+  else { box.checked = false; say(`No more than ${most} can be compared`); return; }
+  showPicked();
+}
+
+function showPicked() {
+  const bar = $("#pick");
+  memory(sessionStorage, "picked", JSON.stringify([...picked]));
+  if (!bar) return;
+  for (const box of $$("[form=pick][name=m]")) box.checked = picked.has(box.value);
+  const list = $(".chosen", bar) ?? bar.insertBefore(document.createElement("ul"), $("button", bar));
+  list.className = "chosen";
+  list.replaceChildren(...[...picked].map(([key, name]) => {
+    const item = document.createElement("li");
+    const button = document.createElement("button");
+    Object.assign(button, { type: "button", textContent: `${name} ×`, ariaLabel: `do not compare ${name}` });
+    button.addEventListener("click", () => { picked.delete(key); showPicked(); });
+    item.append(button);
+    return item;
+  }));
+  const least = Number(bar.dataset.least);
+  const submit = $("button:not([type])", bar);
+  submit.disabled = picked.size < least;
+  $(".told", bar).textContent = picked.size < least
+    ? `${picked.size} ticked, ${least} to ${bar.dataset.most} can be compared` : `${picked.size} ticked`;
+  bar.classList.toggle("some", picked.size > 0);
+}
+
+// Tables of a site of plain files: a click on a heading sorts what is there.
+function numberIn(cell) {
+  const text = cell?.dataset.value ?? cell?.textContent.trim().replace(/[,\s†‡%]/g, "").replace("−", "-") ?? "";
+  const unit = { k: 1e3, M: 1e6, B: 1e9, G: 1e9, T: 1e12 };
+  const parts = /^(-?\d*\.?\d+(?:e[+-]?\d+)?)([kMBGT])?/.exec(text);
+  return parts ? Number(parts[1]) * (unit[parts[2]] ?? 1) : NaN;
+}
+
+function sortHere(heading) {
+  const table = heading.closest("table");
+  const down = heading.getAttribute("aria-sort") !== "descending" && heading.matches(".num")
+    || heading.getAttribute("aria-sort") === "ascending" && !heading.matches(".num");
+  const rows = $$("tbody > tr:not(.pinned)", table);
+  const at = heading.cellIndex;
+  const sign = down ? -1 : 1;
+  const order = (a, b) => {
+    const [one, two] = [a.cells[at], b.cells[at]];
+    if (!heading.matches(".num")) return sign * one.textContent.trim().localeCompare(two.textContent.trim());
+    const [x, y] = [numberIn(one), numberIn(two)];
+    return Number.isNaN(x) - Number.isNaN(y) || (Number.isNaN(x) ? 0 : sign * (x - y));
+  };
+  for (const each of $$("th[aria-sort]", table)) { each.setAttribute("aria-sort", "none"); each.classList.remove("sorted"); }
+  heading.setAttribute("aria-sort", down ? "descending" : "ascending");
+  heading.classList.add("sorted");
+  table.tBodies[0].append(...rows.sort(order));
+  say(`Sorted by ${$("a, button", heading)?.textContent ?? heading.textContent}, ${heading.getAttribute("aria-sort")}`);
+}
+
+function readyStatic() {
+  for (const heading of $$("table.data thead tr:last-child th")) {
+    if (heading.closest("table").tBodies[0]?.rows.length < 3 || $(":scope > a:not(.go), .by", heading)) continue;
+    const button = document.createElement("button");
+    const go_ = $(".go", heading);
+    button.type = "button";
+    button.className = "by";
+    button.append(...[...heading.childNodes].filter((node) => node !== go_));
+    heading.prepend(button);
+    if (!heading.hasAttribute("aria-sort")) heading.setAttribute("aria-sort", "none");
+  }
+}
+
+// Keys
+const KEYS = [["/", "find a model, task or paper"], ["j k", "next row, row before"], ["Enter", "open the row"],
+  ["x", "tick the row for comparing"], ["c", "choose columns"], ["?", "this help"], ["Esc", "close what is open"]];
+
+function showKeys() {
+  let dialog = $("#keys");
+  if (!dialog) {
+    dialog = document.createElement("dialog");
+    dialog.id = "keys";
+    dialog.setAttribute("aria-labelledby", "keys-title");
+    dialog.innerHTML = `<h2 id="keys-title">Keys</h2><dl class="keys">${KEYS.map(([key, what]) =>
+      `<dt>${key.split(" ").map((each) => `<kbd>${each}</kbd>`).join(" ")}</dt><dd>${what}</dd>`).join("")}</dl>
+      <form method="dialog"><button autofocus>Close</button></form>`;
+    document.body.append(dialog);
+  }
+  if (!dialog.open) dialog.showModal();
+}
+
+function step(by) {
+  const rows = $$("table.data tbody th[scope=row] > a").filter((each) => each.offsetParent);
+  const row = document.activeElement?.closest?.("tbody tr");
+  const now = rows.findIndex((each) => each.closest("tr") === row);
+  const next = rows[now < 0 ? (by > 0 ? 0 : rows.length - 1) : now + by];
+  next?.focus();
+  next?.closest("tr").scrollIntoView({ block: "nearest", inline: "nearest" });
+}
+
+function closeAll() {
+  const open = $$("details:is(.view, .columns)[open]");
+  for (const each of open) { each.open = false; if (each.contains(document.activeElement)) $("summary", each).focus(); }
+  return open.length > 0;
+}
+
+const actions = {
+  "/": () => $("#find")?.focus(),
+  "?": showKeys,
+  "j": () => step(1),
+  "k": () => step(-1),
+  "x": () => $("[form=pick]", document.activeElement?.closest?.("tr") ?? document.createElement("i"))?.click(),
+  "c": () => {
+    const columns = $("details.columns");
+    if (columns) { columns.open = !columns.open; (columns.open ? $("input", columns) : $("summary", columns)).focus(); }
+  },
+};
+
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing || $("dialog[open]")) return;
+  const on = document.activeElement;
+  if (event.key === "Escape") { if (closeAll()) event.preventDefault(); return; }
+  if (on?.matches?.("input:not([type=checkbox]), select, textarea, [contenteditable]")) return;
+  const arrow = on?.closest?.("tbody th[scope=row]") && { ArrowDown: 1, ArrowUp: -1 }[event.key];
+  const act = arrow ? () => step(arrow) : actions[event.key];
+  if (act) { event.preventDefault(); act(); }
+});
+
+// Clicks and changes, heard once for every state of the page.
+document.addEventListener("click", async (event) => {
+  const doing = event.target.closest("[data-do]");
+  const link = event.target.closest("a[href]");
+  const heading = event.target.closest("thead tr:last-child th");
+  for (const each of $$("details:is(.view, .columns)[open]")) if (!each.contains(event.target)) each.open = false;
+  if (doing?.dataset.do === "keys") { closeAll(); showKeys(); }
+  if (doing?.dataset.do === "copy") {
+    try { await navigator.clipboard.writeText(location.href); doing.textContent = "Copied"; say("Copied"); }
+    catch { doing.textContent = "Copy the address bar"; }
+  }
+  if (doing?.dataset.do === "all") {
+    const boxes = $$("input[type=checkbox]", doing.closest("fieldset"));
+    const to = !boxes.every((each) => each.checked);
+    for (const each of boxes) each.checked = to;
+    boxes[0].dispatchEvent(new Event("change", { bubbles: true }));
+  }
+  if (isStatic && heading && event.target.closest(".by, th > a:not(.go)")) { event.preventDefault(); sortHere(heading); return; }
+  if (!link || event.defaultPrevented || event.button || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
+  if (link.dataset.set) {
+    event.preventDefault();
+    setView(link.dataset.set, link.dataset.to);
+    const url = new URL(location.href);
+    url.searchParams.delete(link.dataset.set);
+    history.replaceState(null, "", url);
+    shown = url.pathname + url.search;
+    return;
+  }
+  const inside = link.closest("main") && !link.target && link.dataset.plain === undefined;
+  if (isStatic || !inside || link.origin !== location.origin || link.pathname !== location.pathname || link.hash) return;
+  event.preventDefault();
+  go(link.href);
+});
+
+let waiting = 0;
+function changed(event, delay) {
+  const form = event.target.closest("form[data-live]");
+  if (event.target.matches("[form=pick][name=m]") && event.type === "change") { tick(event.target); return; }
+  if (!form || isStatic || (event.type === "change") === event.target.matches("[type=search]")) return;
+  clearTimeout(waiting);
+  waiting = setTimeout(() => go(addressOf(form)), delay);
+}
+document.addEventListener("input", (event) => changed(event, 250));
+document.addEventListener("change", (event) => changed(event, event.target.closest(".columns") ? 450 : 0));
+document.addEventListener("submit", (event) => {
+  if (event.target.matches("form[data-live]")) { event.preventDefault(); clearTimeout(waiting); go(addressOf(event.target)); }
+  if (event.target.id === "pick") {
+    event.preventDefault();
+    const url = new URL(event.target.action);
+    for (const key of picked.keys()) url.searchParams.append("m", key);
+    location.assign(url);
+  }
+});
+addEventListener("popstate", () => {
+  if (location.pathname + location.search !== shown) go(location.href, { push: false });
+});
+
+function measure() { // how far the columns that stay reach: headings over groups stop there
+  for (const table of $$("table.data:has(.groups)")) {
+    const names = $("tbody tr:not(.group) > .sticky:not(:has(+ .sticky))", table);
+    if (names) table.style.setProperty("--names", `${names.offsetLeft + names.offsetWidth}px`);
+  }
+}
+
+function ready() {
+  measure();
+  for (const name of ["theme", "density"]) setView(name, root.getAttribute(`data-${name}`), false);
+  for (const box of $$("[form=pick]:checked")) if (!picked.size || picked.size < 6) picked.set(box.value, $("th a", box.closest("tr"))?.textContent ?? box.value);
+  if (isStatic) readyStatic();
+  showPicked();
+}
+document.addEventListener("DOMContentLoaded", () => {
+  if (matchMedia("(max-width: 40rem)").matches) for (const each of $$(".fold")) each.open = false;
+  ready();
+});

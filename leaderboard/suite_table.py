@@ -1,0 +1,487 @@
+"""The table of a suite's page: which rows, in which order, which columns, and what each cell says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from leaderboard.filters import Control, chips, controls
+from leaderboard.grid import Floats, Grid, Means, Ranks
+from leaderboard.page import missing
+from leaderboard.paging import Paging, paging
+from leaderboard.queries import Entry
+from leaderboard.scopes import REASONS, WHY, views
+from leaderboard.tables import Cell, Column, Row, Table
+from leaderboard.words import parameters_text, score_text
+
+if TYPE_CHECKING:
+    from leaderboard.views.suite import SuiteState
+
+FOLDED = ("borda", "mean_rank")
+"""Columns that are shown when they are picked."""
+
+GONE = {"none": "–", "failed": "×", "bad": "!", "part": "–"}
+"""What a cell without a number prints."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choices:
+    """The column picker: groups of (key, label, shown, shown where nothing is picked)."""
+
+    name: str
+    groups: Sequence[tuple[str, Sequence[tuple[str, str, bool, bool]]]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SuitePage:
+    """What the template of a suite takes.
+
+    Attributes:
+        table: The table.
+        lead: What is there, in a sentence.
+        warnings: What must be read with it.
+        controls: The form.
+        hidden: State that the form keeps.
+        chips: Filters in force.
+        choices: The column picker.
+        paging: Where in the rows this page is.
+        path: The page's own path.
+        reset: The page without any filter.
+        tabs: Which mean ranks: label, URL, current.
+        data: For the JSON twin.
+    """
+
+    table: Table
+    lead: str
+    warnings: Sequence[str]
+    controls: Sequence[Control]
+    hidden: Sequence[tuple[str, str]]
+    chips: Sequence[tuple[str, str]]
+    choices: Choices
+    paging: Paging
+    path: str
+    reset: str
+    tabs: Sequence[tuple[str, str, bool]]
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Col:
+    """A column: how it is headed, what it sorts by, and its cell of a row."""
+
+    key: str
+    label: str
+    group: str = ""
+    sort: Floats | None = None
+    numeric: bool = True
+    href: str = ""
+    note: str = ""
+    sticky: bool = False
+    cell: Callable[[int], Cell]
+
+
+def suite_page(grid: Grid, state: SuiteState, path: str) -> SuitePage:
+    """The page of a suite in a state.
+
+    Raises:
+        NotFound: The state sorts by a column that is none, or names a column or a type that is none.
+    """
+    ranks = grid.ranks(state.mean, state.each)
+    rows = _kept(grid, state)
+    columns = _columns(grid, ranks, state, rows)
+    shown = [c for c in columns if _is_shown(c, state, grid)]
+    ordered = _ordered(grid, state, columns, rows)
+    pinned = [row for row in _pinned(grid, state) if row not in set(ordered)] + [
+        row for row in ordered if grid.entries[row].slug in state.pin
+    ]
+    rest = [row for row in ordered if row not in set(pinned)]
+    where = paging(len(rest), state, path)
+    body = [_row(grid, row, shown, state, path, pinned=True) for row in pinned]
+    body += _body(grid, rest[where.first - 1 : where.last] if rest else [], shown, state, path)
+    complete = int((grid.over_tasks.complete & _population(grid, state)).sum())
+    seen = int(_population(grid, state).sum())
+    return SuitePage(
+        table=Table(
+            name="suite",
+            caption=f"{grid.listed.suite.title}: scores × 100",
+            columns=[_heading(c, state, path) for c in shown],
+            rows=body,
+            notes=_notes(grid, state),
+        ),
+        lead=f"{seen} {_rows_of(state)} with a score, {complete} of them with all {_tasks(grid)}.",
+        warnings=_warnings(grid, state),
+        controls=[*controls(state, grid.entries), *_more_controls(grid, state)],
+        hidden=[
+            (n, v) for n, v in state.pairs(page=1) if n in ("sort", "pin", "mean", "theme", "density", "rows")
+        ],
+        chips=_chips(grid, state, path),
+        choices=_choices(columns, shown),
+        paging=where,
+        path=path,
+        reset=path,
+        tabs=_tabs(state, path),
+        data=_data(grid, state, complete, seen),
+    )
+
+
+def _tasks(grid: Grid) -> str:
+    count = len(grid.listed.suite.columns)
+    return f"{count} columns" if count != 1 else "its one column"
+
+
+def _rows_of(state: SuiteState) -> str:
+    return "models" if state.each == "model" else "entries"
+
+
+def _population(grid: Grid, state: SuiteState) -> NDArray[np.bool_]:
+    """The rows that there are before any filter."""
+    return grid.first if state.each == "model" else np.ones(len(grid.entries), bool)
+
+
+def _kept(grid: Grid, state: SuiteState) -> list[int]:
+    population = _population(grid, state)
+    return [
+        row
+        for row, entry in enumerate(grid.entries)
+        if population[row] and state.keeps(entry) and _unseen_enough(grid, entry, state)
+    ]
+
+
+def unseen(grid: Grid, entry: Entry) -> float | None:
+    """The share of a suite's tasks that a model was not trained on, by its makers' account."""
+    if entry.trained_on is None:
+        return None
+    columns = grid.listed.suite.columns
+    seen = sum(any(task.name in entry.trained_on for task in column.tasks) for column in columns)
+    return 1 - seen / len(columns)
+
+
+def _unseen_enough(grid: Grid, entry: Entry, state: SuiteState) -> bool:
+    if not state.zero:
+        return True
+    share = unseen(grid, entry)
+    return share is not None and (share == 1 if state.zero == "all" else share > 0.5)
+
+
+def _columns(grid: Grid, ranks: Ranks, state: SuiteState, rows: Sequence[int]) -> list[_Col]:
+    entries = grid.entries
+    marks = _marks(grid, rows)
+    place = ranks.place.astype(float)
+    place[place == 0] = np.nan
+    size = np.array([np.nan if e.parameters is None else float(e.parameters) for e in entries])
+    free = [unseen(grid, entry) for entry in entries]
+    means = [
+        _mean_col(grid, grid.over_tasks, "mean", "tasks", f"The mean over {_tasks(grid)}, all alike."),
+        _mean_col(grid, grid.over_types, "mean", "types", "The mean of the task types' own means."),
+    ]
+    return [
+        _Col(key="rank", label="Rank", sort=-place, sticky=True, cell=lambda r: _rank_cell(ranks, r),
+             note="Models that cannot be told apart from the first of their group share its rank."),
+        _Col(key="model", label="Model", numeric=False, sticky=True, cell=lambda r: _model_cell(entries[r])),
+        _Col(key="parameters", label="Size", sort=size, note="Parameters.",
+             cell=lambda r: Cell(text=parameters_text(entries[r].parameters), value=entries[r].parameters)),
+        _Col(key="origin", label="Origin", numeric=False, cell=lambda r: _origin_cell(entries[r])),
+        *means,
+        _Col(key="there", label="Columns", group="mean", sort=grid.over_tasks.there.astype(float),
+             note="How many of the suite's columns count.", cell=lambda r: _there_cell(grid.over_tasks, r)),
+        _Col(key="borda", label="Borda", group="mean", sort=np.where(ranks.place > 0, ranks.borda, np.nan),
+             note="For each column, the number of ranked models that are worse, ties half.",
+             cell=lambda r: _ranked_cell(ranks, ranks.borda, r, "{:.0f}")),
+        _Col(key="mean_rank", label="Mean rank", group="mean", sort=-ranks.mean_rank,
+             note="The mean of the ranks in the columns, among ranked models.",
+             cell=lambda r: _ranked_cell(ranks, ranks.mean_rank, r, "{:.1f}")),
+        _Col(key="unseen", label="Unseen", group="mean", sort=np.array([np.nan if x is None else x for x in free]),
+             note="The share of the columns that the model was not trained on, by its makers' account.",
+             cell=lambda r: Cell(text="?" if free[r] is None else f"{100 * free[r]:.0f} %", value=free[r])),
+        *(_type_col(means, kind) for kind, means in grid.by_type.items() if len(grid.by_type) > 1),
+        *(_task_col(grid, at, marks[at]) for at in _by_type(grid)),
+    ]  # fmt: skip
+
+
+def _by_type(grid: Grid) -> list[int]:
+    """The columns, those of a type side by side."""
+    types = [column.type for column in grid.listed.suite.columns]
+    order = list(dict.fromkeys(types))
+    return sorted(range(len(types)), key=lambda at: (order.index(types[at]), at))
+
+
+def _marks(grid: Grid, rows: Sequence[int]) -> list[tuple[float, float]]:
+    """The best and the second best score of each column among some rows."""
+    inside = np.where(grid.counted, grid.values, -np.inf)[list(rows)]
+    best = np.sort(np.vstack([np.full((2, inside.shape[1]), -np.inf), inside]), axis=0)[-2:][::-1]
+    return [(float(best[0, at]), float(best[1, at])) for at in range(inside.shape[1])]
+
+
+def _rank_cell(ranks: Ranks, row: int) -> Cell:
+    place = int(ranks.place[row])
+    return Cell(text=str(place) if place else "", value=place or None)
+
+
+def _ranked_cell(ranks: Ranks, values: Floats, row: int, form: str) -> Cell:
+    if not ranks.place[row]:
+        return Cell()
+    return Cell(text=form.format(values[row]), value=float(values[row]))
+
+
+def _model_cell(entry: Entry) -> Cell:
+    return Cell(text=entry.model, value=entry.model, href=f"/models/{entry.model_slug}", note=entry.treatment)
+
+
+def _origin_cell(entry: Entry) -> Cell:
+    return Cell(text=entry.origin, value=entry.origin, kind=entry.origin)
+
+
+def _there_cell(means: Means, row: int) -> Cell:
+    return Cell(text=f"{means.there[row]}/{means.wanted}", value=int(means.there[row]))
+
+
+def _mean_col(grid: Grid, means: Means, group: str, key: str, note: str) -> _Col:
+    whole = np.where(means.complete, means.values, np.nan)
+    return _Col(
+        key=key, label=f"over {key}", group=group, sort=whole, note=note,
+        cell=lambda r: _mean_cell(means, r, grid.averages.get(r) if key == "tasks" else None),
+    )  # fmt: skip
+
+
+def _mean_cell(means: Means, row: int, average: Mapping[str, Any] | None) -> Cell:
+    value = float(means.values[row])
+    if not means.there[row]:
+        return Cell(text="–", kind="none")
+    if not means.complete[row]:
+        return Cell(
+            text=score_text(value), value=value, kind="part", note=f"of {means.there[row]} of {means.wanted}"
+        )
+    if average and average.get("interval"):
+        low, high = average["interval"]
+        return Cell(
+            text=f"{score_text(value)} ± {50 * (high - low):.2f}",
+            value=value,
+            note="± half of the 95 % interval",
+        )
+    return Cell(text=score_text(value), value=value)
+
+
+def _type_col(means: Means, kind: str) -> _Col:
+    return _Col(
+        key=f"type:{kind}", label=kind, group="mean within a type", note=f"The mean over {means.wanted} columns.",
+        sort=np.where(means.complete, means.values, np.nan), cell=lambda r: _mean_cell(means, r, None),
+    )  # fmt: skip
+
+
+def _task_col(grid: Grid, at: int, marks: tuple[float, float]) -> _Col:
+    column = grid.listed.suite.columns[at]
+    tasks = [task.name for task in column.tasks]
+    return _Col(
+        key=f"task:{column.name}", label=column.name, group=column.type,
+        sort=np.where(grid.counted[:, at], grid.values[:, at], np.nan),
+        href=f"/tasks/{tasks[0]}" if len(tasks) == 1 else "",
+        note=f"The mean of {len(tasks)} tasks." if len(tasks) > 1 else "",
+        cell=lambda r: _task_cell(grid, r, at, marks, tasks),
+    )  # fmt: skip
+
+
+def _task_cell(grid: Grid, row: int, at: int, marks: tuple[float, float], tasks: Sequence[str]) -> Cell:
+    reason, value = REASONS[grid.reasons[row, at]], float(grid.values[row, at])
+    if reason in GONE:
+        return Cell(text=GONE[reason], kind=reason)
+    trained = grid.entries[row].trained_on
+    kinds = ["leak"] if trained and any(task in trained for task in tasks) else []
+    kinds += ["other"] if reason == "other" else []
+    if grid.counted[row, at] and value in marks:
+        kinds.append("best" if value == marks[0] else "second")
+    low, high = float(grid.low[row, at]), float(grid.high[row, at])
+    note = f"95 %: {score_text(low)} to {score_text(high)}" if low == low else ""
+    return Cell(text=score_text(value), value=value, kind=" ".join(kinds), note=note)
+
+
+def _is_shown(column: _Col, state: SuiteState, grid: Grid) -> bool:
+    if column.key in ("rank", "model"):
+        return True
+    if state.type and column.key.startswith(("task:", "type:")):
+        if state.type not in grid.by_type:
+            raise missing(
+                "task type", state.type, grid.by_type, then="The suite's page offers those there are."
+            )
+        kind = column.group if column.key.startswith("task:") else column.key.removeprefix("type:")
+        return kind == state.type
+    if state.cols:
+        return column.key in state.cols
+    return column.key not in FOLDED
+
+
+def _ordered(grid: Grid, state: SuiteState, columns: Sequence[_Col], rows: Sequence[int]) -> list[int]:
+    """Rows in order; those without a value last, by how much of the suite they have."""
+    key, down = state.sort.removeprefix("-"), state.sort.startswith("-")
+    key = state.mean if key == "mean" else key
+    if key in ("model", "origin"):
+        return sorted(rows, key=lambda r: getattr(grid.entries[r], key).casefold(), reverse=down)
+    by = {column.key: column.sort for column in columns if column.sort is not None}
+    if key not in by:
+        raise missing("column", key, [*by, "model", "origin"], then="Click a column's heading to sort by it.")
+    values = by[key]
+    order = [r for r in rows if values[r] == values[r]]
+    order.sort(key=lambda r: values[r], reverse=down)
+    rest = [r for r in rows if values[r] != values[r]]
+    part = grid.mean(state.mean)
+    rest.sort(key=lambda r: (-int(part.there[r]), -np.nan_to_num(part.values[r], nan=-1.0)))
+    return [*order, *rest]
+
+
+def _pinned(grid: Grid, state: SuiteState) -> list[int]:
+    return [row for row, entry in enumerate(grid.entries) if entry.slug in state.pin]
+
+
+def _body(
+    grid: Grid, rows: Sequence[int], columns: Sequence[_Col], state: SuiteState, path: str
+) -> list[Row]:
+    if not state.group:
+        return [_row(grid, row, columns, state, path) for row in rows]
+    groups: dict[str, list[int]] = {}
+    for row in rows:
+        groups.setdefault(getattr(grid.entries[row], state.group) or f"no {state.group}", []).append(row)
+    found = []
+    for name, members in groups.items():
+        found.append(Row(kind="group", cells=[Cell(text=name if c.key == "model" else "") for c in columns]))
+        found += [_row(grid, row, columns, state, path) for row in members]
+    return found
+
+
+def _row(
+    grid: Grid, row: int, columns: Sequence[_Col], state: SuiteState, path: str, *, pinned: bool = False
+) -> Row:
+    entry = grid.entries[row]
+    pins = [slug for slug in state.pin if slug != entry.slug] if pinned else [*state.pin, entry.slug]
+    kind = "pinned" if pinned else "" if grid.over_tasks.complete[row] else "part"
+    return Row(
+        cells=[column.cell(row) for column in columns],
+        key=entry.slug,
+        kind=kind,
+        pin=f"{path}?{state.query(pin=pins)}",
+    )
+
+
+def _heading(column: _Col, state: SuiteState, path: str) -> Column:
+    key = state.sort.removeprefix("-")
+    key = state.mean if key == "mean" else key
+    down = state.sort.startswith("-")
+    by = column.key
+    wanted = by if column.key == key and down else f"-{by}"
+    if column.key in ("model", "origin", "rank"):
+        wanted = f"-{by}" if column.key == key and not down else by
+    sortable = column.sort is not None or column.key in ("model", "origin")
+    return Column(
+        key=column.key,
+        label=column.label,
+        group=column.group,
+        numeric=column.numeric,
+        href=column.href,
+        sort=f"{path}?{state.query(sort=wanted, page=1)}" if sortable else "",
+        sorted=("descending" if down else "ascending") if column.key == key else "",
+        note=column.note,
+        sticky=column.sticky,
+    )
+
+
+def _notes(grid: Grid, state: SuiteState) -> list[str]:
+    other = int((grid.reasons == REASONS.index("other")).sum())
+    bad = int((grid.reasons == REASONS.index("bad")).sum())
+    notes = []
+    if other and state.revisions == "pinned":
+        notes.append(f"{other} scores are {WHY['other']}: shown, and in no mean.")
+    if bad:
+        notes.append(f"{bad} cells hold {WHY['bad']} (above 1, or not a number): not shown, and in no mean.")
+    return notes
+
+
+def _warnings(grid: Grid, state: SuiteState) -> list[str]:
+    if state.revisions == "any":
+        return [
+            "Scores on other revisions of the data count here: models may have been scored on other texts."
+        ]
+    return []
+
+
+def _more_controls(grid: Grid, state: SuiteState) -> list[Control]:
+    def options(*pairs: tuple[str, str]) -> list[tuple[str, str]]:
+        return list(pairs)
+
+    found = [
+        Control(kind="select", name="zero", label="Trained on", value=state.zero, more=True,
+                options=options(("", "any"), ("all", "none of the tasks"), ("most", "under half of the tasks"))),
+        Control(kind="select", name="group", label="Group by", value=state.group, more=True,
+                options=options(("", "nothing"), ("backbone", "backbone"), ("recipe", "recipe"), ("organisation", "organisation"))),
+        Control(kind="select", name="each", label="A row for", value=state.each, more=True,
+                options=options(("model", "each model"), ("entry", "each revision and treatment"))),
+        Control(kind="select", name="revisions", label="Data revisions", value=state.revisions, more=True,
+                options=options(("pinned", "the suite's own"), ("any", "any (not comparable)"))),
+    ]  # fmt: skip
+    if len(grid.by_type) > 1:
+        kinds = options(("", "all"), *((kind, kind) for kind in grid.by_type))
+        found.insert(
+            0, Control(kind="select", name="type", label="Task type", value=state.type, options=kinds)
+        )
+    names = views(grid.listed.suite)
+    if len(names) > 1:
+        kinds = options(*((name, f"as {name} prints") for name in names))
+        found.insert(0, Control(kind="select", name="view", label="Numbers", value=grid.view, options=kinds))
+    return found
+
+
+def _chips(grid: Grid, state: SuiteState, path: str) -> list[tuple[str, str]]:
+    own = {"zero": "trained on {} tasks", "type": "only {}", "revisions": "{} data revision"}
+    words = {"all": "no", "most": "under half of the"}
+    found = chips(state, path)
+    for name, label in own.items():
+        default = type(state).model_fields[name].get_default()
+        value = getattr(state, name)
+        if value != default:
+            found.append(
+                (label.format(words.get(value, value)), f"{path}?{state.query(**{name: default, 'page': 1})}")
+            )
+    return found
+
+
+def _choices(columns: Sequence[_Col], shown: Sequence[_Col]) -> Choices:
+    keys = {column.key for column in shown}
+    groups: dict[str, list[tuple[str, str, bool, bool]]] = {}
+    for column in columns:
+        if column.key not in ("rank", "model"):
+            groups.setdefault(column.group, []).append(
+                (column.key, column.label, column.key in keys, column.key not in FOLDED)
+            )
+    return Choices(name="cols", groups=list(groups.items()))
+
+
+def _tabs(state: SuiteState, path: str) -> list[tuple[str, str, bool]]:
+    labels = {"tasks": "Rank by the mean over tasks", "types": "Rank by the mean over types"}
+    return [
+        (label, f"{path}?{state.query(mean=over, sort='-mean', page=1)}", state.mean == over)
+        for over, label in labels.items()
+    ]
+
+
+def _data(grid: Grid, state: SuiteState, complete: int, seen: int) -> dict[str, Any]:
+    suite = grid.listed.suite
+    return {
+        "suite": suite.name,
+        "typed": grid.listed.typed,
+        "view": grid.view or None,
+        "revisions": state.revisions,
+        "rows_seen": seen,
+        "rows_complete": complete,
+        "columns": [
+            {
+                "name": c.name,
+                "type": c.type,
+                "tasks": [
+                    {"name": t.name, "splits": list(t.splits), "data": t.data.revision or t.data.content}
+                    for t in c.tasks
+                ],
+            }
+            for c in suite.columns
+        ],
+    }

@@ -1,0 +1,191 @@
+"""What stands around every answer: security headers, metrics, compression."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import brotli  # type: ignore[import-untyped]
+import pytest
+from fastapi import FastAPI, Request
+from prometheus_client.parser import text_string_to_metric_families
+from starlette.responses import PlainTextResponse, Response
+from starlette.staticfiles import StaticFiles
+from starlette.testclient import TestClient
+
+from leaderboard.access.compression import choose, compressed
+from leaderboard.access.headers import SecurityHeaders
+from leaderboard.access.metrics import CONTENT_TYPE, CountRequests, Metrics
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> FastAPI:
+    app = FastAPI()
+    (tmp_path / "x.css").write_text("a {}")
+    app.mount("/static", StaticFiles(directory=tmp_path))
+
+    @app.get("/models/{model:path}")
+    def model(model: str) -> str:
+        return model
+
+    @app.get("/plot")
+    def plot(request: Request) -> Response:
+        request.state.interactive_plot = True
+        return PlainTextResponse("plot")
+
+    @app.get("/own")
+    def own() -> Response:
+        return PlainTextResponse("x", headers={"Content-Security-Policy": "sandbox"})
+
+    @app.get("/broken")
+    def broken() -> None:
+        raise RuntimeError("on purpose")
+
+    return app
+
+
+def directives(policy: str) -> dict[str, str]:
+    return dict(part.strip().partition(" ")[::2] for part in policy.split(";"))
+
+
+def test_every_answer_has_the_headers(app: FastAPI) -> None:
+    client = TestClient(SecurityHeaders(app), raise_server_exceptions=False)
+    for path, status in (("/models/a/b", 200), ("/static/x.css", 200), ("/nothing", 404), ("/broken", 500)):
+        answer = client.get(path)
+        assert answer.status_code == status
+        policy = directives(answer.headers["content-security-policy"])
+        assert policy["default-src"] == policy["script-src"] == policy["style-src"] == "'self'"
+        assert policy["img-src"] == "'self' data:"
+        assert policy["frame-ancestors"] == policy["object-src"] == policy["base-uri"] == "'none'"
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["x-frame-options"] == "DENY"
+        assert answer.headers["cross-origin-opener-policy"] == "same-origin"
+        assert answer.headers["referrer-policy"] == "same-origin"
+        assert "camera=()" in answer.headers["permissions-policy"]
+        assert "strict-transport-security" not in answer.headers
+
+
+def test_only_the_plot_may_style_its_elements(app: FastAPI) -> None:
+    client = TestClient(SecurityHeaders(app))
+    policy = directives(client.get("/plot").headers["content-security-policy"])
+    assert policy["style-src"] == "'self' 'unsafe-inline'"
+    assert policy["script-src"] == "'self'"
+    after = directives(client.get("/models/x").headers["content-security-policy"])
+    assert after["style-src"] == "'self'"
+
+
+def test_an_answer_may_be_stricter(app: FastAPI) -> None:
+    assert TestClient(SecurityHeaders(app)).get("/own").headers["content-security-policy"] == "sandbox"
+
+
+def samples(metrics: Metrics) -> dict[tuple[str, ...], float]:
+    """Every sample by its name and the values of its labels, read by the client library's parser."""
+    return {
+        (sample.name, *(value for _, value in sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(metrics.text().decode())
+        for sample in family.samples
+    }
+
+
+def test_requests_are_counted_by_template(app: FastAPI) -> None:
+    metrics = Metrics()
+    client = TestClient(CountRequests(app, metrics), raise_server_exceptions=False)
+    for i in range(30):
+        client.get(f"/models/org/m{i}?x={i}")
+        client.get(f"/nothing/{i}")
+        client.request(f"VERB{i}", f"/nothing/{i}")
+    client.get("/static/x.css")
+    client.get("/static/y.css")
+    client.get("/broken")
+    client.post("/plot")
+    found = samples(metrics)
+    counted = {k[1:]: v for k, v in found.items() if k[0] == "harness_requests_total"}
+    assert counted == {
+        ("GET", "/models/{model:path}", "200"): 30,
+        ("GET", "(none)", "404"): 30,
+        ("OTHER", "(none)", "404"): 30,
+        ("GET", "(other)", "200"): 1,
+        ("GET", "(other)", "404"): 1,
+        ("GET", "/broken", "500"): 1,
+        ("POST", "/plot", "405"): 1,
+    }
+    assert found["harness_request_seconds_count", "/models/{model:path}"] == 30
+    assert found["harness_request_seconds_bucket", "+Inf", "/models/{model:path}"] == 30
+    assert found["harness_request_seconds_sum", "/models/{model:path}"] > 0
+
+
+def test_the_other_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr("leaderboard.access.metrics.time.monotonic", lambda: now[0])
+    metrics = Metrics()
+    assert samples(metrics)["harness_index_age_seconds",] != samples(metrics)["harness_index_age_seconds",]
+    metrics.index(entries=7)
+    metrics.cache("hit")
+    metrics.cache("hit")
+    metrics.cache("miss")
+    metrics.post("created")
+    now[0] = 112.5
+    found = samples(metrics)
+    assert found["harness_entries",] == 7
+    assert found["harness_index_age_seconds",] == 12.5
+    assert (found["harness_cache_total", "hit"], found["harness_cache_total", "miss"]) == (2, 1)
+    assert found["harness_posts_total", "created"] == 1
+    assert CONTENT_TYPE.startswith("text/plain; version=0.0.4")
+
+
+def test_two_sites_in_one_process_do_not_mix() -> None:
+    one, other = Metrics(), Metrics()
+    one.post("created")
+    assert ("harness_posts_total", "created") not in samples(other)
+
+
+@pytest.mark.parametrize(
+    ("header", "chosen"),
+    [
+        # the examples of RFC 9110, section 12.5.3
+        ("compress, gzip", "gzip"),
+        ("", "identity"),
+        ("*", "br"),
+        ("compress;q=0.5, gzip;q=1.0", "gzip"),
+        ("gzip;q=1.0, identity; q=0.5, *;q=0", "gzip"),
+        # what browsers send
+        ("gzip, deflate, br, zstd", "br"),
+        ("gzip, deflate", "gzip"),
+        # its rules
+        ("br;q=0, gzip", "gzip"),
+        ("br;q=0, *", "gzip"),
+        ("br;q=0.000, gzip;q=0.001", "gzip"),
+        ("*;q=0", "identity"),
+        ("gzip;q=0", "identity"),
+        ("identity;q=0", "identity"),
+        ("identity;q=0, *;q=0.1", "br"),
+        ("identity, gzip;q=0.5", "identity"),
+        ("gzip;q=0.8, br;q=0.2", "gzip"),
+        ("gzip;q=0.2, *;q=0.9", "br"),
+        ("br , gzip ; q = 0.5", "br"),
+        ("BR;Q=0.3, GZip;q=0.2", "br"),
+        ("x-gzip", "gzip"),
+        ("deflate, zstd", "identity"),
+        # what is malformed is not taken
+        ("br;q=2, gzip;q=0.1", "gzip"),
+        ("br;q=-1", "identity"),
+        ("br;q=nan", "identity"),
+        ("br;q=0.1234", "identity"),
+        (";q=1,,,", "identity"),
+        ("brx, gzipped", "identity"),
+    ],
+)
+def test_the_encoding_a_client_takes(header: str, chosen: str) -> None:
+    assert choose(header) == chosen
+
+
+def test_bodies_come_back() -> None:
+    body = b"<tr><td>0.8203</td></tr>\n" * 500
+    in_brotli, name = compressed(body, "gzip, br")
+    assert (name, brotli.decompress(in_brotli)) == ("br", body)
+    in_gzip, name = compressed(body, "gzip")
+    assert (name, gzip.decompress(in_gzip)) == ("gzip", body)
+    assert len(in_brotli) < len(in_gzip) < len(body) / 10
+    assert compressed(body, "gzip")[0] == in_gzip
+    assert compressed(body, "") == (body, "identity")
+    assert compressed(b"short", "gzip, br") == (b"short", "identity")

@@ -1,0 +1,628 @@
+"""The papers' tables: what is committed, what was made of it, how it is laid out."""
+
+import csv
+import itertools
+import re
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from harness.errors import RecordError, UsageError
+from leaderboard.importers.reported import SOURCES, main
+from leaderboard.recompute import OVER_TASKS, OVER_TYPES, Check, checks, counts_by_type, means, verdict
+from leaderboard.reported import (
+    Paper,
+    Printed,
+    backbones,
+    conflicts,
+    paper_table,
+    papers,
+    plain,
+    printed_suites,
+    side_by_side,
+)
+from leaderboard.tables import Cell, Row, Table
+
+FOLDER = Path(__file__).parents[2] / "results" / "reported"
+ROWS = {"optibert": 309, "mosaicbert": 222, "neobert": 301, "modernbert": 786, "efficient-embeddings": 26}
+
+
+@pytest.fixture(scope="module")
+def all_papers() -> dict[str, Paper]:
+    return papers(FOLDER)
+
+
+@pytest.fixture
+def copied(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(FOLDER, tmp_path / "reported"))
+
+
+def laid(paper: Paper, table: str) -> Table:
+    return paper_table(paper, paper.tables[table])
+
+
+def texts(row: Row) -> list[str]:
+    return [cell.text for cell in row.cells]
+
+
+def column(table: Table, label: str) -> list[str]:
+    at = [one.label for one in table.columns].index(label)
+    return [row.cells[at].text for row in table.rows]
+
+
+def found(all_papers: dict[str, Paper], slug: str, table: str, **wanted: str) -> Printed:
+    """The one row that has these fields; `setting` may be a part of its own."""
+    setting = wanted.pop("setting", "")
+    rows = [
+        row
+        for row in all_papers[slug].tables[table].rows
+        if setting in row.setting and all(getattr(row, name) == x for name, x in wanted.items())
+    ]
+    assert len(rows) == 1
+    return rows[0]
+
+
+# What is committed
+
+
+def test_every_row_is_there(all_papers: dict[str, Paper]) -> None:
+    assert {slug: len(paper.rows) for slug, paper in all_papers.items()} == ROWS
+    assert [paper.name for paper in all_papers.values()] == [
+        "OptiBERT",
+        "MosaicBERT",
+        "NeoBERT",
+        "ModernBERT",
+        "Efficient-Embeddings",
+    ]
+    assert {slug: paper.arxiv for slug, paper in all_papers.items() if paper.arxiv} == {
+        "neobert": "2502.19587",
+        "modernbert": "2412.13663",
+    }
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("slug", SOURCES)
+def test_every_transcribed_field_is_committed_as_it_is(shared: Path, slug: str) -> None:
+    path = shared.parent / "reported" / f"{slug.replace('-', '_')}.csv"
+    with path.open(newline="") as file, (FOLDER / f"{slug}.csv").open(newline="") as ours:
+        wanted = [list(row.values()) for row in csv.DictReader(file)]
+        assert [list(row.values())[:13] for row in csv.DictReader(ours)] == wanted
+
+
+@pytest.mark.shared
+def test_the_committed_files_are_what_the_importer_makes(shared: Path, tmp_path: Path) -> None:
+    assert main([str(shared.parent / "reported"), "--to", str(tmp_path)]) == 0
+    for slug in SOURCES:
+        assert (tmp_path / f"{slug}.csv").read_bytes() == (FOLDER / f"{slug}.csv").read_bytes()
+
+
+def test_an_importer_without_its_files_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(tmp_path / "none"), "--to", str(tmp_path / "out")]) == 2
+    assert "optibert.csv cannot be read" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.shared
+def test_an_importer_names_the_line_that_is_odd(
+    shared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for path in (shared.parent / "reported").glob("*.csv"):
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    text = (tmp_path / "neobert.csv").read_text()
+    (tmp_path / "neobert.csv").write_text(text.replace("93.5,,,", "93.5,x,y,", 1))
+    assert main([str(tmp_path), "--to", str(tmp_path / "out")]) == 2
+    assert "neobert.csv, line 6: ci_low is 'x', beside '93.5'" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.shared
+def test_arxiv_numbers_stand_in_the_papers(shared: Path, all_papers: dict[str, Paper]) -> None:
+    everything = "".join(path.read_text() for path in (shared.parent / "papers").glob("*.txt"))
+    for paper in all_papers.values():
+        assert paper.arxiv in everything
+        assert re.sub(r"\W+", " ", paper.title.lower()) in re.sub(r"\W+", " ", everything.lower())
+
+
+def test_every_backbone_named_is_printed_somewhere(all_papers: dict[str, Paper]) -> None:
+    printed = {(row.model, row.size_class) for paper in all_papers.values() for row in paper.rows}
+    known = backbones(FOLDER)
+    assert known.keys() <= printed
+    hubs = {one.name: one.hub_id for one in known.values() if one.hub_id}
+    assert hubs["BERT base"] == "google-bert/bert-base-uncased"
+    assert hubs["NeoBERT"] == "chandar-lab/NeoBERT"
+    assert all(one.hub_id in ("", hubs.get(one.name)) for one in known.values())
+    assert known["BERT-Base (ours)", "base"].hub_id == ""
+
+
+# What was made again
+
+SAMPLE = [
+    ("optibert", "5", {"model": "OptiBERT_239M", "metric": "Avg."}, "51.6", 51.53, OVER_TYPES),
+    (
+        "neobert",
+        "4",
+        {"model": "BERT", "size_class": "base", "metric": "Avg. (56 tasks)"},
+        "48.1",
+        48.19,
+        OVER_TASKS,
+    ),
+    ("neobert", "5", {"model": "ModernBERT", "metric": "Avg. (56 tasks)"}, "65.68", 65.58, OVER_TASKS),
+    (
+        "neobert",
+        "3",
+        {"model": "BERT", "size_class": "base", "metric": "Avg."},
+        "79.6",
+        79.05,
+        "mean of 8 tasks",
+    ),
+    ("neobert", "3", {"model": "NomicBERT_2048", "metric": "Avg."}, "84.0", 84.125, "mean of 8 tasks"),
+    (
+        "modernbert",
+        "1",
+        {"model": "DeBERTaV3", "size_class": "base", "metric": "GLUE"},
+        "88.1",
+        88.262,
+        "mean of 8 tasks of table 5",
+    ),
+    (
+        "modernbert",
+        "7",
+        {"model": "RoBERTa", "size_class": "large", "metric": "Avg."},
+        "41.4",
+        41.453,
+        "mean of 15 tasks",
+    ),
+    (
+        "modernbert",
+        "2",
+        {"model": "ModernBERT", "size_class": "large", "metric": "long fixed"},
+        "46.8",
+        154.7,
+        "tokens of table 10 / seconds of table 11",
+    ),
+    (
+        "mosaicbert",
+        "S4",
+        {"model": "MosaicBERT-Base", "setting": "8x A100-80,", "metric": "MFU"},
+        "39.97",
+        36.23,
+        "6·N·T/(n·312e12)",
+    ),
+    (
+        "mosaicbert",
+        "S5",
+        {"setting": "40GB at", "metric": "cost to GLUE 79.6"},
+        "20.0",
+        20.48,
+        "devices × hours × price of an hour",
+    ),
+    (
+        "optibert",
+        "1",
+        {"model": "F_N vs C", "setting": "parametric", "metric": "a_log10"},
+        "1.8",
+        0.77,
+        "eq. 6 from the printed A, B, alpha, beta",
+    ),
+    (
+        "optibert",
+        "1",
+        {"model": "D/F_N vs C", "setting": "parametric", "metric": "a_log10"},
+        "-3.59",
+        -1.53,
+        "eq. 7 from the printed A, B, alpha, beta",
+    ),
+]
+
+
+@pytest.mark.parametrize(("slug", "table", "wanted", "printed", "made", "way"), SAMPLE)
+def test_what_does_not_follow(
+    all_papers: dict[str, Paper],
+    slug: str,
+    table: str,
+    wanted: dict[str, str],
+    printed: str,
+    made: float,
+    way: str,
+) -> None:
+    row = found(all_papers, slug, table, **wanted)
+    assert (row.value, row.recomputed_as, row.follows) == (printed, way, "no")
+    assert float(row.recomputed) == pytest.approx(made, abs=0.00101)
+
+
+def test_how_many_follow(all_papers: dict[str, Paper]) -> None:
+    """25 do not: the 24 that the transcription's own check lists, and D of OptiBERT's law."""
+    rows = [row for paper in all_papers.values() for row in paper.rows]
+    assert Counter(row.follows for row in rows if row.follows)["no"] == 25
+    follows = Counter((row.paper, row.table) for row in rows if row.follows == "yes")
+    assert follows["OptiBERT", "2"] == 6
+    assert follows["OptiBERT", "3"] == 6
+    assert follows["MosaicBERT", "S3"] == 10
+    assert follows["ModernBERT", "8"] == 8
+    bounds = [row for row in rows if row.recomputed_as.endswith("the means of the tasks' bounds")]
+    assert [row.value for row in bounds] == ["76.0", "84.6", "88.1", "85.8"]
+
+
+class Listed(NamedTuple):
+    """A line of CHECKS.md."""
+
+    paper: str
+    table: str
+    what: str
+    passed: bool
+    made: float
+    printed: float
+
+
+def listed(text: str) -> list[Listed]:
+    lines = []
+    for part in text.split("\n## ")[2:]:
+        for line in part.splitlines():
+            match = re.fullmatch(r"\| (\w+) T?(S?\d+) (.+ \| [^|]+) \| (-?[\d.]+) \| (-?[\d.]+).* \|", line)
+            if match:
+                paper, table, what, made, printed = match.groups()
+                table = "1" if "vs Table 1" in what else table
+                passed = part.startswith("Checks that passed")
+                lines.append(Listed(paper, table, what, passed, float(made), float(printed)))
+    return lines
+
+
+@pytest.mark.shared
+def test_every_listed_check_is_made_again(shared: Path, all_papers: dict[str, Paper]) -> None:
+    lines = listed((shared.parent / "reported" / "CHECKS.md").read_text())
+    assert Counter(line.passed for line in lines) == {True: 139, False: 42}
+    ours: dict[tuple[str, str], list[Check]] = {}
+    for paper in all_papers.values():
+        for row in paper.rows:
+            ours.setdefault((row.paper, row.table), []).extend(checks(row, paper.rows))
+    for line in lines:
+        if "at C=1e19" in line.what:
+            continue  # of no printed number; it stands in a note
+        own = ours[line.paper, line.table]
+        wanted = [check for check in own if fits(check, line)]
+        assert wanted, line
+        own.remove(wanted[0])
+    left = Counter({key: len(own) for key, own in ours.items() if own})
+    assert left == {("OptiBERT", "1"): 4, ("NeoBERT", "4"): 10, ("NeoBERT", "5"): 3}
+    assert {c.way for c in ours["NeoBERT", "4"] + ours["NeoBERT", "5"]} == {OVER_TYPES}
+
+
+def fits(check: Check, line: Listed) -> bool:
+    near = abs(check.made - line.made) <= 0.51 * 10.0**-check.digits
+    return near and check.printed == line.printed and check.follows == line.passed
+
+
+BY_HAND = {
+    "MTEB(eng, v1)": {
+        "Class.": 12,
+        "Clust.": 11,
+        "PairClass.": 3,
+        "Rerank.": 4,
+        "Retriev.": 15,
+        "STS": 10,
+        "Summ.": 1,
+    },
+    "MTEB(eng, v2)": {
+        "Class.": 8,
+        "Clust.": 8,
+        "PairClass.": 3,
+        "Rerank.": 2,
+        "Retriev.": 10,
+        "STS": 9,
+        "Summ.": 1,
+    },
+}
+
+
+def test_the_catalog_counts_as_the_papers_do() -> None:
+    """NeoBERT's table 5 prints its counts."""
+    for suite, counts in BY_HAND.items():
+        assert sorted(counts_by_type(suite).values()) == sorted(counts.values())
+
+
+def test_both_means_of_every_line_by_another_way(all_papers: dict[str, Paper]) -> None:
+    """A sum over 56 or 41 scores, each type's as often as it has tasks."""
+    seen = 0
+    for slug, table in [("optibert", "2"), ("optibert", "5"), ("neobert", "4"), ("neobert", "5")]:
+        shown = laid(all_papers[slug], table)
+        counts = BY_HAND[all_papers[slug].tables[table].rows[0].suite]
+        scores = {name: [float(text) for text in column(shown, name)] for name in counts}
+        types, tasks = (
+            column(shown, "mean over types (recomputed)"),
+            column(shown, "mean over tasks (recomputed)"),
+        )
+        for at in range(len(shown.rows)):
+            drawn = [scores[name][at] for name, count in counts.items() for _ in range(count)]
+            assert len(drawn) == sum(counts.values())
+            assert float(tasks[at]) == pytest.approx(sum(drawn) / len(drawn), abs=0.0051)
+            assert float(types[at]) == pytest.approx(sum(x[at] for x in scores.values()) / 7, abs=0.0051)
+            seen += 1
+    assert seen == 6 + 11 + 10 + 3
+
+
+def test_a_line_with_a_part_missing_has_no_mean() -> None:
+    whole: dict[str, float | None] = dict.fromkeys(BY_HAND["MTEB(eng, v1)"], 50.0)
+    assert means("MTEB(eng, v1)", whole) == {OVER_TYPES: 50, OVER_TASKS: pytest.approx(50)}
+    assert means("MTEB(eng, v1)", {**whole, "STS": None}) == {}
+    assert means("GLUE dev", {"MNLI": 80.0}) == {}
+    assert means("another", whole) == {}
+
+
+def test_the_verdict_is_the_nearest_way() -> None:
+    near = Check(printed=50.0, made=50.2, way="near")
+    far = Check(printed=50.0, made=53.0, way="far")
+    assert verdict([far, near]) is near
+    assert verdict([near, right := Check(printed=50.0, made=50.04, way="right")]) is right
+    assert verdict([Check(of="ci_low", printed=1, made=1, way="bound")]) is None
+
+
+# How it is laid out
+
+
+def test_every_printed_value_stands_in_its_table(all_papers: dict[str, Paper]) -> None:
+    seen = 0
+    for paper in all_papers.values():
+        for table in paper.tables.values():
+            shown = paper_table(paper, table)
+            assert {len(row.cells) for row in shown.rows} == {len(shown.columns)}
+            assert len({one.key for one in shown.columns}) == len(shown.columns)
+            cells = [cell for row in shown.rows for cell in row.cells]
+            printed = [re.split(r" ±| \[", cell.text)[0] for cell in cells if cell.kind == "reported"]
+            assert Counter(printed) == Counter(row.value for row in table.rows if row.value)
+            dashes = [cell for cell in cells if cell.kind == "away"]
+            assert len(dashes) == sum(not row.value for row in table.rows)
+            assert all(cell.note for cell in dashes)
+            seen += len(printed) + len(dashes)
+    assert seen == sum(ROWS.values())
+
+
+def test_values_stand_under_their_own_names(all_papers: dict[str, Paper]) -> None:
+    shown = laid(all_papers["neobert"], "3")
+    assert [one.label for one in shown.columns][-2:] == ["Avg.", "recomputed"]
+    scores = ["84.0", "90.5", "71.2", "66.4", "93.5", "88.9", "52.1", "85.8", "79.6", "79.050"]
+    assert texts(shown.rows[0]) == ["BERT", "base", "", *scores]
+    assert "does not follow" in shown.rows[0].cells[-2].note
+    assert "test-server numbers" in shown.rows[0].cells[3].note
+    assert shown.rows[1].cells[-1].text == ""
+    assert shown.columns[0].sticky
+    assert all(one.numeric for one in shown.columns[3:])
+
+
+def test_errors_and_intervals_are_shown_as_printed(all_papers: dict[str, Paper]) -> None:
+    assert "27.6 ± 3.6" in texts(laid(all_papers["neobert"], "10").rows[0])
+    assert "76.0 [72.9, 79.2]" in texts(laid(all_papers["optibert"], "3").rows[2])
+    assert "-3.59 ± 4.28" in texts(laid(all_papers["optibert"], "1").rows[7])
+
+
+def test_lines_are_those_of_print(all_papers: dict[str, Paper]) -> None:
+    """Hours stand beside the score they lead to, dollars beside hours, a task's choices in one line."""
+    first = laid(all_papers["mosaicbert"], "1")
+    assert [texts(row)[-2:] for row in first.rows[:4]] == [
+        ["79.6", "1.13"],
+        ["82.2", "2.81"],
+        ["83.2", "4.6"],
+        ["83.4", "5.27"],
+    ]
+    assert len(first.rows) == 9
+    cost = laid(all_papers["mosaicbert"], "S5")
+    assert texts(cost.rows[1])[4:7] == ["1.28", "20.0", "20.48"]
+    assert "$2.0/GPU-h" in cost.rows[1].cells[5].note
+    chosen = laid(all_papers["neobert"], "6")
+    assert texts(chosen.rows[0]) == ["NeoBERT_1024", "medium", "250M", "CoLA", "4", "6e-6", "1e-5"]
+    assert len(chosen.rows) == 16
+
+
+def test_rounding_is_named_where_it_may_be_why(all_papers: dict[str, Paper]) -> None:
+    average = laid(all_papers["modernbert"], "8")
+    notes = [row.cells[-2].note for row in average.rows if row.cells[-1].text]
+    assert len(notes) == 3
+    assert all("within what rounding of the parts can do" in note for note in notes)
+    assert "rounding" not in laid(all_papers["neobert"], "3").rows[0].cells[-2].note
+
+
+def test_optibert_mixes_two_means(all_papers: dict[str, Paper]) -> None:
+    shown = laid(all_papers["optibert"], "2")
+    types, tasks = (
+        column(shown, "mean over types (recomputed)"),
+        column(shown, "mean over tasks (recomputed)"),
+    )
+    assert (types[4], tasks[4]) == ("51.87", "50.44")
+    assert (types[1], tasks[1]) == ("52.41", "51.32")
+    assert "130B" in texts(shown.rows[4])[2]
+    over_tasks, over_types, mixed, turned, other = shown.notes
+    assert over_tasks.endswith("is the mean over tasks of: ModernBERT_large; NeoBERT_4096.")
+    assert over_types.count("OptiBERT_neo") == 3
+    assert over_types.endswith("OptiBERT_239M.")
+    assert "mixes two means" in mixed
+    for part in (
+        "130B",
+        "above NeoBERT_4096 (51.9 against 51.3)",
+        "51.87 against 52.41",
+        "50.44 against 51.32",
+    ):
+        assert part in turned
+    assert other.startswith("OptiBERT_239M is printed above NeoBERT_4096")
+
+
+def test_neobert_prints_the_mean_over_tasks(all_papers: dict[str, Paper]) -> None:
+    notes = laid(all_papers["neobert"], "4").notes
+    assert "The printed average is neither mean of: BERT base." in notes
+    assert sum("mean over tasks of" in note for note in notes) == 1
+    assert not any("mixes" in note or "printed above" in note for note in notes)
+
+
+def test_the_law_of_optibert_in_numbers(all_papers: dict[str, Paper]) -> None:
+    assert any(
+        "D/F_N = 0.28" in note and note.endswith("32.5.") for note in laid(all_papers["optibert"], "1").notes
+    )
+
+
+def test_measured_cells_stand_below_the_last_line_of_their_model(all_papers: dict[str, Paper]) -> None:
+    paper = all_papers["optibert"]
+    cell = Cell(text="61.0", value=61.0, href="/results/1", kind="best")
+    given = {
+        ("OptiBERT_neo", "", "MTEB(eng, v1)", "STS"): cell,
+        ("OptiBERT_neo", "", "MTEB(eng, v1)", "mean over tasks"): cell,
+        ("OptiBERT_neo", "", "MTEB(eng, v2)", "STS"): cell,
+        ("Nobody", "", "MTEB(eng, v1)", "STS"): cell,
+    }
+    shown = paper_table(paper, paper.tables["2"], given)
+    assert len(shown.rows) == 7
+    below = shown.rows[5]
+    assert below.cells[0].kind == "measured"
+    named = {one.label: c for one, c in zip(shown.columns, below.cells, strict=True) if c.text == "61.0"}
+    assert named.keys() == {"STS", "mean over tasks (recomputed)"}
+    assert (named["STS"].kind, named["STS"].href) == ("best measured", "/results/1")
+    assert shown.rows[6].cells[0].text == "OptiBERT_239M"
+
+
+def test_measured_cells_go_by_either_name_of_a_task(all_papers: dict[str, Paper]) -> None:
+    paper = all_papers["neobert"]
+    for name in ("SST", "SST-2"):
+        given = {("BERT", "base", "GLUE dev", name): Cell(text="92.0", value=92.0)}
+        shown = paper_table(paper, paper.tables["3"], given)
+        assert [row.cells[7].text for row in shown.rows[:3]] == ["93.5", "92.0", "94.8"]
+
+
+# Papers beside one another
+
+
+def test_conflicts_are_between_papers_and_more_than_rounding(all_papers: dict[str, Paper]) -> None:
+    told = {(one.backbone, one.metric): one for one in conflicts(all_papers)}
+    large = told["ModernBERT large", "Avg."]
+    assert {(row.paper, row.value) for row in large.prints} == {
+        ("OptiBERT", "90.5"),
+        ("NeoBERT", "90.5"),
+        ("ModernBERT", "90.4"),
+    }
+    assert {row.value for row in told["BERT base", "QQP"].prints} == {"91.4", "71.2"}
+    assert ("RoBERTa base", "Avg.") not in told  # 86.35 and 86.4
+    assert ("NeoBERT", "Avg.") not in told  # 51.3 and 66.6 are of two treatments
+    assert not any(one.backbone.startswith("OptiBERT") for one in told.values())
+
+
+def test_side_by_side(all_papers: dict[str, Paper]) -> None:
+    assert printed_suites(all_papers) == ["MTEB(eng, v1)", "GLUE dev"]
+    shown = side_by_side(all_papers, "GLUE dev")
+    labels = [one.label for one in shown.columns]
+    assert labels[:4] == ["Backbone", "Paper", "Table", "Printed as"]
+    assert labels[-2:] == ["Avg.", "mean of 8 tasks (recomputed)"]
+    lines = [dict(zip(labels, row.cells, strict=True)) for row in shown.rows]
+    named = [line["Backbone"].text for line in lines]
+    assert len([1 for a, b in itertools.pairwise(named) if a != b]) == len(set(named)) - 1
+    large = [line for line in lines if line["Backbone"].text == "ModernBERT large"]
+    assert {line["Paper"].text for line in large} == {"OptiBERT", "NeoBERT", "ModernBERT"}
+    noted = next(line["Avg."].note for line in large if line["Avg."].text == "90.4")
+    assert "OptiBERT, table 3 has 90.5; NeoBERT, table 3 has 90.5" in noted
+    scores = [row for paper in all_papers.values() for row in paper.rows if row.suite == "GLUE dev"]
+    wanted = Counter(row.value for row in scores if row.unit == "score x100")
+    cells = [cell for row in shown.rows for cell in row.cells if cell.kind == "reported"]
+    assert Counter(cell.text.partition(" [")[0] for cell in cells) == wanted
+
+
+def test_an_unknown_suite(all_papers: dict[str, Paper]) -> None:
+    with pytest.raises(UsageError, match="No printed suite is called 'GLUE'"):
+        side_by_side(all_papers, "GLUE")
+
+
+def test_plain_names() -> None:
+    assert plain("GLUE dev", "STS") == "STS-B"
+    assert plain("MTEB(eng, v1)", "STS") == "STS"
+    assert plain("GLUE dev", "GLUE") == plain("GLUE dev", "Avg. (8 tasks)") == "Avg."
+
+
+# Files that are not as they should be
+
+
+def broken(name: str, change: Callable[[str], str]) -> Callable[[Path], None]:
+    def write(folder: Path) -> None:
+        path = folder / name
+        path.write_text(change(path.read_text()))
+
+    return write
+
+
+def line_of(name: str, number: int, line: str) -> Callable[[Path], None]:
+    def change(text: str) -> str:
+        lines = text.splitlines(keepends=True)
+        return "".join([*lines[: number - 1], line + "\n", *lines[number:]])
+
+    return broken(name, change)
+
+
+GOOD = "NeoBERT,3,BERT,base,,s,GLUE dev,MNLI,84.0,,,score x100,,,,"
+
+
+@pytest.mark.parametrize(
+    ("break_it", "says"),
+    [
+        (lambda folder: (folder / "neobert.csv").unlink(), r"neobert\.csv cannot be read: No such file"),
+        (line_of("neobert.csv", 1, "paper,table"), r"neobert\.csv, line 1: the columns are paper, table\."),
+        (line_of("neobert.csv", 3, "NeoBERT,3"), r"neobert\.csv, line 3: 2 fields where 16 belong"),
+        (
+            line_of("neobert.csv", 4, GOOD.replace("NeoBERT", "Neo")),
+            r"line 4: it is of 'Neo', not of 'NeoBERT'",
+        ),
+        (line_of("neobert.csv", 4, GOOD.replace(",3,", ",33,")), r"line 4: papers.toml has no table '33'"),
+        (line_of("neobert.csv", 4, GOOD.replace("MNLI", "")), r"line 4: it names no model or no metric"),
+        (line_of("neobert.csv", 4, GOOD.replace("84.0,,", "84.0,low,85")), r"line 4: ci_low is 'low'"),
+        (
+            line_of("neobert.csv", 4, GOOD.replace("84.0,,", "84.0,83,")),
+            r"line 4: it has one end of an interval",
+        ),
+        (
+            line_of("neobert.csv", 4, GOOD + "perhaps"),
+            r"line 4: follows is 'perhaps', not yes, no or nothing",
+        ),
+        (line_of("neobert.csv", 4, GOOD + "no"), r"line 4: recomputed and recomputed_as do not fit"),
+        (line_of("neobert.csv", 4, '"' + GOOD), r"neobert\.csv is no CSV file in UTF-8"),
+        (
+            broken(
+                "optibert.csv",
+                lambda text: "\n".join(
+                    line for line in text.split("\n") if not line.startswith("OptiBERT,4,")
+                ),
+            ),
+            r"optibert\.csv has nothing of table 4",
+        ),
+        (broken("papers.toml", lambda text: text + "["), r"papers\.toml is no TOML file"),
+        (
+            broken("papers.toml", lambda text: text.replace("year = 2023", 'year = "x"')),
+            "mosaicbert has no year",
+        ),
+        (broken("papers.toml", lambda text: "neobert = 1\n"), "neobert has no name"),
+        (lambda folder: (folder / "papers.toml").unlink(), r"papers\.toml cannot be read"),
+        (
+            line_of("models.csv", 3, "BERT,base,BERT base,,"),
+            r"models\.csv, line 3: BERT base stands there twice",
+        ),
+        (line_of("models.csv", 3, "BERT,base,,,"), r"models\.csv, line 3: it names no model or no backbone"),
+    ],
+)
+def test_a_malformed_file_is_named(copied: Path, break_it: Callable[[Path], None], says: str) -> None:
+    break_it(copied)
+    with pytest.raises(RecordError, match=says):
+        papers(copied)
+
+
+def test_reading_needs_neither_torch_nor_mteb() -> None:
+    code = (
+        "import sys; from pathlib import Path; from leaderboard.reported import papers, paper_table\n"
+        "for paper in papers(Path(sys.argv[1])).values():\n"
+        "    assert [paper_table(paper, table) for table in paper.tables.values()]\n"
+        "print(sorted({'torch', 'mteb', 'transformers'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(FOLDER)],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=FOLDER.parents[1],
+    )
+    assert done.stdout == "[]\n"
