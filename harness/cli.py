@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import keyword
 import sys
 from typing import Any, NoReturn
 
@@ -43,9 +44,8 @@ class Commands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         home = "leaderboard" if cmd_name in SITE else "harness"
-        module = importlib.import_module(
-            f"{home}.commands.{cmd_name}_" if cmd_name == "import" else f"{home}.commands.{cmd_name}"
-        )
+        name = f"{cmd_name}_" if keyword.iskeyword(cmd_name) else cmd_name
+        module = importlib.import_module(f"{home}.commands.{name}")
         command: click.Command = module.command
         return command
 

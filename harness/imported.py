@@ -18,7 +18,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from harness import __version__, files
+from harness import __version__
+from harness import files as disk
 from harness.errors import RecordError, UsageError
 
 SCHEMA = 1
@@ -67,6 +68,14 @@ class Imported:
         """The files they were read from, in the order of `scores`, as a pyarrow table."""
         return self._read("files", columns)
 
+    def whole(self) -> bool:
+        """Whether its tables lie there in their full length."""
+        sizes = {name: facts.get("bytes") for name, facts in self.stamp.get("tables", {}).items()}
+        try:
+            return all(self._path(name).stat().st_size == sizes.get(name) for name in TABLES)
+        except OSError:
+            return False
+
     def stamps(self) -> list[str]:
         """For each entry a text that changes when one of its files does."""
         found: list[str] = self.entries(["digest"])["digest"].to_pylist()
@@ -75,7 +84,7 @@ class Imported:
     def _read(self, table: str, columns: Sequence[str] | None) -> Any:
         from pyarrow import ArrowException, parquet
 
-        path = self.folder / f"{table}-{self.id}.parquet"
+        path = self._path(table)
         try:
             with parquet.ParquetFile(path) as file:  # read_table would import pandas
                 return file.read(columns=list(columns) if columns else None)
@@ -84,6 +93,9 @@ class Imported:
                 f"{path} cannot be read: {error}.",
                 hint=f"Remove {self.folder} and import again: harness import {self.source} PATH",
             ) from error
+
+    def _path(self, table: str) -> Path:
+        return self.folder / f"{table}-{self.id}.parquet"
 
 
 def home(results: Path, source: str) -> Path:
@@ -137,8 +149,8 @@ def writing(folder: Path) -> Iterator[None]:
     """
     from filelock import FileLock, Timeout
 
-    files.writable(folder)
-    files.sweep(folder)
+    disk.writable(folder)
+    disk.sweep(folder)
     lock = FileLock(folder / ".lock")
     try:
         held = lock.acquire(timeout=0)
@@ -161,9 +173,12 @@ def publish(
     """
     former = read(folder) if (folder / STAMP).exists() else None
     own = secrets.token_hex(6)
+    written = {}
     for name in TABLES:
-        files.replace(folder / f"{name}-{own}.parquet", _parquet(tables[name]))
-    imported = _stamp(folder, own, {name: tables[name].num_rows for name in TABLES}, facts, versions)
+        content = _parquet(tables[name])
+        disk.replace(folder / f"{name}-{own}.parquet", content)
+        written[name] = {"rows": tables[name].num_rows, "bytes": len(content)}
+    imported = _stamp(folder, own, {"tables": written, **facts}, versions)
     kept = {own, former.id if former else own}  # a page that is being made may still read the former one
     for path in folder.glob("*.parquet"):
         if _TABLE.fullmatch(path.name) and path.stem.rpartition("-")[2] not in kept:
@@ -174,23 +189,20 @@ def publish(
 def restamp(imported: Imported, facts: Mapping[str, Any]) -> Imported:
     """Write the stamp of an import again with other `facts`; its tables stay."""
     stamp = {**imported.stamp, **facts}
-    files.replace(imported.folder / STAMP, json.dumps(stamp, indent=1).encode())
+    disk.replace(imported.folder / STAMP, json.dumps(stamp, indent=1).encode())
     return Imported(source=imported.source, folder=imported.folder, stamp=stamp)
 
 
-def _stamp(
-    folder: Path, own: str, rows: Mapping[str, int], facts: Mapping[str, Any], versions: Mapping[str, Any]
-) -> Imported:
+def _stamp(folder: Path, own: str, facts: Mapping[str, Any], versions: Mapping[str, Any]) -> Imported:
     stamp = {
         "schema": SCHEMA,
         "source": folder.name,
         "id": own,
         "when": datetime.now(UTC).isoformat(timespec="seconds"),
         "versions": {"harness": __version__, **versions},
-        "tables": rows,
         **facts,
     }
-    files.replace(folder / STAMP, json.dumps(stamp, indent=1, allow_nan=False).encode())
+    disk.replace(folder / STAMP, json.dumps(stamp, indent=1, allow_nan=False).encode())
     return Imported(source=folder.name, folder=folder, stamp=stamp)
 
 

@@ -20,8 +20,9 @@ from harness import __version__
 from leaderboard import errors, extras
 from leaderboard.access.headers import PLOT, SecurityHeaders
 from leaderboard.access.intake import Intake
-from leaderboard.access.limits import Limits, check_query
+from leaderboard.access.limits import Limits
 from leaderboard.access.metrics import CountRequests, Metrics
+from leaderboard.access.queries import BoundedQueries
 from leaderboard.access.routes import router
 from leaderboard.answers import answer
 from leaderboard.kept import Made
@@ -111,8 +112,10 @@ def create_app(settings: Settings) -> FastAPI:
     app.include_router(router(_intake(site, limits, metrics)))
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
     errors.add(app, site)
+    app.add_middleware(BoundedQueries)
     app.add_middleware(CountRequests, metrics=metrics)
-    app.add_middleware(SecurityHeaders)
+    # Around everything, so that answers to a failure have the headers too; nothing can be added after it.
+    app.middleware_stack = SecurityHeaders(app.build_middleware_stack())
     return app
 
 
@@ -172,7 +175,6 @@ def _endpoint(site: Site, route: PageRoute, form: str) -> Callable[..., Any]:
     names = [part[1:-1] for part in route.path.split("/") if part.startswith("{")]
 
     async def endpoint(request: Request, state: State, **arguments: str) -> Response:
-        check_query(request.scope["query_string"])
         key = (route.path, form, tuple(arguments.items()), tuple(state.pairs()), site.queries.version)
         made = site.kept.get(key)
         request.app.state.metrics.cache("hit" if made else "miss")

@@ -40,7 +40,8 @@ def badge(site: Site, suite: str, slug: str) -> str:
 def _svg(label: str, text: str, colour: str) -> str:
     left, right = LETTER * len(label) + 12, LETTER * len(text) + 12
     return Markup(
-        '<svg xmlns="http://www.w3.org/2000/svg" width="{w:.0f}" height="20" role="img" aria-label="{label}: {text}">'
+        '<svg xmlns="http://www.w3.org/2000/svg" width="{w:.0f}" height="20" role="img" '
+        'aria-label="{label}: {text}">'
         "<title>{label}: {text}</title>"
         '<rect width="{w:.0f}" height="20" rx="3" fill="#374151"/>'
         '<rect x="{left:.0f}" width="{right:.0f}" height="20" rx="3" fill="{colour}"/>'

@@ -103,7 +103,7 @@ async def _page(
     site: Site, request: Request, status: int, message: str, hint: str, headers: dict[str, str] | None
 ) -> Response:
     page = Page(title=message, template="error.html", lead=hint)
-    made = await run_in_threadpool(lambda: site.html(page, State(), "", status=status))
+    made = await run_in_threadpool(lambda: site.html(page, State.model_validate({}), "", status=status))
     response = answer(request, made)
     response.headers.update(headers or {})
     return response

@@ -127,7 +127,8 @@ def chips(state: EntryState, path: str) -> list[tuple[str, str]]:
     """The filters in force, each with the URL without it."""
     labels = {
         "q": "name has “{}”", "origin": "{}", "size": "size {}", "output": "output {}", "recipe": "recipe {}",
-        "backbone": "made of {}", "tokens": "at least {} tokens", "open": "open weights", "trust": "revision: {}",
+        "backbone": "made of {}", "tokens": "at least {} tokens", "open": "open weights",
+        "trust": "revision: {}",
     }  # fmt: skip
     found = []
     for name, label in labels.items():

@@ -93,7 +93,8 @@ class Entry:
     @property
     def slug(self) -> str:
         """The entry's name in URLs."""
-        return f"{self.model_slug}-{_short(self.origin, self.source, self.revision, self.artifact, self.treatment)}"
+        what = _short(self.origin, self.source, self.revision, self.artifact, self.treatment)
+        return f"{self.model_slug}-{what}"
 
 
 @dataclass(frozen=True, kw_only=True)

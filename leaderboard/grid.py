@@ -42,7 +42,7 @@ class Means:
     @property
     def complete(self) -> NDArray[np.bool_]:
         """Which entries have all that is wanted."""
-        return self.there == self.wanted
+        return np.asarray(self.there == self.wanted)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +77,8 @@ class Grid:
         by_type: The means within each type.
         over_tasks: The mean over columns.
         over_types: The mean of the types' means.
-        averages: What is known of a trained mean's interval, by row.
+        averages: What else is known of a row's means: the interval of a trained one, or what a paper
+            prints (leaderboard.printed).
     """
 
     listed: Listed
@@ -101,9 +102,15 @@ class Grid:
 
     @cached_property
     def first(self) -> NDArray[np.bool_]:
-        """Which row stands for its model: that with the most columns, then the best known revision."""
+        """Which row stands for its model: that with the most columns, then the best known revision.
+
+        A paper's row stands for itself.
+        """
         best: dict[str, int] = {}
         for row, entry in enumerate(self.entries):
+            if entry.origin == "reported":
+                best[entry.slug] = row
+                continue
             there = best.get(entry.model_slug)
             if there is None or self._weight(row) > self._weight(there):
                 best[entry.model_slug] = row
@@ -114,7 +121,6 @@ class Grid:
     def _weight(self, row: int) -> tuple[Any, ...]:
         entry = self.entries[row]
         return (
-            entry.origin != "reported",
             int(self.over_tasks.there[row]),
             -TRUST.index(entry.trust),
             entry.tasks,
@@ -181,15 +187,41 @@ def grid(
         if len(scopes) == 1:
             low[:, place], high[:, place] = cells.low[:, scopes[0]], cells.high[:, scopes[0]]
             results[:, place] = cells.results[:, scopes[0]]
+    _lay_printed(listed, averages, values, reasons)
     counted = ((reasons == 0) | ((reasons == OTHER) & any_revision)) & np.isfinite(values)
     by_type = _by_type(listed, values, counted)
     over_tasks = _mean("tasks", values, counted)
+    _lay_printed_means(averages, by_type, over_tasks)
     over_types = _over_types(by_type)
     return Grid(
         listed=listed, view=view, entries=entries, values=values, low=low, high=high, reasons=reasons,
         results=results, counted=counted, by_type=by_type, over_tasks=over_tasks, over_types=over_types,
         averages=averages,
     )  # fmt: skip
+
+
+def _lay_printed(
+    listed: Listed,
+    averages: Mapping[int, Mapping[str, Any]],
+    values: Floats,
+    reasons: NDArray[np.uint8],
+) -> None:
+    """Put in what papers print of single columns."""
+    place = {column.name: at for at, column in enumerate(listed.suite.columns)}
+    for row, document in averages.items():
+        for name, value in document.get("columns", {}).items():
+            values[row, place[name]], reasons[row, place[name]] = value, 0
+
+
+def _lay_printed_means(
+    averages: Mapping[int, Mapping[str, Any]], by_type: Mapping[str, Means], over_tasks: Means
+) -> None:
+    """Put in the means that papers print of types, and the mean over tasks that follows from them."""
+    for row, document in averages.items():
+        for kind, value in document.get("types", {}).items():
+            by_type[kind].values[row], by_type[kind].there[row] = value, by_type[kind].wanted
+        if document.get("over_tasks") is not None:
+            over_tasks.values[row], over_tasks.there[row] = document["over_tasks"], over_tasks.wanted
 
 
 def _mean(over: str, values: Floats, counted: NDArray[np.bool_]) -> Means:
@@ -244,11 +276,11 @@ def rank(
     rows = np.flatnonzero(ranked)
     rows = rows[np.argsort(-means[rows], kind="stable")]
     leader = -1
-    for position, row in enumerate(rows, 1):
+    for position, row in enumerate(rows.tolist(), 1):
         if leader < 0 or not tied(
             values[leader], values[row], weights, averages.get(leader), averages.get(row)
         ):
-            leader, first = int(row), position
+            leader, first = row, position
         place[row] = first
     if len(rows):
         inside = values[rows]

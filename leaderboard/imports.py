@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,11 +37,7 @@ def _units(source: Imported) -> Iterator[Unit]:
     for number, entry in enumerate(source.entries().to_pylist()):
         name = f"{entry['model']}@{entry['revision']}@{entry['experiment']}"
         stamp = hashlib.sha256(repr(sorted(entry.items())).encode()).hexdigest()
-        yield Unit(source=source.source, name=name, stamp=stamp, read=_bound(reader, number, entry))
-
-
-def _bound(reader: _Reader, number: int, entry: Mapping[str, Any]) -> Callable[[], list[Entry]]:
-    return lambda: reader.entry(number, entry)
+        yield Unit(source=source.source, name=name, stamp=stamp, read=partial(reader.entry, number, entry))
 
 
 @dataclass(frozen=True, kw_only=True)

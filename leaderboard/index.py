@@ -15,7 +15,7 @@ from filelock import FileLock
 from sqlalchemy import Connection, Engine, delete, func, insert, select, text, update
 
 from harness import paths
-from leaderboard import imports, measured
+from leaderboard import imports, measured, printed
 from leaderboard.database import (
     AVERAGES,
     ENTRIES,
@@ -33,7 +33,7 @@ from leaderboard.settings import Settings
 
 Item = TypeVar("Item")
 
-FORM = 1
+FORM = 2
 """The form of the index; raised when tables or what they hold change, so that old ones are made anew."""
 
 
@@ -91,6 +91,7 @@ class SiteIndex:
         roots = [*self.settings.results, *(path for path in reference if path not in self.settings.results)]
         yield from measured.units(roots, list(self.suites.values()))
         yield from imports.units(self.settings.results)
+        yield from printed.units(self.settings.reported, self.suites)
 
 
 def open_index(settings: Settings) -> SiteIndex:

@@ -7,6 +7,7 @@ import json
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +33,7 @@ def units(roots: Sequence[Path], suites: Sequence[Listed]) -> Iterator[Unit]:
         for folder in sorted(p for p in (root / "records").glob("*") if p.is_dir()):
             folders.setdefault(folder.name.rpartition("-")[2], []).append((store, folder))
     for key, places in folders.items():
-        yield Unit(
-            source=SOURCE, name=key, stamp=_stamp(places), read=lambda places=places: _read(places, learnt)
-        )
+        yield Unit(source=SOURCE, name=key, stamp=_stamp(places), read=partial(_read, places, learnt))
 
 
 def _stamp(places: Iterable[tuple[Store, Path]]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.errors import HarnessError, unknown
+from harness.errors import UsageError, unknown
 from leaderboard.state import State
 from leaderboard.tables import Table
 
@@ -46,7 +46,7 @@ class Page:
     plots: bool = False
 
 
-class NotFound(HarnessError):
+class NotFound(UsageError):
     """There is no such page."""
 
 

@@ -13,18 +13,18 @@ from sqlalchemy import Row, func, select
 from leaderboard.database import AVERAGES, ENTRIES, RESULTS, SCOPES, SCORES
 from leaderboard.found import Origin, Trust
 from leaderboard.index import SiteIndex
-from leaderboard.scopes import Listed
+from leaderboard.scopes import Listed, views
 
 if TYPE_CHECKING:
     from leaderboard.grid import Grid
 
-SIZES: Mapping[str, tuple[int, float]] = {
+SIZES: Mapping[str, tuple[float, float]] = {
     "small": (0, 60e6),
     "base": (60e6, 200e6),
     "large": (200e6, 600e6),
     "xl": (600e6, 2e9),
     "xxl": (2e9, float("inf")),
-}  # type: ignore[assignment]
+}
 """Size classes by number of parameters, from (in) and to (out)."""
 
 
@@ -122,6 +122,22 @@ class Queries:
         with self.index.engine.connect() as connection:
             return {task: (kind, metric, n) for task, kind, metric, n in connection.execute(wanted)}
 
+    @cached_property
+    def entries_of_suites(self) -> dict[str, int]:
+        """How many entries have a score in each suite, by its slug; suites without any are left out."""
+        with self.index.engine.connect() as connection:
+            pairs = connection.execute(select(SCORES.c.scope, SCORES.c.entry)).all()
+        owners: dict[int, set[int]] = {}
+        for scope, entry in pairs:
+            owners.setdefault(scope, set()).add(entry)
+        found = {}
+        for slug, one in self.suites.items():
+            forms = {s.form for view in views(one.suite) for column in one.scopes(view) for s in column}
+            entries = set().union(*(owners.get(self.scope_ids[form], set()) for form in forms))
+            if entries:
+                found[slug] = len(entries)
+        return found
+
     def grid(self, listed: Listed, view: str = "", *, any_revision: bool = False) -> Grid:
         """A suite put together."""
         key = (listed.slug, view, any_revision)
@@ -143,7 +159,7 @@ class Queries:
         with self.index.engine.connect() as connection:
             rows = connection.execute(wanted).all()
             averages = self._averages(connection, listed, view)
-        there = {row.entry for row in rows}
+        there = {row.entry for row in rows} | averages.keys()
         entries = [entry for number, entry in self.entries.items() if number in there]
         place = {entry.id: at for at, entry in enumerate(entries)}
         column = {number: at for at, number in enumerate(ids)}
@@ -207,7 +223,7 @@ class Queries:
             return found
 
 
-def _entry(row: Row[Any]) -> Entry:
+def _entry(row: Any) -> Entry:
     values = dict(row._mapping)
     text = values.pop("trained_on")
     return Entry(**values, trained_on=None if text is None else frozenset(json.loads(text)))

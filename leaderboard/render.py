@@ -12,8 +12,8 @@ from markupsafe import Markup, escape
 from leaderboard.tables import KINDS, Cell, Column, Row, Table
 
 CODES = {
-    "best": "b", "second": "s", "none": "n", "failed": "f", "other": "o", "bad": "x", "part": "p", "away": "a",
-    "measured": "m", "imported": "i", "reported": "r", "leak": "l", "chosen": "c",
+    "best": "b", "second": "s", "none": "n", "failed": "f", "other": "o", "bad": "x", "part": "p",
+    "away": "a", "measured": "m", "imported": "i", "reported": "r", "leak": "l", "chosen": "c",
 }  # fmt: skip
 """Kinds in class names of one letter: a page of 7,000 cells stays small."""
 
@@ -85,7 +85,8 @@ def _heading(column: Column) -> str:
         inner += f' <a class="go" href="{escape(column.href)}" title="about {label}">›</a>'
     sort = f' aria-sort="{column.sorted or "none"}"' if column.sort or column.sorted else ""
     note = f' title="{escape(column.note)}"' if column.note else ""
-    return f'<th scope="col" class="{" ".join(classes)}" data-key="{escape(column.key)}"{sort}{note}>{inner}</th>'
+    about = f'class="{" ".join(classes)}" data-key="{escape(column.key)}"{sort}{note}'
+    return f'<th scope="col" {about}>{inner}</th>'
 
 
 def _row(row: Row, columns: Sequence[Column], pick: bool) -> str:
@@ -112,9 +113,9 @@ def _cell(cell: Cell, column: Column, row: Row, pick: bool) -> str:
     cls = f' class="{" ".join(classes)}"' if classes else ""
     title = f' title="{escape(cell.note)}"' if cell.note else ""
     text = name_html(cell.text) if named else escape(cell.text)
-    inner = f'<a href="{escape(cell.href)}">{text}</a>' if cell.href else text
+    inner = f'<a href="{escape(cell.href)}">{text}</a>' if cell.href else str(text)
     if pick and row.key:
-        inner = Markup(_tick(row, cell)) + inner
+        inner = _tick(row, cell) + inner
     if named:
         return f'<th scope="row"{cls}{title}>{inner}</th>'
     return f"<td{cls}{title}>{inner}</td>"

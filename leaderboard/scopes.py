@@ -101,7 +101,8 @@ def views(suite: Suite) -> tuple[str, ...]:
 def listed(cache: Path) -> dict[str, Listed]:
     """Every suite that can be opened without a folder of a user's, by slug; main ones first.
 
-    `cache` keeps what a suite builds. A benchmark with the columns of a suite that has a name of its own is listed once.
+    `cache` keeps what a suite builds. A benchmark with the columns of a suite that has a name of its
+    own is listed once.
     """
     found: dict[str, Listed] = {}
     seen: set[tuple[str, ...]] = set()

@@ -8,19 +8,22 @@ import json
 import logging
 import pkgutil
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from jinja2 import Environment, PackageLoader, select_autoescape
 from markupsafe import Markup
+from pydantic import ValidationError
 
 from harness import __version__
+from harness.errors import UsageError
 from leaderboard import render, views
 from leaderboard.index import Changes, SiteIndex, open_index
 from leaderboard.kept import Kept, Made
-from leaderboard.page import Page, PageRoute
+from leaderboard.page import Page, PageRoute, missing
 from leaderboard.queries import Queries
 from leaderboard.reported import Paper, papers
 from leaderboard.settings import Settings
@@ -73,6 +76,19 @@ class Site:
             return self.html(page, state, path if route.twins else "")
         return Made(body=_twin(page, form).encode(), type=TWINS[form][1])
 
+    def twin(self, path: str, query: Mapping[str, Sequence[str]], form: str) -> bytes:
+        """A page by its address as one of TWINS.
+
+        Raises:
+            NotFound: There is no such page.
+            UsageError: The query holds something that the page does not take.
+        """
+        found = ((route, _match(route.path, path)) for route in self.pages if route.twins)
+        route, arguments = next(((r, a) for r, a in found if a is not None), (None, None))
+        if route is None or arguments is None:
+            raise missing("page", path, [r.path for r in self.pages if r.twins], then="`/` is the overview.")
+        return self.make(route, _state(route.state, query), arguments, form).body
+
     def html(self, page: Page, state: State, path: str, *, status: int = 200) -> Made:
         """A page as HTML; `path` is where its twins lie, empty for none."""
         query = state.query(theme="auto", density="comfortable")
@@ -102,6 +118,34 @@ def open_site(settings: Settings) -> Site:
     site = Site(settings, open_index(settings))
     site.refresh()
     return site
+
+
+def _match(template: str, path: str) -> dict[str, str] | None:
+    """The parameters of a path, None where it is no path of this template."""
+    names, values = template.strip("/").split("/"), path.strip("/").split("/")
+    if len(names) != len(values):
+        return None
+    pairs = list(zip(names, map(unquote, values), strict=True))
+    if any(name != value for name, value in pairs if not name.startswith("{")):
+        return None
+    return {name[1:-1]: value for name, value in pairs if name.startswith("{")}
+
+
+def _state(kind: type[State], query: Mapping[str, Sequence[str]]) -> State:
+    known = {name: values for name, values in query.items() if name in kind.model_fields}
+    plain = {n: list(v) if _is_list(kind, n) else v[-1] for n, v in known.items()}
+    try:
+        return kind.model_validate(plain)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise UsageError(
+            f"{'.'.join(map(str, first['loc']))}: {first['msg']}.",
+            hint="The page /api lists every parameter.",
+        ) from None
+
+
+def _is_list(kind: type[State], name: str) -> bool:
+    return isinstance(kind.model_fields[name].get_default(call_default_factory=True), list)
 
 
 def page_routes() -> list[PageRoute]:

@@ -102,8 +102,9 @@ def suite_page(grid: Grid, state: SuiteState, path: str) -> SuitePage:
     where = paging(len(rest), state, path)
     body = [_row(grid, row, shown, state, path, pinned=True) for row in pinned]
     body += _body(grid, rest[where.first - 1 : where.last] if rest else [], shown, state, path)
-    complete = int((grid.over_tasks.complete & _population(grid, state)).sum())
-    seen = int(_population(grid, state).sum())
+    unprinted = np.array([entry.origin != "reported" for entry in grid.entries], bool)
+    population = _population(grid, state) & unprinted
+    complete, seen = int((grid.over_tasks.complete & population).sum()), int(population.sum())
     return SuitePage(
         table=Table(
             name="suite",
@@ -185,21 +186,28 @@ def _columns(grid: Grid, ranks: Ranks, state: SuiteState, rows: Sequence[int]) -
         _Col(key="parameters", label="Size", sort=size, note="Parameters.",
              cell=lambda r: Cell(text=parameters_text(entries[r].parameters), value=entries[r].parameters)),
         _Col(key="origin", label="Origin", numeric=False, cell=lambda r: _origin_cell(entries[r])),
+        _Col(key="how", label="How", numeric=False, cell=lambda r: _how_cell(entries[r]),
+             note="An imported model's revision, a measured one's treatment, where a row is printed."),
         *means,
         _Col(key="there", label="Columns", group="mean", sort=grid.over_tasks.there.astype(float),
-             note="How many of the suite's columns count.", cell=lambda r: _there_cell(grid.over_tasks, r)),
+             note="How many of the suite's columns count.", cell=lambda r: _there_cell(grid, grid.over_tasks, r)),
         _Col(key="borda", label="Borda", group="mean", sort=np.where(ranks.place > 0, ranks.borda, np.nan),
              note="For each column, the number of ranked models that are worse, ties half.",
              cell=lambda r: _ranked_cell(ranks, ranks.borda, r, "{:.0f}")),
         _Col(key="mean_rank", label="Mean rank", group="mean", sort=-ranks.mean_rank,
              note="The mean of the ranks in the columns, among ranked models.",
              cell=lambda r: _ranked_cell(ranks, ranks.mean_rank, r, "{:.1f}")),
-        _Col(key="unseen", label="Unseen", group="mean", sort=np.array([np.nan if x is None else x for x in free]),
+        _Col(key="unseen", label="Unseen", group="mean",
+             sort=np.array([np.nan if share is None else share for share in free]),
              note="The share of the columns that the model was not trained on, by its makers' account.",
-             cell=lambda r: Cell(text="?" if free[r] is None else f"{100 * free[r]:.0f} %", value=free[r])),
-        *(_type_col(means, kind) for kind, means in grid.by_type.items() if len(grid.by_type) > 1),
+             cell=lambda r: _unseen_cell(free[r])),
+        *(_type_col(grid, means, kind) for kind, means in grid.by_type.items() if len(grid.by_type) > 1),
         *(_task_col(grid, at, marks[at]) for at in _by_type(grid)),
     ]  # fmt: skip
+
+
+def _unseen_cell(share: float | None) -> Cell:
+    return Cell(text="?" if share is None else f"{100 * share:.0f} %", value=share)
 
 
 def _by_type(grid: Grid) -> list[int]:
@@ -211,6 +219,7 @@ def _by_type(grid: Grid) -> list[int]:
 
 def _marks(grid: Grid, rows: Sequence[int]) -> list[tuple[float, float]]:
     """The best and the second best score of each column among some rows."""
+    rows = [row for row in rows if grid.entries[row].origin != "reported"]
     inside = np.where(grid.counted, grid.values, -np.inf)[list(rows)]
     best = np.sort(np.vstack([np.full((2, inside.shape[1]), -np.inf), inside]), axis=0)[-2:][::-1]
     return [(float(best[0, at]), float(best[1, at])) for at in range(inside.shape[1])]
@@ -228,14 +237,24 @@ def _ranked_cell(ranks: Ranks, values: Floats, row: int, form: str) -> Cell:
 
 
 def _model_cell(entry: Entry) -> Cell:
-    return Cell(text=entry.model, value=entry.model, href=f"/models/{entry.model_slug}", note=entry.treatment)
+    href = f"/papers/{entry.source}" if entry.origin == "reported" else f"/models/{entry.model_slug}"
+    return Cell(text=entry.model, value=entry.model, href=href, note=entry.treatment)
 
 
 def _origin_cell(entry: Entry) -> Cell:
     return Cell(text=entry.origin, value=entry.origin, kind=entry.origin)
 
 
-def _there_cell(means: Means, row: int) -> Cell:
+def _how_cell(entry: Entry) -> Cell:
+    revision = entry.revision or ""
+    text = entry.treatment or (revision[:10] if entry.trust == "commit" else revision.replace("_", " "))
+    short = text if len(text) <= 36 else f"{text[:35]}…"
+    return Cell(text=short, value=text, note=text if short != text else "")
+
+
+def _there_cell(grid: Grid, means: Means, row: int) -> Cell:
+    if grid.averages.get(row, {}).get("types"):
+        return Cell(text="by type", value=None, kind="reported", note="The paper prints means of types only.")
     return Cell(text=f"{means.there[row]}/{means.wanted}", value=int(means.there[row]))
 
 
@@ -243,12 +262,20 @@ def _mean_col(grid: Grid, means: Means, group: str, key: str, note: str) -> _Col
     whole = np.where(means.complete, means.values, np.nan)
     return _Col(
         key=key, label=f"over {key}", group=group, sort=whole, note=note,
-        cell=lambda r: _mean_cell(means, r, grid.averages.get(r) if key == "tasks" else None),
+        cell=lambda r: _mean_cell(means, r, _average(grid, r, key)),
     )  # fmt: skip
+
+
+def _average(grid: Grid, row: int, over: str) -> Mapping[str, Any] | None:
+    """What is known of a mean beside its value: that of tasks has an interval, a printed one its print."""
+    found = grid.averages.get(row)
+    return found if found and (over == "tasks" or "printed" in found) else None
 
 
 def _mean_cell(means: Means, row: int, average: Mapping[str, Any] | None) -> Cell:
     value = float(means.values[row])
+    if average and "printed" in average:
+        return _printed_mean(means, row, average)
     if not means.there[row]:
         return Cell(text="–", kind="none")
     if not means.complete[row]:
@@ -265,10 +292,24 @@ def _mean_cell(means: Means, row: int, average: Mapping[str, Any] | None) -> Cel
     return Cell(text=score_text(value), value=value)
 
 
-def _type_col(means: Means, kind: str) -> _Col:
+def _printed_mean(means: Means, row: int, document: Mapping[str, Any]) -> Cell:
+    """A mean of a paper's row: of a type as printed, else made of what is printed."""
+    value = float(means.values[row])
+    if not means.there[row]:
+        return Cell(text="–", kind="none")
+    if means.over not in ("tasks", "types"):
+        return Cell(text=f"{100 * value:.1f}", value=value, kind="reported")
+    printed = document.get("printed")
+    note = "made of the printed numbers" + (f"; the paper prints {100 * printed:.1f}" if printed else "")
+    kind = "reported" if means.complete[row] else "reported part"
+    return Cell(text=score_text(value), value=value, kind=kind, note=note)
+
+
+def _type_col(grid: Grid, means: Means, kind: str) -> _Col:
     return _Col(
-        key=f"type:{kind}", label=kind, group="mean within a type", note=f"The mean over {means.wanted} columns.",
-        sort=np.where(means.complete, means.values, np.nan), cell=lambda r: _mean_cell(means, r, None),
+        key=f"type:{kind}", label=kind, group="mean within a type",
+        note=f"The mean over {means.wanted} columns.",
+        sort=np.where(means.complete, means.values, np.nan), cell=lambda r: _mean_cell(means, r, _average(grid, r, kind)),
     )  # fmt: skip
 
 
@@ -288,6 +329,8 @@ def _task_cell(grid: Grid, row: int, at: int, marks: tuple[float, float], tasks:
     reason, value = REASONS[grid.reasons[row, at]], float(grid.values[row, at])
     if reason in GONE:
         return Cell(text=GONE[reason], kind=reason)
+    if grid.entries[row].origin == "reported":
+        return Cell(text=f"{100 * value:.1f}", value=value, kind="reported")
     trained = grid.entries[row].trained_on
     kinds = ["leak"] if trained and any(task in trained for task in tasks) else []
     kinds += ["other"] if reason == "other" else []
@@ -391,7 +434,12 @@ def _notes(grid: Grid, state: SuiteState) -> list[str]:
     bad = int((grid.reasons == REASONS.index("bad")).sum())
     notes = []
     if other and state.revisions == "pinned":
-        notes.append(f"{other} scores are {WHY['other']}: shown, and in no mean.")
+        notes.append(f"{other:,} scores are {WHY['other']}: shown, and in no mean.")
+    if any(entry.origin == "reported" for entry in grid.entries):
+        notes.append(
+            "Rows of papers have no rank: what a paper prints was made by its own treatment. Where it prints "
+            "means of types, both means are made of those here, whichever one the paper prints."
+        )
     if bad:
         notes.append(f"{bad} cells hold {WHY['bad']} (above 1, or not a number): not shown, and in no mean.")
     return notes
@@ -405,28 +453,26 @@ def _warnings(grid: Grid, state: SuiteState) -> list[str]:
     return []
 
 
-def _more_controls(grid: Grid, state: SuiteState) -> list[Control]:
-    def options(*pairs: tuple[str, str]) -> list[tuple[str, str]]:
-        return list(pairs)
+ZERO = (("", "any"), ("all", "none of the tasks"), ("most", "under half of the tasks"))
+GROUPS = (("", "nothing"), ("backbone", "backbone"), ("recipe", "recipe"), ("organisation", "organisation"))
+EACH = (("model", "each model"), ("entry", "each revision and treatment"))
+REVISIONS = (("pinned", "the suite's own"), ("any", "any (not comparable)"))
 
+
+def _more_controls(grid: Grid, state: SuiteState) -> list[Control]:
+    selects = [("zero", "Trained on", ZERO), ("group", "Group by", GROUPS), ("each", "A row for", EACH)]
     found = [
-        Control(kind="select", name="zero", label="Trained on", value=state.zero, more=True,
-                options=options(("", "any"), ("all", "none of the tasks"), ("most", "under half of the tasks"))),
-        Control(kind="select", name="group", label="Group by", value=state.group, more=True,
-                options=options(("", "nothing"), ("backbone", "backbone"), ("recipe", "recipe"), ("organisation", "organisation"))),
-        Control(kind="select", name="each", label="A row for", value=state.each, more=True,
-                options=options(("model", "each model"), ("entry", "each revision and treatment"))),
-        Control(kind="select", name="revisions", label="Data revisions", value=state.revisions, more=True,
-                options=options(("pinned", "the suite's own"), ("any", "any (not comparable)"))),
-    ]  # fmt: skip
+        Control(kind="select", name=name, label=label, value=getattr(state, name), options=options, more=True)
+        for name, label, options in [*selects, ("revisions", "Data revisions", REVISIONS)]
+    ]
     if len(grid.by_type) > 1:
-        kinds = options(("", "all"), *((kind, kind) for kind in grid.by_type))
+        kinds = [("", "all"), *((kind, kind) for kind in grid.by_type)]
         found.insert(
             0, Control(kind="select", name="type", label="Task type", value=state.type, options=kinds)
         )
     names = views(grid.listed.suite)
     if len(names) > 1:
-        kinds = options(*((name, f"as {name} prints") for name in names))
+        kinds = [(name, f"as {name} prints") for name in names]
         found.insert(0, Control(kind="select", name="view", label="Numbers", value=grid.view, options=kinds))
     return found
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import re
 
-import brotli  # type: ignore[import-untyped]
+import brotli
 
 PREFERRED = ("br", "gzip", "identity")
 """What there is, the best first."""

@@ -20,7 +20,7 @@ from leaderboard.access.refusals import Refusal
 CLIENTS = 20_000
 """Clients remembered at once; beyond it the one that asked longest ago is forgotten."""
 
-QUERY_BYTES, PARAMETERS, VALUE = 4096, 64, 512
+QUERY_BYTES, PARAMETERS, VALUE = 8192, 256, 512
 
 
 class Limits:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
 from harness.errors import UsageError
+
+if TYPE_CHECKING:
+    from leaderboard.settings import Settings
 
 
 @click.command("serve")
@@ -51,7 +54,7 @@ def command(results: tuple[Path, ...], host: str, port: int, refresh: float, sta
     return _serve(settings, host, port)
 
 
-def _serve(settings: Any, host: str, port: int) -> int:
+def _serve(settings: Settings, host: str, port: int) -> int:
     import socket
 
     import uvicorn

@@ -126,11 +126,16 @@ def load(path: str) -> dict[str, Any]:
 
 
 def _bytes(path: str) -> bytes:
-    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb", buffering=0) as file:
-        content = bytearray()
-        while len(content) <= LARGEST and (part := file.read(LARGEST + 1 - len(content))):
-            content += part
-        return bytes(content)
+    """The first bytes of a file, one more than LARGEST at most."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        expected = min(os.fstat(descriptor).st_size, LARGEST)
+        content = os.read(descriptor, expected + 1)
+        while len(content) <= LARGEST and (more := os.read(descriptor, SLIM)):
+            content += more
+        return content
+    finally:
+        os.close(descriptor)
 
 
 def _slim(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

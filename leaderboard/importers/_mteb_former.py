@@ -5,10 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from harness import __version__, imported
+from harness import __version__
 from harness.errors import RecordError
 from harness.imported import Imported
 from leaderboard.importers._mteb_files import Told
@@ -57,23 +56,29 @@ class Former:
         return [Told(*values) for values in zip(*columns, strict=True)]
 
 
-def read(folder: Path, versions: Mapping[str, Any]) -> Former | None:
-    """The import in `folder`; None if there is none, or one that was read in another way.
+def usable(standing: Imported | None, versions: Mapping[str, Any]) -> bool:
+    """Whether there is an import that is whole and was read as files are read now."""
+    if standing is None or not standing.whole():
+        return False
+    return bool(standing.stamp.get("versions") == {"harness": __version__, **versions})
 
-    Raises:
-        RecordError: It is of a newer schema.
-    """
-    found = imported.read(folder)
-    if found is None or found.stamp.get("versions") != {"harness": __version__, **versions}:
-        return None
+
+def stands(standing: Imported, digest: str) -> bool:
+    """Whether nothing changed since, and nothing is to be tried again."""
+    problems = standing.counts.get("problems", {})
+    return standing.stamp.get("scan") == digest and not any(p.startswith(PASSING) for p in problems)
+
+
+def read(standing: Imported) -> Former | None:
+    """What a refresh needs of the import, None if its tables cannot be read."""
     try:
-        table = found.files(ABOUT)
-        found.scores(["flag"])
-        found.entries(["card"])
+        table = standing.files(ABOUT)
+        standing.scores(["flag"])
+        standing.entries(["card"])
     except RecordError as error:
         log.warning("%s Everything is imported anew.", error.message)
         return None
     columns = [table[name].to_pylist() for name in ABOUT]
     places = range(table.num_rows)
     rows = {path: Row(*facts) for path, *facts in zip(*columns, places, strict=True)}
-    return Former(imported=found, files=rows)
+    return Former(imported=standing, files=rows)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import stat
+from array import array
+from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -60,6 +63,14 @@ def scan(root: Path) -> list[Found]:
                     for deeper in _list(root, experiment, found, holds=True):
                         found.append(Found(deeper, 0, 0, 0, "a folder where none belongs"))
     return sorted(found)
+
+
+def digest_of(found: list[Found]) -> str:
+    """A hash that changes with any file: another one, a missing one, another size or time."""
+    digest = hashlib.sha256("\0".join([f"{file.path}\0{file.problem}" for file in found]).encode())
+    for numbers in ("size", "mtime_ns", "ctime_ns"):
+        digest.update(array("q", map(attrgetter(numbers), found)))
+    return digest.hexdigest()
 
 
 def folder_of(path: str) -> str | None:

@@ -9,15 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from harness import imported
 from harness.errors import UsageError
 from harness.imported import Imported
 from leaderboard.importers import _mteb_former as former
 from leaderboard.importers._mteb_former import Former
-from leaderboard.importers._mteb_pool import Progress, parse
-from leaderboard.importers._mteb_scan import Found, commit_of, results_of, scan
+from leaderboard.importers._mteb_scan import Found, commit_of, digest_of, results_of, scan
+
+if TYPE_CHECKING:
+    from leaderboard.importers._mteb_pool import Progress
 
 SOURCE = "mteb-results"
 
@@ -65,14 +67,20 @@ def import_results(
     root = results_of(path)
     folder = imported.home(results, SOURCE)
     with imported.writing(folder):
-        before = former.read(folder, versions())
+        standing = imported.read(folder)
         found = scan(root)
         if not any(not file.problem for file in found):
             raise UsageError(
                 f"{path} holds no results of mteb.",
                 hint="They lie at <model>/<revision>/<Task>.json, here or in `results` below.",
             )
-        return _refreshed(folder, root, found, before, workers, progress)
+        digest = digest_of(found)
+        told = {"commit": commit_of(root), "scan": digest}
+        if standing is None or not former.usable(standing, versions()):
+            return _refreshed(folder, root, found, None, told, workers, progress)
+        if former.stands(standing, digest):
+            return _unchanged(standing, told, read=0, of=len(found))
+        return _refreshed(folder, root, found, former.read(standing), told, workers, progress)
 
 
 def versions() -> Mapping[str, Any]:
@@ -85,26 +93,30 @@ def _refreshed(
     root: Path,
     found: list[Found],
     before: Former | None,
+    told: Mapping[str, Any],
     workers: int | None,
     progress: Progress | None,
 ) -> Outcome:
+    """Read what is new, and what could not be read before; write the tables if that changed them."""
+    from leaderboard.importers._mteb_pool import parse
+
     known = before.files if before else {}
     others = [file for file in found if (row := known.get(file.path)) is None or not row.same(file)]
     again = [file for file in found if file.path in known and known[file.path].passing]
-    read = [file.path for file in {*others, *again} if not file.problem]
-    read.sort()
+    read = sorted({file.path for file in (*others, *again) if not file.problem})
     parsed = parse(root, read, workers, progress) if read else []
-    commit = commit_of(root)
     gone = len(known.keys() - {file.path for file in found})
     if before and not others and not gone and all(one.problem for part in parsed for one in part.told):
-        now = before.imported
-        if now.stamp.get("commit") != commit:
-            now = imported.restamp(now, {"commit": commit})
-        return Outcome(
-            imported=now, changed=False, read=len(read), unchanged=len(found) - len(read), removed=0
-        )
+        return _unchanged(before.imported, told, read=len(read), of=len(found))
     from leaderboard.importers._mteb_tables import tables_of
 
     tables, facts = tables_of(found, read, parsed, before)
-    now = imported.publish(folder, tables, {"commit": commit, **facts}, versions())
+    now = imported.publish(folder, tables, {**told, **facts}, versions())
     return Outcome(imported=now, changed=True, read=len(read), unchanged=len(found) - len(read), removed=gone)
+
+
+def _unchanged(now: Imported, told: Mapping[str, Any], *, read: int, of: int) -> Outcome:
+    """The import as it stands, with the commit it is of now."""
+    if now.stamp.get("commit") != told["commit"]:
+        now = imported.restamp(now, {"commit": told["commit"]})
+    return Outcome(imported=now, changed=False, read=read, unchanged=of - read, removed=0)

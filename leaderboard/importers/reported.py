@@ -11,8 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from harness.errors import HarnessError
-from leaderboard.recompute import Check, checks, verdict
 from leaderboard.reported import FIELDS, Printed, odd_numbers, records, wrong
+from leaderboard.reported.recompute import Check, checks, verdict
 
 SOURCES = ("optibert", "mosaicbert", "neobert", "modernbert", "efficient-embeddings")
 RENAMED = {"setting": "recipe_or_setting", "metric": "task_or_metric"}

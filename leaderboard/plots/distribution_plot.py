@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 from markupsafe import Markup
@@ -68,27 +69,27 @@ def _drawn(
     bottom = top + ABOVE + HIGH
     frame = _frame(plot, known, counts, top=top + ABOVE, width=width)
     quartiles = [float(q) for q in np.quantile(values, (0.25, 0.5, 0.75))]
-    told = "Quartiles {}; median {}; {} scores.".format(
-        " and ".join(written(q, digits=4) for q in (quartiles[0], quartiles[2])),
-        written(quartiles[1], digits=4),
-        len(values),
-    )
-    said = [told, *notes]
+    said = [_told(quartiles, len(values)), *notes]
     foot, high = sentences(said, top=bottom + STRIP + BELOW - 4, width=width)
     data = [
         group("plot-bars", _bars(edges, counts, frame), fill_opacity="0.35"),
         _strip(values, frame, bottom),
-        _box(quartiles, frame, bottom),
+        _box(quartiles, len(values), frame, bottom),
         joined(_mark(plot, m, i, v, frame, bottom) for m, i, v in marks),
     ]
     return picture(
-        [head, _axes(frame, bottom), *data, foot],
+        [head, frame.drawn(lower=bottom + STRIP), *data, foot],
         title=plot.title,
         desc=" ".join(filter(None, [plot.desc, *said])),
         width=width,
         height=bottom + STRIP + BELOW + high,
         links=any(m.href for m, _, _ in marks),
     )
+
+
+def _told(quartiles: Sequence[float], count: int) -> str:
+    low, middle, high = (written(q, digits=4) for q in quartiles)
+    return f"Quartiles {low} and {high}; median {middle}; {count} scores."
 
 
 def _entries(marks: Sequence[tuple[Mark, int, float]]) -> list[Entry]:
@@ -101,15 +102,10 @@ def _frame(
     bottom = top + HIGH
     upright = laid_out([0, max(counts)], "linear", start=bottom, end=top, most=5)
     whole = tuple(t for t in upright.ticks if t == round(t))
-    upright = type(upright)(kind="linear", low=0, high=upright.high, start=bottom, end=top, ticks=whole)
+    upright = replace(upright, ticks=whole)
     left = max(wide(written(t)) for t in whole) + 12
     level = laid_out(known, "linear", start=left, end=width - 20, most=int((width - left) / 55))
     return Frame(x=level, y=upright, x_label=plot.axis.label, y_label="Models")
-
-
-def _axes(frame: Frame, bottom: float) -> Markup:
-    """The frame, its lower ticks below the strip."""
-    return frame.drawn(lower=bottom + STRIP)
 
 
 def _bars(edges: Sequence[float], counts: Sequence[int], frame: Frame) -> Iterator[Markup]:
@@ -134,7 +130,7 @@ def _strip(values: Sequence[float], frame: Frame, bottom: float) -> Markup:
     return element("path", d=d, class_="plot-strip", stroke="currentColor", stroke_opacity="0.5")
 
 
-def _box(quartiles: Sequence[float], frame: Frame, bottom: float) -> Markup:
+def _box(quartiles: Sequence[float], count: int, frame: Frame, bottom: float) -> Markup:
     low, middle, high = (frame.x.at(q) for q in quartiles)
     box = element(
         "rect",
@@ -152,8 +148,7 @@ def _box(quartiles: Sequence[float], frame: Frame, bottom: float) -> Markup:
         class_="plot-median",
         stroke="currentColor",
     )
-    names = "Quartiles {} and {}, median {}".format(*(written(quartiles[i], digits=4) for i in (0, 2, 1)))
-    return linked(box + line, href="", name=names)
+    return linked(box + line, href="", name=_told(quartiles, count))
 
 
 def _mark(plot: Distribution, mark: Mark, place: int, value: float, frame: Frame, bottom: float) -> Markup:

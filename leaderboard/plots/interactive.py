@@ -12,8 +12,9 @@ from markupsafe import Markup
 
 from leaderboard.plots.frame import WIDTH
 from leaderboard.plots.pareto import steps
-from leaderboard.plots.scatter_plot import Spot, scatter, series_of, spots, told
+from leaderboard.plots.scatter_plot import scatter
 from leaderboard.plots.shapes import Axis, Scatter
+from leaderboard.plots.spots import Spot, series_of, spots, told
 from leaderboard.plots.svg import COLOURS, clean, element, safe
 from leaderboard.plots.ticks import written
 
@@ -37,7 +38,8 @@ def plotly_file() -> Path:
 def plot_data(plot: Scatter) -> dict[str, Any]:
     """A scatter as plain values: what its picture shows, and no more.
 
-    Groups hold their points in columns: label, href, text (what a reader sees), x, y, low, high, best.
+    Groups hold their points in columns: label, href, text (what a reader sees), x, y, low, high, best,
+    emphasised, hollow.
     """
     every = spots(plot)
     names = series_of(plot)
@@ -69,6 +71,7 @@ def _series(plot: Scatter, name: str, place: int, members: Sequence[Spot]) -> di
         "high": [s.ends[1] if s.ends else None for s in members],
         "best": [s.best for s in members],
         "emphasised": [s.point.emphasised for s in members],
+        "hollow": [s.point.hollow for s in members],
     }
 
 
@@ -100,9 +103,9 @@ def figure(plot: Scatter, *, caption: str = "", width: float = WIDTH) -> Markup:
     said = element("figcaption", caption) if caption else Markup("")
     return element(
         "figure",
+        said,
         scatter(plot, width=width),
         json_script(plot_data(plot)),
-        said,
         class_="plot",
         data_plot="scatter",
     )

@@ -63,4 +63,4 @@ def steps(
             line.append((x, line[-1][1]))
         if not line or line[-1] != (x, y):
             line.append((x, y))
-    return [*line, (edge, line[-1][1])] if line else []
+    return [*line, (edge, line[-1][1])] if line and line[-1][0] != edge else line

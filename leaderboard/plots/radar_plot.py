@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from markupsafe import Markup
 
@@ -59,19 +60,12 @@ def _drawn(plot: Radar, scale: Scale, known: Sequence[float], width: float) -> M
     )
     web = Web(x=width / 2, y=top + scale.end + 36, spokes=len(plot.axes), scale=scale)
     bottom = web.y + scale.end + 26
-    ends = f"Centre {written(scale.low)}, rim {written(scale.high)}."
-    outside = sum(not scale.low <= v <= scale.high for v in known)
-    missing = sum(number(v, "linear") is None for s in plot.series for v in s.values)
-    notes = [
-        ends,
-        *([f"{outside} beyond the scale, drawn at its end."] if outside else []),
-        *([f"{missing} missing: the outline is broken there."] if missing else []),
-    ]
+    notes = _notes(plot, scale, known)
     foot, high = sentences(notes, top=bottom, width=width)
     shapes = (_outline(plot, s, i, web) for i, s in enumerate(plot.series))
     desc = " ".join(filter(None, [plot.desc, f"{len(plot.axes)} axes.", *notes]))
     return picture(
-        [head, web.drawn(plot.axes, width), *shapes, foot],
+        [head, web.drawn(plot.axes, width), *shapes, web.values(), foot],
         title=plot.title,
         desc=desc,
         width=width,
@@ -80,11 +74,23 @@ def _drawn(plot: Radar, scale: Scale, known: Sequence[float], width: float) -> M
     )
 
 
-class Web:
-    """Spokes and rings."""
+def _notes(plot: Radar, scale: Scale, known: Sequence[float]) -> list[str]:
+    notes = [f"Centre {written(scale.low)}, rim {written(scale.high)}."]
+    if outside := sum(not scale.low <= v <= scale.high for v in known):
+        notes.append(f"{outside} beyond the scale, drawn at its end.")
+    if missing := sum(number(v, "linear") is None for s in plot.series for v in s.values):
+        notes.append(f"{missing} missing: the outline is broken there.")
+    return notes
 
-    def __init__(self, *, x: float, y: float, spokes: int, scale: Scale) -> None:
-        self.x, self.y, self.spokes, self.scale = x, y, spokes, scale
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Web:
+    """Spokes and rings around a centre."""
+
+    x: float
+    y: float
+    spokes: int
+    scale: Scale
 
     def at(self, spoke: int, value: float) -> tuple[float, float]:
         """Where a value of a spoke lies; beyond the scale it lies at its end."""
@@ -97,7 +103,7 @@ class Web:
         return self.x + far * math.sin(angle), self.y - far * math.cos(angle)
 
     def drawn(self, names: Sequence[str], width: float) -> Markup:
-        """Rings with their values, spokes with their names."""
+        """Rings, and spokes with their names."""
         rings = [
             element("path", d=path([self.at(i, v) for i in range(self.spokes)], closed=True))
             for v in self.scale.ticks[1:]
@@ -105,9 +111,13 @@ class Web:
         rim = self.scale.high
         spokes = [element("path", d=path([(self.x, self.y), self.at(i, rim)])) for i in range(self.spokes)]
         grid = group("plot-grid", rings + spokes, stroke="currentColor", stroke_opacity="0.15", fill="none")
+        return grid + group("plot-text", self._names(names, width))
+
+    def values(self) -> Markup:
+        """What stands at each ring; drawn last, on top of the outlines."""
         texts = zip(self.scale.ticks, tick_texts(self.scale.ticks, "linear"), strict=True)
-        values = (element("text", text, x=self.x + 3, y=self.y - self.scale.at(v) + 11) for v, text in texts)
-        return grid + group("plot-tick", values) + group("plot-text", self._names(names, width))
+        at = (element("text", text, x=self.x + 3, y=self.y - self.scale.at(v) + 11) for v, text in texts)
+        return group("plot-tick plot-ring", at)
 
     def _names(self, names: Sequence[str], width: float) -> Iterator[Markup]:
         for i, name in enumerate(names):

@@ -11,7 +11,7 @@ from leaderboard.plots.shapes import Kind, Place
 from leaderboard.plots.ticks import YEARS, ticks
 
 LARGEST = 1e100
-"""A number beyond this, or nearer to nothing than its inverse, is a mistake."""
+"""A number beyond this is a mistake; one nearer to 0 than its inverse is 0."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,7 +45,9 @@ def number(value: Place, kind: Kind) -> float | None:
     found = float(value)
     if not math.isfinite(found) or abs(found) > LARGEST:
         return None
-    return None if kind == "log" and found < 1 / LARGEST else found
+    if kind == "log":
+        return found if found >= 1 / LARGEST else None
+    return found if abs(found) >= 1 / LARGEST else 0.0
 
 
 def laid_out(

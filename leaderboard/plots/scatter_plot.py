@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from markupsafe import Markup
 
@@ -21,65 +20,15 @@ from leaderboard.plots.frame import (
 )
 from leaderboard.plots.labels import Name, along, around, drawn, place
 from leaderboard.plots.markers import marker
-from leaderboard.plots.pareto import frontier, steps
+from leaderboard.plots.pareto import steps
 from leaderboard.plots.scales import number
-from leaderboard.plots.shapes import Axis, Point, Scatter
+from leaderboard.plots.shapes import Axis, Scatter
+from leaderboard.plots.spots import Spot, left_out, series_of, spots, told
 from leaderboard.plots.svg import colour, element, group, linked, path, shortened
 from leaderboard.plots.ticks import written
 
 FEW = 40
 """Up to so many points all are reached by the keyboard; beyond, only those that are named."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Spot:
-    """A point that can be drawn: its numbers, its series' place, and whether it is on the frontier."""
-
-    point: Point
-    x: float
-    y: float
-    place: int
-    best: bool
-
-    @property
-    def ends(self) -> tuple[float, float] | None:
-        """The interval's ends, where it has one."""
-        low, high = (number(v, "linear") for v in (self.point.y_low, self.point.y_high))
-        return None if low is None or high is None else (low, high)
-
-    @property
-    def named(self) -> bool:
-        """Whether its name stands in the picture."""
-        return self.best or self.point.emphasised
-
-
-def series_of(plot: Scatter) -> list[str]:
-    """The groups in order."""
-    return list(dict.fromkeys([*plot.series, *(p.series for p in plot.points)]))
-
-
-def spots(plot: Scatter) -> list[Spot]:
-    """The points that can be drawn, as they came."""
-    order = {name: i for i, name in enumerate(series_of(plot))}
-    usable = [
-        (p, x, y)
-        for p in plot.points
-        if (x := number(p.x, plot.x.kind)) is not None and (y := number(p.y, plot.y.kind)) is not None
-    ]
-    best = set(frontier([(x, y) for _, x, y in usable], plot.better) if plot.better else ())
-    return [
-        Spot(point=p, x=x, y=y, place=order[p.series], best=i in best) for i, (p, x, y) in enumerate(usable)
-    ]
-
-
-def left_out(plot: Scatter) -> list[str]:
-    """Sentences about the points that cannot be drawn."""
-    said = []
-    for axis, values in ((plot.x, [p.x for p in plot.points]), (plot.y, [p.y for p in plot.points])):
-        if missing := sum(number(v, axis.kind) is None for v in values):
-            what = "no value above 0 (the axis is logarithmic)" if axis.kind == "log" else "no value"
-            said.append(f"{missing} of {len(values)} left out, with {what} for “{axis.label}”.")
-    return said
 
 
 def scatter(plot: Scatter, *, width: float = WIDTH) -> Markup:
@@ -148,6 +97,12 @@ def _corners(plot: Scatter, every: Sequence[Spot], frame: Frame) -> list[tuple[f
     return [(frame.x.at(x), frame.y.at(y)) for x, y in steps(best, plot.better, edge=edge)]
 
 
+def _size(spot: Spot) -> float:
+    if spot.point.emphasised:
+        return 6.5
+    return 5.0 if spot.best else 3.8
+
+
 def _interval(spot: Spot, frame: Frame) -> Markup:
     x, ends = frame.x.at(spot.x), spot.ends or (spot.y, spot.y)
     low, high = (frame.y.at(v) if number(v, frame.y.kind) is not None else frame.y.start for v in ends)
@@ -156,34 +111,12 @@ def _interval(spot: Spot, frame: Frame) -> Markup:
 
 def _point(plot: Scatter, spot: Spot, frame: Frame, count: int) -> Markup:
     point = spot.point
-    kinds = (
-        f"plot-point {colour(spot.place)}" + " plot-best" * spot.best + " plot-emphasised" * point.emphasised
-    )
-    sign = marker(spot.place, frame.x.at(spot.x), frame.y.at(spot.y), size(spot))
+    more = {"plot-best": spot.best, "plot-emphasised": point.emphasised, "plot-hollow": point.hollow}
+    kinds = " ".join(["plot-point", colour(spot.place), *(name for name, holds in more.items() if holds)])
+    sign = marker(spot.place, frame.x.at(spot.x), frame.y.at(spot.y), _size(spot))
     inside = element("g", sign, class_=kinds)
     focusable = spot.named or count <= FEW
     return linked(inside, href=point.href, name=told(plot, spot), focusable=focusable)
-
-
-def size(spot: Spot) -> float:
-    """How large a point is."""
-    if spot.point.emphasised:
-        return 6.5
-    return 5.0 if spot.best else 3.8
-
-
-def told(plot: Scatter, spot: Spot) -> str:
-    """A point's tooltip."""
-    ends = spot.ends
-    interval = f" [{written(ends[0], digits=4)}, {written(ends[1], digits=4)}]" if ends else ""
-    facts = [
-        f"{plot.y.label} {written(spot.y, digits=4)}{interval}",
-        f"{plot.x.label} {written(spot.x, plot.x.kind, 4)}",
-        spot.point.series,
-        "on the frontier" * spot.best,
-        spot.point.note,
-    ]
-    return f"{spot.point.label}: " + " · ".join(filter(None, facts))
 
 
 def _names(every: Sequence[Spot], frame: Frame, corners: Sequence[tuple[float, float]]) -> Markup:
@@ -197,7 +130,7 @@ def _names(every: Sequence[Spot], frame: Frame, corners: Sequence[tuple[float, f
         )
         for s in named
     ]
-    boxes = {s: around(frame.x.at(s.x), frame.y.at(s.y), size(s)) for s in every}
+    boxes = {s: around(frame.x.at(s.x), frame.y.at(s.y), _size(s)) for s in every}
     hard = [boxes[s] for s in named]
     soft = [boxes[s] for s in every if not s.named] + along(corners)
     left, top, right, bottom = frame.box

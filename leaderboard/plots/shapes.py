@@ -39,6 +39,7 @@ class Point:
         href: Where it leads; empty for nowhere.
         series: The group that gives its colour and its marker.
         emphasised: Whether it is drawn larger and always named.
+        hollow: Whether it is drawn as an outline and is never on the frontier: what is not comparable.
         note: A sentence for its tooltip.
     """
 
@@ -50,6 +51,7 @@ class Point:
     href: str = ""
     series: str = ""
     emphasised: bool = False
+    hollow: bool = False
     note: str = ""
 
 

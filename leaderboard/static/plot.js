@@ -13,6 +13,8 @@
     modeBarButtonsToRemove: ["lasso2d", "select2d"],
   };
 
+  let live = [];
+
   /** A custom property of the style sheet, as it is now. */
   function property(figure, name, otherwise) {
     return getComputedStyle(figure).getPropertyValue(name).trim() || otherwise;
@@ -23,11 +25,11 @@
     return {
       text,
       series: COLOURS.map((value, i) => property(figure, `--series-${i + 1}`, value)),
-      other: property(figure, "--series-other", "#6b7280"),
-      grid: property(figure, "--plot-grid", "rgba(128,128,128,.25)"),
-      frontier: property(figure, "--plot-frontier", text),
-      opaque: property(figure, "--plot-ground", getComputedStyle(document.body).backgroundColor),
-      ground: property(figure, "--plot-ground", "rgba(0,0,0,0)"),
+      other: property(figure, "--ink-3", "#6b7280"),
+      grid: property(figure, "--rule", "rgba(128,128,128,.25)"),
+      frontier: text,
+      opaque: getComputedStyle(document.body).backgroundColor,
+      ground: "rgba(0,0,0,0)",
     };
   }
 
@@ -58,6 +60,7 @@
   function trace(one, palette) {
     const colour = one.colour ? palette.series[one.colour - 1] : palette.other;
     const size = (i) => (one.emphasised[i] ? 14 : one.best[i] ? 11 : 8);
+    const symbol = one.colour ? SYMBOLS[one.colour - 1] : "circle";
     const strong = (i) => one.emphasised[i] || one.best[i];
     return {
       type: "scatter",
@@ -71,7 +74,7 @@
       error_y: intervals(one, colour),
       marker: {
         color: colour,
-        symbol: one.colour ? SYMBOLS[one.colour - 1] : "circle",
+        symbol: one.hollow.map((hollow) => symbol + (hollow ? "-open" : "")),
         size: one.y.map((_, i) => size(i)),
         opacity: one.y.map((_, i) => (strong(i) ? 1 : 0.6)),
         line: { width: one.y.map((_, i) => (strong(i) ? 1.5 : 0)), color: palette.text },
@@ -170,6 +173,7 @@
     if (!source || !picture) return;
     const data = JSON.parse(source.textContent);
     if (!data.series.length) return;
+    figure.dataset.interactive = "true";
     const holder = document.createElement("div");
     holder.className = "plot-holder";
     const state = { data, picture, holder, kind: data.x.kind };
@@ -190,12 +194,21 @@
     picture.remove();
     holder.before(controls(state, draw));
     holder.on("plotly_click", (event) => follow(event.points[0].customdata));
-    document.addEventListener("themechange", draw);
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
-    figure.dataset.interactive = "true";
+    live.push({ figure, holder, draw });
+  }
+
+  /** Draws what has been put into the page, and lets go of what has been taken out of it. */
+  function renew() {
+    for (const gone of live.filter((one) => !one.figure.isConnected)) Plotly.purge(gone.holder);
+    live = live.filter((one) => one.figure.isConnected);
+    for (const figure of document.querySelectorAll('figure.plot[data-plot="scatter"]:not([data-interactive])')) {
+      start(figure);
+    }
   }
 
   if (window.Plotly) {
-    for (const figure of document.querySelectorAll('figure.plot[data-plot="scatter"]')) start(figure);
+    renew();
+    document.addEventListener("mainchange", renew);
+    document.addEventListener("themechange", () => live.forEach((one) => one.draw()));
   }
 })();

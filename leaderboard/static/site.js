@@ -154,9 +154,13 @@ function sortHere(heading) {
   const down = heading.getAttribute("aria-sort") !== "descending" && heading.matches(".num")
     || heading.getAttribute("aria-sort") === "ascending" && !heading.matches(".num");
   const rows = $$("tbody > tr:not(.pinned)", table);
+  let part = 0; // a heading over rows stays above its rows
+  const partOf = new Map(rows.map((row) => [row, row.matches(".group") ? (part += 1) : part]));
   const at = heading.cellIndex;
   const sign = down ? -1 : 1;
   const order = (a, b) => {
+    const apart = partOf.get(a) - partOf.get(b) || b.matches(".group") - a.matches(".group");
+    if (apart) return apart;
     const [one, two] = [a.cells[at], b.cells[at]];
     if (!heading.matches(".num")) return sign * one.textContent.trim().localeCompare(two.textContent.trim());
     const [x, y] = [numberIn(one), numberIn(two)];
@@ -201,7 +205,7 @@ function showKeys() {
 }
 
 function step(by) {
-  const rows = $$("table.data tbody th[scope=row] > a").filter((each) => each.offsetParent);
+  const rows = $$("table.data tbody th[scope=row] > a:first-child").filter((each) => each.offsetParent);
   const row = document.activeElement?.closest?.("tbody tr");
   const now = rows.findIndex((each) => each.closest("tr") === row);
   const next = rows[now < 0 ? (by > 0 ? 0 : rows.length - 1) : now + by];
@@ -230,7 +234,7 @@ const actions = {
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing || $("dialog[open]")) return;
   const on = document.activeElement;
-  if (event.key === "Escape") { if (closeAll()) event.preventDefault(); return; }
+  if (event.key === "Escape") { if (closeAll()) event.preventDefault(); else if (on?.id === "find" && !on.value) on.blur(); return; }
   if (on?.matches?.("input:not([type=checkbox]), select, textarea, [contenteditable]")) return;
   const arrow = on?.closest?.("tbody th[scope=row]") && { ArrowDown: 1, ArrowUp: -1 }[event.key];
   const act = arrow ? () => step(arrow) : actions[event.key];
@@ -297,7 +301,7 @@ addEventListener("popstate", () => {
 function measure() { // how far the columns that stay reach: headings over groups stop there
   for (const table of $$("table.data:has(.groups)")) {
     const names = $("tbody tr:not(.group) > .sticky:not(:has(+ .sticky))", table);
-    if (names) table.style.setProperty("--names", `${names.offsetLeft + names.offsetWidth}px`);
+    if (names) table.style.setProperty("--names", `${names.getBoundingClientRect().right - table.parentElement.getBoundingClientRect().left}px`);
   }
 }
 
@@ -309,6 +313,7 @@ function ready() {
   showPicked();
 }
 document.addEventListener("DOMContentLoaded", () => {
+  for (const each of $$(".places [aria-current], .tabs [aria-current]")) each.parentElement.scrollLeft = each.offsetLeft - 48;
   if (matchMedia("(max-width: 40rem)").matches) for (const each of $$(".fold")) each.open = false;
   ready();
 });

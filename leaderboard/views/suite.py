@@ -22,7 +22,8 @@ class SuiteState(EntryState):
 
     zero: Literal["", "all", "most"] = Field(
         "",
-        description="Only models that by their makers' account saw none (all) or under half (most) of the tasks in training.",
+        description="Only models that by their makers' account were trained on none of the tasks (all) or "
+        "on under half of them (most).",
     )
     type: Text = Field("", description="Only columns of this task type.")
     cols: Texts = Field([], description="Only these columns; none named shows all.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 from pathlib import Path
 
-import brotli  # type: ignore[import-untyped]
+import brotli
 import pytest
 from fastapi import FastAPI, Request
 from prometheus_client.parser import text_string_to_metric_families
@@ -63,6 +63,13 @@ def test_every_answer_has_the_headers(app: FastAPI) -> None:
         assert answer.headers["referrer-policy"] == "same-origin"
         assert "camera=()" in answer.headers["permissions-policy"]
         assert "strict-transport-security" not in answer.headers
+
+
+def test_an_application_can_be_wrapped_in_place(app: FastAPI) -> None:
+    """Its own handler of failures stands outside of what `add_middleware` adds."""
+    app.middleware_stack = SecurityHeaders(app.build_middleware_stack())
+    answer = TestClient(app, raise_server_exceptions=False).get("/broken")
+    assert (answer.status_code, answer.headers["x-frame-options"]) == (500, "DENY")
 
 
 def test_only_the_plot_may_style_its_elements(app: FastAPI) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import hmac
 import json
 import os
 import stat
@@ -36,6 +37,23 @@ def test_a_secret_is_random_and_only_its_hash_is_kept(tmp_path: Path) -> None:
         assert tokens.find(secret) == token
     assert tokens.find("ehw_" + "A" * 43) is None
     assert tokens.find("") is None
+
+
+def test_every_token_is_compared_in_constant_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tokens = Tokens(tmp_path)
+    secrets = [tokens.create(f"t{i}")[1] for i in range(3)]
+    compared: list[bytes] = []
+    compare = hmac.compare_digest
+
+    def counting(kept: bytes, wanted: bytes) -> bool:
+        compared.append(kept)
+        return compare(kept, wanted)
+
+    monkeypatch.setattr(hmac, "compare_digest", counting)
+    for secret in (secrets[0], secrets[2], "ehw_wrong", ""):
+        compared.clear()
+        tokens.find(secret)
+        assert compared == [token.digest.encode() for token in tokens.all()]
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])

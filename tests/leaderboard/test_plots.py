@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from datetime import date
+from itertools import pairwise
 from typing import Any
 from xml.etree import ElementTree
 
@@ -162,11 +163,9 @@ def test_the_line_of_steps_is_the_best_within_reach(
     edge = 9.0 if better == "lower" else -1.0
     line = steps(sorted({points[i] for i in frontier(points, better)}), better, edge=edge)
     reach = [y for x, y in points if (x <= at if better == "lower" else x >= at)]
-    level = [
-        max(b, d) for (a, b), (c, d) in zip(line, line[1:], strict=False) if min(a, c) <= at <= max(a, c)
-    ]
+    level = [max(b, d) for (a, b), (c, d) in pairwise(line) if min(a, c) <= at <= max(a, c)]
     assert max(level, default=None) == max(reach, default=None)
-    assert all(a == c or b == d for (a, b), (c, d) in zip(line, line[1:], strict=False))
+    assert all(a == c or b == d for (a, b), (c, d) in pairwise(line))
 
 
 # ---------------------------------------------------------------- ticks and scales
@@ -295,7 +294,15 @@ def test_what_has_no_place_on_a_log_axis_is_left_out_and_said() -> None:
 
 @pytest.mark.parametrize("width", [360, 720])
 @pytest.mark.parametrize(
-    "values", [[50.0] * 4, [1.0, None, 3.0], [math.nan, 2.0, math.inf], [0.0, 0.0, 0.0], [-5.0, 4.0, 1e9]]
+    "values",
+    [
+        [50.0] * 4,
+        [1.0, None, 3.0],
+        [math.nan, 2.0, math.inf],
+        [0.0, 0.0, 0.0],
+        [-5.0, 4.0, 1e9],
+        [0.0, 5e-324, 1e-310],
+    ],
 )
 def test_odd_values_give_a_picture(values: list[float | None], width: float) -> None:
     for svg in every_plot("m", values):
@@ -494,7 +501,7 @@ def test_the_data_of_a_plot_is_what_its_picture_shows() -> None:
         ("measured", 1, ["a"]),
         ("imported", 2, ["b", "c"]),
     ]
-    assert found["frontier"] == {"x": [1e7, 1e9, 1e9, 1e9], "y": [40, 40, 80, 80]}
+    assert found["frontier"] == {"x": [1e7, 1e9, 1e9], "y": [40, 40, 80]}
     assert found["series"][0]["low"] == [39]
     assert found["series"][1]["best"] == [True, False]
     assert found["x"] == {"label": "Parameters", "kind": "log"}
@@ -527,9 +534,9 @@ def test_a_figure_holds_the_picture_and_its_data() -> None:
     plot = a_scatter(Point(label="<b>", x=1e8, y=50, href="/b"))
     root = ElementTree.fromstring(str(figure(plot, caption="a < b")))
     assert (root.get("class"), root.get("data-plot")) == ("plot", "scatter")
-    assert [e.tag for e in root] == [SVG + "svg", "script", "figcaption"]
-    assert json.loads(root[1].text or "") == json.loads(json.dumps(plot_data(plot)))
-    assert root[2].text == "a < b"
+    assert [e.tag for e in root] == ["figcaption", SVG + "svg", "script"]
+    assert json.loads(root[2].text or "") == json.loads(json.dumps(plot_data(plot)))
+    assert root[0].text == "a < b"
 
 
 def test_the_library_is_found_without_importing_it() -> None:

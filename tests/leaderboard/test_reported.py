@@ -15,7 +15,6 @@ import pytest
 
 from harness.errors import RecordError, UsageError
 from leaderboard.importers.reported import SOURCES, main
-from leaderboard.recompute import OVER_TASKS, OVER_TYPES, Check, checks, counts_by_type, means, verdict
 from leaderboard.reported import (
     Paper,
     Printed,
@@ -26,6 +25,15 @@ from leaderboard.reported import (
     plain,
     printed_suites,
     side_by_side,
+)
+from leaderboard.reported.recompute import (
+    OVER_TASKS,
+    OVER_TYPES,
+    Check,
+    checks,
+    counts_by_type,
+    means,
+    verdict,
 )
 from leaderboard.tables import Cell, Row, Table
 

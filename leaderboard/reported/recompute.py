@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from harness.catalog import open_suite
 
 if TYPE_CHECKING:
-    from leaderboard.reported import Printed
+    from leaderboard.reported.printed import Printed
 
 TOLERANCE = 0.051
 """Half of the last printed place, and a hair for the parts."""

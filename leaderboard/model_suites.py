@@ -1,0 +1,204 @@
+"""An entry in every suite: both means, how much is there, and its rank among those that are complete."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sqlalchemy import select
+
+from leaderboard.database import AVERAGES, SCORES
+from leaderboard.grid import NONE, Cells, Grid, grid
+from leaderboard.queries import Entry, Queries
+from leaderboard.scopes import REASONS, Listed, views
+from leaderboard.state import address
+from leaderboard.tables import EMPTY, Cell, Column, Row, Table
+from leaderboard.words import score_text
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rank:
+    """A place: the first of those that cannot be told apart from it, of how many, and how many share it."""
+
+    place: int
+    of: int
+    tied: int
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Standing:
+    """An entry in one suite by one convention: a grid of one row, and its rank where it has one."""
+
+    grid: Grid
+    rank: Rank | None
+
+    @property
+    def listed(self) -> Listed:
+        """The suite."""
+        return self.grid.listed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answers:
+    """An entry's numbers: by scope, and why a result's number does not count, by result."""
+
+    by_scope: Mapping[int, Any]
+    by_result: Mapping[int, frozenset[str]]
+    averages: Mapping[tuple[str, str], Mapping[str, Any]]
+
+
+def answers_of(queries: Queries, entry: Entry) -> Answers:
+    """Everything that suites ask of an entry."""
+    scores = select(SCORES).where(SCORES.c.entry == entry.id)
+    averages = select(AVERAGES).where(AVERAGES.c.entry == entry.id)
+    with queries.index.engine.connect() as connection:
+        rows = connection.execute(scores).all()
+        means = connection.execute(averages).all()
+    reasons: dict[int, set[str]] = {}
+    for row in rows:
+        reasons.setdefault(row.result, set()).add(REASONS[row.reason])
+    return Answers(
+        by_scope={row.scope: row for row in rows},
+        by_result={result: frozenset(found) for result, found in reasons.items()},
+        averages={(row.suite, row.view): json.loads(row.document) for row in means},
+    )
+
+
+def standings(queries: Queries, entry: Entry, answers: Answers) -> list[Standing]:
+    """Every suite in which an entry has anything: main ones first, then by how much is there."""
+    found = [
+        Standing(grid=own, rank=_rank(queries, entry, own))
+        for listed in queries.suites.values()
+        for view in views(listed.suite)
+        if (own := _own(queries, entry, answers, listed, view)) is not None
+    ]
+    return sorted(found, key=lambda one: (not one.listed.main, -_share(one.grid)))
+
+
+def _share(own: Grid) -> float:
+    return float(own.over_tasks.there[0]) / own.over_tasks.wanted
+
+
+def _own(queries: Queries, entry: Entry, answers: Answers, listed: Listed, view: str) -> Grid | None:
+    """The grid of a suite with this entry alone; None where it has nothing."""
+    forms = [[queries.scope_ids[scope.form] for scope in column] for column in listed.scopes(view)]
+    ids = list(dict.fromkeys(number for column in forms for number in column))
+    if not any(number in answers.by_scope for number in ids):
+        return None
+    values, low, high = (np.full((1, len(ids)), np.nan) for _ in range(3))
+    reasons, results = np.full((1, len(ids)), NONE, np.uint8), np.zeros((1, len(ids)), np.int64)
+    for at, number in enumerate(ids):
+        row = answers.by_scope.get(number)
+        if row is not None:
+            arrays = ((values, row.value), (low, row.low), (high, row.high))
+            for array, value in arrays:
+                array[0, at] = np.nan if value is None else value
+            reasons[0, at], results[0, at] = row.reason, row.result
+    place = {number: at for at, number in enumerate(ids)}
+    average = answers.averages.get((listed.slug, view))
+    cells = Cells(values=values, low=low, high=high, reasons=reasons, results=results)
+    columns = [[place[number] for number in column] for column in forms]
+    return grid(listed, view, [entry], cells, columns, {0: average} if average else {})
+
+
+def _rank(queries: Queries, entry: Entry, own: Grid) -> Rank | None:
+    """The place among models on the suite's page; None for what has none there."""
+    if not own.over_tasks.complete[0] or entry.origin == "reported":
+        return None
+    whole = queries.grid(own.listed, own.view)
+    row = next(at for at, other in enumerate(whole.entries) if other.id == entry.id)
+    places = whole.ranks("tasks", "model").place
+    place = int(places[row])
+    if not place:
+        return None
+    return Rank(place=place, of=int((places > 0).sum()), tied=int((places == place).sum()) - 1)
+
+
+def suites_table(entry: Entry, found: Sequence[Standing]) -> Table:
+    """The table of suites."""
+    several = any(one.grid.view for one in found)
+    return Table(
+        name="suites",
+        caption="Suites in which this entry has a score: means × 100",
+        columns=[c for c in _columns() if several or c.key != "view"],
+        rows=[Row(cells=_cells(entry, one, several=several), kind=_kind(one)) for one in found],
+        notes=list(_notes(entry, found)),
+    )
+
+
+def _columns() -> list[Column]:
+    return [
+        Column(key="name", label="Suite", sticky=True),
+        Column(key="view", label="Numbers", note="The paper's convention that makes a task's number."),
+        Column(key="tasks", label="over tasks", group="mean", numeric=True, note="The mean over columns."),
+        Column(key="types", label="over types", group="mean", numeric=True,
+               note="The mean of the task types' own means."),
+        Column(key="there", label="Columns", numeric=True, note="How many of the suite's columns count."),
+        Column(key="rank", label="Rank", group="among complete models", numeric=True,
+               note="By the mean over tasks; models that cannot be told apart from the first of their group "
+               "share its rank."),
+        Column(key="of", label="of", group="among complete models", numeric=True),
+        Column(key="tied", label="Tied with", group="among complete models", numeric=True,
+               note="How many other models share the rank."),
+    ]  # fmt: skip
+
+
+def _kind(one: Standing) -> str:
+    return "" if one.grid.over_tasks.complete[0] else "part"
+
+
+def _cells(entry: Entry, one: Standing, *, several: bool) -> list[Cell]:
+    own, view = one.grid, one.grid.view
+    query = {"view": view} if view and view != views(own.listed.suite)[0] else {}
+    href = address(f"/suites/{own.listed.slug}", {**query, "pin": entry.slug})
+    there = int(own.over_tasks.there[0])
+    rank = (
+        [Cell(text=str(n), value=n) for n in (one.rank.place, one.rank.of, one.rank.tied)] if one.rank else []
+    )
+    return [
+        Cell(text=own.listed.suite.title, value=own.listed.slug, href=href),
+        *([Cell(text=f"as {view} prints" if view else "main scores", value=view or None)] if several else []),
+        _mean(own, "tasks"),
+        _mean(own, "types"),
+        Cell(text=f"{there}/{own.over_tasks.wanted}", value=there),
+        *(rank or [EMPTY] * 3),
+    ]
+
+
+def _mean(own: Grid, over: str) -> Cell:
+    means = own.mean(over)
+    value = float(means.values[0])
+    if not means.there[0]:
+        return Cell(text="–", kind="none", note=_why(own))
+    if not means.complete[0]:
+        what = "columns" if over == "tasks" else "types"
+        note = f"of {means.there[0]} of {means.wanted} {what}: not ranked"
+        return Cell(text=score_text(value), value=value, kind="part", note=note)
+    interval = (own.averages.get(0) or {}).get("interval") if over == "tasks" else None
+    if interval:
+        text = f"{score_text(value)} ± {50 * (interval[1] - interval[0]):.2f}"
+        return Cell(text=text, value=value, note="± half of the 95 % interval")
+    return Cell(text=score_text(value), value=value)
+
+
+def _why(own: Grid) -> str:
+    """Why nothing counts, in the words of the commonest reason."""
+    from leaderboard.scopes import WHY
+
+    codes = [int(code) for code in own.reasons[0] if code not in (0, NONE)]
+    return WHY[REASONS[max(set(codes), key=codes.count)]] if codes else ""
+
+
+def _notes(entry: Entry, found: Sequence[Standing]) -> Iterator[str]:
+    if any(one.rank is None and one.grid.over_tasks.complete[0] for one in found):
+        yield (
+            "Where a complete entry has no rank, another entry of the same model stands for it in the "
+            "suite's table; that table can show a row for each entry."
+        )
+    if any(not one.grid.over_tasks.complete[0] for one in found):
+        yield "A mean in italics is of a part of its columns: it is not ranked, and not to be compared."
+    if entry.output == "label":
+        yield "A paper's convention decides which raw metrics make a task's number."

@@ -1,0 +1,97 @@
+"""The papers' rows as entries of the index: what is printed of a suite, never ranked with the rest."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from leaderboard.found import Entry, Unit
+from leaderboard.reported import Paper, PaperTable, Printed, papers, plain, title
+from leaderboard.reported.printed import AVERAGE, SCORES
+from leaderboard.reported.recompute import OVER_TASKS, OVER_TYPES, SUITES, TYPES, means
+from leaderboard.scopes import Listed, views
+
+SOURCE = "reported"
+
+
+def units(folder: Path | None, suites: Mapping[str, Listed]) -> Iterator[Unit]:
+    """One unit for all papers of a folder."""
+    if folder is None:
+        return
+    digest = hashlib.sha256()
+    for path in sorted(folder.glob("*")):
+        digest.update(path.name.encode() + path.read_bytes() if path.is_file() else b"")
+    yield Unit(source=SOURCE, name=SOURCE, stamp=digest.hexdigest(), read=partial(_read, folder, suites))
+
+
+def _read(folder: Path, suites: Mapping[str, Listed]) -> list[Entry]:
+    return [entry for paper in papers(folder).values() for entry in _entries(paper, suites)]
+
+
+def _entries(paper: Paper, suites: Mapping[str, Listed]) -> Iterator[Entry]:
+    for table in paper.tables.values():
+        lines: dict[tuple[str, str, str, str], list[Printed]] = {}
+        for row in table.rows:
+            if row.suite in SUITES and row.unit in SCORES and SUITES[row.suite] in suites:
+                key = (row.model, row.size_class, row.setting, row.suite)
+                lines.setdefault(key, []).append(row)
+        for (_, _, _, suite), rows in lines.items():
+            document = _document(rows, suites[SUITES[suite]])
+            if document:
+                yield _entry(paper, table, rows, suites[SUITES[suite]], document)
+
+
+def _document(rows: Sequence[Printed], listed: Listed) -> dict[str, Any]:
+    """What a printed line says of a suite's columns or types, as shares of 1."""
+    suite = rows[0].suite
+    scale = 1 if rows[0].unit == "fraction" else 100
+    values = {plain(suite, r.metric): r.number / scale for r in rows if r.number is not None}
+    average = values.pop(AVERAGE, None)
+    columns = {name: v for metric, v in values.items() if (name := _column(metric, listed)) is not None}
+    types = {TYPES[m]: v for m, v in values.items() if m in TYPES} if suite.startswith("MTEB") else {}
+    made = means(suite, {r.metric: r.number / scale for r in rows if r.number is not None}) if types else {}
+    if not columns and not types:
+        return {}
+    return {
+        "columns": {} if types else columns,
+        "types": types,
+        "printed": average,
+        "over_tasks": made.get(OVER_TASKS),
+        "over_types": made.get(OVER_TYPES),
+    }
+
+
+def _column(metric: str, listed: Listed) -> str | None:
+    """The column that a printed name means: alike but for signs, or the only one that begins so."""
+    wanted = _letters(metric)
+    names = [column.name for column in listed.suite.columns]
+    alike = [name for name in names if _letters(name) == wanted]
+    begins = [name for name in names if _letters(name).startswith(wanted)]
+    return alike[0] if alike else begins[0] if len(begins) == 1 else None
+
+
+def _letters(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.casefold())
+
+
+def _entry(
+    paper: Paper, table: PaperTable, rows: Sequence[Printed], listed: Listed, document: Mapping[str, Any]
+) -> Entry:
+    first = rows[0]
+    size = f" ({first.size_class})" if first.size_class else ""
+    own = [view for view in views(listed.suite) if view in ("", paper.slug)]
+    return Entry(
+        model=f"{first.model}{size}",
+        origin="reported",
+        source=paper.slug,
+        trust="reported",
+        treatment=f"{paper.name}, {title(table.id)}: {first.setting}",
+        output="label" if listed.slug == "glue" else "vector",
+        facts={"paper": paper.slug, "table": table.id, "hub_id": first.hub_id},
+        averages=[(listed.slug, view, json.dumps(document)) for view in own or views(listed.suite)[:1]],
+    )

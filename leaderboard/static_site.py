@@ -1,0 +1,115 @@
+"""The whole site as plain files, for any web host."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+import shutil
+from pathlib import Path
+
+from rich.progress import Progress
+
+from harness.errors import StoreError, UsageError
+from harness.terminal import console
+from leaderboard import feed
+from leaderboard.page import PageRoute
+from leaderboard.plots import plotly_file
+from leaderboard.settings import Settings
+from leaderboard.site import STATIC, TWINS, Site, open_site
+
+LINK = re.compile(rb'((?:href|src|action)=")(/[^"]*)(")')
+
+MARK = ".encoder-leaderboard"
+"""A file in every folder of ours: another one is not written over."""
+
+
+def write_site(settings: Settings, folder: Path) -> int:
+    """Write every page with its twins; links lead from file to file.
+
+    Pages show their usual state: what a query would change needs the server.
+
+    Raises:
+        UsageError: The folder holds something else.
+        StoreError: It cannot be written.
+    """
+    site = open_site(settings)
+    _prepare(folder)
+    pages = [(route, path) for route in site.pages for path in route.every(site)]
+    there = {path for _, path in pages}
+    try:
+        with Progress(console=console(), transient=True) as progress:
+            for route, path in progress.track(pages, description="Writing pages"):
+                _write_page(site, route, path, folder, there)
+        _write_rest(site, folder)
+    except OSError as error:
+        raise StoreError(f"{folder} cannot be written: {error.strerror}.") from error
+    console().print(f"{len(pages):,} pages, each with {len(TWINS)} twins. Next: open {folder / 'index.html'}")
+    return 0
+
+
+def _prepare(folder: Path) -> None:
+    if folder.exists() and any(folder.iterdir()) and not (folder / MARK).exists():
+        raise UsageError(
+            f"{folder} holds files that are none of a site's.", hint="Name an empty or a new folder."
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / MARK).touch()
+
+
+def _write_page(site: Site, route: PageRoute, path: str, folder: Path, there: set[str]) -> None:
+    arguments = _arguments(route, path)
+    state = route.state.model_validate({})
+    made = site.make(route, state, arguments, "html")
+    home = _file(path)
+    _put(folder / home, LINK.sub(lambda m: m[1] + _relative(m[2], home, there) + m[3], made.body))
+    for form in TWINS if route.twins else ():
+        _put(folder / _twin(path, form), site.make(route, state, arguments, form).body)
+
+
+def _arguments(route: PageRoute, path: str) -> dict[str, str]:
+    names, values = route.path.split("/"), path.split("/")
+    return {n[1:-1]: v for n, v in zip(names, values, strict=True) if n.startswith("{")}
+
+
+def _file(path: str) -> str:
+    """The file of a page: a folder's index, so that its address stays as it is."""
+    return posixpath.join(_safe(path).strip("/"), "index.html")
+
+
+def _twin(path: str, form: str) -> str:
+    return f"{_safe(path).strip('/') or 'index'}.{form}"
+
+
+def _safe(path: str) -> str:
+    """A path whose parts are names of files, whatever they were."""
+    parts = [part if part.strip(".") else part.replace(".", "_") for part in path.split("/")]
+    return "/".join(re.sub(r"[^\w.+,()@ -]", "_", part)[:180] for part in parts)
+
+
+def _relative(link: bytes, home: str, there: set[str]) -> bytes:
+    """Where a link of the site leads among its files; without its query."""
+    path, _, fragment = link.decode().partition("#")
+    path = path.partition("?")[0].replace("%20", " ")
+    if path in there or path == "/":
+        target = _file(path)
+    elif path.rpartition(".")[0] in there or path.startswith(
+        ("/static/", "/index.", "/feed.xml", "/badges/")
+    ):
+        target = _safe(path).strip("/")
+    else:
+        target = path.strip("/")
+    return (
+        os.path.relpath(target, posixpath.dirname(home) or ".") + (f"#{fragment}" if fragment else "")
+    ).encode()
+
+
+def _put(path: Path, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+
+
+def _write_rest(site: Site, folder: Path) -> None:
+    shutil.copytree(STATIC, folder / "static", dirs_exist_ok=True)
+    shutil.copy(plotly_file(), folder / "static" / "plotly.min.js")
+    _put(folder / "feed.xml", feed.rss(site, "").encode())

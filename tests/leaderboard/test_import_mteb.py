@@ -1,0 +1,589 @@
+from __future__ import annotations
+
+import json
+import math
+import os
+import tarfile
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness import imported
+from harness.errors import UsageError
+from harness.store import Store
+from leaderboard.commands.import_ import command
+from leaderboard.importers import _mteb_files, _mteb_pool
+from leaderboard.importers._mteb_cards import FACTS, facts_of
+from leaderboard.importers._mteb_entries import trust_of
+from leaderboard.importers._mteb_files import parse_all
+from leaderboard.importers._mteb_old import known_tasks
+from leaderboard.importers._mteb_scan import commit_of
+from leaderboard.importers.mteb_results import Outcome, import_results
+
+COMMIT = "a" * 40
+KNOWN = known_tasks(
+    {"STS12": "cosine_spearman", "SprintDuplicateQuestions": "max_ap", "NFCorpus": "ndcg_at_10"}
+)
+
+
+def result(task: str, *scores: Any, split: str = "test", **more: Any) -> dict[str, Any]:
+    """A result as mteb writes it, a subset for each score."""
+    rows = [{"main_score": s, "hf_subset": f"s{i}", "languages": []} for i, s in enumerate(scores)]
+    about = {"dataset_revision": "d" * 40, "mteb_version": "2.1.0", "evaluation_time": 1.5}
+    return {"task_name": task, **about, "scores": {split: rows}, **more}
+
+
+def write(root: Path, files: dict[str, Any]) -> Path:
+    """Files below results/, as JSON unless they are text or bytes."""
+    for name, content in files.items():
+        path = root / "results" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        text = content if isinstance(content, str | bytes) else json.dumps(content)
+        path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return root
+
+
+def tree(root: Path) -> Path:
+    return write(
+        root,
+        {
+            f"org__one/{COMMIT}/model_meta.json": {"name": "org/one", "n_parameters": 7, "embed_dim": 3},
+            f"org__one/{COMMIT}/STS12.json": result("STS12", 0.5),
+            f"org__one/{COMMIT}/Amazon.json": result("Amazon", 0.25, 0.75),
+            f"org__one/{COMMIT}/experiments/long/STS12.json": result("STS12", 0.6),
+            "org__two_(x=1)/external/model_meta.json": {"name": "org/two (x=1)"},
+            "org__two_(x=1)/external/STS12.json": result("STS12", 0.7),
+            "org__two_(x=1)/no_revision_available/STS12.json": {
+                "mteb_dataset_name": "STS12",
+                "test": {"cos_sim": {"pearson": 0.1, "spearman": 0.8}, "evaluation_time": 3},
+            },
+            "org__two_(x=1)/no_revision_available/run_settings.jsonl": "no json file",
+        },
+    )
+
+
+def run(root: Path, to: Path, **more: Any) -> Outcome:
+    return import_results(root, to, **more)
+
+
+def rows(done: Outcome) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = done.imported.scores().to_pylist()
+    return found
+
+
+def tables(done: Outcome) -> list[Any]:
+    return [done.imported.entries(), done.imported.files(), done.imported.scores()]
+
+
+def parsed(tmp_path: Path, content: Any) -> tuple[str, list[tuple[str, str, float | None, str]]]:
+    """The problem of one file, and its rows."""
+    write(tmp_path, {"m/r/x.json": content})
+    found = parse_all(str(tmp_path / "results"), ["m/r/x.json"], KNOWN)
+    splits, subsets = list(found.splits), list(found.subsets)
+    columns = zip(found.split, found.subset, found.score, found.flag, strict=True)
+    listed = [
+        (splits[a], subsets[b], None if math.isnan(score) else score, _mteb_files.FLAGS[flag])
+        for a, b, score, flag in columns
+    ]
+    assert found.told[0].rows == len(listed)
+    return found.told[0].problem, listed
+
+
+def test_every_score_is_a_row_of_its_entry(tmp_path: Path) -> None:
+    done = run(tree(tmp_path / "in"), tmp_path / "out")
+    entries = done.imported.entries().to_pylist()
+    named = [(e["model"], e["revision"], e["experiment"], e["trust"], e["files"], e["rows"]) for e in entries]
+    assert named == [
+        ("org/one", COMMIT, "", "commit", 2, 3),
+        ("org/one", COMMIT, "long", "commit", 1, 1),
+        ("org/two (x=1)", "external", "", "external", 1, 1),
+        ("org/two (x=1)", "no_revision_available", "", "none", 1, 1),
+    ]
+    names = ("entry", "task", "split", "subset", "main_score", "mteb_version", "flag")
+    assert [tuple(row[name] for name in names) for row in rows(done)] == [
+        (0, "Amazon", "test", "s0", 0.25, "2.1.0", ""),
+        (0, "Amazon", "test", "s1", 0.75, "2.1.0", ""),
+        (0, "STS12", "test", "s0", 0.5, "2.1.0", ""),
+        (1, "STS12", "test", "s0", 0.6, "2.1.0", ""),
+        (2, "STS12", "test", "s0", 0.7, "2.1.0", ""),
+        (3, "STS12", "test", "default", 0.8, None, ""),
+    ]
+    assert {row["data_revision"] for row in rows(done)} == {"d" * 40, None}
+    counts = done.imported.counts
+    assert {k: counts[k] for k in ("files", "cards", "models", "entries", "rows", "converted")} == {
+        "files": 5, "cards": 2, "models": 2, "entries": 4, "rows": 6, "converted": 1,
+    }  # fmt: skip
+    assert counts["trust"] == {"commit": 2, "external": 1, "none": 1, "other": 0}
+
+
+def test_the_facts_of_a_card_belong_to_its_own_revision_only(tmp_path: Path) -> None:
+    entries = run(tree(tmp_path / "in"), tmp_path / "out").imported.entries().to_pylist()
+    assert [(e["card"], e["n_parameters"], e["embed_dim"]) for e in entries] == [
+        (True, 7, 3),
+        (False, None, None),
+        (True, None, None),
+        (False, None, None),
+    ]
+
+
+OLD = [
+    ({"test": {"ndcg_at_10": 0.3, "map_at_10": 0.1}}, [("test", "default", 0.3, "")]),
+    ({"test": {"en": {"ndcg_at_10": 0.3}, "fr": {"main_score": 0.4, "ndcg_at_10": 0}, "evaluation_time": 2}},
+     [("test", "en", 0.3, ""), ("test", "fr", 0.4, "")]),
+    ({"dev": {"p-MRR": 0.3}}, [("dev", "default", None, "no-score")]),
+    ({"test": {"main_score": None, "ndcg_at_10": 0.3}}, [("test", "default", None, "no-score")]),
+    ({"test": 3, "dev": {"ndcg_at_10": 0.3}}, [("dev", "default", 0.3, "")]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("scores", "expected"), OLD)
+def test_old_files_are_converted(tmp_path: Path, scores: Any, expected: Any) -> None:
+    old = {"mteb_dataset_name": "nfcorpus", "mteb_version": "1.0.1.dev0", "dataset_revision": None, **scores}
+    assert parsed(tmp_path, old) == ("", expected)
+
+
+@pytest.mark.parametrize(
+    ("task", "split", "expected"),
+    [
+        ("STS12", {"cos_sim": {"spearman": 0.5}, "dot": {"spearman": 0.1}}, 0.5),
+        ("STS12", {"cosine_spearman": 0.4}, 0.4),
+        ("SprintDuplicateQuestions", {"cos_sim": {"ap": 0.2}, "max": {"ap": 0.3}}, 0.3),
+        ("SprintDuplicateQuestions", {"cos_sim": {"ap": 0.2}}, None),
+        ("ScalaDaClassification", {"accuracy": 0.6, "ap": 0.5}, 0.6),
+        ("A task of nobody", {"accuracy": 0.6}, None),
+        ("A task of nobody", {"main_score": 0.6}, 0.6),
+    ],
+)
+def test_an_old_main_score_is_that_of_the_tasks_metric(
+    tmp_path: Path, task: str, split: Any, expected: float | None
+) -> None:
+    problem, [(_, subset, score, _)] = parsed(tmp_path, {"mteb_dataset_name": task, "test": split})
+    assert (problem, subset, score) == ("", "default", expected)
+
+
+@pytest.mark.shared
+@pytest.mark.slow
+def test_old_files_read_as_mteb_reads_them(tmp_path: Path, shared: Path) -> None:
+    from mteb.results import TaskResult
+
+    archive = shared.parent / "mteb-results.tar.xz"
+    if not archive.exists():
+        pytest.skip("needs mteb-results.tar.xz")
+    known = _mteb_pool._known()
+    seen = 0
+    for number, content in enumerate(old_files(archive, 400)):
+        path = tmp_path / "m" / "r" / f"{number}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+        mine = parse_all(str(tmp_path), [f"m/r/{number}.json"], known)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of the scores it does not find, which are None
+            theirs = TaskResult.from_disk(path)
+        splits, subsets = list(mine.splits), list(mine.subsets)
+        ours = {
+            (splits[a], subsets[b]): None if math.isnan(score) else score
+            for a, b, score in zip(mine.split, mine.subset, mine.score, strict=True)
+        }
+        assert mine.told[0].task == theirs.task_name
+        given = theirs.scores.items()
+        assert ours == {(split, row["hf_subset"]): row["main_score"] for split, of in given for row in of}
+        seen += len(ours)
+    assert seen > 400
+
+
+def old_files(archive: Path, most: int) -> Iterator[bytes]:
+    with tarfile.open(archive, "r|xz") as packed:
+        for member in packed:
+            file = packed.extractfile(member) if member.isfile() else None
+            content = file.read() if file else b""
+            if b'"mteb_dataset_name"' in content:
+                yield content
+                most -= 1
+            if not most:
+                return
+
+
+@pytest.mark.parametrize(
+    ("written", "score", "flag"),
+    [
+        ("0.5", 0.5, ""),
+        ("-1", -1.0, ""),
+        ("1", 1.0, ""),
+        ("1.5", 1.5, "impossible"),
+        ("-1.01", -1.01, "impossible"),
+        ("26866.9", 26866.9, "impossible"),
+        ("NaN", None, "impossible"),
+        ("Infinity", None, "impossible"),
+        ("-Infinity", None, "impossible"),
+        ("1e999", None, "impossible"),
+        ("1" + 400 * "0", None, "impossible"),
+        ("null", None, "no-score"),
+        ("true", None, "no-score"),
+        ('"0.5"', None, "no-score"),
+        ("[0.5]", None, "no-score"),
+    ],
+)
+def test_a_score_is_judged(tmp_path: Path, written: str, score: float | None, flag: str) -> None:
+    text = json.dumps(result("STS12", "HERE")).replace('"HERE"', written)
+    assert parsed(tmp_path, text) == ("", [("test", "s0", score, flag)])
+
+
+def test_a_score_told_twice_counts_once_as_the_last(tmp_path: Path) -> None:
+    twice = result("STS12", 0.1, 0.2, 0.3)
+    for row in twice["scores"]["test"]:
+        row["hf_subset"] = "default"
+    root = write(tmp_path / "in", {"m/external/STS12.json": twice})
+    done = run(root, tmp_path / "out")
+    assert [row["main_score"] for row in rows(done)] == [0.3]
+    assert done.imported.counts["repeated"] == 2
+
+
+HOSTILE = [
+    (b"", "not JSON"),
+    (b"\xff\xfe\x00", "not JSON"),
+    (b'{"task_name": "STS12"', "not JSON"),
+    (b"[1]", "no JSON object"),
+    (b"null", "no JSON object"),
+    (b"[" * 200_000, "nested too deeply"),
+    (b'{"a":' * 200_000, "nested too deeply"),
+    (b'{"a": ' + b"1" * 5000 + b"}", "not JSON"),
+    ({}, "its task has no name"),
+    ({"task_name": 3, "scores": {}}, "its task has no name"),
+    ({"task_name": "x" * 301, "scores": {}}, "its task has no name"),
+    ({"task_name": "STS12"}, "its scores are no table"),
+    ({"task_name": "STS12", "scores": [1]}, "its scores are no table"),
+    ({"task_name": "STS12", "scores": {"test": {}}}, "a split that is no list of tables"),
+    ({"task_name": "STS12", "scores": {"test": [1]}}, "a split that is no list of tables"),
+    ({"task_name": "STS12", "scores": {"": []}}, "a split has no name"),
+    ({"task_name": "STS12", "scores": {"test": [{"main_score": 1}]}}, "a subset has no name"),
+    (
+        {"task_name": "STS12", "scores": {"a": [{"hf_subset": "x"}], "b": 3}},
+        "a split that is no list of tables",
+    ),
+    ({"mteb_dataset_name": ["STS12"], "test": {}}, "its task has no name"),
+]
+
+
+@pytest.mark.parametrize(("content", "said"), HOSTILE)
+def test_a_bad_file_is_counted_with_its_reason(tmp_path: Path, content: Any, said: str) -> None:
+    problem, listed = parsed(tmp_path, content)
+    assert problem.startswith(said)
+    assert not listed
+
+
+def test_bad_files_do_not_keep_good_ones_out(tmp_path: Path) -> None:
+    bad = {f"org__bad/external/{i}.json": content for i, (content, _) in enumerate(HOSTILE)}
+    bad["org__bad/external/model_meta.json"] = "[]"
+    done = run(write(tree(tmp_path / "in"), bad), tmp_path / "out")
+    counts = done.imported.counts
+    assert (counts["rows"], counts["unreadable"], counts["entries"]) == (6, len(HOSTILE) + 1, 5)
+    assert sum(counts["problems"].values()) == len(HOSTILE) + 1
+    listed = {row["path"]: row["problem"] for row in done.imported.stamp["unreadable"]}
+    assert listed["org__bad/external/model_meta.json"] == "no JSON object"
+
+
+def anything() -> st.SearchStrategy[Any]:
+    leaves = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)
+    keys = st.sampled_from(
+        ["test", "cos_sim", "hf_subset", "main_score", "spearman", "mteb_version", "\ud800"]
+    )
+    return st.recursive(leaves, lambda of: st.lists(of, max_size=3) | st.dictionaries(keys, of, max_size=3))
+
+
+@given(
+    old=st.booleans(),
+    task=st.sampled_from(["STS12", "MLSUMClusteringP2P", "XPQARetrieval", "\udfff", "no task"]) | anything(),
+    version=st.sampled_from(["1.1.2.dev0", "2.0.0", None]) | anything(),
+    scores=anything(),
+)
+def test_no_content_makes_reading_fail(
+    tmp_path_factory: pytest.TempPathFactory, old: bool, task: Any, version: Any, scores: Any
+) -> None:
+    if old:
+        more = scores if isinstance(scores, dict) else {"test": scores}
+        content = {"mteb_dataset_name": task, **more, "mteb_version": version}
+    else:
+        content = {"task_name": task, "mteb_version": version, "scores": scores}
+    problem, listed = parsed(tmp_path_factory.mktemp("any"), content)
+    assert not (problem and listed)
+    for split, subset, score, flag in listed:
+        assert (split + subset).encode()
+        assert score is None or math.isfinite(score)
+        assert flag in ("", "impossible", "no-score")
+
+
+def test_links_pipes_and_odd_names_are_named_and_not_opened(tmp_path: Path) -> None:
+    root = tree(tmp_path / "in")
+    secret = write(tmp_path / "else", {"STS12.json": result("Secret", 0.5)}) / "results"
+    folder = root / "results" / "org__one" / COMMIT
+    (folder / "link.json").symlink_to(secret / "STS12.json")
+    (root / "results" / "org__link").symlink_to(secret)
+    os.mkfifo(folder / "pipe.json")
+    (folder / os.fsdecode(b"\xff.json")).write_text(json.dumps(result("Odd", 0.5)))
+    (folder / "deeper" / "more").mkdir(parents=True)
+    write(root, {"loose.json": {}, "org__one/paths.json": {}})
+    done = run(root, tmp_path / "out")
+    listed = {row["path"]: row["problem"] for row in done.imported.stamp["unreadable"]}
+    assert listed == {
+        f"org__one/{COMMIT}/link.json": "a symbolic link",
+        "org__link": "a symbolic link",
+        f"org__one/{COMMIT}/pipe.json": "no regular file",
+        f"org__one/{COMMIT}/\\udcff.json": "its name is not UTF-8",
+        f"org__one/{COMMIT}/deeper": "a folder where none belongs",
+        "loose.json": "not where results lie",
+        "org__one/paths.json": "not where results lie",
+    }
+    assert done.imported.counts["rows"] == 6
+    assert not run(root, tmp_path / "out").changed
+
+
+def test_a_file_that_is_too_large_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_mteb_files, "LARGEST", 2 * 2**20)
+    problem, listed = parsed(tmp_path, result("STS12", 0.5, note="x" * 2**21))
+    assert (problem, listed) == ("larger than 2 MiB", [])
+
+
+def test_a_large_file_with_every_metric_gives_its_main_scores(tmp_path: Path) -> None:
+    whole = result("STS12", *(i / 2000 for i in range(2000)))
+    for row in whole["scores"]["test"]:
+        row["scores_per_experiment"] = [{f"ndcg_at_{k}": 0.1 for k in range(10)} for _ in range(4)]
+    assert len(json.dumps(whole)) > _mteb_files.SLIM
+    problem, listed = parsed(tmp_path, whole)
+    assert (problem, [score for _, _, score, _ in listed]) == ("", [i / 2000 for i in range(2000)])
+
+
+def test_nothing_new_writes_nothing(tmp_path: Path) -> None:
+    root, out = tree(tmp_path / "in"), tmp_path / "out"
+    first = run(root, out)
+    before = {p: (p.stat().st_ino, p.stat().st_mtime_ns) for p in first.imported.folder.glob("*.*")}
+    again = run(root / "results", out)
+    assert (again.changed, again.read, again.unchanged, again.removed) == (False, 0, 7, 0)
+    assert {p: (p.stat().st_ino, p.stat().st_mtime_ns) for p in first.imported.folder.glob("*.*")} == before
+
+
+def test_a_refresh_is_what_a_fresh_import_gives(tmp_path: Path) -> None:
+    root, out = tree(tmp_path / "in"), tmp_path / "out"
+    run(root, out)
+    (root / "results" / "org__one" / COMMIT / "STS12.json").unlink()
+    (root / "results" / "org__two_(x=1)" / "external" / "model_meta.json").unlink()
+    write(
+        root,
+        {
+            "aaa__first/main/STS12.json": result("STS12", 0.1, split="dev"),
+            f"org__one/{COMMIT}/Amazon.json": result("Amazon", 0.3),
+            f"org__one/{COMMIT}/model_meta.json": {"name": "org/one", "n_parameters": 8},
+            f"org__one/{COMMIT}/Broken.json": "{",
+        },
+    )
+    again = run(root, out)
+    fresh = run(root, tmp_path / "other")
+    assert (again.changed, again.read, again.unchanged, again.removed) == (True, 4, 3, 2)
+    assert all(mine.equals(theirs) for mine, theirs in zip(tables(again), tables(fresh), strict=True))
+    assert again.imported.counts == fresh.imported.counts
+    assert [row["main_score"] for row in rows(again)] == [0.1, 0.3, 0.6, 0.7, 0.8]
+    assert not run(root, out).changed
+
+
+def test_a_change_that_keeps_size_and_time_is_seen(tmp_path: Path) -> None:
+    """All files of an archive may bear one time, so two checkouts can differ in nothing else."""
+    root, out = tree(tmp_path / "in"), tmp_path / "out"
+    path = root / "results" / "org__one" / COMMIT / "STS12.json"
+    os.utime(path, (0, 0))
+    run(root, out)
+    path.write_text(path.read_text().replace("0.5", "0.9"))
+    os.utime(path, (0, 0))
+    assert 0.9 in [row["main_score"] for row in rows(run(root, out))]
+
+
+def test_only_the_entries_of_changed_files_get_another_digest(tmp_path: Path) -> None:
+    root, out = tree(tmp_path / "in"), tmp_path / "out"
+    before = run(root, out).imported.stamps()
+    write(root, {f"org__one/{COMMIT}/experiments/long/STS12.json": result("STS12", 0.61)})
+    after = run(root, out).imported.stamps()
+    assert [a == b for a, b in zip(before, after, strict=True)] == [True, False, True, True]
+
+
+def test_another_reading_reads_everything_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root, out = tree(tmp_path / "in"), tmp_path / "out"
+    run(root, out)
+    monkeypatch.setattr("leaderboard.importers.mteb_results.PARSER", 2)
+    again = run(root, out)
+    assert (again.changed, again.read) == (True, 7)
+
+
+def test_a_damaged_import_is_made_anew(tmp_path: Path) -> None:
+    root, out = tree(tmp_path / "in"), tmp_path / "out"
+    first = run(root, out)
+    (first.imported.folder / f"scores-{first.imported.id}.parquet").write_bytes(b"")
+    again = run(root, out)
+    assert (again.read, len(rows(again))) == (7, 6)
+
+
+def test_a_folder_that_could_not_be_listed_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, out = tree(tmp_path / "in"), tmp_path / "out"
+    scandir = os.scandir
+
+    def closed(path: str) -> Any:
+        if str(path).endswith("org__two_(x=1)"):
+            raise PermissionError(13, "Permission denied")
+        return scandir(path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "scandir", closed)
+        first = run(root, out)
+        assert first.imported.counts["problems"] == {"cannot be listed": 1}
+        assert first.imported.stamp["unreadable"][0]["path"] == "org__two_(x=1)"
+        assert not run(root, out).changed
+    assert run(root, out).imported.counts["rows"] == 6
+
+
+def test_a_file_that_failed_to_open_is_tried_again_and_rewrites_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, out = tree(tmp_path / "in"), tmp_path / "out"
+
+    def fails(path: str) -> bytes:
+        raise PermissionError(13, "Permission denied")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(_mteb_files, "_bytes", fails)
+        first = run(root, out)
+        assert first.imported.counts["problems"] == {"cannot be read": 7}
+        again = run(root, out)
+        assert (again.read, again.changed) == (7, False)
+    assert run(root, out).imported.counts["rows"] == 6
+
+
+def test_several_processes_give_what_one_gives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = tree(tmp_path / "in")
+    alone = run(root, tmp_path / "one", workers=1)
+    monkeypatch.setattr(_mteb_pool, "CHUNK", 2)
+    told: list[tuple[int, int]] = []
+    several = run(root, tmp_path / "two", workers=2, progress=lambda done, total: told.append((done, total)))
+    assert all(a.equals(b) for a, b in zip(tables(alone), tables(several), strict=True))
+    assert told[0] == (0, 7)
+    assert told[-1] == (7, 7)
+
+
+def test_a_wrong_folder_does_not_empty_an_import(tmp_path: Path) -> None:
+    run(tree(tmp_path / "in"), tmp_path / "out")
+    (tmp_path / "empty").mkdir()
+    for wrong, said in (("empty", "holds no results"), ("none", "is no folder")):
+        with pytest.raises(UsageError, match=said):
+            run(tmp_path / wrong, tmp_path / "out")
+    assert Store(tmp_path / "out").imported()[0].counts["rows"] == 6
+
+
+def test_a_crash_while_writing_keeps_the_former_import(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, out = tree(tmp_path / "in"), tmp_path / "out"
+    run(root, out)
+    write(root, {"org__new/main/STS12.json": result("STS12", 0.9)})
+    with monkeypatch.context() as patched:
+        patched.setattr(imported, "_stamp", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            run(root, out)
+    assert Store(out).imported()[0].scores().num_rows == 6
+    assert len(rows(run(root, out))) == 7
+
+
+def test_the_commit_of_a_checkout_is_read_without_git(tmp_path: Path) -> None:
+    root = tree(tmp_path / "in")
+    git = root / ".git"
+    (git / "refs" / "heads").mkdir(parents=True)
+    head = git / "HEAD"
+    head.write_text(f"{'1' * 40}\n")
+    assert commit_of(root / "results") == commit_of(root) == "1" * 40
+    head.write_text("ref: refs/heads/main\n")
+    assert commit_of(root) is None
+    (git / "packed-refs").write_text(f"# pack-refs with: peeled\n{'2' * 40} refs/heads/main\n^{'3' * 40}\n")
+    assert run(root, tmp_path / "out").imported.stamp["commit"] == "2" * 40
+    (git / "refs" / "heads" / "main").write_text(f"{'4' * 40}\n")
+    again = run(root, tmp_path / "out")
+    assert (again.changed, again.imported.stamp["commit"]) == (False, "4" * 40)
+    head.write_text("ref: refs/../../../secret\n")
+    assert commit_of(root) is None
+
+
+CARDS = [
+    ({"max_tokens": math.inf}, {"max_tokens": None, "tokens_unlimited": True}),
+    ({"max_tokens": 512.0}, {"max_tokens": 512, "tokens_unlimited": False}),
+    ({"max_tokens": "512"}, {"max_tokens": None, "tokens_unlimited": None}),
+    ({"n_parameters": True, "embed_dim": -3}, {"n_parameters": None, "embed_dim": None}),
+    ({"n_parameters": 10**30, "memory_usage_mb": math.nan}, {"n_parameters": None, "memory_usage_mb": None}),
+    ({"memory_usage": 87}, {"memory_usage_mb": 87.0}),
+    ({"memory_usage": 87, "memory_usage_mb": None}, {"memory_usage_mb": None}),
+    ({"training_datasets": None}, {"training_datasets": None}),
+    ({"training_datasets": []}, {"training_datasets": []}),
+    ({"training_datasets": ["B", "A", "A", 3]}, {"training_datasets": ["A", "B"]}),
+    ({"training_datasets": {"B": ["train"], "A": []}}, {"training_datasets": ["A", "B"]}),
+    ({"languages": "nob-Latn", "framework": []}, {"languages": ["nob-Latn"], "framework": None}),
+    ({"languages": ["zho_Hans"]}, {"languages": ["zho-Hans"]}),
+    ({"similarity_fn_name": "MaxSim"}, {"similarity_fn_name": "max_sim"}),
+    ({"license": "not specified", "reference": "javascript:alert(1)"}, {"license": None, "reference": None}),
+    ({"release_date": "2024-02-31"}, {"release_date": None}),
+    ({"release_date": "2024-02-29"}, {"release_date": "2024-02-29"}),
+    ({"adapted_from": "https://huggingface.co/a/b"}, {"adapted_from": "a/b"}),
+    ({"public_training_data": "https://x.org"},
+     {"public_training_data": True, "training_data_link": "https://x.org"}),
+    ({"public_training_data": False}, {"public_training_data": False, "training_data_link": None}),
+    ({"public_training_data": "some words"}, {"public_training_data": None}),
+    ({"open_source": True}, {"open_weights": True}),
+    ({"experiment_kwargs": {"b": 1, "a": 2}}, {"experiment_settings": '{"a": 2, "b": 1}'}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("card", "expected"), CARDS)
+def test_a_card_is_cleaned(tmp_path: Path, card: dict[str, Any], expected: dict[str, Any]) -> None:
+    found = facts_of(card)
+    assert {name: found[name] for name in expected} == expected
+    root = write(tmp_path / "in", {"m/external/model_meta.json": card})
+    [entry] = run(root, tmp_path / "out").imported.entries().to_pylist()
+    assert {name: entry[name] for name in expected} == expected
+
+
+@given(st.dictionaries(st.sampled_from([field for field, _ in FACTS.values()]), anything()))
+def test_no_card_makes_an_import_fail(card: dict[str, Any]) -> None:
+    assert facts_of(card).keys() == facts_of({}).keys()
+
+
+@pytest.mark.parametrize(
+    ("revision", "trust"),
+    [
+        (COMMIT, "commit"),
+        ("external", "external"),
+        ("no_revision", "none"),
+        ("1", "other"),
+        ("A" * 40, "other"),
+    ],
+)
+def test_a_revision_says_how_far_it_can_be_trusted(revision: str, trust: str) -> None:
+    assert trust_of(revision) == trust
+
+
+def test_the_command_tells_what_was_imported(tmp_path: Path) -> None:
+    root = tree(tmp_path / "in")
+    write(
+        root,
+        {"org__one/external/GPUSpeedTask.json": result("GPUSpeedTask", 3453.5), "org__one/1/x.json": "{"},
+    )
+    arguments = ["mteb-results", str(root), "--results", str(tmp_path / "out")]
+    said = CliRunner().invoke(command, arguments, standalone_mode=False)
+    assert said.return_value == 0
+    assert "  2 models, 6 entries, 6 files, 7 scores" in said.output
+    assert "org__one/external/GPUSpeedTask.json: 3453.5" in said.output
+    assert "org__one/1/x.json: not JSON" in said.output
+    assert said.output.endswith("Next: harness serve\n")
+    again = CliRunner().invoke(command, arguments, standalone_mode=False)
+    assert "Nothing is new" in again.output
+    document = json.loads(CliRunner().invoke(command, [*arguments, "--json"], standalone_mode=False).output)
+    assert (document["changed"], document["unchanged"], document["import"]["counts"]["rows"]) == (False, 9, 7)

@@ -1,0 +1,247 @@
+"""A small site: a few measured records, a small import, the papers' tables, and four suites.
+
+`small_site(folder)` gives the site itself, `small_app(folder)` its application. Both are quick
+(about a second), so a module's tests may share one; every page has something to show:
+
+- `minilm-ish`: measured, vectors, all of NanoBEIR; a task of MTEB(eng, v2) failed.
+- `acme/tiny-base`: measured with the recipe glue-optibert on RTE and CoLA, with a grid and seeds.
+- `acme/tiny-base`, `acme/tiny-large`, HOSTILE: imported, all or part of NanoBEIR and MTEB(kor, v1);
+  tiny-large was made of tiny-base, and its card says that it was trained on one of the tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pyarrow as pa
+from fastapi import FastAPI
+
+from fakes import artifact, encoding
+from harness import catalog, imported, paths
+from harness.identity import digest, evaluation_identity, plain, task_identity
+from harness.jobs import model_part, task_part
+from harness.record import ErrorPart, Record
+from harness.store import Store
+from harness.types import Artifact, SuiteOptions, Task
+from leaderboard.app import create_app
+from leaderboard.importers._mteb_entries import SCHEMA, trust_of
+from leaderboard.scopes import Listed, slug
+from leaderboard.settings import Settings
+from leaderboard.site import Site, open_site
+
+HOSTILE = "../evil/<script>alert('x')</script> \"q\" é"
+"""A model's name that must stand escaped wherever it is shown."""
+
+COMMIT = "a" * 40
+TYPED = ("glue", "nanobeir", "mteb:MTEB(kor, v1)", "mteb")
+PACKAGES = {"torch": "2.11.0", "mteb": "2.26.24"}
+
+Scores = Mapping[str, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Import:
+    """One imported entry: main scores by task (split, subset and data are the suites' own).
+
+    `others` are tasks on another revision of the data, `card` is what the model's card says.
+    """
+
+    model: str
+    revision: str = COMMIT
+    scores: Scores
+    others: Sequence[str] = ()
+    card: Mapping[str, Any] = field(default_factory=dict)
+
+
+@cache
+def suites() -> dict[str, Listed]:
+    """The suites of the site, by slug."""
+    opened = {typed: catalog.open_suite(typed, SuiteOptions()) for typed in TYPED}
+    return {slug(typed): Listed(slug=slug(typed), typed=typed, suite=one, main=":" not in typed)
+            for typed, one in opened.items()}  # fmt: skip
+
+
+def task(name: str) -> Task:
+    """A task of one of the suites."""
+    return next(t for one in suites().values() for t in one.suite.tasks if t.name == name)
+
+
+def names(suite: str) -> list[str]:
+    """The tasks of a suite, by its slug."""
+    return [t.name for t in suites()[suite].suite.tasks]
+
+
+def spread_scores(tasks: Sequence[str], base: float) -> dict[str, float]:
+    """A score for each task, a little apart from one another."""
+    return {name: round(base + (at % 5) / 50, 4) for at, name in enumerate(tasks)}
+
+
+def scored(model: Artifact, name: str, score: float | None, *, error: ErrorPart | None = None) -> Record:
+    """The record of a finished model on a task; without a score, of its failure."""
+    of = task(name)
+    identity = plain(evaluation_identity(model, of, encoding(), seed=42))
+    splits = {split: {s: {"main_score": score, of.metric: score} for s in of.subsets} for split in of.splits}
+    return Record(
+        key=digest(identity), status="failed" if error else "done", model=_model(model), task=task_part(of),
+        identity=identity, main_score=score, scores={} if error else splits, error=error,
+        provenance=provenance(seconds={"encode": 1.5, "score": 0.25}, notes=["batches made smaller"]),
+    )  # fmt: skip
+
+
+def trained(model: Artifact, name: str, score: float, **training: Any) -> Record:
+    """The record of a task that a recipe trained for: a grid of 3 learning rates x 2 batch sizes, 3 seeds."""
+    of = task(name)
+    own: dict[str, Any] = {
+        "recipe": "glue-optibert", "protocol": "p" * 64, "kind": "fresh", "view": "optibert",
+        "final_seeds": [], "fresh_seeds": [42001, 42002, 42003],
+    }  # fmt: skip
+    identity = {**plain(task_identity(model, of)), **own}
+    assert hasattr(of.source, "metrics")
+    metrics = dict.fromkeys(of.source.metrics, score)
+    return Record(
+        key=digest(identity), status="done", model=_model(model), task=task_part(of), identity=identity,
+        main_score=score, scores={split: {of.subsets[0]: metrics} for split in of.splits},
+        training={**training_of(score), **training},
+        provenance=provenance(seconds={"train": 61.5}, notes=[]),
+    )  # fmt: skip
+
+
+def training_of(score: float) -> dict[str, Any]:
+    """What a final record says of its grid and seeds (results/README.md); the last cell diverged."""
+    settings = [(rate, size) for rate in (1e-5, 3e-5, 1e-4) for size in (16, 32)]
+    cells: list[dict[str, Any]] = [
+        {"learning_rate": rate, "batch_size": size, "weight_decay": 0.01, "epochs": 3, "seed": 0,
+         "score": round(score - at / 100, 4), "metrics": [], "diverged": False, "constant": False,
+         "micro_batch": None, "key": f"{at:064x}"}
+        for at, (rate, size) in enumerate(settings)
+    ]  # fmt: skip
+    cells[-1] |= {"score": None, "diverged": True}
+    cell_names = ("learning_rate", "batch_size", "weight_decay", "epochs", "seed")
+    return {
+        "recipe": "glue-optibert", "from": "OptiBERT, appendix D.1", "assumed": ["the warmup"],
+        "view": "optibert", "runs": {"protocol": 6, "fresh": 3}, "start": None, "source": None,
+        "chosen": {name: cells[0][name] for name in cell_names}, "grid_maximum": cells[0]["score"],
+        "cells": cells, "diverged": 1, "constant": 0,
+        "seeds": {"kind": "fresh", "seeds": [42001, 42002, 42003], "keys": ["b" * 64, "c" * 64, "d" * 64],
+                  "scores": [score - 0.01, score, score + 0.01], "standard_deviation": 0.01,
+                  "diverged": 0, "constant": 0},
+    }  # fmt: skip
+
+
+def provenance(**more: Any) -> dict[str, Any]:
+    """What a record says of how it was run."""
+    return {
+        "harness": "0.1.0", "commit": "c0ffee" * 6 + "abcd", "dirty": False, "python": "3.11.7",
+        "platform": "Linux x86_64", "packages": PACKAGES, "device": {"kind": "cpu", "name": "AMD EPYC"},
+        "cpu": "AMD EPYC", "cores": 4, "threads": 2, "dtype_as_run": "float32", "attention": "sdpa",
+        "started": "2026-11-01T10:00:00+00:00", "written": "2026-11-01T10:05:00+00:00",
+        "prompts_asked": {"named": {"query": "query: "}, "default": None}, **more,
+    }  # fmt: skip
+
+
+def measured_model(name: str, letter: str = "a", **facts: Any) -> Artifact:
+    """A model that was measured; another letter makes another one."""
+    return artifact(Path(name), key=letter * 64, name=name, **facts)
+
+
+def put(folder: Path, model: Artifact, records: Sequence[Record]) -> None:
+    """Write records into a results folder."""
+    store = Store(folder)
+    for record in records:
+        store.put(model.slug, record)
+
+
+def standard_records(folder: Path) -> None:
+    """The measured records that the module's docstring names."""
+    minilm, tiny = measured_model("minilm-ish"), measured_model("acme/tiny-base", "b", revision=COMMIT)
+    failed = ErrorPart(kind="DataError", message="no <b>data</b>", hint="Fetch it.", traceback="Traceback …")
+    done = [scored(minilm, name, score) for name, score in spread_scores(names("nanobeir"), 0.5).items()]
+    put(folder, minilm, [*done, scored(minilm, names("mteb")[0], None, error=failed)])
+    put(folder, tiny, [trained(tiny, "RTE", 0.7), trained(tiny, "CoLA", 0.55)])
+
+
+def standard_imports() -> list[Import]:
+    """The imported entries that the module's docstring names."""
+    nano, korean = names("nanobeir"), names("mteb-MTEB-kor-v1")
+    base = {"card_name": "acme/tiny-base", "n_parameters": 22_000_000, "embed_dim": 384, "max_tokens": 512,
+            "license": "mit", "open_weights": True, "release_date": "2025-02-03", "card": True,
+            "languages": ["eng-Latn", "fra-Latn"], "framework": ["PyTorch"],
+            "training_datasets": []}  # fmt: skip
+    large = {**base, "card_name": "acme/tiny-large", "n_parameters": 335_000_000, "open_weights": False,
+             "adapted_from": "acme/tiny-base", "training_datasets": [nano[0], "Elsewhere"]}  # fmt: skip
+    return [
+        Import(model="acme/tiny-base", scores=spread_scores(nano, 0.52), card=base),
+        Import(model="acme/tiny-large", scores=spread_scores([*nano, *korean], 0.6), others=korean[:1],
+               card=large),
+        Import(model=HOSTILE, revision="external", scores=spread_scores(nano[:3], 0.4)),
+    ]  # fmt: skip
+
+
+def put_imports(folder: Path, entries: Sequence[Import]) -> None:
+    """Write an import into a results folder."""
+    about: list[dict[str, Any]] = []
+    scores: list[dict[str, Any]] = []
+    for number, one in enumerate(entries):
+        rows = [row for name, score in one.scores.items() for row in _rows(number, name, score, one.others)]
+        about.append(
+            {"folder": f"{number}", "model": one.model, "revision": one.revision, "experiment": "",
+             "trust": trust_of(one.revision), "files": len(one.scores), "rows": len(rows),
+             "digest": digest(rows), "card": bool(one.card), **one.card}
+        )  # fmt: skip
+        scores += rows
+    tables = {
+        "entries": pa.Table.from_pylist(about, schema=SCHEMA),
+        "files": pa.table({"entry": pa.array([], pa.int32())}),
+        "scores": pa.Table.from_pylist(scores),
+    }
+    home = imported.home(folder, "mteb-results")
+    with imported.writing(home):
+        imported.publish(home, tables, {"counts": {"entries": len(about)}}, {"parser": 1})
+
+
+def _rows(number: int, name: str, score: float, others: Sequence[str]) -> list[dict[str, Any]]:
+    of = task(name)
+    data = "0" * 40 if name in others else of.data.revision
+    return [
+        {"entry": number, "task": name, "split": split, "subset": subset, "main_score": score, "flag": "",
+         "data_revision": data, "mteb_version": "2.1.0"}
+        for split in of.splits for subset in of.subsets
+    ]  # fmt: skip
+
+
+def small_settings(folder: Path, **more: Any) -> Settings:
+    """Settings of a site over `folder`, its index beside the results."""
+    database = f"sqlite:///{folder / 'site.sqlite'}"
+    return Settings(
+        results=(folder / "results",), reported=paths.reported_folder(), database=database, refresh=0, **more
+    )
+
+
+def fill(folder: Path) -> None:
+    """Write the standard records and imports."""
+    (folder / "results").mkdir(parents=True, exist_ok=True)
+    standard_records(folder / "results")
+    put_imports(folder / "results", standard_imports())
+
+
+def small_site(folder: Path, make: Callable[[Path], None] = fill) -> Site:
+    """The site over what `make` writes below `folder`."""
+    make(folder)
+    with mock.patch("leaderboard.index.listed", return_value=suites()):
+        return open_site(small_settings(folder))
+
+
+def small_app(folder: Path, make: Callable[[Path], None] = fill) -> FastAPI:
+    """The same as an application; `app.state.site` is the site."""
+    make(folder)
+    with mock.patch("leaderboard.index.listed", return_value=suites()):
+        return create_app(small_settings(folder))
+
+
+def _model(model: Artifact) -> Any:
+    return model_part(model, {"parameters": 22_713_216, "dimension": 384})
