@@ -27,6 +27,7 @@ from leaderboard.access.routes import router
 from leaderboard.answers import answer
 from leaderboard.kept import Made
 from leaderboard.page import PageRoute
+from leaderboard.scopes import views
 from leaderboard.settings import Settings
 from leaderboard.site import STATIC, TWINS, Site, open_site
 from leaderboard.state import State
@@ -92,9 +93,11 @@ def create_app(settings: Settings) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
-        task = asyncio.create_task(_refresh(site, metrics)) if settings.refresh else None
+        tasks = [asyncio.create_task(run_in_threadpool(_warm, site))]
+        if settings.refresh:
+            tasks.append(asyncio.create_task(_refresh(site, metrics)))
         yield
-        if task:
+        for task in tasks:
             task.cancel()
 
     app = FastAPI(
@@ -124,6 +127,14 @@ def _intake(site: Site, limits: Limits, metrics: Metrics) -> Intake:
         site.refresh()
 
     return Intake(results=site.settings.home, limits=limits, changed=changed, counted=metrics.post)
+
+
+def _warm(site: Site) -> None:
+    """Put together what most pages need, so that the first reader need not wait for it."""
+    queries = site.queries
+    for one in queries.suites.values():
+        if one.main and one.slug in queries.entries_of_suites:
+            queries.grid(one, views(one.suite)[0]).ranks("tasks", "model")
 
 
 async def _refresh(site: Site, metrics: Metrics) -> None:

@@ -178,11 +178,11 @@ def grid(
         if scopes:
             chosen = list(scopes)
             values[:, place] = cells.values[:, chosen].mean(axis=1)
-            reasons[:, place] = cells.reasons[:, chosen].max(axis=1)
+            codes = cells.reasons[:, chosen]
+            worst = np.where(codes == OTHER, 0, codes).max(axis=1)  # "other" has a number, the rest have none
+            reasons[:, place] = np.where(worst > 0, worst, codes.max(axis=1))
         if len(scopes) > 1:  # some of several tasks are missing: part of the column
-            some = (cells.reasons[:, chosen] != NONE).any(axis=1) & (cells.reasons[:, chosen] == NONE).any(
-                axis=1
-            )
+            some = (codes != NONE).any(axis=1) & (codes == NONE).any(axis=1)
             reasons[some, place] = REASONS.index("part")
         if len(scopes) == 1:
             low[:, place], high[:, place] = cells.low[:, scopes[0]], cells.high[:, scopes[0]]

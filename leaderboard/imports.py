@@ -11,6 +11,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
 from harness import catalog
 from harness.errors import RecordError
 from harness.imported import Imported
@@ -59,30 +63,46 @@ class _Reader:
     def entry(self, number: int, facts: Mapping[str, Any]) -> list[Entry]:
         """The entry of this number with its outcomes; none where no task was read."""
         if self._slices is None:
-            self._table = self.source.scores()
-            self._slices = _slices(self._table["entry"])
-        first, count = self._slices.get(number, (0, 0))
-        outcomes = list(_outcomes(self._table.slice(first, count), self._kinds))
+            table = self.source.scores()
+            self._columns = [
+                _Names(table[name]) for name in ("task", "split", "subset", "data_revision", "flag")
+            ]
+            self._scores = table["main_score"].to_numpy()
+            self._slices = _slices(table["entry"].to_numpy())
+        first, last = self._slices.get(number, (0, 0))
+        names = [column.between(first, last) for column in self._columns]
+        outcomes = list(_outcomes(names, self._scores[first:last].tolist(), self._kinds))
         return [_entry(self.source.source, facts, outcomes)] if outcomes else []
 
 
-def _slices(column: Any) -> dict[int, tuple[int, int]]:
-    """Where the rows of each entry stand: first row and number of rows."""
-    import numpy as np
+class _Names:
+    """A column of names, kept as it is stored: each name once, and its number in every row."""
 
-    values = column.to_numpy()
+    def __init__(self, column: Any) -> None:
+        whole = pa.chunked_array([column.combine_chunks().dictionary_encode()]).combine_chunks()
+        self._known: list[str | None] = [*whole.dictionary.to_pylist(), None]
+        self._numbers = whole.indices.fill_null(len(self._known) - 1).to_numpy()
+
+    def between(self, first: int, last: int) -> list[str | None]:
+        """The names of some rows."""
+        known = self._known
+        return [known[number] for number in self._numbers[first:last].tolist()]
+
+
+def _slices(values: NDArray[np.int32]) -> dict[int, tuple[int, int]]:
+    """Where the rows of each entry stand: its first row, and the row behind its last."""
     starts = np.flatnonzero(np.r_[True, values[1:] != values[:-1]]) if len(values) else np.array([], int)
     ends = np.r_[starts[1:], len(values)] if len(values) else starts
-    return {int(values[a]): (int(a), int(b - a)) for a, b in zip(starts, ends, strict=True)}
+    return {int(values[a]): (int(a), int(b)) for a, b in zip(starts, ends, strict=True)}
 
 
-def _outcomes(table: Any, kinds: Mapping[str, _Kind]) -> Iterator[Outcome]:
-    names = ("task", "split", "subset", "main_score", "data_revision", "flag")
-    columns = [table[name].to_pylist() for name in names]
+def _outcomes(
+    names: Sequence[Sequence[Any]], scores: Sequence[float], kinds: Mapping[str, _Kind]
+) -> Iterator[Outcome]:
     tasks: dict[str, dict[str, dict[str, float | None]]] = {}
     revisions: dict[str, str] = {}
-    for task, split, subset, score, revision, flag in zip(*columns, strict=True):
-        value = score if flag != "impossible" else None
+    for task, split, subset, revision, flag, score in zip(*names, scores, strict=True):
+        value = None if flag else score
         tasks.setdefault(task, {}).setdefault(split, {})[subset] = value
         revisions[task] = revision or ""
     for task, raw in tasks.items():

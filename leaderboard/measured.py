@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -77,10 +78,20 @@ def _entries(group: Sequence[tuple[Record, Path]], learnt: Sequence[Listed]) -> 
     """The entries of one artifact: one for each treatment."""
     treatments: dict[str, tuple[Treatment, list[tuple[Record, Path]]]] = {}
     for record, path in group:
-        treatment = treatment_of(record)
+        try:
+            treatment = treatment_of(record)
+            assert treatment.text
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            log.warning("%s does not say how it was measured (%r). It is left out.", path, error)
+            continue
         treatments.setdefault(_form(treatment), (treatment, []))[1].append((record, path))
-    for treatment, members in _with_shared(treatments):
-        yield _entry(treatment, members, learnt)
+    found = list(_with_shared(treatments))
+    texts = Counter(treatment.text for treatment, _ in found)
+    for treatment, members in found:
+        text = treatment.text
+        if texts[text] > 1:  # of few words: recipes and prompts may differ in more than these say
+            text = f"{text} ({hashlib.sha256(_form(treatment).encode()).hexdigest()[:8]})"
+        yield _entry(treatment, text, members, learnt)
 
 
 def _form(treatment: Treatment) -> str:
@@ -105,17 +116,19 @@ def _with_shared(
         yield treatment, members
 
 
-def _entry(treatment: Treatment, members: Sequence[tuple[Record, Path]], learnt: Sequence[Listed]) -> Entry:
+def _entry(
+    treatment: Treatment, text: str, members: Sequence[tuple[Record, Path]], learnt: Sequence[Listed]
+) -> Entry:
     newest = max((record for record, _ in members), key=_written)
     trained = isinstance(treatment, Trained)
     encoding: Mapping[str, Any] = treatment.encoding if isinstance(treatment, Encoded) else {}
-    numbers, averages = _standings(members, learnt) if trained else ({}, [])
+    numbers, averages = _standings(treatment, members, learnt) if trained else ({}, [])
     return Entry(
         model=newest.model.name,
         origin="measured",
         source=SOURCE,
         trust="measured",
-        treatment=treatment.text,
+        treatment=text,
         revision=newest.model.revision,
         artifact=newest.model.artifact,
         recipe=treatment.recipe if isinstance(treatment, Trained) else None,
@@ -131,7 +144,8 @@ def _entry(treatment: Treatment, members: Sequence[tuple[Record, Path]], learnt:
 
 
 def _outcome(record: Record, numbers: Mapping[str, Number]) -> Outcome:
-    data = record.identity.get("data", {})
+    data = record.identity.get("data")
+    data = data if isinstance(data, Mapping) else {}
     return Outcome(
         task=record.task.name,
         type=record.task.type,
@@ -165,14 +179,15 @@ def _main(metrics: Mapping[str, Any], metric: str) -> float | None:
 
 
 def _standings(
-    members: Sequence[tuple[Record, Path]], learnt: Sequence[Listed]
+    treatment: Treatment, members: Sequence[tuple[Record, Path]], learnt: Sequence[Listed]
 ) -> tuple[dict[str, dict[str, Number]], list[tuple[str, str, str]]]:
     """What a recipe trained, by every convention: task → view → number, and the means."""
-    records = {record.task.name: record for record, _ in members if record.status == "done"}
+    done = sorted((record for record, _ in members if record.status == "done"), key=_written)
     places = {record.key: path for record, path in members}
     numbers: dict[str, dict[str, Number]] = {}
     averages = []
     for one in learnt:
+        records = {task.name: r for task in one.suite.tasks for r in done if treatment.fits(r, task)}
         for view, convention in one.suite.conventions.items():
             found = standing(one.suite, records, convention, lambda r: _examples(r, places))
             _collect(found, view, numbers)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from leaderboard.queries import Entry, Queries
-from leaderboard.state import address
+from leaderboard.task_names import task_path
 from leaderboard.words import parameters_text
 
 Fact: TypeAlias = tuple[str, str, str, str]
@@ -135,8 +135,10 @@ def _shown(queries: Queries, values: Mapping[str, Any], up: Sequence[Kin]) -> It
 def _links(values: Mapping[str, Any]) -> Iterator[Fact]:
     """Links out of the site: only such as are https."""
     labels = {
-        "reference": "Home page", "training_code_link": "Training code", "training_data_link": "Training data",
-    }  # fmt: skip
+        "reference": "Home page",
+        "training_code_link": "Training code",
+        "training_data_link": "Training data",
+    }
     for name, label in labels.items():
         text = str(values[name] or "")
         if text.startswith("https://") and not any(sign in text for sign in " \"'<>\\"):
@@ -173,4 +175,4 @@ def _training(queries: Queries, names: Sequence[str] | None) -> list[Kin] | None
     if names is None:
         return None
     tasks = queries.tasks
-    return [Kin(name=n, href=address(f"/tasks/{n}") if n in tasks else "") for n in sorted(names)]
+    return [Kin(name=n, href=task_path(n) if n in tasks else "") for n in sorted(names)]

@@ -13,7 +13,7 @@ from sqlalchemy import select
 from leaderboard.database import AVERAGES, SCORES
 from leaderboard.grid import NONE, Cells, Grid, grid
 from leaderboard.queries import Entry, Queries
-from leaderboard.scopes import REASONS, Listed, views
+from leaderboard.scopes import REASONS, WHY, Listed, views
 from leaderboard.state import address
 from leaderboard.tables import EMPTY, Cell, Column, Row, Table
 from leaderboard.words import score_text
@@ -86,7 +86,9 @@ def _own(queries: Queries, entry: Entry, answers: Answers, listed: Listed, view:
     """The grid of a suite with this entry alone; None where it has nothing."""
     forms = [[queries.scope_ids[scope.form] for scope in column] for column in listed.scopes(view)]
     ids = list(dict.fromkeys(number for column in forms for number in column))
-    if not any(number in answers.by_scope for number in ids):
+    average = answers.averages.get((listed.slug, view), {})
+    printed = bool(average.get("columns") or average.get("types"))
+    if not printed and not any(number in answers.by_scope for number in ids):
         return None
     values, low, high = (np.full((1, len(ids)), np.nan) for _ in range(3))
     reasons, results = np.full((1, len(ids)), NONE, np.uint8), np.zeros((1, len(ids)), np.int64)
@@ -98,7 +100,6 @@ def _own(queries: Queries, entry: Entry, answers: Answers, listed: Listed, view:
                 array[0, at] = np.nan if value is None else value
             reasons[0, at], results[0, at] = row.reason, row.result
     place = {number: at for at, number in enumerate(ids)}
-    average = answers.averages.get((listed.slug, view))
     cells = Cells(values=values, low=low, high=high, reasons=reasons, results=results)
     columns = [[place[number] for number in column] for column in forms]
     return grid(listed, view, [entry], cells, columns, {0: average} if average else {})
@@ -117,12 +118,23 @@ def _rank(queries: Queries, entry: Entry, own: Grid) -> Rank | None:
     return Rank(place=place, of=int((places > 0).sum()), tied=int((places == place).sum()) - 1)
 
 
-def suites_table(entry: Entry, found: Sequence[Standing]) -> Table:
-    """The table of suites."""
+def suites_tables(entry: Entry, found: Sequence[Standing]) -> list[Table]:
+    """The main suites and those of which all is there; and the others."""
+    first = [one for one in found if one.listed.main or one.grid.over_tasks.complete[0]]
+    first = first if entry.origin != "reported" else list(found)
+    rest = [one for one in found if one not in first]
+    named = [
+        ("suites", "The main suites, and all that are complete: means × 100", first),
+        ("parts", "Other suites of which a part is there: means × 100", rest),
+    ]
+    return [_table(entry, some, name, caption) for name, caption, some in named if some]
+
+
+def _table(entry: Entry, found: Sequence[Standing], name: str, caption: str) -> Table:
     several = any(one.grid.view for one in found)
     return Table(
-        name="suites",
-        caption="Suites in which this entry has a score: means × 100",
+        name=name,
+        caption=caption,
         columns=[c for c in _columns() if several or c.key != "view"],
         rows=[Row(cells=_cells(entry, one, several=several), kind=_kind(one)) for one in found],
         notes=list(_notes(entry, found)),
@@ -186,14 +198,14 @@ def _mean(own: Grid, over: str) -> Cell:
 
 def _why(own: Grid) -> str:
     """Why nothing counts, in the words of the commonest reason."""
-    from leaderboard.scopes import WHY
-
     codes = [int(code) for code in own.reasons[0] if code not in (0, NONE)]
     return WHY[REASONS[max(set(codes), key=codes.count)]] if codes else ""
 
 
 def _notes(entry: Entry, found: Sequence[Standing]) -> Iterator[str]:
-    if any(one.rank is None and one.grid.over_tasks.complete[0] for one in found):
+    if entry.origin == "reported":
+        yield "Printed in a paper: shown beside measured and imported models, and never ranked with them."
+    elif any(one.rank is None and one.grid.over_tasks.complete[0] for one in found):
         yield (
             "Where a complete entry has no rank, another entry of the same model stands for it in the "
             "suite's table; that table can show a row for each entry."

@@ -96,8 +96,8 @@ def overview(
             columns=_columns(columns, state),
             rows=[_row(models[slug], columns) for slug in ordered[first : where.last]],
             notes=[
-                "A mean stands where every column of the suite is there; of other models stands how many are. "
-                "Each cell is of one revision under one treatment: the one with most of that suite."
+                "A mean stands where every column of a suite is there; else it says how many are. Each cell "
+                "is of one revision under one treatment: the one with most of that suite."
             ],
         ),
         tiles=tiles,

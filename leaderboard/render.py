@@ -53,7 +53,7 @@ def _head(columns: Sequence[Column]) -> Iterator[str]:
         for label, width, sticky in _groups(columns):
             cls = ' class="sticky"' if sticky else ""
             yield (
-                f'<th{cls} colspan="{width}" scope="colgroup">{escape(label)}</th>'
+                f'<th{cls} colspan="{width}" scope="colgroup"><span>{escape(label)}</span></th>'
                 if label
                 else f'<td{cls} colspan="{width}"></td>'
             )
@@ -116,7 +116,7 @@ def _cell(cell: Cell, column: Column, row: Row, pick: bool) -> str:
     inner = f'<a href="{escape(cell.href)}">{text}</a>' if cell.href else str(text)
     if pick and row.key:
         inner = _tick(row, cell) + inner
-    if named:
+    if named and cell.text:
         return f'<th scope="row"{cls}{title}>{inner}</th>'
     return f"<td{cls}{title}>{inner}</td>"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,7 +59,7 @@ class Scope:
         found = [raw.get(split, {}).get(subset, _ABSENT) for split in self.splits for subset in self.subsets]
         if any(value is _ABSENT for value in found):
             return None, "part"
-        values = [float(value) for value in found if isinstance(value, float | int)]
+        values = [float(value) for value in found if isinstance(value, float | int) and math.isfinite(value)]
         if len(values) < len(found):
             return None, "bad"
         mean = sum(values) / len(values)

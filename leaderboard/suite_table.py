@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from harness.types import Column as SuiteColumn
 from leaderboard.filters import Control, chips, controls
 from leaderboard.grid import Floats, Grid, Means, Ranks
 from leaderboard.page import missing
@@ -113,20 +114,26 @@ def suite_page(grid: Grid, state: SuiteState, path: str) -> SuitePage:
             rows=body,
             notes=_notes(grid, state),
         ),
-        lead=f"{seen} {_rows_of(state)} with a score, {complete} of them with all {_tasks(grid)}.",
+        lead=_lead(grid, state, seen, complete),
         warnings=_warnings(grid, state),
         controls=[*controls(state, grid.entries), *_more_controls(grid, state)],
         hidden=[
             (n, v) for n, v in state.pairs(page=1) if n in ("sort", "pin", "mean", "theme", "density", "rows")
         ],
         chips=_chips(grid, state, path),
-        choices=_choices(columns, shown),
+        choices=_choices(columns, shown, state),
         paging=where,
         path=path,
-        reset=path,
+        reset=path if state.pairs() else "",
         tabs=_tabs(state, path),
         data=_data(grid, state, complete, seen),
     )
+
+
+def _lead(grid: Grid, state: SuiteState, seen: int, complete: int) -> str:
+    printed = sum(entry.origin == "reported" for entry in grid.entries)
+    more = f" Papers print {printed} {'rows' if printed > 1 else 'row'} of it." if printed else ""
+    return f"{seen} {_rows_of(state)} with a score, {complete} of them with all {_tasks(grid)}.{more}"
 
 
 def _tasks(grid: Grid) -> str:
@@ -190,7 +197,8 @@ def _columns(grid: Grid, ranks: Ranks, state: SuiteState, rows: Sequence[int]) -
              note="An imported model's revision, a measured one's treatment, where a row is printed."),
         *means,
         _Col(key="there", label="Columns", group="mean", sort=grid.over_tasks.there.astype(float),
-             note="How many of the suite's columns count.", cell=lambda r: _there_cell(grid, grid.over_tasks, r)),
+             note="How many of the suite's columns count.",
+             cell=lambda r: _there_cell(grid, grid.over_tasks, r)),
         _Col(key="borda", label="Borda", group="mean", sort=np.where(ranks.place > 0, ranks.borda, np.nan),
              note="For each column, the number of ranked models that are worse, ties half.",
              cell=lambda r: _ranked_cell(ranks, ranks.borda, r, "{:.0f}")),
@@ -254,7 +262,7 @@ def _how_cell(entry: Entry) -> Cell:
 
 def _there_cell(grid: Grid, means: Means, row: int) -> Cell:
     if grid.averages.get(row, {}).get("types"):
-        return Cell(text="by type", value=None, kind="reported", note="The paper prints means of types only.")
+        return Cell(text="by type", value=None, note="The paper prints means of types only.")
     return Cell(text=f"{means.there[row]}/{means.wanted}", value=int(means.there[row]))
 
 
@@ -298,10 +306,10 @@ def _printed_mean(means: Means, row: int, document: Mapping[str, Any]) -> Cell:
     if not means.there[row]:
         return Cell(text="–", kind="none")
     if means.over not in ("tasks", "types"):
-        return Cell(text=f"{100 * value:.1f}", value=value, kind="reported")
+        return Cell(text=f"{100 * value:.1f}", value=value)
     printed = document.get("printed")
     note = "made of the printed numbers" + (f"; the paper prints {100 * printed:.1f}" if printed else "")
-    kind = "reported" if means.complete[row] else "reported part"
+    kind = "" if means.complete[row] else "part"
     return Cell(text=score_text(value), value=value, kind=kind, note=note)
 
 
@@ -309,7 +317,8 @@ def _type_col(grid: Grid, means: Means, kind: str) -> _Col:
     return _Col(
         key=f"type:{kind}", label=kind, group="mean within a type",
         note=f"The mean over {means.wanted} columns.",
-        sort=np.where(means.complete, means.values, np.nan), cell=lambda r: _mean_cell(means, r, _average(grid, r, kind)),
+        sort=np.where(means.complete, means.values, np.nan),
+        cell=lambda r: _mean_cell(means, r, _average(grid, r, kind)),
     )  # fmt: skip
 
 
@@ -317,12 +326,17 @@ def _task_col(grid: Grid, at: int, marks: tuple[float, float]) -> _Col:
     column = grid.listed.suite.columns[at]
     tasks = [task.name for task in column.tasks]
     return _Col(
-        key=f"task:{column.name}", label=column.name, group=column.type,
+        key=f"task:{column.name}", label=_short(column), group=column.type,
         sort=np.where(grid.counted[:, at], grid.values[:, at], np.nan),
         href=f"/tasks/{tasks[0]}" if len(tasks) == 1 else "",
-        note=f"The mean of {len(tasks)} tasks." if len(tasks) > 1 else "",
+        note=f"{column.name}: the mean of {len(tasks)} tasks" if len(tasks) > 1 else column.name,
         cell=lambda r: _task_cell(grid, r, at, marks, tasks),
     )  # fmt: skip
+
+
+def _short(column: SuiteColumn) -> str:
+    """A column's name without its type, which stands above it."""
+    return column.name.removesuffix(column.type) or column.name
 
 
 def _task_cell(grid: Grid, row: int, at: int, marks: tuple[float, float], tasks: Sequence[str]) -> Cell:
@@ -330,7 +344,7 @@ def _task_cell(grid: Grid, row: int, at: int, marks: tuple[float, float], tasks:
     if reason in GONE:
         return Cell(text=GONE[reason], kind=reason)
     if grid.entries[row].origin == "reported":
-        return Cell(text=f"{100 * value:.1f}", value=value, kind="reported")
+        return Cell(text=f"{100 * value:.1f}", value=value)
     trained = grid.entries[row].trained_on
     kinds = ["leak"] if trained and any(task in trained for task in tasks) else []
     kinds += ["other"] if reason == "other" else []
@@ -353,7 +367,14 @@ def _is_shown(column: _Col, state: SuiteState, grid: Grid) -> bool:
         return kind == state.type
     if state.cols:
         return column.key in state.cols
-    return column.key not in FOLDED
+    return _is_usual(column.key, state)
+
+
+def _is_usual(key: str, state: SuiteState) -> bool:
+    """Whether a column is shown where nothing is picked."""
+    if key == "how":
+        return state.each == "entry" or state.origin == "reported"
+    return key not in FOLDED
 
 
 def _ordered(grid: Grid, state: SuiteState, columns: Sequence[_Col], rows: Sequence[int]) -> list[int]:
@@ -491,13 +512,13 @@ def _chips(grid: Grid, state: SuiteState, path: str) -> list[tuple[str, str]]:
     return found
 
 
-def _choices(columns: Sequence[_Col], shown: Sequence[_Col]) -> Choices:
+def _choices(columns: Sequence[_Col], shown: Sequence[_Col], state: SuiteState) -> Choices:
     keys = {column.key for column in shown}
     groups: dict[str, list[tuple[str, str, bool, bool]]] = {}
     for column in columns:
         if column.key not in ("rank", "model"):
             groups.setdefault(column.group, []).append(
-                (column.key, column.label, column.key in keys, column.key not in FOLDED)
+                (column.key, column.label, column.key in keys, _is_usual(column.key, state))
             )
     return Choices(name="cols", groups=list(groups.items()))
 

@@ -26,8 +26,8 @@ def task_path(name: str) -> str:
 
 def task_key(name: str) -> str:
     """What stands for a task in a path, not quoted."""
-    plain = "/" not in name and name.strip(". ") != "" and not name.endswith(ENDS) and len(name) <= 100
-    if plain and name.isprintable() and "\\" not in name:
+    safe = all(sign.isascii() and (sign.isalnum() or sign in "-_. ") for sign in name)
+    if safe and name.strip(". ") and not name.endswith(ENDS) and len(name) <= 100:
         return name
     return f"{slug(name)[:80]}-{hashlib.sha256(name.encode('utf-8', 'replace')).hexdigest()[:8]}".lstrip("-")
 

@@ -47,7 +47,7 @@ class Found:
 
 def stored(queries: Queries, question: Question) -> list[Scored]:
     """The numbers of a question that a suite asks, as the index has them."""
-    number = queries.scope_ids[question.scope.form]
+    number = queries.scope_ids.get(question.scope.form, 0)
     wanted = (
         select(SCORES.c.entry, SCORES.c.value, SCORES.c.low, SCORES.c.high, SCORES.c.reason, SCORES.c.result,
                RESULTS.c.data)

@@ -14,7 +14,15 @@ from harness.record import EXAMPLE_COLUMNS, Record
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "results" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-SETTINGS = ("HARNESS_RESULTS", "HARNESS_CACHE", "HARNESS_DATA")
+SETTINGS = (
+    "HARNESS_RESULTS",
+    "HARNESS_CACHE",
+    "HARNESS_DATA",
+    "HARNESS_DATABASE_URL",
+    "HARNESS_PAGES_A_MINUTE",
+    "HARNESS_POSTS_A_MINUTE",
+    "HARNESS_TOKEN",
+)
 
 
 def commands(command: click.Command, name: str) -> Iterator[tuple[str, click.Command]]:
@@ -53,8 +61,9 @@ def test_every_setting_of_the_environment_is_documented() -> None:
     page = (ROOT / "docs" / "command-line.md").read_text()
     used = {
         name
-        for path in (ROOT / "harness").rglob("*.py")
-        for name in re.findall(r"\bHARNESS_[A-Z]+\b", path.read_text())
+        for package in ("harness", "leaderboard")
+        for path in (ROOT / package).rglob("*.py")
+        for name in re.findall(r"\bHARNESS_[A-Z_]+\b", path.read_text())
     }
     assert used == set(SETTINGS)
     assert all(f"`{name}`" in page for name in used)

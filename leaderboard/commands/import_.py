@@ -23,6 +23,8 @@ TRUST = {
     "none": "of no known revision",
     "other": "of a revision that is no commit",
 }
+NEXT = "Next: harness serve"
+
 SHOWN = 5
 """Files and scores that are named on a terminal; the stamp names more."""
 
@@ -50,6 +52,8 @@ def mteb_results(path: Path, results: Path | None, workers: int | None, as_json:
     """
     from harness import paths
     from leaderboard.importers.mteb_results import import_results
+    from leaderboard.index import open_index
+    from leaderboard.settings import from_environment
 
     began = time.perf_counter()
     with _progress(quiet=as_json) as tell:
@@ -57,10 +61,12 @@ def mteb_results(path: Path, results: Path | None, workers: int | None, as_json:
             paths.expanded(path), paths.results_folder(results), workers=workers, progress=tell
         )
     seconds = time.perf_counter() - began
+    open_index(from_environment([results] if results else [])).refresh()
+    indexed = time.perf_counter() - began - seconds
     if as_json:
-        click.echo(json.dumps(_document(done, seconds), indent=1))
+        click.echo(json.dumps({**_document(done, seconds), "seconds_index": round(indexed, 3)}, indent=1))
     else:
-        for line in _lines(done, seconds):
+        for line in (*_lines(done, seconds), f"The site's index is up to date ({indexed:.1f} s)", NEXT):
             click.echo(line)
     return 0
 
@@ -94,7 +100,6 @@ def _lines(done: Outcome, seconds: float) -> Iterator[str]:
         yield f"  {counts['no_score']:,} rows without a main score"
     yield from _named(counts["impossible"], "impossible scores", stamp["impossible"], "main_score")
     yield from _named(counts["unreadable"], "unreadable files", stamp["unreadable"], "problem")
-    yield "Next: harness serve"
 
 
 def _named(count: int, what: str, rows: list[dict[str, object]], why: str) -> Iterator[str]:

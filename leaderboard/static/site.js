@@ -87,7 +87,7 @@ async function go(url, { push = true } = {}) {
     $("header .view .sheet")?.replaceWith(document.adoptNode($("header .view .sheet", page)));
     ready();
     document.dispatchEvent(new CustomEvent("mainchange"));
-    say($("main [data-count]")?.textContent ?? page.title);
+    say(($("main [data-count]") ?? $("main .pager .range"))?.textContent ?? page.title);
   } catch (error) {
     if (error.name !== "AbortError") location.assign(url);
   }
@@ -100,7 +100,8 @@ function addressOf(form) { // a form's state as a short address: what is empty o
     .every((box) => box.checked === box.hasAttribute("data-default"));
   url.search = "";
   for (const [key, value] of new FormData(form)) {
-    if (value !== "" && !(given(key).length && same(key))) url.searchParams.append(key, value);
+    const usual = form.elements[key].selectedIndex === 0 || (given(key).length && same(key));
+    if (value !== "" && !usual) url.searchParams.append(key, value);
   }
   return url.href;
 }
@@ -111,7 +112,7 @@ try { picked = new Map(JSON.parse(memory(sessionStorage, "picked") ?? "[]")); } 
 
 function tick(box) {
   const most = Number($("#pick")?.dataset.most ?? 6);
-  const name = $("th a", box.closest("tr"))?.textContent ?? box.value;
+  const name = $("th a:not(.pin)", box.closest("tr"))?.textContent ?? box.value;
   if (!box.checked) picked.delete(box.value);
   else if (picked.size < most) picked.set(box.value, name);
   else { box.checked = false; say(`No more than ${most} can be compared`); return; }
@@ -205,7 +206,7 @@ function showKeys() {
 }
 
 function step(by) {
-  const rows = $$("table.data tbody th[scope=row] > a:first-child").filter((each) => each.offsetParent);
+  const rows = $$("table.data tbody th[scope=row] > a:not(.pin)").filter((each) => each.offsetParent);
   const row = document.activeElement?.closest?.("tbody tr");
   const now = rows.findIndex((each) => each.closest("tr") === row);
   const next = rows[now < 0 ? (by > 0 ? 0 : rows.length - 1) : now + by];
@@ -308,7 +309,7 @@ function measure() { // how far the columns that stay reach: headings over group
 function ready() {
   measure();
   for (const name of ["theme", "density"]) setView(name, root.getAttribute(`data-${name}`), false);
-  for (const box of $$("[form=pick]:checked")) if (!picked.size || picked.size < 6) picked.set(box.value, $("th a", box.closest("tr"))?.textContent ?? box.value);
+  for (const box of $$("[form=pick]:checked")) if (!picked.size || picked.size < 6) picked.set(box.value, $("th a:not(.pin)", box.closest("tr"))?.textContent ?? box.value);
   if (isStatic) readyStatic();
   showPicked();
 }

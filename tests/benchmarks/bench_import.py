@@ -4,8 +4,9 @@
 
 `--path` is a checkout of the repository, or the results that were unpacked from one. Three things
 are timed in turns, each as it stands in a program that has just begun to work: one process that
-reads every file with json.load, an import into an empty results folder, and a refresh with nothing
-new. Memory is the peak of all processes of an import together, from a process of its own.
+reads every file with json.load, an import into an empty results folder with the site's index made,
+and a refresh of both with nothing new. Memory is the peak of all processes of an import together,
+from a process of its own.
 """
 
 from __future__ import annotations
@@ -52,11 +53,17 @@ def program(path: Path, results: Path) -> list[str]:
     return [sys.executable, "-c", code, "mteb-results", str(path), "--results", str(results), "--json"]
 
 
+def beside(results: Path) -> dict[str, str]:
+    """An environment whose cache, and so the site's index, lies in the results folder."""
+    return {**os.environ, "HARNESS_CACHE": str(results / "cache")}
+
+
 def whole(path: Path, results: Path | None = None) -> int:
     """An import in a process of its own; returns how many files there are."""
     with tempfile.TemporaryDirectory() as empty:
-        command = program(path, results or Path(empty))
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        home = results or Path(empty)
+        command = program(path, home)
+        done = subprocess.run(command, capture_output=True, text=True, check=True, env=beside(home))
     told = json.loads(done.stdout)
     assert told["changed"] is (results is None), told
     return int(told["read"] + told["unchanged"])
@@ -65,7 +72,8 @@ def whole(path: Path, results: Path | None = None) -> int:
 def peak(path: Path) -> float:
     """The most memory in MB that the processes of an import have together, what they share counted once."""
     with tempfile.TemporaryDirectory() as empty:
-        started = psutil.Popen(program(path, Path(empty)), stdout=subprocess.DEVNULL)
+        home = Path(empty)
+        started = psutil.Popen(program(path, home), stdout=subprocess.DEVNULL, env=beside(home))
         most = 0.0
         while started.poll() is None:
             most = max(most, sum(map(_memory, [started, *_children(started)])))
@@ -95,7 +103,8 @@ def main() -> int:
     asked = parser.parse_args()
     path = asked.path.resolve()
     with tempfile.TemporaryDirectory() as kept:
-        subprocess.run(program(path, Path(kept)), stdout=subprocess.DEVNULL, check=True)
+        own = Path(kept)
+        subprocess.run(program(path, own), stdout=subprocess.DEVNULL, check=True, env=beside(own))
         runs = {
             "json.load of all files": lambda: load_all(path),
             "import": lambda: whole(path),

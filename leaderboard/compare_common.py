@@ -1,0 +1,193 @@
+"""Some entries on a suite: what they have in common."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import select
+
+from leaderboard.compare_chosen import labels
+from leaderboard.database import AVERAGES, SCORES
+from leaderboard.grid import NONE, OTHER, Cells, Floats, Grid, grid
+from leaderboard.queries import Entry, Queries
+from leaderboard.scopes import Listed, views
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Common:
+    """Entries on a suite.
+
+    Attributes:
+        entries: In the order that they were chosen in; differences are to the first.
+        grid: The suite for these entries alone, a row for each.
+        overlaps: How many columns all of them have, by suite; suites without any are left out.
+    """
+
+    entries: Sequence[Entry]
+    grid: Grid
+    overlaps: Mapping[str, int]
+
+    @property
+    def labels(self) -> list[str]:
+        """A short name for each entry."""
+        return labels(self.entries)
+
+    @cached_property
+    def columns(self) -> list[int]:
+        """The columns that all of them have."""
+        return [int(at) for at in np.flatnonzero(self.grid.counted.all(axis=0))]
+
+    @cached_property
+    def by_type(self) -> dict[str, list[int]]:
+        """Those columns by type; types without any are left out."""
+        found: dict[str, list[int]] = {}
+        for at in self.columns:
+            found.setdefault(self.grid.listed.suite.columns[at].type, []).append(at)
+        return {kind: found[kind] for kind in self.grid.by_type if kind in found}
+
+    @property
+    def over_tasks(self) -> Floats:
+        """The mean over the columns that all have, of each entry."""
+        return self.mean(self.columns)
+
+    @property
+    def over_types(self) -> Floats:
+        """The mean of the types' means, each over the columns that all have, of each entry."""
+        means = [self.mean(at) for at in self.by_type.values()]
+        return np.mean(means, axis=0) if means else np.full(len(self.entries), np.nan)
+
+    def mean(self, columns: Sequence[int]) -> Floats:
+        """The mean over some columns, of each entry."""
+        if not columns:
+            return np.full(len(self.entries), np.nan)
+        found: Floats = self.grid.values[:, list(columns)].mean(axis=1)
+        return found
+
+    @property
+    def type_weights(self) -> Floats:
+        """What each common column weighs in the mean over types, of mean 1."""
+        counts = {kind: len(at) for kind, at in self.by_type.items()}
+        types = [self.grid.listed.suite.columns[at].type for at in self.columns]
+        return np.array([len(types) / (len(counts) * counts[kind]) for kind in types])
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Scores:
+    """Everything that is known of some entries: (entries, scopes), by the place of a scope's number."""
+
+    places: Mapping[int, int]
+    cells: Cells
+
+    def some(self, ids: Sequence[int]) -> Cells:
+        """The cells of some scopes; of those that nobody has, cells that say so."""
+        at = [self.places.get(number, len(self.places)) for number in ids]
+        cells = self.cells
+        return Cells(
+            values=cells.values[:, at], low=cells.low[:, at], high=cells.high[:, at],
+            reasons=cells.reasons[:, at], results=cells.results[:, at],
+        )  # fmt: skip
+
+
+def common(
+    queries: Queries, entries: Sequence[Entry], *, suite: str = "", view: str = "", any_revision: bool = False
+) -> Common:
+    """Entries on a suite; without a name, on that where they have most in common.
+
+    Args:
+        queries: The index.
+        entries: 2 to 6.
+        suite: A suite that there is, by slug.
+        view: A convention of it; empty for its first.
+        any_revision: Whether scores on other revisions of the data count.
+    """
+    scores = _scores(queries, entries)
+    overlaps = _overlaps(queries, scores, any_revision=any_revision)
+    listed = queries.suites[suite or _most(queries, scores, overlaps)]
+    view = view or views(listed.suite)[0]
+    columns = [[queries.scope_ids[scope.form] for scope in some] for some in listed.scopes(view)]
+    ids = list(dict.fromkeys(number for some in columns for number in some))
+    place = {number: at for at, number in enumerate(ids)}
+    made = grid(
+        listed,
+        view,
+        entries,
+        scores.some(ids),
+        [[place[number] for number in some] for some in columns],
+        _averages(queries, entries, listed, view),
+        any_revision=any_revision,
+    )
+    return Common(entries=entries, grid=made, overlaps=overlaps)
+
+
+def _scores(queries: Queries, entries: Sequence[Entry]) -> _Scores:
+    row = {entry.id: at for at, entry in enumerate(entries)}
+    wanted = select(SCORES).where(SCORES.c.entry.in_(list(row)))
+    with queries.index.engine.connect() as connection:
+        found = connection.execute(wanted).all()
+    places = {number: at for at, number in enumerate(dict.fromkeys(one.scope for one in found))}
+    shape = (len(entries), len(places) + 1)  # the last is of scopes that nobody has
+    values, low, high = (np.full(shape, np.nan) for _ in range(3))
+    reasons, results = np.full(shape, NONE, np.uint8), np.zeros(shape, np.int64)
+    for one in found:
+        at = row[one.entry], places[one.scope]
+        values[at], low[at], high[at] = (np.nan if n is None else n for n in (one.value, one.low, one.high))
+        reasons[at], results[at] = one.reason, one.result
+    cells = Cells(values=values, low=low, high=high, reasons=reasons, results=results)
+    return _Scores(places=places, cells=cells)
+
+
+_columns: WeakKeyDictionary[Queries, dict[str, list[list[int]]]] = WeakKeyDictionary()
+
+
+def _suite_columns(queries: Queries) -> Mapping[str, list[list[int]]]:
+    """The numbers of the scopes of each suite's columns, by its first convention."""
+    if queries not in _columns:
+        _columns[queries] = {
+            slug: [[queries.scope_ids[s.form] for s in some] for some in one.scopes(views(one.suite)[0])]
+            for slug, one in queries.suites.items()
+        }
+    return _columns[queries]
+
+
+def _overlaps(queries: Queries, scores: _Scores, *, any_revision: bool) -> dict[str, int]:
+    reasons = scores.cells.reasons
+    counted = ((reasons == 0) | ((reasons == OTHER) & any_revision)) & np.isfinite(scores.cells.values)
+    return {slug: n for slug, n in _counts(queries, scores, counted.all(axis=0)).items() if n}
+
+
+def _counts(queries: Queries, scores: _Scores, there: NDArray[np.bool_]) -> dict[str, int]:
+    """How many columns of each suite have all that they ask for, where `there` says it of scopes."""
+    good = {number for number, at in scores.places.items() if there[at]}
+    return {
+        slug: sum(bool(some) and good.issuperset(some) for some in columns)
+        for slug, columns in _suite_columns(queries).items()
+    }
+
+
+def _most(queries: Queries, scores: _Scores, overlaps: Mapping[str, int]) -> str:
+    """The suite with the most in common: columns that all have, times the share of the suite's columns.
+
+    Where there are none in any suite, the suite of which anybody has most.
+    """
+    some = overlaps or _counts(queries, scores, (scores.cells.reasons != NONE).any(axis=0))
+    sizes = {slug: len(one.suite.columns) for slug, one in queries.suites.items()}
+    return max(queries.suites, key=lambda slug: some.get(slug, 0) ** 2 / sizes[slug])
+
+
+def _averages(
+    queries: Queries, entries: Sequence[Entry], listed: Listed, view: str
+) -> dict[int, Mapping[str, Any]]:
+    """What is known of the intervals of means, by row."""
+    row = {entry.id: at for at, entry in enumerate(entries)}
+    wanted = select(AVERAGES.c.entry, AVERAGES.c.document).where(
+        AVERAGES.c.suite == listed.slug, AVERAGES.c.view == view, AVERAGES.c.entry.in_(list(row))
+    )
+    with queries.index.engine.connect() as connection:
+        return {row[entry]: json.loads(document) for entry, document in connection.execute(wanted)}

@@ -1,0 +1,322 @@
+"""A suite as arrays: both means, ranks and ties, against harness.aggregate, scipy and brute force."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from fakes import task as fake_task
+from harness.aggregate import Mean, aggregate
+from harness.types import Column, Suite
+from leaderboard.grid import Cells, Floats, Grid, grid, half_width, rank, tied
+from leaderboard.queries import Entry
+from leaderboard.scopes import REASONS, Listed
+from leaderboard.suite_table import GONE
+
+NONE = REASONS.index("none")
+HIDDEN = [reason for reason in REASONS if reason not in ("", "other")]
+
+
+def entry(number: int, **fields: Any) -> Entry:
+    plain: dict[str, Any] = {
+        "id": number, "slug": f"m{number}-x", "model": f"m{number}", "model_slug": f"m{number}",
+        "origin": "imported", "source": "s", "revision": None, "trust": "commit", "artifact": None,
+        "treatment": "", "recipe": None, "output": "vector", "parameters": None, "dimension": None,
+        "max_tokens": None, "released": None, "open_weights": None, "adapted_from": None,
+        "trained_on": None, "newest": None, "tasks": 1,
+    }  # fmt: skip
+    return Entry(**{**plain, **fields})
+
+
+def suite_of(columns: Sequence[tuple[str, int]]) -> Suite:
+    """A suite with a column for each (type, number of tasks)."""
+    return Suite(
+        name="s",
+        title="S",
+        columns=tuple(
+            Column(name=f"c{at}", type=kind, tasks=tuple(fake_task(f"c{at}t{n}") for n in range(count)))
+            for at, (kind, count) in enumerate(columns)
+        ),
+    )
+
+
+def laid(suite: Suite, cells: Sequence[Sequence[tuple[str, float]]], **options: Any) -> Grid:
+    """The grid of a suite: for each row the reason and the value of each of its tasks."""
+    tasks = [task.name for task in suite.tasks]
+    reasons = np.array([[REASONS.index(r) for r, _ in row] for row in cells], np.uint8)  # type: ignore[arg-type]
+    values = np.array([[v if r in ("", "other") else np.nan for r, v in row] for row in cells], float)
+    empty = np.full(values.shape, np.nan)
+    entries = options.pop("entries", [entry(n) for n in range(1, len(cells) + 1)])
+    return grid(
+        Listed(slug="s", typed="s", suite=suite, main=True),
+        "",
+        entries,
+        Cells(values=values, low=empty, high=empty, reasons=reasons, results=np.ones(values.shape, np.int64)),
+        [[tasks.index(task.name) for task in column.tasks] for column in suite.columns],
+        options.pop("averages", {}),
+        **options,
+    )
+
+
+def table(*rows: Sequence[float], **options: Any) -> Grid:
+    """The grid of models that have every one of some columns of one type."""
+    return laid(suite_of([("x", 1)] * len(rows[0])), [[("", v) for v in row] for row in rows], **options)
+
+
+@dataclass(frozen=True)
+class Case:
+    suite: Suite
+    cells: list[list[tuple[str, float]]] = field(default_factory=list)
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    suite = suite_of(
+        draw(st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 3)), min_size=1, max_size=6))
+    )
+    score = st.floats(0, 1).map(lambda value: round(value, 3))
+    cell = st.tuples(st.sampled_from(["", "", "", *REASONS[1:]]), score)
+    row = st.lists(cell, min_size=len(suite.tasks), max_size=len(suite.tasks))
+    return Case(suite, draw(st.lists(row, min_size=1, max_size=4)))
+
+
+def same(means: Any, row: int, wanted: Mean) -> None:
+    assert (int(means.there[row]), means.wanted) == (wanted.there, wanted.wanted)
+    assert bool(means.complete[row]) == wanted.complete
+    if wanted.value is None:
+        assert np.isnan(means.values[row])
+    else:
+        assert means.values[row] == pytest.approx(wanted.value, abs=1e-12)
+
+
+@settings(max_examples=150, deadline=None)
+@given(cases(), st.booleans())
+def test_both_means_are_those_of_the_harness(case: Case, any_revision: bool) -> None:
+    found = laid(case.suite, case.cells, any_revision=any_revision)
+    good = ("", "other") if any_revision else ("",)
+    for row, cells in enumerate(case.cells):
+        names = [task.name for task in case.suite.tasks]
+        scores = {name: v for name, (r, v) in zip(names, cells, strict=True) if r in good}
+        wanted = aggregate(case.suite, scores)
+        same(found.over_tasks, row, wanted.over_tasks)
+        same(found.over_types, row, wanted.over_types)
+        assert list(found.by_type) == list(wanted.by_type)
+        for kind, means in found.by_type.items():
+            same(means, row, wanted.by_type[kind])
+        for at, value in enumerate(wanted.columns.values()):
+            assert bool(found.counted[row, at]) == (value is not None)
+
+
+@settings(max_examples=150, deadline=None)
+@given(cases())
+def test_a_column_without_a_number_says_why(case: Case) -> None:
+    found = laid(case.suite, case.cells)
+    tasks = [task.name for task in case.suite.tasks]
+    for row, cells in enumerate(case.cells):
+        of = dict(zip(tasks, cells, strict=True))
+        for at, column in enumerate(case.suite.columns):
+            reasons = [of[task.name][0] for task in column.tasks]
+            said = REASONS[found.reasons[row, at]]
+            assert np.isnan(found.values[row, at]) == (said in GONE)
+            if len(set(reasons)) == 1:
+                assert said == reasons[0]
+            elif "none" in reasons:
+                assert said == "part"
+            assert (said == "") == all(reason == "" for reason in reasons)
+
+
+def test_a_column_of_several_tasks_is_their_mean_and_counts_once() -> None:
+    suite = suite_of([("Retrieval", 3), ("STS", 1)])
+    found = laid(suite, [[("", 0.1), ("", 0.2), ("", 0.6), ("", 0.9)]])
+    assert found.values.tolist() == [[pytest.approx(0.3), 0.9]]
+    assert found.over_tasks.values[0] == pytest.approx(0.6)
+    assert (found.over_tasks.there[0], found.over_tasks.wanted) == (2, 2)
+    assert found.results.tolist() == [[0, 1]]  # a mean of three leads to none of them
+
+
+def test_scores_on_other_data_count_only_when_asked() -> None:
+    suite, cells = suite_of([("x", 1), ("x", 1)]), [[("", 0.5), ("other", 0.9)]]
+    pinned, every = laid(suite, cells), laid(suite, cells, any_revision=True)
+    assert (pinned.over_tasks.values[0], pinned.over_tasks.complete[0]) == (0.5, False)
+    assert (every.over_tasks.values[0], every.over_tasks.complete[0]) == (pytest.approx(0.7), True)
+    assert pinned.values[0, 1] == every.values[0, 1] == 0.9  # it is shown in both
+    assert pinned.ranks("tasks", "entry").place.tolist() == [0]
+    assert every.ranks("tasks", "entry").place.tolist() == [1]
+
+
+def test_the_impossible_is_in_no_mean_whatever_is_asked() -> None:
+    suite, cells = suite_of([("x", 1), ("x", 1)]), [[("", 0.5), ("bad", 9.0)]]
+    for any_revision in (False, True):
+        found = laid(suite, cells, any_revision=any_revision)
+        assert (found.over_tasks.values[0], found.over_tasks.there[0]) == (0.5, 1)
+
+
+SCORES = st.lists(
+    st.tuples(*[st.integers(0, 1000).map(lambda n: n / 1000)] * 2), min_size=2, max_size=12
+).filter(lambda pairs: len({round(a - b, 6) for a, b in pairs}) > 1)
+
+
+@settings(max_examples=200, deadline=None)
+@given(SCORES)
+def test_ties_are_those_of_the_paired_t_test(pairs: list[tuple[float, float]]) -> None:
+    first, second = np.array(pairs).T
+    interval = stats.ttest_rel(first, second).confidence_interval(0.95)
+    assert half_width(first - second) == pytest.approx((interval.high - interval.low) / 2)
+    edge = min(abs(interval.low), abs(interval.high)) < 1e-9
+    assert edge or tied(first, second, np.ones(len(first))) == (interval.low <= 0 <= interval.high)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.data())
+def test_ties_of_the_mean_over_types_weigh_columns_as_that_mean_does(data: st.DataObject) -> None:
+    kinds = data.draw(st.lists(st.sampled_from("abc"), min_size=3, max_size=9))
+    suite = suite_of([(kind, 1) for kind in kinds])
+    number = st.lists(st.integers(0, 1000), min_size=len(kinds), max_size=len(kinds))
+    one, two = (np.array(data.draw(number)) / 1000 for _ in range(2))
+    found = laid(suite, [[("", v) for v in row] for row in (one, two)])
+    means = [aggregate(suite, dict(zip([t.name for t in suite.tasks], row, strict=True))) for row in (one, two)]
+    assert means[0].over_types.value is not None
+    assert means[1].over_types.value is not None
+    gap = means[0].over_types.value - means[1].over_types.value
+    sizes = {kind: kinds.count(kind) for kind in kinds}
+    weighted = [
+        (a - b) * len(kinds) / (len(sizes) * sizes[k]) for a, b, k in zip(one, two, kinds, strict=True)
+    ]
+    assert np.mean(weighted) == pytest.approx(gap, abs=1e-12)  # else the test would be of another mean
+    places = sorted(found.ranks("types", "entry").place.tolist())
+    if np.std(weighted) < 1e-9:
+        assert places == ([1, 1] if abs(gap) < 1e-12 else [1, 2])
+        return
+    interval = stats.ttest_1samp(weighted, 0).confidence_interval(0.95)
+    edge = min(abs(interval.low), abs(interval.high)) < 1e-9
+    assert edge or places == ([1, 1] if interval.low <= 0 <= interval.high else [1, 2])
+
+
+def test_one_column_tells_nothing_apart() -> None:
+    assert table([0.9], [0.1]).ranks("tasks", "entry").place.tolist() == [1, 1]
+
+
+def test_a_group_is_tied_with_its_best_not_with_its_neighbour() -> None:
+    wobble = np.array([0.02, -0.02, 0.02, -0.02, 0.02, -0.02])
+    best = np.full(6, 0.70)
+    rows = [best, best - 0.015 + wobble, best - 0.03 - wobble / 2, best - 0.045 + wobble]
+    found = table(*rows).ranks("tasks", "entry").place.tolist()
+
+    def apart(a: Floats, b: Floats) -> bool:
+        interval = stats.ttest_rel(a, b).confidence_interval(0.95)
+        return bool(interval.low > 0 or interval.high < 0)
+
+    assert not apart(rows[0], rows[1])
+    assert apart(rows[0], rows[2])
+    assert not apart(rows[1], rows[2])  # yet the second group begins there
+    assert not apart(rows[2], rows[3])
+    assert found == [1, 1, 3, 3]
+
+
+def test_identical_models_share_a_rank_and_the_next_is_counted_on() -> None:
+    rows = [[0.5, 0.6, 0.7], [0.5, 0.6, 0.7], [0.1, 0.2, 0.3]]
+    assert table(*rows).ranks("tasks", "entry").place.tolist() == [1, 1, 3]
+
+
+SIZES = {"min_size": 3, "max_size": 3}
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.lists(st.integers(0, 4).map(lambda n: n / 4), **SIZES), min_size=1, max_size=6))  # type: ignore[arg-type]
+def test_borda_and_mean_rank_by_brute_force(rows: list[list[float]]) -> None:
+    found = table(*rows).ranks("tasks", "entry")
+    borda = [
+        sum(1.0 if mine[c] > other[c] else 0.5 if mine[c] == other[c] else 0.0
+            for at, other in enumerate(rows) for c in range(3) if at != row)
+        for row, mine in enumerate(rows)
+    ]  # fmt: skip
+    assert found.borda.tolist() == borda
+    ranks = stats.rankdata([[-v for v in row] for row in rows], method="average", axis=0)
+    assert found.mean_rank.tolist() == pytest.approx(ranks.mean(axis=1).tolist())
+
+
+def test_the_incomplete_and_the_printed_are_never_ranked() -> None:
+    suite = suite_of([("x", 1), ("x", 1)])
+    entries = [entry(1), entry(2), entry(3, origin="reported", trust="reported"), entry(4)]
+    cells = [
+        [("", 0.4), ("", 0.5)],
+        [("", 0.99), ("none", 0.0)],
+        [("", 0.9), ("", 0.9)],
+        [("other", 0.9), ("", 0.9)],
+    ]
+    found = laid(suite, cells, entries=entries)
+    for over, each in product(("tasks", "types"), ("model", "entry")):
+        ranks = found.ranks(over, each)
+        assert ranks.place.tolist() == [1, 0, 0, 0]
+        assert ranks.borda.tolist() == [0, 0, 0, 0]
+        assert np.isnan(ranks.mean_rank[1:]).all()
+
+
+def test_one_row_stands_for_a_model() -> None:
+    suite = suite_of([("x", 1), ("x", 1)])
+    same_model: dict[str, Any] = {"model": "m", "model_slug": "m"}
+    entries = [
+        entry(1, trust="commit", **same_model),  # all of it, and the revision is known
+        entry(2, trust="external", **same_model),  # all of it
+        entry(3, trust="measured", **same_model),  # best known, half of it
+        entry(4, origin="reported", trust="reported", **same_model),
+        entry(5, trust="none"),
+    ]
+    cells = [[("", 0.4), ("", 0.5)]] * 5
+    cells[2] = [("", 0.4), ("none", 0.5)]
+    found = laid(suite, cells, entries=entries)
+    assert found.first.tolist() == [True, False, False, True, True]
+    assert (found.ranks("tasks", "model").place > 0).tolist() == [True, False, False, False, True]
+    assert (found.ranks("tasks", "entry").place > 0).tolist() == [True, True, False, False, True]
+
+
+def test_an_interval_over_seeds_and_examples_goes_before_that_over_tasks() -> None:
+    """Two means 0.02 apart: independent normal errors of half widths a and b make hypot(a, b)."""
+    rows = [[0.72, 0.62, 0.82], [0.70, 0.60, 0.80]]  # over tasks: apart, for all differences are alike
+    assert table(*rows).ranks("tasks", "entry").place.tolist() == [1, 2]
+    for first, second, places in (
+        (0.02, 0.001, [1, 1]),
+        (0.015, 0.015, [1, 1]),  # hypot is 0.0212; either alone would tell them apart
+        (0.013, 0.013, [1, 2]),  # 0.0184
+        (0.001, 0.001, [1, 2]),
+    ):
+        averages: Mapping[int, Any] = {
+            0: {"interval": [0.72 - first, 0.72 + first]},
+            1: {"interval": [0.70 - second, 0.70 + second]},
+        }
+        found = table(*rows, averages=averages)
+        assert found.ranks("tasks", "entry").place.tolist() == places
+        assert found.ranks("types", "entry").place.tolist() == [1, 2]  # no interval is known of that mean
+    one: Mapping[int, Any] = {0: {"interval": [0.0, 1.0]}}  # the other has none: over tasks
+    assert table(*rows, averages=one).ranks("tasks", "entry").place.tolist() == [1, 2]
+
+
+def test_what_a_paper_prints_takes_its_place() -> None:
+    suite = suite_of([("a", 1), ("a", 1), ("b", 1)])
+    entries = [entry(1, origin="reported"), entry(2, origin="reported")]
+    averages: Mapping[int, Any] = {
+        0: {"columns": {"c0": 0.5, "c1": 0.7}, "types": {}, "over_tasks": None},
+        1: {"columns": {}, "types": {"a": 0.6, "b": 0.9}, "over_tasks": 0.7},
+    }
+    found = laid(suite, [[("none", 0.0)] * 3] * 2, entries=entries, averages=averages)
+    assert found.over_tasks.values.tolist() == [pytest.approx(0.6), 0.7]
+    assert found.over_tasks.complete.tolist() == [False, True]
+    assert found.over_types.values.tolist() == [pytest.approx(0.6), pytest.approx(0.75)]
+    assert found.over_types.complete.tolist() == [False, True]
+    assert not found.ranks("tasks", "entry").place.any()
+
+
+def test_ranks_of_nothing() -> None:
+    empty = np.zeros((0, 2))
+    found = rank(empty, np.zeros(0), np.zeros(0, bool), {})
+    assert found.place.tolist() == found.borda.tolist() == []
+    assert json.dumps(found.mean_rank.tolist()) == "[]"
