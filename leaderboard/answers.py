@@ -2,11 +2,48 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from leaderboard.access.compression import choose, compressed
-from leaderboard.kept import Made
+from leaderboard.access.headers import PLOT
+from leaderboard.kept import Kept, Made
+
+
+def pack(made: Made, encoding: str) -> bytes:
+    """The body in an encoding, compressed at most once."""
+    if encoding not in made.packed:
+        made.packed[encoding] = compressed(made.body, f"{encoding}, identity;q=0.1")[0]
+    return made.packed[encoding]
+
+
+class KeptAnswers:
+    """Answers for pages that are kept, before anything else looks at a request."""
+
+    def __init__(self, app: ASGIApp, kept: Kept) -> None:
+        self.app = app
+        self._kept = kept
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        asked = scope["type"] == "http" and scope["method"] == "GET"
+        made = self._kept.called((scope["path"], scope["query_string"])) if asked else None
+        if made is None:
+            await self.app(scope, receive, send)
+            return
+        scope["route"] = _Route(made.route)
+        scope.setdefault("state", {})[PLOT] = made.plots
+        await answer(Request(scope), made)(scope, receive, send)
+
+
+@dataclass(frozen=True)
+class _Route:
+    """What metrics want to know of a route."""
+
+    path: str
 
 
 def answer(request: Request, made: Made, *, seconds: int = 0) -> Response:
@@ -25,9 +62,7 @@ def answer(request: Request, made: Made, *, seconds: int = 0) -> Response:
     if made.status == 200 and _matches(request.headers.get("if-none-match", ""), made.tag):
         return Response(status_code=304, headers=headers)
     encoding = choose(request.headers.get("accept-encoding", ""))
-    if encoding not in made.packed:
-        made.packed[encoding] = compressed(made.body, f"{encoding}, identity;q=0.1")[0]
-    body = made.packed[encoding]
+    body = pack(made, encoding)
     if encoding != "identity" and body is not made.body:
         headers["Content-Encoding"] = encoding
     return Response(body, status_code=made.status, headers=headers, media_type=made.type)

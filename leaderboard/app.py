@@ -24,8 +24,8 @@ from leaderboard.access.limits import Limits
 from leaderboard.access.metrics import CountRequests, Metrics
 from leaderboard.access.queries import BoundedQueries
 from leaderboard.access.routes import router
-from leaderboard.answers import answer
-from leaderboard.kept import Made
+from leaderboard.answers import KeptAnswers, answer
+from leaderboard.kitchen import Kitchen
 from leaderboard.page import PageRoute
 from leaderboard.scopes import views
 from leaderboard.settings import Settings
@@ -109,12 +109,14 @@ def create_app(settings: Settings) -> FastAPI:
         lifespan=lifespan,
     )
     app.state.site, app.state.metrics, app.state.limits = site, metrics, limits
+    app.state.kitchen = Kitchen(site.kept)
     for route in site.pages:
         _add(app, site, route)
     extras.add(app, site, metrics)
     app.include_router(router(_intake(site, limits, metrics)))
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
     errors.add(app, site)
+    app.add_middleware(KeptAnswers, kept=site.kept)
     app.add_middleware(BoundedQueries)
     app.add_middleware(CountRequests, metrics=metrics)
     # Around everything, so that answers to a failure have the headers too; nothing can be added after it.
@@ -191,10 +193,10 @@ def _endpoint(site: Site, route: PageRoute, form: str) -> Callable[..., Any]:
         request.app.state.metrics.cache("hit" if made else "miss")
         if made is None:
             request.app.state.limits.enforce(_client(request), "page")
-            made = await run_in_threadpool(
-                site.kept.get_or_make, key, lambda: site.make(route, state, arguments, form)
-            )
-        return _sent(request, made)
+            made = await request.app.state.kitchen.make(key, lambda: site.make(route, state, arguments, form))
+        site.kept.call((request.scope["path"], request.scope["query_string"]), key)
+        request.scope.setdefault("state", {})[PLOT] = made.plots
+        return answer(request, made)
 
     parameters = [
         inspect.Parameter("request", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=Request),
@@ -214,8 +216,3 @@ def _endpoint(site: Site, route: PageRoute, form: str) -> Callable[..., Any]:
 
 def _client(request: Request) -> str:
     return request.client.host if request.client else "unknown"
-
-
-def _sent(request: Request, made: Made) -> Response:
-    request.scope.setdefault("state", {})[PLOT] = made.plots
-    return answer(request, made)

@@ -77,6 +77,11 @@ def labels(entries: Sequence[Entry]) -> list[str]:
     ]
 
 
+def lettered(entries: Sequence[Entry]) -> list[str]:
+    """The whole name of each, with its letter where there is one."""
+    return [f"{LETTERS[at : at + 1]} {entry.model}".lstrip() for at, entry in enumerate(entries)]
+
+
 def chooser(queries: Queries, entries: Sequence[Entry], state: CompareState) -> Chooser:
     """The form for some entries."""
     slugs = [entry.slug for entry in entries]
@@ -84,7 +89,10 @@ def chooser(queries: Queries, entries: Sequence[Entry], state: CompareState) -> 
     room = len(slugs) < MOST
     names = {entry.model for entry in queries.entries.values()}
     return Chooser(
-        chosen=[(_label(e), _link(state, [s for s in slugs if s != e.slug])) for e in entries],
+        chosen=[
+            (label, _link(state, [s for s in slugs if s != e.slug]))
+            for e, label in zip(entries, lettered(entries), strict=True)
+        ],
         matches=[
             Match(name=e.model, facts=told(e), href=_link(state, [*slugs, e.slug])) for e in matches[:FOUND]
         ]
@@ -110,11 +118,7 @@ def _matches(queries: Queries, slugs: Sequence[str], q: str) -> list[Entry]:
 
 
 def _link(state: CompareState, slugs: Sequence[str]) -> str:
-    return f"{PATH}?{state.query(m=list(slugs), q='')}"
-
-
-def _label(entry: Entry) -> str:
-    return entry.model
+    return f"{PATH}?{state.query(m=list(slugs), q='', sort='')}"
 
 
 def told(entry: Entry) -> str:

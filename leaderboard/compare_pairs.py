@@ -11,6 +11,8 @@ from leaderboard.compare_common import Common
 from leaderboard.grid import Floats, half_width
 from leaderboard.task_ranks import tie
 
+APART = "cannot be told apart"
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Difference:

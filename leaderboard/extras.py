@@ -23,9 +23,8 @@ def add(app: FastAPI, site: Site, metrics: Metrics) -> None:
     @app.get("/feed.xml", response_class=Response, responses=_as("application/rss+xml"))
     def new_records(request: Request) -> Response:
         """The newest measured records as RSS."""
-        return _kept(
-            request, site, "feed", lambda: feed.rss(site, str(request.base_url)), "application/rss+xml"
-        )
+        base = str(request.base_url)  # the client says it, so one client's feed is not another's
+        return _kept(request, site, f"feed/{base}", lambda: feed.rss(site, base), "application/rss+xml")
 
     @app.get("/badges/{suite}/{entry}.svg", response_class=Response, responses=_as("image/svg+xml"))
     def badge(request: Request, suite: str, entry: str) -> Response:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -12,7 +14,20 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from filelock import FileLock
-from sqlalchemy import Connection, Engine, delete, func, insert, select, text, update
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    Engine,
+    Integer,
+    String,
+    delete,
+    func,
+    insert,
+    select,
+    text,
+    update,
+)
 
 from harness import paths
 from leaderboard import imports, measured, printed
@@ -33,7 +48,12 @@ from leaderboard.settings import Settings
 
 Item = TypeVar("Item")
 
-FORM = 2
+log = logging.getLogger(__name__)
+
+BEST = [REASONS.index(reason) for reason in ("", "other", "part", "bad", "failed", "none")]
+"""Which of several results of a task answers a scope: the first in this order, then the newest."""
+
+FORM = 3
 """The form of the index; raised when tables or what they hold change, so that old ones are made anew."""
 
 
@@ -71,7 +91,7 @@ class SiteIndex:
                 _empty(connection)
                 _set_meta(connection, "form", self._form)
             there = {(u.source, u.name): (u.id, u.stamp) for u in connection.execute(select(UNITS))}
-            wanted = {(unit.source, unit.name): unit for unit in self._units()}
+            wanted = {(_storable(unit.source), _storable(unit.name)): unit for unit in self._units()}
             fresh = [u for key, u in wanted.items() if there.get(key, (0, ""))[1] != u.stamp]
             gone = [there[key][0] for key in there if key not in wanted or wanted[key] in fresh]
             if fresh or gone:
@@ -113,6 +133,7 @@ class _Writer:
             for table in (UNITS, ENTRIES, RESULTS)
         }
         self.ids = self._scope_ids()
+        self.slugs = set(connection.scalars(select(ENTRIES.c.slug)))
 
     def _scope_ids(self) -> dict[str, int]:
         known = {form: number for number, form in self.connection.execute(select(SCOPES.c.id, SCOPES.c.form))}
@@ -129,21 +150,29 @@ class _Writer:
             }
             for unit in some:
                 number = self._number(UNITS.name)
-                rows["units"].append(
-                    {"id": number, "source": unit.source, "name": unit.name, "stamp": unit.stamp}
-                )
+                row = {"source": unit.source, "name": unit.name, "stamp": unit.stamp}
+                rows["units"].append({"id": number, **{name: _storable(v) for name, v in row.items()}})
                 for entry in unit.read():
                     self._entry(entry, number, rows)
             for table in (UNITS, ENTRIES, RESULTS, SCORES, AVERAGES):
                 self._insert(table, rows[table.name])
 
     def _entry(self, entry: Entry, unit: int, rows: dict[str, list[dict[str, Any]]]) -> None:
+        if entry.slug in self.slugs:
+            log.warning("%s (%s) stands in two folders. One is left out.", entry.model, entry.treatment)
+            return
+        self.slugs.add(entry.slug)
         number = self._number(ENTRIES.name)
         rows["entries"].append(_entry_row(entry, number, unit))
-        for outcome in entry.outcomes:
+        scores: dict[int, list[dict[str, Any]]] = {}
+        for outcome in sorted(entry.outcomes, key=lambda one: one.written or "", reverse=True):
             result = self._number(RESULTS.name)
             rows["results"].append(_result_row(outcome, result, number))
-            rows["scores"] += self._scores(outcome, number, result)
+            for score in self._scores(outcome, number, result):
+                scores.setdefault(score["scope"], []).append(score)
+        rows["scores"] += [
+            min(some, key=lambda score: BEST.index(score["reason"])) for some in scores.values()
+        ]
         rows["averages"] += [
             {"entry": number, "suite": suite, "view": view, "document": document}
             for suite, view, document in entry.averages
@@ -175,10 +204,11 @@ def _answer(scope: Scope, outcome: Outcome) -> tuple[float | None, float | None,
     if outcome.status == "failed":
         return None, None, None, "failed"
     number = outcome.numbers.get(scope.view)
-    if scope.view and number is not None:
-        return number.value, number.low, number.high, "" if number.value is not None else "part"
     if scope.view:
-        return None, None, None, "part"
+        if number is None or number.value is None:
+            return None, None, None, "part"
+        same = not scope.data or outcome.data == scope.data
+        return number.value, number.low, number.high, "" if same else "other"
     value, reason = scope.answer(outcome.raw, outcome.data)
     return value, None, None, reason
 
@@ -190,28 +220,42 @@ def _entry_row(entry: Entry, number: int, unit: int) -> dict[str, Any]:
     )
     written = [outcome.written for outcome in entry.outcomes if outcome.written]
     return {
-        **{name: _storable(getattr(entry, name)) for name in names.split()},
+        **{name: _stored(ENTRIES.c[name], getattr(entry, name)) for name in names.split()},
         "id": number,
         "unit": unit,
         "slug": entry.slug,
         "model_slug": entry.model_slug,
         "trained_on": None if entry.trained_on is None else json.dumps(list(entry.trained_on)),
         "facts": json.dumps(entry.facts, default=str),
-        "newest": max(written, default=None),
+        "newest": _stored(ENTRIES.c.newest, max(written, default=None)),
         "tasks": len(entry.outcomes),
     }
 
 
 def _result_row(outcome: Outcome, number: int, entry: int) -> dict[str, Any]:
     names = ("task", "type", "metric", "status", "value", "data", "key", "written", "document")
-    return {**{name: _storable(getattr(outcome, name)) for name in names}, "id": number, "entry": entry}
+    values = {name: _stored(RESULTS.c[name], getattr(outcome, name)) for name in names}
+    return {**values, "id": number, "entry": entry}
 
 
-def _storable(value: Any) -> Any:
+def _stored(column: Column[Any], value: Any) -> Any:
+    """A value as every database takes it: text of the column's length, numbers that it can hold."""
+    if value is None:
+        return None
+    kind = column.type
+    if isinstance(value, str):
+        return _storable(value)[: kind.length] if isinstance(kind, String) else None
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    most = 2**63 if isinstance(kind, BigInteger) else 2**31
+    return None if isinstance(kind, Integer) and not -most <= value < most else value
+
+
+def _storable(text: str) -> str:
     """Text that every database takes: no NUL, no half of a character."""
-    if not isinstance(value, str):
-        return value
-    return value.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
+    if text.isascii() and "\0" not in text:
+        return text
+    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
 
 
 def _drop(connection: Connection, units: Sequence[int]) -> None:

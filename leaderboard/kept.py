@@ -7,6 +7,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
+from functools import cached_property
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,6 +19,7 @@ class Made:
         type: Its media type.
         status: 200, or what an error page has.
         plots: Whether it needs the rules of pages with interactive plots.
+        route: The template of its path, for metrics.
         packed: The body in other encodings, filled in when they are first asked for.
     """
 
@@ -25,9 +27,10 @@ class Made:
     type: str
     status: int = 200
     plots: bool = False
+    route: str = ""
     packed: dict[str, bytes] = field(default_factory=dict, compare=False)
 
-    @property
+    @cached_property
     def tag(self) -> str:
         """The ETag: a digest of the body."""
         return f'W/"{hashlib.sha256(self.body).hexdigest()[:20]}"'
@@ -38,6 +41,10 @@ class Made:
         return len(self.body) + sum(map(len, self.packed.values()))
 
 
+NAMES = 20_000
+"""Other names of pages that are kept at one time."""
+
+
 class Kept:
     """Pages by key, the least lately used ones dropped when they take more than `limit` bytes."""
 
@@ -45,7 +52,19 @@ class Kept:
         self.limit = limit
         self._pages: OrderedDict[Hashable, Made] = OrderedDict()
         self._making: dict[Hashable, threading.Lock] = {}
+        self._names: dict[Hashable, Hashable] = {}
         self._lock = threading.Lock()
+
+    def call(self, name: Hashable, key: Hashable) -> None:
+        """Let a page be found by another name as well, until everything is forgotten."""
+        with self._lock:
+            if len(self._names) < NAMES:
+                self._names[name] = key
+
+    def called(self, name: Hashable) -> Made | None:
+        """The page of this other name, if it is kept."""
+        key = self._names.get(name)
+        return None if key is None else self.get(key)
 
     def get(self, key: Hashable) -> Made | None:
         """The page of this key, if it is kept."""
@@ -58,19 +77,22 @@ class Kept:
         """The page of this key; of several callers one makes it and the others wait."""
         with self._lock:
             alone = self._making.setdefault(key, threading.Lock())
-        with alone:
-            found = self.get(key)
-            if found is None:
-                found = make()
-                self._keep(key, found)
-        with self._lock:
-            self._making.pop(key, None)
+        try:
+            with alone:
+                found = self.get(key)
+                if found is None:
+                    found = make()
+                    self._keep(key, found)
+        finally:  # also where there is no such page: whoever asks for many of them fills no memory
+            with self._lock:
+                self._making.pop(key, None)
         return found
 
     def clear(self) -> None:
         """Forget everything."""
         with self._lock:
             self._pages.clear()
+            self._names.clear()
 
     def _keep(self, key: Hashable, made: Made) -> None:
         with self._lock:

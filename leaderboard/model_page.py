@@ -110,7 +110,7 @@ def model_page(site: Site, state: ModelState, entries: Sequence[Entry], path: st
         measured=measured_facts(entry, newest) if entry.origin == "measured" else [],
         remarks=list((newest.get("provenance") or {}).get("notes") or ()),
         figures=trained.figures,
-        badges=_badges(entry, found),
+        badges=_badges(entry, found) if entry.origin != "reported" else [],
         path=path,
         data=_data(entry, facts, trained, newest, printed),
     )
@@ -170,7 +170,8 @@ def _entries_table(ordered: Sequence[Entry], chosen: Entry, state: ModelState, p
 
 def _entry_row(entry: Entry, chosen: Entry, state: ModelState, path: str) -> Row:
     href = f"{path}?{state.query(entry=entry.slug, page=1, q='', type='')}"
-    name = (entry.revision or entry.artifact or entry.slug)[:12]
+    printed = entry.treatment.partition(":")[0]
+    name = printed if entry.origin == "reported" else (entry.revision or entry.artifact or entry.slug)[:12]
     cells = [
         Cell(text=name, value=entry.slug, href=href, note=entry.revision or entry.slug),
         Cell(text=entry.origin, value=entry.origin, kind=entry.origin, note=entry.source),

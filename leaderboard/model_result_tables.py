@@ -33,6 +33,7 @@ def result_tables(record: Document, metrics: Sequence[Metric]) -> Iterator[Table
     identity, provenance = dict(record.get("identity") or {}), dict(record.get("provenance") or {})
     training = dict(record.get("training") or {})
     prompts = {"applied": identity.get("prompts"), "asked": provenance.pop("prompts_asked", None)}
+    prompts = {name: said for name, said in prompts.items() if said is not None}
     cells, evaluations = training.pop("cells", ()), training.pop("evaluations", ())
     yield _scores(metrics, imported=not record)
     yield keyed("prompts", "Prompts, by side of the task", prompts)

@@ -143,10 +143,10 @@ def _ordered(lines: Sequence[Line], sort: str) -> list[Line]:
 def _columns(dated: bool) -> list[Column]:
     return [
         Column(key="name", label="Task", sticky=True),
-        Column(key="type", label="Type"),
-        Column(key="metric", label="Main metric"),
         Column(key="score", label="Score", numeric=True, note="The mean over all splits and subsets."),
         Column(key="data", label="Data", note="Whether it was scored on the data that suites pin."),
+        Column(key="type", label="Type"),
+        Column(key="metric", label="Main metric"),
         *([Column(key="written", label="Measured")] if dated else []),
         Column(key="result", label="Result"),
     ]
@@ -169,10 +169,10 @@ def _cells(line: Line, dated: bool) -> list[Cell]:
     written = [Cell(text=(row.written or "")[:10], value=row.written)] if dated else []
     return [
         Cell(text=row.task, value=row.task, href=task_path(row.task)),
-        Cell(text=row.type or UNKNOWN, value=row.type or None),
-        Cell(text=row.metric or UNKNOWN, value=row.metric or None),
         _score(line),
         Cell(text=line.data, value=line.data, kind=line.kind, note=line.note),
+        Cell(text=row.type or UNKNOWN, value=row.type or None),
+        Cell(text=row.metric or UNKNOWN, value=row.metric or None),
         *written,
         Cell(text="open", value=row.id, href=f"/results/{row.id}"),
     ]

@@ -14,17 +14,6 @@ from leaderboard.scopes import views
 if TYPE_CHECKING:
     from leaderboard.views.pareto import ParetoState
 
-NAMES = {
-    "parameters": "parameters",
-    "dimension": "embedding dimension",
-    "tokens": "longest input",
-    "date": "release date",
-    "flops": "training compute",
-    "throughput": "tokens per second",
-    "cost": "cost in dollars",
-}
-assert NAMES.keys() == MEASURES.keys()
-
 SCALES = (("", "as usual"), ("log", "logarithmic"), ("linear", "linear"))
 EACH = (("model", "each model"), ("entry", "each revision and treatment"))
 
@@ -77,10 +66,9 @@ def _measures(grid: Grid) -> list[tuple[str, str]]:
     """What a score can be set against; where no entry has it, the choice says so and the page why."""
     measured = any(entry.origin == "measured" for entry in grid.entries)
     found = []
-    for key, name in NAMES.items():
-        of = MEASURES[key].of  # type: ignore[index]
-        known = measured if of is None else any(of(entry) for entry in grid.entries)
-        found.append((key, name if known or key == "flops" else f"{name} (not known)"))
+    for key, one in MEASURES.items():
+        known = measured if one.of is None else any(one.of(entry) for entry in grid.entries)
+        found.append((key, one.name if known or key == "flops" else f"{one.name} (not known)"))
     return found
 
 

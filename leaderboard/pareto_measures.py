@@ -27,6 +27,7 @@ class Measure:
     """Something to set a score against.
 
     Attributes:
+        name: In a sentence, and where it is chosen.
         label: On the axis, with its unit.
         better: Which end is better; of dates the earlier one, so that the frontier is what led when.
         why: What is said where no entry has it.
@@ -34,6 +35,7 @@ class Measure:
         of: A value of an entry by its own facts; None for what is found elsewhere.
     """
 
+    name: str
     label: str
     better: Better
     why: str
@@ -61,32 +63,39 @@ CARD = "No model with a score here says {} on its card, and no record holds it."
 
 MEASURES: Mapping[Key, Measure] = {
     "parameters": Measure(
+        name="number of parameters",
         label="Parameters", better="lower", of=lambda entry: entry.parameters,
         text=parameters_text, why=CARD.format("how many parameters it has"),
     ),
     "dimension": Measure(
+        name="embedding dimension",
         label="Embedding dimension", better="lower", of=lambda entry: entry.dimension,
         text=_whole, why=CARD.format("how long its vectors are"),
     ),
     "tokens": Measure(
+        name="longest input",
         label="Longest input, tokens", better="higher", of=lambda entry: entry.max_tokens,
         text=_whole, why=CARD.format("how many tokens it takes"),
     ),
     "date": Measure(
+        name="release date",
         label="Release date", better="lower", of=lambda entry: day(entry.released),
         text=str, why=CARD.format("when it was released"),
     ),
     "flops": Measure(
+        name="training compute",
         label="Training compute, 10¹⁸ FLOP", better="lower", text=lambda flop: f"{flop:.3g} FLOP",
         why="Nobody says what it took to pretrain these models: records and imports do not hold it, and no "
         "paper at hand prints it beside this score.",
     ),
     "throughput": Measure(
+        name="tokens per second",
         label="Tokens per second", better="higher", text=_whole,
         why="Only records measured by this harness hold how fast a model encoded; no finished model was "
         "measured on this suite, or all its vectors were known from before.",
     ),
     "cost": Measure(
+        name="cost in dollars",
         label="Cost, USD", better="lower", text=lambda dollars: f"${dollars:,.4g}",
         why="Only records measured by this harness hold the seconds that a cost is made of; nothing was "
         "measured on this suite.",

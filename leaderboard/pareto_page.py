@@ -199,10 +199,9 @@ def _empty(found: Cloud, across: _Across) -> str:
 def _left_out(found: Cloud, measure: Measure) -> list[str]:
     notes = []
     if found.without:
-        name = measure.label.partition(",")[0].lower()
-        notes.append(f"{found.without} models that have the score are left out: their {name} is not known.")
+        notes.append(f"Left out, as nobody says their {measure.name}: {found.without} with this score.")
     if found.part:
-        notes.append(f"{found.part} models have a part of the columns only; they are not comparable.")
+        notes.append(f"Left out, as they have a part of the columns only: {found.part}.")
     return notes
 
 

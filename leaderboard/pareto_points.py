@@ -98,7 +98,10 @@ def cloud(
         printed: Points of papers.
         axis: Of the values.
     """
-    kept = [row for row, entry in enumerate(grid.entries) if score.there[row] and state.keeps(entry)]
+    ours = [
+        row for row, entry in enumerate(grid.entries) if entry.origin != "reported" and state.keeps(entry)
+    ]
+    kept = [row for row in ours if score.there[row]]
     whole = [row for row in kept if score.whole[row]]
     shown = _standing(grid, score, [row for row in (kept if state.part else whole) if row in values], state)
     dots = [_dot(grid, score, row, values[row]) for row in shown]
@@ -153,7 +156,7 @@ def _printed(point: PrintedPoint, score: Target) -> Dot:
 
 def _plot(dots: Sequence[Dot], state: ParetoState, axis: Axis, label: str) -> Scatter:
     return Scatter(
-        title=f"{label} against {axis.label[0].lower()}{axis.label[1:]}",
+        title=f"{label[0].upper()}{label[1:]}, against {MEASURES[state.x].name}",
         x=axis,
         y=Axis(label=f"{label[0].upper()}{label[1:]} (× 100)"),
         points=[_point(dot, state) for dot in dots],

@@ -55,7 +55,7 @@ def _of_paper(paper: Paper, suite: str, score: str) -> Iterator[PrintedPoint]:
             if compute and value is not None:
                 yield PrintedPoint(
                     entry=_entry(line, paper), flop=float(compute[1]), score=value / 100,
-                    href=f"/papers/{paper.slug}#t-table-{key_of(table.id)}",
+                    href=f"/papers/{paper.slug}#table-{key_of(table.id)}",
                     note=f"{paper.name}: {line.first.setting}",
                 )  # fmt: skip
 

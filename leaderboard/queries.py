@@ -58,7 +58,8 @@ class Entry:
     def size(self) -> str:
         """The size class, empty where the number of parameters is not known."""
         number = self.parameters
-        return "" if number is None else next(n for n, (low, high) in SIZES.items() if low <= number < high)
+        known = (n for n, (low, high) in SIZES.items() if number is not None and low <= number < high)
+        return next(known, "")
 
     @property
     def organisation(self) -> str:

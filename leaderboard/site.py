@@ -9,6 +9,7 @@ import logging
 import pkgutil
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -73,8 +74,8 @@ class Site:
         page = route.view(self, state, **arguments)
         path = address(route.path.format(**arguments))
         if form == "html":
-            return self.html(page, state, path if route.twins else "")
-        return Made(body=_twin(page, form).encode(), type=TWINS[form][1])
+            return replace(self.html(page, state, path if route.twins else ""), route=route.path)
+        return Made(body=_twin(page, form).encode(), type=TWINS[form][1], route=f"{route.path}.{form}")
 
     def twin(self, path: str, query: Mapping[str, Sequence[str]], form: str) -> bytes:
         """A page by its address as one of TWINS.

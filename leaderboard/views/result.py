@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
 from leaderboard.model_result import result_page
 from leaderboard.page import Crumb, NotFound, Page, PageRoute
+from leaderboard.queries import Entry
 from leaderboard.state import State, Text
+from leaderboard.words import score_text
 
 if TYPE_CHECKING:
     from leaderboard.site import Site
@@ -35,7 +37,7 @@ def view(site: Site, state: ResultState, id: str) -> Page:
     return Page(
         title=f"{entry.model} on {row.task}",
         template="result.html",
-        lead="Everything that is known of one result.",
+        lead=_lead(row, entry),
         crumbs=[
             Crumb(label="Models", href="/"),
             Crumb(label=entry.model, href=f"/models/{entry.model_slug}"),
@@ -45,6 +47,12 @@ def view(site: Site, state: ResultState, id: str) -> Page:
         context=found,
         notes=found.notes,
     )
+
+
+def _lead(row: Any, entry: Entry) -> str:
+    if row.status == "failed":
+        return "It was run and failed."
+    return f"{row.metric or 'Main score'} × 100: {score_text(row.value)}, {entry.origin}."
 
 
 def every(site: Site) -> Iterable[str]:

@@ -74,7 +74,7 @@ def ask(port: int, path: str, *, packed: bool = True) -> tuple[int, bytes, float
 
 def addresses() -> list[str]:
     """Fifty addresses that readers ask for."""
-    states = ["", "mean=types", "sort=-parameters", "type=STS", "type=Retrieval", "size=base", "size=small",
+    states = ["", "mean=types", "sort=-parameters", "sort=model", "type=Retrieval", "size=base", "size=small",
               "open=1", "rows=25", "page=2", "revisions=any", "group=organisation", "zero=all"]  # fmt: skip
     suites = ["mteb", "mteb-v1", "beir"]
     found = [f"/suites/{suite}?{state}" for suite in suites for state in states]

@@ -1,0 +1,111 @@
+"""What was measured here of the models and scores that a paper's table prints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from leaderboard.grid import Grid, Means
+from leaderboard.queries import Entry, Queries
+from leaderboard.reported import Measured, Paper, PaperTable, Printed, plain
+from leaderboard.reported.printed import AVERAGE, SCORES
+from leaderboard.reported.recompute import OVER_TYPES, SUITES, TYPES
+from leaderboard.scopes import views
+from leaderboard.tables import Cell
+from leaderboard.words import score_text
+
+OVER_TASKS = "mean over tasks"
+COLUMNS: Mapping[str, str] = {
+    "Climate-FEVER": "ClimateFEVER",
+    "CQADupstack": "CQADupstackRetrieval",
+    "FiQA": "FiQA2018",
+    "Quora": "QuoraRetrieval",
+    "SciDocs": "SCIDOCS",
+    "TREC-COVID": "TRECCOVID",
+}
+"""Columns of the catalog that a paper spells differently."""
+
+
+def measured_lines(queries: Queries, paper: Paper, table: PaperTable) -> list[Measured]:
+    """The cells of each measured entry of a table's models; scores in the paper's unit, times 100.
+
+    Only entries of the kind that the table is of: fine-tuned ones for GLUE, several vectors a text for
+    ColBERT, one vector a text for the rest. Imported scores are none of these.
+    """
+    rows = [row for row in table.rows if row.hub_id and row.unit in SCORES and row.suite in SUITES]
+    found: dict[int, dict[tuple[str, str, str, str], Cell]] = {}
+    for suite in dict.fromkeys(row.suite for row in rows):
+        grid = _grid(queries, suite, paper.slug)
+        for at, entry in _measured(grid) if grid else ():
+            mine = [row for row in rows if (row.suite, row.hub_id) == (suite, entry.model)]
+            if mine and grid:
+                cells = _cells([row for row in mine if _fits(row, entry)], grid, at)
+                found.setdefault(entry.id, {}).update(cells)
+    return [cells for cells in found.values() if cells]
+
+
+def _grid(queries: Queries, printed: str, view: str) -> Grid | None:
+    """A printed suite of ours, by the paper's own convention where it has one."""
+    listed = queries.suites.get(SUITES[printed])
+    if listed is None:
+        return None
+    known = views(listed.suite)
+    return queries.grid(listed, view if view in known else known[0])
+
+
+def _measured(grid: Grid) -> Iterator[tuple[int, Entry]]:
+    return ((at, entry) for at, entry in enumerate(grid.entries) if entry.origin == "measured")
+
+
+def _fits(row: Printed, entry: Entry) -> bool:
+    if row.suite.startswith("GLUE"):
+        return entry.output == "label"
+    several = "ColBERT" in f"{row.setting} {row.metric}"
+    return entry.output == ("multivector" if several else "vector")
+
+
+def _cells(rows: Sequence[Printed], grid: Grid, at: int) -> dict[tuple[str, str, str, str], Cell]:
+    """What an entry has of what `rows` print, and the head of its line."""
+    found: dict[tuple[str, str, str, str], Cell] = {}
+    for row in rows:
+        own = {plain(row.suite, row.metric), OVER_TYPES, OVER_TASKS}
+        cells = {(row.model, row.size_class, row.suite, name): _cell(row, grid, at, name) for name in own}
+        known = {key: cell for key, cell in cells.items() if cell is not None}
+        if known:
+            head = (row.model, row.size_class, "", "")
+            found |= {**known, head: _head(grid.entries[at])}
+    return found
+
+
+def _head(entry: Entry) -> Cell:
+    how = entry.recipe or "as published"
+    return Cell(text=f"measured here, {how}", note=entry.treatment, href=f"/models/{entry.model_slug}")
+
+
+def _cell(row: Printed, grid: Grid, at: int, name: str) -> Cell | None:
+    if name in (OVER_TASKS, OVER_TYPES):
+        mteb = row.suite.startswith("MTEB(")
+        return _mean(grid.over_tasks if name == OVER_TASKS else grid.over_types, at) if mteb else None
+    if row.suite.startswith("MTEB("):
+        means = grid.by_type.get(TYPES.get(name, ""))
+        return _mean(means, at) if means else None
+    if name == AVERAGE:
+        return _mean(grid.over_tasks, at)
+    names = [column.name for column in grid.listed.suite.columns]
+    wanted = COLUMNS.get(name, name)
+    return _score(grid, at, names.index(wanted)) if wanted in names else None
+
+
+def _mean(means: Means, at: int) -> Cell | None:
+    return _number(float(means.values[at]), "") if means.complete[at] else None
+
+
+def _score(grid: Grid, at: int, column: int) -> Cell | None:
+    if not grid.counted[at, column]:
+        return None
+    low, high = float(grid.low[at, column]), float(grid.high[at, column])
+    note = f"95 %: {score_text(low)} to {score_text(high)}." if low == low else ""
+    return _number(float(grid.values[at, column]), note)
+
+
+def _number(value: float, note: str) -> Cell:
+    return Cell(text=score_text(value), value=round(100 * value, 4), note=note)

@@ -1,0 +1,413 @@
+"""The index: what is read, what is kept, what is dropped, and who may write at once."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+from sqlalchemy import func, select, text
+
+import leaderboard.index as module
+from harness.errors import StoreError, UsageError
+from harness.record import ErrorPart, Record
+from harness.store import Store
+from leaderboard.database import ENTRIES, METADATA, RESULTS, SCORES, UNITS, open_engine
+from leaderboard.found import Unit
+from leaderboard.index import Changes, SiteIndex, open_index
+from leaderboard.queries import Queries
+from leaderboard.scopes import REASONS
+from leaderboard.settings import Settings
+from site_data import (
+    Import,
+    fill,
+    measured_model,
+    names,
+    put,
+    put_imports,
+    scored,
+    small_settings,
+    spread_scores,
+    standard_imports,
+    suites,
+    trained,
+)
+
+NANO = names("nanobeir")
+FAILED = ErrorPart(kind="E", message="m")
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the units that were read, as they are."""
+    seen: list[str] = []
+    units = SiteIndex._units
+
+    def watched(self: SiteIndex) -> Iterator[Unit]:
+        for unit in units(self):
+
+            def note(unit: Unit = unit) -> Any:
+                seen.append(unit.name)
+                return unit.read()
+
+            yield replace(unit, read=note)
+
+    monkeypatch.setattr(SiteIndex, "_units", watched)
+    return seen
+
+
+def opened(settings: Settings) -> SiteIndex:
+    with mock.patch("leaderboard.index.listed", return_value=suites()):
+        return open_index(settings)
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> SiteIndex:
+    (tmp_path / "results").mkdir()
+    return opened(small_settings(tmp_path))
+
+
+def contents(index: SiteIndex) -> dict[str, Any]:
+    """All that pages can see, but for numbers that only name rows."""
+    queries = Queries(index, index.version)
+    found: dict[str, Any] = {}
+    for entry in queries.entries.values():
+        rows = queries.results(entry=entry.id)
+        found[entry.slug] = (
+            replace(entry, id=0),
+            queries.facts(entry),
+            [(r.task, r.status, r.value, r.key, queries.document(r.id)) for r in rows],
+        )
+    for slug, one in suites().items():
+        for view in tuple(one.suite.conventions) or ("",):
+            grid = queries.grid(one, view)
+            order = sorted(range(len(grid.entries)), key=lambda row: grid.entries[row].slug)
+            found[f"{slug}/{view}"] = [
+                [grid.entries[row].slug for row in order],
+                repr(grid.values[order].tolist()),
+                grid.reasons[order].tolist(),
+                repr(grid.over_tasks.values[order].tolist()),
+            ]
+    return found
+
+
+def count(index: SiteIndex, table: Any) -> int:
+    with index.engine.connect() as connection:
+        return int(connection.execute(select(func.count()).select_from(table)).scalar_one())
+
+
+def test_taking_in_and_looking_again(index: SiteIndex, tmp_path: Path, read: list[str]) -> None:
+    fill(tmp_path)
+    first = index.refresh()
+    assert first.taken == len(read) == len(set(read))
+    assert (first.dropped, index.version) == (0, first.version)
+    again = index.refresh()
+    assert again == Changes(taken=0, dropped=0, version=first.version)
+    assert len(read) == first.taken  # nothing was read
+
+
+def test_one_changed_record_reads_its_folder_alone(index: SiteIndex, tmp_path: Path, read: list[str]) -> None:
+    fill(tmp_path)
+    version = index.refresh().version
+    read.clear()
+    model = measured_model("minilm-ish")
+    Store(tmp_path / "results").put(model.slug, scored(model, NANO[0], 0.99), again=True)
+    changes = index.refresh()
+    assert (changes.taken, changes.dropped, changes.version) == (1, 1, version + 1)
+    assert read == [model.slug.rpartition("-")[2]]
+    queries = Queries(index, changes.version)
+    (result,) = [r for r in queries.results(task=NANO[0]) if r.key == scored(model, NANO[0], 0.99).key]
+    assert result.value == 0.99
+    assert queries.document(result.id)["main_score"] == 0.99
+
+
+def test_a_folder_that_is_gone_leaves_nothing(index: SiteIndex, tmp_path: Path, read: list[str]) -> None:
+    fill(tmp_path)
+    index.refresh()
+    before, tables = contents(index), (UNITS, ENTRIES, RESULTS, SCORES)
+    counts = [count(index, table) for table in tables]
+    other = measured_model("other", "f")
+    put(tmp_path / "results", other, [scored(other, NANO[0], 0.5), trained(other, "RTE", 0.5)])
+    version = index.refresh().version
+    assert contents(index) != before
+    read.clear()
+    shutil.rmtree(tmp_path / "results" / "records" / other.slug)
+    assert index.refresh() == Changes(taken=0, dropped=1, version=version + 1)
+    assert read == []
+    assert contents(index) == before
+    assert [count(index, table) for table in tables] == counts
+
+
+def test_an_import_with_one_changed_entry_reads_that_entry(
+    index: SiteIndex, tmp_path: Path, read: list[str]
+) -> None:
+    fill(tmp_path)
+    version = index.refresh().version
+    read.clear()
+    changed, *others = standard_imports()
+    put_imports(
+        tmp_path / "results", [replace(changed, scores=spread_scores(NANO, 0.11)), *others]
+    )
+    assert index.refresh().version == version + 1
+    assert read == [f"{changed.model}@{changed.revision}@"]
+    slug = {e.model: e for e in Queries(index, 2).entries.values() if e.origin == "imported"}[changed.model]
+    rows = {row.task: row.value for row in Queries(index, 2).results(entry=slug.id)}
+    assert rows == {name: pytest.approx(value) for name, value in spread_scores(NANO, 0.11).items()}
+    put_imports(tmp_path / "results", others)
+    assert index.refresh() == Changes(taken=0, dropped=1, version=version + 2)
+
+
+def test_an_index_made_at_once_is_one_made_step_by_step(tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    results.mkdir()
+    slowly = opened(small_settings(tmp_path))
+    slowly.refresh()
+    model = measured_model("minilm-ish")
+    put(results, model, [scored(model, NANO[0], 0.1)])
+    slowly.refresh()
+    put_imports(results, [Import(model="x/y", scores={NANO[0]: 0.4})])
+    slowly.refresh()
+    shutil.rmtree(results)
+    fill(tmp_path)
+    slowly.refresh()
+    at_once = opened(replace(small_settings(tmp_path), database=f"sqlite:///{tmp_path / 'other.sqlite'}"))
+    at_once.refresh()
+    assert contents(slowly) == contents(at_once)
+
+
+@pytest.mark.parametrize("how", ["form", "scopes"])
+def test_an_index_of_another_form_is_made_anew(tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(tmp_path)
+    first = opened(small_settings(tmp_path))
+    version, before = first.refresh().version, contents(first)
+    if how == "form":
+        monkeypatch.setattr(module, "FORM", module.FORM + 1)
+        again = opened(small_settings(tmp_path))
+        assert again.refresh().version > version
+        assert contents(again) == before
+        return
+    fewer = {name: one for name, one in suites().items() if name != "glue"}
+    with mock.patch("leaderboard.index.listed", return_value=fewer):
+        again = open_index(small_settings(tmp_path))
+    assert again.refresh().version > version
+    assert count(again, SCORES) < count(first, SCORES) or count(first, SCORES) == count(again, SCORES) > 0
+    assert set(Queries(again, 2).scope_ids.values()) == set(range(1, len(Queries(again, 2).scope_ids) + 1))
+
+
+def test_a_failed_record_and_then_a_done_one(index: SiteIndex, tmp_path: Path) -> None:
+    model = measured_model("m")
+    put(tmp_path / "results", model, [scored(model, NANO[0], None, error=FAILED)])
+    index.refresh()
+    nano = suites()["nanobeir"]
+    grid = Queries(index, 1).grid(nano)
+    assert REASONS[grid.reasons[0, 0]] == "failed"
+    put(tmp_path / "results", model, [scored(model, NANO[0], 0.5)])
+    index.refresh()
+    grid = Queries(index, 2).grid(nano)
+    assert (REASONS[grid.reasons[0, 0]], grid.values[0, 0]) == ("", 0.5)
+
+
+def test_of_several_results_of_a_task_the_one_that_the_suite_asks_for_counts(
+    index: SiteIndex, tmp_path: Path
+) -> None:
+    from harness.identity import digest
+
+    model = measured_model("m")
+    good = scored(model, NANO[0], 0.5)
+
+    def on(revision: str, score: float, written: str) -> Record:
+        identity = {**good.identity, "data": {**good.identity["data"], "revision": revision}}
+        plain = scored(model, NANO[0], score)
+        provenance = {**plain.provenance, "written": written}
+        return plain.model_copy(
+            update={"identity": identity, "key": digest(identity), "provenance": provenance}
+        )
+
+    others = [on("f" * 40, 0.8, "2027-01-01T00:00:00+00:00"), on("e" * 40, 0.7, "2028-01-01T00:00:00+00:00")]
+    put(tmp_path / "results", model, [*others, scored(model, NANO[1], 0.3)])
+    index.refresh()
+    nano = suites()["nanobeir"]
+    grid = Queries(index, 1).grid(nano)
+    assert (REASONS[grid.reasons[0, 0]], grid.values[0, 0]) == ("other", 0.7)  # the newest of equally good
+    put(tmp_path / "results", model, [good])
+    index.refresh()
+    queries = Queries(index, 2)
+    grid = queries.grid(nano)
+    assert (REASONS[grid.reasons[0, 0]], grid.values[0, 0]) == ("", 0.5)
+    (row,) = [r for r in queries.results(task=NANO[0]) if r.id == grid.results[0, 0]]
+    assert row.key == good.key
+    assert len(queries.results(task=NANO[0])) == 3  # the others are still told of
+
+
+def test_a_copied_folder_is_left_out_and_told(
+    index: SiteIndex, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    model = measured_model("m")
+    put(tmp_path / "results", model, [scored(model, NANO[0], 0.5)])
+    home = tmp_path / "results" / "records"
+    shutil.copytree(home / model.slug, home / "backup")
+    with caplog.at_level(logging.WARNING):
+        index.refresh()
+    assert [entry.model for entry in Queries(index, 1).entries.values() if entry.origin == "measured"] == ["m"]
+    assert any("two folders" in message for message in caplog.messages)
+
+
+def test_reference_records_stand_beside_the_results(tmp_path: Path) -> None:
+    model = measured_model("m")
+    put(tmp_path / "results", model, [scored(model, NANO[0], 0.5)])
+    put(tmp_path / "reference", model, [scored(model, NANO[0], 0.6), scored(model, NANO[1], 0.7)])
+    index = opened(replace(small_settings(tmp_path), reference=tmp_path / "reference", reported=None))
+    index.refresh()
+    grid = Queries(index, 1).grid(suites()["nanobeir"])
+    assert len(grid.entries) == 1
+    assert grid.values[0, :2].tolist() == [0.5, 0.7]
+
+
+@pytest.mark.parametrize("score", [None, float("nan"), float("inf")])
+def test_a_score_that_is_no_number_is_stored_as_none(
+    index: SiteIndex, tmp_path: Path, score: float | None
+) -> None:
+    model = measured_model("m")
+    record = scored(model, NANO[0], score)
+    path = Store(tmp_path / "results").path(model.slug, NANO[0], record.key)
+    path.parent.mkdir(parents=True)
+    import json
+
+    path.write_text(json.dumps(record.model_dump(by_alias=True)))
+    index.refresh()
+    queries = Queries(index, 1)
+    assert [row.value for row in queries.results(task=NANO[0])] == [None]
+    assert REASONS[queries.grid(suites()["nanobeir"]).reasons[0, 0]] == "bad"
+
+
+def test_texts_that_no_database_takes(index: SiteIndex, tmp_path: Path) -> None:
+    model = measured_model("a\0b" + "n" * 10_000)
+    record = scored(model, NANO[0], 0.5)
+    odd = record.model_copy(
+        update={"provenance": {**record.provenance, "written": "2027" + "é" * 500},
+                "model": record.model.model_copy(update={"parameters": 10**30, "dimension": -(2**40)})}
+    )  # fmt: skip
+    put(tmp_path / "results", replace(model, name="short"), [odd])
+    put_imports(tmp_path / "results", [Import(model="x\0y", revision="r\0", scores={NANO[0]: 0.5})])
+    assert index.refresh().taken == 3
+    assert index.refresh().taken == 0
+    by_origin = {entry.origin: entry for entry in Queries(index, 1).entries.values()}
+    assert by_origin["imported"].model == "x\ufffdy"
+    measured = by_origin["measured"]
+    assert measured.model == "a\ufffdb" + "n" * 10_000
+    assert (measured.parameters, measured.dimension) == (None, None)
+    assert len(measured.newest or "") == ENTRIES.c.newest.type.length == 32
+
+
+def test_a_model_with_less_than_no_parameters_has_no_size(index: SiteIndex, tmp_path: Path) -> None:
+    model = measured_model("m")
+    record = scored(model, NANO[0], 0.5)
+    odd = record.model_copy(update={"model": record.model.model_copy(update={"parameters": -5})})
+    put(tmp_path / "results", model, [odd])
+    index.refresh()
+    (entry,) = [e for e in Queries(index, 1).entries.values() if e.origin == "measured"]
+    assert (entry.parameters, entry.size) == (-5, "")
+
+
+def test_threads_that_refresh_at_once_take_in_once(tmp_path: Path, read: list[str]) -> None:
+    fill(tmp_path)
+    indexes = [opened(small_settings(tmp_path)) for _ in range(4)]
+    start, found = threading.Barrier(4), []
+
+    def go(one: SiteIndex) -> None:
+        start.wait()
+        found.append(one.refresh())
+
+    threads = [threading.Thread(target=go, args=(one,)) for one in indexes]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(one.taken for one in found)[:3] == [0, 0, 0]
+    assert len({one.version for one in found}) == 1
+    assert len(read) == len(set(read)) > 0
+
+
+def test_processes_that_refresh_at_once_take_in_once(tmp_path: Path) -> None:
+    fill(tmp_path)
+    opened(small_settings(tmp_path))  # makes the tables
+    root = Path(__file__).parents[2]
+    code = (
+        "import sys; sys.path[:0] = [sys.argv[1], sys.argv[1] + '/tests/support']\n"
+        "from pathlib import Path; from unittest import mock; import site_data\n"
+        "from leaderboard.index import open_index\n"
+        "with mock.patch('leaderboard.index.listed', return_value=site_data.suites()):\n"
+        "    index = open_index(site_data.small_settings(Path(sys.argv[2])))\n"
+        "sys.stdin.readline()\n"
+        "print(index.refresh())\n"
+    )
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", code, str(root), str(tmp_path)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )
+        for _ in range(2)
+    ]  # fmt: skip
+    said = [process.communicate("go\n", timeout=60)[0] for process in started]
+    assert [process.returncode for process in started] == [0, 0]
+    assert sorted("taken=0" in one for one in said) == [False, True]
+    assert all("version=1" in one for one in said)
+
+
+def test_a_reader_sees_the_old_index_until_the_new_one_is_whole(index: SiteIndex, tmp_path: Path) -> None:
+    fill(tmp_path)
+    index.refresh()
+    before, seen = contents(index), []
+    model = measured_model("other", "f")
+    put(tmp_path / "results", model, [scored(model, NANO[0], 0.5)])
+    write = module._Writer.write
+
+    def watched(self: Any, units: Any) -> None:
+        write(self, units)
+        seen.append(contents(opened(small_settings(tmp_path))))
+
+    with mock.patch.object(module._Writer, "write", watched):
+        index.refresh()
+    assert seen == [before]
+    assert contents(index) != before
+
+
+def test_a_refresh_that_fails_changes_nothing(index: SiteIndex, tmp_path: Path) -> None:
+    fill(tmp_path)
+    index.refresh()
+    before, version = contents(index), index.version
+    model = measured_model("other", "f")
+    put(tmp_path / "results", model, [scored(model, NANO[0], 0.5)])
+    with (
+        mock.patch("leaderboard.measured._read", side_effect=OSError("disk")),
+        pytest.raises(OSError, match="disk"),
+    ):
+        index.refresh()
+    assert (contents(index), index.version) == (before, version)
+    assert index.refresh().taken == 1
+
+
+def test_a_database_that_cannot_be_used(tmp_path: Path) -> None:
+    for url in ("nonsense", "oracle9://x", "://"):
+        with pytest.raises(UsageError, match="HARNESS_DATABASE_URL"):
+            open_engine(url, file=tmp_path / "x.sqlite")
+    with pytest.raises(StoreError, match="does not answer") as error:
+        open_engine("postgresql+psycopg://u:secret@127.0.0.1:1/x", file=tmp_path / "x.sqlite")
+    assert "secret" not in str(error.value)
+
+
+def test_without_a_url_the_index_is_a_file_of_the_cache(tmp_path: Path) -> None:
+    file = tmp_path / "deep" / "x.sqlite"
+    engine = open_engine("", file=file)
+    with engine.connect() as connection:
+        assert connection.execute(text("PRAGMA journal_mode")).scalar_one() == "wal"
+    assert file.exists()
+    assert set(METADATA.tables) >= {"meta", "units", "entries", "results", "scores"}

@@ -1,0 +1,332 @@
+"""Records of results folders as entries, beside what the harness itself says of the same records."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from harness.identity import digest
+from harness.jobs import examples_bytes
+from harness.record import ErrorPart, Record
+from harness.standing import standing
+from harness.store import Store
+from harness.treatments import treatment_of
+from harness.views import suite_views
+from leaderboard import measured
+from leaderboard.found import Entry, Outcome
+from leaderboard.scopes import scope_of
+from site_data import measured_model, names, put, scored, suites, task, trained
+
+FAILED = ErrorPart(kind="E", message="m")
+NANO = names("nanobeir")
+GLUE = suites()["glue"].suite
+
+
+def entries(*roots: Path) -> list[Entry]:
+    return [e for unit in measured.units(roots, list(suites().values())) for e in unit.read()]
+
+
+def only(*roots: Path) -> Entry:
+    (found,) = entries(*roots)
+    return found
+
+
+def changed(record: Record, *, written: str = "", **identity: Any) -> Record:
+    """A record with another identity, and so another key."""
+    whole = {**record.identity, **identity}
+    provenance = {**record.provenance, "written": written or record.provenance["written"]}
+    return record.model_copy(update={"identity": whole, "key": digest(whole), "provenance": provenance})
+
+
+def outcomes(entry: Entry) -> dict[str, Outcome]:
+    return {outcome.task: outcome for outcome in entry.outcomes}
+
+
+def test_an_entry_holds_what_the_records_say(tmp_path: Path) -> None:
+    model = measured_model("org/m")
+    records = [scored(model, name, 0.25 + at / 100) for at, name in enumerate(NANO)]
+    put(tmp_path, model, records)
+    found = only(tmp_path)
+    assert (found.model, found.origin, found.trust, found.artifact) == ("org/m", "measured", "measured", "a" * 64)
+    assert found.treatment == treatment_of(records[0]).text
+    assert (found.output, found.max_tokens, found.recipe) == ("vector", 128, None)
+    for record in records:
+        outcome = outcomes(found)[record.task.name]
+        assert (outcome.key, outcome.status, outcome.value) == (record.key, "done", record.main_score)
+        assert json.loads(outcome.document) == json.loads(record.to_json())
+        scope = scope_of(task(record.task.name))
+        assert scope.answer(outcome.raw, outcome.data) == (pytest.approx(record.main_score), "")
+
+
+def test_the_same_records_count_once_and_the_results_folder_goes_first(tmp_path: Path) -> None:
+    model = measured_model("m")
+    own, reference = scored(model, NANO[0], 0.5), scored(model, NANO[0], 0.6)
+    assert own.key == reference.key
+    put(tmp_path / "own", model, [own])
+    put(tmp_path / "reference", model, [reference, scored(model, NANO[1], 0.7)])
+    found = outcomes(only(tmp_path / "own", tmp_path / "reference"))
+    assert {name: outcome.value for name, outcome in found.items()} == {NANO[0]: 0.5, NANO[1]: 0.7}
+
+
+def test_a_failure_gives_way_to_a_score(tmp_path: Path) -> None:
+    model = measured_model("m")
+    failed, done = scored(model, NANO[0], None, error=FAILED), scored(model, NANO[0], 0.5)
+    put(tmp_path / "one", model, [failed])
+    assert outcomes(only(tmp_path / "one"))[NANO[0]].status == "failed"
+    put(tmp_path / "two", model, [done])
+    for roots in ((tmp_path / "one", tmp_path / "two"), (tmp_path / "two", tmp_path / "one")):
+        outcome = outcomes(only(*roots))[NANO[0]]
+        assert (outcome.status, outcome.value) == ("done", 0.5)
+    put(tmp_path / "one", model, [done])
+    assert [outcome.status for outcome in only(tmp_path / "one").outcomes] == ["done"]
+
+
+def test_trials_never_appear(tmp_path: Path) -> None:
+    model = measured_model("m")
+    trial = scored(model, NANO[0], 0.9).model_copy(update={"purpose": "trial"})
+    put(tmp_path, model, [trial])
+    assert entries(tmp_path) == []
+    put(tmp_path, model, [scored(model, NANO[1], 0.5)])
+    assert list(outcomes(only(tmp_path))) == [NANO[1]]
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"schema": 99}', '{"schema": 2}', "\0", "null", '"x"'])
+def test_a_damaged_record_is_told_and_left_out(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, content: str
+) -> None:
+    model = measured_model("m")
+    put(tmp_path, model, [scored(model, NANO[0], 0.5), scored(model, NANO[1], 0.6)])
+    path = Store(tmp_path).path(model.slug, NANO[1], scored(model, NANO[1], 0.6).key)
+    path.write_text(content)
+    with caplog.at_level(logging.WARNING):
+        assert list(outcomes(only(tmp_path))) == [NANO[0]]
+    assert any(str(path) in message for message in caplog.messages)
+
+
+@pytest.mark.parametrize(
+    "identity",
+    [
+        {},
+        {"encoding": "mean"},
+        {"encoding": {"dtype": "float32"}, "seed": 42, "scoring": "s"},
+        {"recipe": "r"},
+        {"recipe": "r", "view": "v", "final_seeds": 5, "fresh_seeds": None, "scoring": "s"},
+    ],
+)
+def test_a_record_that_no_run_wrote_is_told_and_left_out(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, identity: dict[str, Any]
+) -> None:
+    """A site takes records of any identity from those who may push: none of them may take it down."""
+    model = measured_model("m")
+    plain = scored(model, NANO[1], 0.6)
+    whole = {"artifact": model.key, "task": NANO[1], **identity}
+    odd = plain.model_copy(update={"identity": whole, "key": digest(whole)})
+    put(tmp_path, model, [scored(model, NANO[0], 0.5), odd])
+    with caplog.at_level(logging.WARNING):
+        assert list(outcomes(only(tmp_path))) == [NANO[0]]
+    assert any(odd.key in message for message in caplog.messages)
+
+
+def test_data_of_another_form_proves_nothing(tmp_path: Path) -> None:
+    model = measured_model("m")
+    put(tmp_path, model, [changed(scored(model, NANO[0], 0.5), data="elsewhere")])
+    (outcome,) = only(tmp_path).outcomes
+    assert outcome.data == ""
+    assert scope_of(task(NANO[0])).answer(outcome.raw, outcome.data) == (0.5, "other")
+
+
+def test_each_treatment_is_an_entry_of_its_own(tmp_path: Path) -> None:
+    model = measured_model("m")
+    first = scored(model, NANO[0], 0.5)
+    short = changed(first, encoding={**first.identity["encoding"], "max_length": 64})
+    seeded = changed(first, seed=7)
+    put(tmp_path, model, [first, short, seeded])
+    found = entries(tmp_path)
+    assert {entry.treatment for entry in found} == {treatment_of(r).text for r in (first, short, seeded)}
+    assert len({entry.slug for entry in found}) == 3
+    assert sorted(entry.max_tokens or 0 for entry in found) == [64, 128, 128]
+
+
+def test_treatments_that_the_same_words_describe_have_names_of_their_own(tmp_path: Path) -> None:
+    """More than four prompts are counted, not told, and of a recipe's settings only the name is."""
+    model = measured_model("m")
+
+    def prompted(letter: str) -> Record:
+        record = scored(model, NANO[0], 0.5)
+        asked = {"named": {f"{n}": f"{letter}{n}" for n in range(5)}, "default": None}
+        provenance = {**record.provenance, "prompts_asked": asked}
+        return changed(record, prompts={"query": letter}).model_copy(update={"provenance": provenance})
+
+    put(tmp_path, model, [prompted("a"), prompted("b")])
+    plain = trained(model, "RTE", 0.7)
+    put(tmp_path, model, [plain, changed(plain, protocol="q" * 64)])
+    found = entries(tmp_path)
+    assert len({treatment_of(prompted(letter)).text for letter in "ab"}) == 1
+    assert len(found) == len({entry.slug for entry in found}) == len({entry.treatment for entry in found}) == 4
+
+
+def test_a_treatment_with_several_records_of_a_task_keeps_them_all(tmp_path: Path) -> None:
+    model = measured_model("m")
+    first = scored(model, NANO[0], 0.5)
+    other = changed(first, data={"path": "x/y", "revision": "f" * 40})
+    put(tmp_path, model, [first, other])
+    assert sorted(o.data for o in only(tmp_path).outcomes) == sorted(
+        [str(first.identity["data"]["revision"]), "f" * 40]
+    )
+
+
+def test_what_is_other_is_what_the_harness_calls_unproven(tmp_path: Path) -> None:
+    model = measured_model("m")
+    good, bad = scored(model, NANO[0], 0.5), scored(model, NANO[1], 0.6)
+    bad = changed(bad, data={**bad.identity["data"], "revision": "f" * 40})
+    path = bad.identity["data"]["path"]
+    none = changed(scored(model, NANO[2], 0.6), data={"path": path, "content": "e" * 64})
+    asked = {"prompts_asked": {"named": {}, "default": None}}
+    records = [r.model_copy(update={"provenance": {**r.provenance, **asked}}) for r in (good, bad, none)]
+    put(tmp_path, model, records)
+    (view,) = suite_views(records, suites()["nanobeir"].suite)
+    answers = {
+        name: scope_of(task(name)).answer(outcome.raw, outcome.data)[1]
+        for name, outcome in outcomes(only(tmp_path)).items()
+    }
+    assert {name for name, reason in answers.items() if reason == "other"} == set(view.unproven)
+    assert answers == {NANO[0]: "", NANO[1]: "other", NANO[2]: "other"}
+
+
+def drawn(right: float, examples: int = 60) -> bytes:
+    """Predictions of three seeds on RTE."""
+    rng = np.random.default_rng(int(1000 * right))
+    gold = np.tile(rng.integers(2, size=examples), 3)
+    said = np.where(rng.random(3 * examples) < right, gold, 1 - gold)
+    columns: dict[str, list[Any]] = {
+        "split": ["validation"] * len(gold), "subset": ["rte"] * len(gold),
+        "example_id": [str(n) for n in range(examples)] * 3,
+        "replicate": np.repeat([42001, 42002, 42003], examples).tolist(),
+        "prediction": said.astype(float).tolist(), "gold": gold.astype(float).tolist(),
+        "metric": (said == gold).astype(float).tolist(),
+    }  # fmt: skip
+    content = examples_bytes(columns)
+    assert content is not None
+    return content
+
+
+def test_means_and_intervals_are_those_of_the_harness(tmp_path: Path) -> None:
+    model, store = measured_model("m"), Store(tmp_path)
+    with_files = store.put(model.slug, trained(model, "RTE", 0.7), drawn(0.7))
+    store.put(model.slug, trained(model, "CoLA", 0.5))
+    found = only(tmp_path)
+    assert (found.output, found.recipe) == ("label", "glue-optibert")
+    records = {record.task.name: record for record in store.records()}
+    documents = {view: json.loads(text) for suite, view, text in found.averages if suite == "glue"}
+    assert documents.keys() == GLUE.conventions.keys()
+    for view, convention in GLUE.conventions.items():
+        wanted = standing(GLUE, records, convention, lambda r: store.examples(r, model.slug))
+        document = documents[view]
+        assert (document["value"], document["there"], document["wanted"]) == (
+            wanted.average.value,
+            2,
+            len(GLUE.columns),
+        )
+        assert document["interval"] is None  # CoLA has no file
+        for row in wanted.rows:
+            if row.record is None:
+                continue
+            number = outcomes(found)[row.task].numbers[view]
+            bounds = (row.interval.low, row.interval.high) if row.interval else (None, None)
+            assert (number.value, number.low, number.high) == (row.number, *bounds)
+    rte = outcomes(found)["RTE"].numbers["optibert"]
+    assert rte.low is not None
+    assert rte.high is not None
+    assert 0.05 < rte.high - rte.low < 0.4
+    path = store.path(model.slug, "RTE", with_files.key)
+    store.put(model.slug, trained(model, "CoLA", 0.5), again=True)
+    shutil.rmtree(path.parent.parent / "CoLA")
+    alone = {view: json.loads(text) for _, view, text in only(tmp_path).averages}["optibert"]
+    assert alone["interval"] == [rte.low, rte.high]  # of a single task it is that task's own
+    assert alone["mean_of_bounds"] == [pytest.approx(rte.low), pytest.approx(rte.high)]
+
+
+def test_tasks_that_start_from_nothing_belong_to_every_start(tmp_path: Path) -> None:
+    model = measured_model("m")
+    shared = changed(trained(model, "CoLA", 0.5))
+    starts = [{"from": "backbone"}, {"from": "checkpoint", "content": "f" * 64}]
+    own = [
+        changed(trained(model, "RTE", score), start=start)
+        for score, start in zip((0.6, 0.7), starts, strict=True)
+    ]
+    put(tmp_path, model, [shared, *own])
+    found = entries(tmp_path)
+    assert sorted(entry.treatment for entry in found) == sorted(treatment_of(r).text for r in own)
+    for entry in found:
+        assert outcomes(entry)["CoLA"].key == shared.key
+    assert {outcomes(entry)["RTE"].key for entry in found} == {record.key for record in own}
+    put(tmp_path / "alone", model, [shared])
+    assert only(tmp_path / "alone").treatment == treatment_of(shared).text
+
+
+def test_a_number_of_a_recipe_is_of_the_record_that_the_suite_asks_for(tmp_path: Path) -> None:
+    """A task that was narrowed to another split is no part of the suite's mean."""
+    model = measured_model("m")
+    plain = trained(model, "MNLI", 0.8)
+    narrowed = changed(plain, splits=["validation_matched"], written="2027-01-01T00:00:00+00:00")
+    narrowed = narrowed.model_copy(
+        update={"scores": {"validation_matched": {"mnli": {"accuracy": 0.1}}}, "main_score": 0.1}
+    )
+    put(tmp_path, model, [plain, narrowed])
+    (view,) = suite_views([plain, narrowed], GLUE)
+    assert view.records["MNLI"].key == plain.key
+    document = {name: json.loads(text) for _, name, text in only(tmp_path).averages}["optibert"]
+    assert document["value"] == pytest.approx(0.8)
+
+
+def test_one_folder_for_each_artifact_whatever_it_is_called(tmp_path: Path) -> None:
+    model = measured_model("m")
+    renamed = replace(model, name="org/other-name")
+    put(tmp_path / "one", model, [scored(model, NANO[0], 0.5)])
+    newer = changed(scored(renamed, NANO[1], 0.6), written="2027-01-01T00:00:00+00:00")
+    put(tmp_path / "two", renamed, [newer])
+    found = only(tmp_path / "one", tmp_path / "two")
+    assert found.model == "org/other-name"  # as it was called last
+    assert len(found.outcomes) == 2
+
+
+def test_a_stamp_changes_with_the_files_alone(tmp_path: Path) -> None:
+    model = measured_model("m")
+    put(tmp_path, model, [scored(model, NANO[0], 0.5)])
+
+    def stamps() -> list[str]:
+        return [unit.stamp for unit in measured.units([tmp_path], list(suites().values()))]
+
+    first = stamps()
+    assert stamps() == first
+    put(tmp_path, model, [scored(model, NANO[1], 0.5)])
+    assert stamps() != first
+
+
+def test_folders_without_records_hold_nothing(tmp_path: Path) -> None:
+    (tmp_path / "records" / "empty-abc").mkdir(parents=True)
+    (tmp_path / "records" / "file").write_text("x")
+    assert entries(tmp_path, tmp_path / "missing") == []
+
+
+def test_scores_that_are_no_numbers(tmp_path: Path) -> None:
+    model = measured_model("m")
+    record = scored(model, NANO[0], 0.5)
+    bad = record.model_copy(
+        update={"main_score": float("nan"), "scores": {"train": {"default": {"main_score": float("nan")}}}}
+    )
+    path = Store(tmp_path).path(model.slug, NANO[0], record.key)
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(bad.model_dump(by_alias=True)))
+    (outcome,) = only(tmp_path).outcomes
+    scope = scope_of(task(NANO[0]))
+    raw = {split: {subset: next(iter(outcome.raw["train"].values())) for subset in scope.subsets}
+           for split in scope.splits}  # fmt: skip
+    assert scope.answer(raw, outcome.data) == (None, "bad")

@@ -1,0 +1,414 @@
+"""The pages of a model and of a result, over a small site."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+import site_data
+from harness.record import ErrorPart
+from leaderboard.model_facts import line
+from leaderboard.model_training import figures_of, sensitivity
+from leaderboard.site import Site
+
+MANY = 1200
+"""Subsets of a large result."""
+
+Json = dict[str, Any]
+
+
+class Text(HTMLParser):
+    """The tags, the links and the text of a page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+    @property
+    def links(self) -> set[str]:
+        """Where the page leads."""
+        return {attributes["href"] or "" for tag, attributes in self.tags if tag == "a"}
+
+
+def fill(folder: Path) -> None:
+    """The standard site, with a measured backbone that papers print and a failure of hostile words."""
+    site_data.fill(folder)
+    results = folder / "results"
+    modern = site_data.measured_model("answerdotai/ModernBERT-base", "c")
+    site_data.put(results, modern, [site_data.trained(modern, "RTE", 0.8)])
+    odd = site_data.measured_model("odd", "d")
+    broken = ErrorPart(kind="Boom", message="<script>bad()</script>", hint="Try <i>", traceback="</code><b>")
+    site_data.put(results, odd, [site_data.scored(odd, "ArguAna", None, error=broken)])
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    with TestClient(site_data.small_app(tmp_path_factory.mktemp("site"), fill)) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def site(client: TestClient) -> Site:
+    found: Site = client.app.state.site  # type: ignore[attr-defined]
+    return found
+
+
+def page(client: TestClient, path: str) -> Text:
+    answer = client.get(path, headers={"accept": "text/html"})
+    assert answer.status_code == 200, answer.text[:500]
+    found = Text()
+    found.feed(answer.text)
+    return found
+
+
+def twin(client: TestClient, path: str, query: str = "") -> Json:
+    answer = client.get(f"{path}.json{query}")
+    assert answer.status_code == 200, answer.text[:500]
+    found: Json = answer.json()
+    return found
+
+
+def table(found: Json, name: str) -> list[Json]:
+    """The rows of a table: values by column."""
+    rows = next(t["rows"] for t in found["tables"] if t["name"] == name)
+    return [{key: cell["value"] for key, cell in row["cells"].items()} for row in rows]
+
+
+def slug_of(site: Site, model: str, origin: str) -> str:
+    return next(e.slug for e in site.queries.entries.values() if (e.model, e.origin) == (model, origin))
+
+
+LARGE, BASE = "/models/acme--tiny-large", "/models/acme--tiny-base"
+
+
+def test_suites_hold_both_means_what_is_there_and_the_rank(client: TestClient) -> None:
+    nano = site_data.names("nanobeir")
+    scores = site_data.spread_scores([*nano, *site_data.names("mteb-MTEB-kor-v1")], 0.6)
+    rows = {row["name"]: row for row in table(twin(client, LARGE), "suites")}
+    row = rows["nanobeir"]
+    assert row["tasks"] == pytest.approx(mean(scores[name] for name in nano))
+    assert row["types"] == pytest.approx(row["tasks"])
+    assert (row["there"], row["rank"], row["of"], row["tied"]) == (13, 1, 3, 0)
+
+
+def test_a_suite_with_a_task_on_other_data_is_not_complete(client: TestClient) -> None:
+    (korean,) = (r for r in table(twin(client, LARGE), "parts") if r["name"] == "mteb-MTEB-kor-v1")
+    assert korean["there"] == 5
+    assert "rank" not in korean
+    first = site_data.names("mteb-MTEB-kor-v1")[0]
+    results = {row["name"]: row for row in table(twin(client, LARGE), "results")}
+    assert results[first]["data"] == "other revision"
+    assert {row["data"] for name, row in results.items() if name != first} == {"as pinned"}
+
+
+def test_the_rank_is_that_of_the_suites_own_page(client: TestClient) -> None:
+    for path in (LARGE, f"{BASE}", "/models/minilm-ish"):
+        own = twin(client, path)
+        ranked = [r for r in table(own, "suites") if r.get("rank")]
+        for row in ranked:
+            view = f"?view={row['view']}" if row.get("view") else ""
+            listed = twin(client, f"/suites/{row['name']}", view)
+            places = {r["model"]: r["rank"] for r in table(listed, "suite") if r.get("rank")}
+            assert places[own["title"]] == row["rank"]
+            assert len(places) == row["of"]
+
+
+def test_a_suite_links_to_its_page_with_the_entry_pinned(client: TestClient, site: Site) -> None:
+    slug = slug_of(site, "acme/tiny-large", "imported")
+    assert f"/suites/nanobeir?pin={slug}" in page(client, LARGE).links
+    assert slug in {
+        row["key"]
+        for row in twin(client, "/suites/nanobeir", f"?pin={slug}")["tables"][0]["rows"]
+        if row["kind"] == "pinned"
+    }
+
+
+def test_the_best_known_entry_is_shown_and_another_can_be_chosen(client: TestClient, site: Site) -> None:
+    measured, imported = (slug_of(site, "acme/tiny-base", origin) for origin in ("measured", "imported"))
+    own = twin(client, BASE)
+    assert own["data"]["entry"] == measured
+    assert [row["name"] for row in table(own, "entries")] == [measured, imported]
+    other = twin(client, BASE, f"?entry={imported}")
+    assert other["data"]["entry"] == imported
+    assert len(table(other, "results")) == 13
+    assert any(f"entry={imported}" in link for link in page(client, BASE).links)
+
+
+def test_facts_come_from_any_entry_and_unknown_ones_say_so(client: TestClient) -> None:
+    """The measured entry says nothing of a licence: the imported one does."""
+    assert twin(client, BASE)["data"]["facts"]["license"] == "mit"
+    facts = twin(client, "/models/minilm-ish")["data"]["facts"]
+    assert (facts["license"], facts["parameters"]) == (None, 22_713_216)
+    assert re.search(r"Licence\s*not said", page(client, "/models/minilm-ish").text)
+    assert re.search(r"Licence\s*mit", page(client, BASE).text)
+
+
+def test_lineage_leads_up_and_down(client: TestClient) -> None:
+    assert twin(client, LARGE)["data"]["made_of"] == ["acme/tiny-base"]
+    assert BASE in page(client, LARGE).links
+    assert twin(client, BASE)["data"]["made_from_it"] == ["acme/tiny-large"]
+    assert LARGE in page(client, BASE).links
+
+
+def test_a_lineage_that_leads_back_to_itself_ends(site: Site) -> None:
+    assert line(site.queries, "acme/tiny-base", "acme/tiny-large") == ["acme/tiny-large"]
+    assert line(site.queries, "x", "acme/tiny-large") == ["acme/tiny-large", "acme/tiny-base"]
+
+
+def test_a_task_that_the_model_was_trained_on_is_marked(client: TestClient) -> None:
+    rows = next(t["rows"] for t in twin(client, LARGE)["tables"] if t["name"] == "results")
+    leaks = [r["key"] for r in rows if "leak" in r["cells"]["score"].get("kind", "")]
+    assert leaks == [site_data.names("nanobeir")[0]]
+
+
+def test_results_are_filtered_sorted_and_paged(client: TestClient) -> None:
+    everything = table(twin(client, LARGE), "results")
+    down = [r["score"] for r in table(twin(client, LARGE, "?sort=-score"), "results")]
+    assert down == sorted((r["score"] for r in everything), reverse=True)
+    some = [r["name"] for r in table(twin(client, LARGE, "?q=nano"), "results")]
+    assert some == sorted(site_data.names("nanobeir"), key=str.casefold)
+    typed = table(twin(client, LARGE, "?type=Classification"), "results")
+    assert typed
+    assert {r["type"] for r in typed} == {"Classification"}
+    assert len(table(twin(client, LARGE, "?rows=25"), "results")) == len(everything) == 19
+    assert "No task passes these filters." in page(client, f"{LARGE}?q=zzz").text
+
+
+def test_a_sort_keeps_what_failed_last(client: TestClient) -> None:
+    for sort in ("score", "-score"):
+        rows = table(twin(client, "/models/minilm-ish", f"?sort={sort}"), "results")
+        assert rows[-1]["name"] == "ArguAna"
+
+
+@pytest.mark.parametrize(
+    ("path", "near"),
+    [
+        ("/models/acme--tiny-bas", "acme--tiny-base"),
+        ("/models/minilm-ish?entry=minilm-ish-0", "minilm-ish-"),
+        ("/models/minilm-ish?type=Retrievl", "Retrieval"),
+        ("/models/minilm-ish?sort=scor", "score"),
+    ],
+)
+def test_a_name_that_is_none_is_not_found_and_the_nearest_is_named(
+    client: TestClient, path: str, near: str
+) -> None:
+    answer = client.get(path, headers={"accept": "application/json"})
+    assert answer.status_code == 404
+    error = answer.json()["error"]
+    assert near in error["message"] + error["hint"]
+
+
+def test_a_parameter_that_is_wrong_is_refused(client: TestClient) -> None:
+    assert client.get(f"{LARGE}?page=0").status_code == 422
+    assert client.get(f"{LARGE}?rows=7").status_code == 422
+
+
+def test_training_tells_the_choice_the_seeds_and_the_sensitivity(client: TestClient) -> None:
+    found = twin(client, BASE)
+    rte = next(row for row in table(found, "training") if row["name"] == "RTE")
+    assert (rte["score"], rte["deviation"], rte["cells"], rte["diverged"], rte["best"]) == (
+        0.7,
+        0.01,
+        6,
+        1,
+        0.7,
+    )
+    assert rte["seeds"] == "69.00 70.00 71.00"
+    assert rte["chosen"] == "lr 1e-05, batch 16, decay 0.01, epochs 3, seed 0"
+    data = next(one for one in found["data"]["training"] if one["task"] == "RTE")
+    assert [(p["learning_rate"], p["score"]) for p in data["lines"]["batch 16"]] == [
+        (1e-5, 0.7), (3e-5, 0.68), (1e-4, 0.66),
+    ]  # fmt: skip
+    assert [p["score"] for p in data["lines"]["batch 32"]] == [0.69, 0.67, None]
+    text = page(client, BASE)
+    assert "The development sets chose the settings" in text.text
+    assert sum(tag == "svg" and a.get("role") == "img" for tag, a in text.tags) == 2
+    marked = next(t["rows"] for t in found["tables"] if t["name"] == "results")
+    assert {row["cells"]["score"]["kind"] for row in marked} == {"chosen"}
+
+
+def grid_of(rates: list[float], sizes: list[int]) -> Json:
+    cells = [
+        {"learning_rate": r, "batch_size": s, "weight_decay": 0, "epochs": 1, "score": r * s}
+        for r in rates
+        for s in sizes
+    ]
+    return {"task": {"name": "T"}, "training": {"cells": cells}}
+
+
+def test_many_settings_become_the_best_the_median_and_the_worst() -> None:
+    found = sensitivity(grid_of([0.1, 0.2], [1, 2, 3, 4, 5, 9]))["lines"]
+    at = {name: [round(p["score"], 6) for p in points] for name, points in found.items()}
+    assert at == {"best": [0.9, 1.8], "median": [0.35, 0.7], "worst": [0.1, 0.2]}
+
+
+def test_runs_that_differ_by_seed_alone_are_a_mean_with_its_range() -> None:
+    record = grid_of([0.1, 0.2], [1])
+    cells = record["training"]["cells"]
+    record["training"]["cells"] = [*cells, {**cells[0], "score": 0.3}]
+    (points,) = sensitivity(record)["lines"].values()
+    assert (points[0]["score"], points[0]["low"], points[0]["high"]) == (pytest.approx(0.2), 0.1, 0.3)
+    assert points[1]["low"] is None
+
+
+def test_one_learning_rate_gives_no_plot_and_evaluations_give_one() -> None:
+    assert list(figures_of(grid_of([0.1], [1, 2]))) == []
+    steps = [{"step": s, "metrics": [["dev", "accuracy", s / 10]]} for s in (1, 2)]
+    (figure,) = figures_of({"task": {"name": "T"}, "training": {"evaluations": steps}})
+    assert "evaluations" in figure.caption
+
+
+def test_a_measured_entry_says_how_it_was_measured(client: TestClient) -> None:
+    text = page(client, BASE).text
+    for said in (
+        "glue-optibert",
+        "torch 2.11.0, mteb 2.26.24",
+        "commit c0ffeec0ffee",
+        "train 61.5",
+        "cpu AMD EPYC",
+    ):
+        assert said in text
+    assert "/recipes/glue-optibert" in page(client, BASE).links
+    assert "batches made smaller" in page(client, "/models/minilm-ish").text
+
+
+def test_printed_rows_stand_beside_measured_numbers(client: TestClient, site: Site) -> None:
+    path = "/models/answerdotai--ModernBERT-base"
+    rows = table(twin(client, path), "printed")
+    wanted = [
+        row.number
+        for paper in site.papers.values()
+        for row in paper.rows
+        if row.hub_id == "answerdotai/ModernBERT-base" and row.metric == "RTE" and row.suite == "GLUE dev"
+    ]
+    of_rte = [row for row in rows if row["metric"] == "RTE" and row["suite"] == "GLUE dev"]
+    assert [row["value"] for row in of_rte] == wanted != []
+    assert {row.get("ours") for row in of_rte} == {0.8}
+    assert not any("ours" in row for row in rows if row["suite"] == "BEIR")
+    assert "/models/ModernBERT-base" in " ".join(page(client, path).links)
+
+
+def test_a_model_that_only_papers_know_has_a_page(client: TestClient, site: Site) -> None:
+    entry = next(e for e in site.queries.entries.values() if e.origin == "reported" and e.tasks == 0)
+    text = page(client, f"/models/{entry.model_slug}").text
+    assert "No result of a single task is known of this entry." in text
+    assert "Printed in papers" in text
+
+
+def test_a_hostile_name_stands_escaped(client: TestClient, site: Site) -> None:
+    entry = next(e for e in site.queries.entries.values() if e.model == site_data.HOSTILE)
+    for path in (f"/models/{entry.model_slug}", f"/results/{site.queries.results(entry=entry.id)[0].id}"):
+        found = page(client, path)
+        assert site_data.HOSTILE in found.text
+        assert not [a for tag, a in found.tags if tag == "script" and "src" not in a]
+        assert not any(name.startswith("on") or name == "style" for _, a in found.tags for name in a)
+        assert client.get(f"{path}.json").json()["data"]["model"] == site_data.HOSTILE
+
+
+def test_every_model_has_a_page_in_every_form(client: TestClient, site: Site) -> None:
+    route = next(r for r in site.pages if r.path == "/models/{model}")
+    paths = list(route.every(site))
+    assert len(paths) == len(site.queries.models)
+    for path in [p for p in paths if "acme" in p or "evil" in p or "minilm" in p]:
+        for form in ("", ".json", ".csv", ".md", ".tex"):
+            assert client.get(path + form).status_code == 200
+
+
+def test_a_badge_is_one_that_the_site_gives(client: TestClient) -> None:
+    snippet = re.search(r"SITE(/badges/\S+\.svg)", page(client, LARGE).text)
+    assert snippet
+    assert client.get(snippet[1]).headers["content-type"].startswith("image/svg+xml")
+
+
+def number_of(client: TestClient, model: str, task: str) -> int:
+    (row,) = (r for r in table(twin(client, model), "results") if r["name"] == task)
+    found: int = row["result"]
+    return found
+
+
+def test_a_result_shows_every_raw_metric_identity_and_provenance(client: TestClient, site: Site) -> None:
+    task = site_data.names("nanobeir")[0]
+    number = number_of(client, "/models/minilm-ish", task)
+    found = twin(client, f"/results/{number}")
+    scores = {row["metric"]: row["value"] for row in table(found, "scores")}
+    assert scores == {"main_score": 0.5, "ndcg_at_10": 0.5}
+    identity = {row["name"]: row["value"] for row in table(found, "identity")}
+    assert identity["encoding.max_length"] == 128
+    assert identity["data.revision"] == site_data.task(task).data.revision
+    provenance = {row["name"]: row["value"] for row in table(found, "provenance")}
+    assert provenance["packages.torch"] == "2.11.0"
+    assert {row["name"]: row["value"] for row in table(found, "prompts")}["asked.named.query"] == "query: "
+    assert found["data"]["document"] == site.queries.document(number)
+    assert f"/tasks/{task}" in page(client, f"/results/{number}").links
+
+
+def test_a_trained_result_shows_its_grid(client: TestClient) -> None:
+    found = twin(client, f"/results/{number_of(client, BASE, 'RTE')}")
+    grid = table(found, "grid")
+    assert [row.get("score") for row in grid] == [0.7, 0.69, 0.68, 0.67, 0.66, None]
+    assert grid[-1]["diverged"] is True
+    assert {row["name"]: row["value"] for row in table(found, "training")}["seeds.kind"] == "fresh"
+    assert any("development sets chose" in note for note in found["notes"])
+
+
+def test_a_failure_shows_its_error_and_folds_the_traceback(client: TestClient) -> None:
+    found = page(client, f"/results/{number_of(client, '/models/odd', 'ArguAna')}")
+    for said in ("<script>bad()</script>", "Boom:", "Try <i>", "</code><b>"):
+        assert said in found.text
+    assert "i" not in {tag for tag, _ in found.tags}
+    assert "details" in {tag for tag, _ in found.tags}
+
+
+def test_a_large_import_is_paged_and_its_twin_is_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = site_data.names("nanobeir")[0]
+    rows = [
+        {"entry": 0, "task": name, "split": f"s{at % 2}", "subset": f"sub{at:04}", "main_score": at / 2000,
+         "flag": "impossible" if at == 3 else "", "data_revision": "", "mteb_version": "2"}
+        for at in range(MANY)
+    ]  # fmt: skip
+    monkeypatch.setattr(site_data, "_rows", lambda *_: rows)
+
+    def make(folder: Path) -> None:
+        (folder / "results").mkdir()
+        site_data.put_imports(folder / "results", [site_data.Import(model="a/b", scores={name: 0.5})])
+
+    client = TestClient(site_data.small_app(tmp_path, make))
+    path = f"/results/{number_of(client, '/models/a--b', name)}"
+    assert len(table(twin(client, path), "scores")) == 100
+    last = table(twin(client, path, "?page=12"), "scores")
+    assert [row["subset"] for row in last[-2:]] == ["sub1197", "sub1199"]
+    document = twin(client, path)["data"]["document"]
+    assert sum(map(len, document.values())) == MANY
+    (bad,) = (r for r in twin(client, path, "?q=sub0003")["tables"][0]["rows"])
+    assert bad["cells"]["value"]["kind"] == "bad"
+    assert {row["split"] for row in table(twin(client, path, "?split=s1"), "scores")} == {"s1"}
+    assert "No score passes these filters." in page(client, f"{path}?q=zzz").text
+    assert json.dumps(twin(client, "/models/a--b"))  # an impossible value leaves no NaN behind
+
+
+@pytest.mark.parametrize("name", ["0", "99999999", "x", "-1", "1e3", "٣", "9" * 40])
+def test_a_result_that_is_none_is_not_found(client: TestClient, name: str) -> None:
+    assert client.get(f"/results/{name}", headers={"accept": "text/html"}).status_code == 404
+
+
+def test_only_measured_results_are_written_out(site: Site) -> None:
+    route = next(r for r in site.pages if r.path == "/results/{id}")
+    measured = sum(e.tasks for e in site.queries.entries.values() if e.origin == "measured")
+    assert len(list(route.every(site))) == measured > 0
