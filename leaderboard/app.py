@@ -7,6 +7,7 @@ import inspect
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Path, Query, Request
@@ -27,7 +28,6 @@ from leaderboard.access.routes import router
 from leaderboard.answers import KeptAnswers, answer
 from leaderboard.kitchen import Kitchen
 from leaderboard.page import PageRoute
-from leaderboard.scopes import views
 from leaderboard.settings import Settings
 from leaderboard.site import STATIC, TWINS, Site, open_site
 from leaderboard.state import State
@@ -131,12 +131,21 @@ def _intake(site: Site, limits: Limits, metrics: Metrics) -> Intake:
     return Intake(results=site.settings.home, limits=limits, changed=changed, counted=metrics.post)
 
 
+SUITE = "/suites/{suite}"
+
+
 def _warm(site: Site) -> None:
-    """Put together what most pages need, so that the first reader need not wait for it."""
+    """Put together what most pages need, so that the first readers need not wait for it."""
     queries = site.queries
-    for one in queries.suites.values():
-        if one.main and one.slug in queries.entries_of_suites:
-            queries.grid(one, views(one.suite)[0]).ranks("tasks", "model")
+    routes = {route.path: route for route in site.pages}
+    found: list[tuple[PageRoute, dict[str, str], dict[str, str]]]
+    found = [(route, {}, {}) for path, route in routes.items() if "{" not in path]
+    for slug in [s for s, one in queries.suites.items() if one.main and s in queries.entries_of_suites]:
+        found += [(routes[SUITE], {"suite": slug}, query) for query in ({"rows": "all"}, {})]
+    for route, arguments, query in found:
+        state = route.state.model_validate(query)
+        key = site.key(route, state, arguments, "html")
+        site.kept.get_or_make(key, partial(site.make, route, state, arguments, "html"))
 
 
 async def _refresh(site: Site, metrics: Metrics) -> None:
@@ -188,13 +197,14 @@ def _endpoint(site: Site, route: PageRoute, form: str) -> Callable[..., Any]:
     names = [part[1:-1] for part in route.path.split("/") if part.startswith("{")]
 
     async def endpoint(request: Request, state: State, **arguments: str) -> Response:
-        key = (route.path, form, tuple(arguments.items()), tuple(state.pairs()), site.queries.version)
+        since = site.kept.round  # before the version: what is forgotten meanwhile gets no name
+        key = site.key(route, state, arguments, form)
         made = site.kept.get(key)
         request.app.state.metrics.cache("hit" if made else "miss")
         if made is None:
             request.app.state.limits.enforce(_client(request), "page")
             made = await request.app.state.kitchen.make(key, lambda: site.make(route, state, arguments, form))
-        site.kept.call((request.scope["path"], request.scope["query_string"]), key)
+        site.kept.call((request.scope["path"], request.scope["query_string"]), key, since)
         request.scope.setdefault("state", {})[PLOT] = made.plots
         return answer(request, made)
 

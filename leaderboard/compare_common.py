@@ -53,6 +53,12 @@ class Common:
         return {kind: found[kind] for kind in self.grid.by_type if kind in found}
 
     @property
+    def on_other_data(self) -> int:
+        """How many columns all of them would have if other revisions of the data counted."""
+        fits = (self.grid.reasons == 0) | (self.grid.reasons == OTHER)
+        return int((fits & np.isfinite(self.grid.values)).all(axis=0).sum())
+
+    @property
     def over_tasks(self) -> Floats:
         """The mean over the columns that all have, of each entry."""
         return self.mean(self.columns)
@@ -159,26 +165,30 @@ def _suite_columns(queries: Queries) -> Mapping[str, list[list[int]]]:
 def _overlaps(queries: Queries, scores: _Scores, *, any_revision: bool) -> dict[str, int]:
     reasons = scores.cells.reasons
     counted = ((reasons == 0) | ((reasons == OTHER) & any_revision)) & np.isfinite(scores.cells.values)
-    return {slug: n for slug, n in _counts(queries, scores, counted.all(axis=0)).items() if n}
-
-
-def _counts(queries: Queries, scores: _Scores, there: NDArray[np.bool_]) -> dict[str, int]:
-    """How many columns of each suite have all that they ask for, where `there` says it of scopes."""
-    good = {number for number, at in scores.places.items() if there[at]}
-    return {
-        slug: sum(bool(some) and good.issuperset(some) for some in columns)
-        for slug, columns in _suite_columns(queries).items()
-    }
+    return _some(queries, scores, counted.all(axis=0))
 
 
 def _most(queries: Queries, scores: _Scores, overlaps: Mapping[str, int]) -> str:
     """The suite with the most in common: columns that all have, times the share of the suite's columns.
 
-    Where there are none in any suite, the suite of which anybody has most.
+    A main suite goes first where all have half of it. Where nothing is in common on the pinned data,
+    other data serves to choose, and then what anybody has.
     """
-    some = overlaps or _counts(queries, scores, (scores.cells.reasons != NONE).any(axis=0))
-    sizes = {slug: len(one.suite.columns) for slug, one in queries.suites.items()}
-    return max(queries.suites, key=lambda slug: some.get(slug, 0) ** 2 / sizes[slug])
+    there = scores.cells.reasons != NONE
+    some = overlaps or _some(queries, scores, there.all(axis=0)) or _some(queries, scores, there.any(axis=0))
+    shares = {slug: n / len(queries.suites[slug].suite.columns) for slug, n in some.items()}
+    main = [slug for slug in some if queries.suites[slug].main and shares[slug] >= 0.5]
+    return max(main or some or queries.suites, key=lambda slug: some.get(slug, 0) * shares.get(slug, 0))
+
+
+def _some(queries: Queries, scores: _Scores, there: NDArray[np.bool_]) -> dict[str, int]:
+    """How many columns of each suite have all that they ask for, where `there` says it of scopes."""
+    good = {number for number, at in scores.places.items() if there[at]}
+    counts = {
+        slug: sum(bool(some) and good.issuperset(some) for some in columns)
+        for slug, columns in _suite_columns(queries).items()
+    }
+    return {slug: n for slug, n in counts.items() if n}
 
 
 def _averages(

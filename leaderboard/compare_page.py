@@ -149,10 +149,7 @@ def _choices(queries: Queries, made: Common, state: CompareState) -> list[Contro
     suites = queries.suites
     names = [*made.overlaps, *([] if made.grid.listed.slug in made.overlaps else [made.grid.listed.slug])]
     options = [
-        (
-            slug,
-            f"{suites[slug].suite.title} ({made.overlaps.get(slug, 0)} of {len(suites[slug].suite.columns)})",
-        )
+        (slug, f"{made.overlaps.get(slug, 0)}/{len(suites[slug].suite.columns)} {suites[slug].suite.title}")
         for slug in names
     ]
     found = [_select("suite", "Suite, with what all have", made.grid.listed.slug, options)]
@@ -176,10 +173,15 @@ def _tabs(state: CompareState) -> list[tuple[str, str, bool]]:
 
 def _notes(made: Common, state: CompareState) -> list[str]:
     found = []
+    more = made.on_other_data - len(made.columns)
     if not made.columns:
         found.append(
-            "There is no column that all of them have on this suite, so no mean can be held against another."
-            + ("" if made.overlaps else " Nor is there one on any other suite.")
+            "There is no column that all of them have on this suite: no mean can be held against another."
+        )
+    if more:
+        found.append(
+            f"All of them have {more} more of its columns, but not all on the pinned data, or "
+            "on data that does not prove it. “Data revisions: any” takes these in."
         )
     if state.revisions == "any":
         found.append(

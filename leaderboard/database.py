@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock
 from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
+    Connection,
     Engine,
     Float,
     Index,
@@ -20,6 +23,7 @@ from sqlalchemy import (
     Text,
     create_engine,
     event,
+    text,
 )
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, OperationalError
@@ -137,10 +141,13 @@ def open_engine(url: str, *, file: Path) -> Engine:
             f"HARNESS_DATABASE_URL cannot be used: {error}.",
             hint="For example postgresql+psycopg://user:password@host/name, or leave it out for a file.",
         ) from None
-    if engine.dialect.name == "sqlite":
-        event.listen(engine, "connect", _tune)
     try:
-        METADATA.create_all(engine)
+        if engine.dialect.name == "sqlite":
+            event.listen(engine, "connect", _tune)
+            event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
+        with alone(engine), engine.begin() as connection:
+            lock(connection)
+            METADATA.create_all(connection)
     except OperationalError as error:
         where = make_url(url).render_as_string(hide_password=True)
         raise StoreError(
@@ -150,6 +157,19 @@ def open_engine(url: str, *, file: Path) -> Engine:
     return engine
 
 
+def alone(engine: Engine) -> AbstractContextManager[Any]:
+    """Keeps other processes from writing the same file."""
+    file = engine.url.database
+    known = engine.dialect.name == "sqlite" and file not in (None, "", ":memory:")
+    return FileLock(f"{file}.lock") if known else nullcontext()
+
+
+def lock(connection: Connection) -> None:
+    """Keep others from writing the same database on a server until the transaction ends."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("SELECT pg_advisory_xact_lock(4717)"))
+
+
 def _arguments(url: str) -> dict[str, Any]:
     if make_url(url).get_backend_name() == "sqlite":
         return {"connect_args": {"check_same_thread": False, "timeout": 30}}
@@ -157,6 +177,7 @@ def _arguments(url: str) -> dict[str, Any]:
 
 
 def _tune(connection: Any, _record: Any) -> None:
-    """Readers go on while the index is refreshed."""
+    """Readers go on while the index is refreshed; tables are made and dropped in transactions, too."""
+    connection.isolation_level = None
     for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "cache_size=-20000", "temp_store=MEMORY"):
         connection.execute(f"PRAGMA {pragma}")

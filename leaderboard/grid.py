@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from leaderboard.found import Trust
 from leaderboard.queries import Entry
 from leaderboard.scopes import REASONS, Listed
+from leaderboard.tables import Cell
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
@@ -79,6 +80,7 @@ class Grid:
         over_types: The mean of the types' means.
         averages: What else is known of a row's means: the interval of a trained one, or what a paper
             prints (leaderboard.printed).
+        drawn: Cells and their HTML by column and row: a page with another order draws none anew.
     """
 
     listed: Listed
@@ -94,6 +96,7 @@ class Grid:
     over_tasks: Means
     over_types: Means
     averages: Mapping[int, Mapping[str, Any]]
+    drawn: dict[str, dict[int, tuple[Cell, str]]] = field(default_factory=dict)
     _ranks: dict[tuple[str, str], Ranks] = field(default_factory=dict)
 
     def mean(self, over: str) -> Means:
@@ -116,6 +119,20 @@ class Grid:
                 best[entry.model_slug] = row
         found = np.zeros(len(self.entries), bool)
         found[list(best.values())] = True
+        return found
+
+    @cached_property
+    def unseen(self) -> Floats:
+        """The share of the columns that each model was not trained on, by its makers' account.
+
+        NaN where they say nothing; (entries,).
+        """
+        tasks = [[task.name for task in column.tasks] for column in self.listed.suite.columns]
+        found = np.full(len(self.entries), np.nan)
+        for row, entry in enumerate(self.entries):
+            if entry.trained_on is not None:
+                seen = sum(not entry.trained_on.isdisjoint(names) for names in tasks)
+                found[row] = 1 - seen / len(tasks)
         return found
 
     def _weight(self, row: int) -> tuple[Any, ...]:

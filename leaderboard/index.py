@@ -7,13 +7,11 @@ import json
 import logging
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
-from filelock import FileLock
 from sqlalchemy import (
     BigInteger,
     Column,
@@ -25,7 +23,6 @@ from sqlalchemy import (
     func,
     insert,
     select,
-    text,
     update,
 )
 
@@ -40,6 +37,8 @@ from leaderboard.database import (
     SCOPES,
     SCORES,
     UNITS,
+    alone,
+    lock,
     open_engine,
 )
 from leaderboard.found import Entry, Outcome, Unit
@@ -84,9 +83,8 @@ class SiteIndex:
 
     def refresh(self) -> Changes:
         """Look at every folder; what is as it was is not read."""
-        with self._alone(), self.engine.begin() as connection:
-            if self.engine.dialect.name == "postgresql":
-                connection.execute(text("SELECT pg_advisory_xact_lock(4717)"))
+        with alone(self.engine), self.engine.begin() as connection:
+            lock(connection)
             if _meta(connection, "form") != self._form:
                 _empty(connection)
                 _set_meta(connection, "form", self._form)
@@ -100,11 +98,6 @@ class SiteIndex:
                 _set_meta(connection, "version", str(int(_meta(connection, "version") or 0) + 1))
             version = int(_meta(connection, "version") or 0)
         return Changes(taken=len(fresh), dropped=len(gone), version=version)
-
-    def _alone(self) -> AbstractContextManager[Any]:
-        """Keeps other processes from refreshing the same file."""
-        file = self.engine.url.database
-        return FileLock(f"{file}.lock") if self.engine.dialect.name == "sqlite" else nullcontext()
 
     def _units(self) -> Iterator[Unit]:
         reference = [self.settings.reference] if self.settings.reference else []

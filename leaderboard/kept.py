@@ -53,12 +53,16 @@ class Kept:
         self._pages: OrderedDict[Hashable, Made] = OrderedDict()
         self._making: dict[Hashable, threading.Lock] = {}
         self._names: dict[Hashable, Hashable] = {}
+        self.round = 0
         self._lock = threading.Lock()
 
-    def call(self, name: Hashable, key: Hashable) -> None:
-        """Let a page be found by another name as well, until everything is forgotten."""
+    def call(self, name: Hashable, key: Hashable, since: int) -> None:
+        """Let a page be found by another name as well, until everything is forgotten.
+
+        `since` is the `round` in which it was asked for: what is of a former one gets no name.
+        """
         with self._lock:
-            if len(self._names) < NAMES:
+            if len(self._names) < NAMES and since == self.round:
                 self._names[name] = key
 
     def called(self, name: Hashable) -> Made | None:
@@ -91,6 +95,7 @@ class Kept:
     def clear(self) -> None:
         """Forget everything."""
         with self._lock:
+            self.round += 1
             self._pages.clear()
             self._names.clear()
 

@@ -77,8 +77,8 @@ def _cells(rows: Sequence[Printed], grid: Grid, at: int) -> dict[tuple[str, str,
 
 
 def _head(entry: Entry) -> Cell:
-    how = entry.recipe or "as published"
-    return Cell(text=f"measured here, {how}", note=entry.treatment, href=f"/models/{entry.model_slug}")
+    text = f"measured here, {entry.recipe or 'as published'}"
+    return Cell(text=text, value=text, note=entry.treatment, href=f"/models/{entry.model_slug}")
 
 
 def _cell(row: Printed, grid: Grid, at: int, name: str) -> Cell | None:

@@ -93,7 +93,10 @@ def _section(paper: Paper, table: PaperTable, laid: Table) -> Section:
     told = warnings(table)
     numbers = sum(bool(row.value) for row in table.rows)
     own = replace(
-        laid, caption=f"{numbers} numbers as printed", notes=[note for note in laid.notes if note not in told]
+        laid,
+        caption=f"{numbers} numbers as printed",
+        columns=[_grouped(column) for column in laid.columns],
+        notes=[note for note in laid.notes if note not in told],
     )
     name = title(table.id)
     return Section(
@@ -102,6 +105,12 @@ def _section(paper: Paper, table: PaperTable, laid: Table) -> Section:
         warnings=told,
         html=render.html(own),
     )
+
+
+def _grouped(column: Column) -> Column:
+    """Our means under one heading."""
+    label = column.label.removesuffix(" (recomputed)")
+    return column if label == column.label else replace(column, label=label, group="recomputed")
 
 
 def _facts(paper: Paper, printed: int) -> list[tuple[str, str, str]]:

@@ -65,7 +65,7 @@ def _suites(queries: Queries, state: ParetoState) -> list[tuple[str, str]]:
 def _measures(grid: Grid) -> list[tuple[str, str]]:
     """What a score can be set against; where no entry has it, the choice says so and the page why."""
     measured = any(entry.origin == "measured" for entry in grid.entries)
-    found = []
+    found: list[tuple[str, str]] = []
     for key, one in MEASURES.items():
         known = measured if one.of is None else any(one.of(entry) for entry in grid.entries)
         found.append((key, one.name if known or key == "flops" else f"{one.name} (not known)"))

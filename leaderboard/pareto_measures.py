@@ -63,7 +63,7 @@ CARD = "No model with a score here says {} on its card, and no record holds it."
 
 MEASURES: Mapping[Key, Measure] = {
     "parameters": Measure(
-        name="number of parameters",
+        name="parameter count",
         label="Parameters", better="lower", of=lambda entry: entry.parameters,
         text=parameters_text, why=CARD.format("how many parameters it has"),
     ),

@@ -55,7 +55,7 @@ class Cloud:
     """All points of a page.
 
     Attributes:
-        dots: The best score first.
+        dots: The best score first, incomplete ones last.
         best: Those of `dots` on the frontier, by x.
         plot: The picture.
         without: How many models pass the filters and have the score, but no known x.
@@ -106,7 +106,7 @@ def cloud(
     shown = _standing(grid, score, [row for row in (kept if state.part else whole) if row in values], state)
     dots = [_dot(grid, score, row, values[row]) for row in shown]
     dots += [_printed(point, score) for point in printed if state.keeps(point.entry)]
-    dots.sort(key=lambda dot: -dot.score)
+    dots.sort(key=lambda dot: (not dot.whole, -dot.score))
     plot = _plot(dots, state, axis, f"{score.label}, {grid.listed.suite.title}")
     own = {id(dot_point): dot for dot, dot_point in zip(dots, plot.points, strict=True)}
     best = [spot for spot in spots(plot) if spot.best]

@@ -16,13 +16,16 @@ def frontier_table(found: Cloud, measure: Measure, axis: Axis, score: Target) ->
     """What nothing else beats on both axes, and what each step brings."""
     neighbours = [None, *found.best] if found.plot.better == "lower" else [*found.best[1:], None]
     rows = [
-        Row(cells=[*_cells(dot, measure, score), _gain(dot, last)], key=dot.entry.slug)
+        Row(cells=[*_cells(dot, measure), _gain(dot, last)], key=dot.entry.slug)
         for dot, last in zip(found.best, neighbours, strict=False)
     ]
     return Table(
         name="frontier",
-        caption="The frontier: no other point is at least as good on both axes and better on one",
-        columns=[*_columns(axis, score), Column(key="step", label="Gain", numeric=True, note=GAIN)],
+        caption="The frontier: nothing beats these on both axes",
+        columns=[
+            *_columns(axis, score, whole=True),
+            Column(key="step", label="Gain", numeric=True, note=GAIN),
+        ],
         rows=rows,
     )
 
@@ -31,11 +34,11 @@ def points_table(found: Cloud, shown: Sequence[Dot], measure: Measure, axis: Axi
     """Some of the points, the best score first."""
     return Table(
         name="points",
-        caption="All points, the best score first",
+        caption="All points, the best score first, incomplete ones last",
         columns=[*_columns(axis, score), Column(key="beaten", label="Beaten by", note=BEATEN)],
         rows=[
             Row(
-                cells=[*_cells(dot, measure, score), _beaten(found, dot)],
+                cells=[*_cells(dot, measure), *_there(dot, score), _beaten(found, dot)],
                 key=dot.entry.slug,
                 kind="" if dot.whole else "part",
             )
@@ -48,17 +51,17 @@ GAIN = "How much higher its score is than that of its neighbour on the frontier 
 BEATEN = "The best point of the frontier that is at least as good on both axes."
 
 
-def _columns(axis: Axis, score: Target) -> list[Column]:
+def _columns(axis: Axis, score: Target, *, whole: bool = False) -> list[Column]:
     return [
         Column(key="model", label="Model", sticky=True),
         Column(key="origin", label="Origin"),
         Column(key="x", label=axis.label, numeric=True),
         Column(key="score", label=f"{score.label[0].upper()}{score.label[1:]}", numeric=True),
-        *([Column(key="there", label="Columns", numeric=True)] if score.wanted > 1 else []),
+        *([Column(key="there", label="Columns", numeric=True)] if score.wanted > 1 and not whole else []),
     ]
 
 
-def _cells(dot: Dot, measure: Measure, score: Target) -> list[Cell]:
+def _cells(dot: Dot, measure: Measure) -> list[Cell]:
     entry = dot.entry
     x = dot.x.isoformat() if isinstance(dot.x, date) else dot.x
     return [
@@ -66,8 +69,12 @@ def _cells(dot: Dot, measure: Measure, score: Target) -> list[Cell]:
         Cell(text=entry.origin, value=entry.origin, kind=entry.origin),
         Cell(text=measure.text(dot.x), value=x),
         Cell(text=_score(dot), value=dot.score, kind="" if dot.whole else "part", note=dot.note),
-        *([Cell(text=f"{dot.there}/{score.wanted}", value=dot.there)] if score.wanted > 1 else []),
     ]
+
+
+def _there(dot: Dot, score: Target) -> list[Cell]:
+    """How much of a mean is there."""
+    return [Cell(text=f"{dot.there}/{score.wanted}", value=dot.there)] if score.wanted > 1 else []
 
 
 def _score(dot: Dot) -> str:

@@ -16,7 +16,7 @@ from leaderboard.index import SiteIndex
 from leaderboard.scopes import Listed, views
 
 if TYPE_CHECKING:
-    from leaderboard.grid import Grid
+    from leaderboard.grid import Cells, Grid
 
 SIZES: Mapping[str, tuple[float, float]] = {
     "small": (0, 60e6),
@@ -80,6 +80,7 @@ class Queries:
         self.version = version
         self.suites = index.suites
         self._grids: dict[tuple[str, str, bool], Grid] = {}
+        self._cells: dict[tuple[str, str], tuple[list[Entry], Cells, Mapping[int, Mapping[str, Any]]]] = {}
 
     @cached_property
     def entries(self) -> dict[int, Entry]:
@@ -147,12 +148,31 @@ class Queries:
         return self._grids[key]
 
     def _grid(self, listed: Listed, view: str, any_revision: bool) -> Grid:
-        import numpy as np
-
-        from leaderboard.grid import NONE, Cells, grid
+        from leaderboard.grid import grid
 
         forms = listed.scopes(view)
         ids = list(dict.fromkeys(self.scope_ids[scope.form] for column in forms for scope in column))
+        column = {number: at for at, number in enumerate(ids)}
+        entries, cells, averages = self._known(listed, view, ids)
+        columns = [[column[self.scope_ids[scope.form]] for scope in scopes] for scopes in forms]
+        return grid(listed, view, entries, cells, columns, averages, any_revision=any_revision)
+
+    def _known(
+        self, listed: Listed, view: str, ids: Sequence[int]
+    ) -> tuple[list[Entry], Cells, Mapping[int, Mapping[str, Any]]]:
+        """The entries with anything in a suite, their cells by scope, and what is known of their means."""
+        key = (listed.slug, view)
+        if key not in self._cells:
+            self._cells[key] = self._read(listed, view, ids)
+        return self._cells[key]
+
+    def _read(
+        self, listed: Listed, view: str, ids: Sequence[int]
+    ) -> tuple[list[Entry], Cells, Mapping[int, Mapping[str, Any]]]:
+        import numpy as np
+
+        from leaderboard.grid import NONE, Cells
+
         wanted = select(
             SCORES.c.scope, SCORES.c.entry, SCORES.c.value, SCORES.c.low, SCORES.c.high, SCORES.c.reason,
             SCORES.c.result,
@@ -173,15 +193,8 @@ class Queries:
             for array, found in zip((values, low, high), numbers, strict=True):
                 array[at] = np.array(found, float)
             reasons[at], results[at] = codes, sources
-        return grid(
-            listed,
-            view,
-            entries,
-            Cells(values=values, low=low, high=high, reasons=reasons, results=results),
-            [[column[self.scope_ids[scope.form]] for scope in scopes] for scopes in forms],
-            {place[n]: document for n, document in averages.items() if n in place},
-            any_revision=any_revision,
-        )
+        cells = Cells(values=values, low=low, high=high, reasons=reasons, results=results)
+        return entries, cells, {place[n]: document for n, document in averages.items() if n in place}
 
     def _averages(self, connection: Any, listed: Listed, view: str) -> dict[int, Mapping[str, Any]]:
         wanted = select(AVERAGES.c.entry, AVERAGES.c.document).where(

@@ -32,7 +32,7 @@ class RecipePage:
         tabs: The recipe and its variants: label, URL, current.
         assumed: What no source says, in sentences.
         printed: The paper's tables of such scores: label, URL.
-        tables: Settings, grids, and who used it.
+        tables: Who used it, grids, settings.
         data: For the JSON twin.
     """
 
@@ -48,7 +48,7 @@ def recipe_page(site: Site, entry: RecipeEntry, variant: str) -> RecipePage:
     """The page of a recipe in one of its variants."""
     recipe = opened(entry.name, variant)
     protocol, paper = protocol_of(recipe), paper_of(recipe, site.papers)
-    tables = [users_table(site.queries, recipe), *_settings(protocol), *_grids(protocol)]
+    tables = [users_table(site.queries, recipe), *_grids(protocol), *_settings(protocol)]
     return RecipePage(
         facts=_facts(site, recipe, protocol, paper),
         tabs=_tabs(entry, variant),
@@ -104,21 +104,21 @@ def _printed(paper: Paper | None) -> list[tuple[str, str]]:
 def _settings(protocol: Protocol) -> list[Table]:
     if not protocol.settings:
         return []
-        return [
-            Table(
-                name="settings",
-                caption="What all runs have in common",
-                columns=[
-                    Column(key="setting", label="Setting", sticky=True),
-                    Column(key="value", label="Value"),
-                ],
-                rows=[
-                    Row(cells=[Cell(text=n, value=n), Cell(text=v, value=v)])
-                    for n, v in protocol.settings.items()
-                ],
-                notes=["– is nothing, or what the checkpoint's config says."],
-            )
-        ]
+    return [
+        Table(
+            name="settings",
+            caption="What all runs have in common",
+            columns=[
+                Column(key="setting", label="Setting", sticky=True),
+                Column(key="value", label="Value"),
+            ],
+            rows=[
+                Row(cells=[Cell(text=text, value=text) for text in pair])
+                for pair in protocol.settings.items()
+            ],
+            notes=["– is nothing, or what the checkpoint's config says."],
+        )
+    ]
 
 
 def _grids(protocol: Protocol) -> list[Table]:

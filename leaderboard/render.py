@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 from markupsafe import Markup, escape
@@ -41,9 +42,8 @@ def html(table: Table, *, pick: bool = False) -> Markup:
 
 def legend(tables: Sequence[Table]) -> list[tuple[str, str, str]]:
     """The kinds that tables use: letter, sample and meaning."""
-    used = {
-        kind for table in tables for row in table.rows for cell in row.cells for kind in cell.kind.split()
-    }
+    kinds = {cell.kind for table in tables for row in table.rows for cell in row.cells}
+    used = {kind for some in kinds for kind in some.split()}
     return [(CODES[kind], SAMPLES.get(kind, "64.1"), says) for kind, says in KINDS.items() if kind in used]
 
 
@@ -92,33 +92,39 @@ def _heading(column: Column) -> str:
 def _row(row: Row, columns: Sequence[Column], pick: bool) -> str:
     kind = f' class="{row.kind}"' if row.kind else ""
     key = f' data-key="{escape(row.key)}"' if row.key else ""
-    cells = "".join(
-        [
-            _cell(cell, column, row, pick and column.key == "model")
-            for cell, column in zip(row.cells, columns, strict=True)
-        ]
-    )
-    return f"<tr{kind}{key}>{cells}</tr>"
+    pairs = zip(row.cells, columns, strict=True)
+    own = islice(pairs, 2) if row.drawn else pairs
+    cells = "".join([_cell(cell, column, row, pick) for cell, column in own])
+    return f"<tr{kind}{key}>{cells}{row.drawn}</tr>"
 
 
 def _cell(cell: Cell, column: Column, row: Row, pick: bool) -> str:
-    named = column.key in ("model", "name")
-    if not (cell.kind or cell.note or cell.href or column.sticky or named) and column.numeric:
-        width = "" if cell.width is None else f" class=w{round(20 * cell.width)}"
-        return f"<td{width}>{escape(cell.text)}</td>"
-    classes = [CODES[kind] for kind in cell.kind.split()]
-    classes += [] if column.numeric else ["t"]
-    classes += ["sticky"] if column.sticky else []
-    classes += [] if cell.width is None else [f"w{round(20 * cell.width)}"]
-    cls = f' class="{" ".join(classes)}"' if classes else ""
-    title = f' title="{escape(cell.note)}"' if cell.note else ""
-    text = name_html(cell.text) if named else escape(cell.text)
+    if column.key not in ("model", "name") or not cell.text:
+        return cell_html(cell, numeric=column.numeric, sticky=column.sticky)
+    text: str = name_html(cell.text)
     inner = f'<a href="{escape(cell.href)}">{text}</a>' if cell.href else str(text)
-    if pick and row.key:
+    if pick and row.key and column.key == "model":
         inner = _tick(row, cell) + inner
-    if named and cell.text:
-        return f'<th scope="row"{cls}{title}>{inner}</th>'
-    return f"<td{cls}{title}>{inner}</td>"
+    return f'<th scope="row"{_about(cell, column.numeric, column.sticky)}>{inner}</th>'
+
+
+def cell_html(cell: Cell, *, numeric: bool, sticky: bool = False) -> str:
+    """One cell that is not its row's heading."""
+    if numeric and not (cell.kind or cell.note or cell.href or sticky or cell.width is not None):
+        return f"<td>{escape(cell.text)}</td>"
+    text = escape(cell.text)
+    inner = f'<a href="{escape(cell.href)}">{text}</a>' if cell.href else text
+    return f"<td{_about(cell, numeric, sticky)}>{inner}</td>"
+
+
+def _about(cell: Cell, numeric: bool, sticky: bool) -> str:
+    """A cell's class and title."""
+    classes = [CODES[kind] for kind in cell.kind.split()]
+    classes += [] if numeric else ["t"]
+    classes += ["sticky"] if sticky else []
+    classes += [] if cell.width is None else [f"w{round(20 * cell.width)}"]
+    title = f' title="{escape(cell.note)}"' if cell.note else ""
+    return (f' class="{" ".join(classes)}"' if classes else "") + title
 
 
 def _tick(row: Row, cell: Cell) -> str:

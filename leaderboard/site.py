@@ -8,7 +8,7 @@ import json
 import logging
 import pkgutil
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -68,6 +68,10 @@ class Site:
                 self.queries = Queries(self.index, changes.version)
                 self.kept.clear()
         return changes
+
+    def key(self, route: PageRoute, state: State, arguments: Mapping[str, str], form: str) -> Hashable:
+        """What a page is kept under."""
+        return (route.path, form, tuple(arguments.items()), tuple(state.pairs()), self.queries.version)
 
     def make(self, route: PageRoute, state: State, arguments: Mapping[str, str], form: str) -> Made:
         """A page in one of its forms: "html" or one of TWINS."""

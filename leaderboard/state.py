@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache, cached_property
 from typing import Annotated, Any, Literal
 from urllib.parse import quote, urlencode
 
@@ -20,20 +21,31 @@ class State(BaseModel):
     theme: Literal["auto", "light", "dark"] = Field("auto", description="Colours.")
     density: Literal["comfortable", "dense"] = Field("comfortable", description="Height of rows.")
 
+    @cached_property
+    def _own(self) -> dict[str, Any]:
+        """The values of this state as plain ones."""
+        return self.model_dump(mode="json")
+
     def query(self, **changes: Any) -> str:
         """The query string of this state with some changes; what is at its default is left out."""
         return urlencode(self.pairs(**changes))
 
     def pairs(self, **changes: Any) -> list[tuple[str, str]]:
         """Names and values of this state with some changes, as they stand in a query."""
-        values = {**self.model_dump(mode="json"), **changes}
+        defaults = _defaults(type(self))
         found: list[tuple[str, str]] = []
-        for name, value in values.items():
-            if value == type(self).model_fields[name].get_default(call_default_factory=True):
+        for name, value in {**self._own, **changes}.items():
+            if value == defaults[name]:
                 continue
             many = value if isinstance(value, list | tuple) else [value]
             found += [(name, _text(one)) for one in many]
         return found
+
+
+@cache
+def _defaults(kind: type[State]) -> dict[str, Any]:
+    fields = kind.model_fields.items()
+    return {name: field.get_default(call_default_factory=True) for name, field in fields}
 
 
 def _text(value: object) -> str:

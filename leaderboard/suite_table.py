@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from leaderboard.grid import Floats, Grid, Means, Ranks
 from leaderboard.page import missing
 from leaderboard.paging import Paging, paging
 from leaderboard.queries import Entry
+from leaderboard.render import cell_html
 from leaderboard.scopes import REASONS, WHY, views
 from leaderboard.tables import Cell, Column, Row, Table
 from leaderboard.words import parameters_text, score_text
@@ -72,7 +73,10 @@ class SuitePage:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Col:
-    """A column: how it is headed, what it sorts by, and its cell of a row."""
+    """A column: how it is headed, what it sorts by, and its cell of a row.
+
+    `kept` is what its cells are kept under where that is not its key.
+    """
 
     key: str
     label: str
@@ -82,6 +86,7 @@ class _Col:
     href: str = ""
     note: str = ""
     sticky: bool = False
+    kept: str = ""
     cell: Callable[[int], Cell]
 
 
@@ -101,8 +106,9 @@ def suite_page(grid: Grid, state: SuiteState, path: str) -> SuitePage:
     ]
     rest = [row for row in ordered if row not in set(pinned)]
     where = paging(len(rest), state, path)
-    body = [_row(grid, row, shown, state, path, pinned=True) for row in pinned]
-    body += _body(grid, rest[where.first - 1 : where.last] if rest else [], shown, state, path)
+    made = _Rows(grid=grid, columns=shown, marks=_marks(grid, rows), state=state, path=path)
+    body = [made.row(row, pinned=True) for row in pinned]
+    body += made.body(rest[where.first - 1 : where.last] if rest else [])
     unprinted = np.array([entry.origin != "reported" for entry in grid.entries], bool)
     population = _population(grid, state) & unprinted
     complete, seen = int((grid.over_tasks.complete & population).sum()), int(population.sum())
@@ -155,33 +161,20 @@ def _kept(grid: Grid, state: SuiteState) -> list[int]:
     return [
         row
         for row, entry in enumerate(grid.entries)
-        if population[row] and state.keeps(entry) and _unseen_enough(grid, entry, state)
+        if population[row] and state.keeps(entry) and _unseen_enough(grid, row, state)
     ]
 
 
-def unseen(grid: Grid, entry: Entry) -> float | None:
-    """The share of a suite's tasks that a model was not trained on, by its makers' account."""
-    if entry.trained_on is None:
-        return None
-    columns = grid.listed.suite.columns
-    seen = sum(any(task.name in entry.trained_on for task in column.tasks) for column in columns)
-    return 1 - seen / len(columns)
-
-
-def _unseen_enough(grid: Grid, entry: Entry, state: SuiteState) -> bool:
-    if not state.zero:
-        return True
-    share = unseen(grid, entry)
-    return share is not None and (share == 1 if state.zero == "all" else share > 0.5)
+def _unseen_enough(grid: Grid, row: int, state: SuiteState) -> bool:
+    share = grid.unseen[row]
+    return not state.zero or bool(share == 1 if state.zero == "all" else share > 0.5)
 
 
 def _columns(grid: Grid, ranks: Ranks, state: SuiteState, rows: Sequence[int]) -> list[_Col]:
     entries = grid.entries
-    marks = _marks(grid, rows)
     place = ranks.place.astype(float)
     place[place == 0] = np.nan
     size = np.array([np.nan if e.parameters is None else float(e.parameters) for e in entries])
-    free = [unseen(grid, entry) for entry in entries]
     means = [
         _mean_col(grid, grid.over_tasks, "mean", "tasks", f"The mean over {_tasks(grid)}, all alike."),
         _mean_col(grid, grid.over_types, "mean", "types", "The mean of the task types' own means."),
@@ -199,23 +192,25 @@ def _columns(grid: Grid, ranks: Ranks, state: SuiteState, rows: Sequence[int]) -
         _Col(key="there", label="Columns", group="mean", sort=grid.over_tasks.there.astype(float),
              note="How many of the suite's columns count.",
              cell=lambda r: _there_cell(grid, grid.over_tasks, r)),
-        _Col(key="borda", label="Borda", group="mean", sort=np.where(ranks.place > 0, ranks.borda, np.nan),
+        _Col(key="borda", label="Borda", group="mean", kept=f"borda {state.mean} {state.each}",
+             sort=np.where(ranks.place > 0, ranks.borda, np.nan),
              note="For each column, the number of ranked models that are worse, ties half.",
              cell=lambda r: _ranked_cell(ranks, ranks.borda, r, "{:.0f}")),
-        _Col(key="mean_rank", label="Mean rank", group="mean", sort=-ranks.mean_rank,
+        _Col(key="mean_rank", label="Mean rank", group="mean", kept=f"mean_rank {state.mean} {state.each}",
+             sort=-ranks.mean_rank,
              note="The mean of the ranks in the columns, among ranked models.",
              cell=lambda r: _ranked_cell(ranks, ranks.mean_rank, r, "{:.1f}")),
         _Col(key="unseen", label="Unseen", group="mean",
-             sort=np.array([np.nan if share is None else share for share in free]),
+             sort=grid.unseen,
              note="The share of the columns that the model was not trained on, by its makers' account.",
-             cell=lambda r: _unseen_cell(free[r])),
+             cell=lambda r: _unseen_cell(float(grid.unseen[r]))),
         *(_type_col(grid, means, kind) for kind, means in grid.by_type.items() if len(grid.by_type) > 1),
-        *(_task_col(grid, at, marks[at]) for at in _by_type(grid)),
+        *(_task_col(grid, at) for at in _by_type(grid)),
     ]  # fmt: skip
 
 
-def _unseen_cell(share: float | None) -> Cell:
-    return Cell(text="?" if share is None else f"{100 * share:.0f} %", value=share)
+def _unseen_cell(share: float) -> Cell:
+    return Cell(text=f"{100 * share:.0f} %", value=share) if share == share else Cell(text="?")
 
 
 def _by_type(grid: Grid) -> list[int]:
@@ -225,12 +220,20 @@ def _by_type(grid: Grid) -> list[int]:
     return sorted(range(len(types)), key=lambda at: (order.index(types[at]), at))
 
 
-def _marks(grid: Grid, rows: Sequence[int]) -> list[tuple[float, float]]:
-    """The best and the second best score of each column among some rows."""
+def _marks(grid: Grid, rows: Sequence[int]) -> dict[tuple[int, str], str]:
+    """The best and the second best cells of each task's column among some rows, by row and key."""
     rows = [row for row in rows if grid.entries[row].origin != "reported"]
-    inside = np.where(grid.counted, grid.values, -np.inf)[list(rows)]
-    best = np.sort(np.vstack([np.full((2, inside.shape[1]), -np.inf), inside]), axis=0)[-2:][::-1]
-    return [(float(best[0, at]), float(best[1, at])) for at in range(inside.shape[1])]
+    if not rows:
+        return {}
+    inside = np.where(grid.counted, grid.values, -np.inf)[rows]
+    found = {}
+    for at, column in enumerate(grid.listed.suite.columns):
+        known = inside[np.isfinite(inside[:, at]), at]
+        best = np.unique(known)[-2:][::-1]
+        for kind, value in zip(("best", "second"), best, strict=False):
+            for row in np.flatnonzero(inside[:, at] == value).tolist():
+                found[rows[row], f"task:{column.name}"] = kind
+    return found
 
 
 def _rank_cell(ranks: Ranks, row: int) -> Cell:
@@ -322,7 +325,7 @@ def _type_col(grid: Grid, means: Means, kind: str) -> _Col:
     )  # fmt: skip
 
 
-def _task_col(grid: Grid, at: int, marks: tuple[float, float]) -> _Col:
+def _task_col(grid: Grid, at: int) -> _Col:
     column = grid.listed.suite.columns[at]
     tasks = [task.name for task in column.tasks]
     return _Col(
@@ -330,7 +333,7 @@ def _task_col(grid: Grid, at: int, marks: tuple[float, float]) -> _Col:
         sort=np.where(grid.counted[:, at], grid.values[:, at], np.nan),
         href=f"/tasks/{tasks[0]}" if len(tasks) == 1 else "",
         note=f"{column.name}: the mean of {len(tasks)} tasks" if len(tasks) > 1 else column.name,
-        cell=lambda r: _task_cell(grid, r, at, marks, tasks),
+        cell=lambda r: _task_cell(grid, r, at, tasks),
     )  # fmt: skip
 
 
@@ -339,7 +342,7 @@ def _short(column: SuiteColumn) -> str:
     return column.name.removesuffix(column.type) or column.name
 
 
-def _task_cell(grid: Grid, row: int, at: int, marks: tuple[float, float], tasks: Sequence[str]) -> Cell:
+def _task_cell(grid: Grid, row: int, at: int, tasks: Sequence[str]) -> Cell:
     reason, value = REASONS[grid.reasons[row, at]], float(grid.values[row, at])
     if reason in GONE:
         return Cell(text=GONE[reason], kind=reason)
@@ -348,8 +351,6 @@ def _task_cell(grid: Grid, row: int, at: int, marks: tuple[float, float], tasks:
     trained = grid.entries[row].trained_on
     kinds = ["leak"] if trained and any(task in trained for task in tasks) else []
     kinds += ["other"] if reason == "other" else []
-    if grid.counted[row, at] and value in marks:
-        kinds.append("best" if value == marks[0] else "second")
     low, high = float(grid.low[row, at]), float(grid.high[row, at])
     note = f"95 %: {score_text(low)} to {score_text(high)}" if low == low else ""
     return Cell(text=score_text(value), value=value, kind=" ".join(kinds), note=note)
@@ -386,12 +387,13 @@ def _ordered(grid: Grid, state: SuiteState, columns: Sequence[_Col], rows: Seque
     by = {column.key: column.sort for column in columns if column.sort is not None}
     if key not in by:
         raise missing("column", key, [*by, "model", "origin"], then="Click a column's heading to sort by it.")
-    values = by[key]
+    values = by[key].tolist()
     order = [r for r in rows if values[r] == values[r]]
     order.sort(key=lambda r: values[r], reverse=down)
     rest = [r for r in rows if values[r] != values[r]]
     part = grid.mean(state.mean)
-    rest.sort(key=lambda r: (-int(part.there[r]), -np.nan_to_num(part.values[r], nan=-1.0)))
+    there, means = part.there.tolist(), np.nan_to_num(part.values, nan=-1.0).tolist()
+    rest.sort(key=lambda r: (-there[r], -means[r]))
     return [*order, *rest]
 
 
@@ -399,33 +401,55 @@ def _pinned(grid: Grid, state: SuiteState) -> list[int]:
     return [row for row, entry in enumerate(grid.entries) if entry.slug in state.pin]
 
 
-def _body(
-    grid: Grid, rows: Sequence[int], columns: Sequence[_Col], state: SuiteState, path: str
-) -> list[Row]:
-    if not state.group:
-        return [_row(grid, row, columns, state, path) for row in rows]
-    groups: dict[str, list[int]] = {}
-    for row in rows:
-        groups.setdefault(getattr(grid.entries[row], state.group) or f"no {state.group}", []).append(row)
-    found = []
-    for name, members in groups.items():
-        found.append(Row(kind="group", cells=[Cell(text=name if c.key == "model" else "") for c in columns]))
-        found += [_row(grid, row, columns, state, path) for row in members]
-    return found
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Rows:
+    """What makes rows: the columns that are shown, and the cells that are marked."""
 
+    grid: Grid
+    columns: Sequence[_Col]
+    marks: Mapping[tuple[int, str], str]
+    state: SuiteState
+    path: str
 
-def _row(
-    grid: Grid, row: int, columns: Sequence[_Col], state: SuiteState, path: str, *, pinned: bool = False
-) -> Row:
-    entry = grid.entries[row]
-    pins = [slug for slug in state.pin if slug != entry.slug] if pinned else [*state.pin, entry.slug]
-    kind = "pinned" if pinned else "" if grid.over_tasks.complete[row] else "part"
-    return Row(
-        cells=[column.cell(row) for column in columns],
-        key=entry.slug,
-        kind=kind,
-        pin=f"{path}?{state.query(pin=pins)}",
-    )
+    def body(self, rows: Sequence[int]) -> list[Row]:
+        """Some rows, put together where that is asked for."""
+        if not self.state.group:
+            return [self.row(row) for row in rows]
+        groups: dict[str, list[int]] = {}
+        for row in rows:
+            name = getattr(self.grid.entries[row], self.state.group)
+            groups.setdefault(name or f"no {self.state.group}", []).append(row)
+        found = []
+        for name, members in groups.items():
+            cells = [Cell(text=name if c.key == "model" else "") for c in self.columns]
+            found += [Row(kind="group", cells=cells), *(self.row(row) for row in members)]
+        return found
+
+    def row(self, row: int, *, pinned: bool = False) -> Row:
+        """The row of an entry."""
+        entry, state = self.grid.entries[row], self.state
+        pins = [slug for slug in state.pin if slug != entry.slug] if pinned else [*state.pin, entry.slug]
+        kind = "pinned" if pinned else "" if self.grid.over_tasks.complete[row] else "part"
+        drawn = [self._drawn(column, row) for column in self.columns[2:]]
+        return Row(
+            cells=[*(column.cell(row) for column in self.columns[:2]), *(cell for cell, _ in drawn)],
+            key=entry.slug,
+            kind=kind,
+            pin=f"{self.path}?{state.query(pin=pins)}",
+            drawn="".join([html for _, html in drawn]),
+        )
+
+    def _drawn(self, column: _Col, row: int) -> tuple[Cell, str]:
+        """A cell with its HTML; one that is not marked is made once for all pages."""
+        kept = self.grid.drawn.setdefault(column.kept or column.key, {})
+        if row not in kept:
+            cell = column.cell(row)
+            kept[row] = cell, cell_html(cell, numeric=column.numeric)
+        mark = self.marks.get((row, column.key))
+        if mark is None:
+            return kept[row]
+        cell = replace(kept[row][0], kind=f"{kept[row][0].kind} {mark}".strip())
+        return cell, cell_html(cell, numeric=column.numeric)
 
 
 def _heading(column: _Col, state: SuiteState, path: str) -> Column:

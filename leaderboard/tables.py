@@ -84,13 +84,15 @@ class Row:
     """One row; `kind` is "", "pinned", "part" (incomplete) or "group" (a heading over the rows below).
 
     `key` names what the row is about (an entry's slug) where there is such a thing, and `pin` is the
-    URL that keeps it on top, or lets it go again.
+    URL that keeps it on top, or lets it go again. `drawn` is the HTML of its cells behind those of the
+    first two columns, where it was made before.
     """
 
     cells: Sequence[Cell]
     key: str = ""
     kind: str = ""
     pin: str = ""
+    drawn: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -178,7 +178,7 @@ def _ordered(queries: Queries, rows: Sequence[Listing], state: TasksState) -> li
 
 def _row(one: Listing, best: Best | None) -> Row:
     titles = [suite.suite.title for suite in one.suites]
-    told = ", ".join(titles[:2]) + (f" and {len(titles) - 2} more" if len(titles) > 2 else "")
+    told = titles[0] + (f" +{len(titles) - 1}" if len(titles) > 1 else "") if titles else ""
     href = address(f"/suites/{one.suites[0].slug}") if len(titles) == 1 else ""
     return Row(
         key=one.name,
@@ -188,7 +188,7 @@ def _row(one: Listing, best: Best | None) -> Row:
             Cell(text=one.metric, value=one.metric or None),
             Cell(text=str(one.results), value=one.results),
             *_best_cells(best),
-            Cell(text=told, value=", ".join(titles) or None, href=href, note=", ".join(titles[2:])),
+            Cell(text=told, value=", ".join(titles) or None, href=href, note=", ".join(titles[1:])),
         ],
     )
 
@@ -204,6 +204,7 @@ def _best_cells(best: Best | None) -> tuple[Cell, Cell]:
 
 
 HELD = (("", "any"), ("suite", "in a suite"), ("none", "in no suite"))
+"""Whether a task is held by a suite."""
 
 
 def _controls(queries: Queries, state: TasksState, types: Mapping[str, int]) -> list[Control]:
@@ -213,7 +214,7 @@ def _controls(queries: Queries, state: TasksState, types: Mapping[str, int]) -> 
         Control(kind="search", name="q", label="Task", value=state.q, placeholder="part of a name"),
         Control(kind="select", name="type", label="Type", value=state.type, options=kinds),
         Control(kind="select", name="suite", label="Suite", value=state.suite, options=suites),
-        Control(kind="select", name="held", label="Held", value=state.held, options=HELD),
+        Control(kind="select", name="held", label="Held by", value=state.held, options=HELD),
         Control(kind="check", name="scored", label="With results", checked=state.scored),
     ]
 

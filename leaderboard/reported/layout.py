@@ -63,7 +63,7 @@ def _below(line: Line, heads: Sequence[str], numbers: Sequence[Numbers], cells: 
     found = [_measured(line, one, cells) for one in numbers]
     if all(cell is EMPTY for cell in found):
         return []
-    head = cells.get((*line.model, "", ""), Cell(text="measured here"))
+    head = cells.get((*line.model, "", ""), Cell(text="measured here", value="measured here"))
     return [Row(cells=[_as_measured(head), *[EMPTY] * (len(heads) - 1), *found])]
 
 

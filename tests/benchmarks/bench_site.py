@@ -28,6 +28,9 @@ BYTES, PACKED = 400_000, 80_000
 READERS, SECONDS, P99 = 200, 30, 0.250
 """The bars: seconds, MB, bytes; readers at one page a second each."""
 
+SETTLED = 4.0
+"""Seconds after a start that the readers come: none of their pages was made by then."""
+
 PAGE = "/suites/mteb-v1"
 
 
@@ -148,6 +151,7 @@ def measure(results: str, repeats: int) -> tuple[dict[str, float], dict[str, flo
             everything = ask(port, f"{PAGE}?rows=all")
             assert everything[0] == 200, everything[0]
     with server(results) as (process, port, _):
+        time.sleep(SETTLED)
         command = [sys.executable, __file__, "--results", results, "--readers-only", str(port)]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         loaded = process.memory_info().rss / 2**20

@@ -183,7 +183,9 @@ def test_ties_of_the_mean_over_types_weigh_columns_as_that_mean_does(data: st.Da
     number = st.lists(st.integers(0, 1000), min_size=len(kinds), max_size=len(kinds))
     one, two = (np.array(data.draw(number)) / 1000 for _ in range(2))
     found = laid(suite, [[("", v) for v in row] for row in (one, two)])
-    means = [aggregate(suite, dict(zip([t.name for t in suite.tasks], row, strict=True))) for row in (one, two)]
+    means = [
+        aggregate(suite, dict(zip([t.name for t in suite.tasks], row, strict=True))) for row in (one, two)
+    ]
     assert means[0].over_types.value is not None
     assert means[1].over_types.value is not None
     gap = means[0].over_types.value - means[1].over_types.value

@@ -54,7 +54,12 @@ def test_an_entry_holds_what_the_records_say(tmp_path: Path) -> None:
     records = [scored(model, name, 0.25 + at / 100) for at, name in enumerate(NANO)]
     put(tmp_path, model, records)
     found = only(tmp_path)
-    assert (found.model, found.origin, found.trust, found.artifact) == ("org/m", "measured", "measured", "a" * 64)
+    assert (found.model, found.origin, found.trust, found.artifact) == (
+        "org/m",
+        "measured",
+        "measured",
+        "a" * 64,
+    )
     assert found.treatment == treatment_of(records[0]).text
     assert (found.output, found.max_tokens, found.recipe) == ("vector", 128, None)
     for record in records:
@@ -169,7 +174,9 @@ def test_treatments_that_the_same_words_describe_have_names_of_their_own(tmp_pat
     put(tmp_path, model, [plain, changed(plain, protocol="q" * 64)])
     found = entries(tmp_path)
     assert len({treatment_of(prompted(letter)).text for letter in "ab"}) == 1
-    assert len(found) == len({entry.slug for entry in found}) == len({entry.treatment for entry in found}) == 4
+    assert (
+        len(found) == len({entry.slug for entry in found}) == len({entry.treatment for entry in found}) == 4
+    )
 
 
 def test_a_treatment_with_several_records_of_a_task_keeps_them_all(tmp_path: Path) -> None:

@@ -11,9 +11,13 @@
 
 from __future__ import annotations
 
+import atexit
+import shutil
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -201,7 +205,12 @@ def put_imports(folder: Path, entries: Sequence[Import]) -> None:
     }
     home = imported.home(folder, "mteb-results")
     with imported.writing(home):
-        imported.publish(home, tables, {"counts": {"entries": len(about)}}, {"parser": 1})
+        imported.publish(
+            home,
+            tables,
+            {"counts": {"entries": len(about), "files": sum(one["files"] for one in about)}},
+            {"parser": 1},
+        )
 
 
 def _rows(number: int, name: str, score: float, others: Sequence[str]) -> list[dict[str, Any]]:
@@ -245,3 +254,71 @@ def small_app(folder: Path, make: Callable[[Path], None] = fill) -> FastAPI:
 
 def _model(model: Artifact) -> Any:
     return model_part(model, {"parameters": 22_713_216, "dimension": 384})
+
+
+@cache
+def standard_app() -> FastAPI:
+    """The small site as an application that the tests of a process share; none may change what it is of."""
+    folder = Path(tempfile.mkdtemp(prefix="small-site-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    fill(folder)
+    with mock.patch("leaderboard.index.listed", return_value=suites()):
+        return create_app(small_settings(folder, pages_a_minute=1_000_000))
+
+
+def every_path(app: FastAPI) -> list[str]:
+    """The address of every page of a site, without its twins."""
+    site = app.state.site
+    return [path for route in site.pages for path in route.every(site)]
+
+
+VOID = frozenset(
+    ["area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"]
+)
+
+
+class Parsed(HTMLParser):
+    """What a page holds: its elements in order, its texts, and what is wrong with its nesting."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.elements: list[tuple[str, dict[str, str]]] = []
+        self.texts: list[str] = []
+        self.wrong: list[str] = []
+        self._open: list[str] = []
+        self.feed(html)
+        self.close()
+        self.wrong += [f"<{tag}> is not closed" for tag in self._open]
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        names = [name for name, _ in attrs]
+        self.wrong += [f"<{tag}> has {name} twice" for name in set(names) if names.count(name) > 1]
+        self.elements.append((tag, {name: value or "" for name, value in attrs}))
+        if tag not in VOID:
+            self._open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self._open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        if not self._open or self._open.pop() != tag:
+            self.wrong.append(f"</{tag}> closes nothing at {self.getpos()}")
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+    def all(self, tag: str) -> list[dict[str, str]]:
+        """The attributes of every element of a name."""
+        return [attributes for name, attributes in self.elements if name == tag]
+
+    @property
+    def links(self) -> list[str]:
+        """Where elements lead or what they load."""
+        return [a[n] for _, a in self.elements for n in ("href", "src", "action") if n in a]
+
+    @property
+    def text(self) -> str:
+        """All of the texts."""
+        return "".join(self.texts)

@@ -1,0 +1,428 @@
+"""The application: every page and twin answers, and what stands around every answer."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import threading
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+from fastapi import FastAPI
+from starlette.testclient import TestClient
+
+from harness.store import Store
+from leaderboard.access.headers import HEADERS
+from leaderboard.access.tokens import Tokens
+from leaderboard.app import Twin, create_app
+from leaderboard.settings import Settings
+from leaderboard.site import TWINS
+from site_data import (
+    Parsed,
+    every_path,
+    fill,
+    measured_model,
+    names,
+    put,
+    scored,
+    small_app,
+    small_settings,
+    standard_app,
+    suites,
+)
+
+BROWSER = {"accept": "text/html,application/xhtml+xml"}
+
+
+def client(app: FastAPI | None = None, **options: Any) -> TestClient:
+    return TestClient(app or standard_app(), **options)
+
+
+def twin(path: str, form: str) -> str:
+    return f"{'/index' if path == '/' else path}.{form}"
+
+
+def opened(settings: Settings) -> FastAPI:
+    with mock.patch("leaderboard.index.listed", return_value=suites()):
+        return create_app(settings)
+
+
+def test_every_page_answers_with_whole_html() -> None:
+    app = standard_app()
+    paths = every_path(app)
+    assert len(paths) == len(set(paths)) > 50
+    assert {"/", "/suites", "/suites/nanobeir", "/about", "/api"} <= set(paths)
+    asking = client(app)
+    for path in paths:
+        answer = asking.get(path, headers=BROWSER)
+        assert answer.status_code == 200, path
+        assert answer.headers["content-type"] == "text/html; charset=utf-8"
+        page = Parsed(answer.text)
+        assert page.wrong == [], path
+        assert len(page.all("h1")) == len(page.all("main")) == 1, path
+        assert page.elements[1][0] == "head", path
+        ids = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
+        assert len(ids) == len(set(ids)), path
+        policy = answer.headers["content-security-policy"]
+        inline = [a for t, a in page.elements if "style" in a or any(name.startswith("on") for name in a)]
+        assert inline == [], path  # the policy lets none of it through
+        assert "script-src 'self'" in policy
+
+
+def test_every_twin_is_of_its_form() -> None:
+    app = standard_app()
+    asking = client(app)
+    for route in app.state.site.pages:
+        every = list(route.every(app.state.site))
+        for path in every[:: 1 + len(every) // 15]:
+            if not route.twins:
+                assert asking.get(twin(path, "csv")).status_code == 404
+                continue
+            said = {form: asking.get(twin(path, form)) for form in TWINS}
+            for form, answer in said.items():
+                assert answer.status_code == 200, (path, form)
+                assert answer.headers["content-type"] == TWINS[form][1]
+            whole = json.loads(said["json"].text, parse_constant=_no_constant)
+            assert Twin.model_validate(whole).model_dump()["title"] == whole["title"]
+            rows = list(csv.reader(io.StringIO(said["csv"].text, newline="")))
+            wanted = sum(len(table["rows"]) + 1 for table in whole["tables"]) + max(
+                0, len(whole["tables"]) - 1
+            )
+            assert len(rows) == wanted, path
+            assert said["md"].text.startswith("# ")
+            assert said["tex"].text.count("\\begin{tabular}") == len(whole["tables"])
+
+
+def _no_constant(name: str) -> float:
+    raise AssertionError(f"JSON has no {name}")
+
+
+def test_twins_of_a_page_are_named_on_it_and_hold_its_state() -> None:
+    asking = client()
+    page = Parsed(asking.get("/suites/nanobeir?q=tiny&mean=types&theme=dark", headers=BROWSER).text)
+    for form in TWINS:
+        (link,) = {link for link in page.links if link.startswith(f"/suites/nanobeir.{form}")}
+        assert "q=tiny" in link
+        assert "theme" not in link
+        assert asking.get(link).status_code == 200
+    found = json.loads(asking.get("/suites/nanobeir.json?q=tiny").text)
+    assert {row["cells"]["model"]["value"] for row in found["tables"][0]["rows"]} <= {
+        "acme/tiny-base",
+        "acme/tiny-large",
+    }
+
+
+def test_every_link_of_every_page_leads_somewhere() -> None:
+    app, seen = standard_app(), set[str]()
+    asking = client(app)
+    for path in every_path(app):
+        seen |= {
+            link.partition("#")[0]
+            for link in Parsed(asking.get(path, headers=BROWSER).text).links
+            if link.startswith("/") and not link.startswith("//")
+        }
+    assert len(seen) > 100
+    once = {link.partition("?")[0]: link for link in sorted(seen)}  # of each path the longest query
+    wrong = {link: s for link in once.values() if (s := asking.get(link, headers=BROWSER).status_code) != 200}
+    assert wrong == {}
+
+
+def shape(answer: Any) -> Mapping[str, Any]:
+    body = answer.json()
+    assert body.keys() == {"error"}
+    error: Mapping[str, Any] = body["error"]
+    assert error.keys() == {"status", "message", "hint"}
+    assert error["status"] == answer.status_code
+    assert error["message"]
+    return error
+
+
+ERRORS = [
+    ("/suites/nanobier", 404),
+    ("/nothing/at/all", 404),
+    ("/models/nobody", 404),
+    ("/static/none.css", 404),
+    ("/suites/nanobeir?page=0", 422),
+    ("/suites/nanobeir?mean=median", 422),
+    ("/suites/nanobeir?tokens=many", 422),
+    ("/suites/nanobeir?sort=nothing", 404),
+    ("/suites/nanobeir?cols=" + "x" * 300, 422),
+    ("/suites/" + "x" * 400, 422),
+]
+
+
+@pytest.mark.parametrize(("path", "status"), ERRORS)
+def test_errors_have_one_shape(path: str, status: int) -> None:
+    asking = client()
+    error = shape(asking.get(path, headers={"accept": "application/json"}))
+    assert error["status"] == status
+    answer = asking.get(path, headers=BROWSER)
+    assert (answer.status_code, answer.headers["content-type"]) == (status, "text/html; charset=utf-8")
+    page = Parsed(answer.text)
+    assert page.wrong == []
+    assert error["message"] in page.text
+    before, mark, rest = path.partition("?")
+    if before.startswith("/static") or len(path) > 300 and status == 422:
+        return
+    as_twin = asking.get(f"{before}.json{mark}{rest}", headers=BROWSER)
+    assert shape(as_twin)["status"] == status  # a twin says its errors as data, whoever asks
+
+
+def test_a_name_that_is_nearly_right_is_corrected() -> None:
+    error = shape(client().get("/suites/nanobier", headers={"accept": "*/*"}))
+    assert "nanobeir" in error["message"] + error["hint"]
+
+
+def test_only_what_is_there_is_asked() -> None:
+    asking = client()
+    for method in ("POST", "PUT", "DELETE", "PATCH"):
+        answer = asking.request(method, "/suites/nanobeir")
+        assert shape(answer)["status"] == 405
+        assert "GET" in answer.headers["allow"]
+
+
+@pytest.mark.parametrize(
+    ("query", "status"),
+    [
+        ("q=" + "x" * 9000, 414),
+        ("q=" + "x" * 600, 400),
+        ("&".join(f"a{n}=1" for n in range(300)), 400),
+        ("q=%ff%fe", 400),
+        ("q=%00", 400),
+        ("q=%ed%a0%80", 400),
+    ],
+)
+def test_queries_that_are_too_much(query: str, status: int) -> None:
+    for path in ("/suites/nanobeir", "/suites/nanobeir.json", "/feed.xml", "/nothing"):
+        answer = client().get(f"{path}?{query}")
+        assert shape(answer)["status"] == status
+        assert answer.headers["content-security-policy"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/static/../app.py",
+        "/static/%2e%2e/app.py",
+        "/static/%2e%2e%2fapp.py",
+        "/static/..%5capp.py",
+        "/static//etc/passwd",
+        "/static/%00",
+        "/suites/%2e%2e%2f%2e%2e%2fetc%2fpasswd",
+        "/suites/..%2f..%2fapp",
+        "/suites/nanobeir%00",
+        "/models/%2e%2e",
+        "/papers/%2e%2e%2fREADME",
+        "/papers/..%5cpapers",
+        "/tasks/%00",
+        "/tasks/%ff%fe",
+        "/results/../../etc/passwd",
+        "/results/%2e%2e",
+        "/results/99999999999999999999999999",
+        "/results/-1",
+        "/results/1e3",
+        "/recipes/%2e%2e%2fglue",
+        "/badges/../x.svg",
+        "/badges/nanobeir/%2e%2e%2fx.svg",
+        "/badges/%00/x.svg",
+    ],
+)
+@pytest.mark.parametrize("end", ["", ".json", ".csv"])
+def test_no_path_leads_out_of_the_site(path: str, end: str) -> None:
+    asking = client()
+    answer = asking.get(path + end, headers={"accept": "application/json"})
+    assert answer.status_code in (404, 422)
+    shape(answer)
+    assert "root:" not in answer.text
+    assert "FastAPI" not in answer.text
+
+
+def headers_are_there(answer: Any) -> None:
+    assert "default-src 'self'" in answer.headers["content-security-policy"]
+    for name, value in HEADERS.items():
+        assert answer.headers[name] == value
+
+
+def test_security_headers_are_on_every_answer() -> None:
+    asking = client(raise_server_exceptions=False)
+    tag = asking.get("/about").headers["etag"]
+    for path, headers, status in (
+        ("/", BROWSER, 200),
+        ("/about", {"if-none-match": tag}, 304),
+        ("/index.json", {}, 200),
+        ("/static/style.css", {}, 200),
+        ("/healthz", {}, 200),
+        ("/metrics", {}, 200),
+        ("/feed.xml", {}, 200),
+        ("/openapi.json", {}, 200),
+        ("/nothing", BROWSER, 404),
+        ("/suites/nanobeir?page=0", BROWSER, 422),
+        ("/?q=" + "x" * 9000, {}, 414),
+    ):
+        answer = asking.get(path, headers=headers)
+        assert answer.status_code == status, path
+        headers_are_there(answer)
+
+
+def test_a_failure_is_told_in_one_shape_without_its_reason(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = small_app(tmp_path)
+    asking = client(app, raise_server_exceptions=False)
+    with mock.patch.object(app.state.site, "make", side_effect=RuntimeError("the password is hunter2")):
+        plain = asking.get("/about.json")
+        page = asking.get("/about", headers=BROWSER)
+    assert shape(plain)["status"] == page.status_code == 500
+    for answer in (plain, page):
+        headers_are_there(answer)
+        assert "hunter2" not in answer.text
+    assert Parsed(page.text).wrong == []
+    assert "hunter2" in caplog.text
+    assert asking.get("/about").status_code == 200  # nothing of it was kept
+
+
+def test_who_asks_too_often_is_told_when_to_come_back(tmp_path: Path) -> None:
+    fill(tmp_path)
+    asking = client(opened(small_settings(tmp_path, pages_a_minute=2)))
+    assert asking.get("/about").status_code == asking.get("/suites").status_code == 200
+    refused = asking.get("/suites/nanobeir")
+    assert shape(refused)["status"] == 429
+    assert 0 < int(refused.headers["retry-after"]) <= 60
+    page = asking.get("/suites/nanobeir", headers=BROWSER)
+    assert page.status_code == 429
+    assert "retry-after" in page.headers
+    assert Parsed(page.text).wrong == []
+    assert asking.get("/about").status_code == 200  # what is kept costs nothing
+
+
+def test_records_are_taken_only_with_tokens(tmp_path: Path) -> None:
+    app = small_app(tmp_path)
+    asking = client(app)
+    model = measured_model("pushed", "e")
+    body = scored(model, names("nanobeir")[0], 0.5).to_json()
+    sent = {"content-type": "application/json"}
+    assert shape(asking.post("/api/records", content=body, headers=sent))["status"] == 404
+    secret = Tokens(tmp_path / "results").create("ci")[1]
+    assert shape(asking.post("/api/records", content=body, headers=sent))["status"] == 401
+    before = asking.get("/suites/nanobeir.json").json()
+    allowed = {**sent, "authorization": f"Bearer {secret}"}
+    assert asking.post("/api/records", content=body, headers=allowed).status_code == 201
+    after = asking.get("/suites/nanobeir.json").json()
+    assert after["data"]["rows_seen"] == before["data"]["rows_seen"] + 1
+    assert asking.get("/api/records").status_code == 405
+    for path in every_path(app):
+        assert asking.post(path).status_code == 405
+
+
+def test_a_pushed_record_of_any_identity_does_not_take_the_site_down(tmp_path: Path) -> None:
+    """The intake takes what hangs together; what no run wrote is left out of the pages."""
+    from harness.identity import digest
+
+    app = small_app(tmp_path)
+    asking = client(app)
+    secret = Tokens(tmp_path / "results").create("ci")[1]
+    model = measured_model("pushed", "e")
+    record = scored(model, names("nanobeir")[0], 0.5)
+    identity = {"artifact": model.key, "task": record.task.name, "data": [], "encoding": "mean"}
+    odd = record.model_copy(update={"identity": identity, "key": digest(identity)})
+    headers = {"content-type": "application/json", "authorization": f"Bearer {secret}"}
+    assert asking.post("/api/records", content=odd.to_json(), headers=headers).status_code == 201
+    assert asking.get("/suites/nanobeir", headers=BROWSER).status_code == 200
+    app.state.site.refresh()
+    put(tmp_path / "results", model, [record])
+    app.state.site.refresh()
+    assert asking.get(f"/models/{model.name}", headers=BROWSER).status_code == 200
+
+
+def test_pages_change_when_the_folders_do(tmp_path: Path) -> None:
+    app = small_app(tmp_path)
+    asking = client(app)
+    first = asking.get("/suites/nanobeir.json")
+    again = asking.get("/suites/nanobeir.json", headers={"if-none-match": first.headers["etag"]})
+    assert again.status_code == 304
+    model = measured_model("new", "e")
+    put(tmp_path / "results", model, [scored(model, names("nanobeir")[0], 0.5)])
+    app.state.site.refresh()
+    later = asking.get("/suites/nanobeir.json", headers={"if-none-match": first.headers["etag"]})
+    assert later.status_code == 200
+    assert "new" in later.text
+    app.state.site.refresh()
+    assert asking.get("/suites/nanobeir.json").headers["etag"] == later.headers["etag"]
+
+
+def test_a_page_made_while_the_index_changed_is_not_shown_for_ever(tmp_path: Path) -> None:
+    app = small_app(tmp_path)
+    site, make = app.state.site, app.state.site.make
+    model = measured_model("new", "e")
+
+    def slowly(*arguments: Any) -> Any:
+        made = make(*arguments)
+        put(tmp_path / "results", model, [scored(model, names("nanobeir")[0], 0.5)])
+        site.refresh()
+        return made
+
+    with mock.patch.object(site, "make", slowly):
+        assert "new" not in client(app).get("/suites/nanobeir.csv").text
+    assert "new" in client(app).get("/suites/nanobeir.csv").text
+
+
+def test_the_folders_are_looked_at_again_and_again(tmp_path: Path) -> None:
+    fill(tmp_path)
+    app = opened(replace(small_settings(tmp_path), refresh=0.05))
+    site, refresh, three, seen = app.state.site, app.state.site.refresh, threading.Event(), []
+
+    def counted() -> Any:
+        seen.append(1)
+        if len(seen) == 2:
+            raise OSError("the disk is away for a moment")
+        if len(seen) > 3:
+            three.set()
+        return refresh()
+
+    with mock.patch.object(site, "refresh", counted), TestClient(app) as asking:
+        assert three.wait(20)
+        assert asking.get("/about").status_code == 200
+
+
+def test_the_feed_of_one_client_is_not_that_of_another() -> None:
+    asking = client()
+    for host in ("one.example", "two.example"):
+        body = asking.get("/feed.xml", headers={"host": host}).text
+        assert f"http://{host}/results/" in body
+        assert body.count("example") == body.count(host)
+
+
+def test_a_client_may_ask_for_every_encoding() -> None:
+    asking = client()
+    bodies = {
+        encoding: asking.get("/suites/nanobeir", headers={"accept-encoding": encoding})
+        for encoding in ("br", "gzip", "identity")
+    }
+    assert {name: b.headers.get("content-encoding") for name, b in bodies.items()} == {
+        "br": "br",
+        "gzip": "gzip",
+        "identity": None,
+    }
+    assert len({answer.content for answer in bodies.values()}) == 1
+    assert {answer.headers["vary"] for answer in bodies.values()} == {"Accept-Encoding"}
+
+
+def test_health_and_metrics() -> None:
+    asking = client()
+    assert asking.get("/healthz").text == f"ok, index version {standard_app().state.site.index.version}\n"
+    assert "# HELP" in asking.get("/metrics").text
+
+
+def test_documents_of_results_are_those_of_the_store(tmp_path: Path) -> None:
+    app = small_app(tmp_path)
+    by_key = {record.key: record for record in Store(tmp_path / "results").records()}
+    site = app.state.site
+    rows = [row for row in site.queries.results() if row.key in by_key]
+    assert {row.key for row in rows} == set(by_key)
+    for row in rows:
+        assert site.queries.document(row.id) == json.loads(by_key[row.key].to_json())

@@ -1,0 +1,380 @@
+"""The page that puts entries side by side: like for like, ties, intervals, and why they differ."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import numpy as np
+import pytest
+from scipy import stats
+from starlette.testclient import TestClient
+
+import site_data
+from leaderboard.compare_common import Common, common
+from leaderboard.compare_differences import differing
+from leaderboard.compare_pairs import pairs, winners
+from leaderboard.site import Site
+from site_data import HOSTILE, Import
+
+NANO = site_data.names("nanobeir")
+KOREAN = site_data.names("mteb-MTEB-kor-v1")
+
+
+class Parsed(HTMLParser):
+    """A page's elements, its text, and its links with their texts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.links: list[tuple[str, str]] = []
+        self.text = ""
+        self._inside = False
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag == "a":
+            self.links.append((dict(attrs).get("href") or "", ""))
+            self._inside = True
+
+    def handle_endtag(self, tag: str) -> None:
+        self._inside = self._inside and tag != "a"
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+        if self._inside:
+            href, told = self.links[-1]
+            self.links[-1] = (href, told + data)
+
+
+def parsed(client: TestClient, query: Mapping[str, Any] | str, status: int = 200) -> Parsed:
+    path = query if isinstance(query, str) else f"/compare?{urlencode(query, doseq=True)}"
+    answer = client.get(path, headers={"accept": "text/html"})
+    assert answer.status_code == status, answer.text[:500]
+    found = Parsed()
+    found.feed(answer.text)
+    return found
+
+
+def asked(client: TestClient, status: int = 200, **query: Any) -> Any:
+    answer = client.get(f"/compare.json?{urlencode(query, doseq=True)}")
+    assert answer.status_code == status, answer.text[:500]
+    return answer.json()
+
+
+def rows(page: Any, name: str) -> dict[str, dict[str, Any]]:
+    """The rows of a table by their first cell, each as values."""
+    found = next(one for one in page["tables"] if one["name"] == name)
+    made = [{key: cell["value"] for key, cell in row["cells"].items()} for row in found["rows"]]
+    return {str(next(iter(row.values()))): row for row in made}
+
+
+def keys(client: TestClient) -> dict[tuple[str, str], str]:
+    """The entries of a site by model and origin."""
+    site: Site = client.app.state.site  # type: ignore[attr-defined]
+    return {(e.model, e.origin): e.slug for e in site.queries.entries.values()}
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> TestClient:
+    return TestClient(site_data.small_app(tmp_path_factory.mktemp("site")))
+
+
+@pytest.fixture(scope="module")
+def slugs(client: TestClient) -> dict[str, str]:
+    found = keys(client)
+    return {
+        "minilm": found["minilm-ish", "measured"], "base": found["acme/tiny-base", "imported"],
+        "large": found["acme/tiny-large", "imported"], "hostile": found[HOSTILE, "imported"],
+        "glue": found["acme/tiny-base", "measured"],
+    }  # fmt: skip
+
+
+def site_of(folder: Path, *entries: Import) -> TestClient:
+    def make(folder: Path) -> None:
+        site_data.put_imports(folder / "results", list(entries))
+
+    return TestClient(site_data.small_app(folder, make))
+
+
+def test_means_and_deltas_are_those_of_the_common_tasks(client: TestClient, slugs: dict[str, str]) -> None:
+    page = asked(client, m=[slugs["base"], slugs["hostile"]])
+    one, two = site_data.spread_scores(NANO, 0.52), site_data.spread_scores(NANO[:3], 0.4)
+    assert page["data"]["suite"] == "nanobeir"
+    assert page["data"]["common"] == NANO[:3]
+    means = rows(page, "means")
+    assert means["Over tasks"]["s0"] == pytest.approx(np.mean([one[name] for name in NANO[:3]]))
+    assert means["Over tasks"]["s1"] == pytest.approx(np.mean(list(two.values())))
+    assert means["Own, over tasks"]["s0"] == pytest.approx(np.mean(list(one.values())))
+    assert means["Over tasks"]["of"] == "3 of 13 columns"
+    for name, row in rows(page, "tasks").items():
+        assert row["d1"] == pytest.approx(two[name] - one[name])
+        assert row["best"] == "A tiny-base"
+
+
+def test_what_only_some_have_is_listed_with_why(client: TestClient, slugs: dict[str, str]) -> None:
+    page = asked(client, m=[slugs["base"], slugs["hostile"]])
+    missing = rows(page, "missing")
+    assert list(missing) == NANO[3:]
+    assert missing[NANO[3]]["s0"] == site_data.spread_scores(NANO, 0.52)[NANO[3]]
+    cells = next(one for one in page["tables"] if one["name"] == "missing")["rows"][0]["cells"]
+    assert (cells["s1"]["text"], cells["s1"]["kind"]) == ("not run", "none")
+
+
+def test_the_interval_is_that_of_a_paired_t_test(tmp_path: Path) -> None:
+    spread = np.random.default_rng(7).normal(0.01, 0.02, len(NANO))
+    one = {name: round(float(0.5 + d), 6) for name, d in zip(NANO, spread, strict=True)}
+    two = dict.fromkeys(NANO, 0.5)
+    client = site_of(tmp_path, Import(model="a/one", scores=one), Import(model="a/two", scores=two))
+    found = keys(client)
+    page = asked(client, m=[found["a/one", "imported"], found["a/two", "imported"]])
+    (pair,) = page["data"]["pairs"]
+    test = stats.ttest_rel(list(one.values()), list(two.values()))
+    low, high = test.confidence_interval(0.95)
+    assert pair["over_tasks"]["difference"] == pytest.approx((low + high) / 2)
+    assert pair["over_tasks"]["half_of_interval"] == pytest.approx((high - low) / 2)
+    assert pair["over_tasks"]["told_apart"] == (test.pvalue < 0.05)
+    higher = sum(value > 0.5 for value in one.values())
+    assert (pair["wins"], pair["losses"], pair["ties"]) == (higher, 13 - higher, 0)
+
+
+def test_equal_entries_tie_everywhere_and_cannot_be_told_apart(tmp_path: Path) -> None:
+    same = [Import(model=f"a/{name}", scores=dict.fromkeys(NANO, 0.5)) for name in ("one", "two", "three")]
+    client = site_of(tmp_path, *same)
+    page = asked(client, m=list(keys(client).values()))
+    assert {pair["ties"] for pair in page["data"]["pairs"]} == {13}
+    assert {row["verdict"] for row in rows(page, "pairs").values()} == {"cannot be told apart"}
+    assert {row["best"] for row in rows(page, "tasks").values()} == {"tie"}
+    assert rows(page, "matrix")["A three"]["s1"] == "0–0–13"
+
+
+def test_a_single_common_task_gives_no_interval(tmp_path: Path) -> None:
+    client = site_of(tmp_path, *(Import(model=f"a/{n}", scores={NANO[0]: n / 10}) for n in (1, 9)))
+    page = asked(client, m=list(keys(client).values()))
+    assert page["data"]["pairs"][0]["over_tasks"]["half_of_interval"] is None
+    assert {row["verdict"] for row in rows(page, "pairs").values()} == {"a single task gives no interval"}
+
+
+def test_the_mean_over_types_is_over_the_types_of_common_columns(tmp_path: Path) -> None:
+    """Two of MTEB(kor, v1) lack one task each: its types are then one or two columns wide."""
+    left = {name: 0.1 * (at + 1) for at, name in enumerate(KOREAN) if name != KOREAN[0]}
+    right = {name: 0.05 * (at + 1) for at, name in enumerate(KOREAN) if name != "KorSTS"}
+    client = site_of(tmp_path, Import(model="a/left", scores=left), Import(model="a/right", scores=right))
+    found = keys(client)
+    page = asked(client, m=[found["a/left", "imported"], found["a/right", "imported"]])
+    types: dict[str, list[str]] = {}
+    for name in KOREAN:
+        if name in left and name in right:
+            types.setdefault(site_data.task(name).type, []).append(name)
+    assert sorted(map(len, types.values())) == [1, 1, 2]
+    means = rows(page, "means")
+    for column, scores in (("s0", left), ("s1", right)):
+        wanted = np.mean([np.mean([scores[name] for name in some]) for some in types.values()])
+        assert means["Over types"][column] == pytest.approx(wanted)
+    assert page["data"]["pairs"][0]["over_types"]["difference"] == pytest.approx(
+        means["Over types"]["s0"] - means["Over types"]["s1"]
+    )
+
+
+def test_radar_is_offered_for_three_types_and_only_then(
+    client: TestClient, slugs: dict[str, str], tmp_path: Path
+) -> None:
+    flat = parsed(client, {"m": [slugs["base"], slugs["large"]]})
+    assert "Radar" not in [told for _, told in flat.links]
+    assert any("plot-bar" in (a.get("class") or "") for _, a in flat.elements)
+    models = [Import(model=f"a/{n}", scores=site_data.spread_scores(KOREAN, n / 10)) for n in (4, 6)]
+    korean = site_of(tmp_path, *models)
+    page = parsed(korean, {"m": list(keys(korean).values())})
+    (radar,) = [href for href, told in page.links if told == "Radar"]
+    drawn = parsed(korean, radar)
+    assert any("plot-area" in (a.get("class") or "") for _, a in drawn.elements)
+    assert not any("plot-bar" in (a.get("class") or "").split() for _, a in drawn.elements)
+
+
+@pytest.fixture
+def grids(client: TestClient, slugs: dict[str, str]) -> Common:
+    site: Site = client.app.state.site  # type: ignore[attr-defined]
+    entries = [site.queries.by_slug[slugs[name]] for name in ("base", "large", "minilm")]
+    return common(site.queries, entries, suite="nanobeir")
+
+
+def test_known_intervals_make_ties_on_a_task(grids: Common) -> None:
+    """0.52, 0.60 and 0.50 on every fifth task: 0.06 and 0.06 put together reach over 0.08, not over 0.10."""
+    half = np.full_like(grids.grid.values, 0.06)
+    known = replace(grids.grid, low=grids.grid.values - half, high=grids.grid.values + half)
+    wide = replace(grids, grid=known)
+    assert winners(grids, 0) == [1]
+    assert winners(wide, 0) == [0, 1]
+    counts = {(p.first, p.second): (p.wins, p.losses, p.ties) for p in pairs(wide)}
+    assert counts == {(0, 1): (0, 0, 13), (0, 2): (0, 0, 13), (1, 2): (13, 0, 0)}
+
+
+def test_known_intervals_of_means_serve_where_all_have_the_whole_suite(grids: Common) -> None:
+    bounds = {0: {"interval": [0.5, 0.56]}, 1: {"interval": [0.6, 0.68]}}
+    known = replace(grids, grid=replace(grids.grid, averages=bounds))
+    by = {(p.first, p.second): p.tasks.half for p in pairs(known)}
+    assert by[0, 1] == pytest.approx(0.05)
+    counted = grids.grid.counted.copy()
+    counted[2, 0] = False
+    part = replace(known, grid=replace(known.grid, counted=counted))
+    differences = part.grid.values[0, 1:] - part.grid.values[1, 1:]
+    low, high = stats.ttest_1samp(differences, 0).confidence_interval(0.95)
+    (half,) = [p.tasks.half for p in pairs(part) if (p.first, p.second) == (0, 1)]
+    assert half == pytest.approx((high - low) / 2, abs=1e-12)
+
+
+def test_the_suite_with_the_most_in_common_is_taken(client: TestClient, slugs: dict[str, str]) -> None:
+    chosen = [slugs["base"], slugs["large"]]
+    assert asked(client, m=chosen)["data"]["suite"] == "nanobeir"
+    other = asked(client, m=chosen, suite="mteb-MTEB-kor-v1")
+    assert other["data"]["common"] == []
+    assert "no column that all of them have" in other["notes"][0]
+    assert asked(client, 404, m=chosen, suite="nanobier")["error"]["hint"].startswith("Did you mean nanobeir")
+
+
+def test_scores_on_other_data_are_compared_only_when_asked_for(tmp_path: Path) -> None:
+    scores = site_data.spread_scores(KOREAN, 0.5)
+    pinned = Import(model="a/one", scores=scores)
+    client = site_of(tmp_path, pinned, Import(model="a/two", scores=scores, others=KOREAN[:2]))
+    chosen = list(keys(client).values())
+    strict = asked(client, m=chosen)
+    assert len(strict["data"]["common"]) == 4
+    assert "2 more of its columns" in strict["notes"][0]
+    assert rows(strict, "missing").keys() == set(KOREAN[:2])
+    loose = asked(client, m=chosen, revisions="any")
+    assert len(loose["data"]["common"]) == 6
+    assert "other revisions" in loose["notes"][0]
+    assert rows(loose, "origins")["Data"]["s1"] == "the suite’s on 4 of 6 columns"
+
+
+def test_facts_stand_side_by_side(client: TestClient, slugs: dict[str, str]) -> None:
+    facts = rows(asked(client, m=[slugs["base"], slugs["large"]]), "facts")
+    assert (facts["Parameters"]["s0"], facts["Parameters"]["s1"]) == (22_000_000, 335_000_000)
+    assert facts["Made of"]["s1"] == "acme/tiny-base"
+    assert (facts["Trained on this suite"]["s0"], facts["Trained on this suite"]["s1"]) == (0, 1)
+    assert facts["Revision"]["s0"] == site_data.COMMIT
+
+
+def test_another_entry_can_be_made_the_first(client: TestClient, slugs: dict[str, str]) -> None:
+    page = parsed(client, {"m": [slugs["base"], slugs["large"]]})
+    (turned,) = [href for href, told in page.links if told == "make it the first"]
+    assert turned == f"/compare?m={slugs['large']}&m={slugs['base']}"
+
+
+def test_tasks_are_sorted_and_filtered(client: TestClient, slugs: dict[str, str], tmp_path: Path) -> None:
+    chosen = [slugs["base"], slugs["large"]]
+    up = [row["d1"] for row in rows(asked(client, m=chosen, sort="s1"), "tasks").values()]
+    assert up == sorted(up) or len(set(map(lambda d: round(d, 9), up))) == 1
+    names = list(rows(asked(client, m=chosen, sort="-name"), "tasks"))
+    assert names == sorted(NANO, key=str.casefold, reverse=True)
+    assert asked(client, 404, m=chosen, sort="d7")["error"]["hint"]
+    models = [Import(model=f"a/{n}", scores=site_data.spread_scores(KOREAN, n / 10)) for n in (4, 6)]
+    korean = site_of(tmp_path, *models)
+    only = rows(asked(korean, m=list(keys(korean).values()), type="STS"), "tasks")
+    assert {row["type"] for row in only.values()} == {"STS"}
+
+
+def test_too_few_and_too_many_are_said_with_the_chooser(client: TestClient, tmp_path: Path) -> None:
+    assert "Choose 2 to 6 entries" in parsed(client, "/compare").text
+    many = [Import(model=f"a/m{n}", scores={NANO[0]: n / 10}) for n in range(7)]
+    crowd = site_of(tmp_path, *many)
+    chosen = list(keys(crowd).values())
+    page = parsed(crowd, {"m": chosen})
+    assert "7 entries are chosen" in page.text
+    assert page.text.count("remove ") == 7
+    assert asked(crowd, m=chosen)["tables"] == []
+    assert len(asked(crowd, m=chosen[:6])["data"]["pairs"]) == 15
+    assert "One entry is chosen" in parsed(crowd, {"m": chosen[:1]}).text
+    assert "One entry is chosen" in parsed(crowd, {"m": chosen[:1] * 2}).text
+
+
+def test_a_search_offers_entries_that_its_links_add(client: TestClient, slugs: dict[str, str]) -> None:
+    page = parsed(client, {"m": slugs["base"], "q": "tiny-l"})
+    (href,) = [href for href, told in page.links if told == "add acme/tiny-large"]
+    added = client.get(href.replace("/compare?", "/compare.json?")).json()
+    assert [entry["key"] for entry in added["data"]["entries"]] == [slugs["base"], slugs["large"]]
+    assert "Did you mean acme/tiny-large?" in parsed(client, {"q": "acme/tiny-larje"}).text
+
+
+def test_a_models_name_stands_for_its_best_known_entry(client: TestClient, slugs: dict[str, str]) -> None:
+    page = asked(client, m=["acme--tiny-base", slugs["large"]])
+    assert page["data"]["entries"][0]["key"] == slugs["glue"]
+
+
+def test_an_unknown_entry_names_its_neighbours(client: TestClient, slugs: dict[str, str]) -> None:
+    answer = asked(client, 404, m=[slugs["base"], slugs["large"][:-1]])
+    assert slugs["large"] in answer["error"]["hint"]
+
+
+def test_hostile_names_are_escaped(client: TestClient, slugs: dict[str, str]) -> None:
+    page = parsed(client, {"m": [slugs["hostile"], slugs["base"]], "q": "<script>"})
+    assert not [a for tag, a in page.elements if tag == "script" and "src" not in a]
+    assert HOSTILE in page.text
+    assert not [href for href, _ in page.links if ".." in href]
+
+
+def test_entries_without_anything_in_common_are_said(client: TestClient, slugs: dict[str, str]) -> None:
+    page = asked(client, m=[slugs["glue"], slugs["base"]])
+    assert page["data"]["common"] == []
+    assert "no column that all of them have" in page["notes"][0]
+    assert parsed(client, {"m": [slugs["glue"], slugs["base"]]}).text.count("tiny-base") > 2
+
+
+def measured(folder: Path, name: str, letter: str, **provenance: Any) -> None:
+    model = site_data.measured_model(name, letter)
+    found = [
+        site_data.scored(model, task, score) for task, score in site_data.spread_scores(NANO, 0.5).items()
+    ]
+    changed = [one.model_copy(update={"provenance": {**one.provenance, **provenance}}) for one in found]
+    site_data.put(folder / "results", model, changed)
+
+
+def test_why_measured_entries_differ(tmp_path: Path) -> None:
+    """Fields of identity and provenance, without those that differ between any two and measurements."""
+
+    def make(folder: Path) -> None:
+        measured(folder, "one", "a", threads=2)
+        measured(folder, "two", "d", threads=8, written="2026-11-09T00:00:00+00:00", seconds={"encode": 9})
+
+    client = TestClient(site_data.small_app(tmp_path, make))
+    page = asked(client, m=[keys(client)[name, "measured"] for name in ("one", "two")])
+    found = rows(page, "differences")
+    assert found.keys() == {"provenance.threads"}
+    assert found["provenance.threads"] == {
+        "field": "provenance.threads", "e0": "2", "e1": "8", "tasks": 13
+    }  # fmt: skip
+
+
+def test_measured_entries_that_differ_in_nothing_are_said(tmp_path: Path) -> None:
+    def make(folder: Path) -> None:
+        measured(folder, "one", "a")
+        measured(folder, "two", "d")
+
+    client = TestClient(site_data.small_app(tmp_path, make))
+    page = parsed(client, {"m": [keys(client)[name, "measured"] for name in ("one", "two")]})
+    assert "nothing else differs on their 13 common tasks" in page.text
+
+
+def test_a_field_that_is_there_only_sometimes_differs() -> None:
+    found = differing([[{"a": 1}, {}, {"a": 1}], [{"a": 2}, {"a": 2}, {"a": 2}], [{"a": 3}, {}, {"a": 3}]])
+    assert [(one.name, one.values, one.tasks) for one in found] == [("a", [[1, 3], [None], [1, 3]], 2)]
+
+
+def test_origins_say_what_differs_between_entries(client: TestClient, slugs: dict[str, str]) -> None:
+    page = asked(client, m=[slugs["minilm"], slugs["base"]])
+    origins = rows(page, "origins")
+    assert (origins["Origin"]["s0"], origins["Origin"]["s1"]) == ("measured", "imported")
+    assert "Output" not in origins, "both give vectors"
+    assert "different origin" in page["notes"][0]
+
+
+@pytest.mark.parametrize("form", ["csv", "md", "tex"])
+def test_twins_hold_the_tables(client: TestClient, slugs: dict[str, str], form: str) -> None:
+    query = urlencode({"m": [slugs["base"], slugs["hostile"]]}, doseq=True)
+    text = client.get(f"/compare.{form}?{query}").text
+    assert NANO[0] in text
+    assert "B − A" in text or "B $-$ A" in text

@@ -1,0 +1,300 @@
+"""The pages of papers: every printed number, what misleads, what was measured beside it."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+from starlette.testclient import TestClient
+
+import site_data
+from fakes import encoding
+from finetune.glue.tasks import TASKS
+from harness import catalog
+from harness.identity import digest, evaluation_identity, plain
+from harness.jobs import task_part
+from harness.record import Record
+from harness.types import Artifact, SuiteOptions, Task
+from html_pages import Html
+from leaderboard.app import create_app
+from leaderboard.scopes import Listed
+from site_data import Import
+
+FOLDER = Path(__file__).parents[2] / "results" / "reported"
+PAPERS = ("optibert", "mosaicbert", "neobert", "modernbert", "efficient-embeddings")
+MODERN = "answerdotai/ModernBERT-base"
+ACCURACY, F1 = 0.8, 0.9
+
+
+def with_metrics(model: Artifact, name: str) -> Record:
+    """A GLUE record whose metrics differ, so that conventions do."""
+    record = site_data.trained(model, name, ACCURACY)
+    metrics = {metric: ACCURACY if at == 0 else F1 for at, metric in enumerate(TASKS[name].metrics)}
+    splits = {split: dict.fromkeys(subsets, metrics) for split, subsets in record.scores.items()}
+    return record.model_copy(update={"scores": splits})
+
+
+def fill(folder: Path) -> None:
+    site_data.fill(folder)
+    results = folder / "results"
+    modern = site_data.measured_model(MODERN, "c")
+    site_data.put(results, modern, [with_metrics(modern, name) for name in TASKS])
+    large = site_data.measured_model("answerdotai/ModernBERT-large", "d")
+    site_data.put(results, large, [with_metrics(large, "RTE")])
+    more = Import(model=MODERN, scores=dict.fromkeys(site_data.names("mteb"), 0.777), card={})
+    site_data.put_imports(results, [*site_data.standard_imports(), more])
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    with TestClient(site_data.small_app(tmp_path_factory.mktemp("papers"), fill)) as found:
+        yield found
+
+
+def page(client: TestClient, path: str) -> Html:
+    answer = client.get(path)
+    assert answer.status_code == 200
+    return Html(answer.text)
+
+
+def committed(slug: str) -> list[dict[str, str]]:
+    with (FOLDER / f"{slug}.csv").open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def anchor(table: str) -> str:
+    return "table-" + re.sub(r"[^A-Za-z0-9]+", "-", table).strip("-")
+
+
+# Papers
+
+
+@pytest.mark.parametrize("slug", PAPERS)
+def test_every_printed_value_stands_on_its_page(client: TestClient, slug: str) -> None:
+    found = page(client, f"/papers/{slug}")
+    wanted: dict[str, Counter[str]] = {}
+    for row in committed(slug):
+        wanted.setdefault(anchor(row["table"]), Counter()).update([row["value"]] if row["value"] else [])
+    assert set(wanted) == {name for name in found.tables if name != "models"}
+    for name, values in wanted.items():
+        cells = [cell for row in found.tables[name] for cell in row]
+        printed = Counter(re.split(r" ±| \[", text)[0] for text, classes in cells if "r" in classes)
+        assert printed == values, name
+        assert any(attributes.get("id") == name for attributes in found.named("section"))
+
+
+@pytest.mark.parametrize("slug", PAPERS)
+def test_the_twins_hold_every_printed_value(client: TestClient, slug: str) -> None:
+    tables = client.get(f"/papers/{slug}.json").json()["tables"]
+    cells = [cell for table in tables for row in table["rows"] for cell in row["cells"].values()]
+    printed = Counter(str(c["value"]) for c in cells if c.get("kind") == "reported")
+    values = [row["value"] for row in committed(slug) if row["value"]]
+    assert printed == Counter(_as_value(value) for value in values)
+    plain_text = client.get(f"/papers/{slug}.csv").text
+    assert all(value in plain_text for value in map(_as_value, values) if not value.startswith("-"))
+
+
+def _as_value(text: str) -> str:
+    try:
+        return str(float(text))
+    except ValueError:
+        return text
+
+
+def test_two_kinds_of_mean_are_told_beside_the_table(client: TestClient) -> None:
+    """NeoBERT_4096 is ahead of the best OptiBERT_neo by both means; the print has it behind."""
+    text = client.get("/papers/optibert").text
+    start = text.index('id="table-2"')
+    section = text[start : text.index("</section>", start)]
+    callout = section[section.index('class="callout') : section.index("</div>")]
+    assert "The table mixes two means" in callout
+    told = Html(callout).text
+    assert "51.9 against 51.3" in told
+    assert "51.87 against 52.41 as mean over types" in told
+    assert "50.44 against 51.32 as mean over tasks" in told
+    rows = page(client, "/papers/optibert").texts("table-2")
+    by_model = {(row[0], row[2].rpartition("tokens ")[2].partition(",")[0]): row[-2:] for row in rows[2:]}
+    assert by_model["NeoBERT_4096", "2.1T"] == ["52.41", "51.32"]
+    assert by_model["OptiBERT_neo", "130B"] == ["51.87", "50.44"]
+    twin = client.get("/papers/optibert.json").json()
+    assert any("51.87 against 52.41" in text for text in twin["data"]["warnings"]["table 2"])
+    notes = next(table for table in twin["tables"] if table["name"] == "table-2")["notes"]
+    assert any("51.87 against 52.41" in note for note in notes)
+    assert "51.87 against 52.41" in client.get("/papers/optibert.md").text
+    assert list(twin["data"]["warnings"]) == ["table 2"]
+
+
+def test_a_paper_without_such_a_table_warns_of_nothing(client: TestClient) -> None:
+    assert 'class="callout warn"' not in client.get("/papers/neobert").text
+
+
+def lines(found: Html, table: str) -> list[list[str]]:
+    return [row for row in found.texts(table) if row[0].startswith("measured here")]
+
+
+def test_what_was_measured_stands_below_its_model(client: TestClient) -> None:
+    """By each paper's own convention: NeoBERT takes means of two metrics, ModernBERT the first alone."""
+    table = page(client, "/papers/neobert").texts("table-3")
+    at = next(i for i, row in enumerate(table) if row[0].startswith("measured here"))
+    assert table[at - 1][:2] == ["ModernBERT", "base"]
+    named = dict(zip(table[1], table[at], strict=True))
+    assert table[at][0] == "measured here, glue-optibert"
+    assert (named["RTE"], named["MRPC"], named["STS"]) == ("80.00", "85.00", "85.00")
+    numbers = {"MNLI": 80, "QNLI": 80, "QQP": 85, "RTE": 80, "SST": 80, "MRPC": 85, "CoLA": 80, "STS": 85}
+    assert named["Avg."] == f"{sum(numbers.values()) / 8:.2f}"
+    modern = page(client, "/papers/modernbert").texts("table-5")
+    own = dict(zip(modern[1], lines(page(client, "/papers/modernbert"), "table-5")[0], strict=True))
+    assert (own["MRPC"], own["QQP"], own["STS-B"]) == ("80.00", "80.00", "90.00")
+
+
+def test_a_mean_that_is_not_whole_is_left_out(client: TestClient) -> None:
+    found = page(client, "/papers/neobert")
+    heads = found.texts("table-3")[1]
+    measured = [dict(zip(heads, row, strict=True)) for row in lines(found, "table-3")]
+    assert [row["RTE"] for row in measured] == ["80.00", "80.00"]
+    assert [row["Avg."] for row in measured] == ["81.88", ""]
+    assert measured[1]["CoLA"] == ""
+
+
+def test_measured_cells_lead_to_their_model_and_say_how(client: TestClient) -> None:
+    twin = client.get("/papers/neobert.json").json()
+    table = next(one for one in twin["tables"] if one["name"] == "table-3")
+    heads = [row["cells"]["model"] for row in table["rows"]]
+    head = next(cell for cell in heads if "measured here" in cell["value"])
+    assert (head["href"], head["kind"]) == ("/models/answerdotai--ModernBERT-base", "measured")
+    assert "fresh seeds 42001–42003" in head["note"]
+
+
+def test_imports_are_not_mixed_in(client: TestClient) -> None:
+    for slug in PAPERS:
+        text = client.get(f"/papers/{slug}").text
+        assert "77.7" not in [cell for row in Html(text).tables.values() for line in row for cell, _ in line]
+    models = page(client, "/papers/neobert").texts("models")
+    assert next(row for row in models if row[2] == MODERN)[-2:] == ["1", "1"]
+
+
+def test_a_table_of_vectors_takes_vectors_alone(tmp_path: Path) -> None:
+    """MTEB(eng, v1): a type's mean where it is whole, both means, and what kind of line it is."""
+    suite = catalog.open_suite("mteb-v1", SuiteOptions())
+    own_suite = Listed(slug="mteb-v1", typed="mteb-v1", suite=suite, main=True)
+    listed = {**site_data.suites(), "mteb-v1": own_suite}
+    score = {"STS": 0.5, "Retrieval": 0.25}
+    (tmp_path / "results").mkdir()
+    for name, letter, tasks in (
+        (MODERN, "a", suite.tasks),
+        ("answerdotai/ModernBERT-large", "b", [t for t in suite.tasks if t.type == "STS"]),
+    ):
+        model = site_data.measured_model(name, letter)
+        records = [vectors(model, of, score.get(of.type, 0.75)) for of in tasks]
+        site_data.put(tmp_path / "results", model, records)
+    modern = site_data.measured_model(MODERN, "a")
+    site_data.put(tmp_path / "results", modern, [with_metrics(modern, "RTE")])
+    with (
+        mock.patch("leaderboard.index.listed", return_value=listed),
+        TestClient(create_app(site_data.small_settings(tmp_path))) as own,
+    ):
+        found = page(own, "/papers/neobert")
+        table = found.texts("table-4")
+        measured = [dict(zip(table[1], row, strict=True)) for row in lines(found, "table-4")]
+        glue = lines(found, "table-3")
+    whole, part = measured
+    assert whole["Model"] == "measured here, as published"
+    assert (whole["STS"], whole["Retriev."]) == ("50.00", "25.00")
+    assert whole["Avg. (56 tasks)"] == ""
+    counts = Counter(column.type for column in suite.columns)
+    types = {kind: score.get(kind, 0.75) for kind in counts}
+    assert whole["mean over types"] == f"{100 * sum(types.values()) / 7:.2f}"
+    assert whole["mean over tasks"] == f"{100 * sum(types[k] * n for k, n in counts.items()) / 56:.2f}"
+    assert (part["STS"], part["Retriev."], part["mean over tasks"]) == ("50.00", "", "")
+    assert "not fine-tuned as the paper did" in found.text
+    assert [row[0] for row in glue] == ["measured here, glue-optibert"]
+
+
+def vectors(model: Artifact, of: Task, score: float) -> Record:
+    identity = plain(evaluation_identity(model, of, encoding(), seed=42))
+    some = site_data.scored(model, site_data.names("mteb")[0], score)
+    splits = {split: {s: {"main_score": score} for s in of.subsets} for split in of.splits}
+    changed: Mapping[str, Any] = {"key": digest(identity), "identity": identity, "task": task_part(of)}
+    return some.model_copy(update={**changed, "scores": splits})
+
+
+# The list
+
+
+def test_the_list_has_every_paper_with_its_count(client: TestClient) -> None:
+    found = page(client, "/papers")
+    links = {attributes["href"] for attributes in found.named("a")}
+    twin = client.get("/papers.json").json()
+    listed = next(table for table in twin["tables"] if table["name"] == "papers")
+    for slug, row in zip(PAPERS, listed["rows"], strict=True):
+        assert f"/papers/{slug}" in links
+        assert row["cells"]["numbers"]["value"] == sum(bool(line["value"]) for line in committed(slug))
+        assert row["cells"]["title"]["value"] in found.text
+
+
+def test_conflicts_are_shown_with_their_tables(client: TestClient) -> None:
+    found = page(client, "/papers").texts("conflicts")
+    rows = {(row[0], row[2]): dict(zip(found[0], row, strict=True)) for row in found[1:]}
+    qqp = rows["BERT base", "QQP"]
+    assert qqp["Apart"] == "20.2"
+    texts = {name.strip(" ›"): text for name, text in qqp.items()}
+    assert texts["NeoBERT"] == "71.2 (table 3)"
+    assert texts["ModernBERT"] == "91.4 (table 5)"
+    assert texts["MosaicBERT"] == "91.4 (table S3)"
+    assert ("RoBERTa base", "Avg.") not in rows
+    apart = [float(row[3]) for row in found[1:]]
+    assert apart == sorted(apart, reverse=True)
+
+
+def test_the_suite_laid_side_by_side_is_chosen(client: TestClient) -> None:
+    assert "side-by-side-MTEB-eng-v1" in page(client, "/papers").tables
+    found = page(client, "/papers?suite=GLUE+dev")
+    glue = found.texts("side-by-side-GLUE-dev")
+    neo = [row for row in glue if row[0] == "ModernBERT large"]
+    assert {row[1] for row in neo} == {"OptiBERT", "NeoBERT", "ModernBERT"}
+    current = [a for a in found.named("a") if a.get("aria-current") == "true"]
+    tabs = [a["href"] for a in current if a["href"].startswith("/papers?")]
+    assert tabs == ["/papers?suite=GLUE+dev#side-by-side"]
+    assert page(client, "/papers?suite=BEIR").tables["side-by-side-BEIR"]
+
+
+@pytest.mark.parametrize(
+    ("path", "near"),
+    [("/papers/optbert", "optibert"), ("/papers?suite=GLUE+de", "GLUE dev"), ("/papers/%3Cscript%3E", "")],
+)
+def test_a_name_that_is_none(client: TestClient, path: str, near: str) -> None:
+    answer = client.get(path, headers={"accept": "text/html"})
+    assert answer.status_code == 404
+    assert near in Html(answer.text).text
+    assert "<script>" not in answer.text
+
+
+def test_without_the_papers_the_page_says_so(tmp_path: Path) -> None:
+    (tmp_path / "results").mkdir()
+    settings = replace(site_data.small_settings(tmp_path), reported=None)
+    with (
+        mock.patch("leaderboard.index.listed", return_value=site_data.suites()),
+        TestClient(create_app(settings)) as own,
+    ):
+        assert "No paper's tables are at hand." in page(own, "/papers").text
+        assert own.get("/papers/optibert").status_code == 404
+        assert own.get("/papers.json").json()["tables"][0]["rows"] == []
+
+
+def test_every_paper_is_exported(client: TestClient) -> None:
+    routes = {route.path: route for route in client.app.state.site.pages}  # type: ignore[attr-defined]
+    site = client.app.state.site  # type: ignore[attr-defined]
+    assert list(routes["/papers/{paper}"].every(site)) == [f"/papers/{slug}" for slug in PAPERS]
+    assert list(routes["/papers"].every(site)) == ["/papers"]
+
+
+def test_no_page_styles_elements(client: TestClient) -> None:
+    for path in ("/papers", *(f"/papers/{slug}" for slug in PAPERS)):
+        assert not any("style" in attributes for _, attributes in page(client, path).tags)

@@ -1,0 +1,308 @@
+"""The page of trade-offs: the frontier, what is never on it, speed, cost, and printed compute."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+import site_data
+from html_pages import Html
+from site_data import HOSTILE, Import
+
+Json = dict[str, Any]
+
+GPU, CPU = {"kind": "cuda", "name": "H100"}, {"kind": "cpu", "name": "AMD EPYC"}
+COUNT = 40
+
+
+def many(seed: int = 7) -> list[Import]:
+    """Models of all sizes, some alike, the longer their input the worse; the last of each ten lacks tasks."""
+    draw, tasks = random.Random(seed), site_data.names("nanobeir")
+    found = []
+    for number in range(COUNT):
+        card: Json = {
+            "card": True, "n_parameters": draw.choice([5, 20, 80, 300, 900]) * 1_000_000,
+            "embed_dim": draw.choice([128, 384, 768]), "max_tokens": draw.choice([128, 512, 8192]),
+            "release_date": f"20{draw.randrange(20, 26)}-0{draw.randrange(1, 9)}-11",
+        }  # fmt: skip
+        bonus = {128: 0.3, 512: 0.1, 8192: 0.0}[card["max_tokens"]]
+        scores = site_data.spread_scores(tasks, round(bonus + draw.uniform(0.2, 0.5), 2))
+        if number % 10 == 9:
+            scores = {tasks[0]: 0.99}
+        found.append(Import(model=f"acme/m{number}", scores=scores, card=card))
+    return found
+
+
+def timed(name: str, letter: str, device: Json, tasks: list[str], seconds: float, tokens: int) -> Any:
+    """A measured model's records, each with its seconds and tokens."""
+    model = site_data.measured_model(name, letter)
+    base = site_data.spread_scores(tasks, 0.5)
+    took = {"load": 1.0, "encode": seconds, "score": 2.0}
+    records = []
+    for task, score in base.items():
+        record = site_data.scored(model, task, score)
+        more = {"device": device, "seconds": took, "tokens_encoded": tokens}
+        records.append(record.model_copy(update={"provenance": {**record.provenance, **more}}))
+    return model, records
+
+
+def fill(folder: Path) -> None:
+    (folder / "results").mkdir(parents=True, exist_ok=True)
+    hostile = {"card": True, "n_parameters": 1_000_000}
+    tasks = site_data.names("nanobeir")
+    odd = Import(model=HOSTILE, scores=site_data.spread_scores(tasks, 0.3), card=hostile)
+    site_data.put_imports(folder / "results", [*many(), odd])
+    for name, letter, device, seconds, tokens in (
+        ("fast", "a", GPU, 2.0, 1000),
+        ("slow", "b", GPU, 8.0, 1000),
+        ("desk", "c", CPU, 100.0, 1000),
+    ):
+        model, records = timed(name, letter, device, tasks, seconds, tokens)
+        site_data.put(folder / "results", model, records)
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    with TestClient(site_data.small_app(tmp_path_factory.mktemp("pareto"), fill)) as found:
+        yield found
+
+
+def read(client: TestClient, query: str = "") -> Json:
+    answer = client.get(f"/pareto.json?suite=nanobeir&rows=all&{query}")
+    assert answer.status_code == 200, answer.text
+    found: Json = answer.json()
+    return found
+
+
+def page(client: TestClient, query: str = "") -> Html:
+    answer = client.get(f"/pareto?suite=nanobeir&{query}")
+    assert answer.status_code == 200
+    return Html(answer.text)
+
+
+def rows(twin: Json, table: str) -> list[Json]:
+    return next(
+        [{key: cell.get("value") for key, cell in row["cells"].items()} for row in one["rows"]]
+        for one in twin["tables"]
+        if one["name"] == table
+    )
+
+
+def undominated(points: list[Json], better: str) -> set[str]:
+    """The frontier by its definition: every point against every other."""
+
+    def beats(one: Json, other: Json) -> bool:
+        across = one["x"] <= other["x"] if better == "lower" else one["x"] >= other["x"]
+        same = (one["x"], one["score"]) == (other["x"], other["score"])
+        return bool(across and one["score"] >= other["score"] and not same)
+
+    return {p["model"] for p in points if not any(beats(other, p) for other in points)}
+
+
+@pytest.mark.parametrize(
+    ("x", "better"),
+    [("parameters", "lower"), ("dimension", "lower"), ("tokens", "higher"), ("date", "lower")],
+)
+def test_the_frontier_is_what_nothing_beats(client: TestClient, x: str, better: str) -> None:
+    twin = read(client, f"x={x}")
+    points = rows(twin, "points")
+    assert {p["there"] for p in points} == {13}
+    best = rows(twin, "frontier")
+    assert {p["model"] for p in best} == undominated(points, better)
+    assert len(best) > 1
+    assert [p["x"] for p in best] == sorted(p["x"] for p in best)
+    assert {p["model"] for p in twin["data"]["frontier"]} == {p["model"] for p in best}
+    assert [p["score"] for p in points] == sorted((p["score"] for p in points), reverse=True)
+
+
+def test_each_other_point_is_beaten_by_one_of_the_frontier(client: TestClient) -> None:
+    twin = read(client)
+    points = {p["model"]: p for p in rows(twin, "points")}
+    best = {p["model"] for p in rows(twin, "frontier")}
+    for name, point in points.items():
+        better = point.get("beaten")
+        assert (name in best) == (better in (None, "on the frontier"))
+        if name not in best:
+            assert better in best
+            assert points[better]["x"] <= point["x"]
+            assert points[better]["score"] >= point["score"]
+
+
+def test_the_gain_is_the_step_to_the_neighbour(client: TestClient) -> None:
+    for query in ("", "x=tokens"):
+        best = rows(read(client, query), "frontier")
+        ordered = sorted(best, key=lambda p: p["score"])
+        gains = [p.get("step") for p in ordered]
+        assert gains[0] in (None, "")
+        for low, high, gain in zip(ordered, ordered[1:], gains[1:], strict=False):
+            assert gain == pytest.approx(high["score"] - low["score"])
+
+
+def test_what_is_incomplete_is_hollow_and_never_on_the_frontier(client: TestClient) -> None:
+    whole, twin = read(client), read(client, "part=1")
+    lacking = {f"acme/m{n}" for n in range(9, COUNT, 10)}
+    assert not lacking & {p["model"] for p in rows(whole, "points")}
+    assert lacking <= {p["model"] for p in rows(twin, "points")}
+    assert rows(twin, "frontier") == rows(whole, "frontier")
+    assert max(p["score"] for p in rows(twin, "points")) == 0.99
+    assert rows(twin, "points")[0]["there"] == 13, "incomplete ones come last"
+    kinds = [attributes.get("class", "") for attributes in page(client, "part=1").named("g")]
+    assert sum("plot-hollow" in kind for kind in kinds) == len(lacking)
+    assert not any("plot-hollow" in kind and "plot-best" in kind for kind in kinds)
+    assert not any("plot-hollow" in a.get("class", "") for a in page(client).named("g"))
+    assert f"a part of the columns only: {len(lacking)}." in page(client).text
+
+
+def test_the_plot_holds_the_points_of_the_table(client: TestClient) -> None:
+    answer = client.get("/pareto?suite=nanobeir&rows=all&part=1").text
+    start = answer.index(">", answer.index('class="plot-data"')) + 1
+    data = json.loads(answer[start : answer.index("</script>", start)])
+    drawn = {
+        (name, x, round(y, 6))
+        for one in data["series"]
+        for name, x, y in zip(one["label"], one["x"], one["y"], strict=True)
+    }
+    twin = read(client, "part=1")
+    assert drawn == {(p["model"], p["x"], round(100 * p["score"], 6)) for p in rows(twin, "points")}
+    assert {one["name"] for one in data["series"]} == {"imported", "measured"}
+    assert (data["x"]["kind"], data["better"]) == ("log", "lower")
+
+
+def test_the_axis_is_what_was_asked_for(client: TestClient) -> None:
+    scales = {
+        query: read(client, query)["data"]["x"]["scale"]
+        for query in ("", "scale=linear", "x=dimension", "x=dimension&scale=log", "x=date&scale=log")
+    }
+    assert list(scales.values()) == ["log", "linear", "linear", "log", "date"]
+
+
+def test_scores_of_a_task_and_of_a_type(client: TestClient) -> None:
+    first = site_data.names("nanobeir")[0]
+    given = {one.model: one.scores for one in many()}
+    for name, score in ((p["model"], p["score"]) for p in rows(read(client, f"y=task:{first}"), "points")):
+        if name in given:
+            assert score == pytest.approx(given[name][first])
+    means = {p["model"]: p["score"] for p in rows(read(client), "points")}
+    assert means["acme/m0"] == pytest.approx(sum(given["acme/m0"].values()) / 13)
+
+
+def test_throughput_is_of_one_device(client: TestClient) -> None:
+    twin = read(client, "x=throughput")
+    assert {p["model"]: p["x"] for p in rows(twin, "points")} == {"fast": 500, "slow": 125}
+    assert [p["model"] for p in rows(twin, "frontier")] == ["fast"]
+    assert "AMD EPYC" in " ".join(twin["notes"])
+    other = read(client, "x=throughput&device=AMD EPYC")
+    assert {p["model"]: p["x"] for p in rows(other, "points")} == {"desk": 10}
+    gone = read(client, "x=throughput&device=TPU")
+    assert "Nothing was measured on TPU." in gone["notes"]
+
+
+def test_a_cost_is_seconds_times_the_price(client: TestClient) -> None:
+    twin = read(client, "x=cost&price=3.6")
+    cost = {p["model"]: p["x"] for p in rows(twin, "points")}
+    assert cost == {"fast": pytest.approx(13 * 5 * 0.001), "slow": pytest.approx(13 * 11 * 0.001)}
+    for query in ("x=cost", "x=cost&price="):
+        assert "Give the price of an hour" in page(client, query).text
+    assert client.get("/pareto?x=cost&price=-1").status_code == 422
+    assert client.get("/pareto?x=cost&price=inf").status_code == 422
+
+
+def test_printed_compute_makes_points_of_its_own(client: TestClient) -> None:
+    twin = client.get("/pareto.json?suite=mteb&x=flops&rows=all").json()
+    points = rows(twin, "points")
+    assert len(points) == 11
+    assert {p["origin"] for p in points} == {"reported"}
+    largest = next(p for p in points if p["model"].startswith("OptiBERT_239M"))
+    assert largest["x"] == 7.0e19
+    types = client.get("/pareto.json?suite=mteb&x=flops&y=types").json()
+    means = {p["model"]: p["score"] for p in rows(types, "points")}
+    assert means[largest["model"]] == pytest.approx(0.5153, abs=5e-5)
+    one = client.get("/pareto.json?suite=mteb&x=flops&y=type:STS").json()
+    assert rows(one, "frontier")
+    html = client.get("/pareto?suite=mteb&x=flops").text
+    assert 'href="/papers/optibert#table-5"' in html
+    assert "were not measured here" in html
+    small = client.get("/pareto.json?suite=mteb&x=flops&size=small").json()
+    assert {p["model"].partition(" ")[0] for p in rows(small, "points")} == {
+        "OptiBERT_17M", "OptiBERT_28M", "OptiBERT_38M",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("query", "says"),
+    [
+        ("suite=nanobeir&x=flops", "no paper at hand prints it beside this score"),
+        ("suite=glue&x=throughput", "hold how fast a model encoded"),
+        ("suite=glue&x=cost&price=1", "hold the seconds that a cost is made of"),
+        ("suite=glue&x=parameters", "how many parameters it has"),
+        ("suite=nanobeir&q=nobody", "No model that passes these filters has both values."),
+        ("suite=nanobeir&origin=reported", "No model that passes these filters has both values."),
+    ],
+)
+def test_an_empty_plot_says_why(client: TestClient, query: str, says: str) -> None:
+    answer = client.get(f"/pareto?{query}")
+    assert answer.status_code == 200
+    assert says in Html(answer.text).text
+    assert "plotly" not in answer.text
+    assert "unsafe-inline" not in answer.headers["content-security-policy"]
+    assert client.get(f"/pareto.json?{query}").json()["tables"] == []
+
+
+def test_a_name_that_is_none_is_told_with_the_nearest(client: TestClient) -> None:
+    for query, near in (
+        ("suite=nanobeer", "nanobeir"),
+        ("suite=nanobeir&y=task:NanoArguAna", "task:NanoArguAnaRetrieval"),
+        ("suite=glue&view=optbert", "optibert"),
+    ):
+        answer = client.get(f"/pareto?{query}")
+        assert answer.status_code == 404
+        assert near in answer.text
+    assert client.get("/pareto?x=price").status_code == 422
+
+
+def test_the_page_is_safe_and_its_scripts_are_files(client: TestClient) -> None:
+    answer = client.get("/pareto?suite=nanobeir&rows=all")
+    found = Html(answer.text)
+    assert "<script>alert" not in answer.text
+    assert any(row[0].startswith("../evil/<script>alert('x')") for row in found.texts("points"))
+    assert not any("style" in attributes for _, attributes in found.tags)
+    sources = [a["src"] for a in found.named("script") if "src" in a]
+    library = next(i for i, source in enumerate(sources) if source.startswith("/static/plotly.min.js?v="))
+    assert sources[library + 1].startswith("/static/plot.js")
+    assert all("src" in a or a["type"] == "application/json" for a in found.named("script"))
+    assert "unsafe-inline" in answer.headers["content-security-policy"].partition("style-src")[2]
+    assert client.get(sources[library]).content.startswith(b"/**\n* plotly.js")
+
+
+def test_points_come_in_pages_and_the_form_keeps_its_state(client: TestClient) -> None:
+    found = page(client, "rows=25&theme=dark&x=tokens&q=acme")
+    assert len(found.texts("points")) == 26
+    hidden = {(a["name"], a["value"]) for a in found.named("input") if a.get("type") == "hidden"}
+    assert {("rows", "25"), ("theme", "dark")} <= hidden
+    links = [a["href"] for a in found.named("a") if "page=2" in a.get("href", "")]
+    assert links
+    assert all("x=tokens" in href and "q=acme" in href and "suite=nanobeir" in href for href in links)
+    second = Html(client.get(links[0]).text)
+    assert second.texts("points")[1] not in found.texts("points")
+
+
+def test_each_treatment_is_a_point_where_that_is_asked_for(client: TestClient, tmp_path: Path) -> None:
+    def two(folder: Path) -> None:
+        tasks = site_data.names("nanobeir")
+        card = {"card": True, "n_parameters": 1_000_000}
+        entries = [
+            Import(model="acme/m", revision=c * 40, scores=site_data.spread_scores(tasks, base), card=card)
+            for c, base in (("a", 0.2), ("b", 0.3))
+        ]
+        (folder / "results").mkdir()
+        site_data.put_imports(folder / "results", entries)
+
+    with TestClient(site_data.small_app(tmp_path, two)) as own:
+        assert len(rows(read(own), "points")) == 1
+        assert len(rows(read(own, "each=entry"), "points")) == 2

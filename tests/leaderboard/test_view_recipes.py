@@ -1,0 +1,186 @@
+"""The pages of recipes: what each is in every setting, and who was fine-tuned by it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+
+import site_data
+from finetune.glue.protocol import Protocol
+from finetune.glue.tasks import TASKS
+from finetune.recipes import glue_mosaicbert, glue_neobert, glue_optibert
+from harness import catalog
+from harness.record import Record
+from harness.types import Artifact
+from html_pages import Html
+from site_data import HOSTILE
+
+ROOT = Path(__file__).parents[2]
+
+
+def as_recipe(record: Record, recipe: str) -> Record:
+    return record.model_copy(
+        update={"identity": {**record.identity, "recipe": recipe}, "key": record.key[::-1]}
+    )
+
+
+def whole(model: Artifact, score: float) -> list[Record]:
+    return [site_data.trained(model, name, score) for name in TASKS]
+
+
+def fill(folder: Path) -> None:
+    site_data.fill(folder)
+    results = folder / "results"
+    for name, letter, score in (("acme/good", "c", 0.9), (HOSTILE, "d", 0.8)):
+        model = site_data.measured_model(name, letter)
+        site_data.put(results, model, whole(model, score))
+    other = site_data.measured_model("acme/other", "e")
+    records = [as_recipe(record, "glue-optibert:table4") for record in whole(other, 0.7)]
+    site_data.put(results, other, records)
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    with TestClient(site_data.small_app(tmp_path_factory.mktemp("recipes"), fill)) as found:
+        yield found
+
+
+def page(client: TestClient, path: str) -> Html:
+    answer = client.get(path)
+    assert answer.status_code == 200
+    return Html(answer.text)
+
+
+def test_the_list_has_every_recipe(client: TestClient) -> None:
+    found = page(client, "/recipes")
+    rows = {row[0]: row for row in found.texts("recipes")[1:]}
+    assert list(rows) == list(catalog.recipes())
+    for name, entry in catalog.recipes().items():
+        assert rows[name][1] == entry.summary
+        assert rows[name][3] == (", ".join(entry.variants) or "–")
+    assert rows["glue-optibert"][2] == "OptiBERT, appendix D.1"
+    assert rows["glue-optibert"][4] == "4"
+    assert rows["glue-neobert"][4] == "–"
+    links = {attributes["href"] for attributes in found.named("a")}
+    assert {f"/recipes/{name}" for name in rows} <= links
+
+
+def test_who_used_a_recipe(client: TestClient) -> None:
+    """The best first, an incomplete one last, names of all kinds escaped."""
+    text = client.get("/recipes/glue-optibert").text
+    head, *rows = Html(text).texts("used")
+    assert head[:3] == ["Model", "Recipe", "Size"]
+    assert [row[0] for row in rows] == ["acme/good", HOSTILE, "acme/other", "acme/tiny-base"]
+    own, other = "glue-optibert", "glue-optibert:table4"
+    assert [row[1] for row in rows] == [own, own, other, own]
+    assert [row[3] for row in rows] == ["90.00", "80.00", "70.00", "62.50 (2/8)"]
+    assert rows[0][4] == "fresh seeds 42001–42003"
+    assert "<script>alert" not in text
+    twin = client.get("/recipes/glue-optibert.json").json()
+    used = next(table for table in twin["tables"] if table["name"] == "used")
+    means = [row["cells"]["mean-glue"]["value"] for row in used["rows"]]
+    assert means == pytest.approx([0.9, 0.8, 0.7, 0.625])
+    assert [row["kind"] for row in used["rows"]] == ["", "", "", "part"]
+
+
+def test_means_are_by_the_papers_own_numbers(client: TestClient) -> None:
+    found = page(client, "/recipes/glue-optibert")
+    assert any(a["href"] == "/suites/glue?view=optibert" for a in found.named("a"))
+    assert "the mean of both metrics" in found.text
+
+
+@pytest.mark.parametrize(
+    ("path", "protocol"),
+    [
+        ("glue-optibert", glue_optibert.PROTOCOL),
+        ("glue-optibert?variant=table4", glue_optibert.PROTOCOL.variants["table4"]),
+        ("glue-neobert?variant=table6", glue_neobert.TABLE6),
+        ("glue-mosaicbert", glue_mosaicbert.PROTOCOL),
+    ],
+)
+def test_every_setting_is_that_of_the_protocol(client: TestClient, path: str, protocol: Protocol) -> None:
+    found = page(client, f"/recipes/{path}")
+    head, *rows = found.texts("grids")
+    assert [row[0] for row in rows] == list(protocol.grids)
+    for row in rows:
+        named, grid = dict(zip(head, row, strict=True)), protocol.grids[row[0]]
+        assert [float(text) for text in named["Learning rates"].split(", ")] == list(grid.learning_rates)
+        assert [int(text) for text in named["Epochs"].split(", ")] == list(grid.epochs)
+        assert [int(text) for text in named["Seeds"].split(", ")] == list(grid.seeds)
+        assert int(named["Runs of the grid"]) == len(protocol.trials(row[0]))
+    runs = sum(int(row[-1]) for row in rows) + len(protocol.final_seeds) * len(rows)
+    assert runs == protocol.runs
+    assert f"Runs on all tasks{protocol.runs}" in found.text.replace("\n", "")
+    settings = {name: value for name, value in found.texts("settings")}
+    assert settings["max length"] == str(protocol.training.max_length)
+    assert settings["schedule: name"] == protocol.training.schedule.name
+    assert settings["transfer"] == ", ".join(protocol.transfer)
+    assert settings["stopping: counts"] == protocol.training.stopping.counts
+    for text in protocol.assumed:
+        assert text in found.text
+    assert protocol.source in found.text
+
+
+def test_a_recipe_leads_to_what_its_paper_prints(client: TestClient) -> None:
+    def links(name: str) -> set[str]:
+        return {a["href"] for a in page(client, f"/recipes/{name}").named("a")}
+
+    assert {"/papers/neobert", "/papers/neobert#table-3"} <= links("glue-neobert")
+    assert {"/papers/modernbert#table-1", "/papers/modernbert#table-5"} <= links("glue-modernbert")
+    assert not any(href.startswith("/papers/") for href in links("glue-quick"))
+    back = {a["href"] for a in page(client, "/papers/neobert").named("a")}
+    assert "/recipes/glue-neobert" in back
+    assert "/recipes/glue-quick" not in back
+
+
+def test_variants_are_tabs(client: TestClient) -> None:
+    found = page(client, "/recipes/glue-neobert?variant=ablation")
+    current = [a["href"] for a in found.named("a") if a.get("aria-current") == "true"]
+    assert "/recipes/glue-neobert?variant=ablation" in current
+    assert "--recipe glue-neobert:ablation" in found.text
+    others = {a["href"] for a in found.named("a")}
+    assert {"/recipes/glue-neobert", "/recipes/glue-neobert?variant=cadence"} <= others
+
+
+def test_a_recipe_that_nobody_used_says_how(client: TestClient) -> None:
+    found = page(client, "/recipes/glue-quick")
+    assert "Nothing was measured with it yet." in found.text
+    assert "harness run --model X --suite glue --recipe glue-quick" in found.text
+
+
+@pytest.mark.parametrize(
+    ("path", "near"),
+    [
+        ("/recipes/glue-qick", "glue-quick"),
+        ("/recipes/glue-neobert?variant=table7", "table6"),
+        ("/recipes/glue-quick?variant=x", ""),
+    ],
+)
+def test_a_name_that_is_none(client: TestClient, path: str, near: str) -> None:
+    answer = client.get(path)
+    assert answer.status_code == 404
+    assert near in answer.text
+
+
+def test_every_recipe_is_exported(client: TestClient) -> None:
+    site = client.app.state.site  # type: ignore[attr-defined]
+    routes = {route.path: route for route in site.pages}
+    assert list(routes["/recipes/{recipe}"].every(site)) == [f"/recipes/{name}" for name in catalog.recipes()]
+
+
+def test_recipes_are_shown_without_torch() -> None:
+    code = (
+        "import sys\n"
+        "from leaderboard.recipe_facts import opened, protocol_of\n"
+        "from harness import catalog\n"
+        "for name, entry in catalog.recipes().items():\n"
+        "    assert all(protocol_of(opened(name, v)).settings for v in ('', *entry.variants))\n"
+        "print(sorted({'torch', 'mteb', 'transformers'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout == "[]\n"

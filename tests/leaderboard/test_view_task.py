@@ -1,0 +1,396 @@
+"""The pages of tasks: ranks, ties, revisions, subsets and questions, names that are hostile."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html.parser import HTMLParser
+from pathlib import Path
+from statistics import quantiles
+from typing import Any
+from unittest import mock
+from urllib.parse import quote
+
+import pyarrow as pa
+import pytest
+from starlette.testclient import TestClient
+
+import site_data
+from harness import catalog, imported
+from harness.types import SuiteOptions
+from leaderboard.app import create_app
+from leaderboard.importers._mteb_entries import SCHEMA, trust_of
+from leaderboard.queries import Entry
+from leaderboard.scopes import Listed, slug
+from leaderboard.task_names import find_task, task_key, task_path
+from leaderboard.task_questions import MOST, common_question
+from leaderboard.task_ranks import first_of_models, places
+from leaderboard.task_scores import Scored
+from site_data import COMMIT, HOSTILE, Import
+
+FIRST = site_data.names("nanobeir")[0]
+KOREAN = site_data.names("mteb-MTEB-kor-v1")[0]
+
+
+class Links(HTMLParser):
+    """The links of a page with their texts, and the elements that there are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.links: list[tuple[str, str]] = []
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self._href: str | None = None
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag == "a":
+            self._href = dict(attrs).get("href") or ""
+            self.links.append((self._href, ""))
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "a":
+            self._href = None
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+        if self._href is not None:
+            href, told = self.links[-1]
+            self.links[-1] = (href, told + data)
+
+
+def parsed(client: TestClient, path: str, status: int = 200) -> Links:
+    answer = client.get(path, headers={"accept": "text/html"})
+    assert answer.status_code == status, answer.text[:500]
+    found = Links()
+    found.feed(answer.text)
+    return found
+
+
+def table(client: TestClient, path: str, name: str = "ranking") -> list[dict[str, Any]]:
+    """The rows of a table of the JSON twin: the values of its cells."""
+    answer = client.get(path)
+    assert answer.status_code == 200, answer.text[:500]
+    found = next(one for one in answer.json()["tables"] if one["name"] == name)
+    return [{key: cell["value"] for key, cell in row["cells"].items()} for row in found["rows"]]
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> TestClient:
+    return TestClient(site_data.small_app(tmp_path_factory.mktemp("site")))
+
+
+def put_rows(folder: Path, models: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
+    """An import whose scores are given row by row."""
+    about = [
+        {"folder": f"{at}", "model": name, "revision": COMMIT, "experiment": "", "trust": trust_of(COMMIT),
+         "files": 1, "rows": len(rows), "digest": f"{at}", "card": False}
+        for at, (name, rows) in enumerate(models.items())
+    ]  # fmt: skip
+    usual = {"split": "test", "subset": "default", "flag": "", "data_revision": "1" * 40, "mteb_version": "2"}
+    scores = [{"entry": at, **usual, **row} for at, rows in enumerate(models.values()) for row in rows]
+    tables = {
+        "entries": pa.Table.from_pylist(about, schema=SCHEMA),
+        "files": pa.table({"entry": pa.array([], pa.int32())}),
+        "scores": pa.Table.from_pylist(scores),
+    }
+    home = imported.home(folder, "mteb-results")
+    with imported.writing(home):
+        imported.publish(home, tables, {"counts": {"entries": len(about)}}, {"parser": 1})
+
+
+def client_of(folder: Path, models: Mapping[str, Sequence[Mapping[str, Any]]], *typed: str) -> TestClient:
+    """A site of some suites over such an import."""
+    put_rows(folder / "results", models)
+    suites = {
+        slug(name): Listed(
+            slug=slug(name), typed=name, suite=catalog.open_suite(name, SuiteOptions()), main=":" not in name
+        )
+        for name in typed
+    }
+    with mock.patch("leaderboard.index.listed", return_value=suites):
+        return TestClient(create_app(site_data.small_settings(folder)))
+
+
+def test_the_ranking_is_by_score_with_one_row_for_each_model(client: TestClient) -> None:
+    rows = table(client, f"/tasks/{FIRST}.json")
+    told = [(row["rank"], row["model"], row["score"]) for row in rows]
+    assert told == [
+        (1, "acme/tiny-large", 0.6), (2, "acme/tiny-base", 0.52), (3, "minilm-ish", 0.5), (4, HOSTILE, 0.4)
+    ]  # fmt: skip
+    assert [row["origin"] for row in rows] == ["imported", "imported", "measured", "imported"]
+    assert rows[0]["parameters"] == 335_000_000
+    assert [row["trust"] for row in rows] == ["commit", "commit", "measured", "external"]
+
+
+def test_filters_keep_ranks_and_narrow_the_distribution(client: TestClient) -> None:
+    answer = client.get(f"/tasks/{FIRST}.json?q=tiny").json()
+    assert [row["cells"]["rank"]["value"] for row in answer["tables"][0]["rows"]] == [1, 2]
+    assert answer["data"]["scores"] == [0.52, 0.6]
+    assert table(client, f"/tasks/{FIRST}.json?q=nobody") == []
+    assert "No entry passes these filters" in parsed(client, f"/tasks/{FIRST}?q=nobody").text
+
+
+def test_quartiles_are_those_of_the_ranked_scores(client: TestClient) -> None:
+    data = client.get(f"/tasks/{FIRST}.json").json()["data"]
+    assert data["scores"] == [0.4, 0.5, 0.52, 0.6]
+    assert data["quartiles"] == pytest.approx(quantiles([0.4, 0.5, 0.52, 0.6], n=4, method="inclusive"))
+
+
+def test_the_suites_that_hold_a_task_are_linked(client: TestClient) -> None:
+    links = parsed(client, f"/tasks/{FIRST}").links
+    assert ("/suites/nanobeir", "NanoBEIR") in links
+
+
+def test_a_score_on_another_revision_is_shown_and_not_ranked(client: TestClient) -> None:
+    page = client.get(f"/tasks/{KOREAN}.json").json()
+    (row,) = page["tables"][0]["rows"]
+    assert "rank" not in row["cells"]
+    assert row["cells"]["score"]["value"] == 0.66
+    assert row["cells"]["score"]["kind"] == "other"
+    assert row["cells"]["data"]["value"] == "0" * 40
+    assert any("another revision" in note for note in page["tables"][0]["notes"])
+    loose = client.get(f"/tasks/{KOREAN}.json?revisions=any").json()
+    assert loose["tables"][0]["rows"][0]["cells"]["rank"]["value"] == 1
+    assert "other revisions" in loose["notes"][0]
+
+
+def test_equal_scores_share_a_rank(tmp_path: Path) -> None:
+    scores = {"org/a": 0.5, "org/b": 0.7, "org/c": 0.5, "org/d": 0.4}
+
+    def make(folder: Path) -> None:
+        site_data.put_imports(
+            folder / "results", [Import(model=name, scores={FIRST: value}) for name, value in scores.items()]
+        )
+
+    client = TestClient(site_data.small_app(tmp_path, make))
+    page = client.get(f"/tasks/{FIRST}.json").json()
+    ranks = {r["cells"]["model"]["value"]: r["cells"]["rank"]["value"] for r in page["tables"][0]["rows"]}
+    assert ranks == {"org/b": 1, "org/a": 2, "org/c": 2, "org/d": 4}
+    assert any("No interval is known" in note for note in page["tables"][0]["notes"])
+
+
+def an_entry(number: int, model: str, **facts: Any) -> Entry:
+    usual: dict[str, Any] = dict.fromkeys(Entry.__dataclass_fields__)
+    known = {"origin": "imported", "trust": "commit", "treatment": "", "output": "vector", "tasks": 1}
+    named = {"id": number, "slug": f"s{number}", "model": model, "model_slug": model}
+    return Entry(**{**usual, **known, **named, **facts})
+
+
+def scored(number: int, value: float | None, half: float | None = None, **more: Any) -> Scored:
+    low, high = (None, None) if half is None or value is None else (value - half, value + half)
+    facts = {"entry": an_entry(number, f"m{number}"), "reason": "", "result": number, "data": "", **more}
+    return Scored(value=value, low=low, high=high, **facts)
+
+
+def test_intervals_make_ties_only_where_both_are_known() -> None:
+    """0.03 and 0.04 put together reach over 0.05 and not over 0.051; a group begins with its best."""
+    assert places([scored(1, 0.80, 0.03), scored(2, 0.7501, 0.04)]) == {1: 1, 2: 1}
+    assert places([scored(1, 0.80, 0.03), scored(2, 0.749, 0.04)]) == {1: 1, 2: 2}
+    assert places([scored(1, 0.80, 0.03), scored(2, 0.799)]) == {1: 1, 2: 2}
+    chain = [scored(1, 0.80, 0.03), scored(2, 0.77, 0.03), scored(3, 0.74, 0.03)]
+    assert places(chain) == {1: 1, 2: 1, 3: 3}
+
+
+def test_a_model_is_stood_for_by_a_ranked_number_before_a_better_known_revision() -> None:
+    pinned = scored(1, 0.9, entry=an_entry(1, "m"), reason="other")
+    external = scored(2, 0.5, entry=an_entry(2, "m", trust="external"))
+    assert first_of_models([pinned, external], any_revision=False) == [external]
+    assert first_of_models([pinned, external], any_revision=True) == [pinned]
+
+
+def test_pinned_rows_stay_on_top_and_are_marked_in_the_plot(client: TestClient) -> None:
+    rows = client.get(f"/tasks/{FIRST}.json").json()["tables"][0]["rows"]
+    last = rows[-1]["key"]
+    pinned = client.get(f"/tasks/{FIRST}.json?pin={last}").json()["tables"][0]["rows"]
+    assert [row["key"] for row in pinned] == [last, *(row["key"] for row in rows[:-1])]
+    marks = [a for tag, a in parsed(client, f"/tasks/{FIRST}?pin={last}").elements if tag == "g"]
+    assert sum("plot-mark" in (a.get("class") or "") for a in marks) == 1
+
+
+@pytest.mark.parametrize(
+    ("sort", "order"),
+    [("score", [0.4, 0.5, 0.52, 0.6]), ("-rank", [0.4, 0.5, 0.52, 0.6]), ("rank", [0.6, 0.52, 0.5, 0.4])],
+)
+def test_sorting(client: TestClient, sort: str, order: list[float]) -> None:
+    assert [row["score"] for row in table(client, f"/tasks/{FIRST}.json?sort={sort}")] == order
+
+
+def test_a_column_that_is_none_is_said(client: TestClient) -> None:
+    answer = client.get(f"/tasks/{FIRST}.json?sort=skore")
+    assert answer.status_code == 404
+    assert "score" in answer.json()["error"]["hint"]
+
+
+def test_rows_without_a_value_stand_last_whatever_they_are_sorted_by(client: TestClient) -> None:
+    models = [row["model"] for row in table(client, f"/tasks/{FIRST}.json?sort=released")]
+    assert set(models[:2]) == {"acme/tiny-base", "acme/tiny-large"}
+
+
+def test_a_failure_is_shown_with_a_link_to_its_result(client: TestClient) -> None:
+    (row,) = client.get(f"/tasks/{site_data.names('mteb')[0]}.json").json()["tables"][0]["rows"]
+    assert row["cells"]["score"]["kind"] == "failed"
+    assert row["cells"]["score"]["href"].startswith("/results/")
+    assert "rank" not in row["cells"]
+
+
+def test_a_task_of_a_suite_without_results_has_a_page(client: TestClient) -> None:
+    assert "No entry has a result" in parsed(client, "/tasks/MNLI").text
+
+
+def test_hostile_names_are_escaped(client: TestClient) -> None:
+    page = parsed(client, f"/tasks/{FIRST}")
+    assert not [a for tag, a in page.elements if tag == "script" and "src" not in a]
+    assert any(told == HOSTILE for _, told in page.links)
+    assert not [href for href, _ in page.links if ".." in href]
+
+
+def test_an_unknown_task_names_its_neighbours(client: TestClient) -> None:
+    answer = client.get(f"/tasks/{FIRST}s.json")
+    assert answer.status_code == 404
+    assert FIRST in answer.json()["error"]["hint"]
+    page = parsed(client, "/tasks/%3Cscript%3E", 404)
+    assert not [a for tag, a in page.elements if tag == "script" and "src" not in a]
+
+
+NASTY = [
+    "../../etc",
+    "a/b",
+    "<b>x</b>",
+    'q"uote',
+    "x.json",
+    "..",
+    "a b",
+    "ünïcode",
+    "50%25",
+    "a?b#c",
+    "x" * 150,
+]
+
+
+def test_every_name_has_a_path_of_one_part_that_leads_back() -> None:
+    for name in NASTY:
+        part = task_path(name).removeprefix("/tasks/")
+        assert "/" not in part
+        assert not part.endswith((".json", ".csv", ".md", ".tex"))
+        assert find_task(task_key(name), NASTY) == name
+    assert len({task_key(name) for name in NASTY}) == len(NASTY)
+
+
+def test_tasks_with_hostile_names_can_be_reached(tmp_path: Path) -> None:
+    names = [name for name in NASTY if len(name) < 100]
+    rows = [{"task": name, "main_score": 0.1 + at / 100} for at, name in enumerate(names)]
+    client = client_of(tmp_path, {"org/a": rows, "org/b": rows[:3]}, "nanobeir")
+    links = dict((told, href) for href, told in parsed(client, "/tasks?scored=1").links)
+    for at, name in enumerate(names):
+        page = parsed(client, links[name])
+        assert ("h1", {}) in page.elements
+        assert name in page.text
+        assert not [a for tag, a in page.elements if tag in ("b", "script") and "src" not in a]
+        found = table(client, f"{links[name]}.json")
+        assert [row["score"] for row in found] == [0.1 + at / 100] * (2 if at < 3 else 1)
+    assert client.get(f"/tasks/{quote('<b>x</b>'.replace('/', ''), safe='')}").status_code == 404
+    assert client.get(f"/tasks/{quote('ünïcode')}").status_code == 200
+
+
+def test_a_task_in_no_suite_is_ranked_on_what_most_have(tmp_path: Path) -> None:
+    row = {"task": "Mine", "main_score": 0.5}
+    models = {
+        "a": [row],
+        "b": [{**row, "main_score": 0.6}],
+        "c": [{**row, "main_score": 0.9, "data_revision": "2" * 40}],
+        "d": [{**row, "main_score": 0.8, "split": "dev"}],
+    }
+    client = client_of(tmp_path, models, "nanobeir")
+    page = client.get("/tasks/Mine.json").json()
+    cells = [row["cells"] for row in page["tables"][0]["rows"]]
+    told = [(c["model"]["value"], c.get("rank", {}).get("value"), c["score"].get("kind", "")) for c in cells]
+    assert told == [("b", 1, "best"), ("a", 2, "second"), ("c", None, "other"), ("d", None, "")]
+    assert "No suite of this site asks" in page["notes"][0]
+    assert page["data"]["scope"] == MOST
+    (best,) = [r for r in table(client, "/tasks.json?q=Mine", "tasks") if r["name"] == "Mine"]
+    assert (best["best"], best["model"], best["results"]) == (0.6, "b", 4)
+
+
+def test_what_most_have_prefers_the_commonest_shape_and_its_data() -> None:
+    one, two = {"test": {"en": 0.1}}, {"test": {"en": 0.1, "de": 0.2}}
+    found = common_question("t", [(one, "x"), (two, "y"), (two, "y"), (one, "z"), (two, "x")])
+    assert (found.scope.splits, found.scope.subsets, found.scope.data) == (("test",), ("de", "en"), "y")
+    assert common_question("t", []).scope.splits == ()
+
+
+MASSIVE = "MassiveIntentClassification"
+
+
+@pytest.fixture(scope="module")
+def massive(tmp_path_factory: pytest.TempPathFactory) -> TestClient:
+    """Two suites ask one task for different subsets and splits; `half` has only English."""
+    suite = catalog.open_suite("mteb", SuiteOptions())
+    data = next(task for task in suite.tasks if task.name == MASSIVE).data.revision
+
+    def rows(**scores: float) -> list[dict[str, Any]]:
+        return [
+            {"task": MASSIVE, "split": name.split("_")[0], "subset": name.split("_")[1], "main_score": score,
+             "data_revision": data}
+            for name, score in scores.items()
+        ]  # fmt: skip
+
+    models = {
+        "org/full": rows(test_en=0.7, test_de=0.6, validation_de=0.4),
+        "org/half": rows(test_en=0.8),
+    }
+    return client_of(tmp_path_factory.mktemp("massive"), models, "mteb", "mteb:MTEB(deu, v1)")
+
+
+def test_suites_may_ask_a_task_for_other_subsets(massive: TestClient) -> None:
+    english = table(massive, f"/tasks/{MASSIVE}.json")
+    assert [(row["model"], row["score"]) for row in english] == [("org/half", 0.8), ("org/full", 0.7)]
+    german = table(massive, f"/tasks/{MASSIVE}.json?scope=mteb-MTEB-deu-v1")
+    assert [(row["model"], row.get("rank"), row.get("score")) for row in german] == [
+        ("org/full", 1, 0.5), ("org/half", None, "–")
+    ]  # fmt: skip
+    asked = massive.get(f"/tasks/{MASSIVE}.json").json()["data"]["scopes"]
+    assert [one["name"] for one in asked] == ["mteb", "mteb-MTEB-deu-v1"]
+    assert "subset de" in asked[1]["says"]
+
+
+def test_a_single_subset_is_scored_on_the_splits_that_are_asked(massive: TestClient) -> None:
+    german = table(massive, f"/tasks/{MASSIVE}.json?subset=de")
+    assert [(row["model"], row.get("rank")) for row in german] == [("org/full", 1), ("org/half", None)]
+    assert german[0]["score"] == 0.6
+    english = table(massive, f"/tasks/{MASSIVE}.json?scope=mteb-MTEB-deu-v1&subset=en")
+    assert {row.get("rank") for row in english} == {None}, "nobody has English on the validation split"
+
+
+@pytest.mark.parametrize("query", ["scope=mteb-MTEB-dew-v1", "subset=dee"])
+def test_a_question_that_is_none_names_its_neighbours(massive: TestClient, query: str) -> None:
+    answer = massive.get(f"/tasks/{MASSIVE}.json?{query}")
+    assert answer.status_code == 404
+    assert "de" in answer.json()["error"]["hint"]
+
+
+def test_the_list_has_type_metric_results_best_and_suites(client: TestClient) -> None:
+    rows = {row["name"]: row for row in table(client, "/tasks.json?rows=all", "tasks")}
+    assert set(rows) == {name for one in site_data.suites().values() for name in site_data.names(one.slug)}
+    first = rows[FIRST]
+    assert (first["type"], first["results"]) == ("Retrieval", 4)
+    assert (first["best"], first["model"], first["suites"]) == (0.6, "acme/tiny-large", "NanoBEIR")
+    assert rows[KOREAN]["best"] == "–", "its only score is on another revision"
+
+
+def test_the_list_is_filtered_sorted_and_paged(client: TestClient) -> None:
+    held = table(client, "/tasks.json?suite=mteb-MTEB-kor-v1", "tasks")
+    assert {row["name"] for row in held} == set(site_data.names("mteb-MTEB-kor-v1"))
+    best = [row["best"] for row in table(client, "/tasks.json?suite=nanobeir&sort=-best", "tasks")]
+    assert best == sorted(best, reverse=True)
+    assert len(table(client, "/tasks.json?rows=25&page=2", "tasks")) == 25
+    assert table(client, "/tasks.json?held=none", "tasks") == []
+    assert "No task passes these filters" in parsed(client, "/tasks?q=%3Cb%3E").text
+    for query in ("type=Retrievel", "suite=nanobier", "sort=bset"):
+        assert client.get(f"/tasks.json?{query}").status_code == 404
+
+
+def test_a_site_without_results_lists_the_tasks_of_its_suites(tmp_path: Path) -> None:
+    client = TestClient(site_data.small_app(tmp_path, lambda folder: (folder / "results").mkdir()))
+    assert len(table(client, "/tasks.json?suite=nanobeir", "tasks")) == 13
+    assert "No entry has a result" in parsed(client, f"/tasks/{FIRST}").text
+    assert client.get(f"/tasks/{FIRST}.csv").status_code == 200
