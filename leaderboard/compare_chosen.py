@@ -123,9 +123,9 @@ def _link(state: CompareState, slugs: Sequence[str]) -> str:
 
 def told(entry: Entry) -> str:
     """What tells an entry from others of its model, in a line."""
-    revision = f"revision {(entry.revision or 'not known')[:10]}" if entry.origin != "measured" else ""
-    parts = (entry.origin, revision, entry.treatment, f"{entry.tasks} task{'s' if entry.tasks != 1 else ''}")
-    return " · ".join(part for part in parts if part)
+    revision = f"revision {(entry.revision or 'not known')[:10]}" if entry.origin == "imported" else ""
+    tasks = f"{entry.tasks} task{'s' if entry.tasks != 1 else ''}" if entry.tasks else ""
+    return " · ".join(part for part in (entry.origin, revision, entry.treatment, tasks) if part)
 
 
 def _message(count: int) -> str:

@@ -17,7 +17,16 @@ from leaderboard.compare_chosen import labels
 from leaderboard.database import AVERAGES, SCORES
 from leaderboard.grid import NONE, OTHER, Cells, Floats, Grid, grid
 from leaderboard.queries import Entry, Queries
-from leaderboard.scopes import Listed, views
+from leaderboard.scopes import views
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TypeMean:
+    """A type's mean of each entry, over `columns` of its `wanted` columns."""
+
+    values: Floats
+    columns: int
+    wanted: int
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -58,16 +67,28 @@ class Common:
         fits = (self.grid.reasons == 0) | (self.grid.reasons == OTHER)
         return int((fits & np.isfinite(self.grid.values)).all(axis=0).sum())
 
+    @cached_property
+    def types(self) -> dict[str, TypeMean]:
+        """The means within types that all have: whole ones, else those over the columns that all have."""
+        found = {}
+        for kind, means in self.grid.by_type.items():
+            if means.complete.all():
+                found[kind] = TypeMean(values=means.values, columns=means.wanted, wanted=means.wanted)
+            elif at := self.by_type.get(kind):
+                found[kind] = TypeMean(values=self.mean(at), columns=len(at), wanted=means.wanted)
+        return found
+
     @property
     def over_tasks(self) -> Floats:
-        """The mean over the columns that all have, of each entry."""
-        return self.mean(self.columns)
+        """The mean over the columns that all have, of each entry; NaN where there are none."""
+        means = self.grid.over_tasks
+        return means.values if means.complete.all() else self.mean(self.columns)
 
     @property
     def over_types(self) -> Floats:
-        """The mean of the types' means, each over the columns that all have, of each entry."""
-        means = [self.mean(at) for at in self.by_type.values()]
-        return np.mean(means, axis=0) if means else np.full(len(self.entries), np.nan)
+        """The mean of the types' means that all have, of each entry; NaN where there are none."""
+        values = [one.values for one in self.types.values()]
+        return np.mean(values, axis=0) if values else np.full(len(self.entries), np.nan)
 
     def mean(self, columns: Sequence[int]) -> Floats:
         """The mean over some columns, of each entry."""
@@ -113,10 +134,12 @@ def common(
         view: A convention of it; empty for its first.
         any_revision: Whether scores on other revisions of the data count.
     """
-    scores = _scores(queries, entries)
-    overlaps = _overlaps(queries, scores, any_revision=any_revision)
-    listed = queries.suites[suite or _most(queries, scores, overlaps)]
-    view = view or views(listed.suite)[0]
+    scores, averages = _scores(queries, entries), _averages(queries, entries)
+    printed = _printed(queries, averages)
+    overlaps = _overlaps(queries, scores, printed, any_revision=any_revision)
+    listed = queries.suites[suite or _most(queries, scores, printed, overlaps)]
+    known = views(listed.suite)
+    view = view or max(known, key=lambda one: len(averages.get((listed.slug, one), ())))
     columns = [[queries.scope_ids[scope.form] for scope in some] for some in listed.scopes(view)]
     ids = list(dict.fromkeys(number for some in columns for number in some))
     place = {number: at for at, number in enumerate(ids)}
@@ -126,7 +149,7 @@ def common(
         entries,
         scores.some(ids),
         [[place[number] for number in some] for some in columns],
-        _averages(queries, entries, listed, view),
+        averages.get((listed.slug, view), {}),
         any_revision=any_revision,
     )
     return Common(entries=entries, grid=made, overlaps=overlaps)
@@ -162,42 +185,83 @@ def _suite_columns(queries: Queries) -> Mapping[str, list[list[int]]]:
     return _columns[queries]
 
 
-def _overlaps(queries: Queries, scores: _Scores, *, any_revision: bool) -> dict[str, int]:
+Held = Mapping[str, Sequence[set[int]]]
+"""By suite, for each entry the places of columns."""
+
+
+def _overlaps(
+    queries: Queries, scores: _Scores, printed: Mapping[str, Mapping[int, set[int]]], *, any_revision: bool
+) -> dict[str, int]:
+    """How many columns of each suite all entries have; suites without any are left out."""
     reasons = scores.cells.reasons
     counted = ((reasons == 0) | ((reasons == OTHER) & any_revision)) & np.isfinite(scores.cells.values)
-    return _some(queries, scores, counted.all(axis=0))
+    return _shared(_held(queries, scores, printed, counted))
 
 
-def _most(queries: Queries, scores: _Scores, overlaps: Mapping[str, int]) -> str:
+def _shared(held: Held) -> dict[str, int]:
+    return {slug: n for slug, rows in held.items() if (n := len(set.intersection(*rows)))}
+
+
+def _held(
+    queries: Queries,
+    scores: _Scores,
+    printed: Mapping[str, Mapping[int, set[int]]],
+    there: NDArray[np.bool_],
+) -> Held:
+    """The columns that each entry has, where `there` says it of scopes, or that a paper prints of it."""
+    good = [{number for number, at in scores.places.items() if row[at]} for row in there]
+    return {
+        slug: [
+            printed.get(slug, {}).get(row, set())
+            | {at for at, some in enumerate(columns) if some and known.issuperset(some)}
+            for row, known in enumerate(good)
+        ]
+        for slug, columns in _suite_columns(queries).items()
+    }
+
+
+def _printed(queries: Queries, averages: Averages) -> dict[str, dict[int, set[int]]]:
+    """The columns of which papers print numbers or the type's mean: by suite and row."""
+    found: dict[str, dict[int, set[int]]] = {}
+    for (slug, _), rows in averages.items():
+        for row, document in rows.items():
+            names, types = document.get("columns", {}), document.get("types", {})
+            columns = queries.suites[slug].suite.columns
+            there = {at for at, one in enumerate(columns) if one.name in names or one.type in types}
+            found.setdefault(slug, {}).setdefault(row, set()).update(there)
+    return found
+
+
+def _most(
+    queries: Queries,
+    scores: _Scores,
+    printed: Mapping[str, Mapping[int, set[int]]],
+    overlaps: Mapping[str, int],
+) -> str:
     """The suite with the most in common: columns that all have, times the share of the suite's columns.
 
     A main suite goes first where all have half of it. Where nothing is in common on the pinned data,
     other data serves to choose, and then what anybody has.
     """
-    there = scores.cells.reasons != NONE
-    some = overlaps or _some(queries, scores, there.all(axis=0)) or _some(queries, scores, there.any(axis=0))
+    some = overlaps
+    if not some:
+        held = _held(queries, scores, printed, scores.cells.reasons != NONE)
+        some = _shared(held) or {slug: sum(map(len, rows)) for slug, rows in held.items()}
     shares = {slug: n / len(queries.suites[slug].suite.columns) for slug, n in some.items()}
     main = [slug for slug in some if queries.suites[slug].main and shares[slug] >= 0.5]
     return max(main or some or queries.suites, key=lambda slug: some.get(slug, 0) * shares.get(slug, 0))
 
 
-def _some(queries: Queries, scores: _Scores, there: NDArray[np.bool_]) -> dict[str, int]:
-    """How many columns of each suite have all that they ask for, where `there` says it of scopes."""
-    good = {number for number, at in scores.places.items() if there[at]}
-    counts = {
-        slug: sum(bool(some) and good.issuperset(some) for some in columns)
-        for slug, columns in _suite_columns(queries).items()
-    }
-    return {slug: n for slug, n in counts.items() if n}
+Averages = Mapping[tuple[str, str], Mapping[int, Mapping[str, Any]]]
+"""By suite and convention: what is known of the means of each entry, by row."""
 
 
-def _averages(
-    queries: Queries, entries: Sequence[Entry], listed: Listed, view: str
-) -> dict[int, Mapping[str, Any]]:
-    """What is known of the intervals of means, by row."""
+def _averages(queries: Queries, entries: Sequence[Entry]) -> Averages:
     row = {entry.id: at for at, entry in enumerate(entries)}
-    wanted = select(AVERAGES.c.entry, AVERAGES.c.document).where(
-        AVERAGES.c.suite == listed.slug, AVERAGES.c.view == view, AVERAGES.c.entry.in_(list(row))
-    )
+    wanted = select(AVERAGES).where(AVERAGES.c.entry.in_(list(row)))
+    found: dict[tuple[str, str], dict[int, Mapping[str, Any]]] = {}
     with queries.index.engine.connect() as connection:
-        return {row[entry]: json.loads(document) for entry, document in connection.execute(wanted)}
+        for one in connection.execute(wanted):
+            if one.suite in queries.suites:
+                found.setdefault((one.suite, one.view), {})[row[one.entry]] = json.loads(one.document)
+    return found

@@ -10,6 +10,7 @@ from typing import Any
 
 from sqlalchemy import select
 
+from harness.conditions import conditions
 from leaderboard.compare_chosen import labels
 from leaderboard.compare_common import Common
 from leaderboard.database import RESULTS
@@ -54,7 +55,7 @@ def measured_differences(queries: Queries, common: Common) -> Differences:
         return Differences()
     documents = _documents(queries, common, rows)
     tasks = [
-        [conditions(documents[one]) for one in ids]
+        [conditions(documents[one]["identity"], documents[one]["provenance"]) for one in ids]
         for at in common.columns
         for ids in [[int(common.grid.results[row, at]) for row in rows]]
         if all(one in documents for one in ids)
@@ -85,17 +86,6 @@ def differing(tasks: Sequence[Sequence[Mapping[str, Any]]]) -> list[Field]:
                 if value not in known:
                     known.append(value)
     return [Field(name=name, values=one.values, tasks=one.tasks) for name, one in sorted(found.items())]
-
-
-def conditions(record: Mapping[str, Any]) -> dict[str, Any]:
-    """What a score came about under, as dotted fields: identity and provenance without measurements."""
-    from harness.commands.compare import MEASURED, OWN, flatten
-
-    identity = {k: v for k, v in record["identity"].items() if k not in OWN | {"task"}}
-    if isinstance(identity.get("start"), Mapping):
-        identity["start"] = {k: v for k, v in identity["start"].items() if k != "run"}
-    provenance = {k: v for k, v in record["provenance"].items() if k not in MEASURED | OWN}
-    return flatten({"identity": identity, "provenance": provenance})
 
 
 def _documents(queries: Queries, common: Common, rows: Sequence[int]) -> dict[int, Any]:

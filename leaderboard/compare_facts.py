@@ -85,7 +85,7 @@ FACTS: Sequence[tuple[str, Callable[[Entry], Cell]]] = (
     ("Released", lambda entry: _text(entry.released)),
     ("Open weights", _open),
     ("Made of", lambda entry: _text(entry.adapted_from)),
-    ("Tasks with a result", lambda entry: _number(entry.tasks)),
+    ("Tasks with a result", lambda entry: _number(entry.tasks or None)),
 )
 
 

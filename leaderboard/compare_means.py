@@ -30,14 +30,17 @@ def means_table(common: Common) -> Table:
     """Means over the columns that all have, and below them each entry's own."""
     grid, suite = common.grid, common.grid.listed.suite
     count, whole = len(common.columns), len(suite.columns)
-    types = [
-        (kind, common.mean(at), len(at), grid.by_type[kind].wanted) for kind, at in common.by_type.items()
-    ]
-    rows = [_mean_row("Over tasks", f"{count} of {whole} columns", common.over_tasks)]
+    rows = []
+    if np.isfinite(common.over_tasks).all():
+        told = f"{whole if grid.over_tasks.complete.all() else count} of {whole} columns"
+        rows.append(_mean_row("Over tasks", told, common.over_tasks))
     if len(grid.by_type) > 1:
-        told = f"{len(types)} of {len(grid.by_type)} types, of these columns"
+        told = f"{len(common.types)} of {len(grid.by_type)} types, as below"
         rows.append(_mean_row("Over types", told, common.over_types))
-        rows += [_mean_row(kind, f"{n} of {of} columns", values) for kind, values, n, of in types]
+        rows += [
+            _mean_row(kind, f"{one.columns} of {one.wanted} columns", one.values)
+            for kind, one in common.types.items()
+        ]
     own = [_own_row("Own, over tasks", grid.over_tasks, "columns")]
     own += [_own_row("Own, over types", grid.over_types, "types")] if len(grid.by_type) > 1 else []
     return Table(
@@ -50,7 +53,7 @@ def means_table(common: Common) -> Table:
         ],
         rows=[*rows, *own],
         notes=[
-            f"Like for like: the {count} columns that all of them have. Rows that begin with “Own” are over "
+            "Like for like: over columns that all of them have. Rows that begin with “Own” are over "
             "whatever each has, so compare them only where they are complete."
         ],
     )

@@ -94,29 +94,38 @@ def _choosing(queries: Queries, entries: Sequence[Entry], state: CompareState) -
 
 def _compared(queries: Queries, entries: Sequence[Entry], state: CompareState) -> ComparePage:
     made = _common(queries, entries, state)
-    suite, count = made.grid.listed.suite, len(made.columns)
+    count = len(made.columns)
     found = pairs(made)
     differences = measured_differences(queries, made)
     letters = dict(zip((entry.id for entry in entries), labels(entries), strict=True))
     tables = [facts_table(entries, made, state)]
+    if made.types:
+        tables.append(means_table(made))
     if count:
-        tables += [means_table(made), pairs_table(made, found)]
+        tables.append(pairs_table(made, found))
         tables += [matrix_table(made, found)] if len(entries) > LEAST else []
         tables.append(tasks_table(made, state, PATH))
     tables += [missing_table(made), origins_table(queries, made), differences_table(differences, letters)]
     return ComparePage(
         title=_title(entries),
-        lead=f"{suite.title}: all of them have {count} of its {len(suite.columns)} columns.",
+        lead=_lead(made),
         chooser=chooser(queries, entries, state),
         controls=[_search(state), *_choices(queries, made, state)],
         hidden=[pair for pair in state.pairs() if pair[0] in KEPT],
         tables=[table for table in tables if table.rows],
-        plot=picture(made, state.plot) if count else "",
+        plot=picture(made, state.plot) if made.types else "",
         tabs=_tabs(state) if has_radar(made) else (),
         notes=_notes(made, state),
         same=differences.tasks if not differences.fields else 0,
         data=_data(made, found, state),
     )
+
+
+def _lead(made: Common) -> str:
+    suite, count = made.grid.listed.suite, len(made.columns)
+    if made.types and not count:
+        return f"{suite.title}: all of them have means within {len(made.types)} of its types."
+    return f"{suite.title}: all of them have {count} of its {len(suite.columns)} columns."
 
 
 def _common(queries: Queries, entries: Sequence[Entry], state: CompareState) -> Common:
@@ -174,10 +183,10 @@ def _tabs(state: CompareState) -> list[tuple[str, str, bool]]:
 def _notes(made: Common, state: CompareState) -> list[str]:
     found = []
     more = made.on_other_data - len(made.columns)
-    if not made.columns:
-        found.append(
-            "There is no column that all of them have on this suite: no mean can be held against another."
-        )
+    if not made.columns and made.types:
+        found.append("Papers print only means within types of some of them: there is no task to compare on.")
+    elif not made.columns:
+        found.append("There is no column that all of them have on this suite: no mean can be compared.")
     if more:
         found.append(
             f"All of them have {more} more of its columns, but not all on the pinned data, or "
@@ -189,7 +198,7 @@ def _notes(made: Common, state: CompareState) -> list[str]:
         )
     origins = {entry.origin for entry in made.entries}
     if len(origins) > 1:
-        found.append(f"Numbers of different origin stand side by side: {' and '.join(sorted(origins))}.")
+        found.append(f"Numbers of different origin stand side by side: {', '.join(sorted(origins))}.")
     return found
 
 

@@ -32,16 +32,23 @@ from harness.errors import StoreError, UsageError
 
 METADATA = MetaData()
 
-META = Table("meta", METADATA, Column("name", String(64), primary_key=True), Column("value", Text))
+
+def _text(length: int | None = None) -> String:
+    """Text that every database puts in one order: that of its code points."""
+    kind = Text if length is None else String
+    return kind(length).with_variant(kind(length, collation="C"), "postgresql")
+
+
+META = Table("meta", METADATA, Column("name", _text(64), primary_key=True), Column("value", _text()))
 """`version` rises whenever anything changed; `form` tells an index that this program cannot read."""
 
 UNITS = Table(
     "units",
     METADATA,
     Column("id", Integer, primary_key=True),
-    Column("source", Text, nullable=False),
-    Column("name", Text, nullable=False),
-    Column("stamp", String(64), nullable=False),
+    Column("source", _text(), nullable=False),
+    Column("name", _text(), nullable=False),
+    Column("stamp", _text(64), nullable=False),
 )
 """What is taken in or dropped as a whole: a folder of records, or one entry of an import."""
 
@@ -50,26 +57,26 @@ ENTRIES = Table(
     METADATA,
     Column("id", Integer, primary_key=True),
     Column("unit", Integer, nullable=False, index=True),
-    Column("slug", String(200), nullable=False, unique=True),
-    Column("model", Text, nullable=False),
-    Column("model_slug", String(200), nullable=False, index=True),
-    Column("origin", String(16), nullable=False),
-    Column("source", Text, nullable=False),
-    Column("revision", Text),
-    Column("trust", String(16), nullable=False),
-    Column("artifact", String(64)),
-    Column("treatment", Text, nullable=False),
-    Column("recipe", Text),
-    Column("output", String(16), nullable=False),
+    Column("slug", _text(200), nullable=False, unique=True),
+    Column("model", _text(), nullable=False),
+    Column("model_slug", _text(200), nullable=False, index=True),
+    Column("origin", _text(16), nullable=False),
+    Column("source", _text(), nullable=False),
+    Column("revision", _text()),
+    Column("trust", _text(16), nullable=False),
+    Column("artifact", _text(64)),
+    Column("treatment", _text(), nullable=False),
+    Column("recipe", _text()),
+    Column("output", _text(16), nullable=False),
     Column("parameters", BigInteger),
     Column("dimension", Integer),
     Column("max_tokens", Integer),
-    Column("released", String(10)),
+    Column("released", _text(10)),
     Column("open_weights", Boolean),
-    Column("adapted_from", Text),
-    Column("trained_on", Text),
-    Column("facts", Text, nullable=False),
-    Column("newest", String(32)),
+    Column("adapted_from", _text()),
+    Column("trained_on", _text()),
+    Column("facts", _text(), nullable=False),
+    Column("newest", _text(32)),
     Column("tasks", Integer, nullable=False),
 )
 """One thing with scores: a model, its revision, and how it was measured."""
@@ -79,15 +86,15 @@ RESULTS = Table(
     METADATA,
     Column("id", Integer, primary_key=True),
     Column("entry", Integer, nullable=False, index=True),
-    Column("task", Text, nullable=False, index=True),
-    Column("type", Text, nullable=False),
-    Column("metric", Text, nullable=False),
-    Column("status", String(8), nullable=False),
+    Column("task", _text(500), nullable=False, index=True),
+    Column("type", _text(), nullable=False),
+    Column("metric", _text(), nullable=False),
+    Column("status", _text(8), nullable=False),
     Column("value", Float),
-    Column("data", Text, nullable=False),
-    Column("key", String(64), index=True),
-    Column("written", String(32)),
-    Column("document", Text, nullable=False),
+    Column("data", _text(), nullable=False),
+    Column("key", _text(64), index=True),
+    Column("written", _text(32)),
+    Column("document", _text(), nullable=False),
 )
 """One task's outcome as it was found; `document` is its JSON (of an import: split → subset → score)."""
 
@@ -95,7 +102,7 @@ SCOPES = Table(
     "scopes",
     METADATA,
     Column("id", Integer, primary_key=True),
-    Column("form", Text, nullable=False, unique=True),
+    Column("form", _text(64), nullable=False, unique=True),
 )
 """What a suite's column asks of a task: its splits, subsets, data, and the paper's convention."""
 
@@ -117,9 +124,9 @@ AVERAGES = Table(
     "averages",
     METADATA,
     Column("entry", Integer, primary_key=True, autoincrement=False),
-    Column("suite", String(200), primary_key=True),
-    Column("view", String(64), primary_key=True),
-    Column("document", Text, nullable=False),
+    Column("suite", _text(200), primary_key=True),
+    Column("view", _text(64), primary_key=True),
+    Column("document", _text(), nullable=False),
 )
 """Means of tasks that a recipe trained for, with their intervals (docs/json.md)."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from fastapi import FastAPI, Request
 from starlette.responses import Response
@@ -10,6 +11,7 @@ from starlette.responses import Response
 from leaderboard import badges, feed
 from leaderboard.access.metrics import CONTENT_TYPE, Metrics
 from leaderboard.answers import answer
+from leaderboard.errors import DOCUMENTED
 from leaderboard.kept import Made
 from leaderboard.plots import plotly_file
 from leaderboard.site import Site
@@ -26,7 +28,7 @@ def add(app: FastAPI, site: Site, metrics: Metrics) -> None:
         base = str(request.base_url)  # the client says it, so one client's feed is not another's
         return _kept(request, site, f"feed/{base}", lambda: feed.rss(site, base), "application/rss+xml")
 
-    @app.get("/badges/{suite}/{entry}.svg", response_class=Response, responses=_as("image/svg+xml"))
+    @app.get("/badges/{suite}/{entry}.svg", response_class=Response, responses=_as("image/svg+xml", 404, 422))
     def badge(request: Request, suite: str, entry: str) -> Response:
         """An entry's mean over a suite's tasks as a badge."""
         return _kept(
@@ -55,8 +57,9 @@ def add(app: FastAPI, site: Site, metrics: Metrics) -> None:
         return Response(metrics.text(), media_type=CONTENT_TYPE)
 
 
-def _as(kind: str) -> dict[int | str, dict[str, object]]:
-    return {200: {"content": {kind: {}}}}
+def _as(kind: str, *errors: int) -> dict[int | str, dict[str, Any]]:
+    found: dict[int | str, dict[str, Any]] = {200: {"content": {kind: {}}}}
+    return found | {status: DOCUMENTED[status] for status in (400, 414, *errors)}
 
 
 def _kept(request: Request, site: Site, key: str, make: Callable[[], str], kind: str) -> Response:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from leaderboard.queries import SIZES, Entry
 from leaderboard.state import State, Text
@@ -27,7 +27,9 @@ class EntryState(State):
     output: Literal["", "vector", "multivector", "label"] = Field("", description="What the model gives.")
     recipe: Text = Field("", description="The recipe that made the model; `none` for finished models.")
     backbone: Text = Field("", description="The model that it was made of.")
-    tokens: int | None = Field(None, ge=1, le=2**31 - 1, description="At least so many tokens of input.")
+    tokens: Annotated[int | None, BeforeValidator(lambda value: None if value == "" else value)] = Field(
+        None, ge=1, le=2**31 - 1, description="At least so many tokens of input."
+    )
     open: bool = Field(False, description="Only models with open weights.")
     trust: Literal["", "commit", "external", "none", "other"] = Field(
         "", description="How the revision of an imported model is known."

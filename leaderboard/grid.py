@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -105,21 +105,23 @@ class Grid:
 
     @cached_property
     def first(self) -> NDArray[np.bool_]:
-        """Which row stands for its model: that with the most columns, then the best known revision.
+        """Which row stands for its model."""
+        found = np.zeros(len(self.entries), bool)
+        found[self.one_for_each_model(range(len(self.entries)))] = True
+        return found
+
+    def one_for_each_model(self, rows: Iterable[int]) -> list[int]:
+        """Of some rows the one of each model with the most columns, then the best known revision.
 
         A paper's row stands for itself.
         """
         best: dict[str, int] = {}
-        for row, entry in enumerate(self.entries):
-            if entry.origin == "reported":
-                best[entry.slug] = row
-                continue
-            there = best.get(entry.model_slug)
-            if there is None or self._weight(row) > self._weight(there):
-                best[entry.model_slug] = row
-        found = np.zeros(len(self.entries), bool)
-        found[list(best.values())] = True
-        return found
+        for row in rows:
+            entry = self.entries[row]
+            name = entry.slug if entry.origin == "reported" else entry.model_slug
+            if name not in best or self._weight(row) > self._weight(best[name]):
+                best[name] = row
+        return sorted(best.values())
 
     @cached_property
     def unseen(self) -> Floats:

@@ -24,19 +24,19 @@ from leaderboard.found import Entry, Outcome, Unit
 log = logging.getLogger(__name__)
 
 
-def units(roots: Sequence[Path]) -> Iterator[Unit]:
-    """One unit for each model folder and revision of every import."""
+def sources(roots: Sequence[Path]) -> list[Imported]:
+    """Every import of some folders; one that cannot be read is warned of."""
+    found = []
     for root in roots:
         try:
-            sources = Store(root).imported()
+            found += Store(root).imported()
         except RecordError as error:
             log.warning("%s It is left out.", error.message)
-            continue
-        for source in sources:
-            yield from _units(source)
+    return found
 
 
-def _units(source: Imported) -> Iterator[Unit]:
+def units(source: Imported) -> Iterator[Unit]:
+    """One unit for each model folder and revision of an import."""
     reader = _Reader(source)
     for number, entry in enumerate(source.entries().to_pylist()):
         name = f"{entry['model']}@{entry['revision']}@{entry['experiment']}"
@@ -64,15 +64,15 @@ class _Reader:
         """The entry of this number with its outcomes; none where no task was read."""
         if self._slices is None:
             table = self.source.scores()
-            self._columns = [
-                _Names(table[name]) for name in ("task", "split", "subset", "data_revision", "flag")
-            ]
+            kept = ("task", "split", "subset", "data_revision", "flag", "mteb_version")
+            self._columns = [_Names(table[name]) for name in kept]
             self._scores = table["main_score"].to_numpy()
             self._slices = _slices(table["entry"].to_numpy())
         first, last = self._slices.get(number, (0, 0))
-        names = [column.between(first, last) for column in self._columns]
+        *names, versions = [column.between(first, last) for column in self._columns]
         outcomes = list(_outcomes(names, self._scores[first:last].tolist(), self._kinds))
-        return [_entry(self.source.source, facts, outcomes)] if outcomes else []
+        known = sorted({version for version in versions if version})
+        return [_entry(self.source.source, {**facts, "mteb_versions": known}, outcomes)] if outcomes else []
 
 
 class _Names:
@@ -81,7 +81,8 @@ class _Names:
     def __init__(self, column: Any) -> None:
         whole = pa.chunked_array([column.combine_chunks().dictionary_encode()]).combine_chunks()
         self._known: list[str | None] = [*whole.dictionary.to_pylist(), None]
-        self._numbers = whole.indices.fill_null(len(self._known) - 1).to_numpy()
+        numbers = whole.indices.to_numpy(zero_copy_only=False).astype(float)  # NaN where nothing stands
+        self._numbers = np.nan_to_num(numbers, nan=len(self._known) - 1).astype(np.int32)
 
     def between(self, first: int, last: int) -> list[str | None]:
         """The names of some rows."""

@@ -27,6 +27,7 @@ from sqlalchemy import (
 )
 
 from harness import paths
+from harness.imported import Imported
 from leaderboard import imports, measured, printed
 from leaderboard.database import (
     AVERAGES,
@@ -52,7 +53,7 @@ log = logging.getLogger(__name__)
 BEST = [REASONS.index(reason) for reason in ("", "other", "part", "bad", "failed", "none")]
 """Which of several results of a task answers a scope: the first in this order, then the newest."""
 
-FORM = 3
+FORM = 5
 """The form of the index; raised when tables or what they hold change, so that old ones are made anew."""
 
 
@@ -89,9 +90,21 @@ class SiteIndex:
                 _empty(connection)
                 _set_meta(connection, "form", self._form)
             there = {(u.source, u.name): (u.id, u.stamp) for u in connection.execute(select(UNITS))}
-            wanted = {(_storable(unit.source), _storable(unit.name)): unit for unit in self._units()}
+            found = imports.sources(self.settings.results)
+            names = repr([(str(one.folder), one.id) for one in found])
+            as_before = names == _meta(connection, "imports")
+            kept = {key for key in there if as_before and key[0] not in (measured.SOURCE, printed.SOURCE)}
+            units = self._units([] if as_before else found)
+            wanted = {(_storable(unit.source), _storable(unit.name)): unit for unit in units}
             fresh = [u for key, u in wanted.items() if there.get(key, (0, ""))[1] != u.stamp]
-            gone = [there[key][0] for key in there if key not in wanted or wanted[key] in fresh]
+            again = {id(unit) for unit in fresh}
+            gone = [
+                number
+                for key, (number, _) in there.items()
+                if key not in kept and (key not in wanted or id(wanted[key]) in again)
+            ]
+            if not as_before:
+                _set_meta(connection, "imports", names)
             if fresh or gone:
                 _drop(connection, gone)
                 _Writer(connection, self._scopes).write(fresh)
@@ -99,11 +112,12 @@ class SiteIndex:
             version = int(_meta(connection, "version") or 0)
         return Changes(taken=len(fresh), dropped=len(gone), version=version)
 
-    def _units(self) -> Iterator[Unit]:
+    def _units(self, found: Sequence[Imported]) -> Iterator[Unit]:
         reference = [self.settings.reference] if self.settings.reference else []
         roots = [*self.settings.results, *(path for path in reference if path not in self.settings.results)]
         yield from measured.units(roots, list(self.suites.values()))
-        yield from imports.units(self.settings.results)
+        for one in found:
+            yield from imports.units(one)
         yield from printed.units(self.settings.reported, self.suites)
 
 

@@ -15,6 +15,7 @@ from leaderboard.scopes import views
 from leaderboard.state import address
 from leaderboard.suite_table import Choices
 from leaderboard.tables import Cell, Column, Row, Table
+from leaderboard.task_names import task_path
 from leaderboard.words import parameters_text, score_text
 
 if TYPE_CHECKING:
@@ -208,7 +209,9 @@ def _row(entries: Sequence[Entry], columns: Sequence[_Suite]) -> Row:
 def _cell(column: _Suite, entries: Sequence[Entry]) -> Cell:
     found = column.mean(entries)
     if found is None:
-        return Cell(text="–", kind="none")
+        trained = all(entry.output == "label" for entry in entries)
+        learnt = any(task.output == "label" for task in column.grid.listed.suite.tasks)
+        return Cell(text="·", kind="away") if trained and not learnt else Cell(text="–", kind="none")
     value, there, _ = found
     wanted = column.grid.over_tasks.wanted
     if there < wanted:
@@ -235,7 +238,7 @@ def _found(
     text = q.casefold()
     kinds = {
         "Suites": [(s.suite.title, f"/suites/{s.slug}") for s in queries.suites.values()],
-        "Tasks": [(name, address(f"/tasks/{name}")) for name in queries.tasks],
+        "Tasks": [(name, task_path(name)) for name in queries.tasks],
         "Papers": [(title, f"/papers/{slug}") for slug, title in papers.items()],
     }
     hits = {kind: [pair for pair in pairs if text in pair[0].casefold()] for kind, pairs in kinds.items()}

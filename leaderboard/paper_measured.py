@@ -31,7 +31,7 @@ def measured_lines(queries: Queries, paper: Paper, table: PaperTable) -> list[Me
     Only entries of the kind that the table is of: fine-tuned ones for GLUE, several vectors a text for
     ColBERT, one vector a text for the rest. Imported scores are none of these.
     """
-    rows = [row for row in table.rows if row.hub_id and row.unit in SCORES and row.suite in SUITES]
+    rows = [row for row in _clear(table.rows) if row.hub_id and row.unit in SCORES and row.suite in SUITES]
     found: dict[int, dict[tuple[str, str, str, str], Cell]] = {}
     for suite in dict.fromkeys(row.suite for row in rows):
         grid = _grid(queries, suite, paper.slug)
@@ -41,6 +41,14 @@ def measured_lines(queries: Queries, paper: Paper, table: PaperTable) -> list[Me
                 cells = _cells([row for row in mine if _fits(row, entry)], grid, at)
                 found.setdefault(entry.id, {}).update(cells)
     return [cells for cells in found.values() if cells]
+
+
+def _clear(rows: Sequence[Printed]) -> list[Printed]:
+    """Rows without columns that have one plain name, such as the averages of two treatments of BEIR."""
+    columns: dict[tuple[str, str], set[str]] = {}
+    for row in rows:
+        columns.setdefault((row.suite, plain(row.suite, row.metric)), set()).add(row.metric)
+    return [row for row in rows if len(columns[row.suite, plain(row.suite, row.metric)]) == 1]
 
 
 def _grid(queries: Queries, printed: str, view: str) -> Grid | None:

@@ -13,13 +13,12 @@ from markupsafe import Markup
 from leaderboard.filters import Control, chips, controls
 from leaderboard.grid import Grid
 from leaderboard.paging import Paging, paging
+from leaderboard.pareto_across import Across, across_of
 from leaderboard.pareto_controls import own_controls
 from leaderboard.pareto_measures import MEASURES, Measure, Target, target
-from leaderboard.pareto_points import Cloud, Dot, Place, cloud
-from leaderboard.pareto_printed import PrintedPoint, printed_points
+from leaderboard.pareto_points import Cloud, Dot, cloud
 from leaderboard.pareto_tables import frontier_table, points_table
-from leaderboard.pareto_work import Works, works
-from leaderboard.plots import Axis, json_script, plot_data, scatter
+from leaderboard.plots import json_script, plot_data, scatter
 from leaderboard.queries import Queries
 from leaderboard.reported import Paper
 from leaderboard.tables import Table
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
     from leaderboard.views.pareto import ParetoState
 
 PATH = "/pareto"
-LINEAR = ("dimension",)
-"""Measures whose axis is linear unless asked for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,18 +68,6 @@ class ParetoPage:
     data: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Across:
-    """What stands across: values by row, points of papers, the axis, devices, why there is nothing."""
-
-    values: Mapping[int, Place] = field(default_factory=dict)
-    printed: Sequence[PrintedPoint] = ()
-    axis: Axis
-    devices: Sequence[str] = ()
-    device: str = ""
-    why: str = ""
-
-
 def pareto_page(queries: Queries, grid: Grid, state: ParetoState, papers: Iterable[Paper]) -> ParetoPage:
     """The page of a grid in a state.
 
@@ -90,7 +75,7 @@ def pareto_page(queries: Queries, grid: Grid, state: ParetoState, papers: Iterab
         NotFound: The state names a score that is none.
     """
     measure, score = MEASURES[state.x], target(grid, state.y)
-    across = _across(queries, grid, state, measure, papers)
+    across = across_of(queries, grid, state, measure, papers)
     found = cloud(grid, state, score, across.values, across.printed, across.axis)
     where = paging(len(found.dots), state, PATH)
     shown = found.dots[max(where.first - 1, 0) : where.last]
@@ -126,47 +111,15 @@ def _unfiltered(state: ParetoState) -> str:
     return state.query(**defaults)
 
 
-def _across(
-    queries: Queries, grid: Grid, state: ParetoState, measure: Measure, papers: Iterable[Paper]
-) -> _Across:
-    kind = state.scale or ("linear" if state.x in LINEAR else "log")
-    if state.x == "flops":
-        printed = printed_points(papers, grid.listed.typed, state.y)
-        why = "" if printed else measure.why
-        return _Across(printed=printed, axis=Axis(label=measure.label, kind=kind), why=why)
-    if measure.of is None:
-        return _worked(works(queries, grid), state, measure, kind)
-    found = {row: value for row, entry in enumerate(grid.entries) if (value := measure.of(entry))}
-    axis = Axis(label=measure.label, kind="date" if state.x == "date" else kind)
-    return _Across(values=found, axis=axis, why="" if found else measure.why)
-
-
-def _worked(known: Works, state: ParetoState, measure: Measure, kind: Any) -> _Across:
-    """Of speed and cost: only one device at a time can be compared."""
-    devices = known.devices()
-    device = state.device if state.device in devices else next(iter(devices), "")
-    per = f" at ${state.price:g} an hour" if state.x == "cost" and state.price else ""
-    axis = Axis(label=f"{measure.label}{per}, on {device}" if device else measure.label, kind=kind)
-    found: Mapping[int, float] = {}
-    why = measure.why
-    if state.x == "throughput":
-        found = known.throughput(device)
-    elif state.price:
-        found = known.cost(device, state.price)
-    elif devices:
-        why = "Give the price of an hour of the machine: a cost is that times the hours that were measured."
-    return _Across(values=found, axis=axis, devices=devices, device=device, why="" if found else why)
-
-
-def _lead(found: Cloud, grid: Grid, across: _Across) -> str:
+def _lead(found: Cloud, grid: Grid, across: Across) -> str:
     whole = sum(dot.whole for dot in found.dots)
-    what = "points" if across.printed else "models"
+    what = f"{'point' if across.printed else 'model'}{'' if whole == 1 else 's'}"
     if not found.dots:
         return f"{grid.listed.suite.title}: nothing to draw."
-    return f"{grid.listed.suite.title}: {whole} {what}, {len(found.best)} of them on the frontier."
+    return f"{grid.listed.suite.title}: {whole} {what}, {len(found.best)} on the frontier."
 
 
-def _warnings(found: Cloud, state: ParetoState, across: _Across) -> list[str]:
+def _warnings(found: Cloud, state: ParetoState, across: Across) -> list[str]:
     recipes = {dot.entry.recipe for dot in found.dots if dot.entry.recipe}
     settings = {dot.entry.treatment.partition(";")[0] for dot in found.dots if dot.entry.origin == "reported"}
     notes = []
@@ -190,7 +143,7 @@ def _warnings(found: Cloud, state: ParetoState, across: _Across) -> list[str]:
     return notes
 
 
-def _empty(found: Cloud, across: _Across) -> str:
+def _empty(found: Cloud, across: Across) -> str:
     if found.dots:
         return ""
     return across.why or "No model that passes these filters has both values."
@@ -205,7 +158,7 @@ def _left_out(found: Cloud, measure: Measure) -> list[str]:
     return notes
 
 
-def _data(grid: Grid, state: ParetoState, found: Cloud, across: _Across, score: Target) -> dict[str, Any]:
+def _data(grid: Grid, state: ParetoState, found: Cloud, across: Across, score: Target) -> dict[str, Any]:
     return {
         "suite": grid.listed.suite.name,
         "x": {"key": state.x, "label": across.axis.label, "scale": across.axis.kind},

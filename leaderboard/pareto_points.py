@@ -107,7 +107,7 @@ def cloud(
     dots = [_dot(grid, score, row, values[row]) for row in shown]
     dots += [_printed(point, score) for point in printed if state.keeps(point.entry)]
     dots.sort(key=lambda dot: (not dot.whole, -dot.score))
-    plot = _plot(dots, state, axis, f"{score.label}, {grid.listed.suite.title}")
+    plot = _plot(dots, state, axis, score.label, grid.listed.suite.title)
     own = {id(dot_point): dot for dot, dot_point in zip(dots, plot.points, strict=True)}
     best = [spot for spot in spots(plot) if spot.best]
     return Cloud(
@@ -154,9 +154,9 @@ def _printed(point: PrintedPoint, score: Target) -> Dot:
     )  # fmt: skip
 
 
-def _plot(dots: Sequence[Dot], state: ParetoState, axis: Axis, label: str) -> Scatter:
+def _plot(dots: Sequence[Dot], state: ParetoState, axis: Axis, label: str, suite: str) -> Scatter:
     return Scatter(
-        title=f"{label[0].upper()}{label[1:]}, against {MEASURES[state.x].name}",
+        title=f"{label[0].upper()}{label[1:]}, {suite}, against {MEASURES[state.x].name}",
         x=axis,
         y=Axis(label=f"{label[0].upper()}{label[1:]} (× 100)"),
         points=[_point(dot, state) for dot in dots],

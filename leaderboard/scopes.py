@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
@@ -44,10 +47,11 @@ class Scope:
     data: str
     view: str = ""
 
-    @property
+    @cached_property
     def form(self) -> str:
-        """The scope as text that names it."""
-        return json.dumps([self.task, self.splits, self.subsets, self.data, self.view])
+        """What names the scope: a digest, as some tasks have thousands of subsets."""
+        whole = json.dumps([self.task, self.splits, self.subsets, self.data, self.view])
+        return hashlib.sha256(whole.encode()).hexdigest()
 
     def answer(self, raw: Raw, data: str) -> tuple[float | None, Reason]:
         """The mean over splits and subsets of one model's main scores, and why it does not count.

@@ -66,6 +66,7 @@ class Site:
             changes = self.index.refresh()
             if changes.version != self.queries.version:
                 self.queries = Queries(self.index, changes.version)
+                self.__dict__.pop("papers", None)
                 self.kept.clear()
         return changes
 

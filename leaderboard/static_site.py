@@ -27,7 +27,8 @@ MARK = ".encoder-leaderboard"
 def write_site(settings: Settings, folder: Path) -> int:
     """Write every page with its twins; links lead from file to file.
 
-    Pages show their usual state: what a query would change needs the server.
+    Pages show their usual state: what a query would change needs the server. So does a page that is
+    none of a site's files, as an imported result: what names it is no link here.
 
     Raises:
         UsageError: The folder holds something else.
@@ -49,6 +50,8 @@ def write_site(settings: Settings, folder: Path) -> int:
 
 
 def _prepare(folder: Path) -> None:
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"{folder} is no folder.", hint="Name an empty or a new folder.")
     if folder.exists() and any(folder.iterdir()) and not (folder / MARK).exists():
         raise UsageError(
             f"{folder} holds files that are none of a site's.", hint="Name an empty or a new folder."
@@ -62,7 +65,7 @@ def _write_page(site: Site, route: PageRoute, path: str, folder: Path, there: se
     state = route.state.model_validate({})
     made = site.make(route, state, arguments, "html")
     home = _file(path)
-    _put(folder / home, LINK.sub(lambda m: m[1] + _relative(m[2], home, there) + m[3], made.body))
+    _put(folder / home, LINK.sub(lambda match: _linked(match, home, there), made.body))
     for form in TWINS if route.twins else ():
         _put(folder / _twin(path, form), site.make(route, state, arguments, form).body)
 
@@ -87,18 +90,21 @@ def _safe(path: str) -> str:
     return "/".join(re.sub(r"[^\w.+,()@ -]", "_", part)[:180] for part in parts)
 
 
-def _relative(link: bytes, home: str, there: set[str]) -> bytes:
-    """Where a link of the site leads among its files; without its query."""
+def _linked(match: re.Match[bytes], home: str, there: set[str]) -> bytes:
+    target = _relative(match[2], home, there)
+    return b"" if target is None else match[1] + target + match[3]
+
+
+def _relative(link: bytes, home: str, there: set[str]) -> bytes | None:
+    """Where a link of the site leads among its files, without its query; None where there is no such file."""
     path, _, fragment = link.decode().partition("#")
     path = path.partition("?")[0].replace("%20", " ")
     if path in there or path == "/":
         target = _file(path)
-    elif path.rpartition(".")[0] in there or path.startswith(
-        ("/static/", "/index.", "/feed.xml", "/badges/")
-    ):
+    elif path.rpartition(".")[0] in there or path.startswith(("/static/", "/index.", "/feed.xml")):
         target = _safe(path).strip("/")
     else:
-        target = path.strip("/")
+        return None
     return (
         os.path.relpath(target, posixpath.dirname(home) or ".") + (f"#{fragment}" if fragment else "")
     ).encode()

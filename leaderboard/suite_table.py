@@ -18,6 +18,7 @@ from leaderboard.queries import Entry
 from leaderboard.render import cell_html
 from leaderboard.scopes import REASONS, WHY, views
 from leaderboard.tables import Cell, Column, Row, Table
+from leaderboard.task_names import task_path
 from leaderboard.words import parameters_text, score_text
 
 if TYPE_CHECKING:
@@ -157,12 +158,13 @@ def _population(grid: Grid, state: SuiteState) -> NDArray[np.bool_]:
 
 
 def _kept(grid: Grid, state: SuiteState) -> list[int]:
-    population = _population(grid, state)
-    return [
+    """The rows that pass the filters; of a model's several the one with most, unless all are asked for."""
+    rows = [
         row
         for row, entry in enumerate(grid.entries)
-        if population[row] and state.keeps(entry) and _unseen_enough(grid, row, state)
+        if state.keeps(entry) and _unseen_enough(grid, row, state)
     ]
+    return grid.one_for_each_model(rows) if state.each == "model" else rows
 
 
 def _unseen_enough(grid: Grid, row: int, state: SuiteState) -> bool:
@@ -331,7 +333,7 @@ def _task_col(grid: Grid, at: int) -> _Col:
     return _Col(
         key=f"task:{column.name}", label=_short(column), group=column.type,
         sort=np.where(grid.counted[:, at], grid.values[:, at], np.nan),
-        href=f"/tasks/{tasks[0]}" if len(tasks) == 1 else "",
+        href=task_path(tasks[0]) if len(tasks) == 1 else "",
         note=f"{column.name}: the mean of {len(tasks)} tasks" if len(tasks) > 1 else column.name,
         cell=lambda r: _task_cell(grid, r, at, tasks),
     )  # fmt: skip

@@ -213,6 +213,9 @@ def _notes(rows: Sequence[Scored], ranks: Mapping[int, int], scope: Scope, *, in
             f"No interval is known for {unknown} of {len(ranked)} scores: those share a rank only where "
             "they are equal. Two with intervals share one where these, put together, cover the difference."
         )
+    printed = sum(one.entry.origin == "reported" for one in rows)
+    if printed:
+        found.append(f"{printed} not ranked: printed in a paper.")
     for reason in ("other", "part", "bad", "failed"):
         count = sum(one.reason == reason and one.entry.id not in ranks for one in rows)
         if count:

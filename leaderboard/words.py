@@ -26,9 +26,10 @@ def parameters_text(number: int | None) -> str:
 def delta_text(value: float | None) -> str:
     """A difference of shares, times 100, with its sign.
 
-    >>> delta_text(0.0123), delta_text(-0.5)
-    ('+1.23', '−50.00')
+    >>> delta_text(0.0123), delta_text(-0.5), delta_text(-0.00001)
+    ('+1.23', '−50.00', '0.00')
     """
     if value is None or value != value:
         return "–"
-    return f"{100 * value:+.2f}".replace("-", "−")
+    hundredths = round(100 * value, 2)
+    return "0.00" if hundredths == 0 else f"{hundredths:+.2f}".replace("-", "−")

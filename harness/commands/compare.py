@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,19 +13,10 @@ from rich.console import Console
 from rich.table import Table
 
 from harness.commands import options
+from harness.conditions import conditions
 from harness.errors import unknown
 from harness.report_text import score_text
 from harness.terminal import console, most_common
-
-OWN = frozenset({"artifact", "runs", "start_weights"})
-"""Fields that differ between any two models."""
-
-MEASURED = {
-    *("started", "written", "seconds", "tokens_per_second", "texts_encoded", "tokens_encoded"),
-    "peak_memory_bytes",
-}
-"""Fields of the provenance that are measurements rather than conditions."""
-
 
 REASONS = {
     ("first", "task"): "Only {first} has",
@@ -69,10 +60,17 @@ def command(
 
     a, b = (_of(views.records_of(model, results).records, tasks) for model in (first, second))
     pairing = pair(a, b, across_data=across_data)
-    skip = set() if measurements else MEASURED
     found = {
         "deltas": [_delta(x, y) for x, y in pairing.pairs],
-        "differences": differences([(_conditions(x, skip), _conditions(y, skip)) for x, y in pairing.pairs]),
+        "differences": differences(
+            [
+                (
+                    conditions(x.identity, x.provenance, measurements=measurements),
+                    conditions(y.identity, y.provenance, measurements=measurements),
+                )
+                for x, y in pairing.pairs
+            ]
+        ),
         "not_compared": [_alone(one) for one in pairing.alone],
     }
     if as_json:
@@ -106,20 +104,6 @@ def differences(pairs: list[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> lis
     ]
 
 
-def flatten(value: Any, name: str = "") -> dict[str, Any]:
-    """A nested mapping as dotted fields.
-
-    >>> flatten({"a": {"b": 1}, "c": [2]})
-    {'a.b': 1, 'c': [2]}
-    """
-    if not isinstance(value, Mapping):
-        return {name: value}
-    flat: dict[str, Any] = {}
-    for key, inner in value.items():
-        flat.update(flatten(inner, f"{name}.{key}" if name else str(key)))
-    return flat
-
-
 def _delta(x: Any, y: Any) -> dict[str, Any]:
     from harness.views import record_text
 
@@ -134,14 +118,6 @@ def _alone(one: Any) -> dict[str, Any]:
 
     settings = record_text(one.record)
     return {"task": one.record.task.name, "of": one.of, "settings": settings, "reason": one.reason}
-
-
-def _conditions(record: Any, skip: Collection[str]) -> dict[str, Any]:
-    identity = {k: v for k, v in record.identity.items() if k not in OWN | {"task"}}
-    if "start" in identity:
-        identity["start"] = {k: v for k, v in identity["start"].items() if k != "run"}
-    provenance = {k: v for k, v in record.provenance.items() if k not in {*skip, *OWN}}
-    return flatten({"identity": identity, "provenance": provenance})
 
 
 def _print(first: str, second: str, found: dict[str, Any]) -> None:

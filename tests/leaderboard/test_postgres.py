@@ -10,13 +10,15 @@ from unittest import mock
 
 import pytest
 from fastapi import FastAPI
-from sqlalchemy import create_engine, text
+from sqlalchemy import Engine, create_engine, text
 from starlette.testclient import TestClient
 
 import postgres
 from harness.store import Store
 from leaderboard.app import create_app
 from leaderboard.index import SiteIndex, open_index
+from leaderboard.queries import Queries
+from leaderboard.scopes import all_scopes
 from site_data import (
     Import,
     fill,
@@ -37,7 +39,21 @@ pytestmark = [
 ]
 
 NANO = names("nanobeir")
-ODD = ["a-b/c", "A_b/c", "a b/C", "É/z", "e/Z", "ß", "ss", "10", "9", "日本", "a\0nul", "x{{7*7}}", "'; DROP TABLE"]
+ODD = [
+    "a-b/c",
+    "A_b/c",
+    "a b/C",
+    "É/z",
+    "e/Z",
+    "ß",
+    "ss",
+    "10",
+    "9",
+    "日本",
+    "a\0nul",
+    "x{{7*7}}",
+    "'; DROP TABLE",
+]
 """Names that databases put in other orders, or do not take."""
 
 URLS = [
@@ -78,6 +94,10 @@ URLS = [
 ]
 
 
+ENGINES: list[Engine] = []
+"""All that are to be closed."""
+
+
 def everything(folder: Path) -> None:
     fill(folder)
     odd = [
@@ -89,36 +109,44 @@ def everything(folder: Path) -> None:
         model = measured_model(name, "cdef"[at])
         record = scored(model, NANO[at], float("nan") if at == 3 else 0.5)
         odd_one = record.model_copy(
-            update={"provenance": {**record.provenance, "written": f"2026-11-0{at + 1}" + "T00:00:00+00:00" * 9}}
+            update={
+                "provenance": {**record.provenance, "written": f"2026-11-0{at + 1}" + "T00:00:00+00:00" * 9}
+            }
         )
         put(folder / "results", replace(model, name=f"m{at}"), [odd_one])
 
 
 def opened(folder: Path, url: str) -> FastAPI:
     with mock.patch("leaderboard.index.listed", return_value=suites()):
-        return create_app(replace(small_settings(folder), database=url))
+        app = create_app(replace(small_settings(folder), database=url))
+    ENGINES.append(app.state.site.index.engine)
+    return app
 
 
 def index(folder: Path, url: str) -> SiteIndex:
     with mock.patch("leaderboard.index.listed", return_value=suites()):
-        return open_index(replace(small_settings(folder), database=url))
+        found = open_index(replace(small_settings(folder), database=url))
+    ENGINES.append(found.engine)
+    return found
 
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
     with postgres.server() as found:
         yield found
+        for engine in ENGINES:
+            engine.dispose()
 
 
 @pytest.fixture
-def database(url: str, request: pytest.FixtureRequest) -> Iterator[str]:
+def database(url: str, request: pytest.FixtureRequest) -> str:
     """An empty database of its own."""
     name = f"t{abs(hash(request.node.name))}"
     admin = create_engine(url, isolation_level="AUTOCOMMIT")
     with admin.connect() as connection:
         connection.execute(text(f"CREATE DATABASE {name}"))
     admin.dispose()
-    yield url.rpartition("/")[0] + f"/{name}"
+    return url.rpartition("/")[0] + f"/{name}"
 
 
 @pytest.fixture(scope="module")
@@ -143,8 +171,14 @@ def test_the_two_databases_order_texts_in_their_own_ways(
     both: tuple[TestClient, TestClient], url: str
 ) -> None:
     """Else the test above would prove less than it says."""
-    with create_engine(url).connect() as connection:
-        rows = connection.execute(text("SELECT model FROM entries ORDER BY model")).scalars().all()
+    engine = create_engine(url)
+    with engine.connect() as connection:
+        rows = (
+            connection.execute(text('SELECT model FROM entries ORDER BY model COLLATE "default"'))
+            .scalars()
+            .all()
+        )
+    engine.dispose()
     assert rows != sorted(rows)
 
 
@@ -197,6 +231,22 @@ def test_texts_of_strangers_are_texts(both: tuple[TestClient, TestClient]) -> No
         ):
             assert one.get(path).status_code in (200, 404, 422), path
         assert one.get("/suites/nanobeir.json").status_code == 200
+
+
+def test_every_scope_of_every_suite_has_its_place(database: str, tmp_path: Path) -> None:
+    """Some tasks have thousands of subsets."""
+    found = open_index(replace(small_settings(tmp_path), database=database, reported=None))
+    ENGINES.append(found.engine)
+    model = measured_model("m")
+    long = scored(model, NANO[0], 0.5)
+    odd = long.model_copy(update={"task": long.task.model_copy(update={"name": "t" * 10_000})})
+    path = Store(tmp_path / "results").path(model.slug, NANO[0], long.key)
+    path.parent.mkdir(parents=True)
+    path.write_text(odd.to_json())
+    found.refresh()
+    forms = {scope.form for some in all_scopes(list(found.suites.values())).values() for scope in some}
+    assert Queries(found, 1).scope_ids.keys() == forms
+    assert [row.task for row in Queries(found, 1).results()] == ["t" * 500]
 
 
 def test_half_of_a_character_in_a_record(database: str, tmp_path: Path) -> None:

@@ -180,49 +180,67 @@ def test_imports_are_not_mixed_in(client: TestClient) -> None:
     assert next(row for row in models if row[2] == MODERN)[-2:] == ["1", "1"]
 
 
-def test_a_table_of_vectors_takes_vectors_alone(tmp_path: Path) -> None:
-    """MTEB(eng, v1): a type's mean where it is whole, both means, and what kind of line it is."""
-    suite = catalog.open_suite("mteb-v1", SuiteOptions())
-    own_suite = Listed(slug="mteb-v1", typed="mteb-v1", suite=suite, main=True)
-    listed = {**site_data.suites(), "mteb-v1": own_suite}
-    score = {"STS": 0.5, "Retrieval": 0.25}
-    (tmp_path / "results").mkdir()
-    for name, letter, tasks in (
-        (MODERN, "a", suite.tasks),
-        ("answerdotai/ModernBERT-large", "b", [t for t in suite.tasks if t.type == "STS"]),
-    ):
+SCORE = {"STS": 0.5, "Retrieval": 0.25}
+OTHERWISE = 0.75
+
+
+def fill_vectors(folder: Path) -> None:
+    """A model with all of MTEB(eng, v1) and BEIR, imported ones too, and one with a single type."""
+    (folder / "results").mkdir()
+    tasks = {task.name: task for name in ("mteb-v1", "beir") for task in site_data.suites()[name].suite.tasks}
+    some = {name: task for name, task in tasks.items() if task.type == "STS"}
+    for name, letter, own in ((MODERN, "a", tasks), ("answerdotai/ModernBERT-large", "b", some)):
         model = site_data.measured_model(name, letter)
-        records = [vectors(model, of, score.get(of.type, 0.75)) for of in tasks]
-        site_data.put(tmp_path / "results", model, records)
+        records = [vectors(model, of, SCORE.get(of.type, OTHERWISE)) for of in own.values()]
+        site_data.put(folder / "results", model, records)
     modern = site_data.measured_model(MODERN, "a")
-    site_data.put(tmp_path / "results", modern, [with_metrics(modern, "RTE")])
-    with (
-        mock.patch("leaderboard.index.listed", return_value=listed),
-        TestClient(create_app(site_data.small_settings(tmp_path))) as own,
-    ):
-        found = page(own, "/papers/neobert")
-        table = found.texts("table-4")
-        measured = [dict(zip(table[1], row, strict=True)) for row in lines(found, "table-4")]
-        glue = lines(found, "table-3")
-    whole, part = measured
-    assert whole["Model"] == "measured here, as published"
-    assert (whole["STS"], whole["Retriev."]) == ("50.00", "25.00")
-    assert whole["Avg. (56 tasks)"] == ""
-    counts = Counter(column.type for column in suite.columns)
-    types = {kind: score.get(kind, 0.75) for kind in counts}
-    assert whole["mean over types"] == f"{100 * sum(types.values()) / 7:.2f}"
-    assert whole["mean over tasks"] == f"{100 * sum(types[k] * n for k, n in counts.items()) / 56:.2f}"
-    assert (part["STS"], part["Retriev."], part["mean over tasks"]) == ("50.00", "", "")
-    assert "not fine-tuned as the paper did" in found.text
-    assert [row[0] for row in glue] == ["measured here, glue-optibert"]
+    site_data.put(folder / "results", modern, [with_metrics(modern, "RTE")])
+    site_data.put_imports(folder / "results", [Import(model=MODERN, scores=dict.fromkeys(tasks, 0.777))])
 
 
 def vectors(model: Artifact, of: Task, score: float) -> Record:
     identity = plain(evaluation_identity(model, of, encoding(), seed=42))
-    some = site_data.scored(model, site_data.names("mteb")[0], score)
+    some = site_data.scored(model, of.name, score)
     splits = {split: {s: {"main_score": score} for s in of.subsets} for split in of.splits}
     changed: Mapping[str, Any] = {"key": digest(identity), "identity": identity, "task": task_part(of)}
     return some.model_copy(update={**changed, "scores": splits})
+
+
+@pytest.fixture(scope="module")
+def of_vectors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    names = ("mteb-v1", "beir", "glue")
+    opened = {name: catalog.open_suite(name, SuiteOptions()) for name in names}
+    listed = {name: Listed(slug=name, typed=name, suite=one, main=True) for name, one in opened.items()}
+    with (
+        mock.patch("site_data.suites", return_value=listed),
+        TestClient(site_data.small_app(tmp_path_factory.mktemp("vectors"), fill_vectors)) as found,
+    ):
+        yield found
+
+
+def test_a_table_of_vectors_takes_vectors_alone(of_vectors: TestClient) -> None:
+    """MTEB(eng, v1): a type's mean where it is whole, both means, and what kind of line it is."""
+    found = page(of_vectors, "/papers/neobert")
+    heads = found.texts("table-4")[1]
+    whole, part = [dict(zip(heads, row, strict=True)) for row in lines(found, "table-4")]
+    assert whole["Model"] == "measured here, as published"
+    assert (whole["STS"], whole["Retriev."], whole["Avg. (56 tasks)"]) == ("50.00", "25.00", "")
+    counts = Counter(column.type for column in catalog.open_suite("mteb-v1").columns)
+    types = {kind: SCORE.get(kind, OTHERWISE) for kind in counts}
+    assert whole["mean over types"] == f"{100 * sum(types.values()) / 7:.2f}"
+    assert whole["mean over tasks"] == f"{100 * sum(types[k] * n for k, n in counts.items()) / 56:.2f}"
+    assert (part["STS"], part["Retriev."], part["mean over tasks"]) == ("50.00", "", "")
+    assert "not fine-tuned as the paper did" in found.text
+    assert [row[0] for row in lines(found, "table-3")] == ["measured here, glue-optibert"]
+
+
+def test_one_vector_a_text_is_not_shown_among_several(of_vectors: TestClient) -> None:
+    """ModernBERT's table 7 has one vector, table 8 several, and table 1 an average of each."""
+    found = page(of_vectors, "/papers/modernbert")
+    own = dict(zip(found.texts("table-7")[1], lines(found, "table-7")[0], strict=True))
+    assert {own[name] for name in ("FiQA", "TREC-COVID", "CQADupstack", "SciFact", "Avg.")} == {"25.00"}
+    assert lines(found, "table-8") == []
+    assert lines(found, "table-1") == []
 
 
 # The list

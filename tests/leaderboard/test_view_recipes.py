@@ -29,8 +29,15 @@ def as_recipe(record: Record, recipe: str) -> Record:
     )
 
 
-def whole(model: Artifact, score: float) -> list[Record]:
-    return [site_data.trained(model, name, score) for name in TASKS]
+def whole(model: Artifact, score: float, *, more: float = 0.0) -> list[Record]:
+    """A record of every task; where a task has two metrics the second is higher by `more`."""
+    found = []
+    for name, task in TASKS.items():
+        record = site_data.trained(model, name, score)
+        metrics = {metric: score + more * (at > 0) for at, metric in enumerate(task.metrics)}
+        splits = {split: dict.fromkeys(subsets, metrics) for split, subsets in record.scores.items()}
+        found.append(record.model_copy(update={"scores": splits}))
+    return found
 
 
 def fill(folder: Path) -> None:
@@ -38,7 +45,7 @@ def fill(folder: Path) -> None:
     results = folder / "results"
     for name, letter, score in (("acme/good", "c", 0.9), (HOSTILE, "d", 0.8)):
         model = site_data.measured_model(name, letter)
-        site_data.put(results, model, whole(model, score))
+        site_data.put(results, model, whole(model, score, more=0.08 if letter == "c" else 0))
     other = site_data.measured_model("acme/other", "e")
     records = [as_recipe(record, "glue-optibert:table4") for record in whole(other, 0.7)]
     site_data.put(results, other, records)
@@ -71,20 +78,20 @@ def test_the_list_has_every_recipe(client: TestClient) -> None:
 
 
 def test_who_used_a_recipe(client: TestClient) -> None:
-    """The best first, an incomplete one last, names of all kinds escaped."""
+    """The best first, an incomplete one last; OptiBERT takes the mean of two metrics in three of 8 tasks."""
     text = client.get("/recipes/glue-optibert").text
     head, *rows = Html(text).texts("used")
     assert head[:3] == ["Model", "Recipe", "Size"]
     assert [row[0] for row in rows] == ["acme/good", HOSTILE, "acme/other", "acme/tiny-base"]
     own, other = "glue-optibert", "glue-optibert:table4"
     assert [row[1] for row in rows] == [own, own, other, own]
-    assert [row[3] for row in rows] == ["90.00", "80.00", "70.00", "62.50 (2/8)"]
+    assert [row[3] for row in rows] == ["91.50", "80.00", "70.00", "62.50 (2/8)"]
     assert rows[0][4] == "fresh seeds 42001–42003"
     assert "<script>alert" not in text
     twin = client.get("/recipes/glue-optibert.json").json()
     used = next(table for table in twin["tables"] if table["name"] == "used")
     means = [row["cells"]["mean-glue"]["value"] for row in used["rows"]]
-    assert means == pytest.approx([0.9, 0.8, 0.7, 0.625])
+    assert means == pytest.approx([0.915, 0.8, 0.7, 0.625])
     assert [row["kind"] for row in used["rows"]] == ["", "", "", "part"]
 
 
@@ -116,7 +123,7 @@ def test_every_setting_is_that_of_the_protocol(client: TestClient, path: str, pr
     runs = sum(int(row[-1]) for row in rows) + len(protocol.final_seeds) * len(rows)
     assert runs == protocol.runs
     assert f"Runs on all tasks{protocol.runs}" in found.text.replace("\n", "")
-    settings = {name: value for name, value in found.texts("settings")}
+    settings = {row[0]: row[1] for row in found.texts("settings")}
     assert settings["max length"] == str(protocol.training.max_length)
     assert settings["schedule: name"] == protocol.training.schedule.name
     assert settings["transfer"] == ", ".join(protocol.transfer)

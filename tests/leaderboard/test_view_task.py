@@ -280,7 +280,7 @@ def test_tasks_with_hostile_names_can_be_reached(tmp_path: Path) -> None:
     names = [name for name in NASTY if len(name) < 100]
     rows = [{"task": name, "main_score": 0.1 + at / 100} for at, name in enumerate(names)]
     client = client_of(tmp_path, {"org/a": rows, "org/b": rows[:3]}, "nanobeir")
-    links = dict((told, href) for href, told in parsed(client, "/tasks?scored=1").links)
+    links = {told: href for href, told in parsed(client, "/tasks?scored=1").links}
     for at, name in enumerate(names):
         page = parsed(client, links[name])
         assert ("h1", {}) in page.elements

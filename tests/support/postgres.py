@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -69,7 +70,7 @@ def server() -> Iterator[str]:
             _wait(home, port, started)
             yield f"postgresql+psycopg://{USER}@127.0.0.1:{port}/postgres"
         finally:
-            started.terminate()
+            started.send_signal(signal.SIGINT)  # without waiting for those who are connected
             try:
                 started.wait(20)
             except subprocess.TimeoutExpired:

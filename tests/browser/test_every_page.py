@@ -1,0 +1,115 @@
+"""Every kind of page, light and dark, wide and narrow: nothing breaks, leaves the host, or shuts anyone out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from urllib.parse import quote
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page
+
+from browsing import NANO, Reader, keys, rows_of
+from harness import paths
+from site_data import HOSTILE
+
+TINY, LARGE, MINILM = "acme/tiny-base", "acme/tiny-large", "minilm-ish"
+
+PAPERS = ("optibert", "mosaicbert", "neobert", "modernbert", "efficient-embeddings")
+
+KINDS: dict[str, str] = {
+    "overview": "/",
+    "overview-found": "/?q=bert",
+    "overview-empty": "/?q=none+has+this+name",
+    "suites": "/suites",
+    "suite": NANO,
+    "suite-grouped": f"{NANO}?group=backbone&rows=25&cols=tasks&cols=types",
+    "suite-reported": "/suites/glue",
+    "suite-view": "/suites/glue?view=optibert&mean=types",
+    "model-trained": TINY,
+    "model-imported": LARGE,
+    "model-hostile": HOSTILE,
+    "result": f"result of {MINILM}",
+    "result-trained": f"result of {TINY}",
+    "tasks": "/tasks",
+    "task": "/tasks/NanoNFCorpusRetrieval",
+    "compare-none": "/compare",
+    "compare-two": "compare 2",
+    "compare-three": "compare 3",
+    "pareto": "/pareto?suite=nanobeir",
+    "papers": "/papers",
+    **{f"paper-{name}": f"/papers/{name}" for name in PAPERS},
+    "recipes": "/recipes",
+    "recipe": "/recipes/glue-optibert",
+    "about": "/about",
+    "api": "/api",
+    "missing": "/models/no-such-model",
+}
+
+LOOKS = [("light", 1440), ("dark", 1440), ("light", 390), ("dark", 390)]
+
+FLAWS = """() => ({
+  sideways: document.scrollingElement.scrollWidth - innerWidth,
+  h1: document.querySelectorAll("h1").length,
+  main: document.querySelectorAll("main").length,
+  dark: matchMedia("(prefers-color-scheme: dark)").matches,
+  ground: getComputedStyle(document.body).backgroundColor,
+})"""
+
+
+def address(reader: Reader, kind: str) -> str:
+    """The address of a kind of page; those of models, results and comparisons are looked up."""
+    typed = KINDS[kind]
+    if typed.startswith("/"):
+        return typed
+    if typed.startswith("compare"):
+        slugs = keys(reader.json(f"{NANO}.json"))
+        return "/compare?" + "&".join(f"m={slug}" for slug in slugs[: int(typed[-1])])
+    model = typed.removeprefix("result of ")
+    rows = rows_of(reader.json(f"/index.json?q={quote(model)}"), "models")
+    path: str = next(row["cells"]["model"]["href"] for row in rows if row["cells"]["model"]["value"] == model)
+    if typed == model:
+        return path
+    results = rows_of(reader.json(f"{path}.json"), "results")
+    hrefs = [cell.get("href", "") for row in results for cell in row["cells"].values()]
+    return next(href for href in hrefs if href.startswith("/results/"))
+
+
+def severe(page: Page) -> list[str]:
+    """What axe finds that is serious or worse, each with the first element that has it."""
+    found = Axe().run(page).response["violations"]
+    return [
+        f"{one['id']}: {one['nodes'][0]['html'][:160]}"
+        for one in found
+        if one["impact"] in ("serious", "critical")
+    ]
+
+
+def test_the_papers_are_all_of_them() -> None:
+    folder = paths.reported_folder()
+    assert folder is not None
+    assert len(list(folder.glob("*.csv"))) == len(PAPERS)
+
+
+@pytest.mark.parametrize(("scheme", "width"), LOOKS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_page(reading: Callable[..., Reader], kind: str, scheme: str, width: int) -> None:
+    reader = reading(width=width, color_scheme=scheme, reduced_motion="reduce")
+    page = reader.open(address(reader, kind), status=404 if kind == "missing" else 200)
+    if kind == "pareto":
+        page.wait_for_selector("figure[data-interactive] .point")
+    flaws = page.evaluate(FLAWS)
+    ground = "rgb(18, 22, 25)" if scheme == "dark" else "rgb(252, 252, 251)"
+    assert flaws["sideways"] <= 0
+    assert (flaws["h1"], flaws["main"], flaws["dark"]) == (1, 1, scheme == "dark")
+    assert flaws["ground"] == ground
+    assert any("plotly" in url for url in reader.asked) == (kind == "pareto")
+    if (scheme, width) != ("dark", 390):
+        assert severe(page) == []
+
+
+def test_a_hostile_name_is_text_everywhere(reader: Reader) -> None:
+    for path in (address(reader, "model-hostile"), "/?q=evil", f"{NANO}?q=evil"):
+        page = reader.open(path)
+        assert HOSTILE.rpartition("/")[2] in page.inner_text("main")
+        assert page.locator("main script:not([type='application/json'])").count() == 0
