@@ -44,7 +44,7 @@ def _say(element: ElementTree.Element, **texts: str) -> None:
 
 def _xml(text: str) -> str:
     """Text without the signs that XML cannot hold."""
-    return "".join(c if c >= " " or c in "\t\n" else "\ufffd" for c in text)
+    return "".join(c if c in "\t\n" or (c >= " " and c not in "\ufffe\uffff") else "\ufffd" for c in text)
 
 
 def _date(written: str) -> str:

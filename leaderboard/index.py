@@ -89,28 +89,27 @@ class SiteIndex:
             if _meta(connection, "form") != self._form:
                 _empty(connection)
                 _set_meta(connection, "form", self._form)
-            there = {(u.source, u.name): (u.id, u.stamp) for u in connection.execute(select(UNITS))}
-            found = imports.sources(self.settings.results)
-            names = repr([(str(one.folder), one.id) for one in found])
-            as_before = names == _meta(connection, "imports")
-            kept = {key for key in there if as_before and key[0] not in (measured.SOURCE, printed.SOURCE)}
-            units = self._units([] if as_before else found)
-            wanted = {(_storable(unit.source), _storable(unit.name)): unit for unit in units}
-            fresh = [u for key, u in wanted.items() if there.get(key, (0, ""))[1] != u.stamp]
-            again = {id(unit) for unit in fresh}
-            gone = [
-                number
-                for key, (number, _) in there.items()
-                if key not in kept and (key not in wanted or id(wanted[key]) in again)
-            ]
-            if not as_before:
-                _set_meta(connection, "imports", names)
+            fresh, gone = self._new(connection)
             if fresh or gone:
                 _drop(connection, gone)
                 _Writer(connection, self._scopes).write(fresh)
                 _set_meta(connection, "version", str(int(_meta(connection, "version") or 0) + 1))
             version = int(_meta(connection, "version") or 0)
         return Changes(taken=len(fresh), dropped=len(gone), version=version)
+
+    def _new(self, connection: Connection) -> tuple[list[Unit], list[int]]:
+        """The units to take in, and the numbers of those to drop; of imports only if any is another one."""
+        there = {(u.source, u.name): (u.id, u.stamp) for u in connection.execute(select(UNITS))}
+        found = imports.sources(self.settings.results)
+        names = repr([(str(one.folder), one.id) for one in found])
+        if names == _meta(connection, "imports"):
+            found = []
+            there = {key: unit for key, unit in there.items() if key[0] in (measured.SOURCE, printed.SOURCE)}
+        _set_meta(connection, "imports", names)
+        wanted = {(_storable(unit.source), _storable(unit.name)): unit for unit in self._units(found)}
+        same = {key for key, unit in wanted.items() if key in there and there[key][1] == unit.stamp}
+        fresh = [unit for key, unit in wanted.items() if key not in same]
+        return fresh, [number for key, (number, _) in there.items() if key not in same]
 
     def _units(self, found: Sequence[Imported]) -> Iterator[Unit]:
         reference = [self.settings.reference] if self.settings.reference else []

@@ -184,7 +184,7 @@ def _md_row(texts: Sequence[str]) -> str:
 
 
 def _md(text: str) -> str:
-    flat = " ".join(text.split())
+    flat = _flat(text)
     for sign in "\\`*_[]|#":
         flat = flat.replace(sign, f"\\{sign}")
     return flat.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
@@ -194,6 +194,7 @@ TEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{",
     "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "–": "--", "−": "$-$", "±": r"$\pm$",
     "×": r"$\times$", "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}",
+    "[": "{[}", "*": "{*}",  # at the start of a row they would belong to the end of the one before
 }  # fmt: skip
 
 
@@ -205,7 +206,7 @@ def tex(tables: Sequence[Table]) -> str:
 def _tex_table(table: Table) -> str:
     heads = " & ".join(_tex(column.label) for column in table.columns)
     rows = "\n".join(" & ".join(_tex_cell(cell) for cell in row.cells) + r" \\" for row in table.rows)
-    notes = "".join(f"% {' '.join(note.split())}\n" for note in table.notes)
+    notes = "".join(f"% {_flat(note)}\n" for note in table.notes)
     form = "".join("r" if column.numeric else "l" for column in table.columns)
     return (
         f"{notes}\\begin{{table}}\n\\centering\n\\caption{{{_tex(table.caption)}}}\n"
@@ -220,7 +221,12 @@ def _tex_cell(cell: Cell) -> str:
 
 
 def _tex(text: str) -> str:
-    return "".join(TEX.get(sign, sign) for sign in " ".join(text.split()))
+    return "".join(TEX.get(sign, sign) for sign in _flat(text))
+
+
+def _flat(text: str) -> str:
+    """A text in one line, without signs that control what reads it."""
+    return " ".join("".join(sign if sign >= " " and sign != "\x7f" else " " for sign in text).split())
 
 
 def table_json(table: Table) -> dict[str, Any]:

@@ -8,7 +8,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from functools import cached_property
 from pathlib import Path
 from typing import Literal
 

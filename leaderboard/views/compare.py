@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from leaderboard.compare_chosen import PATH
-from leaderboard.compare_page import ComparePage, compare_page
 from leaderboard.page import Page, PageRoute
+from leaderboard.pages.compare.chosen import PATH
+from leaderboard.pages.compare.page import ComparePage, compare_page
 from leaderboard.state import State, Text, Texts
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from leaderboard.model_page import model_page
 from leaderboard.page import Crumb, Page, PageRoute, missing
+from leaderboard.pages.model.page import model_page
 from leaderboard.state import State, Text, address
 
 if TYPE_CHECKING:

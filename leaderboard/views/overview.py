@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field
 
 from leaderboard.filters import EntryState
-from leaderboard.overview import overview
 from leaderboard.page import Page, PageRoute
+from leaderboard.pages.overview import overview
 from leaderboard.state import Text, Texts
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from leaderboard.page import Crumb, Page, PageRoute, missing
-from leaderboard.paper_page import paper_page
+from leaderboard.pages.papers.paper import paper_page
 from leaderboard.state import State
 
 if TYPE_CHECKING:

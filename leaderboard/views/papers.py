@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pydantic import Field
 
 from leaderboard.page import Page, PageRoute
-from leaderboard.papers_page import papers_page
+from leaderboard.pages.papers.all import papers_page
 from leaderboard.state import State, Text
 
 if TYPE_CHECKING:

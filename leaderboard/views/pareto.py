@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field
 
 from leaderboard.filters import EntryState
 from leaderboard.page import Page, PageRoute, missing
-from leaderboard.pareto_page import pareto_page
+from leaderboard.pages.pareto.page import pareto_page
 from leaderboard.scopes import views
 from leaderboard.state import Text
 

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from harness import catalog
 from leaderboard.page import Crumb, Page, PageRoute, missing
-from leaderboard.recipe_page import recipe_page
+from leaderboard.pages.recipe.page import recipe_page
 from leaderboard.state import State, Text
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from leaderboard.page import Page, PageRoute
-from leaderboard.recipe_tables import recipes_table
+from leaderboard.pages.recipe.tables import recipes_table
 from leaderboard.state import State
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from leaderboard.model_result import result_page
 from leaderboard.page import Crumb, NotFound, Page, PageRoute
+from leaderboard.pages.model.result import result_page
 from leaderboard.queries import Entry
 from leaderboard.state import State, Text
 from leaderboard.words import score_text

@@ -9,9 +9,9 @@ from pydantic import Field
 
 from leaderboard.filters import EntryState
 from leaderboard.page import Crumb, Page, PageRoute, missing
+from leaderboard.pages.suite.page import SuitePage, suite_page
 from leaderboard.scopes import views
 from leaderboard.state import Text, Texts
-from leaderboard.suite_table import SuitePage, suite_page
 
 if TYPE_CHECKING:
     from leaderboard.site import Site

@@ -9,10 +9,10 @@ from pydantic import Field
 
 from leaderboard.filters import EntryState
 from leaderboard.page import Crumb, Page, PageRoute
+from leaderboard.pages.task.names import find_task, task_key
+from leaderboard.pages.task.page import TaskPage, task_page
+from leaderboard.pages.task.questions import known_tasks
 from leaderboard.state import Text, Texts
-from leaderboard.task_names import find_task, task_key
-from leaderboard.task_page import TaskPage, task_page
-from leaderboard.task_questions import known_tasks
 
 if TYPE_CHECKING:
     from leaderboard.site import Site

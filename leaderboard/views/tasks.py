@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field
 
 from leaderboard.page import Page, PageRoute
+from leaderboard.pages.task.list import PATH, TaskList, task_list
 from leaderboard.state import State, Text
-from leaderboard.task_list import PATH, TaskList, task_list
 
 if TYPE_CHECKING:
     from leaderboard.site import Site

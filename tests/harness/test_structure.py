@@ -20,7 +20,8 @@ ALLOWED = {
 }
 FOR_THE_SITE = {
     *("record", "store", "stats", "catalog", "errors", "types", "paths", "files", "identity"),
-    *("aggregate", "conventions", "standing", "treatments", "views", "pairing", "imported", "conditions", "recipe"),
+    *("aggregate", "conventions", "standing", "treatments", "views", "pairing", "imported"),
+    *("conditions", "recipe"),
 }
 """What of harness the site may use: what reads and describes records, and imports nothing heavy."""
 

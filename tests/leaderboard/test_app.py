@@ -167,7 +167,7 @@ def test_errors_have_one_shape(path: str, status: int) -> None:
     assert page.wrong == []
     assert error["message"] in page.text
     before, mark, rest = path.partition("?")
-    if before.startswith("/static") or len(path) > 300 and status == 422:
+    if before.startswith("/static") or (len(path) > 300 and status == 422):
         return
     as_twin = asking.get(f"{before}.json{mark}{rest}", headers=BROWSER)
     assert shape(as_twin)["status"] == status  # a twin says its errors as data, whoever asks

@@ -18,9 +18,9 @@ from fakes import task as fake_task
 from harness.aggregate import Mean, aggregate
 from harness.types import Column, Suite
 from leaderboard.grid import Cells, Floats, Grid, grid, half_width, rank, tied
+from leaderboard.pages.suite.cells import GONE
 from leaderboard.queries import Entry
 from leaderboard.scopes import REASONS, Listed
-from leaderboard.suite_table import GONE
 
 NONE = REASONS.index("none")
 HIDDEN = [reason for reason in REASONS if reason not in ("", "other")]

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from sqlalchemy import func, select, text
 import leaderboard.index as module
 from harness.errors import StoreError, UsageError
 from harness.identity import digest
+from harness.imported import Imported
 from harness.record import ErrorPart, Record
 from harness.store import Store
 from leaderboard.database import ENTRIES, METADATA, RESULTS, SCORES, UNITS, open_engine
@@ -53,8 +54,8 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     seen: list[str] = []
     units = SiteIndex._units
 
-    def watched(self: SiteIndex) -> Iterator[Unit]:
-        for unit in units(self):
+    def watched(self: SiteIndex, found: Sequence[Imported]) -> Iterator[Unit]:
+        for unit in units(self, found):
 
             def note(unit: Unit = unit) -> Any:
                 seen.append(unit.name)

@@ -19,9 +19,9 @@ import site_data
 from harness import catalog
 from harness.types import SuiteOptions
 from leaderboard.app import create_app
-from leaderboard.compare_common import Common, common
-from leaderboard.compare_differences import differing
-from leaderboard.compare_pairs import pairs, winners
+from leaderboard.pages.compare.common import Common, common
+from leaderboard.pages.compare.differences import differing
+from leaderboard.pages.compare.pairs import pairs, winners
 from leaderboard.scopes import Listed
 from leaderboard.site import Site
 from site_data import HOSTILE, Import

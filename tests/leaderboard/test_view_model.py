@@ -15,8 +15,8 @@ from starlette.testclient import TestClient
 
 import site_data
 from harness.record import ErrorPart
-from leaderboard.model_facts import line
-from leaderboard.model_training import figures_of, sensitivity
+from leaderboard.pages.model.facts import line
+from leaderboard.pages.model.training import figures_of, sensitivity
 from leaderboard.site import Site
 
 MANY = 1200

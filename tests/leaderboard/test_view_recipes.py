@@ -183,7 +183,7 @@ def test_every_recipe_is_exported(client: TestClient) -> None:
 def test_recipes_are_shown_without_torch() -> None:
     code = (
         "import sys\n"
-        "from leaderboard.recipe_facts import opened, protocol_of\n"
+        "from leaderboard.pages.recipe.facts import opened, protocol_of\n"
         "from harness import catalog\n"
         "for name, entry in catalog.recipes().items():\n"
         "    assert all(protocol_of(opened(name, v)).settings for v in ('', *entry.variants))\n"

@@ -19,12 +19,12 @@ from harness import catalog, imported
 from harness.types import SuiteOptions
 from leaderboard.app import create_app
 from leaderboard.importers._mteb_entries import SCHEMA, trust_of
+from leaderboard.pages.task.names import find_task, task_key, task_path
+from leaderboard.pages.task.questions import MOST, common_question
+from leaderboard.pages.task.ranks import first_of_models, places
+from leaderboard.pages.task.scores import Scored
 from leaderboard.queries import Entry
 from leaderboard.scopes import Listed, slug
-from leaderboard.task_names import find_task, task_key, task_path
-from leaderboard.task_questions import MOST, common_question
-from leaderboard.task_ranks import first_of_models, places
-from leaderboard.task_scores import Scored
 from site_data import COMMIT, HOSTILE, Import
 
 FIRST = site_data.names("nanobeir")[0]

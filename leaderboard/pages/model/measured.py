@@ -1,0 +1,59 @@
+"""How a measured entry was made: recipe, treatment, and where and with what its newest record ran."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from leaderboard.pages.model.facts import Fact
+from leaderboard.queries import Entry
+from leaderboard.state import address
+
+LIBRARIES = ("torch", "transformers", "sentence-transformers", "mteb")
+
+
+def measured_facts(entry: Entry, record: Mapping[str, Any]) -> list[Fact]:
+    """How an entry was measured, by its newest record."""
+    recipe = entry.recipe or ""
+    link = address(f"/recipes/{recipe.partition(':')[0]}") if recipe else ""
+    return [
+        ("Recipe", recipe or "none: a finished model", link, ""),
+        ("Treatment", entry.treatment, "", ""),
+        ("Artifact", (entry.artifact or "")[:12], "", "the start of the key of its files"),
+        *ran_facts(record.get("provenance") or {}),
+    ]
+
+
+def ran_facts(provenance: Mapping[str, Any]) -> Iterator[Fact]:
+    """Where and with what a record ran; what it does not say is left out."""
+    device, packages = provenance.get("device") or {}, provenance.get("packages") or {}
+    versions = [f"{name} {packages[name]}" for name in LIBRARIES if name in packages]
+    said = {
+        "Device": " ".join(str(device[n]) for n in ("kind", "name") if device.get(n)),
+        "Threads": provenance.get("threads"),
+        "Dtype as run": provenance.get("dtype_as_run"),
+        "Attention": provenance.get("attention"),
+        "Harness": _code(provenance),
+        "Versions": ", ".join(versions),
+        "Seconds": seconds_text(provenance.get("seconds") or {}),
+        "Written": provenance.get("written"),
+    }
+    yield from ((name, str(value), "", "") for name, value in said.items() if value not in (None, ""))
+
+
+def _code(provenance: Mapping[str, Any]) -> str:
+    commit = str(provenance.get("commit") or "")[:12]
+    changed = " with changes" if provenance.get("dirty") else ""
+    parts = [str(provenance.get("harness") or ""), f"commit {commit}{changed}" if commit else ""]
+    return " ".join(part for part in parts if part)
+
+
+def seconds_text(seconds: Any) -> str:
+    """What took how long.
+
+    >>> seconds_text({"encode": 61.52, "score": 0.25}), seconds_text(2)
+    ('encode 61.5, score 0.25', '2')
+    """
+    if not isinstance(seconds, Mapping):
+        return f"{seconds:.3g}" if isinstance(seconds, int | float) else ""
+    return ", ".join(f"{n} {v:.3g}" for n, v in seconds.items() if isinstance(v, int | float))

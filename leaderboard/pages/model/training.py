@@ -1,0 +1,260 @@
+"""How a recipe trained for an entry's scores: the choice, the seeds, and how much settings matter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import mean, median
+from typing import Any
+
+from markupsafe import Markup
+
+from leaderboard.pages.model.suites import Standing
+from leaderboard.pages.task.names import task_path
+from leaderboard.plots import Axis, Line, LinePoint, Lines, lines
+from leaderboard.tables import EMPTY, Cell, Column, Row, Table
+from leaderboard.words import score_text
+
+Document = Mapping[str, Any]
+
+SETTINGS = {"batch_size": "batch", "weight_decay": "decay", "epochs": "epochs"}
+"""The settings of a grid beside the learning rate, as a line of a plot is named."""
+
+MOST = 5
+"""Lines of a plot, beyond which the best, the median and the worst stand for all."""
+
+KINDS = {
+    "fresh": "fresh seeds at the chosen settings",
+    "final": "the recipe's own seeds at the chosen settings",
+    "protocol": "all runs of a recipe that chooses nothing",
+    "maximum": "the best run of the grid",
+}
+"""What the seeds behind a score are (results/README.md)."""
+
+CHOSEN = (
+    "The development sets chose the settings, and the scores are measured on the same sets: they err upward. "
+    "Fresh seeds take away the luck of a seed, not that of the choice."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """A plot with its caption."""
+
+    caption: str
+    svg: Markup
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trained:
+    """What the records of an entry say of their training.
+
+    `chosen` holds the results for which settings were chosen on the data they were measured on.
+    """
+
+    table: Table | None = None
+    figures: Sequence[Figure] = ()
+    data: Sequence[Mapping[str, Any]] = ()
+    chosen: frozenset[int] = frozenset()
+
+
+def trained_of(documents: Mapping[int, Document], standings: Sequence[Standing]) -> Trained:
+    """What records say, by the number of their results.
+
+    Args:
+        documents: Records.
+        standings: Of the entry, for its intervals.
+    """
+    records = {number: one for number, one in documents.items() if one.get("training")}
+    if not records:
+        return Trained()
+    chosen = frozenset(number for number, one in records.items() if was_chosen(one["training"]))
+    bounds = _intervals(standings)
+    return Trained(
+        table=Table(
+            name="training",
+            caption="What was trained for each task: scores × 100",
+            columns=COLUMNS,
+            rows=[Row(cells=_cells(n, one, bounds, n in chosen)) for n, one in records.items()],
+            notes=[CHOSEN] if chosen else [],
+        ),
+        figures=[figure for one in records.values() for figure in figures_of(one)],
+        data=[{"task": one["task"]["name"], "result": n, **sensitivity(one)} for n, one in records.items()],
+        chosen=chosen,
+    )
+
+
+def was_chosen(training: Document) -> bool:
+    """Whether settings were chosen on the data of the score."""
+    return bool(training.get("chosen")) and len(training.get("cells") or ()) > 1
+
+
+def cell_text(cell: Document) -> str:
+    """Settings in a few words.
+
+    >>> cell_text({"learning_rate": 3e-05, "batch_size": 16, "epochs": 2})
+    'lr 3e-05, batch 16, epochs 2'
+    """
+    named = {"learning_rate": "lr", **SETTINGS, "seed": "seed"}
+    parts = [f"{word} {cell[name]:g}" for name, word in named.items() if _number(cell.get(name)) is not None]
+    return ", ".join(parts)
+
+
+COLUMNS = [
+    Column(key="name", label="Task", sticky=True),
+    Column(key="score", label="Score", numeric=True, note="By the recipe's own convention."),
+    Column(key="interval", label="95 % interval", note="Over seeds and examples."),
+    Column(key="deviation", label="sd", numeric=True, group="seeds", note="Standard deviation over seeds."),
+    Column(key="seeds", label="scores", group="seeds"),
+    Column(key="kind", label="which", group="seeds"),
+    Column(key="cells", label="Runs", numeric=True, group="grid", note="Runs of the grid."),
+    Column(key="best", label="best", numeric=True, group="grid", note="The best run: it errs upward."),
+    Column(key="diverged", label="diverged", numeric=True, group="grid"),
+    Column(key="constant", label="constant", numeric=True, group="grid",
+           note="Runs that give one and the same answer for every row."),
+    Column(key="chosen", label="Chosen settings"),
+    Column(key="loss", label="Loss", note="At the first step and at the last."),
+]  # fmt: skip
+
+
+def _cells(number: int, record: Document, bounds: Mapping[tuple[str, str], Any], chosen: bool) -> list[Cell]:
+    training, task = record["training"], record["task"]["name"]
+    seeds = training.get("seeds") or {}
+    scores = [_number(score) for score in seeds.get("scores") or ()]
+    cells = training.get("cells") or ()
+    told = " ".join("×" if score is None else score_text(score) for score in scores)
+    kind = "chosen" if chosen else ""
+    best = training.get("grid_maximum")
+    return [
+        Cell(text=task, value=task, href=task_path(task)),
+        Cell(text=score_text(record["main_score"]), value=record["main_score"], kind=kind,
+             href=f"/results/{number}"),
+        _bounds(bounds.get((task, str(training.get("view"))))),
+        _share(seeds.get("standard_deviation")),
+        Cell(text=told, value=told or None, note="× diverged" if None in scores else ""),
+        Cell(text=KINDS.get(str(seeds.get("kind")), ""), value=seeds.get("kind")),
+        Cell(text=str(len(cells)) if cells else "", value=len(cells) or None),
+        _share(best),
+        *(Cell(text=str(training[n]), value=training[n]) if n in training else EMPTY
+          for n in ("diverged", "constant")),
+        Cell(text=cell_text(training.get("chosen") or {})),
+        Cell(text=loss_text(training.get("loss") or {})),
+    ]  # fmt: skip
+
+
+def loss_text(loss: Document) -> str:
+    """A loss from its first to its last value."""
+    first, last = _number(loss.get("first")), _number(loss.get("last"))
+    return "" if first is None or last is None else f"{first:.3g} → {last:.3g}"
+
+
+def _share(value: Any) -> Cell:
+    known = _number(value)
+    return EMPTY if known is None else Cell(text=score_text(known), value=known)
+
+
+def _bounds(pair: tuple[float, float] | None) -> Cell:
+    if pair is None:
+        return EMPTY
+    return Cell(text=f"{score_text(pair[0])}–{score_text(pair[1])}", value=f"{pair[0]} {pair[1]}")
+
+
+def _intervals(standings: Sequence[Standing]) -> dict[tuple[str, str], tuple[float, float]]:
+    """The intervals of tasks, by task and convention."""
+    found = {}
+    for one in standings:
+        for at, column in enumerate(one.listed.suite.columns):
+            low, high = float(one.grid.low[0, at]), float(one.grid.high[0, at])
+            if one.grid.view and low == low and len(column.tasks) == 1:
+                found[column.tasks[0].name, one.grid.view] = (low, high)
+    return found
+
+
+def sensitivity(record: Document) -> dict[str, Any]:
+    """What the plots of a record show, as plain values."""
+    training = record["training"]
+    points = {line.label: line.points for line in _lines(training.get("cells") or ())}
+    return {
+        "lines": {
+            label: [{"learning_rate": p.x, "score": p.y, "low": p.low, "high": p.high} for p in found]
+            for label, found in points.items()
+        },
+        "seeds": dict(training.get("seeds") or {}),
+        "evaluations": list(training.get("evaluations") or ()),
+    }
+
+
+def figures_of(record: Document) -> Iterator[Figure]:
+    """The plots of one record: its grid against the learning rate, and its evaluations."""
+    task, training = record["task"]["name"], record["training"]
+    found = _lines(training.get("cells") or ())
+    if len({point.x for line in found for point in line.points}) > 1:
+        plot = Lines(
+            title=f"{task}: scores of the grid against the learning rate",
+            x=Axis(label="learning rate", kind="log"),
+            y=Axis(label="score × 100"),
+            lines=[_times_100(line) for line in found],
+        )
+        yield Figure(caption=f"{task}: how much the learning rate matters", svg=lines(plot))
+    curves = list(_curves(training.get("evaluations") or ()))
+    if curves:
+        curve = Lines(title=f"{task}: evaluations", x=Axis(label="step"), y=Axis(label="value"), lines=curves)
+        yield Figure(caption=f"{task}: evaluations during training", svg=lines(curve))
+
+
+def _times_100(line: Line) -> Line:
+    def scaled(value: Any) -> float | None:
+        return None if value is None else 100 * float(value)
+
+    points = [LinePoint(x=p.x, y=scaled(p.y), low=scaled(p.low), high=scaled(p.high)) for p in line.points]
+    return Line(label=line.label, points=points)
+
+
+def _lines(cells: Sequence[Document]) -> list[Line]:
+    """One line for each of the other settings; of many the best, the median and the worst."""
+    varying = [name for name in SETTINGS if len({str(cell.get(name)) for cell in cells}) > 1]
+    groups: dict[str, dict[float, list[float | None]]] = {}
+    for cell in cells:
+        rate = _number(cell.get("learning_rate"))
+        if rate is not None and rate > 0:
+            label = ", ".join(f"{SETTINGS[name]} {cell.get(name)}" for name in varying) or "all runs"
+            groups.setdefault(label, {}).setdefault(rate, []).append(_number(cell.get("score")))
+    if len(groups) > MOST:
+        return _summary(groups)
+    return [Line(label=label, points=[_point(r, at[r]) for r in sorted(at)]) for label, at in groups.items()]
+
+
+def _point(rate: float, scores: Sequence[float | None]) -> LinePoint:
+    """The mean of the runs that did not diverge, with its least and greatest where there are several."""
+    known = [score for score in scores if score is not None]
+    if not known:
+        return LinePoint(x=rate, y=None)
+    several = len(known) > 1
+    return LinePoint(
+        x=rate, y=mean(known), low=min(known) if several else None, high=max(known) if several else None
+    )
+
+
+def _summary(groups: Mapping[str, Mapping[float, Sequence[float | None]]]) -> list[Line]:
+    at: dict[float, list[float]] = {}
+    for group in groups.values():
+        for rate, scores in group.items():
+            at.setdefault(rate, []).extend(score for score in scores if score is not None)
+    ways: dict[str, Callable[[list[float]], float]] = {"best": max, "median": median, "worst": min}
+    return [
+        Line(label=name, points=[LinePoint(x=r, y=way(at[r]) if at[r] else None) for r in sorted(at)])
+        for name, way in ways.items()
+    ]
+
+
+def _curves(evaluations: Sequence[Document]) -> Iterator[Line]:
+    """A curve for each metric of each split."""
+    found: dict[str, list[LinePoint]] = {}
+    for one in evaluations:
+        for split, name, value in one["metrics"]:
+            found.setdefault(f"{split} {name}", []).append(LinePoint(x=one["step"], y=_number(value)))
+    yield from (Line(label=label, points=points) for label, points in found.items())
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None

@@ -1,0 +1,245 @@
+"""The overview: models x suites, and what a search finds beside models."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from leaderboard.filters import Control, chips, controls
+from leaderboard.grid import Grid
+from leaderboard.page import missing
+from leaderboard.pages.suite.forms import Choices
+from leaderboard.pages.task.names import task_path
+from leaderboard.paging import Paging, paging
+from leaderboard.queries import Entry, Queries
+from leaderboard.scopes import views
+from leaderboard.state import address
+from leaderboard.tables import Cell, Column, Row, Table
+from leaderboard.words import parameters_text, score_text
+
+if TYPE_CHECKING:
+    from leaderboard.views.overview import OverviewState
+
+FIRST = "mteb"
+"""The suite that comes first, as it is the one that most ask for."""
+
+USUAL = 8
+"""Suites that are shown where none are picked."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Overview:
+    """What the template takes.
+
+    Attributes:
+        table: Models x suites.
+        tiles: How much there is: label, value, URL.
+        found: What a search found beside models: kind, and its (name, URL) pairs.
+        controls: The form.
+        hidden: State that the form keeps.
+        chips: Filters in force.
+        choices: The column picker.
+        paging: Where in the rows this page is.
+    """
+
+    table: Table
+    tiles: Sequence[tuple[str, str, str]]
+    found: Sequence[tuple[str, Sequence[tuple[str, str]]]]
+    controls: Sequence[Control]
+    hidden: Sequence[tuple[str, str]]
+    chips: Sequence[tuple[str, str]]
+    choices: Choices
+    paging: Paging
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Suite:
+    """A suite's column: the row of each entry in its grid."""
+
+    slug: str
+    grid: Grid
+    rows: Mapping[int, int]
+
+    def mean(self, entries: Sequence[Entry]) -> tuple[float, int, Entry] | None:
+        """The mean of the entry that has most of the suite, how much that is, and which it is."""
+        means = self.grid.over_tasks
+        there = [(int(means.there[self.rows[e.id]]), e) for e in entries if e.id in self.rows]
+        there = [pair for pair in there if pair[0]]
+        if not there:
+            return None
+        count, entry = max(there, key=lambda pair: (pair[0], -pair[1].id))
+        return float(means.values[self.rows[entry.id]]), count, entry
+
+
+def overview(
+    queries: Queries, state: OverviewState, papers: Mapping[str, str], tiles: Sequence[tuple[str, str, str]]
+) -> Overview:
+    """The overview in a state; `papers` are their titles by slug.
+
+    Raises:
+        NotFound: The state names a suite that is none, or sorts by one that is not shown.
+    """
+    shown = _shown(queries, state)
+    columns = [_suite(queries, slug) for slug in shown]
+    models = {
+        slug: kept
+        for slug, entries in queries.models.items()
+        if (kept := [e for e in entries if state.keeps(e)])
+    }
+    ordered = _ordered(models, columns, state)
+    where = paging(len(ordered), state, "/")
+    first = max(where.first - 1, 0)
+    return Overview(
+        table=Table(
+            name="models",
+            caption="Means over a suite's tasks, scores × 100",
+            columns=_columns(columns, state),
+            rows=[_row(models[slug], columns) for slug in ordered[first : where.last]],
+            notes=[
+                "A mean stands where every column of a suite is there; else it says how many are. Each cell "
+                "is of one revision under one treatment: the one with most of that suite."
+            ],
+        ),
+        tiles=tiles,
+        found=_found(queries, state.q, papers),
+        controls=controls(state, queries.entries.values()),
+        hidden=[(n, v) for n, v in state.pairs(page=1) if n in ("sort", "theme", "density", "rows")],
+        chips=chips(state, "/"),
+        choices=_choices(queries, shown),
+        paging=where,
+    )
+
+
+def _shown(queries: Queries, state: OverviewState) -> list[str]:
+    usual = _usual(queries)
+    for slug in state.cols:
+        if slug not in queries.suites:
+            raise missing("suite", slug, queries.suites, then="The page /suites lists all.")
+    return list(dict.fromkeys(state.cols)) or usual
+
+
+def _usual(queries: Queries) -> list[str]:
+    known = queries.entries_of_suites
+    ordered = sorted(known, key=lambda slug: (slug != FIRST, not queries.suites[slug].main, -known[slug]))
+    return ordered[:USUAL]
+
+
+def _suite(queries: Queries, slug: str) -> _Suite:
+    listed = queries.suites[slug]
+    grid = queries.grid(listed, views(listed.suite)[0])
+    return _Suite(slug=slug, grid=grid, rows={entry.id: row for row, entry in enumerate(grid.entries)})
+
+
+def _ordered(models: Mapping[str, list[Entry]], columns: Sequence[_Suite], state: OverviewState) -> list[str]:
+    key, down = state.sort.removeprefix("-"), state.sort.startswith("-") or not state.sort
+    if key == "model":
+        return sorted(models, key=lambda slug: models[slug][0].model.casefold(), reverse=down)
+    if key == "parameters":
+        return sorted(models, key=lambda slug: models[slug][0].parameters or 0, reverse=down)
+    if key == "tasks":
+        return sorted(models, key=lambda slug: sum(e.tasks for e in models[slug]), reverse=down)
+    by = {column.slug: column for column in columns}
+    if key and key not in by:
+        raise missing(
+            "column", key, [*by, "model", "parameters", "tasks"], then="Click a heading to sort by it."
+        )
+    column = by[key] if key else next(iter(columns), None)
+    if column is None:
+        return sorted(models)
+    means = {slug: column.mean(entries) for slug, entries in models.items()}
+
+    def rank(slug: str) -> tuple[int, int, float, str]:
+        found = means[slug]
+        if found is None:
+            return (2, 0, 0.0, slug)
+        value, there, _ = found
+        whole = there == column.grid.over_tasks.wanted
+        return (0 if whole else 1, 0 if whole else -there, -value if down or not whole else value, slug)
+
+    return sorted(models, key=rank)
+
+
+def _columns(columns: Sequence[_Suite], state: OverviewState) -> list[Column]:
+    first = columns[0].slug if columns else ""
+    current = state.sort.removeprefix("-") or first
+
+    def heading(key: str, label: str, *, down: bool = True, **more: object) -> Column:
+        is_down = state.sort.startswith("-") or not state.sort
+        wanted = (f"-{key}" if down else key) if key != current else (key if is_down else f"-{key}")
+        return Column(
+            key=key, label=label, sort=address("/", state.query(sort=wanted, page=1)),
+            sorted=("descending" if is_down else "ascending") if key == current else "", **more,  # type: ignore[arg-type]
+        )  # fmt: skip
+
+    return [
+        heading("model", "Model", down=False, sticky=True),
+        heading("parameters", "Size", numeric=True),
+        Column(key="origin", label="Origin"),
+        heading("tasks", "Tasks", numeric=True, note="Scores that are known, of any task."),
+        *(
+            heading(
+                c.slug,
+                c.grid.listed.suite.title,
+                numeric=True,
+                href=f"/suites/{c.slug}",
+                group="mean over tasks",
+            )
+            for c in columns
+        ),
+    ]
+
+
+def _row(entries: Sequence[Entry], columns: Sequence[_Suite]) -> Row:
+    first = entries[0]
+    origins = list(dict.fromkeys(entry.origin for entry in entries))
+    known = next((entry.parameters for entry in entries if entry.parameters), None)
+    tasks = sum(entry.tasks for entry in entries)
+    return Row(
+        cells=[
+            Cell(text=first.model, value=first.model, href=address(f"/models/{first.model_slug}")),
+            Cell(text=parameters_text(known), value=known),
+            Cell(text=", ".join(origins), value=", ".join(origins), kind=origins[0]),
+            Cell(text=str(tasks), value=tasks),
+            *(_cell(column, entries) for column in columns),
+        ]
+    )
+
+
+def _cell(column: _Suite, entries: Sequence[Entry]) -> Cell:
+    found = column.mean(entries)
+    if found is None:
+        trained = all(entry.output == "label" for entry in entries)
+        learnt = any(task.output == "label" for task in column.grid.listed.suite.tasks)
+        return Cell(text="·", kind="away") if trained and not learnt else Cell(text="–", kind="none")
+    value, there, _ = found
+    wanted = column.grid.over_tasks.wanted
+    if there < wanted:
+        return Cell(text=f"{there}/{wanted}", value=None, kind="part")
+    return Cell(text=score_text(value), value=value)
+
+
+def _choices(queries: Queries, shown: Sequence[str]) -> Choices:
+    known, usual = queries.entries_of_suites, _usual(queries)
+    groups: dict[str, list[tuple[str, str, bool, bool]]] = {"Main suites": [], "Benchmarks": []}
+    for slug in sorted(known, key=lambda s: queries.suites[s].suite.title.casefold()):
+        one = queries.suites[slug]
+        group = groups["Main suites" if one.main else "Benchmarks"]
+        group.append((slug, one.suite.title, slug in shown, slug in usual))
+    return Choices(name="cols", groups=[(label, keys) for label, keys in groups.items() if keys])
+
+
+def _found(
+    queries: Queries, q: str, papers: Mapping[str, str]
+) -> list[tuple[str, Sequence[tuple[str, str]]]]:
+    """Suites, tasks and papers whose name holds what was searched for."""
+    if not q:
+        return []
+    text = q.casefold()
+    kinds = {
+        "Suites": [(s.suite.title, f"/suites/{s.slug}") for s in queries.suites.values()],
+        "Tasks": [(name, task_path(name)) for name in queries.tasks],
+        "Papers": [(title, f"/papers/{slug}") for slug, title in papers.items()],
+    }
+    hits = {kind: [pair for pair in pairs if text in pair[0].casefold()] for kind, pairs in kinds.items()}
+    return [(kind, pairs[:20]) for kind, pairs in hits.items() if pairs]

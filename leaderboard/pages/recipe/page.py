@@ -1,0 +1,141 @@
+"""The pages of recipes: what each does, in every setting, and who was fine-tuned by it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from harness.recipe import Recipe, RecipeEntry
+from leaderboard.pages.recipe.facts import Protocol, opened, paper_of, protocol_of, runs, words
+from leaderboard.pages.recipe.tables import users_table
+from leaderboard.reported import Paper, title
+from leaderboard.reported.printed import SCORES, key_of
+from leaderboard.state import address
+from leaderboard.tables import Cell, Column, Row, Table
+
+if TYPE_CHECKING:
+    from leaderboard.site import Site
+
+GLUE = "GLUE dev"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecipePage:
+    """What the template takes.
+
+    Attributes:
+        facts: Name, value, URL, and what must be known of it.
+        tabs: The recipe and its variants: label, URL, current.
+        assumed: What no source says, in sentences.
+        printed: The paper's tables of such scores: label, URL.
+        tables: Who used it, grids, settings.
+        data: For the JSON twin.
+    """
+
+    facts: Sequence[tuple[str, str, str, str]]
+    tabs: Sequence[tuple[str, str, bool]]
+    assumed: Sequence[str]
+    printed: Sequence[tuple[str, str]]
+    tables: Sequence[Table]
+    data: Mapping[str, Any]
+
+
+def recipe_page(site: Site, entry: RecipeEntry, variant: str) -> RecipePage:
+    """The page of a recipe in one of its variants."""
+    recipe = opened(entry.name, variant)
+    protocol, paper = protocol_of(recipe), paper_of(recipe, site.papers)
+    tables = [users_table(site.queries, recipe), *_grids(protocol), *_settings(protocol)]
+    return RecipePage(
+        facts=_facts(site, recipe, protocol, paper),
+        tabs=_tabs(entry, variant),
+        assumed=protocol.assumed,
+        printed=_printed(paper),
+        tables=tables,
+        data={
+            "recipe": recipe.name,
+            "summary": entry.summary,
+            "source": recipe.source,
+            "convention": recipe.convention,
+            "variants": dict(entry.variants),
+            "runs": protocol.runs,
+            "assumed": list(protocol.assumed),
+            "paper": paper.slug if paper else None,
+        },
+    )
+
+
+def _tabs(entry: RecipeEntry, variant: str) -> list[tuple[str, str, bool]]:
+    path = address(f"/recipes/{entry.name}")
+    own = [(entry.name, path, not variant)]
+    others = [(name, address(path, {"variant": name}), name == variant) for name in entry.variants]
+    return own + others if others else []
+
+
+def _facts(
+    site: Site, recipe: Recipe, protocol: Protocol, paper: Paper | None
+) -> list[tuple[str, str, str, str]]:
+    says = href = ""
+    for listed in site.queries.suites.values():
+        if recipe.convention in listed.suite.conventions:
+            says = listed.suite.conventions[recipe.convention].says
+            href = address(f"/suites/{listed.slug}", {"view": recipe.convention})
+    return [
+        ("On the command line", f"--recipe {recipe.name}", "", ""),
+        ("Source", recipe.source, f"/papers/{paper.slug}" if paper else "", ""),
+        ("Numbers by", recipe.convention, href, says),
+        *([("Runs on all tasks", str(protocol.runs), "", "")] if protocol.runs else []),
+    ]
+
+
+def _printed(paper: Paper | None) -> list[tuple[str, str]]:
+    """The paper's tables of GLUE scores."""
+    return [
+        (f"{title(one.id)}: {one.caption}", f"/papers/{paper.slug}#table-{key_of(one.id)}")
+        for one in (paper.tables.values() if paper else ())
+        if any(row.suite == GLUE and row.unit in SCORES for row in one.rows)
+        if paper
+    ]
+
+
+def _settings(protocol: Protocol) -> list[Table]:
+    if not protocol.settings:
+        return []
+    return [
+        Table(
+            name="settings",
+            caption="What all runs have in common",
+            columns=[
+                Column(key="setting", label="Setting", sticky=True),
+                Column(key="value", label="Value"),
+            ],
+            rows=[
+                Row(cells=[Cell(text=text, value=text) for text in pair])
+                for pair in protocol.settings.items()
+            ],
+            notes=["– is nothing, or what the checkpoint's config says."],
+        )
+    ]
+
+
+def _grids(protocol: Protocol) -> list[Table]:
+    if not protocol.grids:
+        return []
+    names = list(next(iter(protocol.grids.values())))
+    return [
+        Table(
+            name="grids",
+            caption="What is tried for each task, all values against all",
+            columns=[
+                Column(key="task", label="Task", sticky=True),
+                *(Column(key=name, label=name.replace("_", " ").capitalize()) for name in names),
+                Column(key="runs", label="Runs of the grid", numeric=True),
+            ],
+            rows=[_grid_row(task, grid) for task, grid in protocol.grids.items()],
+        )
+    ]
+
+
+def _grid_row(task: str, grid: Mapping[str, tuple[Any, ...]]) -> Row:
+    texts = [task, *map(words, grid.values())]
+    return Row(cells=[*(Cell(text=t, value=t) for t in texts), Cell(text=str(runs(grid)), value=runs(grid))])

@@ -1,0 +1,120 @@
+"""Tables of recipes: all of them, and who was fine-tuned by one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from harness import catalog
+from harness.recipe import Recipe, RecipeEntry
+from leaderboard.grid import Grid
+from leaderboard.pages.recipe.facts import opened
+from leaderboard.queries import Entry, Queries
+from leaderboard.state import address
+from leaderboard.tables import Cell, Column, Row, Table
+from leaderboard.words import parameters_text, score_text
+
+
+def users(queries: Queries, name: str) -> list[Entry]:
+    """The measured entries that a recipe made, in any of its variants."""
+    return [
+        entry
+        for entry in queries.entries.values()
+        if entry.origin == "measured" and (entry.recipe or "").partition(":")[0] == name
+    ]
+
+
+def users_table(queries: Queries, recipe: Recipe) -> Table:
+    """Who was fine-tuned by a recipe in any variant, with the means of the suites that it trains for."""
+    entries = users(queries, recipe.name.partition(":")[0])
+    grids = [
+        queries.grid(listed, recipe.convention)
+        for listed in queries.suites.values()
+        if recipe.convention in listed.suite.conventions
+    ]
+    rows = sorted((_user(entry, grids) for entry in entries), key=_by_mean)
+    return Table(
+        name="used",
+        caption="Measured with it",
+        columns=[
+            Column(key="model", label="Model", sticky=True),
+            Column(key="recipe", label="Recipe"),
+            Column(key="parameters", label="Size", numeric=True),
+            *(
+                Column(key=f"mean-{g.listed.slug}", label=g.listed.suite.title, numeric=True,
+                       href=f"/suites/{g.listed.slug}", note="The mean over its tasks.")
+                for g in grids
+            ),
+            Column(key="treatment", label="Seeds and start"),
+        ],
+        rows=rows,
+        notes=["A mean over some of the tasks is not ranked."] if any(r.kind for r in rows) else [],
+    )  # fmt: skip
+
+
+def _by_mean(row: Row) -> tuple[bool, float]:
+    cell = row.cells[3] if len(row.cells) > 4 else row.cells[2]
+    value = cell.value if isinstance(cell.value, float) else 0.0
+    return bool(row.kind), -value
+
+
+def _user(entry: Entry, grids: Sequence[Grid]) -> Row:
+    means = [_mean(entry, grid) for grid in grids]
+    part = bool(means) and all(cell.kind for cell in means)
+    rest = entry.treatment.removeprefix(entry.recipe or "").lstrip(", ")
+    return Row(
+        key=entry.slug,
+        kind="part" if part else "",
+        cells=[
+            Cell(text=entry.model, value=entry.model, href=f"/models/{entry.model_slug}"),
+            Cell(text=entry.recipe or "", value=entry.recipe),
+            Cell(text=parameters_text(entry.parameters), value=entry.parameters),
+            *means,
+            Cell(text=rest or "–", value=rest or None),
+        ],
+    )
+
+
+def _mean(entry: Entry, grid: Grid) -> Cell:
+    row = next((at for at, one in enumerate(grid.entries) if one.id == entry.id), None)
+    means = grid.over_tasks
+    if row is None or not means.there[row]:
+        return Cell(text="–", kind="none")
+    value, there = float(means.values[row]), int(means.there[row])
+    if not means.complete[row]:
+        note = f"of {there} of {means.wanted}"
+        return Cell(text=f"{score_text(value)} ({there}/{means.wanted})", value=value, kind="part", note=note)
+    interval = (grid.averages.get(row) or {}).get("interval")
+    half = f" ± {50 * (interval[1] - interval[0]):.2f}" if interval else ""
+    return Cell(text=f"{score_text(value)}{half}", value=value)
+
+
+def recipes_table(queries: Queries) -> Table:
+    """Every recipe of the catalog."""
+    return Table(
+        name="recipes",
+        caption=f"{len(catalog.recipes())} recipes",
+        columns=[
+            Column(key="name", label="Recipe", sticky=True),
+            Column(key="summary", label="What it does"),
+            Column(key="source", label="Source"),
+            Column(key="variants", label="Variants"),
+            Column(key="measured", label="Measured entries", numeric=True),
+        ],
+        rows=[_recipe_row(queries, entry) for entry in catalog.recipes().values()],
+    )
+
+
+def _recipe_row(queries: Queries, entry: RecipeEntry) -> Row:
+    source, count = opened(entry.name).source, len(users(queries, entry.name))
+    variants = ", ".join(entry.variants)
+    says = " · ".join(f"{name}: {what}" for name, what in entry.variants.items())
+    return Row(
+        key=entry.name,
+        cells=[
+            Cell(text=entry.name, value=entry.name, href=address(f"/recipes/{entry.name}")),
+            Cell(text=entry.summary, value=entry.summary),
+            Cell(text=source, value=source),
+            Cell(text=variants or "–", value=variants or None, note=says),
+            Cell(text=str(count) if count else "–", value=count, kind="" if count else "none"),
+        ],
+    )

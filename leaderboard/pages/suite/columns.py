@@ -1,0 +1,192 @@
+"""Columns of a suite's page: how each is headed, sorted and filled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from harness.types import Column as TaskColumn
+from leaderboard.grid import Floats, Grid, Means, Ranks
+from leaderboard.page import missing
+from leaderboard.pages.suite.cells import (
+    columns_text,
+    how_cell,
+    mean_cell,
+    model_cell,
+    origin_cell,
+    rank_cell,
+    ranked_cell,
+    task_cell,
+    there_cell,
+    unseen_cell,
+)
+from leaderboard.pages.task.names import task_path
+from leaderboard.tables import Cell, Column
+from leaderboard.words import parameters_text
+
+if TYPE_CHECKING:
+    from leaderboard.views.suite import SuiteState
+
+FOLDED = ("borda", "mean_rank")
+"""Columns that are shown when they are picked."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SuiteColumn:
+    """A column: how it is headed, what it sorts by, and its cell of a row.
+
+    `kept` is what its cells are kept under where that is not its key.
+    """
+
+    key: str
+    label: str
+    group: str = ""
+    sort: Floats | None = None
+    numeric: bool = True
+    href: str = ""
+    note: str = ""
+    sticky: bool = False
+    kept: str = ""
+    cell: Callable[[int], Cell]
+
+
+def columns_of(grid: Grid, ranks: Ranks, state: SuiteState) -> list[SuiteColumn]:
+    """Every column that the page of a suite can show."""
+    entries = grid.entries
+    place = ranks.place.astype(float)
+    place[place == 0] = np.nan
+    size = np.array([np.nan if e.parameters is None else float(e.parameters) for e in entries])
+    means = [
+        _mean_col(grid, grid.over_tasks, "mean", "tasks", f"The mean over {columns_text(grid)}, all alike."),
+        _mean_col(grid, grid.over_types, "mean", "types", "The mean of the task types' own means."),
+    ]
+    return [
+        SuiteColumn(key="rank", label="Rank", sort=-place, sticky=True, cell=lambda r: rank_cell(ranks, r),
+             note="Models that cannot be told apart from the first of their group share its rank."),
+        SuiteColumn(key="model", label="Model", numeric=False, sticky=True,
+             cell=lambda r: model_cell(entries[r])),
+        SuiteColumn(key="parameters", label="Size", sort=size, note="Parameters.",
+             cell=lambda r: Cell(text=parameters_text(entries[r].parameters), value=entries[r].parameters)),
+        SuiteColumn(key="origin", label="Origin", numeric=False, cell=lambda r: origin_cell(entries[r])),
+        SuiteColumn(key="how", label="How", numeric=False, cell=lambda r: how_cell(entries[r]),
+             note="An imported model's revision, a measured one's treatment, where a row is printed."),
+        *means,
+        SuiteColumn(key="there", label="Columns", group="mean", sort=grid.over_tasks.there.astype(float),
+             note="How many of the suite's columns count.",
+             cell=lambda r: there_cell(grid, grid.over_tasks, r)),
+        SuiteColumn(key="borda", label="Borda", group="mean", kept=f"borda {state.mean} {state.each}",
+             sort=np.where(ranks.place > 0, ranks.borda, np.nan),
+             note="For each column, the number of ranked models that are worse, ties half.",
+             cell=lambda r: ranked_cell(ranks, ranks.borda, r, "{:.0f}")),
+        SuiteColumn(key="mean_rank", label="Mean rank", group="mean",
+             kept=f"mean_rank {state.mean} {state.each}",
+             sort=-ranks.mean_rank,
+             note="The mean of the ranks in the columns, among ranked models.",
+             cell=lambda r: ranked_cell(ranks, ranks.mean_rank, r, "{:.1f}")),
+        SuiteColumn(key="unseen", label="Unseen", group="mean",
+             sort=grid.unseen,
+             note="The share of the columns that the model was not trained on, by its makers' account.",
+             cell=lambda r: unseen_cell(float(grid.unseen[r]))),
+        *(_type_col(grid, means, kind) for kind, means in grid.by_type.items() if len(grid.by_type) > 1),
+        *(_task_col(grid, at) for at in _by_type(grid)),
+    ]  # fmt: skip
+
+
+def _by_type(grid: Grid) -> list[int]:
+    """The columns, those of a type side by side."""
+    types = [column.type for column in grid.listed.suite.columns]
+    order = list(dict.fromkeys(types))
+    return sorted(range(len(types)), key=lambda at: (order.index(types[at]), at))
+
+
+def _mean_col(grid: Grid, means: Means, group: str, key: str, note: str) -> SuiteColumn:
+    whole = np.where(means.complete, means.values, np.nan)
+    return SuiteColumn(
+        key=key, label=f"over {key}", group=group, sort=whole, note=note,
+        cell=lambda r: mean_cell(means, r, _average(grid, r, key)),
+    )  # fmt: skip
+
+
+def _average(grid: Grid, row: int, over: str) -> Mapping[str, Any] | None:
+    """What is known of a mean beside its value: that of tasks has an interval, a printed one its print."""
+    found = grid.averages.get(row)
+    return found if found and (over == "tasks" or "printed" in found) else None
+
+
+def _type_col(grid: Grid, means: Means, kind: str) -> SuiteColumn:
+    return SuiteColumn(
+        key=f"type:{kind}", label=kind, group="mean within a type",
+        note=f"The mean over {means.wanted} columns.",
+        sort=np.where(means.complete, means.values, np.nan),
+        cell=lambda r: mean_cell(means, r, _average(grid, r, kind)),
+    )  # fmt: skip
+
+
+def _task_col(grid: Grid, at: int) -> SuiteColumn:
+    column = grid.listed.suite.columns[at]
+    tasks = [task.name for task in column.tasks]
+    return SuiteColumn(
+        key=f"task:{column.name}", label=_short(column), group=column.type,
+        sort=np.where(grid.counted[:, at], grid.values[:, at], np.nan),
+        href=task_path(tasks[0]) if len(tasks) == 1 else "",
+        note=f"{column.name}: the mean of {len(tasks)} tasks" if len(tasks) > 1 else column.name,
+        cell=lambda r: task_cell(grid, r, at, tasks),
+    )  # fmt: skip
+
+
+def _short(column: TaskColumn) -> str:
+    """A column's name without its type, which stands above it."""
+    return column.name.removesuffix(column.type) or column.name
+
+
+def is_shown(column: SuiteColumn, state: SuiteState, grid: Grid) -> bool:
+    """Whether a column is shown.
+
+    Raises:
+        NotFound: The state asks for a task type that the suite has not.
+    """
+    if column.key in ("rank", "model"):
+        return True
+    if state.type and column.key.startswith(("task:", "type:")):
+        if state.type not in grid.by_type:
+            raise missing(
+                "task type", state.type, grid.by_type, then="The suite's page offers those there are."
+            )
+        kind = column.group if column.key.startswith("task:") else column.key.removeprefix("type:")
+        return kind == state.type
+    if state.cols:
+        return column.key in state.cols
+    return is_usual(column.key, state)
+
+
+def is_usual(key: str, state: SuiteState) -> bool:
+    """Whether a column is shown where nothing is picked."""
+    if key == "how":
+        return state.each == "entry" or state.origin == "reported"
+    return key not in FOLDED
+
+
+def heading(column: SuiteColumn, state: SuiteState, path: str) -> Column:
+    """A column as the table takes it, with the URL that sorts by it."""
+    key = state.sort.removeprefix("-")
+    key = state.mean if key == "mean" else key
+    down = state.sort.startswith("-")
+    by = column.key
+    wanted = by if column.key == key and down else f"-{by}"
+    if column.key in ("model", "origin", "rank"):
+        wanted = f"-{by}" if column.key == key and not down else by
+    sortable = column.sort is not None or column.key in ("model", "origin")
+    return Column(
+        key=column.key,
+        label=column.label,
+        group=column.group,
+        numeric=column.numeric,
+        href=column.href,
+        sort=f"{path}?{state.query(sort=wanted, page=1)}" if sortable else "",
+        sorted=("descending" if down else "ascending") if column.key == key else "",
+        note=column.note,
+        sticky=column.sticky,
+    )

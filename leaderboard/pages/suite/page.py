@@ -1,0 +1,158 @@
+"""A suite's page: its table with all that stands around it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from leaderboard.filters import Control, controls
+from leaderboard.grid import Grid
+from leaderboard.pages.suite.cells import columns_text
+from leaderboard.pages.suite.columns import columns_of, heading, is_shown
+from leaderboard.pages.suite.forms import Choices, choices_of, mean_tabs, more_controls, suite_chips
+from leaderboard.pages.suite.rows import Rows, in_order, marks_of, population, rows_kept, rows_pinned
+from leaderboard.paging import Paging, paging
+from leaderboard.scopes import REASONS, WHY
+from leaderboard.tables import Table
+
+if TYPE_CHECKING:
+    from leaderboard.views.suite import SuiteState
+
+
+@dataclass(frozen=True, kw_only=True)
+class SuitePage:
+    """What the template of a suite takes.
+
+    Attributes:
+        table: The table.
+        lead: What is there, in a sentence.
+        warnings: What must be read with it.
+        controls: The form.
+        hidden: State that the form keeps.
+        chips: Filters in force.
+        choices: The column picker.
+        paging: Where in the rows this page is.
+        path: The page's own path.
+        reset: The page without any filter.
+        tabs: Which mean ranks: label, URL, current.
+        data: For the JSON twin.
+    """
+
+    table: Table
+    lead: str
+    warnings: Sequence[str]
+    controls: Sequence[Control]
+    hidden: Sequence[tuple[str, str]]
+    chips: Sequence[tuple[str, str]]
+    choices: Choices
+    paging: Paging
+    path: str
+    reset: str
+    tabs: Sequence[tuple[str, str, bool]]
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+
+def suite_page(grid: Grid, state: SuiteState, path: str) -> SuitePage:
+    """The page of a suite in a state.
+
+    Raises:
+        NotFound: The state sorts by a column that is none, or names a column or a type that is none.
+    """
+    ranks = grid.ranks(state.mean, state.each)
+    rows = rows_kept(grid, state)
+    columns = columns_of(grid, ranks, state)
+    shown = [c for c in columns if is_shown(c, state, grid)]
+    ordered = in_order(grid, state, columns, rows)
+    pinned = [row for row in rows_pinned(grid, state) if row not in set(ordered)] + [
+        row for row in ordered if grid.entries[row].slug in state.pin
+    ]
+    rest = [row for row in ordered if row not in set(pinned)]
+    where = paging(len(rest), state, path)
+    made = Rows(grid=grid, columns=shown, marks=marks_of(grid, rows), state=state, path=path)
+    body = [made.row(row, pinned=True) for row in pinned]
+    body += made.body(rest[where.first - 1 : where.last] if rest else [])
+    unprinted = np.array([entry.origin != "reported" for entry in grid.entries], bool)
+    rows_there = population(grid, state) & unprinted
+    complete, seen = int((grid.over_tasks.complete & rows_there).sum()), int(rows_there.sum())
+    return SuitePage(
+        table=Table(
+            name="suite",
+            caption=f"{grid.listed.suite.title}: scores × 100",
+            columns=[heading(c, state, path) for c in shown],
+            rows=body,
+            notes=_notes(grid, state),
+        ),
+        lead=_lead(grid, state, seen, complete),
+        warnings=_warnings(grid, state),
+        controls=[*controls(state, grid.entries), *more_controls(grid, state)],
+        hidden=[
+            (n, v) for n, v in state.pairs(page=1) if n in ("sort", "pin", "mean", "theme", "density", "rows")
+        ],
+        chips=suite_chips(grid, state, path),
+        choices=choices_of(columns, shown, state),
+        paging=where,
+        path=path,
+        reset=path if state.pairs() else "",
+        tabs=mean_tabs(state, path),
+        data=_data(grid, state, complete, seen),
+    )
+
+
+def _lead(grid: Grid, state: SuiteState, seen: int, complete: int) -> str:
+    printed = sum(entry.origin == "reported" for entry in grid.entries)
+    more = f" Papers print {printed} {'rows' if printed > 1 else 'row'} of it." if printed else ""
+    return f"{seen} {_rows_of(state)} with a score, {complete} of them with all {columns_text(grid)}.{more}"
+
+
+def _rows_of(state: SuiteState) -> str:
+    return "models" if state.each == "model" else "entries"
+
+
+def _notes(grid: Grid, state: SuiteState) -> list[str]:
+    other = int((grid.reasons == REASONS.index("other")).sum())
+    bad = int((grid.reasons == REASONS.index("bad")).sum())
+    notes = []
+    if other and state.revisions == "pinned":
+        notes.append(f"{other:,} scores are {WHY['other']}: shown, and in no mean.")
+    if any(entry.origin == "reported" for entry in grid.entries):
+        notes.append(
+            "Rows of papers have no rank: what a paper prints was made by its own treatment. Where it prints "
+            "means of types, both means are made of those here, whichever one the paper prints."
+        )
+    if bad:
+        notes.append(f"{bad} cells hold {WHY['bad']} (above 1, or not a number): not shown, and in no mean.")
+    return notes
+
+
+def _warnings(grid: Grid, state: SuiteState) -> list[str]:
+    if state.revisions == "any":
+        return [
+            "Scores on other revisions of the data count here: models may have been scored on other texts."
+        ]
+    return []
+
+
+def _data(grid: Grid, state: SuiteState, complete: int, seen: int) -> dict[str, Any]:
+    suite = grid.listed.suite
+    return {
+        "suite": suite.name,
+        "typed": grid.listed.typed,
+        "view": grid.view or None,
+        "revisions": state.revisions,
+        "rows_seen": seen,
+        "rows_complete": complete,
+        "columns": [
+            {
+                "name": c.name,
+                "type": c.type,
+                "tasks": [
+                    {"name": t.name, "splits": list(t.splits), "data": t.data.revision or t.data.content}
+                    for t in c.tasks
+                ],
+            }
+            for c in suite.columns
+        ],
+    }

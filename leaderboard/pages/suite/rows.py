@@ -1,0 +1,130 @@
+"""Rows of a suite's page: which, in which order, and what is marked in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from leaderboard.grid import Grid
+from leaderboard.page import missing
+from leaderboard.pages.suite.columns import SuiteColumn
+from leaderboard.render import cell_html
+from leaderboard.tables import Cell, Row
+
+if TYPE_CHECKING:
+    from leaderboard.views.suite import SuiteState
+
+
+def population(grid: Grid, state: SuiteState) -> NDArray[np.bool_]:
+    """The rows that there are before any filter."""
+    return grid.first if state.each == "model" else np.ones(len(grid.entries), bool)
+
+
+def rows_kept(grid: Grid, state: SuiteState) -> list[int]:
+    """The rows that pass the filters; of a model's several the one with most, unless all are asked for."""
+    rows = [
+        row
+        for row, entry in enumerate(grid.entries)
+        if state.keeps(entry) and _unseen_enough(grid, row, state)
+    ]
+    return grid.one_for_each_model(rows) if state.each == "model" else rows
+
+
+def _unseen_enough(grid: Grid, row: int, state: SuiteState) -> bool:
+    share = grid.unseen[row]
+    return not state.zero or bool(share == 1 if state.zero == "all" else share > 0.5)
+
+
+def marks_of(grid: Grid, rows: Sequence[int]) -> dict[tuple[int, str], str]:
+    """The best and the second best cells of each task's column among some rows, by row and key."""
+    rows = [row for row in rows if grid.entries[row].origin != "reported"]
+    if not rows:
+        return {}
+    inside = np.where(grid.counted, grid.values, -np.inf)[rows]
+    found = {}
+    for at, column in enumerate(grid.listed.suite.columns):
+        known = inside[np.isfinite(inside[:, at]), at]
+        best = np.unique(known)[-2:][::-1]
+        for kind, value in zip(("best", "second"), best, strict=False):
+            for row in np.flatnonzero(inside[:, at] == value).tolist():
+                found[rows[row], f"task:{column.name}"] = kind
+    return found
+
+
+def in_order(grid: Grid, state: SuiteState, columns: Sequence[SuiteColumn], rows: Sequence[int]) -> list[int]:
+    """Rows in order; those without a value last, by how much of the suite they have."""
+    key, down = state.sort.removeprefix("-"), state.sort.startswith("-")
+    key = state.mean if key == "mean" else key
+    if key in ("model", "origin"):
+        return sorted(rows, key=lambda r: getattr(grid.entries[r], key).casefold(), reverse=down)
+    by = {column.key: column.sort for column in columns if column.sort is not None}
+    if key not in by:
+        raise missing("column", key, [*by, "model", "origin"], then="Click a column's heading to sort by it.")
+    values = by[key].tolist()
+    order = [r for r in rows if values[r] == values[r]]
+    order.sort(key=lambda r: values[r], reverse=down)
+    rest = [r for r in rows if values[r] != values[r]]
+    part = grid.mean(state.mean)
+    there, means = part.there.tolist(), np.nan_to_num(part.values, nan=-1.0).tolist()
+    rest.sort(key=lambda r: (-there[r], -means[r]))
+    return [*order, *rest]
+
+
+def rows_pinned(grid: Grid, state: SuiteState) -> list[int]:
+    """The rows that stay on top."""
+    return [row for row, entry in enumerate(grid.entries) if entry.slug in state.pin]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Rows:
+    """What makes rows: the columns that are shown, and the cells that are marked."""
+
+    grid: Grid
+    columns: Sequence[SuiteColumn]
+    marks: Mapping[tuple[int, str], str]
+    state: SuiteState
+    path: str
+
+    def body(self, rows: Sequence[int]) -> list[Row]:
+        """Some rows, put together where that is asked for."""
+        if not self.state.group:
+            return [self.row(row) for row in rows]
+        groups: dict[str, list[int]] = {}
+        for row in rows:
+            name = getattr(self.grid.entries[row], self.state.group)
+            groups.setdefault(name or f"no {self.state.group}", []).append(row)
+        found = []
+        for name, members in groups.items():
+            cells = [Cell(text=name if c.key == "model" else "") for c in self.columns]
+            found += [Row(kind="group", cells=cells), *(self.row(row) for row in members)]
+        return found
+
+    def row(self, row: int, *, pinned: bool = False) -> Row:
+        """The row of an entry."""
+        entry, state = self.grid.entries[row], self.state
+        pins = [slug for slug in state.pin if slug != entry.slug] if pinned else [*state.pin, entry.slug]
+        kind = "pinned" if pinned else "" if self.grid.over_tasks.complete[row] else "part"
+        drawn = [self._drawn(column, row) for column in self.columns[2:]]
+        return Row(
+            cells=[*(column.cell(row) for column in self.columns[:2]), *(cell for cell, _ in drawn)],
+            key=entry.slug,
+            kind=kind,
+            pin=f"{self.path}?{state.query(pin=pins)}",
+            drawn="".join([html for _, html in drawn]),
+        )
+
+    def _drawn(self, column: SuiteColumn, row: int) -> tuple[Cell, str]:
+        """A cell with its HTML; one that is not marked is made once for all pages."""
+        kept = self.grid.drawn.setdefault(column.kept or column.key, {})
+        if row not in kept:
+            cell = column.cell(row)
+            kept[row] = cell, cell_html(cell, numeric=column.numeric)
+        mark = self.marks.get((row, column.key))
+        if mark is None:
+            return kept[row]
+        cell = replace(kept[row][0], kind=f"{kept[row][0].kind} {mark}".strip())
+        return cell, cell_html(cell, numeric=column.numeric)

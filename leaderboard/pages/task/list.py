@@ -1,0 +1,233 @@
+"""The list of all tasks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from leaderboard.filters import Control
+from leaderboard.page import missing
+from leaderboard.pages.task.best import Best, best_of
+from leaderboard.pages.task.names import task_path
+from leaderboard.pages.task.questions import asked, known_tasks
+from leaderboard.paging import Paging, paging
+from leaderboard.queries import Queries
+from leaderboard.scopes import Listed
+from leaderboard.state import address
+from leaderboard.tables import EMPTY, Cell, Column, Row, Table
+from leaderboard.words import score_text
+
+if TYPE_CHECKING:
+    from leaderboard.views.tasks import TasksState
+
+PATH = "/tasks"
+UNKNOWN = "not known"
+"""The type of a task that nobody says anything of."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskList:
+    """What the template of the list takes.
+
+    Attributes:
+        table: The tasks.
+        lead: What is there, in a sentence.
+        controls: The form.
+        hidden: State that the form keeps.
+        chips: Filters in force.
+        paging: Where in the rows this page is.
+        data: For the JSON twin.
+    """
+
+    table: Table
+    lead: str
+    controls: Sequence[Control]
+    hidden: Sequence[tuple[str, str]]
+    chips: Sequence[tuple[str, str]]
+    paging: Paging
+    data: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Listing:
+    """A task with what is known of it without its scores."""
+
+    name: str
+    type: str
+    metric: str
+    results: int
+    suites: Sequence[Listed]
+
+
+def task_list(queries: Queries, state: TasksState) -> TaskList:
+    """The list in a state.
+
+    Raises:
+        NotFound: The state names a type, a suite or a column that is none.
+    """
+    every = _listings(queries)
+    if state.suite and state.suite not in queries.suites:
+        raise missing("suite", state.suite, queries.suites, then="The page /suites lists all.")
+    types = Counter(one.type for one in every)
+    if state.type and state.type not in types:
+        raise missing("task type", state.type, types, then="The page /tasks offers those there are.")
+    kept = _ordered(queries, [one for one in every if _keeps(state, one)], state)
+    where = paging(len(kept), state, PATH)
+    shown = kept[max(where.first - 1, 0) : where.last]
+    best = best_of(queries, [one.name for one in shown])
+    held = sum(bool(one.suites) for one in every)
+    return TaskList(
+        table=Table(
+            name="tasks",
+            caption="Tasks; scores × 100",
+            columns=_columns(state),
+            rows=[_row(one, best[one.name]) for one in shown],
+            notes=[
+                "The best score is that of the first suite’s question, on the data that the suite pins; of "
+                "a task in no suite, among the entries with the splits, subsets and data that most have."
+            ],
+        ),
+        lead=f"{len(every)} tasks, {held} of them in a suite of this site.",
+        controls=_controls(queries, state, types),
+        hidden=[(n, v) for n, v in state.pairs(page=1) if n in ("sort", "theme", "density", "rows")],
+        chips=_chips(queries, state),
+        paging=where,
+        data={"tasks": len(every), "in_suites": held, "kept": len(kept), "types": dict(types.most_common())},
+    )
+
+
+def _listings(queries: Queries) -> list[Listing]:
+    return [_listing(queries, name) for name in known_tasks(queries)]
+
+
+def _listing(queries: Queries, name: str) -> Listing:
+    kind, metric, results = queries.tasks.get(name, ("", "", 0))
+    questions = asked(queries).get(name, [])
+    task = questions[0].task if questions else None
+    suites = {one.slug: one for question in questions for one in question.holders}
+    return Listing(
+        name=name,
+        type=(task.type if task else kind) or UNKNOWN,
+        metric=(task.metric if task else metric) or "",
+        results=results,
+        suites=list(suites.values()),
+    )
+
+
+def _keeps(state: TasksState, one: Listing) -> bool:
+    return all(
+        (
+            state.q.casefold() in one.name.casefold(),
+            state.type in ("", one.type),
+            not state.suite or state.suite in [suite.slug for suite in one.suites],
+            state.held == "" or (state.held == "suite") == bool(one.suites),
+            not state.scored or one.results > 0,
+        )
+    )
+
+
+HEADS = (
+    ("name", "Task", False, ""),
+    ("type", "Type", False, ""),
+    ("metric", "Metric", False, "The main metric."),
+    ("results", "Results", True, "Results of all entries, whatever they were asked."),
+    ("best", "Best", True, "The best ranked score."),
+    ("model", "By", False, "The model with the best score."),
+    ("suites", "Suites", False, "The suites of this site that hold it."),
+)
+
+
+def _columns(state: TasksState) -> list[Column]:
+    key, down = state.sort.removeprefix("-"), state.sort.startswith("-")
+    return [
+        Column(
+            key=name, label=label, numeric=numeric, note=note, sticky=name == "name",
+            sort=f"{PATH}?{state.query(sort=_wanted(name, state, numeric=numeric), page=1)}",
+            sorted=("descending" if down else "ascending") if name == key else "",
+        )
+        for name, label, numeric, note in HEADS
+    ]  # fmt: skip
+
+
+def _wanted(name: str, state: TasksState, *, numeric: bool) -> str:
+    first, other = (f"-{name}", name) if numeric or name == "suites" else (name, f"-{name}")
+    return other if state.sort == first else first
+
+
+def _ordered(queries: Queries, rows: Sequence[Listing], state: TasksState) -> list[Listing]:
+    """The tasks in order; those without a value last."""
+    key, down = state.sort.removeprefix("-"), state.sort.startswith("-")
+    best = best_of(queries, [one.name for one in rows]) if key in ("best", "model") else {}
+    by: dict[str, Callable[[Listing], Any]] = {
+        "name": lambda one: one.name.casefold(),
+        "type": lambda one: one.type,
+        "metric": lambda one: one.metric or None,
+        "results": lambda one: one.results,
+        "suites": lambda one: len(one.suites),
+        "best": lambda one: (found := best[one.name]) and found.value,
+        "model": lambda one: (found := best[one.name]) and found.entry.model.casefold(),
+    }
+    if key not in by:
+        raise missing("column", key, by, then="Click a column's heading to sort by it.")
+    there = [one for one in rows if by[key](one) is not None]
+    there.sort(key=by[key], reverse=down)
+    return [*there, *(one for one in rows if by[key](one) is None)]
+
+
+def _row(one: Listing, best: Best | None) -> Row:
+    titles = [suite.suite.title for suite in one.suites]
+    told = titles[0] + (f" +{len(titles) - 1}" if len(titles) > 1 else "") if titles else ""
+    href = address(f"/suites/{one.suites[0].slug}") if len(titles) == 1 else ""
+    return Row(
+        key=one.name,
+        cells=[
+            Cell(text=one.name, value=one.name, href=task_path(one.name)),
+            Cell(text=one.type, value=one.type),
+            Cell(text=one.metric, value=one.metric or None),
+            Cell(text=str(one.results), value=one.results),
+            *_best_cells(best),
+            Cell(text=told, value=", ".join(titles) or None, href=href, note=", ".join(titles[1:])),
+        ],
+    )
+
+
+def _best_cells(best: Best | None) -> tuple[Cell, Cell]:
+    if best is None:
+        return Cell(text="–"), EMPTY
+    model = best.entry.model
+    return (
+        Cell(text=score_text(best.value), value=best.value),
+        Cell(text=model, value=model, href=address(f"/models/{best.entry.model_slug}")),
+    )
+
+
+HELD = (("", "any"), ("suite", "in a suite"), ("none", "in no suite"))
+"""Whether a task is held by a suite."""
+
+
+def _controls(queries: Queries, state: TasksState, types: Mapping[str, int]) -> list[Control]:
+    kinds = [("", "any"), *((kind, f"{kind} ({n})") for kind, n in sorted(types.items()))]
+    suites = [("", "any"), *((slug, one.suite.title) for slug, one in queries.suites.items())]
+    return [
+        Control(kind="search", name="q", label="Task", value=state.q, placeholder="part of a name"),
+        Control(kind="select", name="type", label="Type", value=state.type, options=kinds),
+        Control(kind="select", name="suite", label="Suite", value=state.suite, options=suites),
+        Control(kind="select", name="held", label="Held by", value=state.held, options=HELD),
+        Control(kind="check", name="scored", label="With results", checked=state.scored),
+    ]
+
+
+def _chips(queries: Queries, state: TasksState) -> list[tuple[str, str]]:
+    suite = queries.suites[state.suite].suite.title if state.suite else ""
+    says = {
+        "q": f"name has “{state.q}”", "type": state.type, "suite": suite,
+        "held": dict(HELD)[state.held], "scored": "with results",
+    }  # fmt: skip
+    fields = type(state).model_fields
+    return [
+        (label, f"{PATH}?{state.query(**{name: fields[name].get_default(), 'page': 1})}")
+        for name, label in says.items()
+        if getattr(state, name) != fields[name].get_default()
+    ]

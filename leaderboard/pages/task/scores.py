@@ -1,0 +1,122 @@
+"""The numbers of one task: what every entry has for a question, or why it has none."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import select
+
+from leaderboard.database import RESULTS, SCORES
+from leaderboard.pages.task.questions import Question, common_question
+from leaderboard.queries import Entry, Queries
+from leaderboard.scopes import REASONS, Raw, Reason, Scope
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scored:
+    """One entry's number for a question; without one, `reason` says why (leaderboard.scopes.WHY)."""
+
+    entry: Entry
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    reason: Reason
+    result: int
+    data: str
+
+    @property
+    def half(self) -> float | None:
+        """Half of the 95 % interval; None where none is known."""
+        return None if self.low is None or self.high is None else (self.high - self.low) / 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """One result of a task, read."""
+
+    result: int
+    entry: int
+    task: str
+    status: str
+    data: str
+    raw: Raw
+
+
+def stored(queries: Queries, question: Question) -> list[Scored]:
+    """The numbers of a question that a suite asks, as the index has them."""
+    number = queries.scope_ids.get(question.scope.form, 0)
+    wanted = (
+        select(SCORES.c.entry, SCORES.c.value, SCORES.c.low, SCORES.c.high, SCORES.c.reason, SCORES.c.result,
+               RESULTS.c.data)
+        .join(RESULTS, RESULTS.c.id == SCORES.c.result)
+        .where(SCORES.c.scope == number)
+        .order_by(SCORES.c.entry)
+    )  # fmt: skip
+    with queries.index.engine.connect() as connection:
+        rows = connection.execute(wanted).all()
+    return [
+        Scored(
+            entry=queries.entries[row.entry], value=row.value, low=row.low, high=row.high,
+            reason=REASONS[row.reason], result=row.result, data=row.data,
+        )
+        for row in rows
+    ]  # fmt: skip
+
+
+def read(queries: Queries, tasks: Sequence[str]) -> list[Found]:
+    """Every result of some tasks with its main scores by split and subset."""
+    columns = ("id", "entry", "task", "metric", "status", "data", "document")
+    wanted = select(*[RESULTS.c[name] for name in columns]).where(RESULTS.c.task.in_(list(tasks)))
+    with queries.index.engine.connect() as connection:
+        rows = connection.execute(wanted.order_by(RESULTS.c.id)).all()
+    return [
+        Found(
+            result=row.id, entry=row.entry, task=row.task, status=row.status, data=row.data,
+            raw=_raw(queries.entries[row.entry], json.loads(row.document), row.metric),
+        )
+        for row in rows
+    ]  # fmt: skip
+
+
+def _raw(entry: Entry, document: Mapping[str, Any], metric: str) -> Raw:
+    """Main scores by split and subset of a result's document: of a record, or as an import keeps them."""
+    if entry.origin != "measured":
+        return document
+    raw = {
+        split: {subset: _main(metrics, metric) for subset, metrics in subsets.items()}
+        for split, subsets in document["scores"].items()
+    }
+    cells = [(split, subset) for split, subsets in raw.items() for subset in subsets]
+    if len(cells) == 1 and document.get("main_score") is not None:
+        raw[cells[0][0]][cells[0][1]] = document["main_score"]
+    return raw
+
+
+def _main(metrics: Mapping[str, Any], metric: str) -> float | None:
+    value = metrics.get("main_score", metrics.get(metric))
+    return float(value) if isinstance(value, int | float) else None
+
+
+def answered(queries: Queries, scope: Scope, results: Iterable[Found]) -> list[Scored]:
+    """The numbers of a scope, made of results."""
+    return [_answer(queries.entries[one.entry], scope, one) for one in results]
+
+
+def _answer(entry: Entry, scope: Scope, one: Found) -> Scored:
+    value, reason = (None, "failed") if one.status == "failed" else scope.answer(one.raw, one.data)
+    return Scored(entry=entry, value=value, reason=reason, result=one.result, data=one.data)
+
+
+def most_have(task: str, results: Sequence[Found]) -> Question:
+    """The question of a task that no suite asks."""
+    return common_question(task, [(one.raw, one.data) for one in results if one.status == "done"])
+
+
+def counts(one: Scored, *, any_revision: bool = False) -> bool:
+    """Whether a number is ranked: a number as it is asked for, and not one that a paper prints."""
+    there = one.value is not None and one.value == one.value
+    fits = one.reason == "" or (any_revision and one.reason == "other")
+    return there and fits and one.entry.origin != "reported"

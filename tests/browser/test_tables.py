@@ -1,0 +1,261 @@
+"""Sorting, filtering, picking, comparing and sharing, as a reader with JavaScript does it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from browsing import CROWD, NANO, Reader, keys, rows_of, values
+from site_data import names
+
+TASK = "task:NanoNFCorpusRetrieval"
+
+
+def asked(reader: Reader) -> dict[str, list[str]]:
+    """The query of the page as it is now."""
+    return parse_qs(urlsplit(reader.page.url).query)
+
+
+def test_a_click_on_a_heading_sorts(reader: Reader) -> None:
+    page = reader.open(NANO)
+    before = reader.rows()
+    assert before == keys(reader.twin())
+    page.click(f'#t-suite th[data-key="{TASK}"] a:first-child')
+    reader.goes(f"sort=-{TASK}")
+    down = values(reader.twin(), TASK)
+    assert reader.rows() == keys(reader.twin())
+    assert down == sorted(down, reverse=True)
+    assert len(set(down)) > 5
+    heading = page.locator(f'#t-suite th[data-key="{TASK}"]')
+    assert heading.get_attribute("aria-sort") == "descending"
+    heading.locator("a").first.click()
+    reader.goes(f"sort={TASK}")
+    up = values(reader.twin(), TASK)
+    assert (reader.rows(), up) == (keys(reader.twin()), sorted(up))
+    page.go_back()
+    reader.goes(f"sort=-{TASK}")
+    page.go_back()
+    reader.leaves("sort=")
+    assert reader.rows() == before
+    assert [one for one in reader.asked if one.endswith(NANO)] == [page.url, page.url]
+
+
+def test_typing_filters_after_a_moment(reader: Reader) -> None:
+    page = reader.open(NANO)
+    everything = reader.rows()
+    page.locator("#filters-q").press_sequentially("model-1", delay=20)
+    assert "q=" not in page.url
+    reader.goes("q=model-1")
+    pages = [one for one in reader.asked if "q=" in one]
+    assert len(pages) == 1  # once for what was typed, not for each letter
+    assert sorted(reader.rows()) == sorted(one for one in everything if "model-1" in one)
+    assert len(reader.rows()) == 10
+    assert page.evaluate("document.activeElement.id") == "filters-q"
+    assert page.input_value("#filters-q") == "model-1"
+    assert "10" in reader.said()
+    page.keyboard.type("2")
+    reader.goes("q=model-12")
+    assert reader.rows() == keys(reader.twin())
+    assert len(reader.rows()) == 1
+    page.go_back()
+    page.wait_for_function("document.querySelectorAll('#t-suite tbody tr').length === 10")
+    assert page.input_value("#filters-q") == "model-1"
+    page.go_back()
+    reader.leaves("q=")
+    assert (reader.rows(), page.input_value("#filters-q")) == (everything, "")
+
+
+def test_nothing_found_says_so_and_leads_back(reader: Reader) -> None:
+    page = reader.open(NANO)
+    page.fill("#filters-q", "none has this name")
+    reader.goes("q=none")
+    assert "No model passes these filters" in page.inner_text("main")
+    page.click(".empty a")
+    reader.leaves("q=")
+    assert len(reader.rows()) > CROWD
+
+
+def test_selects_filter_and_chips_take_back(reader: Reader) -> None:
+    page = reader.open(NANO)
+    page.select_option("#filters-origin", "measured")
+    reader.goes("origin=measured")
+    assert [row["cells"]["origin"]["value"] for row in rows_of(reader.twin())] == ["measured"]
+    assert reader.rows() == keys(reader.twin())
+    page.click(".more > summary")
+    page.select_option("#filters-group", "backbone")
+    reader.goes("group=backbone")
+    assert asked(reader) == {"origin": ["measured"], "group": ["backbone"]}
+    page.click(".chips a:has-text('measured')")
+    reader.leaves("origin=")
+    groups = page.locator("#t-suite tr.group").all_inner_texts()
+    assert any("acme/tiny-base" in one for one in groups)
+    assert reader.rows() == [one for one in keys(reader.twin()) if one]
+
+
+def test_every_choice_of_a_select_can_be_made(reader: Reader) -> None:
+    """The first choice too, where it is not what the page shows unasked."""
+    for path, name in (("/pareto", "suite"), ("/pareto?suite=nanobeir", "x"), ("/suites/glue", "view")):
+        page = reader.open(path)
+        options = page.eval_on_selector_all(f"select[name={name}] option", "all => all.map(o => o.value)")
+        for value in [options[-1], options[0]]:
+            if page.input_value(f"select[name={name}]") == value:
+                continue
+            with page.expect_response(lambda answer: answer.request.resource_type == "fetch"):
+                page.select_option(f"select[name={name}]", value)
+            page.wait_for_function("!document.querySelector('main[aria-busy]')")
+            assert page.input_value(f"select[name={name}]") == value, (path, name)
+
+
+def test_columns_are_picked(reader: Reader) -> None:
+    page = reader.open(NANO)
+    usual = reader.columns()
+    assert [one for one in usual if one.startswith("task:")] == [f"task:{one}" for one in names("nanobeir")]
+    page.click(".columns > summary")
+    page.uncheck(f'.columns input[value="{TASK}"]')
+    page.uncheck('.columns input[value="types"]')
+    reader.goes("cols=")
+    assert reader.columns() == [one for one in usual if one not in (TASK, "types")]
+    assert page.locator(".columns").get_attribute("open") is not None
+    page.check(f'.columns input[value="{TASK}"]')
+    page.check('.columns input[value="types"]')
+    reader.leaves("cols=")
+    assert reader.columns() == usual
+    page.keyboard.press("Escape")
+    assert page.locator(".columns").get_attribute("open") is None
+
+
+def test_all_or_none_of_a_group_of_columns(reader: Reader) -> None:
+    page = reader.open(NANO)
+    page.click(".columns > summary")
+    page.click("fieldset:has(input[value^='task:']) [data-do=all]")
+    reader.goes("cols=")
+    assert not [one for one in reader.columns() if one.startswith("task:")]
+
+
+def test_a_pinned_row_stays_on_top(reader: Reader) -> None:
+    page = reader.open(f"{NANO}?rows=25")
+    last = reader.rows()[20]
+    row = page.locator(f'#t-suite tr[data-key="{last}"]')
+    row.hover()
+    row.locator(".pin").click()
+    reader.goes(f"pin={last}")
+    assert reader.rows()[0] == last
+    assert reader.rows().count(last) == 1
+    page.fill("#filters-q", "minilm")
+    reader.goes("q=minilm")
+    assert reader.rows() == [last, next(one for one in keys(reader.twin()) if "minilm" in one)]
+    page.click("tr.pinned .pin")
+    reader.leaves("pin=")
+    assert last not in reader.rows()
+
+
+def test_pages_of_rows(reader: Reader) -> None:
+    page = reader.open(f"{NANO}?rows=25")
+    first = reader.rows()
+    assert len(first) == 25
+    page.click(".pager a[rel=next]")
+    reader.goes("page=2")
+    rest = reader.rows()
+    assert (set(first) & set(rest), reader.said()) == (set(), page.inner_text(".pager .range"))
+    page.click(".pager .sizes a:has-text('all')")
+    reader.goes("rows=all")
+    assert reader.rows() == first + rest
+
+
+def test_theme_and_density_are_remembered(reader: Reader) -> None:
+    page = reader.open(NANO)
+    page.click(".view > summary")
+    page.click("[data-set=theme][data-to=dark]")
+    page.click("[data-set=density][data-to=dense]")
+    assert (reader.root("data-theme"), reader.root("data-density")) == ("dark", "dense")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(18, 22, 25)"
+    assert page.url.endswith(NANO)
+    reader.open("/about")
+    assert (reader.root("data-theme"), reader.root("data-density")) == ("dark", "dense")
+    page.click(".view > summary")
+    assert page.locator("[data-set=theme][aria-current]").inner_text() == "dark"
+    reader.open("/about?theme=light&density=comfortable")
+    assert (reader.root("data-theme"), reader.root("data-density")) == ("light", "comfortable")
+
+
+def test_ticked_rows_are_compared(reader: Reader) -> None:
+    page = reader.open(NANO)
+    chosen = [reader.rows()[at] for at in (0, 5)]
+    submit = page.locator("#pick button:not([type])")
+    assert not submit.is_visible()
+    page.check(f'input[value="{chosen[0]}"]')
+    assert submit.is_disabled()
+    page.fill("#filters-q", chosen[1][:12])  # what is ticked stays, whatever is shown
+    reader.goes("q=")
+    page.check(f'input[value="{chosen[1]}"]')
+    assert page.locator(".chosen button").count() == 2
+    submit.click()
+    page.wait_for_url("**/compare?*")
+    assert asked(reader) == {"m": chosen}
+    assert page.locator(".chips[aria-label='Entries that are compared'] li").count() == 2
+    assert "means" in [table["name"] for table in reader.twin()["tables"]]
+
+
+def test_more_than_six_are_refused(reader: Reader) -> None:
+    page = reader.open(NANO)
+    rows = reader.rows()
+    for key in rows[:6]:
+        page.check(f'input[value="{key}"]')
+    seventh = page.locator(f'input[value="{rows[6]}"]')
+    seventh.click()
+    assert (seventh.is_checked(), reader.said()) == (False, "No more than 6 can be compared")
+    page.locator(".chosen button").first.click()
+    assert not page.locator(f'input[value="{rows[0]}"]').is_checked()
+    seventh.click()
+    assert seventh.is_checked()
+    page.click("#pick button:not([type])")
+    page.wait_for_url("**/compare?*")
+    assert asked(reader)["m"] == rows[1:7]
+
+
+@pytest.mark.parametrize(
+    "state", ["q=model&sort=parameters&rows=25&page=2", f"sort={TASK}&cols=tasks&cols={TASK}&theme=dark"]
+)
+def test_who_gets_the_address_sees_the_same(reading: Callable[..., Reader], state: str) -> None:
+    reader = reading(permissions=["clipboard-read", "clipboard-write"])
+    page = reader.open(f"{NANO}?{state}")
+    page.click("[data-do=copy]")
+    page.wait_for_function("document.querySelector('[data-do=copy]').textContent === 'Copied'")
+    copied = page.evaluate("navigator.clipboard.readText()")
+    other = reading(width=390)
+    other.open(copied)
+    assert len(reader.rows()) > 5
+    assert (other.rows(), other.columns()) == (reader.rows(), reader.columns())
+    assert other.root("data-theme") == reader.root("data-theme")
+
+
+def test_an_address_made_by_clicks_is_shared_too(reading: Callable[..., Reader]) -> None:
+    reader = reading()
+    page = reader.open(NANO)
+    page.fill("#filters-q", "model-2")
+    reader.goes("q=model-2")
+    page.click('#t-suite th[data-key="parameters"] a')
+    reader.goes("sort=")
+    other = reading(width=390, java_script_enabled=False)
+    other.open(page.url)
+    assert (other.rows(), other.columns()) == (reader.rows(), reader.columns())
+
+
+def test_the_site_finds_by_name_from_any_page(reader: Reader) -> None:
+    page = reader.open("/about")
+    page.fill("#find", "tiny-large")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/?q=tiny-large")
+    assert page.locator("#t-models tbody th").all_inner_texts() == ["acme/tiny-large"]
+
+
+def test_a_failing_server_is_no_dead_end(reader: Reader) -> None:
+    """Where a state cannot be fetched, the browser goes there itself."""
+    page = reader.open(NANO)
+    page.route("**/*?*q=model-3*", lambda route: route.abort(), times=1)
+    page.fill("#filters-q", "model-3")
+    page.wait_for_url("**q=model-3*")
+    assert page.input_value("#filters-q") == "model-3"
+    reader.wrong = [one for one in reader.wrong if "ERR_FAILED" not in one]
