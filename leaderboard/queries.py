@@ -127,18 +127,14 @@ class Queries:
     @cached_property
     def entries_of_suites(self) -> dict[str, int]:
         """How many entries have a score in each suite, by its slug; suites without any are left out."""
-        with self.index.engine.connect() as connection:
-            pairs = connection.execute(select(SCORES.c.scope, SCORES.c.entry)).all()
-        owners: dict[int, set[int]] = {}
-        for scope, entry in pairs:
-            owners.setdefault(scope, set()).add(entry)
         found = {}
-        for slug, one in self.suites.items():
-            forms = {s.form for view in views(one.suite) for column in one.scopes(view) for s in column}
-            entries = set().union(*(owners.get(self.scope_ids[form], set()) for form in forms))
-            if entries:
-                found[slug] = len(entries)
-        return found
+        with self.index.engine.connect() as connection:
+            for slug, one in self.suites.items():
+                forms = {s.form for view in views(one.suite) for column in one.scopes(view) for s in column}
+                ids = [self.scope_ids[form] for form in forms]
+                wanted = select(func.count(SCORES.c.entry.distinct())).where(SCORES.c.scope.in_(ids))
+                found[slug] = int(connection.scalar(wanted) or 0)
+        return {slug: count for slug, count in found.items() if count}
 
     def grid(self, listed: Listed, view: str = "", *, any_revision: bool = False) -> Grid:
         """A suite put together."""

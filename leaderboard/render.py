@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
@@ -156,8 +157,15 @@ def csv_text(tables: Sequence[Table]) -> str:
             writer.writerow([])
         writer.writerow([_plain(f"{c.group}: {c.label}" if c.group else c.label) for c in table.columns])
         for row in table.rows:
-            writer.writerow([_plain(cell.text if cell.value is None else cell.value) for cell in row.cells])
+            values = [(cell, _known(cell)) for cell in row.cells]
+            writer.writerow([_plain(cell.text if value is None else value) for cell, value in values])
     return out.getvalue()
+
+
+def _known(cell: Cell) -> Any:
+    """A cell's value; None for a number that is none, which JSON cannot hold."""
+    value = cell.value
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _plain(value: Any) -> Any:
@@ -256,6 +264,7 @@ def table_json(table: Table) -> dict[str, Any]:
 
 def _value(cell: Cell) -> dict[str, Any]:
     """A cell: its value, and what else is known of it where there is something."""
-    found: dict[str, Any] = {"value": cell.text if cell.value is None and not cell.kind else cell.value}
+    value = _known(cell)
+    found: dict[str, Any] = {"value": cell.text if value is None and not cell.kind else value}
     more = {"text": cell.text, "kind": cell.kind, "note": cell.note, "href": cell.href}
     return found | {name: value for name, value in more.items() if value}

@@ -48,11 +48,11 @@ function nameOf(element) { // a selector that finds the same thing in the next <
   return null;
 }
 
-function replaceMain(next) {
+function replaceMain(next, typing) {
   const old = $("main");
   const focus = old.contains(document.activeElement) ? document.activeElement : null;
   const name = nameOf(focus);
-  const typed = focus?.type === "search" ? [focus.value, focus.selectionStart] : null;
+  const typed = typing && focus?.type === "search" ? [focus.value, focus.selectionStart] : null;
   const folds = $$("details[id]", old).map((each) => [each.id, each.open]);
   const scrolled = $$(".scroll", old).map((each) => [$("table", each)?.id, each.scrollLeft]);
   const picker = $(".columns .sheet", old)?.scrollTop;
@@ -83,7 +83,7 @@ async function go(url, { push = true } = {}) {
     if (push) history.pushState(null, "", url);
     shown = location.pathname + location.search;
     document.title = page.title;
-    replaceMain(document.adoptNode(next));
+    replaceMain(document.adoptNode(next), push);
     $("header .view .sheet")?.replaceWith(document.adoptNode($("header .view .sheet", page)));
     ready();
     document.dispatchEvent(new CustomEvent("mainchange"));
@@ -100,7 +100,8 @@ function addressOf(form) { // a form's state as a short address: what is empty o
     .every((box) => box.checked === box.hasAttribute("data-default"));
   url.search = "";
   for (const [key, value] of new FormData(form)) {
-    const usual = form.elements[key].selectedIndex === 0 || (given(key).length && same(key));
+    const first = form.elements[key].selectedIndex === 0 && !form.elements[key].matches("[data-named]");
+    const usual = first || (given(key).length && same(key));
     if (value !== "" && !usual) url.searchParams.append(key, value);
   }
   return url.href;
