@@ -80,6 +80,56 @@ class Control:
     step: str = ""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Choices:
+    """A column picker: groups of (key, label, shown, shown where nothing is picked)."""
+
+    name: str
+    groups: Sequence[tuple[str, Sequence[tuple[str, str, bool, bool]]]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Form:
+    """The form above a table, and the filters in force.
+
+    Attributes:
+        path: The page's own path.
+        controls: What can be asked.
+        hidden: What else of the state the form keeps.
+        chips: The filters in force, each with the URL without it.
+        columns: The column picker, None for none.
+        reset: The page without any filter; empty where there is none in force.
+    """
+
+    path: str
+    controls: Sequence[Control]
+    hidden: Sequence[tuple[str, str]]
+    chips: Sequence[tuple[str, str]] = ()
+    columns: Choices | None = None
+    reset: str = ""
+
+
+def form(
+    state: State,
+    path: str,
+    controls: Sequence[Control],
+    *,
+    chips: Sequence[tuple[str, str]] = (),
+    columns: Choices | None = None,
+    reset: str = "",
+) -> Form:
+    """The form of a page; it keeps whatever of the state it has no control for, but for the page's number."""
+    own = {"page", *(control.name for control in controls), *([columns.name] if columns else [])}
+    return Form(
+        path=path,
+        controls=controls,
+        hidden=[(name, value) for name, value in state.pairs() if name not in own],
+        chips=chips,
+        columns=columns,
+        reset=reset or (path if chips else ""),
+    )
+
+
 def controls(state: EntryState, entries: Iterable[Entry]) -> list[Control]:
     """The form of `state`; choices that no entry has are not offered."""
     seen = list(entries)

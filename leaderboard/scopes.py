@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -127,13 +128,17 @@ def _typed() -> list[tuple[str, bool]]:
 
 
 def slug(text: str) -> str:
-    """A text as part of a URL: letters, digits, `-`, `_` and single dots.
+    """A text as part of a URL: letters, digits, `-`, `_` and dots, without the end of a twin's address.
 
-    >>> slug("mteb:MTEB(eng, v2)"), slug("org/name-v1.5")
-    ('mteb-MTEB-eng-v2', 'org-name-v1.5')
+    >>> slug("mteb:MTEB(eng, v2)"), slug("org/name-v1.5"), slug("my.json")
+    ('mteb-MTEB-eng-v2', 'org-name-v1.5', 'my-json')
     """
     safe = "".join(c if c.isascii() and (c.isalnum() or c in "-_.") else " " for c in text)
-    return "-".join(safe.split()).strip(".-")
+    plain = "-".join(safe.split()).strip(".-")
+    return _TWIN.sub(r"-\1", plain)
+
+
+_TWIN = re.compile(r"\.(json|csv|md|tex|svg)$")
 
 
 def all_scopes(suites: Sequence[Listed]) -> dict[str, list[Scope]]:

@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from leaderboard.filters import Control, chips, controls
+from leaderboard.filters import Choices, Form, chips, controls, form
 from leaderboard.grid import Grid
 from leaderboard.page import missing
-from leaderboard.pages.suite.forms import Choices
 from leaderboard.pages.task.names import task_path
 from leaderboard.paging import Paging, paging
 from leaderboard.queries import Entry, Queries
@@ -36,20 +35,14 @@ class Overview:
         table: Models x suites.
         tiles: How much there is: label, value, URL.
         found: What a search found beside models: kind, and its (name, URL) pairs.
-        controls: The form.
-        hidden: State that the form keeps.
-        chips: Filters in force.
-        choices: The column picker.
+        form: The form above it, with the filters in force.
         paging: Where in the rows this page is.
     """
 
     table: Table
     tiles: Sequence[tuple[str, str, str]]
     found: Sequence[tuple[str, Sequence[tuple[str, str]]]]
-    controls: Sequence[Control]
-    hidden: Sequence[tuple[str, str]]
-    chips: Sequence[tuple[str, str]]
-    choices: Choices
+    form: Form
     paging: Paging
 
 
@@ -103,10 +96,13 @@ def overview(
         ),
         tiles=tiles,
         found=_found(queries, state.q, papers),
-        controls=controls(state, queries.entries.values()),
-        hidden=[(n, v) for n, v in state.pairs(page=1) if n in ("sort", "theme", "density", "rows")],
-        chips=chips(state, "/"),
-        choices=_choices(queries, shown),
+        form=form(
+            state,
+            "/",
+            controls(state, queries.entries.values()),
+            chips=chips(state, "/"),
+            columns=_choices(queries, shown),
+        ),
         paging=where,
     )
 

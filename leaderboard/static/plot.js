@@ -182,7 +182,8 @@
       if (holder.hidden) return null;
       const palette = colours(figure);
       const traces = [...data.series.map((one) => trace(one, palette)), frontier(data, palette)];
-      return Plotly.react(holder, traces, layout(data, state.kind, palette, height), CONFIG);
+      state.drawn = Plotly.react(holder, traces, layout(data, state.kind, palette, height), CONFIG);
+      return state.drawn;
     };
     picture.after(holder);
     try {
@@ -194,12 +195,14 @@
     picture.remove();
     holder.before(controls(state, draw));
     holder.on("plotly_click", (event) => follow(event.points[0].customdata));
-    live.push({ figure, holder, draw });
+    live.push({ figure, state, draw });
   }
 
   /** Draws what has been put into the page, and lets go of what has been taken out of it. */
   function renew() {
-    for (const gone of live.filter((one) => !one.figure.isConnected)) Plotly.purge(gone.holder);
+    for (const { state } of live.filter((one) => !one.figure.isConnected)) {
+      state.drawn.finally(() => Plotly.purge(state.holder)); // not while it is being drawn
+    }
     live = live.filter((one) => one.figure.isConnected);
     for (const figure of document.querySelectorAll('figure.plot[data-plot="scatter"]:not([data-interactive])')) {
       start(figure);

@@ -22,7 +22,8 @@ function setView(name, to, keep = true) {
     if (link.dataset.to === to) link.setAttribute("aria-current", "true");
     else link.removeAttribute("aria-current");
   }
-  if (keep) memory(localStorage, name, to);
+  if (!keep) return;
+  memory(localStorage, name, to);
   document.dispatchEvent(new CustomEvent("themechange", { detail: { [name]: to } }));
 }
 for (const name of ["theme", "density"]) {
@@ -176,6 +177,9 @@ function sortHere(heading) {
 }
 
 function readyStatic() {
+  for (const link of $$("main :not(th) > a[href]")) { // another state of this page: there is none
+    if (link.pathname === location.pathname && !link.hash) link.removeAttribute("href");
+  }
   for (const heading of $$("table.data thead tr:last-child th")) {
     if (heading.closest("table").tBodies[0]?.rows.length < 3 || $(":scope > a:not(.go), .by", heading)) continue;
     const button = document.createElement("button");

@@ -1,12 +1,13 @@
-"""Every kind of page, light and dark, wide and narrow: nothing breaks, leaves the host, or shuts anyone out."""
+"""Every kind of page, light and dark, wide and narrow: nothing breaks, leaves the host or shuts out."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 from urllib.parse import quote
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
+from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
 from playwright.sync_api import Browser, Page
 
 from browsing import NANO, Reader, keys, rows_of
@@ -68,7 +69,8 @@ def address(reader: Reader, kind: str) -> str:
         return path
     results = rows_of(reader.json(f"{path}.json"), "results")
     hrefs = [cell.get("href", "") for row in results for cell in row["cells"].values()]
-    return next(href for href in hrefs if href.startswith("/results/"))
+    found: str = next(href for href in hrefs if href.startswith("/results/"))
+    return found
 
 
 def severe(page: Page) -> list[str]:
@@ -89,14 +91,17 @@ def test_the_papers_are_all_of_them(reader: Reader) -> None:
     assert sorted(hrefs) == sorted(f"/papers/{name}" for name in PAPERS)
 
 
-GROUND = {"light": "rgb(252, 252, 251)", "dark": "rgb(18, 22, 25)"}
+Scheme = Literal["light", "dark"]
+
+GROUND: dict[Scheme, str] = {"light": "rgb(252, 252, 251)", "dark": "rgb(18, 22, 25)"}
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_page(reading: Callable[..., Reader], kind: str) -> None:
     reader = reading(reduced_motion="reduce")
     path = address(reader, kind)
-    for width, schemes in ((1440, ("light", "dark")), (390, ("dark", "light"))):
+    looks: list[tuple[int, tuple[Scheme, Scheme]]] = [(1440, ("light", "dark")), (390, ("dark", "light"))]
+    for width, schemes in looks:
         reader.page.set_viewport_size({"width": width, "height": 900})
         reader.page.emulate_media(color_scheme=schemes[0])
         page = reader.open(path, status=404 if kind == "missing" else 200)

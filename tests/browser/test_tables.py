@@ -60,7 +60,7 @@ def test_typing_filters_after_a_moment(reader: Reader) -> None:
     assert reader.rows() == keys(reader.twin())
     assert len(reader.rows()) == 1
     page.go_back()
-    page.wait_for_function("document.querySelectorAll('#t-suite tbody tr').length === 10")
+    page.wait_for_function("() => document.querySelectorAll('#t-suite tbody tr').length === 10")
     assert page.input_value("#filters-q") == "model-1"
     page.go_back()
     reader.leaves("q=")
@@ -104,7 +104,7 @@ def test_every_choice_of_a_select_can_be_made(reader: Reader) -> None:
                 continue
             with page.expect_response(lambda answer: answer.request.resource_type == "fetch"):
                 page.select_option(f"select[name={name}]", value)
-            page.wait_for_function("!document.querySelector('main[aria-busy]')")
+            page.wait_for_function("() => !document.querySelector('main[aria-busy]')")
             assert page.input_value(f"select[name={name}]") == value, (path, name)
 
 
@@ -182,13 +182,15 @@ def test_theme_and_density_are_remembered(reader: Reader) -> None:
 
 def test_ticked_rows_are_compared(reader: Reader) -> None:
     page = reader.open(NANO)
-    chosen = [reader.rows()[at] for at in (0, 5)]
+    rows = reader.rows()
+    chosen = [next(one for one in rows if part in one) for part in ("tiny-large", "crowd")]
     submit = page.locator("#pick button:not([type])")
     assert not submit.is_visible()
     page.check(f'input[value="{chosen[0]}"]')
     assert submit.is_disabled()
-    page.fill("#filters-q", chosen[1][:12])  # what is ticked stays, whatever is shown
-    reader.goes("q=")
+    page.fill("#filters-q", "crowd/")  # what is ticked stays, whatever is shown
+    reader.goes("q=crowd")
+    assert chosen[0] not in reader.rows()
     page.check(f'input[value="{chosen[1]}"]')
     assert page.locator(".chosen button").count() == 2
     submit.click()
@@ -222,11 +224,11 @@ def test_who_gets_the_address_sees_the_same(reading: Callable[..., Reader], stat
     reader = reading(permissions=["clipboard-read", "clipboard-write"])
     page = reader.open(f"{NANO}?{state}")
     page.click("[data-do=copy]")
-    page.wait_for_function("document.querySelector('[data-do=copy]').textContent === 'Copied'")
+    page.wait_for_function("() => document.querySelector('[data-do=copy]').textContent === 'Copied'")
     copied = page.evaluate("navigator.clipboard.readText()")
     other = reading(width=390)
     other.open(copied)
-    assert len(reader.rows()) > 5
+    assert len(reader.rows()) >= 5
     assert (other.rows(), other.columns()) == (reader.rows(), reader.columns())
     assert other.root("data-theme") == reader.root("data-theme")
 

@@ -27,10 +27,8 @@ CHECKS = (
 )
 
 
-MOST = (
-    r"(/suites/\{suite\}|/compare|/models/\{model\}|/index)\.(json|csv)$|\.svg$|feed|healthz|metrics|records"
-)
-"""Routes that are asked more: the others differ from these in little."""
+MOST = r"/suites/\{suite\}\.(json|csv)$|\.svg$|feed|healthz|metrics|records"
+"""Routes that are asked more; the other pages are asked as JSON."""
 
 
 def few(examples: int) -> settings:

@@ -25,8 +25,13 @@ def written(source: Path, folder: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return written(tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("host") / "deep" / "site")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("source")
+
+
+@pytest.fixture(scope="module")
+def site(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return written(source, tmp_path_factory.mktemp("host") / "deep" / "site")
 
 
 def pages(site: Path) -> list[Path]:
@@ -109,12 +114,11 @@ def test_the_feed_and_what_pages_load_are_there(site: Path) -> None:
     assert {path.name for path in (site / "static").iterdir()} >= {"style.css", "site.js", "plotly.min.js"}
 
 
-def test_writing_again_over_ones_own(tmp_path: Path) -> None:
-    folder = written(tmp_path / "source", tmp_path / "site")
-    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    (folder / "suites" / "nanobeir.csv").write_text("old")
-    assert written(tmp_path / "source", folder) == folder
-    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+def test_writing_again_over_ones_own(source: Path, site: Path) -> None:
+    before = {path: path.read_bytes() for path in site.rglob("*") if path.is_file()}
+    (site / "suites" / "nanobeir.csv").write_text("old")
+    assert written(source, site) == site
+    assert {path: path.read_bytes() for path in site.rglob("*") if path.is_file()} == before
 
 
 def test_a_folder_with_other_things_is_left_alone(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
-from leaderboard.filters import Control
+from leaderboard.filters import Control, Form, form
 from leaderboard.page import missing
 from leaderboard.pages.compare.chosen import LEAST, MOST, PATH, Chooser, chooser, chosen, labels
 from leaderboard.pages.compare.common import Common, common
@@ -26,7 +26,6 @@ from leaderboard.tables import Table
 if TYPE_CHECKING:
     from leaderboard.views.compare import CompareState
 
-KEPT = ("m", "sort", "plot", "theme", "density")
 """State that the form keeps."""
 
 
@@ -38,8 +37,7 @@ class ComparePage:
         title: The heading.
         lead: What is there, in a sentence.
         chooser: How entries are added and removed.
-        controls: The form: search, suite, and what is shown of it.
-        hidden: State that the form keeps.
+        form: The form above it, with the filters in force.
         tables: Those that are shown, by their names.
         plot: The picture; empty where nothing is in common.
         tabs: Which picture: label, URL, current.
@@ -51,8 +49,7 @@ class ComparePage:
     title: str
     lead: str
     chooser: Chooser
-    controls: Sequence[Control]
-    hidden: Sequence[tuple[str, str]]
+    form: Form
     tables: Sequence[Table] = ()
     plot: Markup | str = ""
     tabs: Sequence[tuple[str, str, bool]] = ()
@@ -85,8 +82,7 @@ def _choosing(queries: Queries, entries: Sequence[Entry], state: CompareState) -
         title="Compare",
         lead=f"{LEAST} to {MOST} entries side by side, on what all of them have.",
         chooser=chooser(queries, entries, state),
-        controls=[_search(state)],
-        hidden=[pair for pair in state.pairs() if pair[0] in (*KEPT, "suite", "view", "revisions", "type")],
+        form=form(state, PATH, [_search(state)]),
         tables=[facts_table(entries, None, state)] if entries and len(entries) < LEAST else [],
         data={"entries": [_entry_json(entry) for entry in entries]},
     )
@@ -110,8 +106,7 @@ def _compared(queries: Queries, entries: Sequence[Entry], state: CompareState) -
         title=_title(entries),
         lead=_lead(made),
         chooser=chooser(queries, entries, state),
-        controls=[_search(state), *_choices(queries, made, state)],
-        hidden=[pair for pair in state.pairs() if pair[0] in KEPT],
+        form=form(state, PATH, [_search(state), *_choices(queries, made, state)]),
         tables=[table for table in tables if table.rows],
         plot=picture(made, state.plot) if made.types else "",
         tabs=_tabs(state) if has_radar(made) else (),

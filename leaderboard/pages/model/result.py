@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import select
 
 from leaderboard.database import SCORES
-from leaderboard.filters import Control
+from leaderboard.filters import Control, Form, form
 from leaderboard.pages.model.facts import Fact
 from leaderboard.pages.model.page import KNOWN
 from leaderboard.pages.model.result_tables import Metric, result_tables
@@ -37,8 +37,7 @@ class ResultPage:
         facts: The result in a few words.
         error: Kind, message, hint and traceback of a failure; None without one.
         paging: Of the scores.
-        controls: The form above the scores.
-        hidden: State that the form keeps.
+        form: The form above it, with the filters in force.
         total: How many scores there are before the filter.
         unequal: Metrics that are no single numbers: they stand in the JSON twin alone.
         figures: Plots of the training.
@@ -51,8 +50,7 @@ class ResultPage:
     facts: Sequence[Fact]
     error: Mapping[str, str] | None
     paging: Paging
-    controls: Sequence[Control]
-    hidden: Sequence[tuple[str, str]]
+    form: Form
     total: int
     unequal: Sequence[str]
     figures: Sequence[Figure]
@@ -81,8 +79,7 @@ def result_page(queries: Queries, row: Any, state: ResultState, path: str) -> Re
         facts=list(_facts(queries, entry, row, record)),
         error=record.get("error"),
         paging=where,
-        controls=_controls(state, metrics),
-        hidden=[(n, v) for n, v in state.pairs(page=1) if n not in ("q", "split", "page")],
+        form=form(state, path, _controls(state, metrics)),
         total=len(metrics),
         unequal=unequal,
         figures=list(figures_of(record)) if training else [],

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from leaderboard.filters import Control
+from leaderboard.filters import Control, Form, form
 from leaderboard.page import missing
 from leaderboard.pages.model.suites import Answers
 from leaderboard.pages.task.names import task_path
@@ -29,9 +29,7 @@ class Results:
 
     table: Table
     paging: Paging
-    controls: Sequence[Control]
-    chips: Sequence[tuple[str, str]]
-    hidden: Sequence[tuple[str, str]]
+    form: Form
     total: int
 
 
@@ -84,9 +82,7 @@ def results_of(
             rows=[Row(cells=_cells(line, dated), key=line.row.task) for line in shown],
         ),
         paging=where,
-        controls=_controls(state, types),
-        chips=_chips(state, path),
-        hidden=[(n, v) for n, v in state.pairs(page=1) if n not in ("q", "type", "page")],
+        form=form(state, path, _controls(state, types), chips=_chips(state, path)),
         total=len(rows),
     )
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
-from leaderboard.filters import Control, chips, controls
+from leaderboard.filters import Form, chips, controls, form
 from leaderboard.grid import Grid
 from leaderboard.pages.pareto.across import Across, across_of
 from leaderboard.pages.pareto.controls import own_controls
@@ -43,11 +43,8 @@ class ParetoPage:
         svg: The picture.
         script: Its data, for the picture that moves.
         library: The URL of the library that draws it.
-        controls: The form.
-        hidden: State that the form keeps.
-        chips: Filters in force.
+        form: The form above it, with the filters in force.
         paging: Where in the points the second table is.
-        reset: The page without any filter.
         data: For the JSON twin.
     """
 
@@ -60,11 +57,8 @@ class ParetoPage:
     svg: Markup
     script: Markup
     library: str
-    controls: Sequence[Control]
-    hidden: Sequence[tuple[str, str]]
-    chips: Sequence[tuple[str, str]]
+    form: Form
     paging: Paging
-    reset: str
     data: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -93,14 +87,17 @@ def pareto_page(queries: Queries, grid: Grid, state: ParetoState, papers: Iterab
         svg=scatter(found.plot) if found.dots else Markup(),
         script=json_script(plot_data(found.plot)) if found.dots else Markup(),
         library=f"/static/plotly.min.js?v={version('plotly')}",
-        controls=[
-            *own_controls(queries, grid, state, across.devices, across.device),
-            *controls(state, grid.entries),
-        ],
-        hidden=[(n, v) for n, v in state.pairs(page=1) if n in ("theme", "density", "rows")],
-        chips=chips(state, PATH),
+        form=form(
+            state,
+            PATH,
+            [
+                *own_controls(queries, grid, state, across.devices, across.device),
+                *controls(state, grid.entries),
+            ],
+            chips=chips(state, PATH),
+            reset=f"{PATH}?{_unfiltered(state)}",
+        ),
         paging=where,
-        reset=f"{PATH}?{_unfiltered(state)}",
         data=_data(grid, state, found, across, score),
     )
 

@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from leaderboard.filters import Control, chips
+from leaderboard.filters import Choices, Control, chips
 from leaderboard.grid import Grid
 from leaderboard.pages.suite.columns import SuiteColumn, is_usual
 from leaderboard.scopes import views
 
 if TYPE_CHECKING:
     from leaderboard.views.suite import SuiteState
-
-
-@dataclass(frozen=True, kw_only=True)
-class Choices:
-    """The column picker: groups of (key, label, shown, shown where nothing is picked)."""
-
-    name: str
-    groups: Sequence[tuple[str, Sequence[tuple[str, str, bool, bool]]]]
 
 
 ZERO = (("", "any"), ("all", "none of the tasks"), ("most", "under half of the tasks"))

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from leaderboard.filters import Control, controls
+from leaderboard.filters import Form, controls, form
 from leaderboard.grid import Grid
 from leaderboard.pages.suite.cells import columns_text
 from leaderboard.pages.suite.columns import columns_of, heading, is_shown
-from leaderboard.pages.suite.forms import Choices, choices_of, mean_tabs, more_controls, suite_chips
+from leaderboard.pages.suite.forms import choices_of, mean_tabs, more_controls, suite_chips
 from leaderboard.pages.suite.rows import Rows, in_order, marks_of, population, rows_kept, rows_pinned
 from leaderboard.paging import Paging, paging
 from leaderboard.scopes import REASONS, WHY
@@ -30,13 +30,9 @@ class SuitePage:
         table: The table.
         lead: What is there, in a sentence.
         warnings: What must be read with it.
-        controls: The form.
-        hidden: State that the form keeps.
-        chips: Filters in force.
-        choices: The column picker.
+        form: The form above it, with the filters in force.
         paging: Where in the rows this page is.
         path: The page's own path.
-        reset: The page without any filter.
         tabs: Which mean ranks: label, URL, current.
         data: For the JSON twin.
     """
@@ -44,13 +40,9 @@ class SuitePage:
     table: Table
     lead: str
     warnings: Sequence[str]
-    controls: Sequence[Control]
-    hidden: Sequence[tuple[str, str]]
-    chips: Sequence[tuple[str, str]]
-    choices: Choices
+    form: Form
     paging: Paging
     path: str
-    reset: str
     tabs: Sequence[tuple[str, str, bool]]
     data: Mapping[str, Any] = field(default_factory=dict)
 
@@ -87,15 +79,16 @@ def suite_page(grid: Grid, state: SuiteState, path: str) -> SuitePage:
         ),
         lead=_lead(grid, state, seen, complete),
         warnings=_warnings(grid, state),
-        controls=[*controls(state, grid.entries), *more_controls(grid, state)],
-        hidden=[
-            (n, v) for n, v in state.pairs(page=1) if n in ("sort", "pin", "mean", "theme", "density", "rows")
-        ],
-        chips=suite_chips(grid, state, path),
-        choices=choices_of(columns, shown, state),
+        form=form(
+            state,
+            path,
+            [*controls(state, grid.entries), *more_controls(grid, state)],
+            chips=suite_chips(grid, state, path),
+            columns=choices_of(columns, shown, state),
+            reset=path if state.pairs() else "",
+        ),
         paging=where,
         path=path,
-        reset=path if state.pairs() else "",
         tabs=mean_tabs(state, path),
         data=_data(grid, state, complete, seen),
     )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from leaderboard.filters import Control
+from leaderboard.filters import Control, Form, form
 from leaderboard.page import missing
 from leaderboard.pages.task.best import Best, best_of
 from leaderboard.pages.task.names import task_path
@@ -34,18 +34,14 @@ class TaskList:
     Attributes:
         table: The tasks.
         lead: What is there, in a sentence.
-        controls: The form.
-        hidden: State that the form keeps.
-        chips: Filters in force.
+        form: The form above it, with the filters in force.
         paging: Where in the rows this page is.
         data: For the JSON twin.
     """
 
     table: Table
     lead: str
-    controls: Sequence[Control]
-    hidden: Sequence[tuple[str, str]]
-    chips: Sequence[tuple[str, str]]
+    form: Form
     paging: Paging
     data: Mapping[str, Any]
 
@@ -90,9 +86,7 @@ def task_list(queries: Queries, state: TasksState) -> TaskList:
             ],
         ),
         lead=f"{len(every)} tasks, {held} of them in a suite of this site.",
-        controls=_controls(queries, state, types),
-        hidden=[(n, v) for n, v in state.pairs(page=1) if n in ("sort", "theme", "density", "rows")],
-        chips=_chips(queries, state),
+        form=form(state, PATH, _controls(queries, state, types), chips=_chips(queries, state)),
         paging=where,
         data={"tasks": len(every), "in_suites": held, "kept": len(kept), "types": dict(types.most_common())},
     )

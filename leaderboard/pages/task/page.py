@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from markupsafe import Markup
 
-from leaderboard.filters import Control, chips, controls
+from leaderboard.filters import Control, Form, chips, controls, form
 from leaderboard.pages.task.chosen import Chosen, Fact, choose, facts
 from leaderboard.pages.task.names import task_path
 from leaderboard.pages.task.ranks import first_of_models, places
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 MARKS = 6
 """Entries that are marked in the plot, at most."""
 
-KEPT = ("sort", "pin", "theme", "density", "rows")
 """State that the form keeps."""
 
 
@@ -40,9 +39,7 @@ class TaskPage:
         holders: Suites that hold the task: title, URL, what they ask.
         table: The ranking.
         lead: What is there, in a sentence.
-        controls: The form.
-        hidden: State that the form keeps.
-        chips: Filters in force.
+        form: The form above it, with the filters in force.
         paging: Where in the rows this page is.
         plot: The distribution.
         path: The page's own path.
@@ -54,9 +51,7 @@ class TaskPage:
     holders: Sequence[tuple[str, str, str]]
     table: Table
     lead: str
-    controls: Sequence[Control]
-    hidden: Sequence[tuple[str, str]]
-    chips: Sequence[tuple[str, str]]
+    form: Form
     paging: Paging
     plot: Markup
     path: str
@@ -87,9 +82,12 @@ def task_page(queries: Queries, state: TaskState, task: str) -> TaskPage:
         holders=chosen.holders,
         table=ranking(shown, state, chosen.scope, path),
         lead=_lead(population, len(ranks), state),
-        controls=[*_first(chosen, state), *controls(state, [one.entry for one in rows]), *_more(state)],
-        hidden=[(name, value) for name, value in state.pairs(page=1) if name in KEPT],
-        chips=_chips(state, path),
+        form=form(
+            state,
+            path,
+            [*_first(chosen, state), *controls(state, [one.entry for one in rows]), *_more(state)],
+            chips=_chips(state, path),
+        ),
         paging=where,
         plot=_plot(task, list(drawn.values()), marked),
         path=path,
