@@ -7,6 +7,7 @@ import os
 import re
 import secrets
 import socket
+from contextlib import suppress
 from pathlib import Path
 
 from harness.errors import StoreError
@@ -107,7 +108,8 @@ def _stage(path: Path, content: bytes) -> Path:
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # no such folder: a file stands in its place
+            temporary.unlink()
         raise _explain(path, error) from error
     return temporary
 

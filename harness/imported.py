@@ -103,14 +103,9 @@ def home(results: Path, source: str) -> Path:
     return results / "imported" / source
 
 
-def find(results: Path) -> list[Imported]:
-    """Every import in a results folder, by name.
-
-    Raises:
-        RecordError: One is of a newer schema, or its stamp cannot be read.
-    """
-    found = (read(stamp.parent) for stamp in sorted((results / "imported").glob(f"*/{STAMP}")))
-    return [imported for imported in found if imported is not None]
+def folders(results: Path) -> list[Path]:
+    """Where the imports of a results folder lie, by name."""
+    return [stamp.parent for stamp in sorted((results / "imported").glob(f"*/{STAMP}"))]
 
 
 def read(folder: Path) -> Imported | None:

@@ -116,10 +116,15 @@ class Store:
     def imported(self) -> list[Imported]:
         """What others published and was imported into this folder, never among its records.
 
-        Raises:
-            RecordError: An import is of a newer schema, or its stamp cannot be read.
+        One that cannot be read, or is of a newer schema, is warned of and left out.
         """
-        return imported.find(self.root)
+        found = []
+        for folder in imported.folders(self.root):
+            try:
+                found.append(imported.read(folder))
+            except RecordError as error:
+                log.warning("%s It is left out.", error.message)
+        return [one for one in found if one is not None]
 
     def _put_examples(self, path: Path, record: Record, content: bytes, *, again: bool) -> Record:
         beside = path.with_suffix(".examples.parquet")

@@ -19,6 +19,7 @@ from starlette.staticfiles import StaticFiles
 
 from harness import __version__
 from leaderboard import errors, extras
+from leaderboard.access.head import Heads
 from leaderboard.access.headers import PLOT, SecurityHeaders
 from leaderboard.access.intake import Intake
 from leaderboard.access.limits import Limits
@@ -118,6 +119,7 @@ def create_app(settings: Settings) -> FastAPI:
     errors.add(app, site)
     app.add_middleware(KeptAnswers, kept=site.kept)
     app.add_middleware(BoundedQueries)
+    app.add_middleware(Heads)
     app.add_middleware(CountRequests, metrics=metrics)
     # Around everything, so that answers to a failure have the headers too; nothing can be added after it.
     app.middleware_stack = SecurityHeaders(app.build_middleware_stack())

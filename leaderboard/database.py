@@ -84,7 +84,7 @@ ENTRIES = Table(
 RESULTS = Table(
     "results",
     METADATA,
-    Column("id", Integer, primary_key=True),
+    Column("id", BigInteger, primary_key=True, autoincrement=False),
     Column("entry", Integer, nullable=False, index=True),
     Column("task", _text(500), nullable=False, index=True),
     Column("type", _text(), nullable=False),
@@ -96,7 +96,10 @@ RESULTS = Table(
     Column("written", _text(32)),
     Column("document", _text(), nullable=False),
 )
-"""One task's outcome as it was found; `document` is its JSON (of an import: split → subset → score)."""
+"""One task's outcome as it was found, under a number that stays when the index is made anew.
+
+`document` is its JSON; of an import: split → subset → score.
+"""
 
 SCOPES = Table(
     "scopes",
@@ -115,7 +118,7 @@ SCORES = Table(
     Column("low", Float),
     Column("high", Float),
     Column("reason", SmallInteger, nullable=False),
-    Column("result", Integer, nullable=False),
+    Column("result", BigInteger, nullable=False),
     Index("scores_entry", "entry"),
 )
 """An entry's number for a scope, or why there is none (leaderboard.scopes.REASONS)."""

@@ -16,7 +16,6 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from harness import catalog
-from harness.errors import RecordError
 from harness.imported import Imported
 from harness.store import Store
 from leaderboard.found import Entry, Outcome, Unit
@@ -25,14 +24,8 @@ log = logging.getLogger(__name__)
 
 
 def sources(roots: Sequence[Path]) -> list[Imported]:
-    """Every import of some folders; one that cannot be read is warned of."""
-    found = []
-    for root in roots:
-        try:
-            found += Store(root).imported()
-        except RecordError as error:
-            log.warning("%s It is left out.", error.message)
-    return found
+    """Every import of some folders."""
+    return [source for root in roots for source in Store(root).imported()]
 
 
 def units(source: Imported) -> Iterator[Unit]:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import logging
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -53,13 +53,13 @@ log = logging.getLogger(__name__)
 BEST = [REASONS.index(reason) for reason in ("", "other", "part", "bad", "failed", "none")]
 """Which of several results of a task answers a scope: the first in this order, then the newest."""
 
-FORM = 5
+FORM = 6
 """The form of the index; raised when tables or what they hold change, so that old ones are made anew."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Changes:
-    """What a refresh did: units taken in and dropped."""
+    """What a refresh did: units taken in, new and changed ones, and units that are gone."""
 
     taken: int
     dropped: int
@@ -89,16 +89,19 @@ class SiteIndex:
             if _meta(connection, "form") != self._form:
                 _empty(connection)
                 _set_meta(connection, "form", self._form)
-            fresh, gone = self._new(connection)
-            if fresh or gone:
-                _drop(connection, gone)
-                _Writer(connection, self._scopes).write(fresh)
+            fresh, gone, former = self._new(connection)
+            _drop(connection, gone)
+            taken = _Writer(connection, self._scopes).write(fresh, former) if fresh else 0
+            if taken or gone:
                 _set_meta(connection, "version", str(int(_meta(connection, "version") or 0) + 1))
             version = int(_meta(connection, "version") or 0)
-        return Changes(taken=len(fresh), dropped=len(gone), version=version)
+        return Changes(taken=taken, dropped=len(gone), version=version)
 
-    def _new(self, connection: Connection) -> tuple[list[Unit], list[int]]:
-        """The units to take in, and the numbers of those to drop; of imports only if any is another one."""
+    def _new(self, connection: Connection) -> tuple[list[Unit], list[int], dict[tuple[str, str], int]]:
+        """The units to take in, the numbers of those that are gone, and of those that others replace.
+
+        Imports are looked at only if any is another one than before.
+        """
         there = {(u.source, u.name): (u.id, u.stamp) for u in connection.execute(select(UNITS))}
         found = imports.sources(self.settings.results)
         names = repr([(str(one.folder), one.id) for one in found])
@@ -106,10 +109,12 @@ class SiteIndex:
             found = []
             there = {key: unit for key, unit in there.items() if key[0] in (measured.SOURCE, printed.SOURCE)}
         _set_meta(connection, "imports", names)
-        wanted = {(_storable(unit.source), _storable(unit.name)): unit for unit in self._units(found)}
+        wanted = {_key(unit): unit for unit in self._units(found)}
         same = {key for key, unit in wanted.items() if key in there and there[key][1] == unit.stamp}
         fresh = [unit for key, unit in wanted.items() if key not in same]
-        return fresh, [number for key, (number, _) in there.items() if key not in same]
+        gone = [number for key, (number, _) in there.items() if key not in wanted]
+        former = {key: number for key, (number, _) in there.items() if key in wanted and key not in same}
+        return fresh, gone, former
 
     def _units(self, found: Sequence[Imported]) -> Iterator[Unit]:
         reference = [self.settings.reference] if self.settings.reference else []
@@ -136,10 +141,11 @@ class _Writer:
         self.scopes = scopes
         self.next = {
             table.name: int(connection.scalar(select(func.coalesce(func.max(table.c.id), 0))) or 0) + 1
-            for table in (UNITS, ENTRIES, RESULTS)
+            for table in (UNITS, ENTRIES)
         }
         self.ids = self._scope_ids()
         self.slugs = set(connection.scalars(select(ENTRIES.c.slug)))
+        self.results = set(connection.scalars(select(RESULTS.c.id)))
 
     def _scope_ids(self) -> dict[str, int]:
         known = {form: number for number, form in self.connection.execute(select(SCOPES.c.id, SCOPES.c.form))}
@@ -148,20 +154,35 @@ class _Writer:
         self._insert(SCOPES, [{"id": number, "form": form} for form, number in added.items()])
         return known | added
 
-    def write(self, units: Iterable[Unit]) -> None:
-        """Take units in, some at a time."""
+    def write(self, units: Iterable[Unit], former: Mapping[tuple[str, str], int]) -> int:
+        """Take units in, some at a time, each in place of its former state; returns how many.
+
+        One that cannot be read leaves its former state.
+        """
+        taken = 0
         for some in _batched(units, 50):
             rows: dict[str, list[dict[str, Any]]] = {
                 t.name: [] for t in (UNITS, ENTRIES, RESULTS, SCORES, AVERAGES)
             }
-            for unit in some:
+            read = [(unit, entries) for unit in some if (entries := _read(unit)) is not None]
+            self._forget([former[key] for unit, _ in read if (key := _key(unit)) in former])
+            for unit, entries in read:
                 number = self._number(UNITS.name)
                 row = {"source": unit.source, "name": unit.name, "stamp": unit.stamp}
                 rows["units"].append({"id": number, **{name: _storable(v) for name, v in row.items()}})
-                for entry in unit.read():
+                for entry in entries:
                     self._entry(entry, number, rows)
             for table in (UNITS, ENTRIES, RESULTS, SCORES, AVERAGES):
                 self._insert(table, rows[table.name])
+            taken += len(read)
+        return taken
+
+    def _forget(self, units: Sequence[int]) -> None:
+        """Drop units whose new state is at hand."""
+        ours = select(ENTRIES.c.id).where(ENTRIES.c.unit.in_(units))
+        self.slugs -= set(self.connection.scalars(select(ENTRIES.c.slug).where(ENTRIES.c.unit.in_(units))))
+        self.results -= set(self.connection.scalars(select(RESULTS.c.id).where(RESULTS.c.entry.in_(ours))))
+        _drop(self.connection, units)
 
     def _entry(self, entry: Entry, unit: int, rows: dict[str, list[dict[str, Any]]]) -> None:
         if entry.slug in self.slugs:
@@ -172,7 +193,7 @@ class _Writer:
         rows["entries"].append(_entry_row(entry, number, unit))
         scores: dict[int, list[dict[str, Any]]] = {}
         for outcome in sorted(entry.outcomes, key=lambda one: one.written or "", reverse=True):
-            result = self._number(RESULTS.name)
+            result = self._result(entry, outcome)
             rows["results"].append(_result_row(outcome, result, number))
             for score in self._scores(outcome, number, result):
                 scores.setdefault(score["scope"], []).append(score)
@@ -200,6 +221,14 @@ class _Writer:
     def _insert(self, table: Any, rows: Sequence[dict[str, Any]]) -> None:
         if rows:
             self.connection.execute(insert(table), rows)
+
+    def _result(self, entry: Entry, outcome: Outcome) -> int:
+        """The number of a result: what its address holds, so it comes of what it is a result of."""
+        number = permanent(entry.slug, outcome.key or outcome.task)
+        while number in self.results:
+            number += 1
+        self.results.add(number)
+        return number
 
     def _number(self, table: str) -> int:
         self.next[table] += 1
@@ -236,6 +265,24 @@ def _entry_row(entry: Entry, number: int, unit: int) -> dict[str, Any]:
         "newest": _stored(ENTRIES.c.newest, max(written, default=None)),
         "tasks": len(entry.outcomes),
     }
+
+
+def _key(unit: Unit) -> tuple[str, str]:
+    return _storable(unit.source), _storable(unit.name)
+
+
+def _read(unit: Unit) -> Sequence[Entry] | None:
+    """The entries of a unit; None, and a word in the log, where it cannot be read: it is tried again."""
+    try:
+        return unit.read()
+    except Exception:
+        log.exception("%s of %s cannot be read. What was known of it stays.", unit.name, unit.source)
+        return None
+
+
+def permanent(*parts: str) -> int:
+    """A number made of some texts, which every program can hold exactly: below 2**52."""
+    return int(hashlib.sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()[:13], 16)
 
 
 def _result_row(outcome: Outcome, number: int, entry: int) -> dict[str, Any]:

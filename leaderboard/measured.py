@@ -213,10 +213,17 @@ def _average(found: Standing) -> dict[str, Any]:
 
 
 def _examples(record: Record, places: Mapping[str, Path]) -> Path | None:
+    """The per-example file of a record, if it is there and whole."""
     if record.examples is None:
         return None
     path = places[record.key].with_name(record.examples.file)
-    return path if path.exists() else None
+    try:
+        whole = hashlib.sha256(path.read_bytes()).hexdigest() == record.examples.sha256
+    except OSError:
+        return None
+    if not whole:
+        log.warning("%s is not what its record says; no interval is made of it.", path)
+    return path if whole else None
 
 
 def _written(record: Record) -> str:

@@ -237,6 +237,10 @@ def _flat(text: str) -> str:
     return " ".join("".join(sign if sign >= " " and sign != "\x7f" else " " for sign in text).split())
 
 
+UNKNOWN = ("", "?", "–")
+"""What stands for nothing."""
+
+
 def table_json(table: Table) -> dict[str, Any]:
     """A table as plain values: the rows' cells by the columns' keys."""
     keys = [column.key for column in table.columns]
@@ -265,6 +269,7 @@ def table_json(table: Table) -> dict[str, Any]:
 def _value(cell: Cell) -> dict[str, Any]:
     """A cell: its value, and what else is known of it where there is something."""
     value = _known(cell)
-    found: dict[str, Any] = {"value": cell.text if value is None and not cell.kind else value}
+    says = value is None and not cell.kind and cell.text not in UNKNOWN
+    found: dict[str, Any] = {"value": cell.text if says else value}
     more = {"text": cell.text, "kind": cell.kind, "note": cell.note, "href": cell.href}
     return found | {name: value for name, value in more.items() if value}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from harness.store import Store
+from leaderboard.imports import sources
 from leaderboard.page import Page, PageRoute
 from leaderboard.render import CODES, SAMPLES
 from leaderboard.state import State
@@ -40,12 +40,11 @@ def _sources(site: Site) -> Table:
     rows.append(
         _row("measured", "records of this harness", len(measured), sum(e.tasks for e in measured), "")
     )
-    for root in site.settings.results:
-        for one in Store(root).imported():
-            counts = one.counts
-            commit = str(one.stamp.get("commit") or "")[:12]
-            when = f"{str(one.stamp.get('when', ''))[:10]}{f', commit {commit}' if commit else ''}"
-            rows.append(_row("imported", one.source, int(counts["entries"]), int(counts["files"]), when))
+    for one in sources(site.settings.results):
+        counts = one.counts
+        commit = str(one.stamp.get("commit") or "")[:12]
+        when = f"{str(one.stamp.get('when', ''))[:10]}{f', commit {commit}' if commit else ''}"
+        rows.append(_row("imported", one.source, int(counts["entries"]), int(counts["files"]), when))
     for paper in site.papers.values():
         rows.append(_row("reported", paper.title, len(paper.tables), len(paper.rows), str(paper.year)))
     return Table(

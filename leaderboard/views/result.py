@@ -28,7 +28,7 @@ class ResultState(State):
 
 def view(site: Site, state: ResultState, id: str) -> Page:
     """The page of a result."""
-    rows = site.queries.results(id=int(id)) if id.isascii() and id.isdecimal() and len(id) < 10 else []
+    rows = site.queries.results(id=int(id)) if id.isascii() and id.isdecimal() and len(id) < 17 else []
     if not rows:
         raise NotFound(f"No result is called {id!r}.", hint="The page of a model lists its results.")
     row = rows[0]

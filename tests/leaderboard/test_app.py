@@ -431,3 +431,10 @@ def test_documents_of_results_are_those_of_the_store(tmp_path: Path) -> None:
     assert {row.key for row in rows} == set(by_key)
     for row in rows:
         assert site.queries.document(row.id) == json.loads(by_key[row.key].to_json())
+
+
+def test_head_answers_as_get_without_a_body(client: TestClient) -> None:
+    for path in ("/", "/suites/nanobeir.json", "/nowhere"):
+        got, head = client.get(path), client.head(path)
+        assert (head.status_code, head.content) == (got.status_code, b"")
+        assert head.headers.get("etag") == got.headers.get("etag")

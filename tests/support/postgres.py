@@ -9,7 +9,7 @@ import signal
 import socket
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -96,13 +96,13 @@ def _wait(home: Path, port: int, started: subprocess.Popen[bytes]) -> None:
     raise RuntimeError("PostgreSQL did not start")
 
 
-def _run(command: list[object]) -> None:
+def _run(command: Sequence[object]) -> None:
     done = subprocess.run(_as_user(command), capture_output=True, text=True, cwd="/", check=False)
     if done.returncode:
         raise RuntimeError(f"{command[0]} failed: {done.stderr}")
 
 
-def _as_user(command: list[object]) -> list[str]:
+def _as_user(command: Sequence[object]) -> list[str]:
     plain = [str(part) for part in command]
     if os.geteuid() != 0:
         return plain
