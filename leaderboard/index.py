@@ -6,7 +6,9 @@ import hashlib
 import json
 import logging
 import math
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -27,6 +29,7 @@ from sqlalchemy import (
 )
 
 from harness import paths
+from harness.errors import StoreError
 from harness.imported import Imported
 from leaderboard import imports, measured, printed
 from leaderboard.database import (
@@ -47,6 +50,8 @@ from leaderboard.scopes import REASONS, Listed, Scope, all_scopes, listed
 from leaderboard.settings import Settings
 
 Item = TypeVar("Item")
+
+WEEK = 7 * 24 * 3600
 
 log = logging.getLogger(__name__)
 
@@ -75,6 +80,7 @@ class SiteIndex:
         self.suites = suites
         self._scopes = all_scopes(list(suites.values()))
         self._form = _form(self._scopes)
+        self._opened = False
 
     @property
     def version(self) -> int:
@@ -86,9 +92,7 @@ class SiteIndex:
         """Look at every folder; what is as it was is not read."""
         with alone(self.engine), self.engine.begin() as connection:
             lock(connection)
-            if _meta(connection, "form") != self._form:
-                _empty(connection)
-                _set_meta(connection, "form", self._form)
+            self._claim(connection)
             fresh, gone, former = self._new(connection)
             _drop(connection, gone)
             taken = _Writer(connection, self._scopes).write(fresh, former) if fresh else 0
@@ -96,6 +100,22 @@ class SiteIndex:
                 _set_meta(connection, "version", str(int(_meta(connection, "version") or 0) + 1))
             version = int(_meta(connection, "version") or 0)
         return Changes(taken=taken, dropped=len(gone), version=version)
+
+    def _claim(self, connection: Connection) -> None:
+        """Make the tables anew where another program made them; only once, or two would take turns.
+
+        Raises:
+            StoreError: Another program has made them its own since.
+        """
+        if _meta(connection, "form") != self._form:
+            if self._opened:
+                raise StoreError(
+                    "Another version of the program, or one with other suites, uses this database.",
+                    hint="Give each a database of its own, and start this one again.",
+                )
+            _empty(connection)
+            _set_meta(connection, "form", self._form)
+        self._opened = True
 
     def _new(self, connection: Connection) -> tuple[list[Unit], list[int], dict[tuple[str, str], int]]:
         """The units to take in, the numbers of those that are gone, and of those that others replace.
@@ -128,9 +148,21 @@ class SiteIndex:
 def open_index(settings: Settings) -> SiteIndex:
     """The index of a site's folders, in the database that was named or a file in the cache."""
     cache = paths.cache_folder()
+    suites = listed(cache)
     names = repr([str(Path(p).resolve()) for p in (*settings.results, settings.reference or "")])
-    file = cache / "site" / f"{hashlib.sha256(names.encode()).hexdigest()[:16]}.sqlite"
-    return SiteIndex(settings, open_engine(settings.database, file=file), listed(cache))
+    name = hashlib.sha256(names.encode()).hexdigest()[:16]
+    form = _form(all_scopes(list(suites.values())))[:8]
+    file = cache / "site" / f"{name}-{form}.sqlite"
+    _tidy(file.parent, name, file)
+    return SiteIndex(settings, open_engine(settings.database, file=file), suites)
+
+
+def _tidy(folder: Path, name: str, keep: Path) -> None:
+    """Remove what other versions of the program made of the same folders and have not used for a week."""
+    for old in folder.glob(f"{name}-*"):
+        with suppress(OSError):
+            if not old.name.startswith(keep.name) and time.time() - old.stat().st_mtime > WEEK:
+                old.unlink()
 
 
 class _Writer:
