@@ -134,8 +134,11 @@ def _explain(path: Path, error: OSError) -> StoreError:
         errno.EEXIST: "a file stands where a folder should be",
     }
     reason = reasons.get(error.errno or 0, error.strerror or str(error))
+    mend = "Free some room, or choose"
+    if error.errno in (errno.ENOTDIR, errno.EEXIST):
+        mend = "Move that file away, or choose"
     return StoreError(
         f"Cannot write {path}: {reason}.",
-        hint="What was finished before is kept. Free some room, or choose another folder "
+        hint=f"What was finished before is kept. {mend} another folder "
         "(--results DIR, --cache DIR), and run the same command again.",
     )

@@ -86,7 +86,9 @@ class Imported:
 
         path = self._path(table)
         try:
-            with parquet.ParquetFile(path) as file:  # read_table would import pandas
+            with parquet.ParquetFile(
+                path, page_checksum_verification=True
+            ) as file:  # read_table would import pandas
                 return file.read(columns=list(columns) if columns else None)
         except (OSError, ArrowException) as error:
             raise RecordError(
@@ -206,5 +208,5 @@ def _parquet(table: Any) -> bytes:
 
     text = [f.name for f in table.schema if types.is_dictionary(f.type)]
     sink = io.BytesIO()
-    parquet.write_table(table, sink, compression="zstd", use_dictionary=text)
+    parquet.write_table(table, sink, compression="zstd", use_dictionary=text, write_page_checksum=True)
     return sink.getvalue()

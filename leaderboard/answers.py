@@ -10,6 +10,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from leaderboard.access.compression import choose, compressed
 from leaderboard.access.headers import PLOT
+from leaderboard.access.metrics import Metrics
 from leaderboard.kept import Kept, Made
 
 
@@ -23,9 +24,10 @@ def pack(made: Made, encoding: str) -> bytes:
 class KeptAnswers:
     """Answers for pages that are kept, before anything else looks at a request."""
 
-    def __init__(self, app: ASGIApp, kept: Kept) -> None:
+    def __init__(self, app: ASGIApp, kept: Kept, metrics: Metrics) -> None:
         self.app = app
         self._kept = kept
+        self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
@@ -34,6 +36,7 @@ class KeptAnswers:
         if made is None:
             await self.app(scope, receive, send)
             return
+        self._metrics.cache("hit")
         scope["route"] = _Route(made.route)
         scope.setdefault("state", {})[PLOT] = made.plots
         await answer(Request(scope), made)(scope, receive, send)

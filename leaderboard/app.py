@@ -15,22 +15,23 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
-from starlette.staticfiles import StaticFiles
 
 from harness import __version__
-from leaderboard import errors, extras
+from leaderboard import errors, extras, redirects, static_files
+from leaderboard.access import outage
 from leaderboard.access.head import Heads
 from leaderboard.access.headers import PLOT, SecurityHeaders
 from leaderboard.access.intake import Intake
-from leaderboard.access.limits import Limits
+from leaderboard.access.limits import Limits, client_of
 from leaderboard.access.metrics import CountRequests, Metrics
 from leaderboard.access.queries import BoundedQueries
 from leaderboard.access.routes import router
 from leaderboard.answers import KeptAnswers, answer
+from leaderboard.current import current
 from leaderboard.kitchen import Kitchen
 from leaderboard.page import PageRoute
 from leaderboard.settings import Settings
-from leaderboard.site import STATIC, TWINS, Site, open_site
+from leaderboard.site import TWINS, Site, open_site
 from leaderboard.state import State
 
 log = logging.getLogger(__name__)
@@ -79,6 +80,7 @@ class Twin(BaseModel):
     title: str
     lead: str
     notes: list[str]
+    state: dict[str, Any] = Field(description="The parameters that are not at their defaults.")
     tables: list[TableTwin]
     data: dict[str, Any]
 
@@ -105,6 +107,7 @@ def create_app(settings: Settings) -> FastAPI:
         title="Encoder leaderboard",
         version=__version__,
         summary="What is known of text encoders downstream, how well, and what is not comparable.",
+        openapi_url=None,
         docs_url=None,
         redoc_url=None,
         lifespan=lifespan,
@@ -113,11 +116,13 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.kitchen = Kitchen(site.kept)
     for route in site.pages:
         _add(app, site, route)
-    extras.add(app, site, metrics)
+    extras.add(app, site, metrics, limits)
     app.include_router(router(_intake(site, limits, metrics)))
-    app.mount("/static", StaticFiles(directory=STATIC), name="static")
+    static_files.add(app)
     errors.add(app, site)
-    app.add_middleware(KeptAnswers, kept=site.kept)
+    app.add_middleware(KeptAnswers, kept=site.kept, metrics=metrics)
+    redirects.add(app, site)
+    outage.add(app)
     app.add_middleware(BoundedQueries)
     app.add_middleware(Heads)
     app.add_middleware(CountRequests, metrics=metrics)
@@ -129,6 +134,7 @@ def create_app(settings: Settings) -> FastAPI:
 def _intake(site: Site, limits: Limits, metrics: Metrics) -> Intake:
     def changed() -> None:
         site.refresh()
+        metrics.index(entries=len(site.queries.entries))
 
     return Intake(results=site.settings.home, limits=limits, changed=changed, counted=metrics.post)
 
@@ -204,8 +210,12 @@ def _endpoint(site: Site, route: PageRoute, form: str) -> Callable[..., Any]:
         made = site.kept.get(key)
         request.app.state.metrics.cache("hit" if made else "miss")
         if made is None:
-            request.app.state.limits.enforce(_client(request), "page")
-            made = await request.app.state.kitchen.make(key, lambda: site.make(route, state, arguments, form))
+            request.app.state.limits.enforce(client_of(request), "page")
+            made = await request.app.state.kitchen.make(
+                key,
+                partial(current, site, partial(site.make, route, state, arguments, form)),
+                client_of(request),
+            )
         site.kept.call((request.scope["path"], request.scope["query_string"]), key, since)
         request.scope.setdefault("state", {})[PLOT] = made.plots
         return answer(request, made)
@@ -224,7 +234,3 @@ def _endpoint(site: Site, route: PageRoute, form: str) -> Callable[..., Any]:
     ]
     endpoint.__signature__ = inspect.Signature(parameters, return_annotation=Any)  # type: ignore[attr-defined]
     return endpoint
-
-
-def _client(request: Request) -> str:
-    return request.client.host if request.client else "unknown"

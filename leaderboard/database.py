@@ -55,7 +55,7 @@ UNITS = Table(
 ENTRIES = Table(
     "entries",
     METADATA,
-    Column("id", Integer, primary_key=True),
+    Column("id", BigInteger, primary_key=True, autoincrement=False),
     Column("unit", Integer, nullable=False, index=True),
     Column("slug", _text(200), nullable=False, unique=True),
     Column("model", _text(), nullable=False),
@@ -79,13 +79,13 @@ ENTRIES = Table(
     Column("newest", _text(32)),
     Column("tasks", Integer, nullable=False),
 )
-"""One thing with scores: a model, its revision, and how it was measured."""
+"""One thing with scores: a model, its revision, and how it was measured; its number stays likewise."""
 
 RESULTS = Table(
     "results",
     METADATA,
     Column("id", BigInteger, primary_key=True, autoincrement=False),
-    Column("entry", Integer, nullable=False, index=True),
+    Column("entry", BigInteger, nullable=False, index=True),
     Column("task", _text(500), nullable=False, index=True),
     Column("type", _text(), nullable=False),
     Column("metric", _text(), nullable=False),
@@ -113,7 +113,7 @@ SCORES = Table(
     "scores",
     METADATA,
     Column("scope", Integer, primary_key=True, autoincrement=False),
-    Column("entry", Integer, primary_key=True, autoincrement=False),
+    Column("entry", BigInteger, primary_key=True, autoincrement=False),
     Column("value", Float),
     Column("low", Float),
     Column("high", Float),
@@ -126,7 +126,7 @@ SCORES = Table(
 AVERAGES = Table(
     "averages",
     METADATA,
-    Column("entry", Integer, primary_key=True, autoincrement=False),
+    Column("entry", BigInteger, primary_key=True, autoincrement=False),
     Column("suite", _text(200), primary_key=True),
     Column("view", _text(64), primary_key=True),
     Column("document", _text(), nullable=False),

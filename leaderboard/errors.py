@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -15,8 +16,8 @@ from harness.errors import HarnessError
 from leaderboard.access.refusals import Refusal
 from leaderboard.answers import answer
 from leaderboard.page import NotFound, Page
-from leaderboard.site import TWINS, Site
-from leaderboard.state import State
+from leaderboard.site import LISTED, TWINS, Site
+from leaderboard.state import State, refusals
 
 log = logging.getLogger(__name__)
 
@@ -69,12 +70,12 @@ def add(app: FastAPI, site: Site) -> None:
 
     async def invalid(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
-        told = [f"{'.'.join(map(str, one['loc'][1:]))}: {one['msg']}" for one in error.errors()[:5]]
-        return await _said(site, request, 422, "; ".join(told) + ".", "The page /api lists every parameter.")
+        told = refusals(_asked(site, request), [_inside(one) for one in error.errors()[:5]])
+        return await _said(site, request, 422, " ".join(told), LISTED)
 
     async def http(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        hint = "The way in is /." if error.status_code == 404 else ""
+        hint = "The way in is /; the page /api lists every address." if error.status_code == 404 else ""
         return await _said(
             site, request, error.status_code, f"{error.detail}.", hint, dict(error.headers or {})
         )
@@ -88,6 +89,22 @@ def add(app: FastAPI, site: Site) -> None:
     app.add_exception_handler(RequestValidationError, invalid)
     app.add_exception_handler(HTTPException, http)
     app.add_exception_handler(Exception, broken)
+
+
+def _asked(site: Site, request: Request) -> type[State]:
+    """The state of the page that a request is for, or of its twin."""
+    path = getattr(request.scope.get("route"), "path", "")
+    for end in ("", *(f".{end}" for end in TWINS)):
+        base = path.removesuffix(end)
+        for page in site.pages:
+            if path.endswith(end) and page.path == ("/" if base == "/index" else base):
+                return page.state
+    return State
+
+
+def _inside(error: Mapping[str, Any]) -> dict[str, Any]:
+    """An error without the part of the request that it is in: the query, or the path."""
+    return {**error, "loc": error["loc"][1:]}
 
 
 async def _said(

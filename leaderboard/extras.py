@@ -1,32 +1,36 @@
-"""Routes that are no pages: the feed, badges, the library of plots, health, metrics."""
+"""Routes that are no pages: the feed, badges, the API's description, health, metrics."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
 from fastapi import FastAPI, Request
 from starlette.responses import Response
 
-from leaderboard import badges, feed
+from leaderboard import badges
+from leaderboard.access.limits import Limits, client_of
 from leaderboard.access.metrics import CONTENT_TYPE, Metrics
 from leaderboard.answers import answer
-from leaderboard.errors import DOCUMENTED
+from leaderboard.current import current
+from leaderboard.errors import DOCUMENTED, SHAPE
+from leaderboard.feed import Feed
 from leaderboard.kept import Made
-from leaderboard.plots import plotly_file
 from leaderboard.site import Site
 
-YEAR = 365 * 24 * 3600
 
-
-def add(app: FastAPI, site: Site, metrics: Metrics) -> None:
+def add(app: FastAPI, site: Site, metrics: Metrics, limits: Limits) -> None:
     """Add them to the application."""
+    newest = Feed(site)
 
-    @app.get("/feed.xml", response_class=Response, responses=_as("application/rss+xml"))
+    @app.get("/feed.xml", response_class=Response, responses=_as("application/rss+xml", 429))
     def new_records(request: Request) -> Response:
         """The newest measured records as RSS."""
+        limits.enforce(client_of(request), "page")
         base = str(request.base_url)  # the client says it, so one client's feed is not another's
-        return _kept(request, site, f"feed/{base}", lambda: feed.rss(site, base), "application/rss+xml")
+        body = current(site, lambda: newest.rss(base)).encode()
+        return answer(request, Made(body=body, type="application/rss+xml; charset=utf-8"))
 
     @app.get("/badges/{suite}/{entry}.svg", response_class=Response, responses=_as("image/svg+xml", 404, 422))
     def badge(request: Request, suite: str, entry: str) -> Response:
@@ -35,18 +39,18 @@ def add(app: FastAPI, site: Site, metrics: Metrics) -> None:
             request,
             site,
             f"badge/{suite}/{entry}",
-            lambda: badges.badge(site, suite, entry),
+            lambda: current(site, lambda: badges.badge(site, suite, entry)),
             "image/svg+xml",
         )
 
-    @app.get("/static/plotly.min.js", include_in_schema=False)
-    def plotly(request: Request) -> Response:
+    @app.get("/openapi.json", include_in_schema=False)
+    def description(request: Request) -> Response:
         made = site.kept.get_or_make(
-            "plotly", lambda: Made(body=plotly_file().read_bytes(), type="text/javascript")
+            "openapi", lambda: Made(body=json.dumps(app.openapi()).encode(), type="application/json")
         )
-        return answer(request, made, seconds=YEAR)
+        return answer(request, made)
 
-    @app.get("/healthz", response_class=Response, responses=_as("text/plain"))
+    @app.get("/healthz", response_class=Response, responses={**_as("text/plain"), 503: AWAY})
     def health() -> Response:
         """Whether the index answers."""
         return Response(f"ok, index version {site.index.version}\n", media_type="text/plain")
@@ -55,6 +59,9 @@ def add(app: FastAPI, site: Site, metrics: Metrics) -> None:
     def measured() -> Response:
         """Metrics for Prometheus."""
         return Response(metrics.text(), media_type=CONTENT_TYPE)
+
+
+AWAY = {"description": "The database does not answer.", "content": {"application/json": {"schema": SHAPE}}}
 
 
 def _as(kind: str, *errors: int) -> dict[int | str, dict[str, Any]]:

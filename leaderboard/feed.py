@@ -2,17 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from email.utils import format_datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 from xml.etree import ElementTree
 
 from leaderboard.words import score_text
 
 if TYPE_CHECKING:
+    from leaderboard.queries import Entry
     from leaderboard.site import Site
 
 NEWEST = 50
+
+Item: TypeAlias = "tuple[Any, Entry]"
+"""A result, and what it is of."""
+
+
+class Feed:
+    """The feed of a site: its records are looked up once in each version of the index."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._kept: tuple[int, list[Item]] | None = None
+
+    def rss(self, base: str) -> str:
+        """The feed as a client at this address of the site reads it; it is kept for none."""
+        queries = self._site.queries
+        if self._kept is None or self._kept[0] != queries.version:
+            self._kept = (queries.version, queries.newest(NEWEST))
+        return _rss(self._kept[1], base)
 
 
 def rss(site: Site, base: str) -> str:
@@ -22,11 +42,15 @@ def rss(site: Site, base: str) -> str:
         site: The site.
         base: The site's address, for links that hold outside it.
     """
+    return Feed(site).rss(base)
+
+
+def _rss(items: Sequence[Item], base: str) -> str:
     root = ElementTree.Element("rss", version="2.0")
     channel = ElementTree.SubElement(root, "channel")
     base = base.rstrip("/")
     _say(channel, title="New records", link=f"{base}/", description=f"The newest {NEWEST} measured records.")
-    for result, entry in site.queries.newest(NEWEST):
+    for result, entry in items:
         item = ElementTree.SubElement(channel, "item")
         score = "failed" if result.status == "failed" else score_text(result.value)
         link = f"{base}/results/{result.id}"

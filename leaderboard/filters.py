@@ -11,8 +11,6 @@ from pydantic import BeforeValidator, Field
 from leaderboard.queries import SIZES, Entry
 from leaderboard.state import State, Text
 
-Origins = Literal["measured", "imported", "reported"]
-
 
 class EntryState(State):
     """Filters that every page with entries has."""
@@ -30,6 +28,9 @@ class EntryState(State):
     tokens: Annotated[int | None, BeforeValidator(lambda value: None if value == "" else value)] = Field(
         None, ge=1, le=2**31 - 1, description="At least so many tokens of input."
     )
+    most: Annotated[float | None, BeforeValidator(lambda value: None if value == "" else value)] = Field(
+        None, gt=0, le=1e7, description="At most so many million parameters."
+    )
     open: bool = Field(False, description="Only models with open weights.")
     trust: Literal["", "commit", "external", "none", "other"] = Field(
         "", description="How the revision of an imported model is known."
@@ -39,7 +40,8 @@ class EntryState(State):
         """Whether an entry passes."""
         return all(
             (
-                self.q.casefold() in entry.model.casefold(),
+                all(word in _plain(entry.model) for word in _plain(self.q).split()),
+                self.most is None or (entry.parameters is not None and entry.parameters <= self.most * 1e6),
                 self.origin in ("", entry.origin),
                 self.size in ("", entry.size),
                 self.output in ("", entry.output),
@@ -51,6 +53,13 @@ class EntryState(State):
             )
         )
 
+
+def _plain(name: str) -> str:
+    """A name for a search: small letters, and a space for each sign that parts words."""
+    return name.casefold().translate(PARTS)
+
+
+PARTS = str.maketrans("-_/.", "    ")
 
 SIZE_NAMES = {
     "small": "small, under 60 M",
@@ -153,6 +162,14 @@ def controls(state: EntryState, entries: Iterable[Entry]) -> list[Control]:
         ),
         Control(
             kind="number",
+            name="most",
+            label="Parameters in millions, at most",
+            value=f"{state.most:g}" if state.most else "",
+            least=0,
+            more=True,
+        ),
+        Control(
+            kind="number",
             name="tokens",
             label="Tokens, at least",
             value=state.tokens,
@@ -180,7 +197,7 @@ def chips(state: EntryState, path: str) -> list[tuple[str, str]]:
     labels = {
         "q": "name has “{}”", "origin": "{}", "size": "size {}", "output": "output {}", "recipe": "recipe {}",
         "backbone": "made of {}", "tokens": "at least {} tokens", "open": "open weights",
-        "trust": "revision: {}",
+        "most": "at most {:g} M parameters", "trust": "revision: {}",
     }  # fmt: skip
     found = []
     for name, label in labels.items():

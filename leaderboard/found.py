@@ -85,9 +85,11 @@ class Entry:
 
     @property
     def model_slug(self) -> str:
-        """The model's name in URLs; with a digest where letters of the name were lost."""
+        """The model's name in URLs; with a digest where it is not one model's alone, or lost letters."""
         plain = slug(self.model.replace("/", "--"))[:120]
-        lost = plain != self.model.replace("/", "--")
+        lost = plain != self.model.replace("/", "--") or "--" in self.model
+        if self.artifact and "/" not in self.model:  # a folder's name: there may be others of that name
+            return f"{plain}-{self.artifact[:8]}".lstrip("-")
         return f"{plain}-{_short(self.model)}".lstrip("-") if lost else plain
 
     @property

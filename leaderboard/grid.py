@@ -24,6 +24,9 @@ LEVEL = 0.95
 TRUST: tuple[Trust, ...] = ("measured", "commit", "other", "external", "none", "reported")
 """From the best known model to the least known."""
 
+CELL, NUMBERS = 400, 60
+"""Bytes of a cell that is drawn and kept, and of its numbers alone."""
+
 OTHER = REASONS.index("other")
 NONE = REASONS.index("none")
 
@@ -102,6 +105,17 @@ class Grid:
     def mean(self, over: str) -> Means:
         """The mean over "tasks" or "types"."""
         return self.over_types if over == "types" else self.over_tasks
+
+    @property
+    def keeps_cells(self) -> bool:
+        """Whether drawn cells are kept: of the suites that most readers ask for."""
+        return self.listed.main
+
+    @property
+    def size(self) -> int:
+        """Bytes that it takes, by estimate, with all its cells drawn where these are kept."""
+        cells = len(self.entries) * (len(self.listed.suite.columns) + len(self.by_type) + 8)
+        return cells * (CELL if self.keeps_cells else NUMBERS)
 
     @cached_property
     def first(self) -> NDArray[np.bool_]:

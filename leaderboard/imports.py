@@ -19,6 +19,7 @@ from harness import catalog
 from harness.imported import Imported
 from harness.store import Store
 from leaderboard.found import Entry, Outcome, Unit
+from leaderboard.trained_on import trained_on
 
 log = logging.getLogger(__name__)
 
@@ -30,11 +31,12 @@ def sources(roots: Sequence[Path]) -> list[Imported]:
 
 def units(source: Imported) -> Iterator[Unit]:
     """One unit for each model folder and revision of an import."""
-    reader = _Reader(source)
-    for number, entry in enumerate(source.entries().to_pylist()):
+    reader, entries = _Reader(source), source.entries().to_pylist()
+    for number, (entry, trained) in enumerate(zip(entries, trained_on(entries), strict=True)):
         name = f"{entry['model']}@{entry['revision']}@{entry['experiment']}"
-        stamp = hashlib.sha256(repr(sorted(entry.items())).encode()).hexdigest()
-        yield Unit(source=source.source, name=name, stamp=stamp, read=partial(reader.entry, number, entry))
+        stamp = hashlib.sha256(repr((sorted(entry.items()), trained)).encode()).hexdigest()
+        read = partial(reader.entry, number, entry, trained)
+        yield Unit(source=source.source, name=name, stamp=stamp, read=read)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +55,7 @@ class _Reader:
         self._slices: dict[int, tuple[int, int]] | None = None
         self._kinds = _kinds()
 
-    def entry(self, number: int, facts: Mapping[str, Any]) -> list[Entry]:
+    def entry(self, number: int, facts: Mapping[str, Any], trained: Sequence[str] | None) -> list[Entry]:
         """The entry of this number with its outcomes; none where no task was read."""
         if self._slices is None:
             table = self.source.scores()
@@ -65,7 +67,8 @@ class _Reader:
         *names, versions = [column.between(first, last) for column in self._columns]
         outcomes = list(_outcomes(names, self._scores[first:last].tolist(), self._kinds))
         known = sorted({version for version in versions if version})
-        return [_entry(self.source.source, {**facts, "mteb_versions": known}, outcomes)] if outcomes else []
+        facts = {**facts, "mteb_versions": known}
+        return [_entry(self.source.source, facts, trained, outcomes)] if outcomes else []
 
 
 class _Names:
@@ -115,7 +118,9 @@ def _outcomes(
         )
 
 
-def _entry(source: str, facts: Mapping[str, Any], outcomes: Sequence[Outcome]) -> Entry:
+def _entry(
+    source: str, facts: Mapping[str, Any], trained: Sequence[str] | None, outcomes: Sequence[Outcome]
+) -> Entry:
     parameters = facts.get("n_parameters")
     return Entry(
         model=facts["model"],
@@ -131,7 +136,7 @@ def _entry(source: str, facts: Mapping[str, Any], outcomes: Sequence[Outcome]) -
         released=facts.get("release_date"),
         open_weights=facts.get("open_weights"),
         adapted_from=facts.get("adapted_from"),
-        trained_on=facts.get("training_datasets"),
+        trained_on=trained,
         facts={name: value for name, value in facts.items() if value is not None},
         outcomes=outcomes,
     )

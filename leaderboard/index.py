@@ -6,6 +6,7 @@ import hashlib
 import json
 import logging
 import math
+import secrets
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -28,7 +29,7 @@ from sqlalchemy import (
     update,
 )
 
-from harness import paths
+from harness import files, paths
 from harness.errors import StoreError
 from harness.imported import Imported
 from leaderboard import imports, measured, printed
@@ -46,7 +47,7 @@ from leaderboard.database import (
     open_engine,
 )
 from leaderboard.found import Entry, Outcome, Unit
-from leaderboard.scopes import REASONS, Listed, Scope, all_scopes, listed
+from leaderboard.scopes import REASONS, Listed, Scope, all_scopes, listed, possible
 from leaderboard.settings import Settings
 
 Item = TypeVar("Item")
@@ -58,7 +59,7 @@ log = logging.getLogger(__name__)
 BEST = [REASONS.index(reason) for reason in ("", "other", "part", "bad", "failed", "none")]
 """Which of several results of a task answers a scope: the first in this order, then the newest."""
 
-FORM = 6
+FORM = 8
 """The form of the index; raised when tables or what they hold change, so that old ones are made anew."""
 
 
@@ -93,9 +94,10 @@ class SiteIndex:
         with alone(self.engine), self.engine.begin() as connection:
             lock(connection)
             self._claim(connection)
-            fresh, gone, former = self._new(connection)
+            fresh, gone, former, seen = self._new(connection)
             _drop(connection, gone)
             taken = _Writer(connection, self._scopes).write(fresh, former) if fresh else 0
+            _set_meta(connection, "imports", seen if taken == len(fresh) else "")
             if taken or gone:
                 _set_meta(connection, "version", str(int(_meta(connection, "version") or 0) + 1))
             version = int(_meta(connection, "version") or 0)
@@ -107,6 +109,12 @@ class SiteIndex:
         Raises:
             StoreError: Another program has made them its own since.
         """
+        home = _home(self.settings) if self.engine.dialect.name != "sqlite" else ""
+        if _meta(connection, "form") is not None and (_meta(connection, "home") or "") != home:
+            raise StoreError(
+                "This database holds the index of another results folder.",
+                hint="Give each folder a database of its own in HARNESS_DATABASE_URL.",
+            )
         if _meta(connection, "form") != self._form:
             if self._opened:
                 raise StoreError(
@@ -115,12 +123,14 @@ class SiteIndex:
                 )
             _empty(connection)
             _set_meta(connection, "form", self._form)
+            _set_meta(connection, "home", home)
         self._opened = True
 
-    def _new(self, connection: Connection) -> tuple[list[Unit], list[int], dict[tuple[str, str], int]]:
+    def _new(self, connection: Connection) -> tuple[list[Unit], list[int], dict[tuple[str, str], int], str]:
         """The units to take in, the numbers of those that are gone, and of those that others replace.
 
-        Imports are looked at only if any is another one than before.
+        Imports are looked at only if any is another one than before; last stands what is to be known
+        of them when all were read.
         """
         there = {(u.source, u.name): (u.id, u.stamp) for u in connection.execute(select(UNITS))}
         found = imports.sources(self.settings.results)
@@ -128,33 +138,49 @@ class SiteIndex:
         if names == _meta(connection, "imports"):
             found = []
             there = {key: unit for key, unit in there.items() if key[0] in (measured.SOURCE, printed.SOURCE)}
-        _set_meta(connection, "imports", names)
-        wanted = {_key(unit): unit for unit in self._units(found)}
+        listed, broken = _listed(found)
+        if broken:
+            names = ""
+            there = {key: unit for key, unit in there.items() if key[0] not in broken}
+        wanted = {_key(unit): unit for unit in [*self._units(), *listed]}
         same = {key for key, unit in wanted.items() if key in there and there[key][1] == unit.stamp}
         fresh = [unit for key, unit in wanted.items() if key not in same]
         gone = [number for key, (number, _) in there.items() if key not in wanted]
         former = {key: number for key, (number, _) in there.items() if key in wanted and key not in same}
-        return fresh, gone, former
+        return fresh, gone, former, names
 
-    def _units(self, found: Sequence[Imported]) -> Iterator[Unit]:
+    def _units(self) -> Iterator[Unit]:
         reference = [self.settings.reference] if self.settings.reference else []
         roots = [*self.settings.results, *(path for path in reference if path not in self.settings.results)]
         yield from measured.units(roots, list(self.suites.values()))
-        for one in found:
-            yield from imports.units(one)
         yield from printed.units(self.settings.reported, self.suites)
 
 
 def open_index(settings: Settings) -> SiteIndex:
     """The index of a site's folders, in the database that was named or a file in the cache."""
     cache = paths.cache_folder()
-    suites = listed(cache)
+    suites = listed(cache, settings.suites)
     names = repr([str(Path(p).resolve()) for p in (*settings.results, settings.reference or "")])
     name = hashlib.sha256(names.encode()).hexdigest()[:16]
     form = _form(all_scopes(list(suites.values())))[:8]
     file = cache / "site" / f"{name}-{form}.sqlite"
     _tidy(file.parent, name, file)
     return SiteIndex(settings, open_engine(settings.database, file=file), suites)
+
+
+def _home(settings: Settings) -> str:
+    """What tells results folders apart wherever they are mounted: an identifier kept in the first one."""
+    place = settings.home / "site" / "id"
+    try:
+        return place.read_text(encoding="ascii").strip()
+    except (OSError, ValueError):
+        pass
+    made = secrets.token_hex(8)
+    try:
+        files.write_once(place, made.encode())
+        return place.read_text(encoding="ascii").strip()
+    except (StoreError, OSError):  # a folder that is read only
+        return hashlib.sha256(str(settings.home.resolve()).encode()).hexdigest()[:16]
 
 
 def _tidy(folder: Path, name: str, keep: Path) -> None:
@@ -173,7 +199,7 @@ class _Writer:
         self.scopes = scopes
         self.next = {
             table.name: int(connection.scalar(select(func.coalesce(func.max(table.c.id), 0))) or 0) + 1
-            for table in (UNITS, ENTRIES)
+            for table in (UNITS,)
         }
         self.ids = self._scope_ids()
         self.slugs = set(connection.scalars(select(ENTRIES.c.slug)))
@@ -221,7 +247,7 @@ class _Writer:
             log.warning("%s (%s) stands in two folders. One is left out.", entry.model, entry.treatment)
             return
         self.slugs.add(entry.slug)
-        number = self._number(ENTRIES.name)
+        number = permanent(entry.slug)
         rows["entries"].append(_entry_row(entry, number, unit))
         scores: dict[int, list[dict[str, Any]]] = {}
         for outcome in sorted(entry.outcomes, key=lambda one: one.written or "", reverse=True):
@@ -274,6 +300,8 @@ def _answer(scope: Scope, outcome: Outcome) -> tuple[float | None, float | None,
     if scope.view:
         if number is None or number.value is None:
             return None, None, None, "part"
+        if not possible(number.value):
+            return None, None, None, "bad"
         same = not scope.data or outcome.data == scope.data
         return number.value, number.low, number.high, "" if same else "other"
     value, reason = scope.answer(outcome.raw, outcome.data)
@@ -297,6 +325,19 @@ def _entry_row(entry: Entry, number: int, unit: int) -> dict[str, Any]:
         "newest": _stored(ENTRIES.c.newest, max(written, default=None)),
         "tasks": len(entry.outcomes),
     }
+
+
+def _listed(found: Sequence[Imported]) -> tuple[list[Unit], set[str]]:
+    """The units of imports, and the imports that cannot be read: what was known of those stays."""
+    units: list[Unit] = []
+    broken = set()
+    for one in found:
+        try:
+            units += imports.units(one)
+        except Exception:
+            log.exception("The import %s cannot be read. What was known of it stays.", one.source)
+            broken.add(one.source)
+    return units, broken
 
 
 def _key(unit: Unit) -> tuple[str, str]:

@@ -41,8 +41,14 @@ class Made:
         return len(self.body) + sum(map(len, self.packed.values()))
 
 
-NAMES = 20_000
-"""Other names of pages that are kept at one time."""
+NAMES = 5_000
+"""Other names of pages that are kept at one time; the oldest one makes room for a new one."""
+
+LONGEST = 300
+"""Bytes of a query beyond which a page gets no name."""
+
+Name = tuple[str, bytes]
+"""A path and a query as they were asked for."""
 
 
 class Kept:
@@ -52,20 +58,25 @@ class Kept:
         self.limit = limit
         self._pages: OrderedDict[Hashable, Made] = OrderedDict()
         self._making: dict[Hashable, threading.Lock] = {}
-        self._names: dict[Hashable, Hashable] = {}
+        self._names: dict[Name, Hashable] = {}
         self.round = 0
         self._lock = threading.Lock()
 
-    def call(self, name: Hashable, key: Hashable, since: int) -> None:
+    def call(self, name: Name, key: Hashable, since: int) -> None:
         """Let a page be found by another name as well, until everything is forgotten.
 
-        `since` is the `round` in which it was asked for: what is of a former one gets no name.
+        `since` is the `round` in which it was asked for: what is of a former one gets no name. Nor
+        has a long query one: who asks for such a page finds it by its key.
         """
+        if len(name[1]) > LONGEST:
+            return
         with self._lock:
-            if len(self._names) < NAMES and since == self.round:
+            if since == self.round:
                 self._names[name] = key
+                if len(self._names) > NAMES:
+                    del self._names[next(iter(self._names))]
 
-    def called(self, name: Hashable) -> Made | None:
+    def called(self, name: Name) -> Made | None:
         """The page of this other name, if it is kept."""
         key = self._names.get(name)
         return None if key is None else self.get(key)

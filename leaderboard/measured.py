@@ -45,7 +45,11 @@ def _stamp(places: Iterable[tuple[Store, Path]]) -> str:
                 facts = path.stat()
             except OSError:
                 continue
-            digest.update(repr((str(path), facts.st_size, facts.st_mtime_ns)).encode("utf-8", "replace"))
+            digest.update(
+                repr((str(path.relative_to(folder.parent)), facts.st_size, facts.st_mtime_ns)).encode(
+                    "utf-8", "replace"
+                )
+            )
     return digest.hexdigest()
 
 

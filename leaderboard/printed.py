@@ -37,13 +37,19 @@ def _entries(paper: Paper, suites: Mapping[str, Listed]) -> Iterator[Entry]:
     for table in paper.tables.values():
         lines: dict[tuple[str, str, str, str], list[Printed]] = {}
         for row in table.rows:
-            if row.suite in SUITES and row.unit in SCORES and SUITES[row.suite] in suites:
+            listed = suites.get(SUITES.get(row.suite, ""))
+            if listed is not None and row.unit in SCORES and not _stands_twice(row, listed):
                 key = (row.model, row.size_class, row.setting, row.suite)
                 lines.setdefault(key, []).append(row)
         for (_, _, _, suite), rows in lines.items():
             document = _document(rows, suites[SUITES[suite]])
             if document:
                 yield _entry(paper, table, rows, suites[SUITES[suite]], document)
+
+
+def _stands_twice(row: Printed, listed: Listed) -> bool:
+    """Whether a row is copied from a paper that is here itself, and would stand under the same view."""
+    return row.setting.startswith("copied from") and not listed.suite.conventions
 
 
 def _document(rows: Sequence[Printed], listed: Listed) -> dict[str, Any]:
@@ -64,6 +70,16 @@ def _document(rows: Sequence[Printed], listed: Listed) -> dict[str, Any]:
         "over_tasks": made.get(OVER_TASKS),
         "over_types": made.get(OVER_TYPES),
     }
+
+
+def _parameters(text: str) -> int | None:
+    """A printed number of parameters.
+
+    >>> _parameters("137M"), _parameters("1.2B"), _parameters("")
+    (137000000, 1200000000, None)
+    """
+    found = re.fullmatch(r"([0-9.]+)([MB])", text.strip())
+    return round(float(found[1]) * (1e6 if found[2] == "M" else 1e9)) if found else None
 
 
 def _column(metric: str, listed: Listed) -> str | None:
@@ -91,6 +107,7 @@ def _entry(
         source=paper.slug,
         trust="reported",
         treatment=f"{paper.name}, {title(table.id)}: {first.setting}",
+        parameters=_parameters(first.params),
         output="label" if listed.slug == "glue" else "vector",
         facts={"paper": paper.slug, "table": table.id, "hub_id": first.hub_id},
         averages=[(listed.slug, view, json.dumps(document)) for view in own or views(listed.suite)[:1]],

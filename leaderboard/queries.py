@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Row, func, select
+from sqlalchemy import Connection, Row, func, select
 
 from leaderboard.database import AVERAGES, ENTRIES, RESULTS, SCOPES, SCORES
 from leaderboard.found import Origin, Trust
@@ -17,6 +19,9 @@ from leaderboard.scopes import Listed, views
 
 if TYPE_CHECKING:
     from leaderboard.grid import Cells, Grid
+
+HELD = 80_000_000
+"""Bytes that the grids of suites may take, by estimate."""
 
 SIZES: Mapping[str, tuple[float, float]] = {
     "small": (0, 60e6),
@@ -72,6 +77,10 @@ class Entry:
         return self.adapted_from or self.model
 
 
+class Stale(Exception):
+    """The index is at another version than what was asked of it."""
+
+
 class Queries:
     """The index at one version; what was asked is kept until it changes."""
 
@@ -79,8 +88,20 @@ class Queries:
         self.index = index
         self.version = version
         self.suites = index.suites
-        self._grids: dict[tuple[str, str, bool], Grid] = {}
+        self._grids: OrderedDict[tuple[str, str, bool], Grid] = OrderedDict()
         self._cells: dict[tuple[str, str], tuple[list[Entry], Cells, Mapping[int, Mapping[str, Any]]]] = {}
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """A connection to the index, for a read that is of this version alone.
+
+        Raises:
+            Stale: Somebody brought the index to another version meanwhile.
+        """
+        with self.index.engine.connect() as connection:
+            yield connection
+        if self.index.version != self.version:
+            raise Stale
 
     @cached_property
     def entries(self) -> dict[int, Entry]:
@@ -89,7 +110,7 @@ class Queries:
         wanted = select(*[ENTRIES.c[name] for name in names], ENTRIES.c.trained_on).order_by(
             ENTRIES.c.model, ENTRIES.c.id
         )
-        with self.index.engine.connect() as connection:
+        with self.reading() as connection:
             return {row.id: _entry(row) for row in connection.execute(wanted)}
 
     @cached_property
@@ -108,7 +129,7 @@ class Queries:
     @cached_property
     def scope_ids(self) -> dict[str, int]:
         """The number of each scope."""
-        with self.index.engine.connect() as connection:
+        with self.reading() as connection:
             return {form: number for number, form in connection.execute(select(SCOPES.c.id, SCOPES.c.form))}
 
     @cached_property
@@ -121,14 +142,14 @@ class Queries:
             .group_by(RESULTS.c.task)
             .order_by(RESULTS.c.task)
         )
-        with self.index.engine.connect() as connection:
+        with self.reading() as connection:
             return {task: (kind, metric, n) for task, kind, metric, n in connection.execute(wanted)}
 
     @cached_property
     def entries_of_suites(self) -> dict[str, int]:
         """How many entries have a score in each suite, by its slug; suites without any are left out."""
         found = {}
-        with self.index.engine.connect() as connection:
+        with self.reading() as connection:
             for slug, one in self.suites.items():
                 forms = {s.form for view in views(one.suite) for column in one.scopes(view) for s in column}
                 ids = [self.scope_ids[form] for form in forms]
@@ -139,9 +160,19 @@ class Queries:
     def grid(self, listed: Listed, view: str = "", *, any_revision: bool = False) -> Grid:
         """A suite put together."""
         key = (listed.slug, view, any_revision)
-        if key not in self._grids:
-            self._grids[key] = self._grid(listed, view, any_revision)
-        return self._grids[key]
+        found = self._grids.get(key)
+        if found is None:
+            found = self._grids[key] = self._grid(listed, view, any_revision)
+            self._spare()
+        self._grids.move_to_end(key)
+        return found
+
+    def _spare(self) -> None:
+        """Forget the grids that were asked for longest ago when they take more than HELD."""
+        while sum(grid.size for grid in self._grids.values()) > HELD and len(self._grids) > 1:
+            self._grids.popitem(last=False)
+        kept = {(slug, view) for slug, view, _ in self._grids}
+        self._cells = {name: cells for name, cells in self._cells.items() if name in kept}
 
     def _grid(self, listed: Listed, view: str, any_revision: bool) -> Grid:
         from leaderboard.grid import grid
@@ -173,7 +204,7 @@ class Queries:
             SCORES.c.scope, SCORES.c.entry, SCORES.c.value, SCORES.c.low, SCORES.c.high, SCORES.c.reason,
             SCORES.c.result,
         ).where(SCORES.c.scope.in_(ids))  # fmt: skip
-        with self.index.engine.connect() as connection:
+        with self.reading() as connection:
             rows = connection.execute(wanted).all()
             averages = self._averages(connection, listed, view)
         there = {row.entry for row in rows} | averages.keys()
@@ -206,7 +237,7 @@ class Queries:
             wanted = wanted.where(
                 RESULTS.c[name].in_(value) if isinstance(value, list) else RESULTS.c[name] == value
             )
-        with self.index.engine.connect() as connection:
+        with self.reading() as connection:
             return connection.execute(wanted.order_by(RESULTS.c.task, RESULTS.c.id)).all()
 
     def newest(self, count: int) -> list[tuple[Row[Any], Entry]]:
@@ -215,20 +246,20 @@ class Queries:
         wanted = select(*columns).where(RESULTS.c.written.is_not(None)).order_by(
             RESULTS.c.written.desc(), RESULTS.c.id.desc()
         )  # fmt: skip
-        with self.index.engine.connect() as connection:
+        with self.reading() as connection:
             rows = connection.execute(wanted.limit(count)).all()
         return [(row, self.entries[row.entry]) for row in rows]
 
     def document(self, number: int) -> Any:
         """The whole of a result: a record, or an import's scores by split and subset."""
         wanted = select(RESULTS.c.document).where(RESULTS.c.id == number)
-        with self.index.engine.connect() as connection:
+        with self.reading() as connection:
             return json.loads(connection.execute(wanted).scalar_one())
 
     def facts(self, entry: Entry) -> Mapping[str, Any]:
         """What else is known of an entry."""
         wanted = select(ENTRIES.c.facts).where(ENTRIES.c.id == entry.id)
-        with self.index.engine.connect() as connection:
+        with self.reading() as connection:
             found: Mapping[str, Any] = json.loads(connection.execute(wanted).scalar_one())
             return found
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
+from leaderboard.marks import LATEX, MARKDOWN, explained, has_marks, marked, row_marks
 from leaderboard.tables import KINDS, Cell, Column, Row, Table
 
 CODES = {
@@ -148,18 +149,33 @@ def name_html(name: str) -> Markup:
 def csv_text(tables: Sequence[Table]) -> str:
     """Tables as CSV with full precision, an empty line between two.
 
-    Text that a spreadsheet would take for a formula gets an apostrophe in front.
+    Text that a spreadsheet would take for a formula gets an apostrophe in front. Where a number cannot be
+    compared as it stands, a last column "marks" says which and why.
     """
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\r\n")
     for number, table in enumerate(tables):
         if number:
             writer.writerow([])
-        writer.writerow([_plain(f"{c.group}: {c.label}" if c.group else c.label) for c in table.columns])
+        last = has_marks(table)
+        heads = [f"{c.group}: {c.label}" if c.group else c.label for c in table.columns]
+        writer.writerow([_plain(head) for head in [*heads, *(["marks"] if last else [])]])
         for row in table.rows:
-            values = [(cell, _known(cell)) for cell in row.cells]
-            writer.writerow([_plain(cell.text if value is None else value) for cell, value in values])
+            marks = [row_marks(row, table)] if last else []
+            writer.writerow([_plain(value) for value in [*map(_csv_value, row.cells), *marks]])
     return out.getvalue()
+
+
+def _csv_value(cell: Cell) -> Any:
+    """A cell's value, else its text where that says something."""
+    value = _known(cell)
+    if value is None:
+        return "" if cell.text in UNKNOWN else cell.text
+    return value
+
+
+UNKNOWN = ("", "?", "–")
+"""What stands for nothing."""
 
 
 def _known(cell: Cell) -> Any:
@@ -172,23 +188,33 @@ def _plain(value: Any) -> Any:
     return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") else value
 
 
-def markdown(title: str, tables: Sequence[Table]) -> str:
-    """Tables as GitHub's Markdown."""
-    parts = [f"# {_md(title)}\n"]
+def markdown(title: str, tables: Sequence[Table], *, notes: Sequence[str] = (), view: str = "") -> str:
+    """Tables as GitHub's Markdown.
+
+    Args:
+        title: The heading.
+        tables: What to print.
+        notes: Sentences that must be read with the tables; they stand above them.
+        view: The query that made the tables what they are; empty for the usual one.
+    """
+    parts = [f"# {_md(title)}\n", *(f"{_md(note)}\n" for note in notes)]
+    parts += [f"View: `{view}`\n"] if view else []
     for table in tables:
+        below = [_md(note) for note in table.notes]
+        below += [says] if (says := explained(table, MARKDOWN, _md)) else []
         lines = [
             f"## {_md(table.caption)}\n",
-            _md_row([f"{c.group}: {c.label}" if c.group else c.label for c in table.columns]),
+            _md_row([_md(f"{c.group}: {c.label}" if c.group else c.label) for c in table.columns]),
             "|" + "|".join(" ---: " if c.numeric else " --- " for c in table.columns) + "|",
-            *(_md_row([cell.text for cell in row.cells]) for row in table.rows),
-            *(f"\n{_md(note)}" for note in table.notes),
+            *(_md_row([marked(cell, MARKDOWN, _md) for cell in row.cells]) for row in table.rows),
+            *(f"\n{note}" for note in below),
         ]
         parts.append("\n".join(lines) + "\n")
     return "\n".join(parts)
 
 
 def _md_row(texts: Sequence[str]) -> str:
-    return "| " + " | ".join(_md(text) for text in texts) + " |"
+    return "| " + " | ".join(texts) + " |"
 
 
 def _md(text: str) -> str:
@@ -206,26 +232,24 @@ TEX = {
 }  # fmt: skip
 
 
-def tex(tables: Sequence[Table]) -> str:
-    """Tables as LaTeX (package booktabs)."""
-    return "\n".join(_tex_table(table) for table in tables)
+def tex(tables: Sequence[Table], *, notes: Sequence[str] = (), view: str = "") -> str:
+    """Tables as LaTeX (package booktabs); the arguments are as for Markdown, and stand in comments."""
+    above = [f"% {_flat(note)}\n" for note in notes] + ([f"% View: {view}\n"] if view else [])
+    return "".join(above) + "\n".join(_tex_table(table) for table in tables)
 
 
 def _tex_table(table: Table) -> str:
     heads = " & ".join(_tex(column.label) for column in table.columns)
-    rows = "\n".join(" & ".join(_tex_cell(cell) for cell in row.cells) + r" \\" for row in table.rows)
+    rows = "\n".join(" & ".join(marked(c, LATEX, _tex) for c in row.cells) + r" \\" for row in table.rows)
     notes = "".join(f"% {_flat(note)}\n" for note in table.notes)
     form = "".join("r" if column.numeric else "l" for column in table.columns)
+    marks = explained(table, LATEX, _tex)
+    below = f"\\par\\smallskip\\footnotesize {marks}\n" if marks else ""
     return (
         f"{notes}\\begin{{table}}\n\\centering\n\\caption{{{_tex(table.caption)}}}\n"
         f"\\begin{{tabular}}{{{form}}}\n\\toprule\n{heads} \\\\\n\\midrule\n{rows}\n\\bottomrule\n"
-        "\\end{tabular}\n\\end{table}\n"
+        f"\\end{{tabular}}\n{below}\\end{{table}}\n"
     )
-
-
-def _tex_cell(cell: Cell) -> str:
-    text = _tex(cell.text)
-    return rf"\textbf{{{text}}}" if "best" in cell.kind.split() else text
 
 
 def _tex(text: str) -> str:
@@ -235,10 +259,6 @@ def _tex(text: str) -> str:
 def _flat(text: str) -> str:
     """A text in one line, without signs that control what reads it."""
     return " ".join("".join(sign if sign >= " " and sign != "\x7f" else " " for sign in text).split())
-
-
-UNKNOWN = ("", "?", "–")
-"""What stands for nothing."""
 
 
 def table_json(table: Table) -> dict[str, Any]:

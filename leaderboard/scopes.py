@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain, count
 from pathlib import Path
 from typing import Literal
 
@@ -22,7 +23,7 @@ REASONS: tuple[Reason, ...] = ("", "none", "failed", "other", "bad", "part")
 
 WHY: Mapping[Reason, str] = {
     "": "",
-    "none": "not run",
+    "none": "no score: not run, or under another revision or treatment of the model",
     "failed": "it was run and failed",
     "other": "on another revision of the data than the suite's, or on data that does not prove its revision",
     "bad": "an impossible value",
@@ -63,7 +64,7 @@ class Scope:
         found = [raw.get(split, {}).get(subset, _ABSENT) for split in self.splits for subset in self.subsets]
         if any(value is _ABSENT for value in found):
             return None, "part"
-        values = [float(value) for value in found if isinstance(value, float | int) and math.isfinite(value)]
+        values = [float(value) for value in found if isinstance(value, float | int) and possible(value)]
         if len(values) < len(found):
             return None, "bad"
         mean = sum(values) / len(values)
@@ -71,6 +72,15 @@ class Scope:
 
 
 _ABSENT = object()
+
+
+def possible(value: float) -> bool:
+    """Whether a value can be a score: all metrics lie between -1 and 1.
+
+    >>> possible(0.5), possible(5.0), possible(float("nan"))
+    (True, False, False)
+    """
+    return math.isfinite(value) and -1 <= value <= 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,28 +113,42 @@ def views(suite: Suite) -> tuple[str, ...]:
     return tuple(suite.conventions) or ("",)
 
 
-def listed(cache: Path) -> dict[str, Listed]:
-    """Every suite that can be opened without a folder of a user's, by slug; main ones first.
+def listed(cache: Path, extra: Sequence[str] = ()) -> dict[str, Listed]:
+    """Every suite that needs no folder of a user's, and the user's own ones, by slug; main ones first.
 
-    `cache` keeps what a suite builds. A benchmark with the columns of a suite that has a name of its
-    own is listed once.
+    A benchmark with the columns of a suite that has a name of its own is listed once.
+
+    Args:
+        cache: Keeps what a suite builds.
+        extra: Suites of the user's own, as --suite takes them: main ones.
+
+    Raises:
+        UsageError: One of these cannot be opened.
     """
     found: dict[str, Listed] = {}
     seen: set[tuple[str, ...]] = set()
-    for typed, main in _typed():
+    for typed, main in _typed(extra):
         suite = catalog.open_suite(typed, SuiteOptions(cache=cache))
         columns = tuple(scope_of(task).form for column in suite.columns for task in column.tasks)
         if columns and columns not in seen:
             seen.add(columns)
-            found[slug(typed)] = Listed(slug=slug(typed), typed=typed, suite=suite, main=main)
+            name = _free(slug(typed), found)
+            found[name] = Listed(slug=name, typed=typed, suite=suite, main=main)
     return found
 
 
-def _typed() -> list[tuple[str, bool]]:
+def _typed(extra: Sequence[str]) -> list[tuple[str, bool]]:
     entries = catalog.suites().values()
     own = [(entry.name, True) for entry in entries if entry.alone]
     offered = [(e.name, o.name) for e in entries for o in e.offers() if o.kind == "benchmark"]
-    return [*own, *((f"{name}:{argument}", False) for name, argument in offered)]
+    named = [*own, *((typed, True) for typed in extra)]
+    return [*named, *((f"{name}:{argument}", False) for name, argument in offered)]
+
+
+def _free(name: str, taken: Mapping[str, Listed]) -> str:
+    """The name, with a number behind it where folders of other names have the same."""
+    others = (f"{name}-{number}" for number in count(2))
+    return next(one for one in chain([name], others) if one not in taken)
 
 
 def slug(text: str) -> str:

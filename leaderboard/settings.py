@@ -28,6 +28,7 @@ class Settings:
         posts_a_minute: Records that one client may push.
         cache_bytes: How much made pages may hold.
         static: Whether plain files are written, for a host that answers no queries.
+        suites: Suites of one's own, as --suite takes them: they have pages and means as the named ones do.
     """
 
     results: tuple[Path, ...]
@@ -39,6 +40,7 @@ class Settings:
     posts_a_minute: int = POSTS_A_MINUTE
     cache_bytes: int = 48 << 20
     static: bool = False
+    suites: tuple[str, ...] = ()
 
     @property
     def home(self) -> Path:
@@ -52,11 +54,11 @@ def from_environment(results: Sequence[Path] = (), **others: object) -> Settings
     `HARNESS_DATABASE_URL`, `HARNESS_PAGES_A_MINUTE` and `HARNESS_POSTS_A_MINUTE` are read.
 
     Raises:
-        UsageError: A variable does not hold what it should.
+        UsageError: A variable does not hold what it should, or a folder that was named is not there.
     """
     environment = os.environ
     found: dict[str, object] = {
-        "results": tuple(paths.expanded(path) for path in results) or (paths.results_folder(),),
+        "results": _folders(results, environment),
         "reference": paths.reference_folder(),
         "reported": paths.reported_folder(),
         "database": environment.get("HARNESS_DATABASE_URL", ""),
@@ -64,6 +66,19 @@ def from_environment(results: Sequence[Path] = (), **others: object) -> Settings
         "posts_a_minute": _number(environment, "HARNESS_POSTS_A_MINUTE", POSTS_A_MINUTE),
     }
     return Settings(**{**found, **others})  # type: ignore[arg-type]
+
+
+def _folders(results: Sequence[Path], environment: Mapping[str, str]) -> tuple[Path, ...]:
+    """The results folders; only ./results, which nobody named, may be missing."""
+    found = tuple(paths.expanded(path) for path in results) or (paths.results_folder(),)
+    named = bool(results or environment.get("HARNESS_RESULTS"))
+    for folder in found if named else ():
+        if not folder.is_dir():
+            raise UsageError(
+                f"There is no folder {folder}.",
+                hint=f"Name a folder that is there; `harness run --results {folder} …` makes this one.",
+            )
+    return found
 
 
 def _number(environment: Mapping[str, str], name: str, otherwise: int) -> int:

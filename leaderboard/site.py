@@ -28,7 +28,7 @@ from leaderboard.page import Page, PageRoute, missing
 from leaderboard.queries import Queries
 from leaderboard.reported import Paper, papers
 from leaderboard.settings import Settings
-from leaderboard.state import State, address
+from leaderboard.state import WHERE, State, address, refusals
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +41,8 @@ TWINS = {
     "tex": ("LaTeX", "application/x-tex; charset=utf-8"),
 }
 """The forms of a page beside HTML, by the end of its URL."""
+
+LISTED = "The page /api lists every parameter."
 
 
 class Site:
@@ -72,15 +74,19 @@ class Site:
 
     def key(self, route: PageRoute, state: State, arguments: Mapping[str, str], form: str) -> Hashable:
         """What a page is kept under."""
-        return (route.path, form, tuple(arguments.items()), tuple(state.pairs()), self.queries.version)
+        pairs = state.pairs() if form == "html" else [*state.whole().pairs(), *state.pairs()]
+        return (route.path, form, tuple(arguments.items()), tuple(pairs), self.queries.version)
 
     def make(self, route: PageRoute, state: State, arguments: Mapping[str, str], form: str) -> Made:
-        """A page in one of its forms: "html" or one of TWINS."""
-        page = route.view(self, state, **arguments)
+        """A page in one of its forms: "html" or one of TWINS, which hold every row of a page's tables.
+
+        A twin whose state names `rows` or `page` holds those rows only.
+        """
+        page = route.view(self, state if form == "html" else state.whole(), **arguments)
         path = address(route.path.format(**arguments))
         if form == "html":
             return replace(self.html(page, state, path if route.twins else ""), route=route.path)
-        return Made(body=_twin(page, form).encode(), type=TWINS[form][1], route=f"{route.path}.{form}")
+        return Made(body=_twin(page, state, form).encode(), type=TWINS[form][1], route=f"{route.path}.{form}")
 
     def twin(self, path: str, query: Mapping[str, Sequence[str]], form: str) -> bytes:
         """A page by its address as one of TWINS.
@@ -92,12 +98,14 @@ class Site:
         found = ((route, _match(route.path, path)) for route in self.pages if route.twins)
         route, arguments = next(((r, a) for r, a in found if a is not None), (None, None))
         if route is None or arguments is None:
-            raise missing("page", path, [r.path for r in self.pages if r.twins], then="`/` is the overview.")
+            raise missing(
+                "page", path, [r.path for r in self.pages if r.twins], then="The page /api lists all."
+            )
         return self.make(route, _state(route.state, query), arguments, form).body
 
     def html(self, page: Page, state: State, path: str, *, status: int = 200) -> Made:
         """A page as HTML; `path` is where its twins lie, empty for none."""
-        query = state.query(theme="auto", density="comfortable")
+        query = state.query(theme="auto", density="comfortable", **_whole(state))
         base = "/index" if path == "/" else path
         twins = (
             [(label, address(f"{base}.{end}", query)) for end, (label, _) in TWINS.items()] if path else []
@@ -138,20 +146,22 @@ def _match(template: str, path: str) -> dict[str, str] | None:
 
 
 def _state(kind: type[State], query: Mapping[str, Sequence[str]]) -> State:
-    known = {name: values for name, values in query.items() if name in kind.model_fields}
-    plain = {n: list(v) if _is_list(kind, n) else v[-1] for n, v in known.items()}
+    plain = {n: list(v) if _is_list(kind, n) else v[-1] for n, v in query.items()}
     try:
         return kind.model_validate(plain)
     except ValidationError as error:
-        first = error.errors()[0]
-        raise UsageError(
-            f"{'.'.join(map(str, first['loc']))}: {first['msg']}.",
-            hint="The page /api lists every parameter.",
-        ) from None
+        raise UsageError(refusals(kind, error.errors())[0], hint=LISTED) from None
 
 
 def _is_list(kind: type[State], name: str) -> bool:
-    return isinstance(kind.model_fields[name].get_default(call_default_factory=True), list)
+    field = kind.model_fields.get(name)
+    return field is not None and isinstance(field.get_default(call_default_factory=True), list)
+
+
+def _whole(state: State) -> dict[str, Any]:
+    """Changes to a state that name neither rows nor a page."""
+    fields = type(state).model_fields
+    return {name: fields[name].get_default() for name in WHERE if name in fields}
 
 
 def page_routes() -> list[PageRoute]:
@@ -177,23 +187,26 @@ def asset(name: str) -> str:
     return f"/static/{name}?v={_digest(STATIC / name)}"
 
 
-def twin_json(page: Page) -> dict[str, Any]:
-    """A page as plain values."""
+def twin_json(page: Page, state: State) -> dict[str, Any]:
+    """A page as plain values, with what was asked for."""
     return {
         "title": page.title,
         "lead": page.lead,
         "notes": list(page.notes),
+        "state": state.said(),
         "tables": [render.table_json(table) for table in page.tables],
         "data": dict(page.data),
     }
 
 
-def _twin(page: Page, form: str) -> str:
+def _twin(page: Page, state: State, form: str) -> str:
     if form == "json":
-        return json.dumps(twin_json(page), ensure_ascii=False, indent=1, allow_nan=False) + "\n"
+        return json.dumps(twin_json(page, state), ensure_ascii=False, indent=1, allow_nan=False) + "\n"
     if form == "csv":
         return render.csv_text(page.tables)
-    return render.markdown(page.title, page.tables) if form == "md" else render.tex(page.tables)
+    if form == "md":
+        return render.markdown(page.title, page.tables, notes=page.notes, view=state.shows())
+    return render.tex(page.tables, notes=page.notes, view=state.shows())
 
 
 def _table(page: Page, name: str, pick: bool) -> Markup:

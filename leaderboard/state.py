@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache, cached_property
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 from urllib.parse import quote, urlencode
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from harness.errors import nearest
 
 Text = Annotated[str, StringConstraints(max_length=200)]
 Texts = Annotated[list[Text], Field(max_length=200)]
 
 
 class State(BaseModel):
-    """What every page knows: how it looks. Unknown parameters are passed over."""
+    """What every page knows: how it looks. Unknown parameters are refused."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     theme: Literal["auto", "light", "dark"] = Field("auto", description="Colours.")
     density: Literal["comfortable", "dense"] = Field("comfortable", description="Height of rows.")
@@ -40,6 +42,53 @@ class State(BaseModel):
             many = value if isinstance(value, list | tuple) else [value]
             found += [(name, _text(one)) for one in many]
         return found
+
+    def whole(self) -> Self:
+        """This state with every row of its tables, unless it names some rows or a page of them."""
+        fields = type(self).model_fields
+        if "rows" not in fields or self.model_fields_set & {"rows", "page"}:
+            return self
+        return self.changed(rows="all")
+
+    def changed(self, **changes: Any) -> Self:
+        """This state with some changes, as if the query had named them."""
+        named = {name: getattr(self, name) for name in self.model_fields_set}
+        return type(self).model_validate({**named, **changes})
+
+    def shows(self) -> str:
+        """The query string of what this state shows: without how it looks, and where in the rows it is."""
+        return urlencode([(name, value) for name, value in self.pairs() if name not in (*LOOKS, *WHERE)])
+
+    def said(self) -> dict[str, Any]:
+        """The parameters that are not at their defaults, but for how the page looks, as plain values."""
+        defaults = _defaults(type(self))
+        return {n: v for n, v in self._own.items() if n not in LOOKS and v != defaults[n]}
+
+
+LOOKS = ("theme", "density")
+"""Parameters that change how a page looks, and nothing of what it holds."""
+
+WHERE = ("rows", "page")
+"""Parameters that say where in a long table a page is."""
+
+
+def refusals(kind: type[State], errors: Iterable[Mapping[str, Any]]) -> list[str]:
+    """What is wrong with a query, in sentences: an unknown parameter with those that are near to it.
+
+    Args:
+        kind: The state of the page.
+        errors: What pydantic says is wrong.
+    """
+    found = []
+    for error in errors:
+        where = [str(part) for part in error["loc"]]
+        if error["type"] == "extra_forbidden" and where:
+            close = nearest(where[0], kind.model_fields)
+            hint = f" Did you mean {' or '.join(close)}?" if close else ""
+            found.append(f"There is no parameter {where[0]!r}.{hint}")
+        else:
+            found.append(f"{'.'.join(where)}: {error['msg']}.")
+    return found
 
 
 @cache

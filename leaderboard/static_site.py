@@ -6,17 +6,35 @@ import os
 import posixpath
 import re
 import shutil
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 
 from rich.progress import Progress
 
 from harness.errors import StoreError, UsageError
 from harness.terminal import console
 from leaderboard import feed
-from leaderboard.page import PageRoute
+from leaderboard.page import Page, PageRoute
 from leaderboard.plots import plotly_file
 from leaderboard.settings import Settings
 from leaderboard.site import STATIC, TWINS, Site, open_site
+from leaderboard.state import State
+
+FEED = re.compile(
+    rb'\s*<link\b[^>]*href="/feed\.xml"[^>]*>|\s*<a\b[^>]*href="/feed\.xml"[^>]*>.*?</a>', re.DOTALL
+)
+"""What names the feed in a page."""
+
+NEEDS: Mapping[str, str] = MappingProxyType(
+    {
+        "/pareto": "This is a plain file: another suite, axis or filter needs a running site. "
+        "harness serve opens one."
+    }
+)
+"""What pages say where no server answers their queries; /compare does so itself."""
 
 LINK = re.compile(rb'((?:href|src|action)=")(/[^"]*)(")')
 
@@ -24,11 +42,16 @@ MARK = ".encoder-leaderboard"
 """A file in every folder of ours: another one is not written over."""
 
 
-def write_site(settings: Settings, folder: Path) -> int:
+def write_site(settings: Settings, folder: Path, url: str = "") -> int:
     """Write every page with its twins; links lead from file to file.
 
-    Pages show their usual state: what a query would change needs the server. So does a page that is
-    none of a site's files, as an imported result: what names it is no link here.
+    Pages show their usual state with all of their rows: what a query would change needs the server. So
+    does a page that is none of a site's files, as an imported result: what names it is no link here.
+
+    Args:
+        settings: The site's.
+        folder: Where the files go.
+        url: The address that they will have. The feed of new records holds it; without it there is none.
 
     Raises:
         UsageError: The folder holds something else.
@@ -41,8 +64,8 @@ def write_site(settings: Settings, folder: Path) -> int:
     try:
         with Progress(console=console(), transient=True) as progress:
             for route, path in progress.track(pages, description="Writing pages"):
-                _write_page(site, route, path, folder, there)
-        _write_rest(site, folder)
+                _write_page(site, route, path, folder, there, feeds=bool(url))
+        _write_rest(site, folder, url)
     except OSError as error:
         raise StoreError(f"{folder} cannot be written: {error.strerror}.") from error
     console().print(f"{len(pages):,} pages, each with {len(TWINS)} twins. Next: open {folder / 'index.html'}")
@@ -60,14 +83,25 @@ def _prepare(folder: Path) -> None:
     (folder / MARK).touch()
 
 
-def _write_page(site: Site, route: PageRoute, path: str, folder: Path, there: set[str]) -> None:
+def _write_page(
+    site: Site, route: PageRoute, path: str, folder: Path, there: set[str], *, feeds: bool
+) -> None:
     arguments = _arguments(route, path)
-    state = route.state.model_validate({})
-    made = site.make(route, state, arguments, "html")
+    usual = route.state.model_validate({})
+    state = route.state.model_validate({"rows": "all"} if "rows" in route.state.model_fields else {})
+    html = site.make(replace(route, view=partial(_plain_page, route)), state, arguments, "html").body
     home = _file(path)
-    _put(folder / home, LINK.sub(lambda match: _linked(match, home, there), made.body))
+    html = html if feeds else FEED.sub(b"", html)
+    _put(folder / home, LINK.sub(lambda match: _linked(match, home, there), html))
     for form in TWINS if route.twins else ():
-        _put(folder / _twin(path, form), site.make(route, state, arguments, form).body)
+        _put(folder / _twin(path, form), site.make(route, usual, arguments, form).body)
+
+
+def _plain_page(route: PageRoute, site: Site, state: State, **arguments: str) -> Page:
+    """A page with what it needs a server for."""
+    page = route.view(site, state, **arguments)
+    needs = [NEEDS[route.path]] if route.path in NEEDS else []
+    return replace(page, notes=[*page.notes, *needs])
 
 
 def _arguments(route: PageRoute, path: str) -> dict[str, str]:
@@ -115,7 +149,10 @@ def _put(path: Path, content: bytes) -> None:
     path.write_bytes(content)
 
 
-def _write_rest(site: Site, folder: Path) -> None:
+def _write_rest(site: Site, folder: Path, url: str) -> None:
     shutil.copytree(STATIC, folder / "static", dirs_exist_ok=True)
     shutil.copy(plotly_file(), folder / "static" / "plotly.min.js")
-    _put(folder / "feed.xml", feed.rss(site, "").encode())
+    if url:
+        _put(folder / "feed.xml", feed.rss(site, url).encode())
+    else:
+        (folder / "feed.xml").unlink(missing_ok=True)

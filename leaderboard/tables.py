@@ -38,7 +38,7 @@ KINDS = {
     "best": "the best of this column, of what is shown",
     "second": "the second best of this column, of what is shown",
     "part": "a mean of some of its tasks: not ranked",
-    "none": "not run",
+    "none": "no score: not run, or under another revision or treatment of the model",
     "failed": "it was run and failed",
     "other": "on another revision of the data, or data that does not prove its revision",
     "bad": "an impossible value",

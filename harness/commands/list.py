@@ -121,7 +121,7 @@ def _records(results: Path | None) -> list[dict[str, Any]]:
 def _print(what: str, rows: list[dict[str, Any]]) -> None:
     counted = what if len(rows) != 1 else what.removesuffix("s")
     table = Table(title=f"{len(rows)} {counted}", title_justify="left")
-    shown = [name for name in rows[0] if name not in ("key", "suite")]
+    shown = [name for name in rows[0] if name not in ("key", "suite", "similar")]
     for name in shown:
         table.add_column(
             name.replace("_", " "), justify="right" if name in ("main_score", "subsets", "tasks") else "left"

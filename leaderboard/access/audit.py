@@ -1,4 +1,4 @@
-"""The audit: one line for every attempt to push a record."""
+"""The audit: a line for every attempt to push a record, and one before a record is stored."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ class Attempt:
         token: The token's name, None where there was no known one.
         client: The address it came from.
         key: The record's key, None where the request did not get that far.
-        outcome: One word: `created`, `known`, `conflict`, or why it was refused.
-        status: The HTTP status of the answer.
+        outcome: One word: `accepted` before a record is stored; then `created`, `known`, `conflict`,
+            or why it was refused.
+        status: The HTTP status of the answer; 202 where there is none yet.
     """
 
     token: str | None

@@ -25,6 +25,9 @@ LONGEST_WAIT = 300.0
 AGAIN = frozenset({429, 502, 503, 504})
 """Statuses after which the same record may be sent again."""
 
+CLOSED = "This site takes no records."
+"""What a site without tokens says."""
+
 LARGE = 2**20
 """Bytes from which a connection that breaks may mean that the body is too large."""
 
@@ -146,12 +149,8 @@ class Client:
             return Answer(outcome="created" if content.get("created") else "known", status=reply.status)
         if reply.status in (400, 408, 409, 413, 415, 422, 500):
             return Answer(outcome="refused", status=reply.status, reason=_message(reply))
-        hints = {401: "The token is in the variable that --token-env names.", 403: "Ask for another token."}
-        hint = hints.get(
-            reply.status, "--to takes the address of a site's first page, as it is after redirects."
-        )
         raise UsageError(
-            f"{self.site} takes no records from here: {reply.status} {_message(reply)}", hint=hint
+            f"{self.site} takes no records from here: {reply.status} {_message(reply)}", hint=_hint(reply)
         )
 
 
@@ -177,6 +176,21 @@ def is_open(site: str) -> bool:
     """Whether what is sent there can be read on the way."""
     parts = urlsplit(site)
     return parts.scheme == "http" and parts.hostname not in ("localhost", "127.0.0.1", "::1")
+
+
+CREATE = "`harness token create NAME`, run where that site's results lie,"
+
+
+def _hint(reply: _Reply) -> str:
+    """What to do about an answer that every record would get."""
+    if reply.status == 404 and _message(reply) == CLOSED:
+        return f"It takes them once it has a token: {CREATE} makes one."
+    if reply.status == 401:
+        wrong = "The token in the variable that --token-env names is mistyped, expired or revoked"
+        return f"{wrong}; {CREATE} makes a new one."
+    if reply.status == 403:
+        return f"{CREATE} makes one that may."
+    return "--to takes the address of a site's first page, as it is after redirects."
 
 
 def _message(reply: _Reply) -> str:

@@ -6,7 +6,7 @@ import json
 import math
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import chain
 from pathlib import Path
 from typing import Any, NoReturn
@@ -25,6 +25,12 @@ NAME = 200
 
 INTEGER = 2**63
 """Integers are smaller than this, as in every database."""
+
+COUNTS = ("texts", "texts_encoded", "tokens_encoded", "tokens_per_second", "cores", "threads")
+"""What a provenance says in numbers, where it says it."""
+
+OBJECTS = ("device", "packages", "prompts_asked", "prompts_applied", "peak_memory_bytes", "gate")
+TEXTS = ("written", "started", "commit", "harness")
 
 _END = object()
 _HASH = re.compile(r"[0-9a-f]{64}")
@@ -46,6 +52,8 @@ def record_of(body: bytes) -> Record:
     _check_kind(record)
     _check_names(record)
     _check_key(record)
+    _check_scores(record)
+    _check_provenance(record.provenance)
     return record.model_copy(update={"examples": None})
 
 
@@ -151,6 +159,44 @@ def _check_key(record: Record) -> None:
         raise _unfit("The `identity` is of another artifact than `model`.")
     if record.identity.get("task") != record.task.name:
         raise _unfit("The `identity` is of another task than `task`.")
+
+
+def _check_scores(record: Record) -> None:
+    """Every score is null or a share: not above 1 and not below -1."""
+    found: dict[str, Any] = {"main_score": record.main_score}
+    for split, subsets in record.scores.items():
+        for subset, metrics in subsets.items():
+            for name in ("main_score", record.task.metric):
+                found[f"scores.{split}.{subset}.{name}"] = metrics.get(name)
+    for name, value in found.items():
+        if isinstance(value, int | float) and not -1 <= value <= 1:
+            raise _unfit(
+                f"{_shown(name)} is {value}, which no score is.",
+                hint="Scores are shares of 1, from -1 to 1; a value that is not there is null.",
+            )
+
+
+def _check_provenance(said: Mapping[str, Any]) -> None:
+    """What pages read of it is of its kind, or not there; what else is said is free."""
+    seconds = said.get("seconds")
+    if seconds is not None and not (isinstance(seconds, Mapping) and all(map(_amount, seconds.values()))):
+        raise _unfit("The provenance's `seconds` are no numbers by name.")
+    for name in COUNTS:
+        if said.get(name) is not None and not _amount(said[name]):
+            raise _unfit(f"The provenance's `{name}` is no number, or below 0.")
+    kinds: tuple[tuple[tuple[str, ...], type, str], ...] = (
+        (OBJECTS, Mapping, "object"),
+        (TEXTS, str, "text"),
+        (("notes",), list, "list"),
+    )
+    for names, kind, called in kinds:
+        for name in names:
+            if said.get(name) is not None and not isinstance(said[name], kind):
+                raise _unfit(f"The provenance's `{name}` is no {called}.")
+
+
+def _amount(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
 
 
 def _shown(text: str) -> str:

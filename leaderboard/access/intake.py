@@ -60,7 +60,10 @@ class Intake:
         object.__setattr__(self, "audit", Audit(self.results))
 
     async def answer(self, request: Request) -> Response:
-        """What a request is answered; every attempt at a site that takes records is audited."""
+        """What a request is answered; every attempt at a site that takes records is audited.
+
+        A record that is new has two lines: `accepted` before it is stored, and what became of it.
+        """
         seen = _Seen(client=request.client.host if request.client else "")
         try:
             status, outcome, content = await self._take(request, seen)
@@ -73,10 +76,8 @@ class Intake:
             return response
         if self.counted is not None:
             self.counted(outcome)
-        attempt = Attempt(
-            token=seen.token, client=seen.client, key=seen.key, outcome=outcome, status=response.status_code
-        )
-        return await run_in_threadpool(self._audited, attempt, response)
+        await run_in_threadpool(self._note, seen.attempt(outcome, response.status_code))
+        return response
 
     async def _take(self, request: Request, seen: _Seen) -> tuple[int, str, dict[str, Any]]:
         there = await run_in_threadpool(self._all_tokens)
@@ -139,7 +140,7 @@ class Intake:
         seen.key = record.key
         try:
             with private.exclusively(private.folder(self.results), "intake"):
-                stands, created = _put(Store(self.results), record)
+                stands, created = _put(Store(self.results), record, lambda: self._accept(seen))
         except (HarnessError, OSError) as error:
             log.error("A record could not be kept. %s", error)
             raise _unable("store") from error
@@ -162,14 +163,19 @@ class Intake:
         except Exception:
             log.exception("A record was added, but what depends on it was not told.")
 
-    def _audited(self, attempt: Attempt, response: Response) -> Response:
-        """An answer once it is audited; a site that cannot say what it took does not take it."""
+    def _accept(self, seen: _Seen) -> None:
+        """Audit that a record will be stored; a site that cannot say what it takes takes nothing."""
+        if not self._note(seen.attempt("accepted", 202)):
+            raise _unable("audit")
+
+    def _note(self, attempt: Attempt) -> bool:
+        """Audit an attempt; whether that could be done."""
         try:
             self.audit.write(attempt)
         except (OSError, HarnessError):
             log.exception("The audit could not be written.")
-            return _unable("audit").response()
-        return response
+            return False
+        return True
 
 
 @dataclass(kw_only=True)
@@ -180,9 +186,13 @@ class _Seen:
     token: str | None = None
     key: str | None = None
 
+    def attempt(self, outcome: str, status: int) -> Attempt:
+        """A line of the audit about it."""
+        return Attempt(token=self.token, client=self.client, key=self.key, outcome=outcome, status=status)
 
-def _put(store: Store, record: Record) -> tuple[Record, bool]:
-    """What stands under a record's key now, and whether it was put there."""
+
+def _put(store: Store, record: Record, before: Callable[[], None]) -> tuple[Record, bool]:
+    """What stands under a record's key now, and whether it was put there, `before` being called first."""
     slug = slug_of(record)
     path = store.path(slug, record.task.name, record.key)
     below = path.relative_to(store.root / "records").parts
@@ -191,6 +201,7 @@ def _put(store: Store, record: Record) -> tuple[Record, bool]:
     there = store.get(slug, record.task.name, record.key)
     if there is not None:
         return there, False
+    before()
     stands = store.put(slug, record)
     return stands, stands is record
 

@@ -8,6 +8,7 @@ import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
 from limits import parse
@@ -16,6 +17,9 @@ from limits.storage.base import MovingWindowSupport
 from limits.strategies import MovingWindowRateLimiter
 
 from leaderboard.access.refusals import Refusal
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
 
 CLIENTS = 20_000
 """Clients remembered at once; beyond it the one that asked longest ago is forgotten."""
@@ -76,6 +80,11 @@ class Limits:
     def remembered(self) -> int:
         """How many pairs of client and use are in memory."""
         return len(self._memory.seen)
+
+
+def client_of(request: Request) -> str:
+    """The address that a request came from."""
+    return request.client.host if request.client else "unknown"
 
 
 def group(client: str) -> str:

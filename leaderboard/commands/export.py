@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, urlsplit
 
 import click
+from click.core import ParameterSource
 
 from harness.errors import UsageError
+
+FORMATS = ("json", "csv", "md", "tex")
 
 
 @click.command("export")
@@ -16,7 +19,7 @@ from harness.errors import UsageError
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["json", "csv", "md", "tex"]),
+    type=click.Choice(FORMATS),
     default="md",
     show_default=True,
     help="What to write the page's tables as.",
@@ -34,13 +37,23 @@ from harness.errors import UsageError
     help="The file to write (default: standard output).",
 )
 def command(page: str, form: str, results: tuple[Path, ...], out: Path | None) -> int:
-    """Write PAGE, an address as a browser shows it, e.g. '/suites/mteb?mean=types'."""
+    """Write PAGE, an address as a browser shows it, e.g. '/suites/mteb?mean=types'.
+
+    All rows are written, unless the address names `rows` or `page`. An address that ends in a format, as
+    /index.csv does, is written in it.
+    """
     from leaderboard.settings import from_environment
     from leaderboard.site import open_site
 
+    source = click.get_current_context().get_parameter_source("form")
+    path, query, ending = _address(page)
+    if ending and source is not ParameterSource.DEFAULT and form != ending:
+        raise UsageError(
+            f"{page!r} ends in .{ending}, and --format says {form}.", hint="Leave one of the two out."
+        )
+    form = ending or form
     site = open_site(from_environment(results))
-    path, _, query = page.partition("?")
-    content = site.twin(path if path.startswith("/") else f"/{path}", parse_qs(query), form)
+    content = site.twin(path, parse_qs(query, keep_blank_values=True), form)
     if out is None:
         sys.stdout.buffer.write(content)
         return 0
@@ -49,3 +62,24 @@ def command(page: str, form: str, results: tuple[Path, ...], out: Path | None) -
     except OSError as error:
         raise UsageError(f"{out} cannot be written: {error.strerror}.") from error
     return 0
+
+
+def _address(page: str) -> tuple[str, str, str]:
+    """An address in parts: the page's path, the query, and the format that its ending names.
+
+    >>> _address("http://localhost:8000/suites/mteb.csv?mean=types")
+    ('/suites/mteb', 'mean=types', 'csv')
+    >>> _address("index.json")
+    ('/', '', 'json')
+    """
+    whole = page.partition("#")[0]
+    if "://" in whole.partition("?")[0]:
+        parts = urlsplit(whole)
+        path, query = parts.path, parts.query
+    else:
+        path, _, query = whole.partition("?")
+    path = f"/{path.lstrip('/')}"
+    base, dot, ending = path.rpartition(".")
+    if not dot or ending not in FORMATS:
+        return path, query, ""
+    return "/" if base == "/index" else base, query, ending

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -66,7 +67,8 @@ def mteb_results(path: Path, results: Path | None, workers: int | None, as_json:
     if as_json:
         click.echo(json.dumps({**_document(done, seconds), "seconds_index": round(indexed, 3)}, indent=1))
     else:
-        for line in (*_lines(done, seconds), f"The site's index is up to date ({indexed:.1f} s)", NEXT):
+        then = f"{NEXT} --results {shlex.quote(str(results))}" if results else NEXT
+        for line in (*_lines(done, seconds), f"The site's index is up to date ({indexed:.1f} s)", then):
             click.echo(line)
     return 0
 

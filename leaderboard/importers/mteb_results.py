@@ -65,15 +65,15 @@ def import_results(
         RecordError: The import there is of a newer schema.
     """
     root = results_of(path)
+    found = scan(root)
+    if not any(not file.problem for file in found):  # nothing is made for a wrong path
+        raise UsageError(
+            f"{path} holds no results of mteb.",
+            hint="They lie at <model>/<revision>/<Task>.json, here or in `results` below.",
+        )
     folder = imported.home(results, SOURCE)
     with imported.writing(folder):
         standing = imported.read(folder)
-        found = scan(root)
-        if not any(not file.problem for file in found):
-            raise UsageError(
-                f"{path} holds no results of mteb.",
-                hint="They lie at <model>/<revision>/<Task>.json, here or in `results` below.",
-            )
         digest = digest_of(found)
         told = {"commit": commit_of(root), "scan": digest}
         if standing is None or not former.usable(standing, versions()):

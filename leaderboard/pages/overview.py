@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from leaderboard.filters import Choices, Form, chips, controls, form
 from leaderboard.grid import Grid
 from leaderboard.page import missing
+from leaderboard.pages.suite.cells import model_cell
 from leaderboard.pages.task.names import task_path
 from leaderboard.paging import Paging, paging
 from leaderboard.queries import Entry, Queries
@@ -55,14 +56,13 @@ class _Suite:
     rows: Mapping[int, int]
 
     def mean(self, entries: Sequence[Entry]) -> tuple[float, int, Entry] | None:
-        """The mean of the entry that has most of the suite, how much that is, and which it is."""
+        """The mean of the entry that stands for a model, how many columns that is of, and which it is."""
         means = self.grid.over_tasks
-        there = [(int(means.there[self.rows[e.id]]), e) for e in entries if e.id in self.rows]
-        there = [pair for pair in there if pair[0]]
+        rows = self.grid.one_for_each_model(self.rows[e.id] for e in entries if e.id in self.rows)
+        there = [row for row in rows if means.there[row]]
         if not there:
             return None
-        count, entry = max(there, key=lambda pair: (pair[0], -pair[1].id))
-        return float(means.values[self.rows[entry.id]]), count, entry
+        return float(means.values[there[0]]), int(means.there[there[0]]), self.grid.entries[there[0]]
 
 
 def overview(
@@ -75,11 +75,7 @@ def overview(
     """
     shown = _shown(queries, state)
     columns = [_suite(queries, slug) for slug in shown]
-    models = {
-        slug: kept
-        for slug, entries in queries.models.items()
-        if (kept := [e for e in entries if state.keeps(e)])
-    }
+    models = _models(queries, state)
     ordered = _ordered(models, columns, state)
     where = paging(len(ordered), state, "/")
     first = max(where.first - 1, 0)
@@ -107,6 +103,21 @@ def overview(
     )
 
 
+def _models(queries: Queries, state: OverviewState) -> dict[str, list[Entry]]:
+    """The entries of each model that pass the filters; rows of papers, if asked for, each alone."""
+    found: dict[str, list[Entry]] = {}
+    for entry in queries.entries.values():
+        printed = entry.origin == "reported"
+        if state.keeps(entry) and (not printed or state.origin == "reported"):
+            found.setdefault(entry.slug if printed else entry.model_slug, []).append(entry)
+    return found
+
+
+def _size(entries: Sequence[Entry]) -> int | None:
+    """The number of parameters that some entry of a model tells."""
+    return next((entry.parameters for entry in entries if entry.parameters), None)
+
+
 def _shown(queries: Queries, state: OverviewState) -> list[str]:
     usual = _usual(queries)
     for slug in state.cols:
@@ -132,7 +143,9 @@ def _ordered(models: Mapping[str, list[Entry]], columns: Sequence[_Suite], state
     if key == "model":
         return sorted(models, key=lambda slug: models[slug][0].model.casefold(), reverse=down)
     if key == "parameters":
-        return sorted(models, key=lambda slug: models[slug][0].parameters or 0, reverse=down)
+        sizes = {slug: _size(entries) for slug, entries in models.items()}
+        known = sorted((s for s in models if sizes[s] is not None), key=lambda s: sizes[s] or 0, reverse=down)
+        return [*known, *(slug for slug in models if sizes[slug] is None)]
     if key == "tasks":
         return sorted(models, key=lambda slug: sum(e.tasks for e in models[slug]), reverse=down)
     by = {column.slug: column for column in columns}
@@ -189,11 +202,11 @@ def _columns(columns: Sequence[_Suite], state: OverviewState) -> list[Column]:
 def _row(entries: Sequence[Entry], columns: Sequence[_Suite]) -> Row:
     first = entries[0]
     origins = list(dict.fromkeys(entry.origin for entry in entries))
-    known = next((entry.parameters for entry in entries if entry.parameters), None)
+    known = _size(entries)
     tasks = sum(entry.tasks for entry in entries)
     return Row(
         cells=[
-            Cell(text=first.model, value=first.model, href=address(f"/models/{first.model_slug}")),
+            model_cell(first),
             Cell(text=parameters_text(known), value=known),
             Cell(text=", ".join(origins), value=", ".join(origins), kind=origins[0]),
             Cell(text=str(tasks), value=tasks),

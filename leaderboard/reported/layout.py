@@ -18,7 +18,7 @@ from leaderboard.reported.lines import (
 from leaderboard.reported.notes import notes_of
 from leaderboard.reported.printed import Paper, PaperTable, key_of, plain, title
 from leaderboard.reported.recompute import OVER_TASKS, OVER_TYPES
-from leaderboard.tables import EMPTY, Cell, Row, Table
+from leaderboard.tables import EMPTY, Cell, Column, Row, Table
 
 Measured: TypeAlias = Mapping[tuple[str, str, str, str], Cell]
 """Cells by printed model, size class, suite and metric (as printed, or as `plain` gives it).
@@ -48,10 +48,17 @@ def paper_table(paper: Paper, table: PaperTable, *measured: Measured) -> Table:
     return Table(
         name=f"table-{key_of(table.id)}",
         caption=f"{paper.name}, {title(table.id)}: {table.caption}",
-        columns=[*head_columns(heads), *(one.column for one in numbers)],
+        columns=[*_heads(heads, lines), *(one.column for one in numbers)],
         rows=rows,
         notes=notes_of(lines, table.rows, ways),
     )
+
+
+def _heads(heads: Sequence[str], lines: Sequence[Line]) -> list[Column]:
+    """The columns of the labels; `model` only where names are names: `D/F_N vs C` is no one's model."""
+    odd = any({"/", " "} <= set(line.first.model) for line in lines)
+    columns = head_columns(heads)
+    return [replace(one, key="line") if odd and one.key == "model" else one for one in columns]
 
 
 def _plainly(cells: Measured) -> Measured:

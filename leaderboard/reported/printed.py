@@ -68,6 +68,11 @@ class PaperTable:
     caption: str
     rows: Sequence[Printed]
 
+    @property
+    def numbers(self) -> int:
+        """How many numbers it prints: a dash is none, nor is a word among settings."""
+        return sum(row.number is not None for row in self.rows)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Paper:
@@ -83,8 +88,13 @@ class Paper:
 
     @property
     def rows(self) -> list[Printed]:
-        """All printed numbers."""
+        """The lines of its file, in print's order; some hold a dash or a word."""
         return [row for table in self.tables.values() for row in table.rows]
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers it prints."""
+        return sum(table.numbers for table in self.tables.values())
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -46,7 +46,7 @@ def _sources(site: Site) -> Table:
         when = f"{str(one.stamp.get('when', ''))[:10]}{f', commit {commit}' if commit else ''}"
         rows.append(_row("imported", one.source, int(counts["entries"]), int(counts["files"]), when))
     for paper in site.papers.values():
-        rows.append(_row("reported", paper.title, len(paper.tables), len(paper.rows), str(paper.year)))
+        rows.append(_row("reported", paper.title, len(paper.tables), paper.numbers, str(paper.year)))
     return Table(
         name="sources",
         caption="Where the scores come from",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
+
+from pydantic.fields import FieldInfo
 
 from leaderboard.page import Page, PageRoute
 from leaderboard.state import State
@@ -26,6 +28,7 @@ def view(site: Site, state: State) -> Page:
                 columns=[
                     Column(key="path", label="Page"),
                     Column(key="name", label="Parameter", sticky=True),
+                    Column(key="values", label="Takes"),
                     Column(key="default", label="Default"),
                     Column(key="means", label="What it does"),
                 ],
@@ -36,15 +39,43 @@ def view(site: Site, state: State) -> Page:
 
 
 def _rows(route: PageRoute) -> Iterator[Row]:
-    yield _row(route.path, "", "", route.summary)
+    yield _row(route.path, "", "", "", route.summary)
     for name, field in route.state.model_fields.items():
         if name not in State.model_fields:
-            default = field.get_default(call_default_factory=True)
-            yield _row("", name, "" if default in (None, "", []) else str(default), field.description or "")
+            yield _row("", name, values_of(field), _default(field), field.description or "")
 
 
 def _row(*texts: str) -> Row:
-    return Row(cells=[Cell(text=text, value=text or None) for text in texts])
+    plain = [text.replace("`", "") for text in texts]
+    return Row(cells=[Cell(text=text, value=text or None) for text in plain])
+
+
+def _default(field: FieldInfo) -> str:
+    """A default as it would stand in an address."""
+    value = field.get_default(call_default_factory=True)
+    if isinstance(value, bool):
+        return str(int(value))
+    return "" if value in (None, "", []) else str(value)
+
+
+def values_of(field: FieldInfo) -> str:
+    """What a parameter takes, in words."""
+    kind = field.annotation
+    if get_origin(kind) is Literal:
+        return ", ".join(str(value) for value in get_args(kind) if value != "")
+    if kind is bool:
+        return "0, 1"
+    if get_origin(kind) is list:
+        return "text, again and again for several"
+    return "text" if kind is str else _number(kind, field.metadata)
+
+
+def _number(kind: Any, bounds: list[Any]) -> str:
+    what = "a whole number" if "int" in str(kind) else "a number"
+    said = {name: getattr(one, name) for one in bounds for name in ("ge", "gt", "le") if hasattr(one, name)}
+    above = f" above {said['gt']:,g}" if "gt" in said else ""
+    least = f" from {said['ge']:,}" if "ge" in said else ""
+    return f"{what}{least}{above}" + (f" to {said['le']:,.0f}" if "le" in said else "")
 
 
 PAGE = PageRoute(

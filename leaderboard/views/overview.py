@@ -43,7 +43,7 @@ def _tiles(site: Site) -> list[tuple[str, str, str]]:
     results = {
         origin: sum(e.tasks for e in entries if e.origin == origin) for origin in ("measured", "imported")
     }
-    printed = sum(len(paper.rows) for paper in site.papers.values())
+    printed = sum(paper.numbers for paper in site.papers.values())
     return [
         ("models", f"{len(site.queries.models):,}", ""),
         ("scores measured", f"{results['measured']:,}", "/?origin=measured"),

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field
 
 from leaderboard.filters import EntryState
+from leaderboard.grid import Grid
 from leaderboard.page import Crumb, Page, PageRoute, missing
+from leaderboard.pages.suite.columns import by_key
 from leaderboard.pages.suite.page import SuitePage, suite_page
 from leaderboard.scopes import views
 from leaderboard.state import Text, Texts
@@ -57,7 +59,7 @@ def view(site: Site, state: SuiteState, suite: str) -> Page:
         raise missing("view", state.view, known, then="The suite's page offers those there are.")
     chosen = state.view or known[0]
     grid = queries.grid(listed, chosen, any_revision=state.revisions == "any")
-    found: SuitePage = suite_page(grid, state, f"/suites/{suite}")
+    found: SuitePage = suite_page(grid, by_key(grid, state), f"/suites/{suite}")
     return Page(
         title=listed.suite.title,
         template="suite.html",
@@ -66,8 +68,14 @@ def view(site: Site, state: SuiteState, suite: str) -> Page:
         tables=[found.table],
         data=found.data,
         context=found,
-        notes=[*listed.suite.notes, *found.warnings],
+        notes=[*listed.suite.notes, *found.warnings, *_unpinned(grid, state)],
     )
+
+
+def _unpinned(grid: Grid, state: SuiteState) -> list[str]:
+    """What is to be said of pins that are no entry here."""
+    there = {entry.slug for entry in grid.entries} if state.pin else set()
+    return [f"No entry here is called {name!r}: it is not pinned." for name in state.pin if name not in there]
 
 
 def every(site: Site) -> Iterable[str]:

@@ -25,6 +25,7 @@ def view(site: Site, state: SuitesState) -> Page:
     """Every suite: what is in it, and how much is known."""
     known = site.queries.entries_of_suites
     suites = [one for one in site.queries.suites.values() if state.q.casefold() in _names(one)]
+    scored = sum(one.slug in known for one in suites)
     suites.sort(key=lambda one: (not one.main, -known.get(one.slug, 0)))
     return Page(
         title="Suites",
@@ -33,7 +34,7 @@ def view(site: Site, state: SuitesState) -> Page:
         tables=[
             Table(
                 name="suites",
-                caption=f"{len(suites)} suites",
+                caption=f"{len(suites)} suites, {scored} of them with scores",
                 columns=[
                     Column(key="name", label="Suite", sticky=True),
                     Column(key="typed", label="On the command line"),

@@ -1,16 +1,18 @@
 """Write `snapshot.json` from the installed mteb: `python -m suites._mteb.make_snapshot [--check]`.
 
-One task or benchmark a line, sorted by name, a field left out at its default, so that a new version
-of mteb gives a readable diff. `--check` writes nothing and fails where the file is out of date.
+One task, benchmark or group of similar tasks a line, sorted by name, a field left out at its default,
+so that a new version of mteb gives a readable diff. `--check` writes nothing and fails where the file
+is out of date.
 """
 
 from __future__ import annotations
 
 import inspect
+import itertools
 import json
 import math
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from suites._mteb.snapshot import PATH
@@ -30,12 +32,28 @@ Statistics = Mapping[str, Any]
 def render() -> str:
     """The content of the file for the installed mteb."""
     import mteb
-    from mteb.get_tasks import TASK_LIST
+    from mteb.get_tasks import _SIMILAR_TASKS, TASK_LIST
 
     tasks = {t.metadata.name: task_row(t) for t in TASK_LIST if t.metadata.modalities == ["text"]}
     benchmarks = {b.name: _benchmark(b) for b in mteb.get_benchmarks()}
+    similar = {first: others for first, *others in groups(_SIMILAR_TASKS) if {first, *others} & tasks.keys()}
     head = f'"made_by": "{COMMAND}",\n"mteb_version": "{mteb.__version__}"'
-    return f"{{\n{head},\n{_lines('tasks', tasks)},\n{_lines('benchmarks', benchmarks)}\n}}\n"
+    parts = [_lines("tasks", tasks), _lines("benchmarks", benchmarks), _lines("similar", similar)]
+    return "{\n" + ",\n".join([head, *parts]) + "\n}\n"
+
+
+def groups(similar: Mapping[str, Sequence[str]]) -> list[list[str]]:
+    """Names put together that are similar, directly or through others; sorted.
+
+    mteb follows the relation both ways and without end, so that each name is in one group only. A
+    name of a group need not be a text task, or a task at all: model cards hold such names too.
+    """
+    group = {name: {name} for name in {*similar, *itertools.chain(*similar.values())}}
+    for name, other in ((name, other) for name, others in similar.items() for other in others):
+        if group[name] is not group[other]:
+            group[name] |= group[other]
+            group |= dict.fromkeys(group[other], group[name])
+    return sorted({id(names): sorted(names) for names in group.values()}.values())
 
 
 def _lines(name: str, rows: Mapping[str, Any]) -> str:

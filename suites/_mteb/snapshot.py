@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,11 +27,13 @@ class Snapshot:
     """The text tasks and benchmarks of one version of mteb; `load()` gives it.
 
     `rows` and `benchmark_rows` are as they lie in the file; a row becomes a TaskInfo when asked for.
+    `similar_rows` holds groups of similar tasks: the first name of each, with the others.
     """
 
     version: str
     rows: Mapping[str, Mapping[str, Any]] = field(repr=False)
     benchmark_rows: Mapping[str, Mapping[str, Any]] = field(repr=False)
+    similar_rows: Mapping[str, Sequence[str]] = field(default_factory=dict, repr=False)
     _built: dict[str, TaskInfo] = field(default_factory=dict, repr=False, compare=False)
 
     @property
@@ -61,6 +63,19 @@ class Snapshot:
         if name not in self._built:
             self._built[name] = self._task(name, self.rows[name])
         return self._built[name]
+
+    @functools.cached_property
+    def _groups(self) -> Mapping[str, Sequence[str]]:
+        groups = ((first, *others) for first, others in self.similar_rows.items())
+        return {name: group for group in groups for name in group}
+
+    def similar(self, name: str) -> tuple[str, ...]:
+        """What is similar to a task by mteb: other versions, parts and languages of its data.
+
+        A model that was trained on one of them was trained on the task too. Names that are no text
+        task, or no task at all, are among them.
+        """
+        return tuple(other for other in self._groups.get(name, ()) if other != name)
 
     def resolve(self, name: str) -> str | None:
         """The own name of the benchmark that is called `name` or has it as an alias, None without one."""
@@ -148,7 +163,10 @@ def load() -> Snapshot:
     """The committed snapshot, read once."""
     content = json.loads(PATH.read_text(encoding="utf-8"))
     return Snapshot(
-        version=content["mteb_version"], rows=content["tasks"], benchmark_rows=content["benchmarks"]
+        version=content["mteb_version"],
+        rows=content["tasks"],
+        benchmark_rows=content["benchmarks"],
+        similar_rows=content["similar"],
     )
 
 

@@ -47,13 +47,14 @@ def offers() -> list[Offer]:
         Offer(kind="benchmark", name=name, facts={"tasks": len(known.benchmark(name).tasks)})
         for name in known.benchmarks
     ]
-    return [*benchmarks, *(_offer(known.task(name)) for name in known.tasks)]
+    return [*benchmarks, *(_offer(known.task(name), known.similar(name)) for name in known.tasks)]
 
 
-def _offer(info: TaskInfo) -> Offer:
+def _offer(info: TaskInfo, similar: tuple[str, ...]) -> Offer:
     facts = {"type": info.type, "metric": info.metric, "splits": info.splits}
     more = {"subsets": len(info.subsets), "superseded_by": info.superseded_by}
-    return Offer(kind="task", name=info.name, facts={**facts, **more})
+    others = {"similar": similar} if similar else {}
+    return Offer(kind="task", name=info.name, facts={**facts, **more, **others})
 
 
 def column(use: TaskUse, options: SuiteOptions) -> Column:

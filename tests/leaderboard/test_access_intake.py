@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from fastapi import FastAPI
@@ -211,6 +212,10 @@ def raw(body: bytes = b"", **changes: str) -> bytes:
     return text.encode() + body
 
 
+def told(**provenance: Any) -> bytes:
+    return json.dumps(made(provenance=provenance)).encode()
+
+
 WRONG: dict[str, tuple[bytes, int, str]] = {
     "empty": (b"", 400, "not JSON"),
     "not JSON": (b"{", 400, "line 1, column 2"),
@@ -249,6 +254,29 @@ WRONG: dict[str, tuple[bytes, int, str]] = {
     "escape sequence": (json.dumps(named(model="a\x1b[2J")).encode(), 422, "cannot be seen"),
     "turned around": (json.dumps(named(task="a\u202eb")).encode(), 422, "cannot be seen"),
     "line break": (raw(source='"a\\nb"'), 422, "cannot be seen"),
+    "above 1": (json.dumps(made(main_score=1.0001)).encode(), 422, "'main_score' is 1.0001"),
+    "below -1": (json.dumps(made(main_score=-80)).encode(), 422, "'main_score' is -80"),
+    "a raw score above 1": (
+        json.dumps(made(scores={"test": {"de": {"main_score": 79.5}}})).encode(),
+        422,
+        "'scores.test.de.main_score' is 79.5",
+    ),
+    "a raw metric below -1": (
+        json.dumps(made(scores={"dev": {"x": {"cosine_spearman": -2}}})).encode(),
+        422,
+        "'scores.dev.x.cosine_spearman' is -2",
+    ),
+    "seconds are a list": (told(seconds=[1]), 422, "`seconds`"),
+    "seconds are a number": (told(seconds=3), 422, "`seconds`"),
+    "seconds are texts": (told(seconds={"encode": "1"}), 422, "`seconds`"),
+    "seconds are truths": (told(seconds={"encode": True}), 422, "`seconds`"),
+    "seconds below 0": (told(seconds={"encode": -1}), 422, "`seconds`"),
+    "tokens are a text": (told(tokens_encoded="many"), 422, "`tokens_encoded`"),
+    "a speed that is an object": (told(tokens_per_second={}), 422, "`tokens_per_second`"),
+    "threads are a truth": (told(threads=True), 422, "`threads`"),
+    "a device that is a text": (told(device="cpu"), 422, "`device` is no object"),
+    "notes that are a text": (told(notes="none"), 422, "`notes` is no list"),
+    "a time that is a number": (told(written=5), 422, "`written` is no text"),
 }
 
 
@@ -261,6 +289,21 @@ def test_what_is_no_record_is_refused_and_said(site: Site, body: bytes, status: 
     assert said in error["message"]
     assert site.files() == {}
     assert [line["status"] for line in site.audit()] == [status]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"main_score": 1.0},
+        {"main_score": -1},
+        {"main_score": None, "scores": {"test": {"default": {"main_score": None}}}},
+        {"scores": {"test": {"default": {"main_score": 0.5, "seconds_per_text": 17.5}}}},
+        {"provenance": {"seconds": None, "tokens_per_second": None}},
+        {"provenance": {"seconds": {}, "tokens_encoded": 0, "anything": ["else", {"is": "free"}]}},
+    ],
+)
+def test_what_may_be_is_taken(site: Site, changes: dict[str, Any]) -> None:
+    assert site.post(made(**changes)).status_code == 201
 
 
 @pytest.mark.parametrize(
@@ -398,7 +441,8 @@ def test_posts_of_one_key_at_once_leave_one_record(site: Site, scores: list[floa
     (content,) = site.files().values()
     winner = next(a.json() for a in answers if a.status_code == 201)
     assert json.loads(content)["main_score"] == winner["main_score"]
-    assert len(site.audit()) == len(scores)
+    assert [line["outcome"] for line in site.audit()].count("accepted") == 1
+    assert len(site.audit()) == len(scores) + 1
 
 
 def test_every_attempt_leaves_a_line_without_secrets(site: Site) -> None:
@@ -409,16 +453,17 @@ def test_every_attempt_leaves_a_line_without_secrets(site: Site) -> None:
     site.post(b"x" * 3 * 2**20)
     lines = site.audit()
     assert [(line["outcome"], line["status"], line["token"]) for line in lines] == [
+        ("accepted", 202, "ci"),
         ("created", 201, "ci"),
         ("known", 200, "ci"),
         ("conflict", 409, "ci"),
         ("unknown", 401, None),
         ("too-large", 413, "ci"),
     ]
-    assert [line["key"] for line in lines] == [made()["key"]] * 3 + [None] * 2
+    assert [line["key"] for line in lines] == [made()["key"]] * 4 + [None] * 2
     assert {line["client"] for line in lines} == {"testclient"}
     assert all(datetime.fromisoformat(line["time"]).tzinfo == UTC for line in lines)
-    assert site.outcomes == [line["outcome"] for line in lines]
+    assert site.outcomes == [line["outcome"] for line in lines[1:]]
     written = b"".join(p.read_bytes() for p in (site.results / "site").iterdir())
     assert site.secret.encode() not in written
     assert b"stolen" not in written
@@ -427,9 +472,29 @@ def test_every_attempt_leaves_a_line_without_secrets(site: Site) -> None:
 def test_a_site_that_cannot_audit_says_so(site: Site, caplog: pytest.LogCaptureFixture) -> None:
     (site.results / "site" / "audit.jsonl").mkdir()
     assert site.post(made()).status_code == 503
+    assert site.files() == {}
+    assert site.outcomes == ["audit"]
     assert "audit could not be written" in caplog.text
+    assert site.post(b"{").status_code == 400
     (site.results / "site" / "audit.jsonl").rmdir()
-    assert site.post(made()).status_code == 200
+    assert site.post(made()).status_code == 201
+
+
+def test_what_was_stored_is_said_even_if_its_outcome_cannot_be_audited(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    write = site.intake.audit.write
+
+    def once(attempt: Any) -> None:
+        if attempt.outcome != "accepted":
+            raise OSError("the disk is full")
+        write(attempt)
+
+    with mock.patch.object(site.intake.audit, "write", once):
+        assert site.post(made()).status_code == 201
+    assert [(line["outcome"], line["key"]) for line in site.audit()] == [("accepted", made()["key"])]
+    assert len(site.files()) == 1
+    assert "audit could not be written" in caplog.text
 
 
 def test_a_folder_that_cannot_be_written_is_not_the_senders_fault(

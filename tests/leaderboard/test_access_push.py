@@ -147,15 +147,31 @@ def test_a_dry_run_sends_nothing(results: Path, capsys: pytest.CaptureFixture[st
 
 def test_a_token_that_does_not_hold(site: str, results: Path, remote: Path) -> None:
     Tokens(remote).revoke("ci")
-    with pytest.raises(UsageError, match="401 This token does not hold"):
+    with pytest.raises(UsageError, match="401 This token does not hold") as caught:
         harness("--to", site, "--results", results)
+    assert "`harness token create NAME`" in (caught.value.hint or "")
     assert list(Store(remote).records()) == []
 
 
 def test_a_site_that_takes_no_records(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTHER", "ehw_x")
-    with serving(FastAPI()) as url, pytest.raises(UsageError, match="404"):
+    with serving(FastAPI()) as url, pytest.raises(UsageError, match="404") as caught:
         harness("--to", url, "--results", results, "--token-env", "OTHER")
+    assert "site's first page" in (caught.value.hint or "")
+
+
+def test_a_site_without_tokens_says_how_it_gets_one(
+    remote: Path, results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HARNESS_TOKEN", "ehw_x")
+    app = FastAPI()
+    app.include_router(router(Intake(results=remote)))
+    with serving(app) as url:
+        with pytest.raises(UsageError, match="404 This site takes no records") as caught:
+            harness("--to", url, "--results", results)
+        assert "`harness token create NAME`" in (caught.value.hint or "")
+        monkeypatch.setenv("HARNESS_TOKEN", Tokens(remote).create("ci")[1])
+        assert harness("--to", url, "--results", results) == 0
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,10 @@ def export(results: Path, *arguments: str) -> Result:
         ("suites/nanobeir", "csv", "/suites/nanobeir.csv"),
         ("/suites/nanobeir?mean=types&sort=model", "json", "/suites/nanobeir.json?mean=types&sort=model"),
         ("/suites/glue?cols=mean&cols=tasks&q=tiny", "md", "/suites/glue.md?cols=mean&cols=tasks&q=tiny"),
-        ("/suites/nanobeir?cols=tasks&unknown=1", "tex", "/suites/nanobeir.tex?cols=tasks"),
+        ("/suites/nanobeir?cols=tasks", "tex", "/suites/nanobeir.tex?cols=tasks"),
+        ("http://127.0.0.1:8000/suites/glue?q=tiny#t-suite", "csv", "/suites/glue.csv?q=tiny"),
+        ("https://board.example/", "md", "/index.md"),
+        ("http://board.example", "md", "/index.md"),
         ("/", "md", "/index.md"),
         ("/models/acme--tiny-base", "csv", "/models/acme--tiny-base.csv"),
         ("/tasks/RTE", "json", "/tasks/RTE.json"),
@@ -50,6 +53,30 @@ def test_it_is_what_the_server_gives(results: Path, page: str, form: str, twin: 
     assert done.stdout_bytes == wanted.content
 
 
+@pytest.mark.parametrize(
+    "page",
+    ["/suites/glue.csv?q=tiny", "suites/glue.csv?q=tiny", "http://localhost:8000/suites/glue.csv?q=tiny"],
+)
+def test_the_ending_of_an_address_names_the_format(results: Path, page: str) -> None:
+    wanted = TestClient(standard_app()).get("/suites/glue.csv?q=tiny").content
+    for more in ((), ("--format", "csv")):
+        done = export(results, page, *more)
+        assert done.exit_code == 0, done.output
+        assert done.stdout_bytes == wanted
+    for form in ("md", "json"):
+        refused = export(results, page, "--format", form)
+        assert isinstance(refused.exception, HarnessError)
+        assert refused.exception.exit_code == 2
+        assert ".csv" in refused.exception.message
+        assert form in refused.exception.message
+
+
+def test_the_overview_by_the_address_of_its_twin(results: Path) -> None:
+    assert (
+        export(results, "/index.json").stdout_bytes == export(results, "/", "--format", "json").stdout_bytes
+    )
+
+
 def test_a_file_is_written(results: Path, tmp_path: Path) -> None:
     done = export(results, "/suites/glue", "--format", "csv", "--out", str(tmp_path / "x.csv"))
     assert (done.exit_code, done.stdout) == (0, "")
@@ -61,7 +88,11 @@ def test_a_file_is_written(results: Path, tmp_path: Path) -> None:
     [
         ("/suites/nanobier", "nanobeir"),
         ("/suites", None),
-        ("/nothing/here", "page"),
+        ("/nothing/here", "/api"),
+        ("/index", "/api"),
+        ("/suites/nanobeir?colls=mean", "There is no parameter 'colls'. Did you mean cols?"),
+        ("/suites/nanobeir?colls=", "Did you mean cols?"),
+        ("/suites/nanobeir?cols=nope", "No column is called 'nope'"),
         ("/suites/nanobeir?page=0", "page"),
         ("/suites/nanobeir?sort=nothing", "nothing"),
         ("/suites/../../etc/passwd", "page"),

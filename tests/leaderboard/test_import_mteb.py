@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import shlex
 import tarfile
 import warnings
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness import imported
-from harness.errors import UsageError
+from harness.errors import StoreError, UsageError
 from harness.store import Store
 from leaderboard.commands.import_ import command
 from leaderboard.importers import _mteb_files, _mteb_pool
@@ -482,6 +483,38 @@ def test_a_wrong_folder_does_not_empty_an_import(tmp_path: Path) -> None:
     assert Store(tmp_path / "out").imported()[0].counts["rows"] == 6
 
 
+def test_a_wrong_folder_leaves_nothing_behind(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    for wrong in ("empty", "none"):
+        with pytest.raises(UsageError):
+            run(tmp_path / wrong, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_file_in_place_of_the_results_is_said_to_be_one(tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("a file")
+    with pytest.raises(StoreError) as caught:
+        run(tree(tmp_path / "in"), tmp_path / "out")
+    assert "a file stands where a folder should be" in caught.value.message
+    assert "Move that file away" in (caught.value.hint or "")
+    assert "room" not in (caught.value.hint or "")
+    assert (tmp_path / "out").read_text() == "a file"
+
+
+def test_what_comes_next_holds_the_folder_fit_for_a_shell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tree(tmp_path / "in")
+    arguments = ["mteb-results", str(root), "--results", str(tmp_path / "a folder")]
+    said = CliRunner().invoke(command, arguments, standalone_mode=False)
+    assert shlex.split(said.output.splitlines()[-1]) == [
+        "Next:", "harness", "serve", "--results", str(tmp_path / "a folder")
+    ]  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    said = CliRunner().invoke(command, arguments[:2], standalone_mode=False)
+    assert said.output.endswith("Next: harness serve\n")
+
+
 def test_a_crash_while_writing_keeps_the_former_import(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -582,7 +615,7 @@ def test_the_command_tells_what_was_imported(tmp_path: Path) -> None:
     assert "  2 models, 6 entries, 6 files, 7 scores" in said.output
     assert "org__one/external/GPUSpeedTask.json: 3453.5" in said.output
     assert "org__one/1/x.json: not JSON" in said.output
-    assert said.output.endswith("Next: harness serve\n")
+    assert said.output.endswith(f"Next: harness serve --results {tmp_path / 'out'}\n")
     again = CliRunner().invoke(command, arguments, standalone_mode=False)
     assert "Nothing is new" in again.output
     document = json.loads(CliRunner().invoke(command, [*arguments, "--json"], standalone_mode=False).output)

@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,15 +17,15 @@ import pytest
 from sqlalchemy import func, select, text
 
 import leaderboard.index as module
+from harness import imported
 from harness.errors import StoreError, UsageError
 from harness.identity import digest
-from harness.imported import Imported
 from harness.record import ErrorPart, Record
 from harness.store import Store
 from leaderboard.database import ENTRIES, METADATA, RESULTS, SCORES, UNITS, open_engine
 from leaderboard.found import Unit
 from leaderboard.index import Changes, SiteIndex, open_index
-from leaderboard.queries import Queries
+from leaderboard.queries import Queries, Stale
 from leaderboard.scopes import REASONS, all_scopes
 from leaderboard.settings import Settings
 from site_data import (
@@ -52,18 +51,13 @@ FAILED = ErrorPart(kind="E", message="m")
 def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the units that were read, as they are."""
     seen: list[str] = []
-    units = SiteIndex._units
+    read_unit = module._read
 
-    def watched(self: SiteIndex, found: Sequence[Imported]) -> Iterator[Unit]:
-        for unit in units(self, found):
+    def watched(unit: Unit) -> Any:
+        seen.append(unit.name)
+        return read_unit(unit)
 
-            def note(unit: Unit = unit) -> Any:
-                seen.append(unit.name)
-                return unit.read()
-
-            yield replace(unit, read=note)
-
-    monkeypatch.setattr(SiteIndex, "_units", watched)
+    monkeypatch.setattr(module, "_read", watched)
     return seen
 
 
@@ -417,3 +411,41 @@ def test_without_a_url_the_index_is_a_file_of_the_cache(tmp_path: Path) -> None:
         assert connection.execute(text("PRAGMA journal_mode")).scalar_one() == "wal"
     assert file.exists()
     assert set(METADATA.tables) >= {"meta", "units", "entries", "results", "scores"}
+
+
+def test_an_import_that_could_not_be_read_is_tried_again(index: SiteIndex, tmp_path: Path) -> None:
+    fill(tmp_path)
+    table = next((tmp_path / "results").glob("imported/*/scores-*.parquet"))
+    whole = table.read_bytes()
+    table.write_bytes(whole[: len(whole) // 2])
+    first = index.refresh()
+    assert index.refresh() == replace(first, taken=0)
+    table.write_bytes(whole)
+    assert index.refresh().taken == len(standard_imports())
+
+
+def test_an_import_whose_entries_are_damaged_leaves_what_was_known(index: SiteIndex, tmp_path: Path) -> None:
+    fill(tmp_path)
+    index.refresh()
+    before = contents(index)
+    found = imported.read(tmp_path / "results" / "imported" / "mteb-results")
+    assert found is not None
+    imported.restamp(found, {"id": "0123456789ab"})  # names tables that are not there
+    assert index.refresh().taken == 0
+    assert contents(index) == before
+
+
+def test_two_sites_on_one_database_never_mix_versions(tmp_path: Path) -> None:
+    fill(tmp_path)
+    one, other = opened(small_settings(tmp_path)), opened(small_settings(tmp_path))
+    queries = Queries(one, one.refresh().version)
+    assert queries.entries
+    model = measured_model("new", "e")
+    put(tmp_path / "results", model, [scored(model, NANO[0], 0.25)])
+    other.refresh()
+    with pytest.raises(Stale):
+        queries.results(task=NANO[0])
+    fresh = Queries(one, one.version)
+    known = {row.entry: row.value for row in fresh.results(task=NANO[0])}
+    assert known[next(e.id for e in fresh.entries.values() if e.model == "new")] == 0.25
+    assert {e.id for e in queries.entries.values()} < {e.id for e in fresh.entries.values()}

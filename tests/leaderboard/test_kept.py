@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from leaderboard.kept import Kept, Made
+from leaderboard.kept import LONGEST, NAMES, Kept, Made
 
 
 def made(size: int, letter: bytes = b"x") -> Made:
@@ -110,3 +110,35 @@ def test_the_tag_follows_the_body() -> None:
     assert made(3).tag == made(3).tag
     assert made(3).tag != made(3, b"y").tag
     assert made(3).tag.startswith('W/"')
+
+
+def test_a_page_has_other_names_until_everything_is_forgotten() -> None:
+    kept = Kept(1000)
+    page = kept.get_or_make("key", maker(3))
+    kept.call(("/x", b"a=1"), "key", kept.round)
+    assert kept.called(("/x", b"a=1")) is page
+    assert kept.called(("/x", b"a=2")) is None
+    former = kept.round
+    kept.clear()
+    kept.get_or_make("key", maker(3))
+    kept.call(("/x", b"a=1"), "key", former)
+    assert kept.called(("/x", b"a=1")) is None
+
+
+def test_a_long_query_is_no_name() -> None:
+    kept = Kept(1000)
+    kept.get_or_make("key", maker(3))
+    for length, known in ((LONGEST, True), (LONGEST + 1, False)):
+        kept.call(("/x", b"q" * length), "key", kept.round)
+        assert (kept.called(("/x", b"q" * length)) is not None) == known
+
+
+def test_names_are_few_and_the_oldest_goes_first() -> None:
+    kept = Kept(1000)
+    kept.get_or_make("key", maker(3))
+    for number in range(NAMES + 10):
+        kept.call(("/x", b"%d" % number), "key", kept.round)
+    assert len(kept._names) == NAMES
+    assert kept.called(("/x", b"9")) is None
+    assert kept.called(("/x", b"10")) is not None
+    assert kept.called(("/x", b"%d" % (NAMES + 9))) is not None

@@ -19,6 +19,7 @@ from leaderboard import render
 from leaderboard.app import TableTwin
 from leaderboard.page import Page
 from leaderboard.site import twin_json
+from leaderboard.state import State
 from leaderboard.tables import KINDS, Cell, Column, Row, Table
 from site_data import Parsed
 
@@ -124,6 +125,12 @@ def test_the_legend_lists_the_kinds_that_are_used_and_no_others(some: list[Table
     assert found.keys() <= classes
 
 
+NOT_COMPARABLE = {
+    "part": "part", "other": "other revision", "leak": "trained on", "bad": "impossible", "failed": "failed",
+    "reported": "reported", "chosen": "chosen",
+}  # fmt: skip
+
+
 def read_back(text: str) -> list[list[str]]:
     return list(csv.reader(io.StringIO(text, newline="")))
 
@@ -136,12 +143,21 @@ def test_csv_holds_the_values_in_full(some: list[Table]) -> None:
         if number:
             assert next(rows) == []
         heads = next(rows)
+        kinds = [k for row in table.rows for c in row.cells for k in c.kind.split()
+                 if k != "reported" or "reported" not in c.text]  # fmt: skip
+        last = bool(set(kinds) & set(NOT_COMPARABLE))
+        assert not last or heads.pop() == "marks"
         assert [unguarded(head) for head in heads] == [
             f"{c.group}: {c.label}" if c.group else c.label for c in table.columns
         ]
         for row in table.rows:
-            for cell, said in zip(row.cells, next(rows), strict=True):
+            printed = next(rows)
+            marks = printed.pop() if last else ""
+            for word in {NOT_COMPARABLE.get(k, "") for c in row.cells for k in c.kind.split()} - {"reported"}:
+                assert word in marks
+            for cell, said in zip(row.cells, printed, strict=True):
                 value = cell.text if cell.value is None or not finite(cell.value) else cell.value
+                value = "" if cell.value is not value and value in ("?", "–") else value
                 if isinstance(value, float | int):
                     assert float(said) == value
                 else:
@@ -187,8 +203,11 @@ def test_latex_holds_no_sign_that_does_something(table: Table) -> None:
         assert line.endswith(" \\\\")
         assert not line.startswith(("[", "*"))  # of \\ before it
         assert len(re.findall(r"(?<!\\)&", bare(line))) == len(table.columns) - 1
-    words = "textbackslash|textasciitilde|textasciicircum|textless|textgreater|textbar|textbf|pm|times"
-    rest = re.sub(rf"\\({words})(?=[{{$])" + r"|\\[&%$#_{}\\]", "", "\n".join(body))
+    words = (
+        "textbackslash|textasciitilde|textasciicircum|textless|textgreater|textbar|textbf|textit|pm|times|S|P"
+    )
+    marks = "\n".join(body).replace(r"$^\dagger$", "").replace(r"$^\ddagger$", "")
+    rest = re.sub(rf"\\({words})(?=[{{$])" + r"|\\[&%$#_{}\\]", "", marks)
     assert "\\" not in rest
     assert not set("%#_^~<>|") & set(rest)
     depth = 0
@@ -230,12 +249,15 @@ def test_markdown_and_latex_of_a_table_by_hand() -> None:
     )
     assert render.markdown("T*", [table]) == (
         "# T\\*\n\n## Scores × 100\n\n| Model | all: Mean |\n| --- | ---: |\n"
-        "| a\\_b\\|c | 64.51 ± 0.2 |\n| 50% &amp; &lt;more&gt; | – |\n\nA note.\n"
+        "| a\\_b\\|c | **64.51 ± 0.2** |\n| 50% &amp; &lt;more&gt; | – |\n\nA note.\n"
+        "\nMarks: **bold**: the best of this column, of what is shown.\n"
     )
     assert render.tex([table]) == (
         "% A note.\n\\begin{table}\n\\centering\n\\caption{Scores $\\times$ 100}\n\\begin{tabular}{lr}\n"
         "\\toprule\nModel & Mean \\\\\n\\midrule\na\\_b\\textbar{}c & \\textbf{64.51 $\\pm$ 0.2} \\\\\n"
-        "50\\% \\& \\textless{}more\\textgreater{} & -- \\\\\n\\bottomrule\n\\end{tabular}\n\\end{table}\n"
+        "50\\% \\& \\textless{}more\\textgreater{} & -- \\\\\n\\bottomrule\n\\end{tabular}\n"
+        "\\par\\smallskip\\footnotesize Marks: \\textbf{bold}: the best of this column, of what is shown.\n"
+        "\\end{table}\n"
     )
 
 
@@ -261,7 +283,69 @@ def test_json_is_what_the_description_of_the_api_says(table: Table) -> None:
 
 def test_a_page_as_plain_values() -> None:
     page = Page(title="T", template="x.html", lead="l", notes=["n"], data={"a": 1})
-    assert twin_json(page) == {"title": "T", "lead": "l", "notes": ["n"], "tables": [], "data": {"a": 1}}
+    assert twin_json(page, State(theme="dark")) == {
+        "title": "T", "lead": "l", "notes": ["n"], "state": {}, "tables": [], "data": {"a": 1},
+    }  # fmt: skip
+
+
+def scores(*cells: Cell) -> Table:
+    columns = [Column(key=str(at), label=f"T{at}", numeric=True) for at in range(len(cells))]
+    return Table(name="t", caption="c", columns=columns, rows=[Row(cells=cells)])
+
+
+@pytest.mark.parametrize(
+    ("kind", "md", "tex"),
+    [
+        ("part", "*75.01*", r"\textit{75.01}"),
+        ("best", "**75.01**", r"\textbf{75.01}"),
+        ("leak", "75.01†", r"75.01$^\dagger$"),
+        ("other", "75.01‡", r"75.01$^\ddagger$"),
+        ("chosen", "75.01§", r"75.01\S{}"),
+        ("reported", "75.01¶", r"75.01\P{}"),
+        ("leak best", "**75.01**†", r"\textbf{75.01}$^\dagger$"),
+        ("second", "75.01", "75.01"),
+        ("measured", "75.01", "75.01"),
+        ("", "75.01", "75.01"),
+    ],
+)
+def test_marks_and_what_they_mean(kind: str, md: str, tex: str) -> None:
+    table = scores(Cell(text="75.01", value=0.7501, kind=kind))
+    found = {"md": render.markdown("t", [table]), "tex": render.tex([table])}
+    assert f"| {md} |" in found["md"]
+    assert f"\n{tex} \\\\\n" in found["tex"]
+    told = {name for name in kind.split() if name in (*NOT_COMPARABLE, "best")}
+    for text in found.values():
+        assert {name for name, says in KINDS.items() if says in text} == told
+        assert ("Marks: " in text) == bool(told)
+
+
+def test_what_failed_is_explained_by_its_own_sign() -> None:
+    table = scores(Cell(text="×", kind="failed"), Cell(text="!", kind="bad"), Cell(kind="part"))
+    assert "| × | ! |  |" in render.markdown("t", [table])
+    assert "Marks: ×: it was run and failed; !: an impossible value." in render.markdown("t", [table])
+    assert r"Marks: $\times$: it was run and failed; !: an" in render.tex([table])
+
+
+def test_csv_says_in_its_last_column_what_cannot_be_compared() -> None:
+    table = scores(
+        Cell(text="75.01", value=0.7501, kind="part"), Cell(text="1.0", value=0.01, kind="best leak other"),
+        Cell(text="×", kind="failed"), Cell(text="–", kind="none"), Cell(text="?"), Cell(text="by type"),
+    )  # fmt: skip
+    assert read_back(render.csv_text([table])) == [
+        ["T0", "T1", "T2", "T3", "T4", "T5", "marks"],
+        ["0.7501", "0.01", "×", "", "", "by type",
+         "T0: part; T1: other revision, trained on; T2: failed"],
+    ]  # fmt: skip
+    assert read_back(render.csv_text([scores(Cell(text="1", value=1, kind="best"))])) == [["T0"], ["1"]]
+
+
+def test_notes_and_the_view_stand_above_the_tables() -> None:
+    table = scores(Cell(text="1", value=1))
+    notes, view = ["Not <comparable>_\n\\end"], "q=a%20b&cols=x_y"
+    md = render.markdown("T", [table], notes=notes, view=view)
+    assert md.startswith("# T\n\nNot &lt;comparable&gt;\\_ \\\\end\n\nView: `q=a%20b&cols=x_y`\n\n## c\n")
+    tex = render.tex([table], notes=notes, view=view)
+    assert tex.startswith("% Not <comparable>_ \\end\n% View: q=a%20b&cols=x_y\n\\begin{table}\n")
 
 
 def test_a_name_with_its_organisation_set_back() -> None:

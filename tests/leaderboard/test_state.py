@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from leaderboard.paging import SIZES, paging
 from leaderboard.site import page_routes
-from leaderboard.state import State, address
+from leaderboard.state import State, address, refusals
 from leaderboard.views.suite import SuiteState
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -59,11 +59,47 @@ def test_what_is_usual_is_not_said() -> None:
 
 def test_every_parameter_of_every_page_is_described_and_optional() -> None:
     for route in page_routes():
-        assert route.state.model_validate({}) == route.state.model_validate({"unknown": "1", "theme": "auto"})
+        assert route.state.model_validate({}) == route.state.model_validate({"theme": "auto"})
         for name, field in route.state.model_fields.items():
             assert field.description, f"{route.path}: {name}"
-        with pytest.raises(ValidationError):
-            route.state.model_validate({"theme": "pink"})
+        for wrong in ({"theme": "pink"}, {"unknown": "1"}):
+            with pytest.raises(ValidationError):
+                route.state.model_validate(wrong)
+
+
+@pytest.mark.parametrize(
+    ("query", "says"),
+    [
+        ({"colls": "x"}, ["There is no parameter 'colls'. Did you mean cols?"]),
+        ({"zzzzzzzz": "x"}, ["There is no parameter 'zzzzzzzz'."]),
+        ({"page": 0, "colls": "x"}, ["page: ", "There is no parameter 'colls'. Did you mean cols?"]),
+    ],
+)
+def test_what_is_wrong_with_a_query_is_said(query: dict[str, Any], says: list[str]) -> None:
+    with pytest.raises(ValidationError) as caught:
+        SuiteState.model_validate(query)
+    found = refusals(SuiteState, caught.value.errors())
+    assert len(found) == len(says)
+    for sentence, start in zip(found, says, strict=True):
+        assert sentence == start if start.startswith("There") else sentence.startswith(start)
+        assert sentence.endswith((".", "?"))
+
+
+def test_all_rows_unless_some_are_named() -> None:
+    assert SuiteState(q="x").whole() == SuiteState(q="x", rows="all")
+    assert SuiteState(q="x").whole().pairs() == [("q", "x"), ("rows", "all")]
+    for named in (SuiteState(rows="100"), SuiteState(page=1), SuiteState(rows="25", page=3)):
+        assert named.whole() is named
+    assert State(theme="dark").whole() == State(theme="dark")
+
+
+def test_what_a_state_shows_and_says() -> None:
+    state = SuiteState(theme="dark", density="dense", q="a b", rows="25", page=2, cols=["mean"])
+    assert state.pairs()  # what is changed later is not what was said before
+    assert state.shows() == "q=a+b&cols=mean"
+    assert state.said() == {"q": "a b", "rows": "25", "page": 2, "cols": ["mean"]}
+    assert state.changed(q="c").pairs() == [*state.pairs(q="c")]
+    assert (SuiteState().shows(), SuiteState().said()) == ("", {})
 
 
 def test_texts_and_lists_have_an_end() -> None:

@@ -13,14 +13,26 @@ import pytest
 from harness.errors import StoreError, UsageError
 from leaderboard.site import TWINS
 from leaderboard.static_site import write_site
-from site_data import HOSTILE, Parsed, every_path, fill, small_settings, standard_app, suites
+from site_data import (
+    HOSTILE,
+    Import,
+    Parsed,
+    every_path,
+    fill,
+    put_imports,
+    small_settings,
+    standard_app,
+    suites,
+)
+
+URL = "https://example.org/encoders"
 
 
-def written(source: Path, folder: Path) -> Path:
+def written(source: Path, folder: Path, url: str = URL) -> Path:
     if not (source / "results").exists():
         fill(source)
     with mock.patch("leaderboard.index.listed", return_value=suites()):
-        assert write_site(small_settings(source, static=True), folder) == 0
+        assert write_site(small_settings(source, static=True), folder, url) == 0
     return folder
 
 
@@ -110,7 +122,13 @@ def test_hostile_names_stay_inside(site: Path) -> None:
 
 
 def test_the_feed_and_what_pages_load_are_there(site: Path) -> None:
-    assert ElementTree.parse(site / "feed.xml").getroot().tag == "rss"
+    root = ElementTree.parse(site / "feed.xml").getroot()
+    links = [link.text or "" for link in root.iter("link")]
+    assert root.tag == "rss"
+    assert links[0] == f"{URL}/"
+    for link in links[1:]:
+        assert (site / link.removeprefix(f"{URL}/") / "index.html").is_file(), link
+    assert len(links) > 10
     assert {path.name for path in (site / "static").iterdir()} >= {"style.css", "site.js", "plotly.min.js"}
 
 
@@ -134,3 +152,39 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises((StoreError, UsageError)):
         written(tmp_path / "source", tmp_path / "file")
+
+
+def test_without_an_address_there_is_no_feed_and_nothing_names_it(source: Path, tmp_path: Path) -> None:
+    folder = written(source, tmp_path / "out")
+    assert (folder / "feed.xml").is_file()
+    assert written(source, folder, url="") == folder
+    assert not (folder / "feed.xml").exists()
+    for page in pages(folder):
+        text = page.read_text()
+        assert "rss+xml" not in text, page
+        assert "Feed of new records" not in text, page
+        assert Parsed(text).wrong == [], page
+
+
+def test_pages_hold_all_of_their_rows(tmp_path: Path) -> None:
+    settings = small_settings(tmp_path, static=True)
+    put_imports(
+        settings.results[0],
+        [Import(model=f"org/m{n:03}", scores={"RTE": 0.5 + n / 1000}) for n in range(130)],
+    )
+    with mock.patch("leaderboard.index.listed", return_value=suites()):
+        write_site(settings, tmp_path / "out")
+    for name in ("index", "suites/glue", "tasks/RTE"):
+        page = (tmp_path / "out" / name.replace("index", "")).joinpath("index.html").read_text()
+        assert page.count("org/</span>m") == 130, name
+        tables = json.loads((tmp_path / "out" / f"{name}.json").read_text())["tables"]
+        models = [row["cells"]["model"]["value"] for row in tables[0]["rows"]]
+        assert sum(model.startswith("org/m") for model in models) == 130, name
+
+
+def test_pages_say_what_they_need_a_server_for(site: Path) -> None:
+    for name in ("compare", "pareto"):
+        said = Parsed((site / name / "index.html").read_text()).text
+        assert "needs a running site" in said, name
+        assert "harness serve" in said, name
+    assert "POST" not in (site / "api" / "index.html").read_text()

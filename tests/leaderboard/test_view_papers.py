@@ -246,6 +246,29 @@ def test_one_vector_a_text_is_not_shown_among_several(of_vectors: TestClient) ->
 # The list
 
 
+def is_number(text: str) -> bool:
+    return re.fullmatch(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", text) is not None
+
+
+def test_every_page_counts_a_papers_numbers_alike(client: TestClient) -> None:
+    numbers = sum(is_number(line["value"]) for slug in PAPERS for line in committed(slug))
+    assert numbers > 1500
+    assert f"{numbers:,} numbers that {len(PAPERS)} papers print" in client.get("/papers").text
+    assert f"{numbers:,}" in client.get("/").text
+    whole = client.get("/about.json").json()
+    rows = [row["cells"] for row in whole["tables"][0]["rows"]]
+    printed = [row["scores"]["value"] for row in rows if row["origin"]["value"] == "reported"]
+    assert sum(printed) == numbers
+    own = [client.get(f"/papers/{slug}.json").json()["data"]["numbers"] for slug in PAPERS]
+    assert own == printed
+
+
+def test_names_of_fits_are_no_organisations_models(client: TestClient) -> None:
+    text = client.get("/papers/optibert").text
+    assert "D/F_N vs C" in text
+    assert '<span class="org">D/</span>' not in text
+
+
 def test_the_list_has_every_paper_with_its_count(client: TestClient) -> None:
     found = page(client, "/papers")
     links = {attributes["href"] for attributes in found.named("a")}
@@ -253,7 +276,7 @@ def test_the_list_has_every_paper_with_its_count(client: TestClient) -> None:
     listed = next(table for table in twin["tables"] if table["name"] == "papers")
     for slug, row in zip(PAPERS, listed["rows"], strict=True):
         assert f"/papers/{slug}" in links
-        assert row["cells"]["numbers"]["value"] == sum(bool(line["value"]) for line in committed(slug))
+        assert row["cells"]["numbers"]["value"] == sum(is_number(line["value"]) for line in committed(slug))
         assert row["cells"]["title"]["value"] in found.text
 
 

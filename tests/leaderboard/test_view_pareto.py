@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import random
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from starlette.testclient import TestClient
 
 import site_data
 from html_pages import Html
+from leaderboard.access.tokens import Tokens
 from site_data import HOSTILE, Import
 
 Json = dict[str, Any]
@@ -308,3 +311,92 @@ def test_each_treatment_is_a_point_where_that_is_asked_for(client: TestClient, t
     with TestClient(site_data.small_app(tmp_path, two)) as own:
         assert len(rows(read(own), "points")) == 1
         assert len(rows(read(own, "each=entry"), "points")) == 2
+
+
+ODD: list[Any] = [
+    None, True, -1, 1e300, "much", "", [], [1, "x"], {}, {"encode": "1"}, {"encode": None}, {"encode": -3.0},
+    {"encode": [1]}, {"encode": {"a": 1}}, {"encode": True}, {"": 0},
+]  # fmt: skip
+SAID = (
+    "seconds", "device", "tokens_encoded", "tokens_per_second", "texts", "written", "notes", "packages",
+    "peak_memory_bytes", "commit", "harness", "prompts_asked", "gate",
+)  # fmt: skip
+
+
+def oddly(tasks: list[str]) -> Iterator[tuple[Any, list[Any]]]:
+    """Models, each with one field of the provenance, which is another odd value on each task."""
+    for number, (said, letter) in enumerate(zip(SAID, "0123456789def", strict=True)):
+        model, records = timed(f"odd-{number}", letter, GPU, tasks, 2.0, 1000)
+        yield (
+            model,
+            [
+                record.model_copy(update={"provenance": {**record.provenance, said: ODD[at % len(ODD)]}})
+                for at, record in enumerate(records, 7 * number)
+            ],
+        )
+
+
+def drawn(asking: TestClient) -> Json:
+    """The twin by throughput, once every page of speed and cost was looked at."""
+    for query in ("x=throughput", "x=cost&price=2", "x=throughput&device=H100", "x=parameters"):
+        for path in ("/pareto", "/pareto.json"):
+            answer = asking.get(f"{path}?suite=nanobeir&{query}")
+            assert answer.status_code == 200, (path, query)
+    found: Json = asking.get("/pareto.json?suite=nanobeir&rows=all&x=throughput").json()
+    return found
+
+
+def test_no_provenance_in_a_folder_takes_the_page_down(tmp_path: Path) -> None:
+    """Others write to these folders as well."""
+
+    def fill_oddly(folder: Path) -> None:
+        fill(folder)
+        for model, records in oddly(site_data.names("nanobeir")):
+            site_data.put(folder / "results", model, records)
+
+    twin = drawn(TestClient(site_data.small_app(tmp_path, fill_oddly)))
+    speeds = {row["model"]: row["x"] for row in rows(twin, "points")}
+    assert (speeds["fast"], speeds["slow"]) == (500, 125)
+    assert all(speed > 0 for speed in speeds.values())
+
+
+def test_no_pushed_provenance_takes_the_site_down(tmp_path: Path) -> None:
+    """What the intake takes, every page can show."""
+    app = site_data.small_app(tmp_path, fill)
+    app.state.limits._rates.clear()
+    secret = Tokens(tmp_path / "results").create("ci")[1]
+    headers = {"content-type": "application/json", "authorization": f"Bearer {secret}"}
+    asking, said = TestClient(app, headers=headers), Counter[int]()
+    with mock.patch.object(app.state.site, "refresh"):
+        for _, records in oddly(site_data.names("nanobeir")):
+            for record in records:
+                said[asking.post("/api/records", content=record.to_json()).status_code] += 1
+    assert set(said) == {201, 422}
+    assert said[201] > 40
+    assert said[422] > 40
+    app.state.site.refresh()
+    drawn(asking)
+    site = app.state.site
+    measured = [entry for entry in site.queries.entries.values() if entry.origin == "measured"]
+    assert len(measured) > 10
+    pages = [f"/models/{entry.model_slug}" for entry in measured]
+    pages += [f"/results/{row.id}" for row in site.queries.results() if row.key]
+    for path in ["/", "/suites/nanobeir", "/feed.xml", *pages]:
+        assert asking.get(path).status_code == 200, path
+
+
+def test_a_printed_share_is_not_divided_again() -> None:
+    from leaderboard.pages.pareto.printed import printed_points
+    from leaderboard.reported import Paper, PaperTable, Printed
+
+    def paper(unit: str, value: str) -> Paper:
+        row = Printed(
+            paper="p", table="t", model="m", size_class="", params="1B", setting="C=1e20", suite="GLUE dev",
+            metric="CoLA", value=value, ci_low="", ci_high="", unit=unit, note="",
+        )  # fmt: skip
+        table = PaperTable(id="t", caption="", rows=[row])
+        return Paper(slug="p", name="P", title="", year=2026, authors="", arxiv="", tables={"t": table})
+
+    for unit, value in (("fraction", "0.613"), ("score x100", "61.3")):
+        points = printed_points([paper(unit, value)], "glue", "column:CoLA")
+        assert [(p.flop, p.score) for p in points] == [(1e20, pytest.approx(0.613))]

@@ -158,7 +158,7 @@ def common(
 def _scores(queries: Queries, entries: Sequence[Entry]) -> _Scores:
     row = {entry.id: at for at, entry in enumerate(entries)}
     wanted = select(SCORES).where(SCORES.c.entry.in_(list(row)))
-    with queries.index.engine.connect() as connection:
+    with queries.reading() as connection:
         found = connection.execute(wanted).all()
     places = {number: at for at, number in enumerate(dict.fromkeys(one.scope for one in found))}
     shape = (len(entries), len(places) + 1)  # the last is of scopes that nobody has
@@ -260,7 +260,7 @@ def _averages(queries: Queries, entries: Sequence[Entry]) -> Averages:
     row = {entry.id: at for at, entry in enumerate(entries)}
     wanted = select(AVERAGES).where(AVERAGES.c.entry.in_(list(row)))
     found: dict[tuple[str, str], dict[int, Mapping[str, Any]]] = {}
-    with queries.index.engine.connect() as connection:
+    with queries.reading() as connection:
         for one in connection.execute(wanted):
             if one.suite in queries.suites:
                 found.setdefault((one.suite, one.view), {})[row[one.entry]] = json.loads(one.document)

@@ -91,7 +91,7 @@ def differing(tasks: Sequence[Sequence[Mapping[str, Any]]]) -> list[Field]:
 def _documents(queries: Queries, common: Common, rows: Sequence[int]) -> dict[int, Any]:
     ids = [int(n) for n in common.grid.results[rows][:, common.columns].ravel() if n]
     wanted = select(RESULTS.c.id, RESULTS.c.document).where(RESULTS.c.id.in_(ids))
-    with queries.index.engine.connect() as connection:
+    with queries.reading() as connection:
         return {number: json.loads(text) for number, text in connection.execute(wanted)}
 
 

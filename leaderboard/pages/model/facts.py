@@ -164,7 +164,7 @@ def _tokens(values: Mapping[str, Any]) -> str:
 
 
 def _sets(found: Sequence[str]) -> str:
-    return f"{len(found)} data sets" if len(found) != 1 else "1 data set"
+    return {0: "none", 1: "1 data set"}.get(len(found), f"{len(found)} data sets")
 
 
 def _few(names: Sequence[str] | None) -> str:

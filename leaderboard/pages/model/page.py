@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from leaderboard.views.model import ModelState
 
 KNOWN = {
-    "measured": "measured here", "commit": "pinned to a commit", "external": "told by its makers",
-    "none": "no revision known", "other": "a revision that is no commit", "reported": "printed",
+    "measured": "known by the hash of its files", "commit": "pinned to a commit",
+    "external": "told by its makers", "none": "no revision known",
+    "other": "a revision that is no commit", "reported": "none is printed",
 }  # fmt: skip
 """How far an entry's model is known, in words."""
 
@@ -137,7 +138,7 @@ def _documents(queries: Queries, entry: Entry, rows: Sequence[Any]) -> dict[int,
     wanted = select(RESULTS.c.id, RESULTS.c.document).where(
         RESULTS.c.entry == entry.id if entry.recipe else RESULTS.c.id == newest.id
     )
-    with queries.index.engine.connect() as connection:
+    with queries.reading() as connection:
         found = connection.execute(wanted.order_by(RESULTS.c.task, RESULTS.c.id)).all()
     return {row.id: json.loads(row.document) for row in found}
 
@@ -153,7 +154,7 @@ def _entries_table(ordered: Sequence[Entry], chosen: Entry, state: ModelState, p
     columns = [
         Column(key="name", label="Entry", sticky=True),
         Column(key="origin", label="Origin"),
-        Column(key="trust", label="Revision is"),
+        Column(key="trust", label="Revision"),
         Column(key="treatment", label="Treatment"),
         Column(key="tasks", label="Tasks", numeric=True),
         Column(key="newest", label="Newest"),
@@ -186,14 +187,25 @@ def _entry_row(entry: Entry, chosen: Entry, state: ModelState, path: str) -> Row
 def _lead(ordered: Sequence[Entry], entry: Entry, found: Sequence[Standing]) -> str:
     entries = f"{len(ordered)} entries" if len(ordered) > 1 else "One entry"
     suites = {one.listed.slug: bool(one.grid.over_tasks.complete[0]) for one in found}
-    tasks = f"{entry.tasks} task results" if entry.tasks != 1 else "one task result"
+    tasks = _counted(entry.tasks, "task result")
     what = "printed means" if entry.origin == "reported" and not entry.tasks else tasks
-    return f"{entries}; the one shown is {entry.origin}, with {what} and all of {_count(suites)}."
+    return f"{entries}; the one shown is {entry.origin}, with {what}. {_of_suites(suites)}"
 
 
-def _count(suites: Mapping[str, bool]) -> str:
+def _of_suites(suites: Mapping[str, bool]) -> str:
+    """Of how many suites all is there, and of how many a part."""
     whole = sum(suites.values())
-    return f"{whole} suite{'' if whole == 1 else 's'} (of {len(suites)} that it has anything of)"
+    part = len(suites) - whole
+    if not suites:
+        return "No suite asks for any of it."
+    if not whole:
+        return f"It has a part of {_counted(part, 'suite')}."
+    also = f" and a part of {_counted(part, 'other')}" if part else ""
+    return f"It has all of {_counted(whole, 'suite')}{also}."
+
+
+def _counted(number: int, what: str) -> str:
+    return {0: f"no {what}", 1: f"one {what}"}.get(number, f"{number:,} {what}s")
 
 
 def _same(queries: Queries, names: Sequence[str]) -> list[Kin]:

@@ -113,7 +113,7 @@ def _facts(queries: Queries, entry: Entry, row: Any, record: Document) -> Iterat
 
 def _data_note(queries: Queries, row: Any) -> str:
     """What suites say of the data."""
-    with queries.index.engine.connect() as connection:
+    with queries.reading() as connection:
         codes = set(connection.scalars(select(SCORES.c.reason).where(SCORES.c.result == row.id)))
     if not codes:
         return "no suite asks for this task"

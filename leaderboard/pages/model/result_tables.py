@@ -77,12 +77,15 @@ def keyed(name: str, caption: str, values: Mapping[str, Any]) -> Table:
 def flattened(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
     """Pairs of a joined key and a plain value or a list of plain values.
 
-    >>> list(flattened({"a": {"b": 1, "c": [1, 2]}, "d": [{"e": None}], "f": {}}))
-    [('a.b', 1), ('a.c', [1, 2]), ('d.0.e', None)]
+    A name that is empty stands for all there is: the one side of a task that has no two.
+
+    >>> list(flattened({"a": {"b": 1, "c": [1, 2]}, "d": [{"e": None}], "f": {}, "g": {"": 2}}))
+    [('a.b', 1), ('a.c', [1, 2]), ('d.0.e', None), ('g.all', 2)]
     """
     if isinstance(value, Mapping):
         for name, inner in value.items():
-            yield from flattened(inner, f"{key}.{name}" if key else str(name))
+            own = str(name) or "all"
+            yield from flattened(inner, f"{key}.{own}" if key else own)
     elif isinstance(value, list) and any(isinstance(inner, Mapping | list) for inner in value):
         for at, inner in enumerate(value):
             yield from flattened(inner, f"{key}.{at}")
@@ -100,7 +103,7 @@ def _plain(value: Any) -> Cell:
 def _text(value: Any) -> str:
     if isinstance(value, str):
         return value or "(empty)"
-    return json.dumps(value, ensure_ascii=False)
+    return "–" if value is None else json.dumps(value, ensure_ascii=False)
 
 
 def _grid(cells: Sequence[Document]) -> Table:

@@ -54,7 +54,7 @@ def answers_of(queries: Queries, entry: Entry) -> Answers:
     """Everything that suites ask of an entry."""
     scores = select(SCORES).where(SCORES.c.entry == entry.id)
     averages = select(AVERAGES).where(AVERAGES.c.entry == entry.id)
-    with queries.index.engine.connect() as connection:
+    with queries.reading() as connection:
         rows = connection.execute(scores).all()
         means = connection.execute(averages).all()
     reasons: dict[int, set[str]] = {}

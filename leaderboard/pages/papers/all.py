@@ -63,7 +63,7 @@ def papers_page(papers: Mapping[str, Paper], state: PapersState) -> PapersPage:
     side = [side_by_side(papers, chosen)] if chosen else []
     found = conflicts(papers)
     differ = [conflicts_table(papers, found)] if found else []
-    printed = sum(bool(row.value) for paper in papers.values() for row in paper.rows)
+    printed = sum(paper.numbers for paper in papers.values())
     return PapersPage(
         cards=[_card(paper) for paper in papers.values()],
         tabs=[
@@ -79,7 +79,7 @@ def papers_page(papers: Mapping[str, Paper], state: PapersState) -> PapersPage:
 
 
 def _card(paper: Paper) -> Card:
-    meta = [("Year", str(paper.year)), ("Tables", str(len(paper.tables))), ("Numbers", str(_count(paper)))]
+    meta = [("Year", str(paper.year)), ("Tables", str(len(paper.tables))), ("Numbers", str(paper.numbers))]
     return Card(
         title=paper.name,
         href=f"{PATH}/{paper.slug}",
@@ -88,16 +88,12 @@ def _card(paper: Paper) -> Card:
     )
 
 
-def _count(paper: Paper) -> int:
-    return sum(bool(row.value) for row in paper.rows)
-
-
 def _odd(paper: Paper) -> int:
     return sum(row.follows == "no" for row in paper.rows)
 
 
 def _counts(paper: Paper) -> list[int]:
-    return [paper.year, len(paper.tables), _count(paper), _odd(paper)]
+    return [paper.year, len(paper.tables), paper.numbers, _odd(paper)]
 
 
 def _papers_table(papers: Mapping[str, Paper]) -> Table:

@@ -63,7 +63,7 @@ class PaperPage:
 def paper_page(site: Site, paper: Paper) -> PaperPage:
     """The page of a paper."""
     pairs = [(one, _laid(site.queries, paper, one)) for one in paper.tables.values()]
-    printed = sum(bool(row.value) for row in paper.rows)
+    printed = paper.numbers
     count = f"{len(pairs)} tables" if len(pairs) > 1 else "One table"
     return PaperPage(
         facts=_facts(paper, printed),
@@ -91,10 +91,9 @@ def _laid(queries: Queries, paper: Paper, table: PaperTable) -> Table:
 
 def _section(paper: Paper, table: PaperTable, laid: Table) -> Section:
     told = warnings(table)
-    numbers = sum(bool(row.value) for row in table.rows)
     own = replace(
         laid,
-        caption=f"{numbers} numbers as printed",
+        caption=f"{table.numbers} numbers as printed",
         columns=[_grouped(column) for column in laid.columns],
         notes=[note for note in laid.notes if note not in told],
     )

@@ -53,8 +53,9 @@ def _of_paper(paper: Paper, suite: str, score: str) -> Iterator[PrintedPoint]:
         for line in printed_lines(table.rows) if SUITES.get(table.rows[0].suite) == suite else ():
             compute, value = COMPUTE.search(line.first.setting), _score(line, score)
             if compute and value is not None:
+                scale = 1 if line.first.unit == "fraction" else 100
                 yield PrintedPoint(
-                    entry=_entry(line, paper), flop=float(compute[1]), score=value / 100,
+                    entry=_entry(line, paper), flop=float(compute[1]), score=value / scale,
                     href=f"/papers/{paper.slug}#table-{key_of(table.id)}",
                     note=f"{paper.name}: {line.first.setting}",
                 )  # fmt: skip

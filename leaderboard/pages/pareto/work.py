@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeGuard
 
 from sqlalchemy import select
 
@@ -65,9 +66,9 @@ def works(queries: Queries, grid: Grid) -> Works:
         RESULTS.c.entry.in_(list(rows)), RESULTS.c.task.in_(names), RESULTS.c.status == "done"
     )
     found: dict[int, dict[str, Work]] = {}
-    with queries.index.engine.connect() as connection:
+    with queries.reading() as connection:
         for entry, document in connection.execute(wanted) if rows else ():
-            said = json.loads(document).get("provenance", {})
+            said = json.loads(document).get("provenance", {})  # an object: the record's schema says so
             work = found.setdefault(rows[entry], {}).setdefault(_device(said), Work())
             _add(work, said)
     return Works(rows=found)
@@ -79,10 +80,16 @@ def _device(said: Mapping[str, Any]) -> str:
 
 
 def _add(work: Work, said: Mapping[str, Any]) -> None:
-    seconds = {k: v for k, v in (said.get("seconds") or {}).items() if isinstance(v, int | float)}
-    tokens = said.get("tokens_encoded") or 0
+    steps = said.get("seconds")
+    seconds = {k: v for k, v in steps.items() if _amount(v)} if isinstance(steps, Mapping) else {}
+    tokens = said.get("tokens_encoded")
     work.tasks += 1
     work.seconds += sum(seconds.values())
-    if tokens and seconds.get("encode"):
+    if _amount(tokens) and seconds.get("encode"):
         work.tokens += tokens
         work.encoding += seconds["encode"]
+
+
+def _amount(value: Any) -> TypeGuard[float]:
+    """Whether this is a number of something; records of any origin may say what they like."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf

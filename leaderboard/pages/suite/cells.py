@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from leaderboard.grid import Floats, Grid, Means, Ranks
 from leaderboard.queries import Entry
 from leaderboard.scopes import REASONS
 from leaderboard.tables import Cell
 from leaderboard.words import score_text
-
-if TYPE_CHECKING:
-    pass
 
 GONE = {"none": "–", "failed": "×", "bad": "!", "part": "–"}
 """What a cell without a number prints."""
@@ -38,13 +35,17 @@ def ranked_cell(ranks: Ranks, values: Floats, row: int, form: str) -> Cell:
 
 def model_cell(entry: Entry) -> Cell:
     """A model's name, or that of a paper's row."""
-    href = f"/papers/{entry.source}" if entry.origin == "reported" else f"/models/{entry.model_slug}"
-    return Cell(text=entry.model, value=entry.model, href=href, note=entry.treatment)
+    if entry.origin == "reported":
+        text = f"{entry.model}: {entry.treatment.rpartition(';')[2].rpartition(': ')[2].strip()}"
+        return Cell(text=text, value=entry.model, href=f"/papers/{entry.source}", note=entry.treatment)
+    return Cell(text=entry.model, value=entry.model, href=f"/models/{entry.model_slug}", note=entry.treatment)
 
 
 def origin_cell(entry: Entry) -> Cell:
     """Where the numbers of a row come from."""
-    return Cell(text=entry.origin, value=entry.origin, kind=entry.origin)
+    told = {"external": "by its makers", "none": "no revision"}.get(entry.trust, "")
+    text = f"{entry.origin}, {told}" if told else entry.origin
+    return Cell(text=text, value=entry.origin, kind=entry.origin)
 
 
 def how_cell(entry: Entry) -> Cell:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -140,6 +140,31 @@ def _task_col(grid: Grid, at: int) -> SuiteColumn:
 def _short(column: TaskColumn) -> str:
     """A column's name without its type, which stands above it."""
     return column.name.removesuffix(column.type) or column.name
+
+
+def by_key(grid: Grid, state: SuiteState) -> SuiteState:
+    """The state with columns by their keys: the bare name of a task or of a type stands for its column.
+
+    Raises:
+        NotFound: It picks a column that is none.
+    """
+    if not state.cols and state.sort == type(state).model_fields["sort"].get_default():
+        return state
+    keys = [column.key for column in columns_of(grid, grid.ranks(state.mean, state.each), state)]
+    unknown = next((name for name in state.cols if _key(name, keys, state) not in keys), None)
+    if unknown is not None:
+        known = [key.partition(":")[2] or key for key in keys]
+        raise missing("column", unknown, known, then="The suite's page offers those there are.")
+    sort, sign = state.sort.removeprefix("-"), "-" if state.sort.startswith("-") else ""
+    key = sort if sort == "mean" else _key(sort, keys, state)
+    return state.changed(cols=[_key(name, keys, state) for name in state.cols], sort=f"{sign}{key}")
+
+
+def _key(name: str, keys: Sequence[str], state: SuiteState) -> str:
+    """The key that a name stands for; the name itself where it stands for none."""
+    if name == "mean":
+        return state.mean
+    return next((key for key in (name, f"task:{name}", f"type:{name}") if key in keys), name)
 
 
 def is_shown(column: SuiteColumn, state: SuiteState, grid: Grid) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from leaderboard.filters import Form, controls, form
-from leaderboard.grid import Grid
+from leaderboard.grid import OTHER, Grid
 from leaderboard.pages.suite.cells import columns_text
 from leaderboard.pages.suite.columns import columns_of, heading, is_shown
 from leaderboard.pages.suite.forms import choices_of, mean_tabs, more_controls, suite_chips
@@ -95,13 +95,18 @@ def suite_page(grid: Grid, state: SuiteState, path: str) -> SuitePage:
 
 
 def _lead(grid: Grid, state: SuiteState, seen: int, complete: int) -> str:
+    """What is there, and what keeps the rest from being complete."""
+    one, many = ("model", "models") if state.each == "model" else ("entry", "entries")
     printed = sum(entry.origin == "reported" for entry in grid.entries)
     more = f" Papers print {printed} {'rows' if printed > 1 else 'row'} of it." if printed else ""
-    return f"{seen} {_rows_of(state)} with a score, {complete} of them with all {columns_text(grid)}.{more}"
-
-
-def _rows_of(state: SuiteState) -> str:
-    return "models" if state.each == "model" else "entries"
+    if not seen:
+        return f"No {one} has a score yet.{more}"
+    said = f"{seen} {one if seen == 1 else many} with a score, {complete} with all {columns_text(grid)}."
+    known = (grid.reasons == 0) | (grid.reasons == OTHER)
+    others = int(((known.all(axis=1)) & ~grid.over_tasks.complete & population(grid, state)).sum())
+    if others:
+        said += f" {others} more have all of them if scores on other revisions of the data count."
+    return said + more
 
 
 def _notes(grid: Grid, state: SuiteState) -> list[str]:
@@ -110,13 +115,20 @@ def _notes(grid: Grid, state: SuiteState) -> list[str]:
     notes = []
     if other and state.revisions == "pinned":
         notes.append(f"{other:,} scores are {WHY['other']}: shown, and in no mean.")
+    if (grid.ranks(state.mean, state.each).place > 0).any():
+        notes.append(
+            "Models share a rank where they cannot be told apart from the first of their group, which a "
+            "filter may hide; the page About says how that is decided."
+        )
     if any(entry.origin == "reported" for entry in grid.entries):
         notes.append(
             "Rows of papers have no rank: what a paper prints was made by its own treatment. Where it prints "
             "means of types, both means are made of those here, whichever one the paper prints."
         )
     if bad:
-        notes.append(f"{bad} cells hold {WHY['bad']} (above 1, or not a number): not shown, and in no mean.")
+        notes.append(
+            f"{bad} cells hold {WHY['bad']} (above 1, below −1, or not a number): not shown, and in no mean."
+        )
     return notes
 
 

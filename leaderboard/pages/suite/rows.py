@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +17,10 @@ from leaderboard.tables import Cell, Row
 
 if TYPE_CHECKING:
     from leaderboard.views.suite import SuiteState
+
+
+PRINTED = "Printed in papers, without rank"
+"""The heading over rows of papers."""
 
 
 def population(grid: Grid, state: SuiteState) -> NDArray[np.bool_]:
@@ -56,6 +60,19 @@ def marks_of(grid: Grid, rows: Sequence[int]) -> dict[tuple[int, str], str]:
 
 
 def in_order(grid: Grid, state: SuiteState, columns: Sequence[SuiteColumn], rows: Sequence[int]) -> list[int]:
+    """Rows in order, those of papers last; groups stand together in the order of their first rows."""
+    printed = {row for row in rows if grid.entries[row].origin == "reported"}
+    ordered = _sorted(grid, state, columns, [row for row in rows if row not in printed])
+    ordered += _sorted(grid, state, columns, [row for row in rows if row in printed])
+    if not state.group:
+        return ordered
+    groups: dict[str, list[int]] = {}
+    for row in ordered:
+        groups.setdefault(getattr(grid.entries[row], state.group) or "", []).append(row)
+    return [row for members in groups.values() for row in members]
+
+
+def _sorted(grid: Grid, state: SuiteState, columns: Sequence[SuiteColumn], rows: Sequence[int]) -> list[int]:
     """Rows in order; those without a value last, by how much of the suite they have."""
     key, down = state.sort.removeprefix("-"), state.sort.startswith("-")
     key = state.mean if key == "mean" else key
@@ -88,20 +105,27 @@ class Rows:
     marks: Mapping[tuple[int, str], str]
     state: SuiteState
     path: str
+    own: dict[str, dict[int, tuple[Cell, str]]] = field(default_factory=dict)
 
     def body(self, rows: Sequence[int]) -> list[Row]:
         """Some rows, put together where that is asked for."""
         if not self.state.group:
-            return [self.row(row) for row in rows]
+            own = [row for row in rows if self.grid.entries[row].origin != "reported"]
+            printed = [self.row(row) for row in rows if self.grid.entries[row].origin == "reported"]
+            head = [self._heading(PRINTED)] if printed else []
+            return [*(self.row(row) for row in own), *head, *printed]
         groups: dict[str, list[int]] = {}
         for row in rows:
             name = getattr(self.grid.entries[row], self.state.group)
             groups.setdefault(name or f"no {self.state.group}", []).append(row)
         found = []
         for name, members in groups.items():
-            cells = [Cell(text=name if c.key == "model" else "") for c in self.columns]
-            found += [Row(kind="group", cells=cells), *(self.row(row) for row in members)]
+            found += [self._heading(name), *(self.row(row) for row in members)]
         return found
+
+    def _heading(self, name: str) -> Row:
+        cells = [Cell(text=name if column.key == "model" else "") for column in self.columns]
+        return Row(kind="group", cells=cells)
 
     def row(self, row: int, *, pinned: bool = False) -> Row:
         """The row of an entry."""
@@ -119,7 +143,8 @@ class Rows:
 
     def _drawn(self, column: SuiteColumn, row: int) -> tuple[Cell, str]:
         """A cell with its HTML; one that is not marked is made once for all pages."""
-        kept = self.grid.drawn.setdefault(column.kept or column.key, {})
+        drawn = self.grid.drawn if self.grid.keeps_cells else self.own
+        kept = drawn.setdefault(column.kept or column.key, {})
         if row not in kept:
             cell = column.cell(row)
             kept[row] = cell, cell_html(cell, numeric=column.numeric)

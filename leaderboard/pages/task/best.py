@@ -55,7 +55,7 @@ def _of_suites(queries: Queries, tasks: Iterable[str]) -> dict[str, Best]:
         .where(counted)
         .group_by(SCORES.c.scope, top.c.value)
     )
-    with queries.index.engine.connect() as connection:
+    with queries.reading() as connection:
         rows = connection.execute(wanted).all()
     return {names[scope]: Best(entry=queries.entries[entry], value=value) for scope, entry, value in rows}
 

@@ -85,7 +85,7 @@ def task_list(queries: Queries, state: TasksState) -> TaskList:
                 "a task in no suite, among the entries with the splits, subsets and data that most have."
             ],
         ),
-        lead=f"{len(every)} tasks, {held} of them in a suite of this site.",
+        lead=f"{len(every):,} tasks, {held:,} of them in a suite of this site.",
         form=form(state, PATH, _controls(queries, state, types), chips=_chips(queries, state)),
         paging=where,
         data={"tasks": len(every), "in_suites": held, "kept": len(kept), "types": dict(types.most_common())},
@@ -180,7 +180,7 @@ def _row(one: Listing, best: Best | None) -> Row:
             Cell(text=one.name, value=one.name, href=task_path(one.name)),
             Cell(text=one.type, value=one.type),
             Cell(text=one.metric, value=one.metric or None),
-            Cell(text=str(one.results), value=one.results),
+            Cell(text=f"{one.results:,}", value=one.results),
             *_best_cells(best),
             Cell(text=told, value=", ".join(titles) or None, href=href, note=", ".join(titles[1:])),
         ],

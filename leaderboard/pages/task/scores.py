@@ -55,7 +55,7 @@ def stored(queries: Queries, question: Question) -> list[Scored]:
         .where(SCORES.c.scope == number)
         .order_by(SCORES.c.entry)
     )  # fmt: skip
-    with queries.index.engine.connect() as connection:
+    with queries.reading() as connection:
         rows = connection.execute(wanted).all()
     return [
         Scored(
@@ -70,7 +70,7 @@ def read(queries: Queries, tasks: Sequence[str]) -> list[Found]:
     """Every result of some tasks with its main scores by split and subset."""
     columns = ("id", "entry", "task", "metric", "status", "data", "document")
     wanted = select(*[RESULTS.c[name] for name in columns]).where(RESULTS.c.task.in_(list(tasks)))
-    with queries.index.engine.connect() as connection:
+    with queries.reading() as connection:
         rows = connection.execute(wanted.order_by(RESULTS.c.id)).all()
     return [
         Found(

@@ -33,6 +33,14 @@ def test_a_listed_task_opens_under_its_suite(capsys: Any) -> None:
     assert [t.name for t in suite.tasks] == ["SciFact"]
 
 
+def test_similar_tasks_are_for_machines_only(capsys: Any) -> None:
+    found = {row["name"]: row.get("similar") for row in rows(capsys, "tasks")}
+    assert "SciFact-NL" in found["SciFact"]
+    assert found["AILACasedocs"] is None
+    assert invoke(["list", "tasks", "--match", "AJGT"]) == 0  # the first row has some
+    assert "similar" not in capsys.readouterr().out
+
+
 def test_every_listed_benchmark_opens_under_its_suite(capsys: Any) -> None:
     found = rows(capsys, "benchmarks")
     assert "MTEB(eng, v2)" in {row["name"] for row in found}

@@ -1,0 +1,171 @@
+"""`harness serve`: what it says before it serves, which folders it takes, and suites of one's own."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from unittest import mock
+
+import pytest
+from click.testing import CliRunner, Result
+from starlette.testclient import TestClient
+
+from fakes import encoding
+from harness import catalog
+from harness.errors import HarnessError, UsageError
+from harness.identity import digest, evaluation_identity, plain
+from harness.jobs import model_part, task_part
+from harness.record import Record
+from harness.types import Artifact, SuiteOptions, Task
+from leaderboard.app import create_app
+from leaderboard.commands.serve import command
+from leaderboard.scopes import listed
+from leaderboard.settings import from_environment
+from site_data import fill, measured_model, provenance, put, small_settings, suites
+
+SOURCE = '''
+def take{n}(x):
+    """Give {n} times what is given."""
+    y = {n} * x
+    z = y + {n}
+    print(z)
+    return z - {n}
+'''
+
+
+@pytest.fixture(autouse=True)
+def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("HARNESS_RESULTS", raising=False)
+    monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))
+    with mock.patch("leaderboard.index.listed", return_value=suites()):
+        yield
+
+
+def serve(*arguments: str) -> Result:
+    with mock.patch("uvicorn.Server.run"):
+        return CliRunner().invoke(command, ["--port", "0", *arguments])
+
+
+def said(done: Result) -> str:
+    assert isinstance(done.exception, HarnessError), done.output
+    return f"{done.exception.message} {done.exception.hint}"
+
+
+def test_a_named_folder_must_be_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = said(serve("--results", "nowhere"))
+    assert "There is no folder nowhere." in text
+    assert "harness run --results nowhere" in text
+    monkeypatch.setenv("HARNESS_RESULTS", str(tmp_path / "gone"))
+    assert f"There is no folder {tmp_path / 'gone'}." in said(serve())
+    with pytest.raises(UsageError):
+        from_environment()
+    (tmp_path / "gone").write_text("a file")
+    with pytest.raises(UsageError, match="There is no folder"):
+        from_environment()
+
+
+def test_the_usual_folder_may_be_missing_and_that_is_said(tmp_path: Path) -> None:
+    done = serve()
+    assert done.exit_code == 0, done.output
+    lines = done.stderr.splitlines()
+    assert lines[0] == "There is no ./results: only the reference records and the papers are shown."
+    assert lines[1] == "Bringing the index up to date…"
+    assert "Open http://127.0.0.1:" in lines[2]
+    (tmp_path / "results").mkdir()
+    assert "There is no" not in serve().stderr
+
+
+def test_a_wrong_address_and_a_port_that_is_taken_have_their_own_hints() -> None:
+    for host in ("192.0.2.1", "no.such.host.invalid"):
+        hint = said(serve("--host", host))
+        assert "--host takes" in hint, host
+        assert "--port" not in hint, host
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        assert "--port" in said(serve("--port", str(taken.getsockname()[1])))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--url", "https://example.org"), "--static"),
+        (("--url", "example.org", "--static", "out"), "no web address"),
+    ],
+)
+def test_an_address_that_cannot_be(arguments: tuple[str, ...], says: str) -> None:
+    assert says in said(serve(*arguments))
+
+
+def test_plain_files_with_their_address(tmp_path: Path) -> None:
+    fill(tmp_path)
+    done = serve("--results", "results", "--static", "out", "--url", "https://example.org/e/")
+    assert done.exit_code == 0, done.output
+    assert "<link>https://example.org/e/results/" in (tmp_path / "out" / "feed.xml").read_text()
+
+
+def code_folder(tmp_path: Path) -> str:
+    folder = tmp_path / "own code"
+    folder.mkdir()
+    for n in range(12):
+        (folder / f"part{n}.py").write_text(SOURCE.format(n=n))
+    return f"code:{folder}"
+
+
+def test_a_suite_of_ones_own_has_a_page_and_a_mean(tmp_path: Path) -> None:
+    typed = code_folder(tmp_path)
+    opened = catalog.open_suite(typed, SuiteOptions(cache=tmp_path / "cache"))
+    model = measured_model("minilm-ish")
+    tasks = opened.tasks
+    put(tmp_path / "results", model, [_scored(model, of, 0.25 + at / 8) for at, of in enumerate(tasks)])
+    found = listed(tmp_path / "cache", (typed, typed))
+    (own,) = [one for one in found.values() if one.typed == typed]
+    assert own.main
+    assert own.suite == opened
+    assert own.slug in list(found)[: sum(one.main for one in found.values())]
+    with mock.patch("leaderboard.index.listed", side_effect=listed):
+        app = create_app(small_settings(tmp_path, suites=(typed,)))
+    client = TestClient(app)
+    page = client.get(f"/suites/{own.slug}.json").json()
+    (row,) = page["tables"][0]["rows"]
+    wanted = sum(0.25 + at / 8 for at in range(len(tasks))) / len(tasks)
+    assert row["cells"]["tasks"]["value"] == pytest.approx(wanted)
+    assert client.get(f"/suites/{own.slug}").status_code == 200
+    assert own.suite.title in client.get("/suites").text
+    assert client.get(f"/suites/{typed}", follow_redirects=False).headers["location"] == f"/suites/{own.slug}"
+
+
+def _scored(model: Artifact, of: Task, score: float) -> Record:
+    identity = plain(evaluation_identity(model, of, encoding(), seed=42))
+    splits = {split: {s: {"main_score": score} for s in of.subsets} for split in of.splits}
+    return Record(
+        key=digest(identity),
+        status="done",
+        model=model_part(model, {"parameters": 22_713_216, "dimension": 384}),
+        task=task_part(of),
+        identity=identity,
+        main_score=score,
+        scores=splits,
+        provenance=provenance(),
+    )
+
+
+def test_folders_of_one_name_get_addresses_of_their_own(tmp_path: Path) -> None:
+    first, second = tmp_path / "a b", tmp_path / "a-b"
+    for at, folder in enumerate((first, second)):
+        folder.mkdir()
+        for n in range(12):
+            (folder / f"part{n}.py").write_text(SOURCE.format(n=n + 100 * at))
+    typed = (f"code:{first}", f"code:{second}")
+    found = listed(tmp_path / "cache", typed)
+    slugs = [slug for slug, one in found.items() if one.typed in typed]
+    assert len(slugs) == 2
+    assert slugs[1] == f"{slugs[0]}-2"
+
+
+def test_a_suite_that_is_none_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="is not a folder"):
+        listed(tmp_path / "cache", ("code:nowhere",))
+    with mock.patch("leaderboard.index.listed", side_effect=listed):
+        (tmp_path / "results").mkdir()
+        assert "is not a folder" in said(serve("--suite", "code:nowhere"))
