@@ -15,7 +15,7 @@ from leaderboard.state import State, Text
 class EntryState(State):
     """Filters that every page with entries has."""
 
-    q: Text = Field("", description="Part of a model's name.")
+    q: Text = Field("", description="Part of a model's name; of several words each must be in it.")
     origin: Literal["", "measured", "imported", "reported"] = Field(
         "", description="Where numbers come from: measured by this harness, imported, or printed in a paper."
     )
@@ -40,7 +40,7 @@ class EntryState(State):
         """Whether an entry passes."""
         return all(
             (
-                all(word in _plain(entry.model) for word in _plain(self.q).split()),
+                all(word in entry.model.casefold() for word in self.q.casefold().split()),
                 self.most is None or (entry.parameters is not None and entry.parameters <= self.most * 1e6),
                 self.origin in ("", entry.origin),
                 self.size in ("", entry.size),
@@ -53,13 +53,6 @@ class EntryState(State):
             )
         )
 
-
-def _plain(name: str) -> str:
-    """A name for a search: small letters, and a space for each sign that parts words."""
-    return name.casefold().translate(PARTS)
-
-
-PARTS = str.maketrans("-_/.", "    ")
 
 SIZE_NAMES = {
     "small": "small, under 60 M",

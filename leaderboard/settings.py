@@ -38,7 +38,7 @@ class Settings:
     refresh: float = 30
     pages_a_minute: int = PAGES_A_MINUTE
     posts_a_minute: int = POSTS_A_MINUTE
-    cache_bytes: int = 48 << 20
+    cache_bytes: int = 32 << 20
     static: bool = False
     suites: tuple[str, ...] = ()
 

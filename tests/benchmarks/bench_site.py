@@ -41,9 +41,9 @@ def server(results: str) -> Iterator[tuple[psutil.Process, int, float]]:
     command = [sys.executable, "-m", "harness", "serve", "--results", results, "--port", "0"]
     process = psutil.Popen(command, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
-    line = process.stderr.readline()
-    if "http://" not in line:
-        raise SystemExit(f"The server did not start: {line}{process.stderr.read()}")
+    line = next((line for line in process.stderr if "http://" in line), "")
+    if not line:
+        raise SystemExit("The server did not start.")
     port = int(line.partition("http://")[2].split()[0].rpartition(":")[2])
     while not answers(port):
         time.sleep(0.005)

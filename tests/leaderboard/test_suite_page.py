@@ -162,7 +162,7 @@ def test_kinds_are_known_and_told_on_the_page() -> None:
 
 def test_a_paper_has_no_rank_and_no_mark() -> None:
     found = [row for row in asked("/suites/glue", rows="all")["tables"][0]["rows"]
-             if row["cells"]["origin"]["value"] == "reported"]  # fmt: skip
+             if row["cells"].get("origin", {}).get("value") == "reported"]  # fmt: skip
     assert len(found) > 5
     for row in found:
         assert "rank" not in row["cells"]

@@ -245,7 +245,7 @@ def test_printed_compute_makes_points_of_its_own(client: TestClient) -> None:
         ("suite=nanobeir&x=flops", "no paper at hand prints it beside this score"),
         ("suite=glue&x=throughput", "hold how fast a model encoded"),
         ("suite=glue&x=cost&price=1", "hold the seconds that a cost is made of"),
-        ("suite=glue&x=parameters", "how many parameters it has"),
+        ("suite=glue&x=parameters", "No model that passes these filters has both values."),
         ("suite=nanobeir&q=nobody", "No model that passes these filters has both values."),
         ("suite=nanobeir&origin=reported", "No model that passes these filters has both values."),
     ],
