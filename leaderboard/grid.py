@@ -83,6 +83,7 @@ class Grid:
         over_types: The mean of the types' means.
         averages: What else is known of a row's means: the interval of a trained one, or what a paper
             prints (leaderboard.printed).
+        any_revision: Whether scores on other revisions of the data count.
         drawn: Cells and their HTML by column and row: a page with another order draws none anew.
     """
 
@@ -99,6 +100,7 @@ class Grid:
     over_tasks: Means
     over_types: Means
     averages: Mapping[int, Mapping[str, Any]]
+    any_revision: bool = False
     drawn: dict[str, dict[int, tuple[Cell, str]]] = field(default_factory=dict)
     _ranks: dict[tuple[str, str], Ranks] = field(default_factory=dict)
 
@@ -108,8 +110,8 @@ class Grid:
 
     @property
     def keeps_cells(self) -> bool:
-        """Whether drawn cells are kept: of the suites that most readers ask for."""
-        return self.listed.main
+        """Whether drawn cells are kept: of what most readers ask for."""
+        return self.listed.main and not self.any_revision
 
     @property
     def size(self) -> int:
@@ -229,7 +231,7 @@ def grid(
     return Grid(
         listed=listed, view=view, entries=entries, values=values, low=low, high=high, reasons=reasons,
         results=results, counted=counted, by_type=by_type, over_tasks=over_tasks, over_types=over_types,
-        averages=averages,
+        averages=averages, any_revision=any_revision,
     )  # fmt: skip
 
 

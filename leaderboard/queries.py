@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, Row, func, select
@@ -20,7 +20,7 @@ from leaderboard.scopes import Listed, views
 if TYPE_CHECKING:
     from leaderboard.grid import Cells, Grid
 
-HELD = 50_000_000
+HELD = 80_000_000
 """Bytes that the grids of suites may take, by estimate."""
 
 SIZES: Mapping[str, tuple[float, float]] = {
@@ -31,6 +31,17 @@ SIZES: Mapping[str, tuple[float, float]] = {
     "xxl": (2e9, float("inf")),
 }
 """Size classes by number of parameters, from (in) and to (out)."""
+
+
+@cache
+def size_class(number: int | None) -> str:
+    """The size class of a number of parameters.
+
+    >>> size_class(110_000_000), size_class(None)
+    ('base', '')
+    """
+    known = (name for name, (low, high) in SIZES.items() if number is not None and low <= number < high)
+    return next(known, "")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,9 +73,7 @@ class Entry:
     @property
     def size(self) -> str:
         """The size class, empty where the number of parameters is not known."""
-        number = self.parameters
-        known = (n for n, (low, high) in SIZES.items() if number is not None and low <= number < high)
-        return next(known, "")
+        return size_class(self.parameters)
 
     @property
     def organisation(self) -> str:

@@ -347,7 +347,10 @@ def test_rows_of_papers_are_compared_by_the_means_that_both_print(tmp_path: Path
     (tmp_path / "results").mkdir()
     with mock.patch("leaderboard.index.listed", return_value=listed):
         client = TestClient(create_app(site_data.small_settings(tmp_path)))
-    chosen = [printed(client, "NeoBERT_4096 (medium)", "table 4"), printed(client, "OptiBERT_neo", "tokens 130B")]
+    chosen = [
+        printed(client, "NeoBERT_4096 (medium)", "table 4"),
+        printed(client, "OptiBERT_neo", "tokens 130B"),
+    ]
     page = asked(client, m=chosen)
     means = rows(page, "means")
     assert [round(100 * means["Over types"][s], 2) for s in ("s0", "s1")] == [52.41, 51.87]

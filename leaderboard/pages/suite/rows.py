@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -96,6 +97,10 @@ def rows_pinned(grid: Grid, state: SuiteState) -> list[int]:
     return [row for row, entry in enumerate(grid.entries) if entry.slug in state.pin]
 
 
+Drawn = dict[int, tuple[Cell, str]]
+"""Cells of a column with their HTML, by row."""
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Rows:
     """What makes rows: the columns that are shown, and the cells that are marked."""
@@ -129,27 +134,49 @@ class Rows:
 
     def row(self, row: int, *, pinned: bool = False) -> Row:
         """The row of an entry."""
-        entry, state = self.grid.entries[row], self.state
-        pins = [slug for slug in state.pin if slug != entry.slug] if pinned else [*state.pin, entry.slug]
+        entry = self.grid.entries[row]
         kind = "pinned" if pinned else "" if self.grid.over_tasks.complete[row] else "part"
-        drawn = [self._drawn(column, row) for column in self.columns[2:]]
+        drawn = [kept.get(row) or self._draw(column, row, kept) for column, kept in self._kept]
+        if row in self._marked:
+            drawn = [self._mark(one, column, row) for one, (column, _) in zip(drawn, self._kept, strict=True)]
         return Row(
-            cells=[*(column.cell(row) for column in self.columns[:2]), *(cell for cell, _ in drawn)],
+            cells=[*(column.cell(row) for column in self.columns[:2]), *[cell for cell, _ in drawn]],
             key=entry.slug,
             kind=kind,
-            pin=f"{self.path}?{state.query(pin=pins)}",
+            pin=self._pin(entry.slug, pinned),
             drawn="".join([html for _, html in drawn]),
         )
 
-    def _drawn(self, column: SuiteColumn, row: int) -> tuple[Cell, str]:
-        """A cell with its HTML; one that is not marked is made once for all pages."""
+    @cached_property
+    def _kept(self) -> list[tuple[SuiteColumn, Drawn]]:
+        """The columns behind the first two, each with its cells that were drawn before."""
         drawn = self.grid.drawn if self.grid.keeps_cells else self.own
-        kept = drawn.setdefault(column.kept or column.key, {})
-        if row not in kept:
-            cell = column.cell(row)
-            kept[row] = cell, cell_html(cell, numeric=column.numeric)
+        return [(column, drawn.setdefault(column.kept or column.key, {})) for column in self.columns[2:]]
+
+    @cached_property
+    def _marked(self) -> set[int]:
+        return {row for row, _ in self.marks}
+
+    @cached_property
+    def _query(self) -> str:
+        return self.state.query()
+
+    def _pin(self, slug: str, pinned: bool) -> str:
+        """The URL that pins an entry, or lets it go; slugs need no escapes."""
+        if pinned:
+            return f"{self.path}?{self.state.query(pin=[one for one in self.state.pin if one != slug])}"
+        return f"{self.path}?{self._query}{'&' if self._query else ''}pin={slug}"
+
+    @staticmethod
+    def _draw(column: SuiteColumn, row: int, kept: Drawn) -> tuple[Cell, str]:
+        """A cell with its HTML, made once for all pages."""
+        cell = column.cell(row)
+        kept[row] = cell, cell_html(cell, numeric=column.numeric)
+        return kept[row]
+
+    def _mark(self, one: tuple[Cell, str], column: SuiteColumn, row: int) -> tuple[Cell, str]:
         mark = self.marks.get((row, column.key))
         if mark is None:
-            return kept[row]
-        cell = replace(kept[row][0], kind=f"{kept[row][0].kind} {mark}".strip())
+            return one
+        cell = replace(one[0], kind=f"{one[0].kind} {mark}".strip())
         return cell, cell_html(cell, numeric=column.numeric)
