@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import inspect
 import logging
 from collections.abc import AsyncIterator, Callable
@@ -154,6 +155,8 @@ def _warm(site: Site) -> None:
         state = route.state.model_validate(query)
         key = site.key(route, state, arguments, "html")
         site.kept.get_or_make(key, partial(site.make, route, state, arguments, "html"))
+    gc.collect()
+    gc.freeze()  # what stays for as long as the site runs need not be looked through again and again
 
 
 async def _refresh(site: Site, metrics: Metrics) -> None:

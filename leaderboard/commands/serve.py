@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -81,6 +82,9 @@ def command(
 
 BUILDING = "Bringing the index up to date…"
 
+SWITCH = 0.0005
+"""Seconds that a thread which makes a page may keep the one waiting that sends pages."""
+
 
 def _check(url: str, static: Path | None) -> None:
     if url and static is None:
@@ -115,6 +119,7 @@ def _serve(settings: Settings, host: str, port: int) -> int:
         entries = len(app.state.site.queries.entries)
         at = f"[{host}]" if ":" in host else host
         click.echo(f"{entries:,} entries. Open http://{at}:{bound.getsockname()[1]}  (Ctrl-C ends)", err=True)
+        sys.setswitchinterval(SWITCH)
         config = uvicorn.Config(
             app, log_level="warning", access_log=False, server_header=False, lifespan="on"
         )
