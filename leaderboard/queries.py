@@ -20,7 +20,7 @@ from leaderboard.scopes import Listed, views
 if TYPE_CHECKING:
     from leaderboard.grid import Cells, Grid
 
-HELD = 80_000_000
+HELD = 60_000_000
 """Bytes that the grids of suites may take, by estimate."""
 
 SIZES: Mapping[str, tuple[float, float]] = {

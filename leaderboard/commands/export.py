@@ -32,11 +32,20 @@ FORMATS = ("json", "csv", "md", "tex")
     help="A results folder (default: HARNESS_RESULTS, else ./results). Repeat for several.",
 )
 @click.option(
+    "--suite",
+    "suites",
+    multiple=True,
+    metavar="SUITE",
+    help="A suite of your own to open as well, e.g. code:FOLDER or local:FOLDER. Repeat for several.",
+)
+@click.option(
     "--out",
     type=click.Path(path_type=Path, dir_okay=False),
     help="The file to write (default: standard output).",
 )
-def command(page: str, form: str, results: tuple[Path, ...], out: Path | None) -> int:
+def command(
+    page: str, form: str, results: tuple[Path, ...], suites: tuple[str, ...], out: Path | None
+) -> int:
     """Write PAGE, an address as a browser shows it, e.g. '/suites/mteb?mean=types'.
 
     All rows are written, unless the address names `rows` or `page`. An address that ends in a format, as
@@ -52,7 +61,7 @@ def command(page: str, form: str, results: tuple[Path, ...], out: Path | None) -
             f"{page!r} ends in .{ending}, and --format says {form}.", hint="Leave one of the two out."
         )
     form = ending or form
-    site = open_site(from_environment(results))
+    site = open_site(from_environment(results, suites=suites))
     content = site.twin(path, parse_qs(query, keep_blank_values=True), form)
     if out is None:
         sys.stdout.buffer.write(content)

@@ -32,10 +32,20 @@ def view(site: Site, state: State) -> Page:
                     Column(key="default", label="Default"),
                     Column(key="means", label="What it does"),
                 ],
-                rows=[row for route in site.pages if route.twins for row in _rows(route)],
+                rows=[
+                    *_everywhere(),
+                    *(row for route in site.pages if route.twins for row in _rows(route)),
+                ],
             )
         ],
     )
+
+
+def _everywhere() -> Iterator[Row]:
+    """What every page takes: it changes how a page looks, not what it says."""
+    yield _row("every page", "", "", "", "How it looks.")
+    for name, field in State.model_fields.items():
+        yield _row("", name, values_of(field), _default(field), field.description or "")
 
 
 def _rows(route: PageRoute) -> Iterator[Row]:

@@ -49,7 +49,7 @@ def _tiles(site: Site) -> list[tuple[str, str, str]]:
         ("scores measured", f"{results['measured']:,}", "/?origin=measured"),
         ("scores imported", f"{results['imported']:,}", "/?origin=imported"),
         ("numbers printed in papers", f"{printed:,}", "/papers"),
-        ("suites", f"{len(site.queries.entries_of_suites):,}", "/suites"),
+        ("suites with scores", f"{len(site.queries.entries_of_suites):,}", "/suites"),
     ]
 
 

@@ -40,6 +40,7 @@ def rows() -> dict[tuple[str, str], tuple[str, ...]]:
         ("/tasks", "q", "text", ""),
         ("/pareto", "price", "a number", ""),
         ("/pareto", "scale", "log, linear", ""),
+        ("every page", "theme", "auto, light, dark", "auto"),
     ],
 )
 def test_what_parameters_take(
@@ -49,7 +50,7 @@ def test_what_parameters_take(
 
 
 def test_every_value_that_is_offered_is_taken(rows: dict[tuple[str, str], tuple[str, ...]]) -> None:
-    states = {route.path: route.state for route in standard_app().state.site.pages}
+    states = {route.path: route.state for route in standard_app().state.site.pages} | {"every page": State}
     tried = 0
     for (page, name), (takes, default, _) in rows.items():
         closed = name and not takes.startswith(("text", "a "))

@@ -26,7 +26,7 @@ def measured_facts(entry: Entry, record: Mapping[str, Any]) -> list[Fact]:
 
 def ran_facts(provenance: Mapping[str, Any]) -> Iterator[Fact]:
     """Where and with what a record ran; what it does not say is left out."""
-    device, packages = provenance.get("device") or {}, provenance.get("packages") or {}
+    device, packages = (_mapping(provenance.get(name)) for name in ("device", "packages"))
     versions = [f"{name} {packages[name]}" for name in LIBRARIES if name in packages]
     said = {
         "Device": " ".join(str(device[n]) for n in ("kind", "name") if device.get(n)),
@@ -39,6 +39,11 @@ def ran_facts(provenance: Mapping[str, Any]) -> Iterator[Fact]:
         "Written": provenance.get("written"),
     }
     yield from ((name, str(value), "", "") for name, value in said.items() if value not in (None, ""))
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    """A part of the provenance; nothing where a record has something else there."""
+    return value if isinstance(value, Mapping) else {}
 
 
 def _code(provenance: Mapping[str, Any]) -> str:

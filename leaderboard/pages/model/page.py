@@ -109,12 +109,18 @@ def model_page(site: Site, state: ModelState, entries: Sequence[Entry], path: st
         same=_same(queries, other_names(printed, name)),
         results=results,
         measured=measured_facts(entry, newest) if entry.origin == "measured" else [],
-        remarks=list((newest.get("provenance") or {}).get("notes") or ()),
+        remarks=_remarks(newest.get("provenance") or {}),
         figures=trained.figures,
         badges=_badges(entry, found) if entry.origin != "reported" else [],
         path=path,
         data=_data(entry, facts, trained, newest, printed),
     )
+
+
+def _remarks(provenance: Mapping[str, Any]) -> list[str]:
+    """What a record has to say of itself."""
+    notes = provenance.get("notes")
+    return [str(note) for note in notes] if isinstance(notes, list) else []
 
 
 def _best(entry: Entry) -> tuple[Any, ...]:
