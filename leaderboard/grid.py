@@ -145,7 +145,8 @@ class Grid:
 
         NaN where they say nothing; (entries,).
         """
-        tasks = [[task.name for task in column.tasks] for column in self.listed.suite.columns]
+        columns = self.listed.suite.columns
+        tasks = [[column.name, *(task.name for task in column.tasks)] for column in columns]
         found = np.full(len(self.entries), np.nan)
         for row, entry in enumerate(self.entries):
             if entry.trained_on is not None:
