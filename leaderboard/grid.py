@@ -27,6 +27,12 @@ TRUST: tuple[Trust, ...] = ("measured", "commit", "other", "external", "none", "
 CELL, NUMBERS = 400, 60
 """Bytes of a cell that is drawn and kept, and of its numbers alone."""
 
+
+def knownness(entry: Entry) -> tuple[int, int, str]:
+    """What puts entries of one model in order: trust, then the number of tasks, then the newest."""
+    return (-TRUST.index(entry.trust), entry.tasks, entry.newest or "")
+
+
 OTHER = REASONS.index("other")
 NONE = REASONS.index("none")
 
@@ -126,16 +132,22 @@ class Grid:
         found[self.one_for_each_model(range(len(self.entries)))] = True
         return found
 
-    def one_for_each_model(self, rows: Iterable[int]) -> list[int]:
+    def one_for_each_model(self, rows: Iterable[int], there: Ints | None = None) -> list[int]:
         """Of some rows the one of each model with the most columns, then the best known revision.
 
-        A paper's row stands for itself.
+        A paper's row stands for itself. `there` counts the columns of each row, (entries,); None for
+        all columns of the suite.
         """
+        counts = self.over_tasks.there if there is None else there
+
+        def weight(row: int) -> tuple[int, int, int, str]:
+            return (int(counts[row]), *knownness(self.entries[row]))
+
         best: dict[str, int] = {}
         for row in rows:
             entry = self.entries[row]
             name = entry.slug if entry.origin == "reported" else entry.model_slug
-            if name not in best or self._weight(row) > self._weight(best[name]):
+            if name not in best or weight(row) > weight(best[name]):
                 best[name] = row
         return sorted(best.values())
 
@@ -153,15 +165,6 @@ class Grid:
                 seen = sum(not entry.trained_on.isdisjoint(names) for names in tasks)
                 found[row] = 1 - seen / len(tasks)
         return found
-
-    def _weight(self, row: int) -> tuple[Any, ...]:
-        entry = self.entries[row]
-        return (
-            int(self.over_tasks.there[row]),
-            -TRUST.index(entry.trust),
-            entry.tasks,
-            entry.newest or "",
-        )
 
     def ranks(self, over: str, each: str) -> Ranks:
         """Ranks by the mean over "tasks" or "types", among one row for each "model" or all rows ("entry")."""

@@ -18,7 +18,7 @@ from harness.standing import Standing, standing
 from harness.store import Store
 from harness.treatments import Encoded, Trained, Treatment, treatment_json, treatment_of
 from leaderboard.found import Entry, Number, Outcome, Unit
-from leaderboard.scopes import Listed
+from leaderboard.scopes import Listed, main_scores
 
 log = logging.getLogger(__name__)
 
@@ -157,29 +157,12 @@ def _outcome(record: Record, numbers: Mapping[str, Number]) -> Outcome:
         status=record.status,
         value=record.main_score,
         data=str(data.get("revision") or data.get("content") or ""),
-        raw=_raw(record),
+        raw=main_scores(record.scores, record.task.metric, record.main_score),
         numbers=numbers,
         key=record.key,
         written=_written(record),
         document=record.to_json(),
     )
-
-
-def _raw(record: Record) -> dict[str, dict[str, float | None]]:
-    """Main scores by split and subset; of a single split and subset the main score itself."""
-    found = {
-        split: {subset: _main(metrics, record.task.metric) for subset, metrics in subsets.items()}
-        for split, subsets in record.scores.items()
-    }
-    cells = [(split, subset) for split, subsets in found.items() for subset in subsets]
-    if len(cells) == 1 and record.main_score is not None:
-        found[cells[0][0]][cells[0][1]] = record.main_score
-    return found
-
-
-def _main(metrics: Mapping[str, Any], metric: str) -> float | None:
-    value = metrics.get("main_score", metrics.get(metric))
-    return float(value) if isinstance(value, int | float) else None
 
 
 def _standings(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, count
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from harness import catalog
 from harness.types import Suite, SuiteOptions, Task
@@ -69,6 +69,25 @@ class Scope:
             return None, "bad"
         mean = sum(values) / len(values)
         return mean, "" if not self.data or data == self.data else "other"
+
+
+def main_scores(
+    scores: Mapping[str, Mapping[str, Mapping[str, Any]]], metric: str, main_score: float | None
+) -> dict[str, dict[str, float | None]]:
+    """Main scores by split and subset, of a record's raw metrics; of a single one the main score itself."""
+    found = {
+        split: {subset: _main(metrics, metric) for subset, metrics in subsets.items()}
+        for split, subsets in scores.items()
+    }
+    cells = [(split, subset) for split, subsets in found.items() for subset in subsets]
+    if len(cells) == 1 and main_score is not None:
+        found[cells[0][0]][cells[0][1]] = main_score
+    return found
+
+
+def _main(metrics: Mapping[str, Any], metric: str) -> float | None:
+    value = metrics.get("main_score", metrics.get(metric))
+    return float(value) if isinstance(value, int | float) else None
 
 
 _ABSENT = object()

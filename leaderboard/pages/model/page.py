@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import select
 
 from leaderboard.database import RESULTS
-from leaderboard.grid import TRUST
+from leaderboard.grid import knownness
 from leaderboard.page import missing
 from leaderboard.pages.model.facts import Fact, Facts, Kin, facts_of, known_models
 from leaderboard.pages.model.measured import measured_facts
@@ -124,7 +124,7 @@ def _remarks(provenance: Mapping[str, Any]) -> list[str]:
 
 
 def _best(entry: Entry) -> tuple[Any, ...]:
-    return (-TRUST.index(entry.trust), entry.tasks, entry.newest or "", entry.slug)
+    return (*knownness(entry), entry.slug)
 
 
 def _chosen(ordered: Sequence[Entry], slug: str) -> Entry:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING, TypeAlias
 
-from leaderboard.grid import TRUST, Grid
+from leaderboard.grid import Grid
 from leaderboard.pages.pareto.measures import FLOPS, MEASURES, Target
 from leaderboard.pages.pareto.printed import PrintedPoint
 from leaderboard.plots import Axis, Point, Scatter
@@ -127,14 +127,7 @@ def _standing(grid: Grid, score: Target, rows: Sequence[int], state: ParetoState
     """One row for each model: that with the most columns, then the best known revision."""
     if state.each == "entry":
         return list(rows)
-    best: dict[str, tuple[tuple[int, int, int, str], int]] = {}
-    for row in rows:
-        entry = grid.entries[row]
-        weight = (int(score.there[row]), -TRUST.index(entry.trust), entry.tasks, entry.newest or "")
-        there = best.get(entry.model_slug)
-        if there is None or weight > there[0]:
-            best[entry.model_slug] = (weight, row)
-    return [row for _, row in best.values()]
+    return grid.one_for_each_model(rows, score.there)
 
 
 def _dot(grid: Grid, score: Target, row: int, x: Place) -> Dot:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import hypot
 
-from leaderboard.grid import TRUST
+from leaderboard.grid import knownness
 from leaderboard.pages.task.scores import Scored, counts
 
 
@@ -22,7 +22,7 @@ def first_of_models(rows: Sequence[Scored], *, any_revision: bool) -> list[Score
 def _weight(one: Scored, any_revision: bool) -> tuple[bool, bool, int, int, str]:
     entry = one.entry
     ranked = counts(one, any_revision=any_revision)
-    return (ranked, one.value is not None, -TRUST.index(entry.trust), entry.tasks, entry.newest or "")
+    return (ranked, one.value is not None, *knownness(entry))
 
 
 def places(rows: Sequence[Scored]) -> dict[int, int]:

@@ -12,7 +12,7 @@ from sqlalchemy import select
 from leaderboard.database import RESULTS, SCORES
 from leaderboard.pages.task.questions import Question, common_question
 from leaderboard.queries import Entry, Queries
-from leaderboard.scopes import REASONS, Raw, Reason, Scope
+from leaderboard.scopes import REASONS, Raw, Reason, Scope, main_scores
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,19 +85,7 @@ def _raw(entry: Entry, document: Mapping[str, Any], metric: str) -> Raw:
     """Main scores by split and subset of a result's document: of a record, or as an import keeps them."""
     if entry.origin != "measured":
         return document
-    raw = {
-        split: {subset: _main(metrics, metric) for subset, metrics in subsets.items()}
-        for split, subsets in document["scores"].items()
-    }
-    cells = [(split, subset) for split, subsets in raw.items() for subset in subsets]
-    if len(cells) == 1 and document.get("main_score") is not None:
-        raw[cells[0][0]][cells[0][1]] = document["main_score"]
-    return raw
-
-
-def _main(metrics: Mapping[str, Any], metric: str) -> float | None:
-    value = metrics.get("main_score", metrics.get(metric))
-    return float(value) if isinstance(value, int | float) else None
+    return main_scores(document["scores"], metric, document.get("main_score"))
 
 
 def answered(queries: Queries, scope: Scope, results: Iterable[Found]) -> list[Scored]:
