@@ -17,6 +17,7 @@ import pytest
 from sqlalchemy import func, select, text
 
 import leaderboard.index as module
+import leaderboard.index_writer as writer
 from harness import imported
 from harness.errors import StoreError, UsageError
 from harness.identity import digest
@@ -51,13 +52,13 @@ FAILED = ErrorPart(kind="E", message="m")
 def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the units that were read, as they are."""
     seen: list[str] = []
-    read_unit = module._read
+    read_unit = writer._read
 
     def watched(unit: Unit) -> Any:
         seen.append(unit.name)
         return read_unit(unit)
 
-    monkeypatch.setattr(module, "_read", watched)
+    monkeypatch.setattr(writer, "_read", watched)
     return seen
 
 
@@ -187,14 +188,14 @@ def test_an_index_of_another_form_is_made_anew(
     version, before = first.refresh().version, contents(first)
     if how == "form":
         monkeypatch.setattr(module, "FORM", module.FORM + 1)
-        again, seen, write = opened(small_settings(tmp_path)), [], module._Writer.write
+        again, seen, write = opened(small_settings(tmp_path)), [], writer.Writer.write
 
         def watched(self: Any, *units: Any) -> Any:
             taken = write(self, *units)
             seen.append(contents(first))
             return taken
 
-        with mock.patch.object(module._Writer, "write", watched):
+        with mock.patch.object(writer.Writer, "write", watched):
             assert again.refresh().version > version
         assert [before] == seen  # whoever reads meanwhile sees the old one
         assert contents(again) == before
@@ -370,14 +371,14 @@ def test_a_reader_sees_the_old_index_until_the_new_one_is_whole(index: SiteIndex
     before, seen, reader = contents(index), [], opened(small_settings(tmp_path))
     model = measured_model("other", "f")
     put(tmp_path / "results", model, [scored(model, NANO[0], 0.5)])
-    write = module._Writer.write
+    write = writer.Writer.write
 
     def watched(self: Any, *units: Any) -> Any:
         taken = write(self, *units)
         seen.append(contents(reader))
         return taken
 
-    with mock.patch.object(module._Writer, "write", watched):
+    with mock.patch.object(writer.Writer, "write", watched):
         index.refresh()
     assert seen == [before]
     assert contents(index) != before
