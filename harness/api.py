@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from harness import catalog, paths
 from harness.aggregate import Aggregates, aggregate
 from harness.conventions import Convention, raw
 from harness.crowd import Crowd, crowd
-from harness.data import DataSettings, forbid_network
-from harness.devices import check_devices, default_devices, require_spelled
+from harness.devices import check_devices, default_devices
 from harness.encoder.weights import weight_files
-from harness.errors import UsageError, unknown
+from harness.errors import unknown
 from harness.execute import Listeners, Result, Run
-from harness.plan import Plan, Subject, make_plan
+from harness.opened import network, opened
+from harness.plan import Plan, make_plan
 from harness.recipe import Recipe, RecipeOptions
 from harness.record import Record
-from harness.request import Request, check_prompts, existing, recipe_for
-from harness.resolve import ModelOptions, subject
+from harness.request import Request
 from harness.standing import Standing, learnt_part, standing
 from harness.store import Store
 from harness.types import Settings, Suite, SuiteOptions, Task
 from harness.views import notes_of
+from harness.wanted import Subject
 
 SCHEMA = 1
 """Version of the JSON that a report becomes (docs/json.md)."""
@@ -201,42 +199,28 @@ def prepare(request: Request) -> Prepared:
     Raises:
         UsageError: A name, a setting or a record that cannot be used.
     """
-    require_spelled(request.devices)
-    if not request.models or not request.suites:
-        raise UsageError(
-            "A run needs at least one model and one suite.", hint="`harness list` shows what there is."
-        )
-    cache = paths.cache_folder(request.cache)
-    data = DataSettings(root=existing(paths.data_root(request.data)), offline=request.offline, cache=cache)
-    found = ModelOptions(offline=request.offline, trust_remote_code=request.trust_remote_code, cache=cache)
-    suites = catalog.open_suites(request.suites, replace(request.options, cache=cache))
-    every = [subject(text, request.settings, found) for text in request.models]
-    first = {(one.artifact.key, one.encoding): one for one in reversed(every)}
-    asked = tuple(first[one.artifact.key, one.encoding] for one in every)
-    subjects = tuple(dict.fromkeys(asked))
-    store = Store(paths.results_folder(request.results))
-    recipe = recipe_for(suites, request)
-    check_prompts(request.settings.prompts or {}, suites)
+    found = opened(request)
+    store = Store(found.results)
     plan = make_plan(
-        subjects,
-        suites,
+        found.subjects,
+        found.suites,
         store=store,
-        settings=data,
+        settings=found.data,
         seed=request.settings.seed,
         force=request.force,
         gate=request.gate,
         purpose=request.purpose,
-        recipe=recipe,
+        recipe=found.recipe,
     )
     return Prepared(
         request=request,
-        asked=asked,
-        subjects=subjects,
-        suites=tuple(suites),
+        asked=found.asked,
+        subjects=found.subjects,
+        suites=found.suites,
         plan=plan,
         store=store,
-        cache=cache,
-        recipe=recipe,
+        cache=found.cache,
+        recipe=found.recipe,
     )
 
 
@@ -264,6 +248,7 @@ def execute(prepared: Prepared, listeners: Listeners | None = None) -> Report:
         fail_fast=request.fail_fast,
         again=request.force,
         threads=places.threads,
+        budget=request.budget,
     )
     results = running.run()
     return Report(
@@ -272,11 +257,6 @@ def execute(prepared: Prepared, listeners: Listeners | None = None) -> Report:
         texts_encoded=running.texts_encoded,
         tokens_encoded=running.tokens_encoded,
     )
-
-
-def network(request: Request) -> contextlib.AbstractContextManager[object]:
-    """The network as the request allows it."""
-    return forbid_network() if request.offline else contextlib.nullcontext()
 
 
 def _weight_bytes(folder: Path) -> int:

@@ -2,45 +2,48 @@
 
 One file in `harness/backbones/`, `finetune/recipes/` or `suites/` is one entry; another
 distribution adds its own through the entry points `harness.backbones`, `harness.recipes` and
-`harness.suites`, each naming the entry object.
+`harness.suites`, each naming the entry object. One that is asked for by name is looked for in the
+file of that name first, so that no other is opened where it is there.
 """
 
 from __future__ import annotations
 
 import functools
-import importlib
-import pkgutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from harness.errors import UsageError, unknown
 from harness.recipe import Recipe, RecipeEntry, RecipeOptions
+from harness.shelf import Shelf
 from harness.types import BackboneEntry, Suite, SuiteEntry, SuiteOptions
 
 if TYPE_CHECKING:
     from harness.encoder.family import Family
 
-Entry = TypeVar("Entry", SuiteEntry, BackboneEntry, RecipeEntry)
+SUITES = Shelf(kind=SuiteEntry, package="suites", attribute="SUITE", group="harness.suites")
+BACKBONES = Shelf(
+    kind=BackboneEntry, package="harness.backbones", attribute="BACKBONE", group="harness.backbones"
+)
+RECIPES = Shelf(kind=RecipeEntry, package="finetune.recipes", attribute="RECIPE", group="harness.recipes")
 
 
 @functools.cache
 def suites() -> dict[str, SuiteEntry]:
     """Every suite by name."""
-    return _find(SuiteEntry, package="suites", attribute="SUITE", group="harness.suites")
+    return SUITES.all()
 
 
 @functools.cache
 def backbones() -> dict[str, BackboneEntry]:
     """Every family of encoders, and every model with a name of its own, by name."""
-    return _find(BackboneEntry, package="harness.backbones", attribute="BACKBONE", group="harness.backbones")
+    return BACKBONES.all()
 
 
 @functools.cache
 def recipes() -> dict[str, RecipeEntry]:
     """Every recipe by name."""
-    return _find(RecipeEntry, package="finetune.recipes", attribute="RECIPE", group="harness.recipes")
+    return RECIPES.all()
 
 
 def models() -> dict[str, BackboneEntry]:
@@ -48,10 +51,21 @@ def models() -> dict[str, BackboneEntry]:
     return {name: entry for name, entry in backbones().items() if entry.locate is not None}
 
 
+def model(name: str) -> BackboneEntry | None:
+    """The entry that names a model so, None if none does."""
+    entry = BACKBONES.named(name) or backbones().get(name)
+    return entry if entry is not None and entry.locate is not None else None
+
+
 def family_of(config: Mapping[str, Any]) -> Family | None:
     """The family that a config.json belongs to, None if it is none of ours."""
-    families = [entry.family for entry in backbones().values() if entry.family is not None]
-    return next((family for family in families if family.holds(config)), None)
+    return next((family for family in _families() if family.holds(config)), None)
+
+
+def _families() -> Iterator[Family]:
+    """Every family in the order of `backbones`, as far as they are asked for."""
+    yield from (entry.family for entry in BACKBONES.ours() if entry.family is not None)
+    yield from (entry.family for entry in backbones().values() if entry.family is not None)
 
 
 def open_suite(text: str, options: SuiteOptions | None = None) -> Suite:
@@ -61,12 +75,9 @@ def open_suite(text: str, options: SuiteOptions | None = None) -> Suite:
         UsageError: There is none, or its argument is missing or wrong.
     """
     name, _, argument = text.partition(":")
-    if name not in suites():
-        offered = [f"{e.name}:{o.name}" for e in suites().values() for o in e.offers() if o.name == text]
-        if offered:
-            raise UsageError(f"No suite is called {text!r}.", hint=f"Did you mean --suite '{offered[0]}'?")
-        raise unknown("suite", text, suites(), then="`harness list suites` shows all.")
-    entry = suites()[name]
+    entry = SUITES.named(name) or suites().get(name)
+    if entry is None:
+        raise _no_suite(text)
     if argument and not entry.argument:
         raise UsageError(f"The suite {name!r} takes no argument.", hint=f"Type --suite {name}.")
     if not argument and not entry.alone:
@@ -74,6 +85,13 @@ def open_suite(text: str, options: SuiteOptions | None = None) -> Suite:
             f"The suite {name!r} needs an argument.", hint=f"Type --suite {name}:<{entry.argument}>."
         )
     return entry.open(argument, options or SuiteOptions())
+
+
+def _no_suite(text: str) -> UsageError:
+    offered = [f"{e.name}:{o.name}" for e in suites().values() for o in e.offers() if o.name == text]
+    if offered:
+        return UsageError(f"No suite is called {text!r}.", hint=f"Did you mean --suite '{offered[0]}'?")
+    return unknown("suite", text, suites(), then="`harness list suites` shows all.")
 
 
 def open_suites(names: Sequence[str], options: SuiteOptions | None = None) -> list[Suite]:
@@ -105,33 +123,7 @@ def open_recipe(text: str, options: RecipeOptions) -> Recipe:
         UsageError: There is none, or no such variant.
     """
     name, _, variant = text.partition(":")
-    if name not in recipes():
+    entry = RECIPES.named(name) or recipes().get(name)
+    if entry is None:
         raise unknown("recipe", name, recipes(), then="`harness list recipes` shows all.")
-    return recipes()[name].open(variant, options)
-
-
-def _find(kind: type[Entry], *, package: str, attribute: str, group: str) -> dict[str, Entry]:
-    found: dict[str, Entry] = {}
-    home = importlib.import_module(package)
-    for module in sorted(m.name for m in pkgutil.iter_modules(home.__path__) if not m.name.startswith("_")):
-        entry = getattr(importlib.import_module(f"{package}.{module}"), attribute)
-        found[entry.name] = entry
-    for point in entry_points(group=group):
-        entry = _load(point, kind)
-        if entry.name in found:
-            raise UsageError(f"{point.value} adds {entry.name!r} to {group}, a name that is already taken.")
-        found[entry.name] = entry
-    return found
-
-
-def _load(point: Any, kind: type[Entry]) -> Entry:
-    try:
-        entry = point.load()
-    except Exception as error:
-        raise UsageError(
-            f"The plugin {point.value} (entry point {point.group}) does not load: {error}.",
-            hint="Repair or uninstall the distribution that brings it.",
-        ) from error
-    if not isinstance(entry, kind):
-        raise UsageError(f"The plugin {point.value} is no {kind.__name__}.")
-    return entry
+    return entry.open(variant, options)

@@ -16,7 +16,11 @@ COMMANDS = {
     "run": "Evaluate models on suites and record the scores.",
     "list": "List models, suites, tasks, and what has been measured.",
     "show": "Show what has been measured of a model.",
+    "check": "Say whether a candidate is as good as a baseline: a gate for checkpoints.",
+    "baseline": "Set, list and show what candidates are held against.",
     "compare": "Compare two models: score deltas and what differs in how they came about.",
+    "watch": "Evaluate each new checkpoint of a pretraining run, and draw the curve.",
+    "proxy": "Choose a few tasks that predict a benchmark's mean, and show such proxies.",
     "data": "Show, mirror and verify the data that suites need.",
     "serve": "Open the leaderboard as a web site, or write it as plain files.",
     "import": "Take over scores that others published.",
@@ -72,7 +76,8 @@ class Commands(click.Group):
 def program() -> None:
     """How good is this encoder downstream, compared with the others under the same treatment?
 
-    Exit codes: 0 all done, 1 a task failed, 2 misuse, 130 interrupted.
+    Exit codes: 0 all done, 1 a task failed or a candidate regressed, 2 misuse, 3 a check is inconclusive,
+    130 interrupted.
     """
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from harness.record import Record
+if TYPE_CHECKING:
+    from harness.record import Record
 
 Raw = Mapping[tuple[str, str], float]
 """(split, metric) → value, of one task."""

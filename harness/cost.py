@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from harness.api import Prepared
-    from harness.plan import Cell
     from harness.types import Suite
+    from harness.wanted import Cell
 
 CHARACTERS_PER_TOKEN = 4.0
 """A rough figure for English; the estimate says it is one."""

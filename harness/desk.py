@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from harness.types import Artifact, Encoding, Role, Task
-from harness.vectors import Space, shard_bytes, space_identity, text_keys
 
 if TYPE_CHECKING:
     from harness.encoder.engine import Encoder
+    from harness.vectors import Space
 
 Made = TypeVar("Made")
 
@@ -120,6 +120,8 @@ class Desk:
 
     def space(self, artifact: Artifact, encoding: Encoding, task: Task, role: Role) -> Space:
         """The vectors known for texts of `task` on side `role`."""
+        from harness.vectors import Space, space_identity
+
         prompt = encoding.prompt(task, role)
         tower: Role = role if asymmetric(artifact.folder) else ""
         identity = space_identity(artifact, encoding, prompt=prompt, role=tower)
@@ -143,6 +145,8 @@ class Desk:
         Vectors are handed over in shards as they are made, so that a crash loses little. `hold`
         makes them known here at once, as a driver in another process writes them in its own time.
         """
+        from harness.vectors import shard_bytes, text_keys
+
         space = self.space(artifact, encoding, task, role)
         space.refresh()
         missing = space.missing(texts)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 
@@ -55,8 +54,10 @@ def nearest(name: str, known: Iterable[str]) -> list[str]:
     >>> nearest("nanobier", ["beir", "nanobeir", "mteb"])
     ['nanobeir']
     """
+    from difflib import get_close_matches
+
     by_lower = {k.lower(): k for k in known}
-    hits = difflib.get_close_matches(name.lower(), list(by_lower), n=3, cutoff=0.6)
+    hits = get_close_matches(name.lower(), list(by_lower), n=3, cutoff=0.6)
     return [by_lower[hit] for hit in hits]
 
 

@@ -13,10 +13,11 @@ from harness.desk import Event
 from harness.errors import HarnessError, StoreError
 from harness.jobs import Job, model_part, task_part
 from harness.lease import Leases
-from harness.plan import Cell, Plan
+from harness.plan import Plan
 from harness.record import ErrorPart, Record, parse
 from harness.store import Store
 from harness.vectors import write_shard
+from harness.wanted import Cell
 from harness.workers import Failure, Finished, Worker, open_workers
 
 State = Literal["waiting", "running", "done", "failed", "skipped"]
@@ -62,6 +63,7 @@ class Run:
         fail_fast: bool = False,
         again: bool = False,
         threads: int | None = None,
+        budget: float | None = None,
     ) -> None:
         self.plan = plan
         self.texts_encoded = 0
@@ -71,6 +73,7 @@ class Run:
         self._listeners = listeners or Listeners()
         self._fail_fast = fail_fast
         self._devices, self._threads = devices, threads
+        self._budget = budget
         self._leases = Leases(store.leases)
         self._jobs: dict[str, Job] = {job.key: job for job in plan.jobs}
         self._state: dict[str, State] = {
@@ -103,11 +106,15 @@ class Run:
         self._store.prepare()
         for part in ("vectors", "source", "finetuned"):
             files.sweep(self._cache / part)
+        ends = None if self._budget is None else time.monotonic() + self._budget
         workers = open_workers(self._devices, cache=self._cache, listener=self._hear, threads=self._threads)
         try:
             while self._unsettled() and not self._stopped():
-                started = [self._start_next(worker) for worker in workers if worker.free]
+                late = ends is not None and time.monotonic() >= ends
+                started = [not late and self._start_next(worker) for worker in workers if worker.free]
                 ended = [self._poll(worker) for worker in workers if not worker.free]
+                if late and not ended:
+                    break
                 if not any(started) and not ended:
                     time.sleep(PATIENCE)
         finally:

@@ -51,7 +51,9 @@ def print_failures(results: Sequence[Result], prepared: Prepared, console: Conso
             console.print(Text(f"  {hint}"), soft_wrap=True)
     stopped = sum(1 for r in results if r.how == "stopped")
     if stopped:
-        console.print(f"{stopped} not run: --fail-fast stopped at the first failure.")
+        late = prepared.request.budget is not None and not prepared.request.fail_fast
+        why = "the budget was used up" if late else "--fail-fast stopped at the first failure"
+        console.print(f"{stopped} not run: {why}.", highlight=False)
 
 
 def _reason(result: Result, failure: Failure, prepared: Prepared) -> tuple[str, str, str]:

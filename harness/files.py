@@ -5,8 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import re
-import secrets
-import socket
 from contextlib import suppress
 from pathlib import Path
 
@@ -82,6 +80,8 @@ def alive(pid: int) -> bool:
 
 def host() -> str:
     """This machine's name, as it stands in leases and names of temporary files."""
+    import socket
+
     return re.sub(r"[^A-Za-z0-9]", "_", socket.gethostname())
 
 
@@ -99,7 +99,7 @@ def writable(folder: Path) -> None:
 
 
 def _stage(path: Path, content: bytes) -> Path:
-    name = f".{path.name}.{host()}-{os.getpid()}-{secrets.token_hex(4)}.tmp"
+    name = f".{path.name}.{host()}-{os.getpid()}-{os.urandom(4).hex()}.tmp"
     temporary = path.parent / name
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

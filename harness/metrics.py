@@ -8,12 +8,12 @@ the predictions leave undefined is 0, as in scikit-learn.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-Floats: TypeAlias = NDArray[np.float64]
+Floats: TypeAlias = NDArray[np.floating[Any]]
 
 Metric: TypeAlias = Callable[[Floats, Floats, Floats], Floats]
 """From gold (examples,), predicted (examples,) and weights (resamples, examples) to (resamples,)."""
@@ -78,20 +78,33 @@ METRICS: Mapping[str, Metric] = {
 
 def _ranks(values: Floats, weights: Floats) -> Floats:
     """Mean ranks in each resample, centred, (resamples, examples)."""
-    groups = np.unique(values, return_inverse=True)[1]
-    members = np.zeros((len(values), groups.max() + 1))
-    members[np.arange(len(values)), groups] = 1
-    counts = weights @ members
-    ranks = counts.cumsum(axis=1) - (counts - 1) / 2
-    return np.asarray(ranks[:, groups] - weights.sum(axis=1, keepdims=True) / 2)
+    order = np.argsort(values, kind="stable")
+    ordered = values[order]
+    starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
+    group = np.empty(len(values), dtype=np.intp)
+    group[order] = np.repeat(np.arange(len(starts)), np.diff([*starts, len(values)]))
+    counts = np.take(weights, order, axis=1)
+    if len(starts) < len(values):
+        counts = np.add.reduceat(counts, starts, axis=1)
+    ranks = counts.cumsum(axis=1)
+    ranks -= (counts - 1) / 2
+    ranks -= weights.sum(axis=1, keepdims=True) / 2
+    return np.asarray(np.take(ranks, group, axis=1))
 
 
 def _correlation(x: Floats, y: Floats, weights: Floats) -> Floats:
+    """Of values centred about 0, a row for each resample or one for all."""
     total = weights.sum(axis=1)
-    mean_x, mean_y = ((weights * v).sum(axis=1) / total for v in (x, y))
-    x, y = x - mean_x[:, None], y - mean_y[:, None]
-    spread_x, spread_y = (weights * x * x).sum(axis=1), (weights * y * y).sum(axis=1)
-    return _ratio((weights * x * y).sum(axis=1), np.sqrt(spread_x * spread_y))
+    by_x, by_y = weights * x, weights * y
+    sum_x, sum_y = by_x.sum(axis=1), by_y.sum(axis=1)
+    both = _dot(by_x, y) - sum_x * sum_y / total
+    spread_x, spread_y = _dot(by_x, x) - sum_x**2 / total, _dot(by_y, y) - sum_y**2 / total
+    return _ratio(both, np.sqrt(np.maximum(spread_x, 0)) * np.sqrt(np.maximum(spread_y, 0)))
+
+
+def _dot(x: Floats, y: Floats) -> Floats:
+    """The sum of each row's products; `y` may be one row for all."""
+    return np.asarray(x @ y[0] if len(y) == 1 else np.einsum("ij,ij->i", x, y))
 
 
 def _centred(values: Floats) -> Floats:

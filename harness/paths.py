@@ -10,10 +10,12 @@ from harness.errors import UsageError
 
 def cache_folder(chosen: str | Path | None = None) -> Path:
     """The cache: --cache, else HARNESS_CACHE, else the user's cache folder."""
+    place = chosen or os.environ.get("HARNESS_CACHE")
+    if place:
+        return expanded(place)
     from platformdirs import user_cache_path
 
-    place = chosen or os.environ.get("HARNESS_CACHE")
-    return expanded(place) if place else user_cache_path("encoder-harness", appauthor=False)
+    return user_cache_path("encoder-harness", appauthor=False)
 
 
 def results_folder(chosen: str | Path | None = None) -> Path:

@@ -4,43 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from harness import data
 from harness.errors import DataError
-from harness.identity import digest, evaluation_identity
+from harness.identity import digest
 from harness.jobs import Encode, Job, Place, Resolve, Score
-from harness.recipe import Laid, Locate, Recipe
-from harness.record import Record
-from harness.store import Store
-from harness.types import SEED, Artifact, Encoding, Purpose, Suite, Task
+from harness.types import SEED, Purpose, Suite, Task
+from harness.wanted import Cell, Subject, looking, wanted
 
-
-@dataclass(frozen=True, kw_only=True)
-class Subject:
-    """A model together with how it turns text into vectors."""
-
-    artifact: Artifact
-    encoding: Encoding
-
-
-@dataclass(frozen=True, kw_only=True)
-class Cell:
-    """One score that is wanted: a subject on a task.
-
-    `record` is what the store has of it; `problem` says why it cannot be run; `laid` is what a
-    recipe has to do for it, where the task is one to be trained for.
-    """
-
-    subject: Subject
-    task: Task
-    seed: int
-    key: str
-    identity: Mapping[str, Any]
-    located: data.Located | None = None
-    record: Record | None = None
-    problem: DataError | None = None
-    laid: Laid | None = None
+if TYPE_CHECKING:
+    from harness.recipe import Locate, Recipe
+    from harness.store import Store
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,80 +58,37 @@ def make_plan(
     recipe: Recipe | None = None,
 ) -> Plan:
     """Lay out a run: every task of every suite for every subject, each once."""
-    tasks = tuple(dict.fromkeys(t for s in suites for t in s.tasks))
-    locate = _locator(settings)
-    cells: dict[str, Cell] = {}
-    keys: dict[tuple[Subject, Task], str] = {}
-    for subject in subjects:
-        for task in tasks:
-            if task.output == "label":
-                assert recipe is not None
-                cell = _learnt(subject, task, recipe, locate, seed=seed)
-            else:
-                cell = _cell(subject, task, locate(task), seed=seed)
-            keys[subject, task] = cell.key
-            if cell.key not in cells:
-                known = None if force else _known(cell, store, purpose)
-                cells[cell.key] = replace(cell, record=known)
-    jobs, known_jobs = _all_jobs(cells.values(), store, gate=gate, purpose=purpose)
-    stale = (job for job in jobs if job.key not in known_jobs and job.key not in cells)
+    asked = wanted(subjects, suites, settings=settings, seed=seed, recipe=recipe)
+    cells = asked.cells if force else tuple(_looked_up(cell, store, purpose) for cell in asked.cells)
+    locate = looking(data.locate, settings)
+    cells = tuple(_located(cell, locate) for cell in cells)
+    jobs, known_jobs = _all_jobs(cells, store, gate=gate, purpose=purpose)
+    own = {cell.key for cell in cells}
+    stale = (job for job in jobs if job.key not in known_jobs and job.key not in own)
     return Plan(
-        cells=tuple(cells.values()),
+        cells=cells,
         jobs=jobs,
-        keys=keys,
+        keys=asked.keys,
         known=known_jobs,
         anew=frozenset(job.key for job in stale if job.place and _recorded(job, job.place, store)),
         purpose=purpose,
     )
 
 
-def _locator(settings: data.DataSettings) -> Locate:
-    """Where a task's data lies, looked for once."""
-    found: dict[Task, data.Located | DataError] = {}
-
-    def locate(task: Task) -> data.Located | DataError:
-        if task not in found:
-            try:
-                found[task] = data.locate(task.data, settings, subsets=task.subsets)
-            except DataError as error:
-                found[task] = error
-        return found[task]
-
-    return locate
+def _looked_up(cell: Cell, store: Store, purpose: Purpose) -> Cell:
+    """The cell with what the store has of it."""
+    found = store.get(cell.subject.artifact.slug, cell.task.name, cell.key, purpose=purpose)
+    return replace(cell, record=found)
 
 
-def _known(cell: Cell, store: Store, purpose: Purpose) -> Record | None:
-    return store.get(cell.subject.artifact.slug, cell.task.name, cell.key, purpose=purpose)
-
-
-def _learnt(subject: Subject, task: Task, recipe: Recipe, locate: Locate, *, seed: int) -> Cell:
-    """The cell of a task that a recipe trains for."""
-    laid = recipe.lay_out(subject.artifact, task, locate=locate)
-    return Cell(
-        subject=subject,
-        task=task,
-        seed=seed,
-        key=digest(laid.identity),
-        identity=laid.identity,
-        problem=laid.problem,
-        laid=laid,
-    )
-
-
-def _cell(subject: Subject, task: Task, located: data.Located | DataError, *, seed: int) -> Cell:
-    problem = located if isinstance(located, DataError) else None
-    if not isinstance(located, DataError):
-        task = replace(task, data=located.data)
-    identity = evaluation_identity(subject.artifact, task, subject.encoding, seed=seed)
-    return Cell(
-        subject=subject,
-        task=task,
-        seed=seed,
-        key=digest(identity),
-        identity=identity,
-        located=None if isinstance(located, DataError) else located,
-        problem=problem,
-    )
+def _located(cell: Cell, locate: Locate) -> Cell:
+    """The cell with where its data lies, or why it cannot be had, where it is yet to be scored."""
+    if any(known is not None for known in (cell.laid, cell.record, cell.problem, cell.located)):
+        return cell
+    found = locate(cell.task)
+    if isinstance(found, DataError):
+        return replace(cell, problem=found)
+    return replace(cell, located=found)
 
 
 def _all_jobs(
@@ -201,14 +133,14 @@ def _settled(cell: Cell, jobs: Sequence[Job], store: Store) -> frozenset[str]:
 def _needed(key: str, jobs: Sequence[Job], there: frozenset[str]) -> list[Job]:
     """The jobs that a score waits for, in order; nothing behind what is there."""
     by_key = {job.key: job for job in jobs}
-    wanted: set[str] = set()
+    needed: set[str] = set()
     left = [key]
     while left:
         one = left.pop()
-        if one not in wanted:
-            wanted.add(one)
+        if one not in needed:
+            needed.add(one)
             left += by_key[one].inputs if one not in there else ()
-    return [job for job in jobs if job.key in wanted]
+    return [job for job in jobs if job.key in needed]
 
 
 def _recorded(job: Job, place: Place, store: Store) -> bool:

@@ -10,14 +10,11 @@ import platform
 import resource
 import sys
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import cache
-from importlib import metadata
 from pathlib import Path
 from typing import Any
-
-import psutil
-from pydantic import BaseModel, ConfigDict
 
 from harness import __version__
 from harness.checkout import checkout
@@ -38,11 +35,8 @@ PACKAGES = (
 """The libraries whose version may move a score."""
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class DeviceFacts(_Part):
+@dataclass(frozen=True, kw_only=True)
+class DeviceFacts:
     """The device a job ran on."""
 
     kind: str
@@ -59,7 +53,8 @@ class DeviceFacts(_Part):
     """The CUDA (or ROCm) version torch was built for."""
 
 
-class Provenance(_Part):
+@dataclass(frozen=True, kw_only=True)
+class Provenance:
     """Where and with what a job ran; it names no host, user or folder."""
 
     harness: str
@@ -96,6 +91,8 @@ def collect(
         threads: Threads asked for; None asks torch, if it is imported.
         started: When the work began; None for the start of this process.
     """
+    import psutil
+
     code = checkout()
     begun = started or datetime.fromtimestamp(psutil.Process().create_time(), tz=UTC)
     return Provenance(
@@ -118,12 +115,12 @@ def snapshot(
     *, device: str = "cpu", threads: int | None = None, started: datetime | None = None
 ) -> dict[str, Any]:
     """`collect` as the dictionary that is written into a record (fields: `Provenance`)."""
-    return collect(device=device, threads=threads, started=started).model_dump(mode="json")
+    return asdict(collect(device=device, threads=threads, started=started))
 
 
 def device_facts(device: str) -> dict[str, Any]:
     """What a device is (fields: `DeviceFacts`), as a dictionary."""
-    return _device(device).model_dump(mode="json", exclude_none=True)
+    return {name: value for name, value in asdict(_device(device)).items() if value is not None}
 
 
 def peak_memory() -> dict[str, int]:
@@ -141,6 +138,8 @@ def peak_memory() -> dict[str, int]:
 
 def version(package: str) -> str | None:
     """The installed version of a package, None if it is not installed; imports nothing."""
+    from importlib import metadata
+
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:

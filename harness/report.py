@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.aggregate import Aggregates, Mean
 from harness.failures import print_failures, shortened
+from harness.predicted_report import predicted_json, predicted_lines
 from harness.report_text import mean_text, score_text
 from harness.standing_report import print_standing, standing_json
 
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
 
     from harness.api import Report
     from harness.execute import Result
-    from harness.plan import Subject
     from harness.types import Suite
+    from harness.wanted import Subject
 
 LABELS = {
     "cached": "was there",
@@ -72,6 +73,7 @@ def aggregates_json(suite: Suite, found: Aggregates) -> dict[str, Any]:
         "by_type": {name: _mean_json(mean) for name, mean in found.by_type.items()},
         "left_out": list(suite.left_out),
         "notes": list(suite.notes),
+        **({"predicted": predicted_json(suite, found)} if suite.predictor else {}),
     }
 
 
@@ -84,7 +86,7 @@ def means_lines(suite: Suite, means: Aggregates) -> list[str]:
         count = len(suite.left_out)
         named = shortened(suite.left_out)
         lines.append(f"nothing of what was asked for in {count} columns: {named}")
-    return lines
+    return [*lines, *predicted_lines(suite, means)]
 
 
 def print_report(report: Report, console: Console) -> None:

@@ -20,7 +20,9 @@ class Request:
 
     `models`, `suites` and `recipe` are spelled as on the command line; `devices` are torch device
     names, one worker process each if there are several. `gate` off lets a model run that the sanity
-    gate refuses; its records say so.
+    gate refuses; its records say so. After `budget` seconds no new job is started: the tasks that
+    were not reached are "stopped", and the same request goes on with them. `names` are what models
+    are to be called in records and tables, by their spelling.
     """
 
     models: tuple[str, ...]
@@ -41,6 +43,8 @@ class Request:
     trust_remote_code: bool = False
     gate: bool = True
     purpose: Purpose = "final"
+    budget: float | None = None
+    names: Mapping[str, str] = field(default_factory=dict)
 
 
 def recipe_for(suites: Sequence[Suite], request: Request) -> Recipe | None:

@@ -12,13 +12,16 @@ from pathlib import Path, PurePosixPath
 from harness import catalog, paths
 from harness.encoder import describe as reading
 from harness.errors import ModelError, UsageError, nearest
-from harness.plan import Subject
-from harness.types import Artifact, Settings
+from harness.types import Artifact, BackboneEntry, Settings
+from harness.wanted import Subject
 
 HUB_ID = re.compile(r"^[\w.-]+/[\w.-]+(@[\w./-]+)?$")
 COMMIT = re.compile(r"^[0-9a-f]{40}$")
 FORMATS = ["*.h5", "*.msgpack", "*.ot", "*.tflite", "*.gguf", "onnx/*", "openvino/*", "*.onnx", "coreml/*"]
 """Files of a hub model that are never loaded here."""
+
+PLACES = (".", "/", "~")
+"""How a text begins that can only be a folder."""
 
 SAFE = ("model.safetensors", "model.safetensors.index.json")
 """Weights that go before others in the same folder."""
@@ -47,12 +50,9 @@ def subject(text: str, settings: Settings, options: ModelOptions) -> Subject:
 
 def resolve(text: str, options: ModelOptions) -> Artifact:
     """The artifact that `text` names."""
-    named = catalog.models().get(text)
+    named = None if text.startswith(PLACES) else catalog.model(text)
     if named is not None and named.locate is not None:
-        place = named.locate()
-        if Path(place).is_dir():
-            return _from_folder(Path(place), name=text, source=text, options=options)
-        return _from_hub(place, name=text, options=options)
+        return _as_published(named, _located(named.locate(), name=text, options=options))
     folder = paths.expanded(text)
     if _is_folder(folder):
         return _from_folder(folder, name=folder.resolve().name, source=text, options=options)
@@ -60,9 +60,26 @@ def resolve(text: str, options: ModelOptions) -> Artifact:
         raise ModelError(
             f"{text} is a file, not a model folder.", hint=f"Did you mean --model {folder.parent}?"
         )
-    if text.startswith((".", "/", "~")) or not HUB_ID.match(text) or _not_for_the_hub(text):
+    if text.startswith(PLACES) or not HUB_ID.match(text) or _not_for_the_hub(text):
         raise _no_model(text)
     return _from_hub(text, name=text.partition("@")[0], options=options)
+
+
+def _located(place: str, *, name: str, options: ModelOptions) -> Artifact:
+    """The artifact of a catalog name, which stands for a folder or a hub id."""
+    if Path(place).is_dir():
+        return _from_folder(Path(place), name=name, source=name, options=options)
+    return _from_hub(place, name=name, options=options)
+
+
+def _as_published(entry: BackboneEntry, artifact: Artifact) -> Artifact:
+    """The artifact, whose weights are those that the catalog names."""
+    if entry.weights not in (None, artifact.weights):
+        raise ModelError(
+            f"The weights in {artifact.folder} are not the official ones of {entry.name}.",
+            hint="Install or fetch it again, or give the folder as the model.",
+        )
+    return artifact
 
 
 def _is_folder(folder: Path) -> bool:

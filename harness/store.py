@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-import logging
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from harness import files, imported
+from harness import files
 from harness.errors import RecordError
-from harness.imported import Imported
-from harness.record import ExamplesPart, Record, parse
 from harness.types import Purpose
 
-log = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    from harness.imported import Imported
+    from harness.record import Record
 
 
 class Store:
@@ -101,7 +101,7 @@ class Store:
             try:
                 record = self.read(path)
             except RecordError as error:
-                log.warning("%s It is left out.", error.message)
+                _warn(f"{error.message} It is left out.")
                 continue
             if record is not None and record.purpose == purpose:
                 yield record
@@ -118,15 +118,19 @@ class Store:
 
         One that cannot be read, or is of a newer schema, is warned of and left out.
         """
+        from harness import imported
+
         found = []
         for folder in imported.folders(self.root):
             try:
                 found.append(imported.read(folder))
             except RecordError as error:
-                log.warning("%s It is left out.", error.message)
+                _warn(f"{error.message} It is left out.")
         return [one for one in found if one is not None]
 
     def _put_examples(self, path: Path, record: Record, content: bytes, *, again: bool) -> Record:
+        from harness.record import ExamplesPart
+
         beside = path.with_suffix(".examples.parquet")
         if again or not path.exists():  # without its record it is what a killed process left
             files.replace(beside, content)
@@ -149,7 +153,7 @@ class Store:
         there = self.read(path)
         if there is None:
             aside = path.with_suffix(".broken")
-            log.warning("%s was damaged; it is kept as %s.", path, aside.name)
+            _warn(f"{path} was damaged; it is kept as {aside.name}.")
             files.move(path, aside)
             return False
         return there.purpose == "trial" and record.purpose == "final"
@@ -161,6 +165,8 @@ class Store:
         Raises:
             RecordError: The record is of a newer schema, or cannot be read.
         """
+        from harness.record import parse
+
         try:
             return parse(path.read_text(encoding="utf-8"), where=str(path))
         except (FileNotFoundError, NotADirectoryError):
@@ -168,8 +174,14 @@ class Store:
         except OSError as error:
             raise RecordError(f"Cannot read {path}: {error.strerror}.") from error
         except ValueError:
-            log.warning("%s is truncated or damaged; it counts as not done.", path)
+            _warn(f"{path} is truncated or damaged; it counts as not done.")
             return None
+
+
+def _warn(message: str) -> None:
+    import logging
+
+    logging.getLogger(__name__).warning("%s", message)
 
 
 def _failed(path: Path) -> Path:

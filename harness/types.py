@@ -220,11 +220,47 @@ class Column:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Predicted:
+    """What a few tasks say of the mean of a whole benchmark, shares of 1.
+
+    `low` and `high` are the bounds of a `level` interval, cross-validated over `families` of
+    models. `outside` names the tasks whose scores lie outside of those that the prediction was
+    fitted on, and the target where the prediction itself does: there it says little.
+    """
+
+    target: str
+    value: float
+    low: float
+    high: float
+    level: float
+    families: int
+    outside: tuple[str, ...] = ()
+
+
+class Predictor(Protocol):
+    """Predicts the mean of a benchmark from the scores of a suite's tasks."""
+
+    @property
+    def target(self) -> str:
+        """The title of the benchmark."""
+        ...
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """The tasks whose scores it needs."""
+        ...
+
+    def predict(self, scores: Mapping[str, float]) -> Predicted | None:
+        """The prediction from main scores by task, shares of 1; None if one of them is missing."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
 class Suite:
     """An ordered list of columns with the aggregates over them.
 
     `conventions` are the papers' ways to make one number of a task's raw metrics, by name; where
-    there are none, a task's number is its main score.
+    there are none, a task's number is its main score. `predictor` is that of a proxy.
     """
 
     name: str
@@ -232,6 +268,7 @@ class Suite:
     columns: tuple[Column, ...]
     notes: tuple[str, ...] = ()
     conventions: Mapping[str, Convention] = field(default_factory=dict)
+    predictor: Predictor | None = None
 
     @property
     def tasks(self) -> tuple[Task, ...]:
@@ -248,13 +285,15 @@ class Suite:
 class SuiteOptions:
     """What a user may narrow a suite down to; empty means the suite's own choice.
 
-    `tasks` are names of columns. `cache` is where a suite may keep what it builds.
+    `tasks` are names of columns. `cache` is where a suite may keep what it builds, `results` the
+    results folder; None for the user's own.
     """
 
     tasks: tuple[str, ...] = ()
     languages: tuple[str, ...] = ()
     splits: tuple[str, ...] = ()
     cache: Path | None = None
+    results: Path | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -289,10 +328,11 @@ class BackboneEntry:
 
     `family` says how published checkpoints of one architecture become our network. `locate()`
     makes `name` something a user may type after --model: it gives a local folder, a hub id, or
-    raises ModelError with what to install.
+    raises ModelError with what to install. `weights` is the SHA-256 that they must have there.
     """
 
     name: str
     summary: str
     family: Family | None = None
     locate: Callable[[], str] | None = None
+    weights: str | None = None

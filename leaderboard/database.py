@@ -133,6 +133,20 @@ AVERAGES = Table(
 )
 """Means of tasks that a recipe trained for, with their intervals (docs/json.md)."""
 
+FILED = Table(
+    "filed",
+    METADATA,
+    Column("id", BigInteger, primary_key=True, autoincrement=False),
+    Column("unit", Integer, nullable=False, index=True),
+    Column("kind", _text(8), nullable=False),
+    Column("name", _text(120), nullable=False),
+    Column("written", _text(40), nullable=False),
+    Column("facts", _text(), nullable=False),
+    Column("document", _text(), nullable=False),
+    Index("filed_kind", "kind"),
+)
+"""Checks and watches (leaderboard.found.Filed); `facts` and `document` are JSON."""
+
 
 def open_engine(url: str, *, file: Path) -> Engine:
     """The database at `url`, or the SQLite file where there is no URL.

@@ -100,13 +100,32 @@ class Entry:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Filed:
+    """A document that is shown as it is: a check, or the state of a watch.
+
+    Attributes:
+        kind: Which of these.
+        name: In URLs; unique among its kind.
+        written: When, ISO 8601.
+        facts: What lists show of it.
+        document: The whole of it as JSON.
+    """
+
+    kind: Literal["check", "watch"]
+    name: str
+    written: str
+    facts: Mapping[str, Any]
+    document: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Unit:
     """What is taken in or dropped as a whole; `stamp` changes whenever its files do."""
 
     source: str
     name: str
     stamp: str
-    read: Callable[[], Sequence[Entry]]
+    read: Callable[[], Sequence[Entry | Filed]]
 
 
 def _short(*parts: object) -> str:

@@ -22,7 +22,7 @@ from sqlalchemy import (
 from harness import files, paths
 from harness.errors import StoreError
 from harness.imported import Imported
-from leaderboard import imports, measured, printed
+from leaderboard import imports, judged, measured, printed, watched
 from leaderboard.database import (
     META,
     METADATA,
@@ -41,7 +41,10 @@ WEEK = 7 * 24 * 3600
 log = logging.getLogger(__name__)
 
 
-FORM = 8
+OWN = (measured.SOURCE, printed.SOURCE, judged.SOURCE, watched.SOURCE)
+"""The sources of units that are no imports."""
+
+FORM = 9
 """The form of the index; raised when tables or what they hold change, so that old ones are made anew."""
 
 
@@ -119,7 +122,7 @@ class SiteIndex:
         names = repr([(str(one.folder), one.id) for one in found])
         if names == _meta(connection, "imports"):
             found = []
-            there = {key: unit for key, unit in there.items() if key[0] in (measured.SOURCE, printed.SOURCE)}
+            there = {key: unit for key, unit in there.items() if key[0] in OWN}
         listed, broken = _listed(found)
         if broken:
             names = ""
@@ -135,6 +138,8 @@ class SiteIndex:
         reference = [self.settings.reference] if self.settings.reference else []
         roots = [*self.settings.results, *(path for path in reference if path not in self.settings.results)]
         yield from measured.units(roots, list(self.suites.values()))
+        yield from judged.units(roots)
+        yield from watched.units(roots)
         yield from printed.units(self.settings.reported, self.suites)
 
 

@@ -25,12 +25,13 @@ from sqlalchemy import (
 from leaderboard.database import (
     AVERAGES,
     ENTRIES,
+    FILED,
     RESULTS,
     SCOPES,
     SCORES,
     UNITS,
 )
-from leaderboard.found import Entry, Outcome, Unit
+from leaderboard.found import Entry, Filed, Outcome, Unit
 from leaderboard.scopes import REASONS, Scope, possible
 
 log = logging.getLogger(__name__)
@@ -38,6 +39,8 @@ log = logging.getLogger(__name__)
 BEST = [REASONS.index(reason) for reason in ("", "other", "part", "bad", "failed", "none")]
 """Which of several results of a task answers a scope: the first in this order, then the newest."""
 
+WRITTEN = (UNITS, ENTRIES, RESULTS, SCORES, AVERAGES, FILED)
+"""The tables that hold units, in the order in which rows go in."""
 
 Item = TypeVar("Item")
 
@@ -70,18 +73,19 @@ class Writer:
         """
         taken = 0
         for some in _batched(units, 50):
-            rows: dict[str, list[dict[str, Any]]] = {
-                t.name: [] for t in (UNITS, ENTRIES, RESULTS, SCORES, AVERAGES)
-            }
-            read = [(unit, entries) for unit in some if (entries := _read(unit)) is not None]
+            rows: dict[str, list[dict[str, Any]]] = {table.name: [] for table in WRITTEN}
+            read = [(unit, found) for unit in some if (found := _read(unit)) is not None]
             self._forget([former[key] for unit, _ in read if (key := key_of(unit)) in former])
-            for unit, entries in read:
+            for unit, found in read:
                 number = self._number(UNITS.name)
                 row = {"source": unit.source, "name": unit.name, "stamp": unit.stamp}
                 rows["units"].append({"id": number, **{name: _storable(v) for name, v in row.items()}})
-                for entry in entries:
-                    self._entry(entry, number, rows)
-            for table in (UNITS, ENTRIES, RESULTS, SCORES, AVERAGES):
+                for one in found:
+                    if isinstance(one, Filed):
+                        rows["filed"].append(_filed_row(one, number))
+                    else:
+                        self._entry(one, number, rows)
+            for table in WRITTEN:
                 self._insert(table, rows[table.name])
             taken += len(read)
         return taken
@@ -178,13 +182,19 @@ def _entry_row(entry: Entry, number: int, unit: int) -> dict[str, Any]:
     }
 
 
+def _filed_row(one: Filed, unit: int) -> dict[str, Any]:
+    values = {name: _stored(FILED.c[name], getattr(one, name)) for name in ("kind", "name", "written")}
+    documents = {"facts": json.dumps(one.facts), "document": one.document}
+    return {**values, **documents, "id": permanent(one.kind, one.name), "unit": unit}
+
+
 def key_of(unit: Unit) -> tuple[str, str]:
     """What a unit is known by, as the index holds it."""
     return _storable(unit.source), _storable(unit.name)
 
 
-def _read(unit: Unit) -> Sequence[Entry] | None:
-    """The entries of a unit; None, and a word in the log, where it cannot be read: it is tried again."""
+def _read(unit: Unit) -> Sequence[Entry | Filed] | None:
+    """What a unit holds; None, and a word in the log, where it cannot be read: it is tried again."""
     try:
         return unit.read()
     except Exception:
@@ -229,7 +239,8 @@ def drop(connection: Connection, units: Sequence[int]) -> None:
         entries = select(ENTRIES.c.id).where(ENTRIES.c.unit.in_(some))
         for table in (SCORES, RESULTS, AVERAGES):
             connection.execute(delete(table).where(table.c.entry.in_(entries)))
-        connection.execute(delete(ENTRIES).where(ENTRIES.c.unit.in_(some)))
+        for table in (ENTRIES, FILED):
+            connection.execute(delete(table).where(table.c.unit.in_(some)))
         connection.execute(delete(UNITS).where(UNITS.c.id.in_(some)))
 
 

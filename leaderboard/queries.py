@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, Row, func, select
 
-from leaderboard.database import AVERAGES, ENTRIES, RESULTS, SCOPES, SCORES
+from leaderboard.database import AVERAGES, ENTRIES, FILED, RESULTS, SCOPES, SCORES
 from leaderboard.found import Origin, Trust
 from leaderboard.index import SiteIndex
+from leaderboard.judged import Judged, judged
 from leaderboard.scopes import Listed, views
+from leaderboard.watched import Watched, watched
 
 if TYPE_CHECKING:
     from leaderboard.grid import Cells, Grid
@@ -165,6 +167,45 @@ class Queries:
                 wanted = select(func.count(SCORES.c.entry.distinct())).where(SCORES.c.scope.in_(ids))
                 found[slug] = int(connection.scalar(wanted) or 0)
         return {slug: count for slug, count in found.items() if count}
+
+    @cached_property
+    def checks(self) -> dict[str, Judged]:
+        """Every check by its name in URLs, the newest first."""
+        return {
+            row.name: judged(row.name, row.written, json.loads(row.facts)) for row in self._filed("check")
+        }
+
+    @cached_property
+    def judgements(self) -> dict[str, list[Judged]]:
+        """The checks of each candidate by its ArtifactKey, the newest first."""
+        found: dict[str, list[Judged]] = {}
+        for check in self.checks.values():
+            for artifact in check.artifacts:
+                found.setdefault(artifact, []).append(check)
+        return found
+
+    @cached_property
+    def watches(self) -> dict[str, Watched]:
+        """Every watch by its name, the one with the newest score first."""
+        return {
+            row.name: watched(row.name, row.written, json.loads(row.facts)) for row in self._filed("watch")
+        }
+
+    def _filed(self, kind: str) -> Sequence[Any]:
+        wanted = select(FILED.c.name, FILED.c.written, FILED.c.facts).where(FILED.c.kind == kind)
+        with self.reading() as connection:
+            return connection.execute(wanted.order_by(FILED.c.written.desc(), FILED.c.name.desc())).all()
+
+    def filed(self, kind: str, name: str) -> str:
+        """The whole of a check or a watch that is there, as JSON."""
+        wanted = select(FILED.c.document).where(FILED.c.kind == kind, FILED.c.name == name)
+        with self.reading() as connection:
+            return str(connection.execute(wanted).scalar_one())
+
+    def kinds(self) -> frozenset[str]:
+        """Of which kinds anything was filed: "check", "watch"."""
+        with self.index.engine.connect() as connection:
+            return frozenset(connection.scalars(select(FILED.c.kind).distinct()))
 
     def grid(self, listed: Listed, view: str = "", *, any_revision: bool = False) -> Grid:
         """A suite put together."""

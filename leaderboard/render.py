@@ -17,10 +17,12 @@ from leaderboard.tables import KINDS, Cell, Column, Row, Table
 CODES = {
     "best": "b", "second": "s", "none": "n", "failed": "f", "other": "o", "bad": "x", "part": "p",
     "away": "a", "measured": "m", "imported": "i", "reported": "r", "leak": "l", "chosen": "c",
+    "regressed": "d", "improved": "u", "unsure": "q",
 }  # fmt: skip
 """Kinds in class names of one letter: a page of 7,000 cells stays small."""
 
-SAMPLES = {"best": "71.2", "second": "70.9", "none": "–", "failed": "×", "bad": "!", "part": "–", "away": "·"}
+SAMPLES = {"best": "71.2", "second": "70.9", "none": "–", "failed": "×", "bad": "!", "part": "–", "away": "·",
+           "regressed": "▼", "improved": "▲", "unsure": "?"}  # fmt: skip
 """What a cell of a kind prints in the legend; "64.1" where nothing else is said."""
 
 

@@ -54,6 +54,7 @@ class Site:
         self.pages = page_routes()
         self.kept = Kept(settings.cache_bytes)
         self.queries = Queries(index, index.version)
+        self.kinds: frozenset[str] = frozenset()
         self._refreshing = threading.Lock()
         self._environment = environment()
 
@@ -70,6 +71,7 @@ class Site:
                 self.queries = Queries(self.index, changes.version)
                 self.__dict__.pop("papers", None)
                 self.kept.clear()
+            self.kinds = self.queries.kinds()
         return changes
 
     def key(self, route: PageRoute, state: State, arguments: Mapping[str, str], form: str) -> Hashable:
@@ -113,7 +115,7 @@ class Site:
         text = self._environment.get_template(page.template).render(
             page=page,
             state=state,
-            site={"title": TITLE, "version": __version__},
+            site={"title": TITLE, "version": __version__, "kinds": self.kinds},
             url=_url,
             asset=asset,
             theme=state.theme,

@@ -48,6 +48,9 @@ KINDS = {
     "reported": "printed in a paper",
     "leak": "the model was trained on this task's data, by its makers' own account",
     "chosen": "a choice of settings was made on this data",
+    "regressed": "lower than it may be: a check's verdict, or a drop of a curve",
+    "improved": "higher: a check's verdict",
+    "unsure": "nothing can be said, or something is missing",
 }
 """Every kind a cell can have, and what it means: pages print the legend from it."""
 

@@ -14,7 +14,6 @@ from finetune.glue.selection import select, select_source
 from finetune.glue.settings import Trial
 from harness.desk import Desk, Event
 from harness.errors import HarnessError
-from harness.record import parse
 from harness.types import Task
 
 
@@ -84,6 +83,8 @@ class Weights:
         return {"source": json.dumps({**source, "again": again}).encode()}
 
     def _remade(self, desk: Desk, kept: Checkpoints, key: str) -> float:
+        from harness.record import parse
+
         run = next(run for run in self.runs if run.key == key)
         kept.forget(run.group or "")
         made = parse(run.run(desk)["record"].decode(), where="the run made once more")

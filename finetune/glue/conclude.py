@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from finetune.glue import outcome
 from finetune.glue.inputs import examples_in, records_in
@@ -15,8 +15,10 @@ from harness.conventions import raw
 from harness.desk import Desk
 from harness.errors import HarnessError
 from harness.jobs import examples_bytes, examples_part, record_output, task_part
-from harness.record import Record
 from harness.types import Task
+
+if TYPE_CHECKING:
+    from harness.record import Record
 
 Kind = Literal["fresh", "final", "protocol", "maximum"]
 """What the seeds behind a score are."""
@@ -49,6 +51,8 @@ class Conclude:
         Raises:
             HarnessError: All runs that count diverged.
         """
+        from harness.record import Record
+
         started = datetime.now(tz=UTC)
         selection = desk.input("selection") or self._unselected(desk)
         chosen = (self.runs[selection["chosen"]],) if self.kind == "maximum" else ()

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from finetune.glue.data import GlueSource
 from finetune.glue.selection import Tried
 from finetune.glue.settings import Trial
 from finetune.glue.views import VIEWS
 from harness.conventions import raw
-from harness.record import Record
 from harness.types import Task
 
 if TYPE_CHECKING:
     from finetune.glue.loop import Evaluation, Progress
     from harness.conventions import Raw
     from harness.labelled import Labelled
+    from harness.record import Record
 
 CELL = ("learning_rate", "batch_size", "weight_decay", "epochs", "seed")
 """The settings of a run that its grid varies."""
@@ -79,7 +78,7 @@ def training_of(trial: Trial, progress: Progress, steps: int) -> dict[str, Any]:
     """How a run went, for its record."""
     found = counted(progress)
     first = None if found is None else next(iter(found.predictions.values()))
-    finite = [loss for loss in progress.losses if np.isfinite(loss)]
+    finite = [loss for loss in progress.losses if math.isfinite(loss)]
     return {
         "trial": asdict(trial),
         "diverged": progress.diverged,
@@ -149,12 +148,16 @@ def cells_of(tried: Sequence[Tried], records: Sequence[Record]) -> list[dict[str
 
 def means_of(records: Sequence[Record]) -> dict[tuple[str, str], float]:
     """The mean of every raw metric over runs."""
+    import numpy as np
+
     found = [raw(record) for record in records]
     return {name: float(np.mean([one[name] for one in found])) for name in found[0]}
 
 
 def spread(values: Sequence[float]) -> float | None:
     """The standard deviation over seeds; None of a single one."""
+    import numpy as np
+
     return float(np.std(values, ddof=1)) if len(values) > 1 else None
 
 

@@ -22,7 +22,6 @@ from harness.errors import HarnessError
 from harness.filehash import sha256_file
 from harness.jobs import examples_bytes, examples_part, model_part, record_output, task_part
 from harness.labelled import LabelSource
-from harness.record import Record
 from harness.types import Artifact, Task
 
 if TYPE_CHECKING:
@@ -73,6 +72,8 @@ class Finetune:
 
     def run(self, desk: Desk) -> Mapping[str, bytes]:
         """Train, score, and write down how it went."""
+        from harness.record import Record
+
         started = datetime.now(tz=UTC)
         desk.set_threads()
         desk.forget()  # the memory is for training

@@ -51,9 +51,10 @@ def command(
 ) -> int:
     """Evaluate models on suites and record the scores; what is there is not done again."""
     from harness import api
+    from harness.opened import network
 
     request = asked.request(models, suites, given, force=force, fail_fast=fail_fast)
-    with api.network(request):
+    with network(request):
         prepared = api.prepare(request)
         if dry_run:
             return _show_plan(prepared, as_json)

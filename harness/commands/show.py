@@ -55,7 +55,10 @@ def command(
     measured = views.records_of(model, results)
     records = measured.records
     narrowed = SuiteOptions(
-        languages=options.listed(languages), splits=options.listed(splits), cache=paths.cache_folder()
+        languages=options.listed(languages),
+        splits=options.listed(splits),
+        cache=paths.cache_folder(),
+        results=results,
     )
     if task:
         _one(records, task)

@@ -6,7 +6,7 @@ Nothing here imports torch, mteb or datasets; huggingface_hub is imported when t
 from harness.data.folder import Manifest, content_of, identify, visible_files
 from harness.data.hubcache import declared_subsets
 from harness.data.huberrors import Unavailable
-from harness.data.locate import DataMissing, DataSettings, Located, Origin, locate
+from harness.data.locate import DataMissing, DataSettings, Located, Origin, at_hand, locate
 from harness.data.needs import Need, State, Status, found, needs, status
 from harness.data.offline import forbid_network
 from harness.data.prepared import datasets_cache, no_bars
@@ -25,6 +25,7 @@ __all__ = [
     "State",
     "Status",
     "Unavailable",
+    "at_hand",
     "content_of",
     "datasets_cache",
     "declared_subsets",

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
-
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from typing import Any
 
 from harness.errors import DataError
 from harness.filehash import sha256_file
@@ -18,33 +18,35 @@ from harness.types import Data
 MANIFEST = ".harness.json"
 """The file a pull leaves in a data set's folder; hidden, like everything that is not data."""
 
+SCHEMA = 1
+"""The form of a manifest; another one is not read."""
 
-class FileEntry(BaseModel):
-    """What a file was when it was pulled."""
 
-    model_config = ConfigDict(frozen=True)
+@dataclass(frozen=True, kw_only=True)
+class FileEntry:
+    """What a file was when it was pulled: its size in bytes, and its SHA-256."""
 
     size: int
-    """Bytes."""
-    sha256: str = Field(pattern="^[0-9a-f]{64}$")
+    sha256: str
 
 
-class Manifest(BaseModel):
-    """What a pull fetched, so that the folder can prove its revision without the hub."""
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """What a pull fetched, so that the folder can prove its revision without the hub.
 
-    model_config = ConfigDict(frozen=True, populate_by_name=True)
+    Attributes:
+        repo: The data set's name on the hub, `org/name`.
+        revision: The pinned revision the files came from.
+        files: Every visible file by its path inside the folder, with `/` between the parts.
+    """
 
-    schema_version: Literal[1] = Field(default=1, alias="schema")
     repo: str
-    """The data set's name on the hub, `org/name`."""
     revision: str
-    """The pinned revision the files came from."""
     files: Mapping[str, FileEntry]
-    """Every visible file by its path inside the folder, with `/` between the parts."""
 
     def to_json(self) -> str:
         """The manifest as it is written: indented JSON with a final newline."""
-        return json.dumps(self.model_dump(mode="json", by_alias=True), indent=1, ensure_ascii=False) + "\n"
+        return json.dumps({"schema": SCHEMA, **asdict(self)}, indent=1, ensure_ascii=False) + "\n"
 
 
 def visible_files(folder: Path) -> dict[str, Path]:
@@ -69,14 +71,27 @@ def read_manifest(folder: Path) -> Manifest | None:
     """
     path = folder / MANIFEST
     try:
-        return Manifest.model_validate_json(path.read_bytes())
+        return _manifest(json.loads(path.read_bytes()))
     except FileNotFoundError:
         return None
-    except ValidationError as error:
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise DataError(
             f"{path} is damaged, or was written by a newer version.",
             hint="Until it is pulled again, the data set counts as a folder of unknown origin.",
         ) from error
+
+
+def _manifest(raw: Any) -> Manifest:
+    if raw.get("schema", SCHEMA) != SCHEMA or not all(isinstance(raw[n], str) for n in ("repo", "revision")):
+        raise ValueError("no manifest of this version")
+    files = {name: _entry(**facts) for name, facts in raw["files"].items()}
+    return Manifest(repo=raw["repo"], revision=raw["revision"], files=files)
+
+
+def _entry(*, size: int, sha256: str, **_: Any) -> FileEntry:
+    if type(size) is not int or not re.fullmatch("[0-9a-f]{64}", sha256):
+        raise ValueError("no file of a manifest")
+    return FileEntry(size=size, sha256=sha256)
 
 
 def content_of(hashes: Mapping[str, str]) -> str:

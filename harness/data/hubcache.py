@@ -15,6 +15,7 @@ from harness.data.folder import visible_files
 from harness.types import Data
 
 _SHARD = re.compile(r"^(?P<stem>.*-)(?P<number>\d{5})-of-(?P<count>\d{5})")
+_HEADER = re.compile(r"\s*---\r?\n(.*?)\n---[ \t]*(?:\r?\n|$)", re.DOTALL)
 RETRIEVAL_PARTS = ("corpus", "queries", "qrels", "top_ranked", "instruction", "instructions")
 _NOT_DATA = (".md", ".py", ".txt.license", "LICENSE", "dataset_infos.json")
 
@@ -80,15 +81,27 @@ def _listed(data: Data) -> set[str] | None:
 
 def _configs(folder: Path) -> dict[str, list[str]]:
     """The configurations a README declares, in order: name → patterns of its data files."""
-    from huggingface_hub.repocard import metadata_load
-
     try:
-        header: Mapping[str, Any] = metadata_load(folder / "README.md") or {}
+        header = _header((folder / "README.md").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
     declared = header.get("configs")
     configs = [c for c in declared if isinstance(c, dict)] if isinstance(declared, list) else []
     return {str(c.get("config_name", "default")): list(_patterns(c.get("data_files"))) for c in configs}
+
+
+def _header(card: str) -> Mapping[str, Any]:
+    """The metadata at the top of a README; {} where it has none, or lists no configurations."""
+    found = _HEADER.match(card)
+    if found is None or "configs:" not in found[1]:
+        return {}
+    import yaml
+
+    try:
+        read = yaml.safe_load(found[1])
+    except yaml.YAMLError:
+        return {}
+    return read if isinstance(read, dict) else {}
 
 
 def _patterns(value: Any) -> Iterator[str]:

@@ -46,7 +46,7 @@ class Located:
 
 
 def locate(data: Data, settings: DataSettings, *, subsets: Sequence[str] = ()) -> Located:
-    """Find a data set and say what it is.
+    """Find a data set and say what it is, in the hub's cache where it is not at hand.
 
     Args:
         data: The data set as the task pins it.
@@ -59,12 +59,9 @@ def locate(data: Data, settings: DataSettings, *, subsets: Sequence[str] = ()) -
             root nor the hub's cache holds it.
         DataError: The data root does not exist or cannot be read.
     """
-    if not data.path:
-        return Located(data=data, folder=None, origin="built")
-    folder = root_folder(data.path, data.revision, settings.root)
-    if folder is not None:
-        _require(subsets, folder, data)
-        return Located(data=_identified(data, folder, settings.cache), folder=folder, origin="root")
+    near = at_hand(data, settings, subsets=subsets)
+    if near is not None:
+        return near
     held = snapshot(data.path, data.revision)
     lacking = gaps(held, data, subsets) if held else ()
     if held and not lacking:
@@ -72,6 +69,22 @@ def locate(data: Data, settings: DataSettings, *, subsets: Sequence[str] = ()) -
     if settings.offline:
         raise _missing(data, settings, lacking)
     return Located(data=data, folder=None, origin="hub")
+
+
+def at_hand(data: Data, settings: DataSettings, *, subsets: Sequence[str] = ()) -> Located | None:
+    """What a data set is that is built, or lies in the data root; None where it is what the task pins.
+
+    Raises:
+        DataMissing: The data root has only some of the subsets.
+        DataError: The data root does not exist or cannot be read.
+    """
+    if not data.path:
+        return Located(data=data, folder=None, origin="built")
+    folder = root_folder(data.path, data.revision, settings.root)
+    if folder is None:
+        return None
+    _require(subsets, folder, data)
+    return Located(data=_identified(data, folder, settings.cache), folder=folder, origin="root")
 
 
 def _require(subsets: Sequence[str], folder: Path, data: Data) -> None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
-import socket
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from harness.errors import DataError
+
+if TYPE_CHECKING:
+    import socket
 
 VARIABLES = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_OFFLINE")
 """Read by the hub's libraries when they are imported, here and in child processes."""
@@ -35,6 +36,8 @@ def forbid_network() -> ExitStack:
         What undoes it: `with forbid_network(): …`, or `.close()`. To stay offline for good,
         let it go.
     """
+    import socket
+
     undo = ExitStack()
     for variable in VARIABLES:
         _set_variable(undo, variable, "1")
@@ -64,9 +67,11 @@ def _set_variable(undo: ExitStack, name: str, value: str) -> None:
 
 
 def _guard_socket(method: Callable[..., Any]) -> Callable[..., Any]:
+    from socket import AF_INET, AF_INET6
+
     def guarded(self: socket.socket, *args: Any) -> Any:
         address = args[-1]
-        if self.family in (socket.AF_INET, socket.AF_INET6) and isinstance(address, tuple):
+        if self.family in (AF_INET, AF_INET6) and isinstance(address, tuple):
             _refuse(address[0])
         return method(self, *args)
 
@@ -91,6 +96,8 @@ def _refuse(host: Any) -> None:
 
 
 def _is_local(name: str) -> bool:
+    import ipaddress
+
     if name == "localhost":
         return True
     try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 from harness.data.huberrors import Unavailable, explained
 from harness.data.needs import Need
@@ -26,6 +25,8 @@ def remote_size(need: Need, *, timeout: float = 10.0) -> int:
 
 def remote_sizes(wanted: Sequence[Need]) -> dict[Need, int]:
     """The sizes the hub tells; after the first sign that it cannot be reached no more is asked."""
+    from concurrent.futures import ThreadPoolExecutor
+
     reachable = True
 
     def ask(need: Need) -> int | None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.abc
 import importlib.machinery
 import importlib.util
 import sys
 from collections.abc import Sequence
 from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from importlib.abc import Loader
 
 AUTO = "transformers.models.auto.modeling_auto"
 """The module of transformers that maps model types to classes."""
@@ -25,7 +27,7 @@ def register_with_transformers() -> None:
         sys.meta_path.insert(0, _Waiting())
 
 
-class _Waiting(importlib.abc.MetaPathFinder):
+class _Waiting:
     """Finds AUTO as every other finder does, and registers behind it."""
 
     def find_spec(
@@ -36,14 +38,14 @@ class _Waiting(importlib.abc.MetaPathFinder):
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec(fullname)
         if spec is not None and spec.loader is not None:
-            spec.loader = _Registering(spec.loader)
+            spec.loader = _Registering(spec.loader)  # type: ignore[assignment]
         return spec
 
 
-class _Registering(importlib.abc.Loader):
+class _Registering:
     """Runs a module as its own loader does, then registers."""
 
-    def __init__(self, loader: importlib.abc.Loader) -> None:
+    def __init__(self, loader: Loader) -> None:
         self._loader = loader
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:

@@ -30,6 +30,8 @@ LONGEST = 300
 FLAGS = ("", "impossible", "no-score")
 FINE, IMPOSSIBLE, NO_SCORE = range(3)
 
+TIME = "evaluation_time"
+
 _KEEP = ("hf_subset", "main_score")
 
 
@@ -38,7 +40,10 @@ class Unreadable(Exception):
 
 
 class Told(NamedTuple):
-    """What one file is: `problem` says why it gives no scores, empty if it does."""
+    """What one file is: `problem` says why it gives no scores, empty if it does.
+
+    `seconds` is how long its scores took on whatever machine they were made, None where it does not say.
+    """
 
     problem: str = ""
     task: str | None = None
@@ -47,6 +52,7 @@ class Told(NamedTuple):
     converted: bool = False
     repeated: int = 0
     rows: int = 0
+    seconds: float | None = None
 
 
 @dataclass(kw_only=True)
@@ -167,7 +173,26 @@ def _take(parsed: Parsed, data: Mapping[str, Any], known: Known) -> Told:
         converted=old,
         repeated=repeated,
         rows=len(parsed.score) - before,
+        seconds=_old_seconds(data) if old else duration(data.get(TIME)),
     )
+
+
+def _old_seconds(data: Mapping[str, Any]) -> float | None:
+    """What the splits of a file from before mteb 1.11 took together, None where one does not say."""
+    told = [duration(table.get(TIME)) for table in data.values() if isinstance(table, dict)]
+    known = [seconds for seconds in told if seconds is not None]
+    return sum(known) if known and len(known) == len(told) else None
+
+
+def duration(given: Any) -> float | None:
+    """Seconds, None for what cannot be a duration.
+
+    >>> duration(2.5), duration(0), duration("2.5"), duration(float("inf"))
+    (2.5, None, None, None)
+    """
+    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 < given < 2**31:
+        return None
+    return float(given)
 
 
 def _scores(given: Any) -> tuple[dict[str, dict[str, Any]], int]:

@@ -131,7 +131,7 @@ def _files_table(ordered: Sequence[File], numbers: Codes) -> Any:
     found = {name: [getattr(f.found, name) for f in ordered] for name in Found._fields if name != "problem"}
     told = {name: [getattr(f.told, name) for f in ordered] for name in Told._fields}
     kinds = {"size": pa.int64(), "mtime_ns": pa.int64(), "ctime_ns": pa.int64(), "converted": pa.bool_()}
-    kinds |= {"repeated": pa.int32(), "rows": pa.int32()}
+    kinds |= {"repeated": pa.int32(), "rows": pa.int32(), "seconds": pa.float64()}
     columns = {name: pa.array(v, kinds.get(name, pa.string())) for name, v in {**found, **told}.items()}
     for name in ("problem", "task", "data_revision", "mteb_version"):
         columns[name] = columns[name].dictionary_encode()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 SOURCE = "mteb-results"
 
-PARSER = 1
+PARSER = 2
 """The version of the reading of files: another one reads all of them again."""
 
 

@@ -21,7 +21,11 @@ from leaderboard.plots.shapes import (
     Radar,
     RadarSeries,
     Scatter,
+    Tone,
+    Track,
+    TrackPoint,
 )
+from leaderboard.plots.track_plot import moment, track
 
 __all__ = [
     "Axis",
@@ -37,14 +41,19 @@ __all__ = [
     "Radar",
     "RadarSeries",
     "Scatter",
+    "Tone",
+    "Track",
+    "TrackPoint",
     "bars",
     "distribution",
     "figure",
     "frontier",
     "json_script",
     "lines",
+    "moment",
     "plot_data",
     "plotly_file",
     "radar",
     "scatter",
+    "track",
 ]

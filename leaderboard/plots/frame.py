@@ -80,11 +80,12 @@ def sentences(notes: Sequence[str], *, top: float, width: float) -> tuple[Markup
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Entry:
-    """One line of a legend: the series at `place`, and where its name leads."""
+    """One line of a legend: the series at `place`, where its name leads, and the class of another colour."""
 
     label: str
     place: int
     href: str = ""
+    colour: str = ""
 
 
 def legend(entries: Sequence[Entry], *, width: float) -> tuple[Markup, float]:
@@ -95,7 +96,7 @@ def legend(entries: Sequence[Entry], *, width: float) -> tuple[Markup, float]:
         room = 18 + wide(text) + 14
         if x > 4 and x + room > width:
             x, y = 4.0, y + LINE + 2
-        sign = element("g", marker(entry.place, x + 6, y + 9, 5), class_=colour(entry.place))
+        sign = element("g", marker(entry.place, x + 6, y + 9, 5), class_=entry.colour or colour(entry.place))
         name = sign + element("text", text, x=x + 17, y=y + 13.2, class_="plot-text")
         parts.append(
             linked(name, href=entry.href, name=entry.label) if entry.href or text != entry.label else name

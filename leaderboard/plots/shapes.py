@@ -179,3 +179,68 @@ class Lines:
     y: Axis
     lines: Sequence[Line]
     desc: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Tone:
+    """What a group of points has in common: its name, the place of its marker, the class of its colour."""
+
+    label: str
+    place: int
+    colour: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TrackPoint:
+    """One point of a track.
+
+    Attributes:
+        label: Its name.
+        x: On a `date` axis a date's ordinal, with the part of the day; None is left out.
+        y: Likewise.
+        low: The interval's lower end, None for no interval.
+        high: The interval's upper end.
+        tone: Which of the track's tones it has.
+        hollow: Whether it is an outline that no line leads to: what is not comparable.
+        href: Where it leads.
+        note: What else is said of it.
+    """
+
+    label: str
+    x: Number
+    y: Number
+    low: Number = None
+    high: Number = None
+    tone: int = 0
+    hollow: bool = False
+    href: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Track:
+    """Points one after another, with their intervals: verdicts over time, scores over steps.
+
+    Attributes:
+        title: The picture's accessible name.
+        x: Time, or steps.
+        y: What is followed.
+        points: In any order.
+        tones: The groups that there may be.
+        band: From where to where y does not count, drawn behind the points; None for none.
+        band_label: What it is.
+        marks: Places on x with a word for each, drawn as upright lines.
+        joined: Whether a line leads from point to point.
+        desc: A sentence for those who cannot see it; what is counted is added.
+    """
+
+    title: str
+    x: Axis
+    y: Axis
+    points: Sequence[TrackPoint]
+    tones: Sequence[Tone]
+    band: tuple[float, float] | None = None
+    band_label: str = ""
+    marks: Sequence[tuple[float, str]] = ()
+    joined: bool = False
+    desc: str = ""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -12,6 +10,9 @@ from typing import Any
 @contextmanager
 def quiet() -> Iterator[None]:
     """Keep mteb's own progress bars, log lines and warnings off the terminal."""
+    import logging
+    import warnings
+
     loggers = [logging.getLogger(name) for name in ("mteb", "datasets")]
     levels = [logger.level for logger in loggers]
     try:

@@ -8,7 +8,6 @@ test compares it with the installed mteb.
 from __future__ import annotations
 
 import functools
-import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 
 from harness.errors import UsageError, unknown
 from suites._mteb.info import BenchmarkInfo, TaskInfo, TaskUse, sizes_of, subsets_of
+from suites._mteb.rows import sections
 from suites._narrowed import nothing_left
 
 PATH = Path(__file__).with_name("snapshot.json")
@@ -161,7 +161,7 @@ def narrow(
 @functools.cache
 def load() -> Snapshot:
     """The committed snapshot, read once."""
-    content = json.loads(PATH.read_text(encoding="utf-8"))
+    content = sections(PATH.read_text(encoding="utf-8"))
     return Snapshot(
         version=content["mteb_version"],
         rows=content["tasks"],

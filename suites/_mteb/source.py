@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import math
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -125,6 +124,8 @@ def run(task: AbsTask, encoder: TextEncoder) -> Outcome:
     Raises:
         DataError: The main score is not a number.
     """
+    import tempfile
+
     from suites._mteb.examples import Examples, is_parallel
     from suites._mteb.model import Model
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.metadata import PackageNotFoundError, version
-
 from harness.errors import UsageError
 from suites._mteb import snapshot
 
@@ -29,6 +27,8 @@ def require() -> None:
 
 
 def _installed() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
         return version("mteb")
     except PackageNotFoundError:

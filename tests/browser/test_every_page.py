@@ -11,6 +11,7 @@ from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-unt
 from playwright.sync_api import Browser, Page
 
 from browsing import NANO, Reader, keys, rows_of
+from judged_data import NEWEST
 from site_data import HOSTILE
 
 TINY, LARGE, MINILM = "acme/tiny-base", "acme/tiny-large", "minilm-ish"
@@ -39,6 +40,13 @@ KINDS: dict[str, str] = {
     "pareto": "/pareto?suite=nanobeir",
     "papers": "/papers",
     **{f"paper-{name}": f"/papers/{name}" for name in PAPERS},
+    "checks": "/checks",
+    "line": "/checks/release-nanobeir-595c0c0d",
+    "check": f"/check/{NEWEST}",
+    "check-elsewhere": "/check/0123456789ab",
+    "watches": "/watches",
+    "watch": "/watch/base-run",
+    "watch-task": "/watch/base-run?task=SciFact&scale=log",
     "recipes": "/recipes",
     "recipe": "/recipes/glue-optibert",
     "about": "/about",

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from browsing import NANO, Reader
+from judged_data import NEWEST
 
 VISIBLE = """() => {
   const see = one => one.checkVisibility() && one.textContent.trim() && one.getClientRects().length;
@@ -33,6 +34,9 @@ PAGES = [
     "/papers",
     "/tasks/NanoNFCorpusRetrieval",
     "/recipes/glue-quick",
+    "/checks",
+    f"/check/{NEWEST}",
+    "/watch/base-run",
 ]
 
 

@@ -23,10 +23,11 @@ from harness.errors import DataError, ModelError, StoreError
 from harness.execute import Listeners, Result, Run
 from harness.jobs import Job
 from harness.lease import Leases
-from harness.plan import Plan, Subject, make_plan
+from harness.plan import Plan, make_plan
 from harness.request import Request
 from harness.store import Store
 from harness.types import Artifact, Column, Purpose, Suite, Task
+from harness.wanted import Subject
 from harness.workers import Apart, Finished
 
 Encoders = dict[str, FakeEncoder]
@@ -385,6 +386,33 @@ def test_the_rate_counts_the_time_spent_encoding_while_scoring(tmp_path: Path, e
     assert result.record is not None
     assert 0 < result.record.provenance["tokens_per_second"] <= 45
     assert result.record.provenance["seconds"]["encode"] >= 0.2
+
+
+class Unhurried(FakeEncoder):
+    """Takes 0.2 s for every encoding."""
+
+    def encode(self, *args: Any, **kwargs: Any) -> Any:
+        time.sleep(0.2)
+        return super().encode(*args, **kwargs)
+
+
+def test_after_the_budget_no_job_is_started_and_the_next_run_goes_on(
+    tmp_path: Path, encoders: Encoders
+) -> None:
+    """Each of two runs ends one encoding after its budget; what was encoded is known in the next."""
+    encoders["a" * 64] = Unhurried()
+    tasks = task("One", texts=("a",)), task("Two", texts=("b",))
+    hows = []
+    for budget in (0.1, 0.1, None):
+        _, results = run(tmp_path, plan(tmp_path, *tasks), budget=budget)
+        hows.append([result.how for result in results])
+    assert hows == [["stopped", "stopped"], ["done", "stopped"], ["cached", "done"]]
+    assert list((tmp_path / "r" / "leases").iterdir()) == []
+
+
+def test_a_budget_that_suffices_changes_nothing(tmp_path: Path, encoders: Encoders) -> None:
+    _, results = run(tmp_path, plan(tmp_path, task("A"), task("B")), budget=60.0)
+    assert [result.how for result in results] == ["done", "done"]
 
 
 def test_plan_leaves_out_what_cannot_run(tmp_path: Path) -> None:

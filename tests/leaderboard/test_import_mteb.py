@@ -25,7 +25,7 @@ from leaderboard.importers._mteb_entries import trust_of
 from leaderboard.importers._mteb_files import parse_all
 from leaderboard.importers._mteb_old import known_tasks
 from leaderboard.importers._mteb_scan import commit_of
-from leaderboard.importers.mteb_results import Outcome, import_results
+from leaderboard.importers.mteb_results import PARSER, Outcome, import_results
 
 COMMIT = "a" * 40
 KNOWN = known_tasks(
@@ -413,7 +413,7 @@ def test_only_the_entries_of_changed_files_get_another_digest(tmp_path: Path) ->
 def test_another_reading_reads_everything_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root, out = tree(tmp_path / "in"), tmp_path / "out"
     run(root, out)
-    monkeypatch.setattr("leaderboard.importers.mteb_results.PARSER", 2)
+    monkeypatch.setattr("leaderboard.importers.mteb_results.PARSER", PARSER + 1)
     again = run(root, out)
     assert (again.changed, again.read) == (True, 7)
 
@@ -620,3 +620,24 @@ def test_the_command_tells_what_was_imported(tmp_path: Path) -> None:
     assert "Nothing is new" in again.output
     document = json.loads(CliRunner().invoke(command, [*arguments, "--json"], standalone_mode=False).output)
     assert (document["changed"], document["unchanged"], document["import"]["counts"]["rows"]) == (False, 9, 7)
+
+
+def test_the_time_that_a_file_tells_is_kept(tmp_path: Path) -> None:
+    one = f"org__one/{COMMIT}"
+    old = {"mteb_dataset_name": "STS12", "dev": {"cos_sim": {"spearman": 0.8}, "evaluation_time": 3}}
+    root = write(
+        tmp_path / "in",
+        {
+            f"{one}/A.json": result("A", 0.5),
+            f"{one}/B.json": result("B", 0.5, evaluation_time=None),
+            f"{one}/C.json": result("C", 0.5, evaluation_time=-1),
+            f"{one}/D.json": {**old, "test": {"cos_sim": {"spearman": 0.8}, "evaluation_time": 4}},
+            f"{one}/E.json": {**old, "test": {"cos_sim": {"spearman": 0.8}}},
+        },
+    )
+    kept = run(root, tmp_path / "out").imported.files(["path", "seconds"]).to_pylist()
+    told = {row["path"].rpartition("/")[2][0]: row["seconds"] for row in kept}
+    assert told == {"A": 1.5, "B": None, "C": None, "D": 7.0, "E": None}
+    write(root, {f"{one}/B.json": result("B", 0.5, evaluation_time=2)})
+    again = run(root, tmp_path / "out").imported.files(["path", "seconds"]).to_pylist()
+    assert {row["path"].rpartition("/")[2][0]: row["seconds"] for row in again} == {**told, "B": 2.0}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections import Counter
@@ -14,6 +15,7 @@ from harness.errors import UsageError
 from harness.types import SIDES, Size, SuiteOptions
 from suites._mteb import make_snapshot
 from suites._mteb.info import TaskInfo, TaskUse
+from suites._mteb.rows import sections
 from suites._mteb.snapshot import PATH, Snapshot, load, narrow
 from suites._mteb.tasks import benchmark_or_task, offers
 
@@ -470,3 +472,18 @@ def test_the_size_of_data_sampled_from_is_the_most_mteb_encodes(
     assert size.texts == most
     assert texts <= most <= 1.5 * texts
     assert size.characters == pytest.approx(characters * most / texts, rel=0.05)
+
+
+def test_rows_read_one_by_one_are_those_of_the_file() -> None:
+    whole = json.loads(PATH.read_text(encoding="utf-8"))
+    found = sections(PATH.read_text(encoding="utf-8"))
+    assert list(found) == list(whole)
+    assert {name: list(part) for name, part in found.items()} == {n: list(p) for n, p in whole.items()}
+    assert all(dict(found[name]) == whole[name] for name in ("tasks", "benchmarks", "similar"))
+    assert found["mteb_version"] == whole["mteb_version"]
+
+
+def test_a_name_may_hold_a_colon_or_what_json_escapes() -> None:
+    rows = {"a: b,": {"type": "STS"}, "c\u2028\\d": ["x", "y: z,"]}
+    lines = ",\n".join(f"{json.dumps(n)}: {json.dumps(r)}" for n, r in rows.items())
+    assert dict(sections(f'{{\n"tasks": {{\n{lines}\n}}\n}}\n')["tasks"]) == rows

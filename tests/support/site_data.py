@@ -5,6 +5,7 @@
 
 - `minilm-ish`: measured, vectors, all of NanoBEIR; a task of MTEB(eng, v2) failed.
 - `acme/tiny-base`: measured with the recipe glue-optibert on RTE and CoLA, with a grid and seeds.
+- checks of both and a watch (judged_data).
 - `acme/tiny-base`, `acme/tiny-large`, HOSTILE: imported, all or part of NanoBEIR and MTEB(kor, v1);
   tiny-large was made of tiny-base, and its card says that it was trained on one of the tasks.
 """
@@ -32,6 +33,7 @@ from harness.jobs import model_part, task_part
 from harness.record import ErrorPart, Record
 from harness.store import Store
 from harness.types import Artifact, SuiteOptions, Task
+from judged_data import put_checks, put_watches
 from leaderboard.app import create_app
 from leaderboard.importers._mteb_entries import SCHEMA, trust_of
 from leaderboard.scopes import Listed, slug
@@ -236,6 +238,8 @@ def fill(folder: Path) -> None:
     (folder / "results").mkdir(parents=True, exist_ok=True)
     standard_records(folder / "results")
     put_imports(folder / "results", standard_imports())
+    put_checks(folder / "results")
+    put_watches(folder / "results")
 
 
 def small_site(folder: Path, make: Callable[[Path], None] = fill) -> Site:

@@ -12,6 +12,7 @@ from sqlalchemy import select
 from leaderboard.database import RESULTS
 from leaderboard.grid import knownness
 from leaderboard.page import missing
+from leaderboard.pages.checks.of_model import judged_table
 from leaderboard.pages.model.facts import Fact, Facts, Kin, facts_of, known_models
 from leaderboard.pages.model.measured import measured_facts
 from leaderboard.pages.model.printed import other_names, printed_rows, printed_table
@@ -97,6 +98,7 @@ def model_page(site: Site, state: ModelState, entries: Sequence[Entry], path: st
     tables = [
         _entries_table(ordered, entry, state, path),
         *suites_tables(entry, found),
+        judged_table(queries, ordered),
         trained.table,
         results.table if rows else None,
         printed_table(printed, entry, found),

@@ -1,0 +1,147 @@
+"""`harness baseline`: what candidates are held against, by name."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from harness.commands import asked, options
+from harness.errors import HarnessError
+
+if TYPE_CHECKING:
+    from harness.regress.baseline import Baseline
+
+KEPT = (
+    *("recipe", "tasks", "no_transfer", "pooling", "normalize", "max_length", "dtype", "similarity"),
+    *("prompts", "seed", "languages", "splits", "mnli", "fresh_seeds"),
+)
+"""Options that a baseline keeps, so that a candidate is evaluated as it was."""
+
+
+@click.group("baseline")
+def command() -> None:
+    """Set, list and show baselines: records that `harness check` holds candidates against."""
+
+
+@command.command("set")
+@click.argument("name")
+@click.option(
+    "--model",
+    "models",
+    multiple=True,
+    required=True,
+    metavar="MODEL",
+    help="Catalog name, org/name[@revision], or a folder. Further ones are repeats of the first: "
+    "models of the same training with other seeds, from which its noise is measured.",
+)
+@click.option(
+    "--suite",
+    "suites",
+    multiple=True,
+    required=True,
+    metavar="SUITE",
+    help="Suite, or suite:argument (`harness list suites`). Repeat for several.",
+)
+@click.option(
+    "--seeds",
+    type=click.IntRange(min=1),
+    default=1,
+    help="Seeds of what is drawn by chance: trainings of a recipe, probes, samples.",
+)
+@click.option("--replace", "again", is_flag=True, help="Put it in place of the baseline of this name.")
+@asked.evaluation
+@options.as_json
+def set_(
+    name: str,
+    models: tuple[str, ...],
+    suites: tuple[str, ...],
+    seeds: int,
+    again: bool,
+    as_json: bool,
+    **given: Any,
+) -> int:
+    """Measure what is missing of a model, and pin its records as the baseline NAME."""
+    from harness.commands.check import runner
+    from harness.opened import network
+    from harness.regress.setting import set_baseline
+
+    prompts = options.read_prompts(given["prompts"], given["prompt_file"]) or {}
+    kept = {option: given[option] for option in KEPT}
+    kept["prompts"] = [f"{side}={text}" for side, text in prompts.items()]
+    kept["mnli"] = str(given["mnli"]) if given["mnli"] else None
+    request = asked.request(models, suites, given)
+    with network(request):
+        made = set_baseline(
+            name, request, seeds=seeds, asked=kept, again=again, carry_out=runner(quiet=as_json)
+        )
+    return _print(made, as_json)
+
+
+@command.command("list")
+@options.results
+@options.as_json
+def list_(results: Path | None, as_json: bool) -> int:
+    """List the baselines that are set."""
+    from harness import paths
+    from harness.regress import baseline as baselines
+
+    home = paths.results_folder(results)
+    found, broken = [], []
+    for name in baselines.names(home):
+        try:
+            found.append(baselines.read(home, name))
+        except HarnessError as error:
+            broken.append(error.message)
+    for message in broken:
+        click.echo(f"Warning: {message}", err=True)
+    if as_json:
+        click.echo(json.dumps({"schema": 1, "baselines": [one.to_json() for one in found]}, indent=1))
+    elif not found:
+        click.echo("No baseline is set. `harness baseline set NAME --model MODEL --suite SUITE` sets one.")
+    else:
+        _table(found)
+    return 0
+
+
+@command.command("show")
+@click.argument("name")
+@options.results
+@options.as_json
+def show(name: str, results: Path | None, as_json: bool) -> int:
+    """Show a baseline: its models, how they were evaluated, and the keys of its records."""
+    from harness import paths
+    from harness.regress import baseline as baselines
+
+    return _print(baselines.read(paths.results_folder(results), name), as_json)
+
+
+def _table(found: list[Baseline]) -> None:
+    from rich.table import Table
+
+    from harness.terminal import console
+
+    table = Table()
+    for column in ("baseline", "model", "suites", "runs", "seeds", "tasks", "set"):
+        table.add_column(column, overflow="fold")
+    for one in found:
+        counts = (str(len(one.runs)), str(one.seeds), str(len(one.runs[0].keys)))
+        table.add_row(one.name, one.runs[0].model, ", ".join(one.suites), *counts, one.when[:16])
+    console().print(table)
+
+
+def _print(one: Baseline, as_json: bool) -> int:
+    if as_json:
+        click.echo(json.dumps(one.to_json(), indent=1, ensure_ascii=False))
+        return 0
+    click.echo(f"{one.name}: set {one.when} on {', '.join(one.suites)}, seeds: {one.seeds}")
+    chosen = {option: value for option, value in one.asked.items() if value not in (None, "", [], False)}
+    click.echo("  " + ", ".join(f"{option.replace('_', '-')} {value}" for option, value in chosen.items()))
+    for run in one.runs:
+        revision = f" at {run.revision[:12]}" if run.revision else ""
+        click.echo(f"  {run.model}{revision}, artifact {run.artifact[:12]}, {len(run.keys)} tasks:")
+        for task, keys in run.keys.items():
+            click.echo(f"    {task}: {', '.join(key[:12] for key in keys)}")
+    return 0

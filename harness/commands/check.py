@@ -1,0 +1,202 @@
+"""`harness check`: a red or green light on a candidate."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+from harness import files
+from harness.commands import asked, options
+from harness.errors import UsageError
+
+if TYPE_CHECKING:
+    from harness.api import Report
+    from harness.regress.outcome import Check
+    from harness.regress.policy import Policy
+    from harness.request import Request
+
+
+@click.command("check")
+@click.option(
+    "--candidate",
+    default=None,
+    metavar="MODEL",
+    help="Who is judged: a model as after `harness run --model`.",
+)
+@click.option(
+    "--baseline",
+    default=None,
+    metavar="NAME|FILE|MODEL",
+    help="By whom: a baseline that was set, its file, or a model.",
+)
+@click.option(
+    "--suite",
+    "suites",
+    multiple=True,
+    metavar="SUITE",
+    help="Suite, or suite:argument (default: those of the baseline). Repeat for several.",
+)
+@click.option(
+    "--seeds",
+    type=click.IntRange(min=1),
+    default=None,
+    help="Seeds of what is drawn by chance: trainings of a recipe, probes, samples "
+    "(default: as many as the baseline has, else 1).",
+)
+@click.option(
+    "--policy",
+    "policy_file",
+    type=click.Path(path_type=Path),
+    default=None,
+    help="TOML file with margins, levels and what must not regress (docs/check.md).",
+)
+@click.option("--explain", is_flag=True, help="Print the policy and what it means; compare nothing.")
+@click.option("--all", "every", is_flag=True, help="List equivalent tasks, too.")
+@click.option(
+    "--junit",
+    type=click.Path(path_type=Path),
+    default=None,
+    help="Write the check as JUnit XML to this file.",
+)
+@click.option(
+    "--markdown",
+    type=click.Path(path_type=Path),
+    default=None,
+    help="Write the check as Markdown for a pull request to this file.",
+)
+@click.option(
+    "--json-file", type=click.Path(path_type=Path), default=None, help="Write the check as JSON to this file."
+)
+@asked.evaluation
+@options.as_json
+@click.pass_context
+def command(
+    context: click.Context,
+    /,
+    candidate: str | None,
+    baseline: str | None,
+    suites: tuple[str, ...],
+    seeds: int | None,
+    policy_file: Path | None,
+    explain: bool,
+    every: bool,
+    junit: Path | None,
+    markdown: Path | None,
+    json_file: Path | None,
+    as_json: bool,
+    **given: Any,
+) -> int:
+    """Compare a candidate with a baseline, task by task, and say whether it is as good.
+
+    Scores that are missing are measured first. Ends with 0 if the candidate passes, 1 if it
+    regressed, 3 if neither can be said (the policy may ask for 0 or 1 instead).
+    """
+    from harness.regress import policy as policies
+
+    policy = policies.read(policy_file) if policy_file is not None else policies.DEFAULT
+    if explain:
+        return _explain(policy, as_json)
+    made = _check(context, candidate, baseline, suites, seeds, policy, as_json, given)
+    _write(made, {json_file: _as_json, junit: _as_junit, markdown: _as_markdown})
+    if as_json:
+        click.echo(_as_json(made))
+    else:
+        from harness.regress.report.text import print_check
+        from harness.terminal import console
+
+        print_check(made, console(), every=every)
+    return made.exit_code
+
+
+def _check(
+    context: click.Context,
+    candidate: str | None,
+    baseline: str | None,
+    suites: tuple[str, ...],
+    seeds: int | None,
+    policy: Policy,
+    quiet: bool,
+    given: dict[str, Any],
+) -> Check:
+    from harness.opened import network
+    from harness.regress.check import check, standard_of
+
+    if candidate is None or baseline is None:
+        lacking = "--candidate" if candidate is None else "--baseline"
+        raise UsageError(
+            f"A check needs {lacking}.",
+            hint="Type harness check --candidate MODEL --baseline NAME (`harness baseline list`).",
+        )
+    standard = standard_of(baseline, given["results"])
+    other = standard.baseline
+    if other is not None:
+        given = _filled(context, given, other.asked)
+        suites, seeds = suites or other.suites, seeds or other.seeds
+    if not suites:
+        raise UsageError(
+            f"Which suite? {baseline} is no baseline that was set, so none is known.",
+            hint="Type --suite, e.g. --suite nanobeir (`harness list suites`; `harness baseline list`).",
+        )
+    request = asked.request((), suites, given)
+    with network(request):
+        return check(
+            candidate, standard, request, seeds=seeds or 1, policy=policy, carry_out=runner(quiet=quiet)
+        )
+
+
+def runner(*, quiet: bool) -> Any:
+    """What runs a request in front of a user; everything heavy is imported when it is called."""
+
+    def carry_out(request: Request) -> Report:
+        from harness import api
+        from harness.commands import following
+        from harness.terminal import console
+
+        return following.carry_out(api.prepare(request), console(stderr=True), quiet=quiet)
+
+    return carry_out
+
+
+def _filled(context: click.Context, given: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
+    """The options as they were typed; those that were not, as the baseline has them."""
+    default = (ParameterSource.DEFAULT, ParameterSource.DEFAULT_MAP)
+    left = {name for name in given if context.get_parameter_source(name) in default}
+    if "prompt_file" not in left:
+        left.discard("prompts")
+    filled = {name: known[name] if name in known and name in left else given[name] for name in given}
+    filled["mnli"] = Path(filled["mnli"]) if filled["mnli"] else None
+    return filled
+
+
+def _explain(policy: Policy, as_json: bool) -> int:
+    from harness.regress.explain import explanation
+
+    click.echo(json.dumps({"schema": 1, **policy.to_json()}, indent=1) if as_json else explanation(policy))
+    return 0
+
+
+def _write(made: Check, wanted: Mapping[Path | None, Any]) -> None:
+    for path, text in wanted.items():
+        if path is not None:
+            files.replace(path, text(made).encode())
+
+
+def _as_json(made: Check) -> str:
+    return json.dumps(made.to_json(), indent=1, ensure_ascii=False)
+
+
+def _as_junit(made: Check) -> str:
+    from harness.regress.report.junit import junit
+
+    return junit(made)
+
+
+def _as_markdown(made: Check) -> str:
+    from harness.regress.report.markdown import markdown
+
+    return markdown(made)

@@ -1,0 +1,182 @@
+"""`harness proxy`: a few tasks that predict a benchmark's mean in minutes."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from harness.commands import options
+from harness.errors import RecordError, UsageError
+
+if TYPE_CHECKING:
+    from harness.proxy.document import Proxy
+
+
+@click.group("proxy")
+def command() -> None:
+    """Choose a few tasks that predict a benchmark's mean, and show such proxies.
+
+    `--suite proxy:NAME` runs one and prints the prediction with its error.
+    """
+
+
+@command.command("fit")
+@click.option(
+    "--from", "source", default="", help="The import to fit on (default: the only one), e.g. mteb-results."
+)
+@click.option(
+    "--target",
+    required=True,
+    help="The benchmark to predict: a name of `harness list benchmarks`, or what --suite takes.",
+)
+@click.option(
+    "--minutes",
+    type=click.FloatRange(min=0, min_open=True),
+    default=None,
+    help="What the tasks may take together on the reference (default: 5).",
+)
+@click.option("--tasks", default="", help="Take these tasks, comma-separated, instead of choosing.")
+@click.option(
+    "--reference",
+    default="",
+    help="The imported model whose minutes are meant (default: one of median speed among those fitted on).",
+)
+@click.option("--name", default="", help="The proxy's name (default: made of the target and the minutes).")
+@options.results
+@options.cache
+@options.as_json
+def fit(
+    source: str,
+    target: str,
+    minutes: float | None,
+    tasks: str,
+    reference: str,
+    name: str,
+    results: Path | None,
+    cache: Path | None,
+    as_json: bool,
+) -> int:
+    """Choose the tasks that predict a benchmark's mean best, and keep them as a proxy.
+
+    A proxy of the same name is replaced.
+    """
+    from harness import paths
+    from harness.proxy import document, fitting, targets
+    from harness.types import SuiteOptions
+
+    if tasks and minutes is not None:
+        raise UsageError("--tasks are taken whatever they cost.", hint="Leave out --minutes, or --tasks.")
+    folder = paths.results_folder(results)
+    narrowed = SuiteOptions(cache=paths.cache_folder(cache), results=folder)
+    typed, suite = targets.open_target(target, narrowed)
+    wish = fitting.Wish(
+        suite=typed,
+        minutes=5.0 if minutes is None else minutes,
+        tasks=options.listed(tasks),
+        reference=reference,
+        name=document.named(name) if name else "",
+    )
+    with _progress(quiet=as_json) as tell:
+        found = fitting.fit(targets.open_import(source, folder), suite, wish, tell)
+    path = document.write(found, folder)
+    if as_json:
+        click.echo(json.dumps(_document(found, path), indent=1))
+    else:
+        _print(found)
+        click.echo(f"Next: harness run --model MODEL --suite proxy:{found.name}")
+    return 0
+
+
+@command.command("list")
+@options.results
+@options.as_json
+def list_proxies(results: Path | None, as_json: bool) -> int:
+    """List the proxies of the results folder."""
+    from harness import paths
+    from harness.proxy import document
+
+    found: list[Proxy] = []
+    broken: list[RecordError] = []
+    for path in document.every(paths.results_folder(results)):
+        try:
+            found.append(document.read(path))
+        except RecordError as error:
+            broken.append(error)
+    if as_json:
+        click.echo(json.dumps({"schema": 1, "proxies": [_row(proxy) for proxy in found]}, indent=1))
+    elif found:
+        _print_list(found)
+    else:
+        click.echo("No proxies yet: `harness proxy fit` makes them.")
+    for one in broken:
+        click.echo(f"Warning: {one}", err=True)
+    return 0
+
+
+@command.command("show")
+@click.argument("name")
+@options.results
+@options.as_json
+def show(name: str, results: Path | None, as_json: bool) -> int:
+    """Show a proxy, by its name or its JSON file: tasks, formula, error and cost."""
+    from harness import paths
+    from harness.proxy import document
+
+    path = document.find(name, paths.results_folder(results))
+    found = document.read(path)
+    if as_json:
+        click.echo(json.dumps(_document(found, path), indent=1))
+    else:
+        _print(found)
+    return 0
+
+
+def _document(proxy: Proxy, path: Path) -> dict[str, object]:
+    return {"schema": 1, "path": str(path), "proxy": proxy.model_dump(mode="json", by_alias=True)}
+
+
+def _row(proxy: Proxy) -> dict[str, object]:
+    return {
+        "name": proxy.name,
+        "target": proxy.target.title,
+        "suite": f"proxy:{proxy.name}",
+        "tasks": len(proxy.tasks),
+        "minutes": proxy.cost.minutes,
+        "half_width": proxy.error.half_width,
+        "rmse": proxy.error.rmse,
+    }
+
+
+def _print(proxy: Proxy) -> None:
+    from harness.proxy.text import lines, table
+    from harness.terminal import console
+
+    console().print(table(proxy))
+    for line in lines(proxy):
+        console().print(line, highlight=False, soft_wrap=True)
+
+
+def _print_list(found: list[Proxy]) -> None:
+    from harness.proxy.text import listing
+    from harness.terminal import console
+
+    console().print(listing(found))
+
+
+@contextmanager
+def _progress(*, quiet: bool) -> Iterator[Callable[[int, int], None]]:
+    """A bar on standard error, nothing where that is no terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("families held out"), BarColumn(bar_width=30), MofNCompleteColumn())
+    hidden, console = quiet or not sys.stderr.isatty(), Console(stderr=True)
+    with Progress(*columns, TimeRemainingColumn(), console=console, transient=True, disable=hidden) as shown:
+        bar = shown.add_task("families", total=None)
+        yield lambda done, total: shown.update(bar, completed=done, total=total)

@@ -1,0 +1,1 @@
+"""Proxies: a few tasks that predict the mean of a whole benchmark, fitted on imported scores."""

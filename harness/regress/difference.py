@@ -1,0 +1,200 @@
+"""How much a candidate differs from a baseline on one task, and how well that is known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev, variance
+
+import numpy as np
+
+from harness.metrics import Floats
+from harness.regress import student
+from harness.regress.draws import blocks
+from harness.regress.exact import p_values
+from harness.regress.units import Stratum, Units
+
+DRAWS = 10_000
+"""Replicates of the bootstrap."""
+
+ALIKE = 50
+"""Where fewer units than these differ, chance is counted out and not only estimated."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """One source of uncertainty: the variance that it gives a difference, and its degrees of freedom."""
+
+    variance: float
+    freedom: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """Candidate minus baseline on one task, in shares of 1.
+
+    Attributes:
+        mine: The score of each run of the candidate.
+        theirs: Of each run of the baseline.
+        paired: Whether the runs belong together two by two.
+        units: How many were resampled.
+        examples: What the choice of units adds to the variance.
+        exact: p-values of "not lower" and of "not higher" by exchanging the models' answers, where
+            few units differ; None otherwise.
+        same: Whether both sides are one and the same record.
+    """
+
+    mine: tuple[float, ...]
+    theirs: tuple[float, ...]
+    paired: bool = False
+    units: int
+    examples: Part
+    exact: tuple[float, float] | None = None
+    same: bool = False
+
+    @property
+    def candidate(self) -> float:
+        """The mean score of the candidate's runs."""
+        return fmean(self.mine)
+
+    @property
+    def baseline(self) -> float:
+        """The mean score of the baseline's runs."""
+        return fmean(self.theirs)
+
+    @property
+    def delta(self) -> float:
+        """Candidate minus baseline."""
+        return self.candidate - self.baseline
+
+    @property
+    def seeds(self) -> Part | None:
+        """What the runs add to the variance; None with one run of each, where it cannot be told."""
+        return None if self.same else of_runs(self.mine, self.theirs, paired=self.paired)
+
+    @property
+    def noise(self) -> float | None:
+        """Standard deviation of the baseline's runs; None of a single one."""
+        return stdev(self.theirs) if len(self.theirs) > 1 else None
+
+    @property
+    def total(self) -> Part:
+        """All uncertainty together."""
+        return together([self.examples] + ([self.seeds] if self.seeds is not None else []))
+
+
+def together(parts: list[Part]) -> Part:
+    """The sum of independent parts, with the degrees of freedom of Welch and Satterthwaite.
+
+    >>> together([Part(variance=1.0, freedom=4), Part(variance=1.0, freedom=4)])
+    Part(variance=2.0, freedom=8.0)
+    """
+    total = sum(part.variance for part in parts)
+    below = sum(part.variance**2 / part.freedom for part in parts)
+    return Part(variance=total, freedom=total**2 / below if below > 0 else student.LARGE)
+
+
+def difference(
+    candidate: Units, baseline: Units, *, paired: bool, rng: np.random.Generator, draws: int = DRAWS
+) -> Difference:
+    """Hold two models' runs on the same units against each other.
+
+    The units are resampled, the same for both models and all runs (a paired bootstrap), and the
+    metric is computed anew of every resample. Runs are a second level: their spread is taken from
+    the scores of the runs themselves, as a bootstrap of three to ten runs would find too little.
+
+    Args:
+        candidate: Its units.
+        baseline: Likewise; `harness.regress.units.alike` holds.
+        paired: Whether the runs belong together two by two, as evaluations with the same seed do.
+        rng: Where chance comes from.
+        draws: Replicates.
+    """
+    mine, theirs = candidate.scores(), baseline.scores()
+    parts, exact = [], None
+    for one, other in zip(candidate.strata, baseline.strata, strict=True):
+        parts.append(_of_units(one, other, rng, draws))
+    if len(candidate.strata) == 1 and len(mine) == len(theirs) == 1:
+        exact = _counted(candidate.strata[0], baseline.strata[0], rng, draws)
+    return Difference(
+        mine=tuple(mine.tolist()),
+        theirs=tuple(theirs.tolist()),
+        paired=paired,
+        units=candidate.count,
+        examples=together(parts),
+        exact=exact,
+    )
+
+
+def _of_units(one: Stratum, other: Stratum, rng: np.random.Generator, draws: int) -> Part:
+    """The variance of the difference over resamples of a stratum's units."""
+    count = one.count
+    freedom = max(count - 1, 1)
+    found = np.concatenate([_deltas(one, other, weights) for weights in blocks(count, draws, rng)])
+    spread = float(found.astype(np.float64).var(ddof=1)) * count / freedom
+    return Part(variance=one.share**2 * (spread + _unseen(one, other)), freedom=freedom)
+
+
+def _deltas(one: Stratum, other: Stratum, weights: Floats) -> Floats:
+    if one.measures == ("mean",):
+        by_unit = _means(one) - _means(other)
+        return np.asarray((weights @ by_unit.astype(weights.dtype)) / weights.sum(axis=1))
+    return np.asarray(one.scores(weights).mean(axis=0) - other.scores(weights).mean(axis=0))
+
+
+def _means(one: Stratum) -> Floats:
+    """What each unit scores, a mean over runs and probes."""
+    return np.asarray(one.predicted.mean(axis=(0, 1)))
+
+
+def differing(one: Stratum, other: Stratum) -> np.ndarray:
+    """Which units the two models answer differently, (units,) of truth values."""
+    if one.measures == ("mean",):
+        return np.asarray(_means(one) != _means(other))
+    if one.predicted.shape != other.predicted.shape:
+        return np.ones(one.count, dtype=bool)
+    return np.asarray((one.predicted != other.predicted).any(axis=(0, 1)))
+
+
+def _unseen(one: Stratum, other: Stratum) -> float:
+    """The variance for one more unit that might have differed, where most are answered alike.
+
+    If all units of a sample tie, a bootstrap finds no uncertainty at all; that none of n differs
+    does not say that none would (Agresti and Min, 2005, add such pseudo-observations to paired
+    proportions).
+    """
+    differ = differing(one, other)
+    if differ.all():
+        return 0.0
+    size = 1.0
+    if one.measures == ("mean",) and differ.any():
+        size = float(np.sqrt(np.mean((_means(one) - _means(other))[differ] ** 2)))
+    return (size / (one.count + 2)) ** 2
+
+
+def _counted(
+    one: Stratum, other: Stratum, rng: np.random.Generator, draws: int
+) -> tuple[float, float] | None:
+    differ = differing(one, other)
+    return p_values(one, other, differ, rng, draws) if 0 < differ.sum() < ALIKE else None
+
+
+def of_runs(mine: Sequence[float], theirs: Sequence[float], *, paired: bool) -> Part | None:
+    """What runs add to the variance of the difference of their means; None with one run of each.
+
+    Of two groups that are not paired each has a spread of its own; a single run is taken to be as
+    uncertain as those of the other side.
+
+    >>> of_runs([0.5, 0.7], [0.4], paired=False)
+    Part(variance=0.03, freedom=1)
+    """
+    if paired and len(mine) == len(theirs) > 1:
+        deltas = [a - b for a, b in zip(mine, theirs, strict=True)]
+        return Part(variance=variance(deltas) / len(deltas), freedom=len(deltas) - 1)
+    groups = [one for one in (mine, theirs) if len(one) > 1]
+    if paired or not groups:
+        return None
+    if len(groups) == 2:
+        return together([Part(variance=variance(g) / len(g), freedom=len(g) - 1) for g in groups])
+    spread = variance(groups[0]) * (1 / len(mine) + 1 / len(theirs))
+    return Part(variance=round(spread, 15), freedom=len(groups[0]) - 1)

@@ -1,0 +1,1 @@
+"""A check as people and other programs read it: terminal, Markdown, JUnit."""

@@ -1,0 +1,94 @@
+"""Whether two scores came about alike in everything but the model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+from harness.conditions import conditions, flatten
+from harness.errors import UsageError
+from harness.regress.scored import Scored
+
+SEEDS = frozenset({"fresh_seeds", "final_seeds"})
+"""Seeds of a recipe: runs of one treatment, whatever their numbers."""
+
+SHOWN = 6
+
+Difference = tuple[str, Any, Any]
+"""A field, the candidate's value and the baseline's."""
+
+
+def differences(candidate: Scored, baseline: Scored) -> list[Difference]:
+    """The fields of the identity that differ, but for the model itself."""
+    first, second = (_identity(one.identity) for one in (candidate, baseline))
+    fields = dict.fromkeys((*first, *second))
+    return [(f, first.get(f), second.get(f)) for f in fields if first.get(f) != second.get(f)]
+
+
+def _identity(identity: Mapping[str, Any]) -> dict[str, Any]:
+    kept = {name: value for name, value in identity.items() if name not in SEEDS}
+    found = conditions(kept, {})
+    return {name.removeprefix("identity."): value for name, value in found.items()}
+
+
+def require_alike(
+    pairs: Mapping[str, tuple[Scored, Scored]], allowed: Sequence[str], baseline: str
+) -> list[str]:
+    """Refuse to compare what was measured differently; gives sentences on what the policy allows.
+
+    Args:
+        pairs: By task: the candidate's record and the baseline's.
+        allowed: Fields that may differ, with * and ? for any characters.
+        baseline: Its name, for the message.
+
+    Raises:
+        UsageError: A field differs that may not; it is named with both values.
+    """
+    found: dict[Difference, list[str]] = {}
+    for task, (mine, theirs) in pairs.items():
+        for field, one, other in differences(mine, theirs):
+            found.setdefault((field, repr(one), repr(other)), []).append(task)
+    allowed_ones = {d: t for d, t in found.items() if any(fnmatchcase(d[0], a) for a in allowed)}
+    refused = {d: t for d, t in found.items() if d not in allowed_ones}
+    if refused:
+        raise _refusal(refused, baseline)
+    return [f"{_told(d, tasks)}, as the policy allows." for d, tasks in allowed_ones.items()]
+
+
+def _refusal(refused: Mapping[Difference, Sequence[str]], baseline: str) -> UsageError:
+    lines = [f"  {_told(d, tasks)}" for d, tasks in refused.items()]
+    more = len(lines) - SHOWN
+    listed = "\n".join([*lines[:SHOWN], *([f"  and {more} more"] if more > 0 else [])])
+    field = next(iter(refused))[0]
+    return UsageError(
+        f"The candidate was not evaluated as the baseline {baseline} was:\n{listed}",
+        hint="Evaluate both alike: type the same options, or set the baseline anew "
+        f"(`harness baseline set`). To compare all the same: allow_differences = [{field!r}] in a policy.",
+    )
+
+
+def _told(difference: Difference, tasks: Sequence[str]) -> str:
+    field, mine, theirs = difference
+    more = f" and {len(tasks) - 1} more" if len(tasks) > 1 else ""
+    return f"{field} is {_short(mine)}, the baseline's {_short(theirs)} ({tasks[0]}{more})"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 60 else f"{text[:57]}…"
+
+
+def other_conditions(pairs: Mapping[str, tuple[Scored, Scored]]) -> list[str]:
+    """Sentences on library versions, device and precision that differ: they only warn."""
+    found: dict[Difference, int] = {}
+    for mine, theirs in pairs.values():
+        first, second = flatten(mine.provenance), flatten(theirs.provenance)
+        for field in dict.fromkeys((*first, *second)):
+            one, other = first.get(field), second.get(field)
+            if one != other and (field == "device.name" or not field.startswith("device.")):
+                key = (field.removeprefix("packages."), one, other)
+                found[key] = found.get(key, 0) + 1
+    return [
+        f"{field} was {theirs} for the baseline and is {mine} for the candidate ({count} tasks)."
+        for (field, mine, theirs), count in found.items()
+    ]

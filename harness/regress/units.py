@@ -1,0 +1,110 @@
+"""What a score is made of: the queries, pairs, texts or draws that a check resamples."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from harness.metrics import Floats
+from harness.regress.measures import MEASURES
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stratum:
+    """The units of one split and subset, drawn on their own.
+
+    Attributes:
+        measures: Names in MEASURES; their mean is the stratum's score.
+        share: Its weight in the score of the task; the shares of a task sum to 1.
+        examples: Digest of the units' ids, in whose order they stand: two models that were measured
+            on the same units have the same.
+        gold: (units,), empty where units are their scores (the measure `mean`).
+        predicted: (runs, probes, units): what each run predicts, or what its units score. Of several
+            probes the mean of their measures counts.
+    """
+
+    measures: tuple[str, ...]
+    share: float = 1.0
+    examples: str
+    gold: Floats
+    predicted: Floats
+
+    @property
+    def count(self) -> int:
+        """How many units there are."""
+        return int(self.predicted.shape[2])
+
+    def scores(self, weights: Floats) -> Floats:
+        """The score of each run in each resample, (runs, resamples), from weights (resamples, units)."""
+        return np.stack([self._of_run(run, weights) for run in self.predicted])
+
+    def _of_run(self, probes: Floats, weights: Floats) -> Floats:
+        if self.measures == ("mean",):
+            return MEASURES["mean"](self.gold, probes.mean(axis=0), weights)
+        found = [MEASURES[name](self.gold, one, weights) for name in self.measures for one in probes]
+        return np.asarray(np.mean(found, axis=0))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Units:
+    """One model's score on one task, taken apart.
+
+    Attributes:
+        metric: What the score is, in the words of the record.
+        unit: What a unit is, in the plural.
+        strata: At least one, each with as many runs.
+    """
+
+    metric: str
+    unit: str
+    strata: tuple[Stratum, ...]
+
+    @property
+    def count(self) -> int:
+        """How many units there are in all strata."""
+        return sum(stratum.count for stratum in self.strata)
+
+    @property
+    def runs(self) -> int:
+        """How many runs (seeds) there are."""
+        return len(self.strata[0].predicted)
+
+    def scores(self) -> Floats:
+        """The score of each run, (runs,)."""
+        found = [
+            one.share * one.scores(np.ones((1, one.count), dtype=np.float64))[:, 0] for one in self.strata
+        ]
+        return np.asarray(np.sum(found, axis=0))
+
+
+def joined(parts: Sequence[Units]) -> Units:
+    """Several runs as one: each part has the same strata of the same units.
+
+    Raises:
+        ValueError: They have not.
+    """
+    first = parts[0]
+    if any(_shape(part) != _shape(first) for part in parts):
+        raise ValueError("the runs were measured on different units")
+    strata = [
+        Stratum(
+            measures=one.measures,
+            share=one.share,
+            examples=one.examples,
+            gold=one.gold,
+            predicted=np.concatenate([part.strata[at].predicted for part in parts]),
+        )
+        for at, one in enumerate(first.strata)
+    ]
+    return Units(metric=first.metric, unit=first.unit, strata=tuple(strata))
+
+
+def alike(first: Units, second: Units) -> bool:
+    """Whether two models were measured on the same units."""
+    return _shape(first) == _shape(second)
+
+
+def _shape(units: Units) -> tuple[object, ...]:
+    return tuple((one.measures, one.examples, round(one.share, 12), one.count) for one in units.strata)

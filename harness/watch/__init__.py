@@ -1,0 +1,22 @@
+"""Every new checkpoint of a pretraining run, evaluated as it comes: `look` once, or `follow`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from harness.watch.following import Asked, Hearing, follow
+    from harness.watch.looking import Look, look
+    from harness.watch.state import Watch
+
+__all__ = ["Asked", "Hearing", "Look", "Watch", "follow", "look"]
+
+
+def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
+    homes = {"Asked": "following", "Hearing": "following", "follow": "following"}
+    homes |= {"Look": "looking", "look": "looking", "Watch": "state"}
+    if name not in homes:
+        raise AttributeError(name)
+    return getattr(import_module(f"harness.watch.{homes[name]}"), name)

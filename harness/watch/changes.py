@@ -1,0 +1,173 @@
+"""Where the level of a curve drops, with a known share of false alarms.
+
+Two tests, both against a straight line in the logarithm of the step, which smooth curves of
+pretraining are over a few checkpoints:
+
+- on arrival, a checkpoint is held against the line through the WINDOW ones before it. If noise is
+  normal, its distance in units of the prediction's standard error follows Student's t. One with a p below
+  ARRIVAL is flagged, and left out of the forecasts that follow; because of that a little more than
+  ARRIVAL of all sound checkpoints are flagged, about one in a hundred;
+- with hindsight, a jump between any two checkpoints is held against a line without one, over up to REACH
+  on each side. The smallest p of all places is compared with that of noise on the same steps, drawn anew
+  DRAWS times: HINDSIGHT of all sound curves are flagged. A curve with a jump is cut there, and both
+  sides are tested again.
+
+A flag also needs a score that really is lower than before: a curve that merely flattens has none.
+Noise is never taken for less than FLOOR, as scores come in steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats: TypeAlias = NDArray[np.float64]
+
+WINDOW, LEAST = 8, 5
+"""Checkpoints that a forecast is made of, at most and at least."""
+
+ARRIVAL, HINDSIGHT = 0.008, 0.01
+"""The p below which a checkpoint, and a curve, are flagged."""
+
+REACH, SIDE = 6, 3
+"""Checkpoints on each side of a jump, at most and at least."""
+
+FLOOR = 0.0005
+"""Least standard deviation of a score's noise: 0.05 points."""
+
+DRAWS = 1999
+"""Curves of noise that a curve is compared with; the smallest p there is 1 / 2000."""
+
+SETTLED = 3
+"""Low checkpoints in a row after which the low level counts as the new one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """A drop of the level.
+
+    Attributes:
+        step: The first checkpoint that is lower.
+        last: The last one that was found lower; `step` itself for a single one.
+        kind: "drop" of a checkpoint on arrival, "shift" of the level with hindsight.
+        size: How much lower it is than expected, in the score's unit, above 0.
+        p: How probable as much is by chance: for a drop of one checkpoint, for a shift of one curve.
+    """
+
+    step: int
+    last: int
+    kind: Literal["drop", "shift"]
+    size: float
+    p: float
+
+
+def changes(steps: Sequence[int], values: Sequence[float] | Floats, *, seed: int = 0) -> tuple[Change, ...]:
+    """Where the level of a curve drops, by step.
+
+    Args:
+        steps: Ascending, (checkpoints,).
+        values: The score of each, (checkpoints,).
+        seed: Of the noise that hindsight draws.
+    """
+    x, y = np.log1p(np.asarray(steps, float)), np.asarray(values, float)
+    drops, aside = _arrivals(x, y)
+    kept = np.array([i for i in range(len(x)) if i not in aside], int)
+    shifts = _shifts(x[kept], y[kept], np.random.default_rng(seed)) if len(kept) else []
+    found = [Change(step=steps[a], last=steps[b], kind="drop", size=size, p=p) for a, b, size, p in drops] + [
+        Change(step=steps[kept[at]], last=steps[kept[at]], kind="shift", size=size, p=p)
+        for at, size, p in shifts
+    ]
+    return tuple(sorted(found, key=lambda change: (change.step, change.kind)))
+
+
+def forecast(x: Floats, y: Floats, at: float) -> tuple[float, float, int]:
+    """The straight line through points, continued.
+
+    Returns:
+        The value expected at `at`, its standard error as that of a single new point, and the
+        degrees of freedom.
+    """
+    centre, degrees = x.mean(), len(x) - 2
+    spread = max(float(((x - centre) ** 2).sum()), np.finfo(float).tiny)
+    slope = float(((x - centre) * (y - y.mean())).sum()) / spread
+    residuals = y - y.mean() - slope * (x - centre)
+    noise = max(float(np.sqrt((residuals**2).sum() / degrees)), FLOOR)
+    error = noise * np.sqrt(1 + 1 / len(x) + (at - centre) ** 2 / spread)
+    return float(y.mean() + slope * (at - centre)), float(error), degrees
+
+
+def _arrivals(x: Floats, y: Floats) -> tuple[list[tuple[int, int, float, float]], set[int]]:
+    """The drops as (first, last, size, p), and single checkpoints to be left aside afterwards."""
+    from scipy.special import stdtr
+
+    drops: list[tuple[int, int, float, float]] = []
+    sound: list[int] = []
+    low: list[int] = []
+    aside: set[int] = set()
+    for i in range(len(x)):
+        size = p = 0.0
+        if len(sound) >= LEAST:
+            window = sound[-WINDOW:]
+            expected, error, degrees = forecast(x[window], y[window], x[i])
+            size, p = expected - float(y[i]), float(stdtr(degrees, (y[i] - expected) / error))
+        if len(sound) < LEAST or p >= ARRIVAL or y[i] >= y[sound[-1]]:
+            aside.update(low)
+            low = []
+            sound.append(i)
+            continue
+        low.append(i)
+        first = drops.pop() if len(low) > 1 else (i, i, size, p)
+        drops.append((first[0], i, first[2], first[3]))
+        if len(low) == SETTLED:
+            sound, low = low, []
+    return drops, aside
+
+
+def _shifts(x: Floats, y: Floats, rng: np.random.Generator, first: int = 0) -> list[tuple[int, float, float]]:
+    """Downward jumps as (index, size, p), found by cutting the curve where one is surest."""
+    places = range(SIDE, len(x) - SIDE + 1)
+    if not places:
+        return []
+    noise = rng.standard_normal((DRAWS, len(x)))
+    least = np.min([_jump(x, noise, at)[1] for at in places], axis=0)
+    real = [_jump(x, y[None], at, floor=FLOOR) for at in places]
+    falls = [y[at : at + SIDE].mean() < y[at - SIDE : at].mean() for at in places]
+    smallest = min((float(p[0]), n) for n, (_, p) in enumerate(real))
+    p = (1 + int((least <= smallest[0]).sum())) / (1 + DRAWS)
+    if p >= HINDSIGHT or not falls[smallest[1]]:
+        return []
+    at = places[smallest[1]]
+    left = _shifts(x[:at], y[:at], rng, first)
+    right = _shifts(x[at:], y[at:], rng, first + at)
+    return [*left, (first + at, -float(real[smallest[1]][0][0]), p), *right]
+
+
+def _jump(x: Floats, y: Floats, at: int, *, floor: float = 0.0) -> tuple[Floats, Floats]:
+    """The jump between `at` - 1 and `at` beside a straight line, and its p against one downwards.
+
+    Args:
+        x: (points,).
+        y: (curves, points).
+        at: Where the jump may be.
+        floor: Least standard deviation of the noise.
+
+    Returns:
+        Size and p, (curves,) each.
+    """
+    from scipy.special import stdtr
+
+    window = slice(max(0, at - REACH), min(len(x), at + REACH))
+    near, values = x[window], y[:, window]
+    behind = (np.arange(window.start, window.stop) >= at).astype(float)
+    line = np.linalg.qr(np.stack([np.ones_like(near), near - near.mean()], axis=1))[0]
+    unexplained = behind - line @ (line.T @ behind)
+    strength = max(float(unexplained @ unexplained), np.finfo(float).tiny)
+    size = values @ unexplained / strength
+    rest = values - (values @ line) @ line.T - size[:, None] * unexplained
+    degrees = len(near) - 3
+    noise = np.maximum(np.sqrt((rest**2).sum(axis=1) / degrees), floor)
+    return size, np.asarray(stdtr(degrees, size * np.sqrt(strength) / np.maximum(noise, 1e-300)))

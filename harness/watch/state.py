@@ -1,0 +1,197 @@
+"""What a watch has seen: one file in the results folder, whole after every checkpoint."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from harness import files
+from harness.errors import RecordError, UsageError, unknown
+
+SCHEMA = 1
+"""The schema this version writes; a newer one is refused."""
+
+State = Literal["done", "failed", "partial", "waiting"]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+
+class Entry(_Part):
+    """One checkpoint of a watch."""
+
+    step: int
+    name: str
+    """The name of its folder, or of its branch or tag."""
+    folder: str | None = None
+    """Where it lies; None on the hub."""
+    revision: str | None = None
+    """The commit on the hub; None for a folder."""
+    stamp: str = ""
+    """Changes when a file that decides what the model computes does."""
+    state: State
+    reason: str = ""
+    """Why it is not `done`."""
+    model: str = ""
+    """What its records call it."""
+    artifact: str = ""
+    """The ArtifactKey."""
+    same_as: int | None = None
+    """The step of an earlier checkpoint with the same ArtifactKey."""
+    scores: Mapping[str, float] = {}
+    """task → main score."""
+    records: Mapping[str, str] = {}
+    """task → EvaluationKey."""
+    mean: float | None = None
+    """Over the columns asked for; None unless all are there."""
+    there: int = 0
+    wanted: int = 0
+    """Columns with a score, and those asked for."""
+    treatment: str = ""
+    """Digest of what else the scores depend on: data, scoring code, encoding, recipe."""
+    evaluated: str = ""
+    """When, in UTC."""
+    seconds: float = 0.0
+    """How long that took, over all looks."""
+
+
+class ChangePoint(_Part):
+    """A drop of the level (harness.watch.changes.Change)."""
+
+    step: int
+    last: int
+    kind: Literal["drop", "shift"]
+    size: float
+    p: float
+
+
+class Watch(_Part):
+    """A watch: what is watched, how it is evaluated, and what became of each checkpoint."""
+
+    schema_version: int = Field(default=SCHEMA, alias="schema")
+    name: str
+    source: str
+    """The folder, or the hub repository."""
+    suite: str
+    request: Mapping[str, Any]
+    """The settings that decide the scores, as asked for."""
+    checkpoints: tuple[Entry, ...] = ()
+    """By step."""
+    change_points: tuple[ChangePoint, ...] = ()
+
+    def entry(self, step: int) -> Entry | None:
+        """What is known of a step."""
+        return next((one for one in self.checkpoints if one.step == step), None)
+
+    def with_entry(self, entry: Entry) -> Watch:
+        """The same with one checkpoint added, or in the place of what was known of its step."""
+        others = [one for one in self.checkpoints if one.step != entry.step]
+        ordered = tuple(sorted([*others, entry], key=lambda one: one.step))
+        return self.model_copy(update={"checkpoints": ordered})
+
+    @property
+    def curve(self) -> tuple[Entry, ...]:
+        """The complete checkpoints, by step, that were measured as the latest of them was."""
+        done = [one for one in self.checkpoints if one.mean is not None]
+        latest = max(done, key=lambda one: one.evaluated, default=None)
+        return tuple(one for one in done if latest is not None and one.treatment == latest.treatment)
+
+    def to_json(self) -> str:
+        """The watch as it is written."""
+        return json.dumps(self.model_dump(mode="json", by_alias=True), indent=1, ensure_ascii=False) + "\n"
+
+
+def path_of(results: Path, name: str) -> Path:
+    """Where the state of a watch lies.
+
+    Raises:
+        UsageError: The name is not fit for a file.
+    """
+    if not re.fullmatch(r"[A-Za-z0-9_][\w.+-]{0,99}", name):
+        raise UsageError(
+            f"{name!r} cannot be the name of a watch.",
+            hint="Give one of letters, digits, dots, hyphens and underscores with --name.",
+        )
+    return results / "watches" / f"{name}.json"
+
+
+def read(results: Path, name: str) -> Watch | None:
+    """A watch of a results folder, None if there is none of this name.
+
+    Raises:
+        RecordError: It is of a newer schema, or cannot be read.
+    """
+    path = path_of(results, name)
+    try:
+        raw = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise RecordError(f"{path} cannot be read: {error}.", hint=_AGAIN) from error
+    schema = raw.get("schema") if isinstance(raw, dict) else None
+    if isinstance(schema, int) and schema > SCHEMA:
+        raise RecordError(
+            f"{path} was written by a newer version (schema {schema}; this one reads {SCHEMA}).",
+            hint="Update the program.",
+        )
+    try:
+        return Watch.model_validate(raw)
+    except ValidationError as error:
+        raise RecordError(f"{path} is no state of a watch.", hint=_AGAIN) from error
+
+
+def require(results: Path, name: str) -> Watch:
+    """A watch of a results folder.
+
+    Raises:
+        UsageError: There is none of this name.
+    """
+    found = read(results, name)
+    if found is None:
+        raise unknown("watch", name, names(results), then="`harness watch --list` shows them.")
+    return found
+
+
+def names(results: Path) -> list[str]:
+    """The watches of a results folder."""
+    return sorted(path.stem for path in (results / "watches").glob("*.json"))
+
+
+def write(results: Path, watch: Watch) -> None:
+    """Write a watch in place of its former state, in one step."""
+    files.replace(path_of(results, watch.name), watch.to_json().encode())
+
+
+@contextmanager
+def held(results: Path, name: str) -> Iterator[None]:
+    """Keep other processes from going on with the same watch.
+
+    Raises:
+        UsageError: One is at work.
+        StoreError: The folder cannot be written.
+    """
+    from filelock import FileLock, Timeout
+
+    folder = path_of(results, name).parent
+    files.writable(folder)
+    files.sweep(folder)
+    lock = FileLock(folder / f".{name}.lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout as error:
+        raise UsageError(
+            f"Another process watches {name} with the results in {results}.",
+            hint=f"End it, see how far it is (harness watch {name} --show), or give another --name.",
+        ) from error
+    with lock:
+        yield
+
+
+_AGAIN = "Remove it and type the same command again: scores that are recorded are not measured anew."

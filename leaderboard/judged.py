@@ -1,0 +1,149 @@
+"""Checks: from the files of results folders into the index, and out of it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness.errors import RecordError
+from harness.regress.history import folder
+from harness.regress.outcome import Check, Overall, from_json
+from leaderboard.filed import units as filed_units
+from leaderboard.found import Filed, Unit
+from leaderboard.scopes import slug
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+log = logging.getLogger(__name__)
+
+SOURCE = "checks"
+
+OVERALL: tuple[Overall, ...] = ("regressed", "inconclusive", "improved", "equivalent")
+"""The verdicts of a whole check, in the order in which a reader wants to see them."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Mean:
+    """The mean over a suite as a check found it (harness.regress.outcome.MeanOutcome)."""
+
+    suite: str
+    verdict: Overall
+    delta: float | None
+    low: float | None
+    high: float | None
+    margin: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Judged:
+    """What lists show of a check.
+
+    Attributes:
+        name: Of the check in URLs.
+        id: Its own, which it shares with others of the same two models.
+        when: ISO time.
+        line: The name of its model line in URLs.
+        baseline: The name of the baseline, or of the model where it has none.
+        named: Whether it is a named baseline.
+        candidate: The name of the model that is judged.
+        artifacts: Its ArtifactKeys.
+        suites: As they were asked for.
+        recipe: How both were trained; empty where nothing was.
+        overall: The verdict.
+        means: One for each suite.
+        verdicts: How many tasks have each verdict; those that none has are left out.
+    """
+
+    name: str
+    id: str
+    when: str
+    line: str
+    baseline: str
+    named: bool
+    candidate: str
+    artifacts: tuple[str, ...]
+    suites: tuple[str, ...]
+    recipe: str
+    overall: Overall
+    means: tuple[Mean, ...]
+    verdicts: Mapping[str, int]
+
+
+def units(roots: Sequence[Path]) -> Iterator[Unit]:
+    """One unit for each check of some results folders."""
+    return filed_units(SOURCE, map(folder, roots), _read)
+
+
+def _read(name: str, path: Path) -> list[Filed]:
+    """A check for the index; nothing, and a word in the log, of a file that is none."""
+    try:
+        raw = json.loads(path.read_bytes())
+        from_json(raw, where=str(path))
+        document = adapter().dump_json(adapter().validate_python(raw))
+        check = adapter().validate_json(document)
+    except RecordError as error:
+        log.warning("%s It is left out.", error.message)
+    except (ValueError, AttributeError, TypeError, RecursionError) as error:
+        log.warning("%s is no check: %s. It is left out.", path, " ".join(str(error).split())[:300])
+    else:
+        return [
+            Filed(
+                kind="check", name=name, written=check.when, facts=_facts(check), document=document.decode()
+            )
+        ]
+    return []
+
+
+@cache
+def adapter() -> TypeAdapter[Check]:
+    """Reads and writes checks, and sees that each field holds what it should."""
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(Check)
+
+
+def _facts(check: Check) -> dict[str, Any]:
+    verdicts = [task.verdict for task in check.tasks]
+    return {
+        "id": check.id,
+        "line": line_of(check),
+        "baseline": check.baseline.baseline or check.baseline.name,
+        "named": bool(check.baseline.baseline),
+        "candidate": check.candidate.name,
+        "artifacts": check.candidate.artifacts,
+        "suites": check.suites,
+        "recipe": check.recipe,
+        "overall": check.overall,
+        "means": [{name: getattr(mean, name) for name in Mean.__dataclass_fields__} for mean in check.means],
+        "verdicts": {verdict: verdicts.count(verdict) for verdict in dict.fromkeys(verdicts)},
+    }
+
+
+def line_of(check: Check) -> str:
+    """The name of a check's model line in URLs: one for a baseline, its suites and a recipe."""
+    name = check.baseline.baseline or check.baseline.name
+    parts = (bool(check.baseline.baseline), name, sorted(check.suites), check.recipe)
+    digest = hashlib.sha256(repr(parts).encode("utf-8", "replace")).hexdigest()[:8]
+    readable = "-".join(filter(None, (slug(name)[:60], slug("-".join(check.suites))[:40])))
+    return f"{readable}-{digest}".lstrip("-.")
+
+
+def judged(name: str, written: str, facts: Mapping[str, Any]) -> Judged:
+    """What lists show of a check, as the index holds it."""
+    return Judged(
+        name=name,
+        when=written,
+        **{
+            **facts,
+            "artifacts": tuple(facts["artifacts"]),
+            "suites": tuple(facts["suites"]),
+            "means": tuple(Mean(**mean) for mean in facts["means"]),
+        },
+    )

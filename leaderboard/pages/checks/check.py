@@ -1,0 +1,123 @@
+"""One check: its verdict, why, and every number behind it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from harness.regress.outcome import VERDICTS, Check, Party
+from leaderboard.filters import Control, Form, form
+from leaderboard.judged import adapter, line_of
+from leaderboard.pages.checks.check_tables import means_table, policy_table, tasks_table
+from leaderboard.pages.checks.links import Links, links_of
+from leaderboard.pages.checks.verdicts import TAGS, when_text
+from leaderboard.queries import Queries
+from leaderboard.state import address
+from leaderboard.tables import Table
+
+if TYPE_CHECKING:
+    from leaderboard.views.check import CheckState
+
+Fact = tuple[str, str, str, str]
+"""Name, value, URL, and what must be known of it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckPage:
+    """What the template of a check takes.
+
+    Attributes:
+        check: The check.
+        tone: Of its verdict.
+        facts: What was compared.
+        links: Where its parts lead.
+        line: Label and URL of its model line.
+        form: The filters over tasks.
+        tables: Means, tasks, policy.
+        data: For the JSON twin.
+    """
+
+    check: Check
+    tone: str
+    facts: Sequence[Fact]
+    links: Links
+    line: str
+    form: Form
+    tables: Sequence[Table]
+    data: Mapping[str, Any]
+
+    @property
+    def shown(self) -> frozenset[str]:
+        """The names of the tables that have rows."""
+        return frozenset(table.name for table in self.tables if table.rows)
+
+
+def find_check(queries: Queries, name: str) -> str | None:
+    """The check that a part of a path names: by its own name, or the newest of an id."""
+    if name in queries.checks:
+        return name
+    return next((one.name for one in queries.checks.values() if one.id == name), None)
+
+
+def check_page(queries: Queries, name: str, state: CheckState) -> CheckPage:
+    """The page of a check that is there, in a state."""
+    check = adapter().validate_json(queries.filed("check", name))
+    links, path = links_of(queries, check), address(f"/check/{name}")
+    tables = [means_table(check, links), tasks_table(check, links, state, path), policy_table(check)]
+    return CheckPage(
+        check=check,
+        tone=TAGS[check.overall],
+        facts=_facts(check, links),
+        links=links,
+        line=address(f"/checks/{line_of(check)}"),
+        form=form(state, path, _controls(check, state), chips=_chips(state, path)),
+        tables=tables,
+        data={
+            "check": json.loads(adapter().dump_json(check)),
+            "line": line_of(check),
+            "compare": links.compare or None,
+        },
+    )
+
+
+def _facts(check: Check, links: Links) -> list[Fact]:
+    return [
+        ("Candidate", check.candidate.name, links.models[0], _said(check.candidate)),
+        ("Baseline", check.baseline.baseline or check.baseline.name, links.models[1], _said(check.baseline)),
+        *(("Suite", typed, links.suites.get(typed, ""), "") for typed in check.suites),
+        *([("Recipe", check.recipe, "", "")] if check.recipe else []),
+        ("When", when_text(check.when), "", ""),
+        ("Exit code", str(check.exit_code), "", EXITS.get(check.exit_code, "")),
+    ]
+
+
+EXITS = {0: "pass", 1: "regression", 3: "inconclusive"}
+
+
+def _said(party: Party) -> str:
+    """What tells one side from others of its name."""
+    runs = f"{len(party.artifacts)} runs" if len(party.artifacts) > 1 else ""
+    name = party.name if party.baseline else ""
+    source = party.source if party.source not in (party.name, party.baseline) else ""
+    revision = f"revision {party.revision[:12]}" if party.revision else ""
+    return " · ".join(filter(None, (name, source, revision, runs)))
+
+
+def _controls(check: Check, state: CheckState) -> list[Control]:
+    kinds = sorted({task.type for task in check.tasks})
+    options: dict[str, tuple[str, Sequence[tuple[str, str]]]] = {
+        "verdict": ("Verdict", [(name, f"{name} ({n})") for name in VERDICTS if (n := len(check.of(name)))]),
+        "type": ("Tasks of type", [(kind, kind) for kind in kinds]),
+    }
+    return [
+        Control(kind="select", name=name, label=label, value=getattr(state, name),
+                options=[("", "all"), *some])
+        for name, (label, some) in options.items() if len(some) > 1
+    ]  # fmt: skip
+
+
+def _chips(state: CheckState, path: str) -> list[tuple[str, str]]:
+    asked = {"verdict": state.verdict, "type": state.type}
+    return [(value, f"{path}?{state.query(**{name: ''})}") for name, value in asked.items() if value]

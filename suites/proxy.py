@@ -1,0 +1,52 @@
+"""A few tasks that predict a benchmark's mean: what `harness proxy fit` wrote."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from harness.errors import UsageError
+from harness.types import Column, Suite, SuiteEntry, SuiteOptions
+
+if TYPE_CHECKING:
+    from harness.proxy.document import Proxy, TaskPart
+
+
+def _open(argument: str, options: SuiteOptions) -> Suite:
+    from harness import catalog, paths
+    from harness.proxy import document
+    from harness.proxy.prediction import ProxyPredictor
+
+    if options.languages or options.splits:
+        raise UsageError(
+            "A proxy predicts from its tasks as they were fitted.", hint="Leave out --languages and --splits."
+        )
+    found = document.read(document.find(argument, paths.results_folder(options.results)))
+    target = catalog.open_suite(found.target.suite, SuiteOptions(cache=options.cache))
+    columns = tuple(_column(part, found, target) for part in found.tasks)
+    count, title = len(columns), found.target.title
+    return Suite(
+        name=f"proxy:{argument}",
+        title=f"{count} tasks that predict {title}",
+        columns=columns,
+        notes=(f"The mean over these {count} tasks is not that of {title}; the prediction is.",),
+        predictor=ProxyPredictor(proxy=found),
+    )
+
+
+def _column(part: TaskPart, found: Proxy, target: Suite) -> Column:
+    task = next((task for task in target.tasks if task.name == part.task), None)
+    if task is None or (set(task.splits), set(task.subsets)) != (set(part.splits), set(part.subsets)):
+        raise UsageError(
+            f"{target.title} no longer asks for {part.task} as the proxy {found.name} was fitted on it.",
+            hint=f"Fit it again: harness proxy fit --target '{found.target.title}'",
+        )
+    return Column(name=task.name, type=task.type, tasks=(task,))
+
+
+SUITE = SuiteEntry(
+    name="proxy",
+    summary="a few tasks that predict a benchmark's mean, chosen by `harness proxy fit`",
+    open=_open,
+    argument="proxy or its JSON file",
+    alone=False,
+)

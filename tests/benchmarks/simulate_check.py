@@ -1,0 +1,179 @@
+"""The check's verdicts on made-up models whose true difference is known.
+
+Every trial makes two models on 20 tasks: searches with a score of every query, few-shot
+classification with ten probes, correlations of pairs, and clusterings of ten draws; each model of
+the second half has several seeds that shift its scores at random. Prints the share of trials with
+a false alarm, the power at a stated drop, and how often verdicts of equivalence are right; ends
+with 1 if a share is out of its bounds.
+
+    python tests/benchmarks/simulate_check.py --trials 1000
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from harness.metrics import Floats
+from harness.regress.difference import Difference, difference
+from harness.regress.units import Stratum, Units
+from harness.regress.verdicts import Limits, judge
+
+ALPHA, DRAWS = 0.05, 400
+SEEDS = (3, 5)
+"""Runs of the candidate and of the baseline where there are several."""
+
+SPREAD = 0.006
+"""Standard deviation of what a seed adds to a model's score."""
+
+Maker = Callable[[np.random.Generator, float, tuple[int, int]], tuple[Units, Units]]
+
+
+def units(measure: str, predicted: Floats, gold: Floats | None = None) -> Units:
+    """Units of (runs, probes, units)."""
+    none = np.zeros(0)
+    stratum = Stratum(
+        measures=(measure,), examples="", gold=none if gold is None else gold, predicted=predicted
+    )
+    return Units(metric=measure, unit="units", strata=(stratum,))
+
+
+def shifts(rng: np.random.Generator, runs: int) -> Floats:
+    """What seeds add to the score of each run, (runs, 1)."""
+    return rng.normal(0, SPREAD, size=(runs, 1)) if runs > 1 else np.zeros((1, 1))
+
+
+def search(rng: np.random.Generator, effect: float, runs: tuple[int, int], count: int) -> tuple[Units, Units]:
+    """Scores of queries: a share finds nothing, the others score by how hard they are."""
+    level = rng.normal(0.55, 0.2, size=count)
+    found = rng.random(count) < 0.85
+
+    def model(shift: float, many: int) -> Units:
+        noise = rng.normal(0, 0.15, size=(many, count)) * 0.5 + rng.normal(0, 0.15, size=count) * 0.5
+        values = np.where(found, level + noise, 0.0) + shifts(rng, many) + shift
+        return units("mean", values[:, None, :])
+
+    return model(effect, runs[0]), model(0.0, runs[1])
+
+
+def labels(rng: np.random.Generator, effect: float, runs: tuple[int, int], count: int) -> tuple[Units, Units]:
+    """Right or wrong in ten probes, by how hard a text is."""
+    level = rng.beta(4, 2, size=count) * 0.5 + 0.25
+
+    def model(shift: float, many: int) -> Units:
+        own = level + rng.normal(0, 0.05, size=count)
+        chance = np.clip(own[None, None] + shift + shifts(rng, many)[:, None], 0, 1)
+        return units("mean", (rng.random((many, 10, count)) < chance).astype(float))
+
+    return model(effect, runs[0]), model(0.0, runs[1])
+
+
+def pairs(rng: np.random.Generator, effect: float, runs: tuple[int, int], count: int) -> tuple[Units, Units]:
+    """Similarities around gold grades; the effect is one on Spearman's correlation, nearly."""
+    gold = rng.normal(size=count)
+
+    def model(shift: float, many: int) -> Units:
+        target = 0.8 + shift + shifts(rng, many)
+        noise = rng.normal(size=(many, count)) * np.sqrt(1 / np.clip(target, 0.05, 0.99) ** 2 - 1)
+        return units("spearman", (gold + noise)[:, None, :], gold)
+
+    return model(effect, runs[0]), model(0.0, runs[1])
+
+
+def draws(rng: np.random.Generator, effect: float, runs: tuple[int, int], count: int) -> tuple[Units, Units]:
+    """V-measures of draws."""
+    level = rng.normal(0.45, 0.02, size=count)
+
+    def model(shift: float, many: int) -> Units:
+        values = level + rng.normal(0, 0.008, size=(many, count)) + shifts(rng, many) + shift
+        return units("mean", values[:, None, :])
+
+    return model(effect, runs[0]), model(0.0, runs[1])
+
+
+TASKS: dict[str, Maker] = {
+    **{f"search{n}": partial(search, count=n) for n in (50, 50, 150, 300, 323, 500, 648, 1000)},
+    **{f"labels{n}": partial(labels, count=n) for n in (209, 300, 500, 1000, 2000)},
+    **{f"pairs{n}": partial(pairs, count=n) for n in (250, 500, 1000, 1379)},
+    **{f"draws{n}": partial(draws, count=n) for n in (10, 10, 12, 15)},
+}
+NAMES = [*TASKS, "search50b", "draws10b"]
+"""20 tasks: two sizes stand twice."""
+
+
+def trial(seed: int, *, effects: dict[str, float], seeds: bool, names: list[str]) -> dict[str, Difference]:
+    """The differences of one pair of models."""
+    rng = np.random.default_rng(seed)
+    runs = SEEDS if seeds else (1, 1)
+    found = {}
+    for name in names:
+        mine, theirs = TASKS[name.removesuffix("b")](rng, effects.get(name, 0.0), runs)
+        found[name] = difference(mine, theirs, paired=False, rng=rng, draws=DRAWS)
+    return found
+
+
+@dataclass(frozen=True)
+class Question:
+    """One simulation: what is true, and which verdicts are counted."""
+
+    effects: dict[str, float]
+    margin: float
+    names: list[str]
+
+
+def verdicts(seed: int, question: Question, seeds: bool) -> dict[str, str]:
+    """The verdict of every task of one trial."""
+    found = trial(seed, effects=question.effects, seeds=seeds, names=question.names)
+    limits = {name: Limits(margin=question.margin) for name in found}
+    judged = judge(found, limits, alpha=ALPHA, correction="holm", units=dict.fromkeys(found, "units"))
+    return {name: one.verdict for name, one in judged.items()}
+
+
+def share(rows: list[dict[str, str]], verdict: str, name: str | None = None) -> float:
+    """Of how many trials a verdict was given: to one task, or to any."""
+    hits = [verdict in row.values() if name is None else row[name] == verdict for row in rows]
+    return sum(hits) / len(hits)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--trials", type=int, default=1000)
+    parser.add_argument("--processes", type=int, default=4)
+    asked = parser.parse_args()
+    drop, wide = 0.03, 0.02
+    none = Question({}, 0.0, NAMES)
+    one = Question({"search1000": -drop, "pairs1379": -drop}, 0.0, NAMES)
+    clear = ["search1000", "labels2000", "pairs1379", "draws15"]
+    at_margin = Question(dict.fromkeys(clear, -wide), wide, clear)
+    alike = Question({}, wide, clear)
+    out: dict[str, dict[str, float]] = {}
+    with ProcessPoolExecutor(asked.processes) as pool:
+        for seeds in (False, True):
+            rows = {
+                key: list(pool.map(partial(verdicts, question=q, seeds=seeds), range(asked.trials), chunksize=8))
+                for key, q in (("none", none), ("one", one), ("margin", at_margin), ("alike", alike))
+            }
+            worst = max(share(rows["margin"], "equivalent", name) for name in clear)
+            out["seeds 3 and 5" if seeds else "one run"] = {
+                "false alarm (any of 20 tasks regressed, none true)": share(rows["none"], "regressed"),
+                "false praise (any of 20 tasks improved, none true)": share(rows["none"], "improved"),
+                **{f"power at -{100 * drop:g} points, {n}": share(rows["one"], "regressed", n) for n in one.effects},
+                "right verdicts of no equivalence at the margin (worst task)": 1 - worst,
+                **{f"equivalent where nothing differs, {n}": share(rows["alike"], "equivalent", n) for n in clear},
+            }
+    print(json.dumps({"trials": asked.trials, "alpha": ALPHA, **out}, indent=1))
+    alarms = [values["false alarm (any of 20 tasks regressed, none true)"] for values in out.values()]
+    right = [values["right verdicts of no equivalence at the margin (worst task)"] for values in out.values()]
+    slack = 1.5 * (0.05 * 0.95 / asked.trials) ** 0.5 / (0.05 * 0.95 / 1000) ** 0.5 / 100
+    return int(max(alarms) > ALPHA + slack or min(right) < 1 - ALPHA - slack)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tiny
+from blocked import BLOCK
+from harness.cli import invoke
+
+WORDS = ("river", "stone", "cloud", "engine", "letter", "garden", "music", "winter", "copper", "silver")
+Asked = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    """A suite of one task."""
+    folder = tmp_path / "own"
+    folder.mkdir()
+    pairs = [{"text1": a, "text2": WORDS[i // 2], "score": float(i % 5)} for i, a in enumerate(WORDS)]
+    (folder / "pairs.jsonl").write_text("\n".join(map(json.dumps, pairs)))
+    (folder / "harness.toml").write_text('[[task]]\nname = "alike"\ntype = "sts"\nfile = "pairs.jsonl"\n')
+    return folder
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """The folder of a run with one checkpoint."""
+    tiny.folder(tiny.families()["bert"], tmp_path / "run" / "checkpoint-1000", seed=1)
+    return tmp_path / "run"
+
+
+@pytest.fixture
+def watch(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Asked:
+    """The command in this process: exit code, standard output, standard error."""
+
+    def asked(*arguments: object) -> tuple[int, str, str]:
+        code = invoke(["watch", *map(str, arguments), "--results", str(tmp_path / "results")])
+        said = capsys.readouterr()
+        assert "Traceback" not in said.err
+        return code, said.out, said.err
+
+    return asked
+
+
+@pytest.mark.slow
+def test_a_run_is_evaluated_shown_and_gone_on_with(run: Path, own: Path, watch: Asked) -> None:
+    (run / "final").mkdir()
+    (run / "checkpoint-2000").mkdir()
+    asked = (run, "--suite", f"local:{own}", "--once", "--settle", "0", "--offline")
+    code, out, err = watch(*asked)
+    assert code == 0
+    assert "step 1000 (checkpoint-1000): evaluated (1 scored now, 0 known), mean " in out
+    assert out.count("●") == 1
+    assert "waiting for step 2000 (checkpoint-2000): it has no config.json" in err
+    assert "skipped final: no step in its name" in err
+    tiny.folder(tiny.families()["bert"], run / "checkpoint-2000", seed=2)
+    code, out, _ = watch(*asked, "--json")
+    lines = [json.loads(line) for line in out.splitlines()]
+    assert [line["event"] for line in lines] == ["look", "checkpoint", "end"]
+    assert (lines[0]["ready"], lines[0]["known"]) == ([2000], [1000])
+    assert (lines[1]["how"], lines[1]["scored"], lines[1]["known"]) == ("evaluated", 1, 0)
+    assert lines[1]["checkpoint"] == lines[2]["watch"]["checkpoints"][1]
+    code, out, _ = watch("run", "--show", "--json")
+    assert json.loads(out) == {"schema": 1, "watch": lines[2]["watch"]}
+    code, out, _ = watch(run, "--show", "--task", "alike")
+    assert code == 0
+    assert "run: alike of local:" in out
+    code, out, _ = watch("--list", "--json")
+    (row,) = json.loads(out)["watches"]
+    assert (row["name"], row["done"], row["last_step"]) == ("run", 2, 2000)
+    assert row["last_mean"] == lines[1]["checkpoint"]["mean"]
+    assert "run" in watch("--list")[1]
+    code, _, err = watch(*asked, "--seed", "7")
+    assert code == 2
+    assert "settings.seed was 42, here 7" in err
+
+
+@pytest.mark.slow
+def test_a_checkpoint_that_fails_ends_with_1_and_the_others_are_there(
+    run: Path, own: Path, watch: Asked
+) -> None:
+    from safetensors.numpy import load_file, save_file
+
+    broken = tiny.folder(tiny.families()["bert"], run / "checkpoint-500")
+    weights = load_file(broken / "model.safetensors")
+    save_file({name: 0 * tensor for name, tensor in weights.items()}, broken / "model.safetensors")
+    code, out, _ = watch(run, "--suite", f"local:{own}", "--once", "--settle", "0", "--offline", "--json")
+    assert code == 1
+    first, second = json.loads(out.splitlines()[-1])["watch"]["checkpoints"]
+    assert (first["state"], second["state"]) == ("failed", "done")
+    assert "alike: " in first["reason"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "A watch needs a folder or a hub repository, and a suite."),
+        (["."], "A watch needs a folder or a hub repository, and a suite."),
+        (["no-such", "--suite", "stdlib"], "No folder is at no-such"),
+        (["org/name", "--suite", "stdlib", "--offline"], "--offline cannot see its revisions"),
+        ([".", "--suite", "stdlibb"], "stdlib"),
+        ([".", "--suite", "stdlib", "--task", "nope"], "No task of this watch is called 'nope'"),
+        ([".", "--suite", "stdlib", "--name", "a/b"], "cannot be the name of a watch"),
+        (["nope", "--show"], "No watch is called 'nope'"),
+        (["--show"], "Which watch?"),
+        ([".", "--suite", "glue", "--once"], "which recipe?"),
+    ],
+)
+def test_misuse_says_what_to_type(watch: Asked, arguments: list[str], said: str) -> None:
+    code, out, err = watch(*arguments)
+    assert (code, out) == (2, "")
+    assert said in err
+
+
+def test_what_there_is_is_told_without_torch(tmp_path: Path) -> None:
+    from harness.watch import state
+
+    entries = [
+        state.Entry(step=100 * n, name=f"step{n}", state="done", mean=0.5 + 0.01 * n, there=1, wanted=1)
+        for n in range(1, 9)
+    ]
+    broken = state.ChangePoint(step=700, last=700, kind="drop", size=0.03, p=0.0004)
+    kept: dict[str, Any] = {"name": "mine", "source": "/run", "suite": "s", "request": {}}
+    results = tmp_path / "results"
+    state.write(results, state.Watch(**kept, checkpoints=tuple(entries), change_points=(broken,)))
+    for arguments in (["--list"], ["mine", "--show"], ["mine", "--show", "--json"]):
+        command = [sys.executable, "-c", BLOCK, "watch", *arguments, "--results", str(results)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        assert "mine" in done.stdout
+        if arguments == ["mine", "--show"]:
+            assert "step 700 is 3.00 points below" in done.stdout
+            assert "by chance in 1 of 2,500 checkpoints" in done.stdout
+            assert done.stdout.count("▼") == 1

@@ -1,0 +1,112 @@
+"""The way from a model's and a suite's names to the keys of all tasks: light, and the plan's own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from bench_hot_path import KEYS
+
+from fakes import artifact, encoding, record, task
+from harness import api, catalog, data
+from harness.errors import UsageError
+from harness.plan import make_plan
+from harness.request import Request
+from harness.shelf import Shelf
+from harness.store import Store
+from harness.types import Column, Suite, SuiteEntry
+from harness.wanted import Subject, wanted
+
+HEAVY = (
+    *("torch", "mteb", "transformers", "datasets", "sklearn", "scipy", "numpy"),
+    *("pydantic", "pyarrow", "psutil", "rich", "yaml", "httpx", "importlib.metadata"),
+)
+
+TOLD = f"""
+{KEYS}
+import json
+heavy = [name for name in {HEAVY!r} if name in sys.modules]
+others = [name for name in sys.modules if name.startswith("suites.") and name.count(".") == 1]
+print(json.dumps({{"keys": [c.key for c in asked.cells], "heavy": heavy, "suites": others}}))
+"""
+
+
+def told(*arguments: str, cache: Path) -> dict[str, list[str]]:
+    """What a process says of the path: the keys, what it imported, and which files of suites/."""
+    environment = {**os.environ, "HARNESS_CACHE": str(cache)}
+    command = [sys.executable, "-c", TOLD, *arguments]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, list[str]] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.parametrize(("suite", "recipe"), [("mteb", ""), ("stdlib", ""), ("glue", "glue-quick")])
+def test_the_keys_are_those_of_the_plan_and_nothing_heavy_is_imported(
+    suite: str, recipe: str, tmp_path: Path
+) -> None:
+    cache, results = tmp_path / "cache", tmp_path / "results"
+    asked = Request(models=("minilm",), suites=(suite,), recipe=recipe, cache=cache, results=results)
+    plan = api.prepare(asked).plan
+    found = told("minilm", suite, recipe, cache=cache)
+    assert found["keys"] == [cell.key for cell in plan.cells]
+    assert found["heavy"] == []
+
+
+def test_one_suite_opens_no_other(tmp_path: Path) -> None:
+    opened = {name.partition(".")[2] for name in told("minilm", "mteb", "", cache=tmp_path)["suites"]}
+    assert {name for name in opened if not name.startswith("_")} == {"mteb"}
+
+
+@pytest.mark.parametrize("shelf", [catalog.SUITES, catalog.BACKBONES, catalog.RECIPES], ids=lambda s: s.group)
+def test_every_entry_is_in_the_file_of_its_name(shelf: Shelf[SuiteEntry]) -> None:
+    for entry in shelf.ours():
+        assert shelf.named(entry.name) is entry
+
+
+@pytest.mark.parametrize("name", ["", "_code", "_mteb", "mteb.x", "..", "os", "mteb_v1", "MTEB"])
+def test_a_name_that_is_no_files_opens_nothing(name: str) -> None:
+    assert catalog.SUITES.named(name) is None
+    with pytest.raises(UsageError, match="suite"):
+        catalog.open_suite(name)
+
+
+def test_two_entries_of_one_name_are_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    info = tmp_path / "rival-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: rival\nVersion: 1\n")
+    (info / "entry_points.txt").write_text("[harness.suites]\nrival = rival:SUITE\n")
+    (tmp_path / "rival.py").write_text("from suites.mteb import SUITE\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(UsageError, match="a name that is already taken"):
+        catalog.SUITES.all()
+
+
+def test_weights_that_are_not_the_published_ones_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    from harness.backbones import minilm
+    from harness.errors import ModelError
+    from harness.resolve import ModelOptions, resolve
+
+    monkeypatch.setattr(minilm, "BACKBONE", replace(minilm.BACKBONE, weights="0" * 64))
+    with pytest.raises(ModelError, match="not the official ones of minilm"):
+        resolve("minilm", ModelOptions())
+
+
+def test_data_that_is_gone_is_no_matter_where_the_record_is_there(tmp_path: Path) -> None:
+    lost = replace(task("Lost"), data=replace(task().data, path="org/name", revision="r", content=""))
+    suite = Suite(name="s", title="s", columns=(Column(name="Lost", type="STS", tasks=(lost,)),))
+    settings = data.DataSettings(offline=True, cache=tmp_path)
+    subject = Subject(artifact=artifact(tmp_path), encoding=encoding())
+    store = Store(tmp_path / "results")
+    (cell,) = wanted([subject], [suite], settings=settings).cells
+    before = make_plan([subject], [suite], store=store, settings=settings)
+    assert [c.key for c in before.impossible] == [cell.key]
+    store.put(subject.artifact.slug, record(lost, 0.5, model=subject.artifact))
+    after = make_plan([subject], [suite], store=store, settings=settings)
+    assert (after.impossible, after.open, after.jobs) == ((), (), ())
+    assert [c.key for c in after.cells if c.record is not None] == [cell.key]

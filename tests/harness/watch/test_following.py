@@ -1,0 +1,438 @@
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import huggingface_hub
+import pytest
+
+from fakes import FakeEncoder, task
+from harness import catalog, resolve
+from harness.desk import Desk
+from harness.encoder import sanity
+from harness.errors import HarnessError, UsageError
+from harness.request import Request
+from harness.store import Store
+from harness.types import Column, Settings, Suite, Task
+from harness.watch import Asked, Hearing, Look, Watch, follow, state
+from harness.watch.evaluating import Evaluated
+
+Write = Callable[..., Path]
+
+
+class Slow(FakeEncoder):
+    """Takes a fifth of a second for every encoding."""
+
+    def encode(self, *args: Any, **kwargs: Any) -> Any:
+        time.sleep(0.2)
+        return super().encode(*args, **kwargs)
+
+
+@pytest.fixture
+def loads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Models without torch; the names of the artifacts that were loaded."""
+    found: list[str] = []
+
+    def load(_desk: Desk, model: Any, _how: object) -> FakeEncoder:
+        found.append(model.name)
+        return (Slow if "slow" in model.name else FakeEncoder)(salt=model.key)
+
+    monkeypatch.setattr(Desk, "load", load)
+    monkeypatch.setattr(sanity, "check", lambda *_: SimpleNamespace(failures=()))
+    monkeypatch.setattr(sanity, "require", lambda _: None)
+    return found
+
+
+@pytest.fixture
+def tasks(monkeypatch: pytest.MonkeyPatch) -> list[Task]:
+    """What the suite "s" has."""
+    of: list[Task] = [task("One"), task("Two", texts=("a", "b"))]
+
+    def opened(*_: object) -> list[Suite]:
+        return [
+            Suite(name="s", title="s", columns=tuple(Column(name=t.name, type="STS", tasks=(t,)) for t in of))
+        ]
+
+    monkeypatch.setattr(catalog, "open_suites", opened)
+    return of
+
+
+def asked(tmp_path: Path, source: str = "", **fields: Any) -> Asked:
+    own = {"budget": fields.pop("budget", None), "settings": fields.pop("settings", Settings())}
+    request = Request(models=(), suites=("s",), results=tmp_path / "results", devices=("cpu",), **own)
+    given = {"every": 0.1, "settle": 0.0, "once": True, **fields}
+    return Asked(source=source or str(tmp_path / "run"), request=request, **given)
+
+
+def watched(tmp_path: Path, **fields: Any) -> tuple[Watch, list[tuple[int, int, int]]]:
+    """A watch to its end: what it gives, and (step, scored, known) of what it evaluated."""
+    ended: list[tuple[int, int, int]] = []
+
+    def note(done: Evaluated, _watch: Watch) -> None:
+        ended.append((done.entry.step, done.new, done.known))
+
+    return follow(asked(tmp_path, **fields), Hearing(ended=note)), ended
+
+
+def test_every_checkpoint_is_evaluated_once(
+    tmp_path: Path, write: Write, loads: list[str], tasks: list[Task]
+) -> None:
+    for name in ("checkpoint-1000", "checkpoint-200"):
+        write(name)
+    watch, ended = watched(tmp_path)
+    assert ended == [(200, 2, 0), (1000, 2, 0)]
+    first = watch.checkpoints[0]
+    record = next(r for r in Store(tmp_path / "results").records() if r.model.artifact == first.artifact)
+    assert (record.model.name, first.model) == ("run-checkpoint-200", "run-checkpoint-200")
+    assert first.scores[record.task.name] == record.main_score
+    assert first.records[record.task.name] == record.key
+    assert first.mean == pytest.approx(sum(first.scores.values()) / 2)
+    assert (first.state, first.there, first.wanted) == ("done", 2, 2)
+    assert watched(tmp_path) == (watch, [])
+    write("checkpoint-3000")
+    assert watched(tmp_path)[1] == [(3000, 2, 0)]
+    assert len(loads) == 3
+
+
+def test_a_watch_that_lost_its_state_finds_the_records(
+    tmp_path: Path, write: Write, loads: list[str], tasks: list[Task]
+) -> None:
+    write("checkpoint-1")
+    before, _ = watched(tmp_path)
+    (tmp_path / "results" / "watches" / "run.json").unlink()
+    after, ended = watched(tmp_path)
+    assert ended == [(1, 0, 2)]
+    assert after.checkpoints[0].scores == before.checkpoints[0].scores
+    assert len(loads) == 1
+
+
+def test_the_state_is_whole_after_every_checkpoint(
+    tmp_path: Path, write: Write, loads: list[str], tasks: list[Task]
+) -> None:
+    for step in (1, 2):
+        write(f"step{step}")
+    seen: list[list[int]] = []
+
+    def note(_done: Evaluated, watch: Watch) -> None:
+        there = json.loads((tmp_path / "results" / "watches" / "run.json").read_text())
+        seen.append([one["step"] for one in there["checkpoints"]])
+        assert Watch.model_validate(there) == watch
+
+    follow(asked(tmp_path), Hearing(ended=note))
+    assert seen == [[1], [1, 2]]
+
+
+def test_what_is_half_written_is_waited_for_while_others_go_on(
+    tmp_path: Path, write: Write, loads: list[str], tasks: list[Task]
+) -> None:
+    weights = write("step1") / "model.safetensors"
+    write("step2")
+    content = weights.read_bytes()
+    weights.write_bytes(content[:-1])
+    looks: list[Look] = []
+    ended: list[int] = []
+
+    def looked(found: Look) -> None:
+        looks.append(found)
+        if len(looks) == 3:
+            weights.write_bytes(content)
+
+    def note(done: Evaluated, _watch: Watch) -> None:
+        ended.append(done.entry.step)
+
+    watch = follow(asked(tmp_path, once=False, until=2), Hearing(looked=looked, ended=note))
+    assert ended == [2, 1]
+    assert all("safetensors" in found.waiting[0].reason for found in looks[:3])
+    assert [one.state for one in watch.checkpoints] == ["done", "done"]
+
+
+def test_one_that_stays_broken_is_told_and_never_fatal(
+    tmp_path: Path, write: Write, loads: list[str], tasks: list[Task]
+) -> None:
+    (write("step1") / "config.json").unlink()
+    watch, ended = watched(tmp_path)
+    assert ended == []
+    assert [(one.state, one.reason) for one in watch.checkpoints] == [("waiting", "it has no config.json.")]
+    shutil.rmtree(tmp_path / "run" / "step1")
+    assert watched(tmp_path)[0].checkpoints == ()
+
+
+def test_until_ends_with_the_first_checkpoint_at_or_behind_it(
+    tmp_path: Path, write: Write, loads: list[str], tasks: list[Task]
+) -> None:
+    for step in (1, 5, 9):
+        write(f"step{step}")
+    _, ended = watched(tmp_path, once=False, until=4)
+    assert [step for step, *_ in ended] == [1, 5]
+
+
+def test_equal_weights_are_told_and_not_scored_twice(
+    tmp_path: Path, write: Write, loads: list[str], tasks: list[Task]
+) -> None:
+    for step in (1, 2):
+        write(f"step{step}", weights=1)
+    watch, ended = watched(tmp_path)
+    assert ended == [(1, 2, 0), (2, 0, 2)]
+    assert [one.same_as for one in watch.checkpoints] == [None, 1]
+
+
+def test_other_weights_under_the_same_name_are_evaluated_anew(
+    tmp_path: Path, write: Write, loads: list[str], tasks: list[Task]
+) -> None:
+    write("step1", weights=1)
+    before, _ = watched(tmp_path)
+    write("step1", weights=2)
+    after, ended = watched(tmp_path)
+    assert ended == [(1, 2, 0)]
+    assert after.checkpoints[0].artifact != before.checkpoints[0].artifact
+
+
+def test_a_checkpoint_that_changes_while_it_is_evaluated_is_waited_for(
+    tmp_path: Path, write: Write, loads: list[str], tasks: list[Task]
+) -> None:
+    from harness import api
+
+    write("step1", weights=1)
+    changed: list[int] = []
+
+    def carry_out(prepared: Any) -> Any:
+        if not changed:
+            write("step1", weights=2)
+            changed.append(1)
+        return api.execute(prepared)
+
+    states: list[str] = []
+
+    def note(done: Evaluated, _watch: Watch) -> None:
+        states.append(done.entry.state)
+
+    follow(asked(tmp_path), Hearing(ended=note, carry_out=carry_out))
+    assert states == ["waiting", "done"]
+
+
+def test_a_checkpoint_that_training_removes_stays_on_the_curve(
+    tmp_path: Path, write: Write, loads: list[str], tasks: list[Task]
+) -> None:
+    write("step1")
+    write("step2")
+    before, _ = watched(tmp_path)
+    (tmp_path / "run" / "step1" / "model.safetensors").unlink()
+    assert watched(tmp_path)[0] == before
+    shutil.rmtree(tmp_path / "run" / "step1")
+    assert watched(tmp_path)[0] == before
+
+
+def test_a_failed_checkpoint_has_its_reason_and_the_watch_goes_on(
+    tmp_path: Path, write: Write, loads: list[str], tasks: list[Task], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write("step1")
+    write("step2")
+    plain = Desk.load
+
+    def load(desk: Desk, model: Any, how: Any) -> Any:
+        if model.name == "run-step1":
+            raise HarnessError("the gate refuses it")
+        return plain(desk, model, how)
+
+    monkeypatch.setattr(Desk, "load", load)
+    watch, _ = watched(tmp_path)
+    assert [one.state for one in watch.checkpoints] == ["failed", "done"]
+    assert watch.checkpoints[0].reason == "One, Two: the gate refuses it"
+    assert watch.checkpoints[0].mean is None
+    monkeypatch.setattr(Desk, "load", plain)
+    again, ended = watched(tmp_path)
+    assert ended == [(1, 2, 0)]
+    assert [one.state for one in again.checkpoints] == ["done", "done"]
+
+
+def test_a_task_that_fails_keeps_the_checkpoint_out_of_the_curve(
+    tmp_path: Path, write: Write, loads: list[str], tasks: list[Task]
+) -> None:
+    tasks[1] = task("Two", error="no such thing")
+    write("step1")
+    watch, _ = watched(tmp_path)
+    (one,) = watch.checkpoints
+    assert (one.state, one.mean, one.there, one.wanted) == ("failed", None, 1, 2)
+    assert one.reason.startswith("Two: ")
+    assert list(one.scores) == ["One"]
+    assert watch.curve == ()
+
+
+def test_a_budget_leaves_a_checkpoint_partial_and_it_is_gone_on_with(
+    tmp_path: Path, write: Write, loads: list[str], tasks: list[Task]
+) -> None:
+    tasks[1] = task("Two", texts=("c", "d"))
+    write("slow1")
+    (tmp_path / "run" / "slow1").rename(tmp_path / "run" / "slow-step1")
+    watch, _ = watched(tmp_path, budget=0.1)
+    (one,) = watch.checkpoints
+    assert (one.state, one.mean, one.there, one.wanted) == ("partial", None, 0, 2)
+    assert one.reason == "not reached within the budget: One, Two"
+    watch, _ = watched(tmp_path, budget=0.1)  # what was encoded is known: One is scored, Two encoded
+    (one,) = watch.checkpoints
+    assert (one.state, one.mean, one.there) == ("partial", None, 1)
+    assert watch.curve == ()
+    watch, ended = watched(tmp_path, once=False, until=1, budget=0.1)
+    assert ended[-1] == (1, 1, 1)
+    assert watch.checkpoints[0].state == "done"
+
+
+def test_what_is_new_goes_before_what_is_partial(
+    tmp_path: Path, write: Write, loads: list[str], tasks: list[Task]
+) -> None:
+    write("slow-step1")
+    watched(tmp_path, budget=0.1)
+    write("slow-step2")
+    _, ended = watched(tmp_path, budget=60.0)
+    assert [step for step, *_ in ended] == [2, 1]
+
+
+def test_another_suite_or_source_under_the_same_name_is_refused(
+    tmp_path: Path, write: Write, loads: list[str], tasks: list[Task]
+) -> None:
+    write("step1")
+    watched(tmp_path)
+    with pytest.raises(UsageError, match="seed was 42, here 7") as refused:
+        watched(tmp_path, settings=Settings(seed=7))
+    assert "--name" in str(refused.value)
+    one = asked(tmp_path)
+    other = replace(one, request=replace(one.request, suites=("t",)))
+    with pytest.raises(UsageError, match="suite was 's', here 't'"):
+        follow(other)
+    (tmp_path / "elsewhere" / "run").mkdir(parents=True)
+    with pytest.raises(UsageError, match="source was"):
+        watched(tmp_path, source=str(tmp_path / "elsewhere" / "run"))
+    assert watched(tmp_path, settings=Settings(seed=7), name="seven")[1] == [(1, 2, 0)]
+
+
+def test_a_second_process_at_the_same_watch_is_refused(
+    tmp_path: Path, write: Write, loads: list[str], tasks: list[Task]
+) -> None:
+    write("step1")
+    refused: list[str] = []
+
+    def second() -> None:
+        try:
+            watched(tmp_path)
+        except UsageError as error:
+            refused.append(error.message)
+
+    def note(*_: object) -> None:
+        thread = threading.Thread(target=second)
+        thread.start()
+        thread.join()
+
+    follow(asked(tmp_path), Hearing(ended=note))
+    assert refused == [f"Another process watches run with the results in {tmp_path / 'results'}."]
+    assert watched(tmp_path)[1] == []
+
+
+def test_an_unknown_prompt_is_refused_before_anything(
+    tmp_path: Path, write: Write, loads: list[str], tasks: list[Task]
+) -> None:
+    with pytest.raises(UsageError, match="qeury"):
+        watched(tmp_path, settings=Settings(prompts={"qeury": "q"}))
+    assert not (tmp_path / "results" / "watches").exists()
+
+
+def test_ctrl_c_keeps_what_was_finished(
+    tmp_path: Path, write: Write, loads: list[str], tasks: list[Task]
+) -> None:
+    write("step1")
+    write("step2")
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        follow(asked(tmp_path), Hearing(ended=stop))
+    assert watched(tmp_path)[1] == [(2, 2, 0)]
+
+
+def test_other_data_begins_another_curve(
+    tmp_path: Path, write: Write, loads: list[str], tasks: list[Task]
+) -> None:
+    write("step1")
+    watched(tmp_path)
+    tasks[0] = replace(tasks[0], data=replace(tasks[0].data, content="d" * 8))
+    write("step2")
+    watch, _ = watched(tmp_path)
+    assert [one.step for one in watch.curve] == [2]
+    assert all(one.mean is not None for one in watch.checkpoints)
+
+
+def test_a_drop_is_flagged_at_its_step(tmp_path: Path) -> None:
+    from harness.watch.following import change_points
+    from harness.watch.state import Entry
+
+    scores = [0.50, 0.501, 0.499, 0.50, 0.502, 0.498, 0.40, 0.50]
+    entries = tuple(
+        Entry(step=100 * n, name=f"step{n}", state="done", mean=score) for n, score in enumerate(scores, 1)
+    )
+    watch = Watch(name="w", source="/run", suite="s", request={}, checkpoints=entries)
+    (one,) = change_points(watch)
+    assert (one.step, one.last, one.kind) == (700, 700, "drop")
+    assert one.size == pytest.approx(0.1, abs=0.003)
+    assert one.p < 0.001
+
+
+def test_a_repositorys_revisions_are_evaluated_as_commits(
+    tmp_path: Path, write: Write, loads: list[str], tasks: list[Task], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    snapshots = {}
+    for step in (1, 2):
+        commit = str(step) * 40
+        snapshots[commit] = (tmp_path / "hub" / commit).absolute()
+        shutil.copytree(write(f"step{step}"), snapshots[commit])
+    answers: list[list[str] | Exception] = [
+        ["main", "step1"],
+        ["main", "step1"],
+        ConnectionError("down"),
+        ["main", "step1", "step2"],
+    ]
+
+    def listed(_api: object, _repository: str) -> SimpleNamespace:
+        now = answers.pop(0) if len(answers) > 1 else answers[0]
+        if isinstance(now, Exception):
+            raise now
+        refs = [SimpleNamespace(name=name, target_commit=name[-1] * 40) for name in now]
+        return SimpleNamespace(branches=refs, tags=[])
+
+    downloaded: list[tuple[str, str | None]] = []
+
+    def download(repository: str, revision: str | None, *, offline: bool) -> Path:
+        downloaded.append((repository, revision))
+        return snapshots[revision or ""]
+
+    monkeypatch.setattr(huggingface_hub.HfApi, "list_repo_refs", listed)
+    monkeypatch.setattr(resolve, "_download", download)
+    troubles: list[str] = []
+    hearing = Hearing(troubled=lambda error: troubles.append(error.message))
+    watch = follow(asked(tmp_path, "org/name", once=False, until=2), hearing)
+    assert watch.name == "org--name"
+    assert [(one.step, one.revision, one.model) for one in watch.checkpoints] == [
+        (1, "1" * 40, "org/name"),
+        (2, "2" * 40, "org/name"),
+    ]
+    assert downloaded == [("org/name", "1" * 40), ("org/name", "2" * 40)]
+    assert troubles == ["The hub does not tell the revisions of org/name: down."]
+
+
+def test_a_newer_state_and_a_damaged_one_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "watches" / "w.json"
+    path.parent.mkdir()
+    for content, said in (
+        ('{"schema": 99}', "newer version"),
+        ("{", "cannot be read"),
+        ("[]", "is no state"),
+    ):
+        path.write_text(content)
+        with pytest.raises(UsageError, match=said):
+            state.read(tmp_path, "w")

@@ -1,0 +1,449 @@
+"""The pages of checks: model lines, their histories, and every number of a check."""
+
+from __future__ import annotations
+
+import copy
+import csv
+import io
+import json
+import os
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from starlette.testclient import TestClient
+
+import site_data
+from check_data import TASKS, small_check
+from harness.regress import history
+from harness.regress.outcome import VERDICTS, Party
+from html_pages import Html
+from judged_data import NEWEST, NIGHTS, OLDEST, nightly
+from leaderboard.filed import name_of
+from leaderboard.judged import line_of
+from site_data import HOSTILE, Parsed
+
+BROWSER = {"accept": "text/html"}
+LINE = line_of(nightly(0))
+LONE = "20260102T030405-0123456789ab"
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    with TestClient(site_data.small_app(tmp_path_factory.mktemp("checks"))) as found:
+        yield found
+
+
+def opened(folder: Path) -> TestClient:
+    """A site over checks alone."""
+    return TestClient(site_data.small_app(folder, lambda _: None))
+
+
+def page(client: TestClient, path: str) -> Html:
+    answer = client.get(path, headers=BROWSER)
+    assert answer.status_code == 200, answer.text
+    assert Parsed(answer.text).wrong == []
+    return Html(answer.text)
+
+
+def links(found: Html) -> set[str]:
+    return {attributes.get("href", "") for attributes in found.named("a")}
+
+
+def of(svg: ElementTree.Element, kind: str) -> list[ElementTree.Element]:
+    return [element for element in svg.iter() if kind in element.get("class", "").split()]
+
+
+def rows(client: TestClient, path: str, name: str) -> list[dict[str, Any]]:
+    answer = client.get(path)
+    assert answer.status_code == 200, answer.text
+    tables = {table["name"]: table["rows"] for table in answer.json()["tables"]}
+    found: list[dict[str, Any]] = tables[name]
+    return found
+
+
+def test_every_line_with_its_last_verdict(client: TestClient) -> None:
+    found = page(client, "/checks")
+    head, *body = found.texts("lines")
+    assert [row[0] for row in body] == ["release", "acme/elsewhere"]
+    first = dict(zip(head, body[0], strict=True))
+    assert first["Suites"] == "nanobeir"
+    assert first["Last verdict"] == "regressed"
+    assert first["Difference of the mean"] == "−1.50"
+    assert first["Last candidate"] == "minilm-ish"
+    assert first["When"] == "2026-01-28 03:04"
+    assert first["Checks"] == str(NIGHTS)
+    assert {f"/checks/{LINE}", f"/check/{NEWEST}"} <= links(found)
+
+
+def test_marks_are_the_last_twenty_in_words_as_well(client: TestClient) -> None:
+    """The newest stands on the right; those who cannot see marks get one sentence."""
+    expected = [nightly(number).overall for number in range(NIGHTS)][-20:]
+    found = page(client, "/checks")
+    marks = found.named("span")
+    (label,) = [
+        a["aria-label"] for a in marks if "equivalent 4 times, then regressed" in a.get("aria-label", "")
+    ]
+    assert label.startswith("inconclusive, then equivalent 6 times")
+    titles = [a["title"].rpartition(": ")[2] for a in marks if a.get("title", "").endswith(tuple(VERDICTS))]
+    assert titles[:20] == expected
+    (row, _) = rows(client, "/checks.json", "lines")
+    assert row["cells"]["history"]["value"] == ", ".join(expected)
+
+
+@pytest.mark.parametrize(
+    ("query", "lines"),
+    [
+        ("verdict=regressed", ["release"]),
+        ("verdict=inconclusive", []),
+        ("baseline=acme/elsewhere", ["acme/elsewhere"]),
+        ("suite=nanobeir", ["release"]),
+        ("suite=mteb&verdict=improved", ["acme/elsewhere"]),
+    ],
+)
+def test_filters(client: TestClient, query: str, lines: list[str]) -> None:
+    assert [row["cells"]["name"]["value"] for row in rows(client, f"/checks.json?{query}", "lines")] == lines
+    assert page(client, f"/checks?{query}").text.count("No model line passes") == (not lines)
+
+
+def test_a_site_without_checks_says_how_to_make_one(tmp_path: Path) -> None:
+    client = opened(tmp_path)
+    assert "harness check --candidate" in page(client, "/checks").text
+    assert "harness watch" in page(client, "/watches").text
+    assert not {"/checks", "/watches"} & links(page(client, "/"))
+    site = client.app.state.site  # type: ignore[attr-defined]
+    assert not [
+        path for route in site.pages for path in route.every(site) if "check" in path or "watch" in path
+    ]
+
+
+def test_the_header_leads_to_what_there_is(client: TestClient) -> None:
+    assert {"/checks", "/watches"} <= links(page(client, "/"))
+
+
+def test_the_history_of_a_line(client: TestClient) -> None:
+    found = page(client, f"/checks/{LINE}")
+    *_, head = [row for row in found.texts("history") if "Candidate" in row]
+    body = [dict(zip(head, row, strict=True)) for row in found.texts("history") if len(row) == len(head)][1:]
+    assert [row["When"][8:10] for row in body] == [f"{day:02}" for day in range(NIGHTS + 2, 2, -1)]
+    assert (body[0]["Verdict"], body[0]["Difference"], body[0]["from"], body[0]["to"]) == (
+        *("regressed", "−1.50", "−1.80", "−1.20"),
+    )
+    assert (body[0]["regressed"], body[0]["inconclusive"], body[0]["untested"], body[0]["of"]) == (
+        *("1", "1", "2", "5"),
+    )
+    assert "Newest verdicts: equivalent 4 times, then regressed." in found.text
+
+
+def test_the_picture_of_a_line(client: TestClient) -> None:
+    """A link for each check, a whisker for each interval, and the margin behind them, in its place."""
+    text = client.get(f"/checks/{LINE}", headers=BROWSER).text
+    svg = ElementTree.fromstring(text[text.index("<svg xmlns") : text.rindex("</svg>") + 6])
+    names = {element: element.tag.rpartition("}")[2] for element in svg.iter()}
+    hrefs = [element.get("href") for element, name in names.items() if name == "a"]
+    assert len(hrefs) == NIGHTS
+    assert hrefs[0] == f"/check/{OLDEST}"
+    assert hrefs[-1] == f"/check/{NEWEST}"
+    assert len(of(svg, "plot-interval")) == NIGHTS
+    (band,) = of(svg, "plot-margin")
+    top, height = float(band.get("y", "")), float(band.get("height", ""))
+    ticks = [e for e, name in names.items() if name == "text" and e.get("x") and e.text in ("1", "−1", "0")]
+    places = {e.text: float(e.get("y", "")) - 4 for e in ticks}
+    assert top == pytest.approx((places["0"] + places["1"]) / 2, abs=0.02)
+    assert top + height == pytest.approx((places["0"] + places["−1"]) / 2, abs=0.02)
+
+
+def test_a_check_in_full(client: TestClient) -> None:
+    found, check = page(client, f"/check/{NEWEST}"), nightly(NIGHTS - 1)
+    head, *body = found.texts("tasks")
+    by_task = {row[0]: dict(zip(head, row, strict=True)) for row in body}
+    assert [row[1] for row in body] == sorted((t.verdict for t in TASKS), key=VERDICTS.index)
+    fact = by_task["SciFact"]
+    assert [fact[n] for n in ("Difference", "from", "to", "p of a drop")] == [
+        "−3.50",
+        "−5.00",
+        "−2.00",
+        "< 0.001",
+    ]
+    assert (fact["Candidate"], fact["Baseline"], fact["Resampled"]) == ("61.00", "64.50", "300 queries")
+    banking = by_task["Banking77Classification"]
+    assert banking["Resampled"] == "3,080 texts, 3 against 5 runs"
+    assert banking["Why, what would settle it"] == "about 4 more seeds, or 9,000 texts"
+    for sentence in (*check.because, *check.warnings, "tiny-base", "runs/night-25"):
+        assert sentence in found.text
+    assert {row[0]: row[1] for row in found.texts("policy")}["correction"] == "holm"
+    (means,) = rows(client, f"/check/{NEWEST}.json", "means")
+    assert means["cells"]["delta"]["value"] == check.means[0].delta
+    assert means["cells"]["candidate"]["value"] == check.means[0].candidate
+
+
+def test_the_twins_of_a_check(client: TestClient) -> None:
+    twin = client.get(f"/check/{NEWEST}.json").json()
+    plain = json.loads(json.dumps(nightly(NIGHTS - 1).to_json()))
+    assert twin["data"]["check"] == {name: value for name, value in plain.items() if name != "schema"}
+    assert (twin["data"]["line"], twin["notes"]) == (LINE, list(nightly(NIGHTS - 1).warnings))
+    lines = list(csv.reader(io.StringIO(client.get(f"/check/{NEWEST}.csv").text, newline="")))
+    tasks = lines[lines.index([]) + 1 :]
+    scifact = dict(zip(tasks[0], next(row for row in tasks if row and row[0] == "SciFact"), strict=False))
+    assert (scifact["Difference"], scifact["from"]) in {("-0.035", "-0.05"), ("'-0.035", "'-0.05")}
+
+
+def test_a_check_leads_to_what_the_site_has(client: TestClient) -> None:
+    """Both models by ArtifactKey, the baseline first in the comparison; tasks and suites with pages."""
+    entries = {e.artifact: e for e in client.app.state.site.queries.entries.values()}  # type: ignore[attr-defined]
+    candidate, baseline = entries["a" * 64], entries["b" * 64]
+    found = links(page(client, f"/check/{NEWEST}"))
+    compare = f"/compare?m={baseline.slug}&m={candidate.slug}&suite=nanobeir"
+    assert compare in found
+    assert client.get(f"/check/{NEWEST}.json").json()["data"]["compare"] == compare
+    assert page(client, compare).text
+    assert f"/models/{candidate.model_slug}?entry={candidate.slug}" in found
+    assert {"/tasks/Banking77Classification", "/suites/nanobeir", f"/checks/{LINE}"} <= found
+    assert not any("TRECCOVID" in href for href in found)
+
+
+def test_models_that_the_site_lacks_are_said(client: TestClient) -> None:
+    found = page(client, f"/check/{LONE}")
+    assert "The records of the candidate and the baseline are not on this site" in found.text
+    assert not any(href.startswith("/compare?") for href in links(found))
+    assert client.get(f"/check/{LONE}.json").json()["data"]["compare"] is None
+
+
+def test_scores_lead_to_their_records(tmp_path: Path) -> None:
+    model = site_data.measured_model("minilm-ish")
+    record = site_data.scored(model, site_data.names("nanobeir")[0], 0.5)
+    site_data.put(tmp_path / "results", model, [record])
+    task = replace(TASKS[0], task=record.task.name, candidate_keys=(record.key,))
+    same = Party(name="minilm-ish", source="x", artifacts=("a" * 64,))
+    history.keep(tmp_path / "results", small_check(tasks=(task,), candidate=same, baseline=same))
+    client = opened(tmp_path)
+    (row,) = rows(client, f"/check/{LONE}.json", "tasks")
+    answer = client.get(row["cells"]["candidate"]["href"] + ".json")
+    assert answer.json()["title"] == f"minilm-ish on {record.task.name}"
+    assert "href" not in row["cells"]["baseline"]
+    assert "Both are one model here" in page(client, f"/check/{LONE}").text
+
+
+@pytest.mark.parametrize(
+    ("query", "tasks"),
+    [
+        ("verdict=regressed", ["SciFact"]),
+        ("verdict=not+testable", ["MindSmallReranking"]),
+        ("type=Retrieval", ["SciFact", "TRECCOVID & <others>"]),
+        ("type=Retrieval&verdict=equivalent", []),
+        ("sort=-delta&type=STS", ["STSBenchmark"]),
+        ("sort=name", sorted((t.task for t in TASKS), key=str.casefold)),
+        ("sort=-delta", ["STSBenchmark", "Banking77Classification", "MindSmallReranking", "SciFact",
+                         "TRECCOVID & <others>"]),
+        ("sort=p_regressed&verdict=inconclusive", ["Banking77Classification"]),
+    ],
+)  # fmt: skip
+def test_tasks_are_filtered_and_sorted(client: TestClient, query: str, tasks: list[str]) -> None:
+    found = rows(client, f"/check/{NEWEST}.json?{query}", "tasks")
+    assert [row["key"] for row in found] == tasks
+    page(client, f"/check/{NEWEST}?{query}")
+
+
+def test_an_id_leads_to_the_newest_check_of_it(tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    for hour, overall in (("03", "equivalent"), ("05", "improved"), ("04", "regressed")):
+        history.keep(results, small_check(when=f"2026-01-02T{hour}:00:00+00:00", overall=overall))
+    client = opened(tmp_path)
+    assert client.get("/check/0123456789ab.json").json()["data"]["check"]["overall"] == "improved"
+    assert (
+        client.get("/check/20260102T040000-0123456789ab.json").json()["data"]["check"]["overall"]
+        == "regressed"
+    )
+
+
+@pytest.mark.parametrize(
+    "path", ["/check/none", "/checks/none", "/check/..%2f..", f"/check/{NEWEST}?sort=nope", "/watch/none"]
+)
+def test_what_is_none_is_said(client: TestClient, path: str) -> None:
+    assert client.get(path, headers=BROWSER).status_code == 404
+
+
+def test_a_line_is_a_baseline_its_suites_and_a_recipe() -> None:
+    one = small_check()
+    assert line_of(one) == line_of(replace(one, candidate=Party(name="x", source="x", artifacts=())))
+    assert line_of(one) == line_of(
+        replace(one, baseline=replace(one.baseline, name="later", artifacts=("1",)))
+    )
+    others = [
+        replace(one, suites=("beir",)),
+        replace(one, recipe="glue-quick"),
+        replace(one, baseline=replace(one.baseline, baseline="stable")),
+        replace(one, baseline=replace(one.baseline, name="release", baseline="")),
+    ]
+    assert len({line_of(check) for check in [one, *others]}) == 5
+    assert (
+        line_of(replace(one, suites=("a", "b"))).rpartition("-")[2]
+        == (line_of(replace(one, suites=("b", "a"))).rpartition("-")[2])
+    )
+
+
+def test_a_model_names_the_checks_that_judged_it(client: TestClient) -> None:
+    entries = {e.artifact: e for e in client.app.state.site.queries.entries.values()}  # type: ignore[attr-defined]
+    found = page(client, f"/models/{entries['a' * 64].model_slug}")
+    assert f"It was checked {NIGHTS} times; the newest 10" in found.text
+    assert f"/check/{NEWEST}" in links(found)
+    assert len(found.texts("checks")) == 11
+    assert "checks" not in page(client, f"/models/{entries['b' * 64].model_slug}").tables
+
+
+def test_the_feed_has_checks(client: TestClient) -> None:
+    items = ElementTree.fromstring(client.get("/feed.xml").text).findall("channel/item")
+    titles = {item.findtext("link", "").rpartition("/")[2]: item.findtext("title") for item in items}
+    assert titles[NEWEST] == "minilm-ish against release: regressed"
+
+
+def test_what_is_new_gone_or_changed_is_seen(tmp_path: Path) -> None:
+    results, path = tmp_path / "results", Path()
+    client = opened(tmp_path)
+    site = client.app.state.site  # type: ignore[attr-defined]
+
+    def shown() -> list[str]:
+        site.refresh()
+        return [row["cells"]["verdict"]["value"] for row in rows(client, "/checks.json", "lines")]
+
+    assert shown() == []
+    path = history.keep(results, small_check(overall="equivalent"))
+    assert shown() == ["equivalent"]
+    assert "/checks" in links(page(client, "/"))
+    version = site.queries.version
+    assert shown() == ["equivalent"]
+    assert site.queries.version == version  # nothing was read anew
+    history.keep(results, small_check(overall="inconclusive"))
+    assert shown() == ["inconclusive"]
+    path.unlink()
+    assert shown() == []
+    assert "/checks" not in links(page(client, "/"))
+
+
+def damaged() -> Iterator[bytes]:
+    """Files that are no checks."""
+    whole = small_check().to_json()
+    yield from (
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b"3",
+        b'"x"',
+        b"{}",
+        b"\xff\xfe",
+        b"[" * 100_000,
+        b'{"schema": "1"}',
+    )
+    yield json.dumps({**whole, "schema": 99}).encode()
+    yield json.dumps(whole).encode()[:-200]
+    for name, value in (
+        ("tasks", None), ("tasks", [1]), ("tasks", "SciFact"), ("candidate", "x"), ("overall", "fine"),
+        ("when", None), ("means", [{"suite": "mteb"}]), ("policy", [1]), ("exit_code", "none"),
+    ):  # fmt: skip
+        yield json.dumps({**whole, name: value}).encode()
+    yield json.dumps({name: value for name, value in whole.items() if name != "baseline"}).encode()
+
+
+def test_damaged_files_are_left_out(tmp_path: Path) -> None:
+    folder = tmp_path / "results" / "checks"
+    history.keep(tmp_path / "results", small_check())
+    for number, content in enumerate(damaged()):
+        (folder / f"broken-{number}.json").write_bytes(content)
+    (folder / "folder.json").mkdir()
+    os.symlink("nowhere", folder / "gone.json")
+    (folder / ".half.json").write_text("{")
+    client = opened(tmp_path)
+    assert [row["key"] for row in rows(client, "/checks.json", "lines")] == [line_of(small_check())]
+    assert client.get("/check/broken-0", headers=BROWSER).status_code == 404
+    page(client, f"/check/{LONE}")
+
+
+def leaves(value: Any, *above: Any) -> Iterator[tuple[Any, ...]]:
+    """The ways to every value of a document."""
+    pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    yield above
+    for key, inner in pairs:
+        yield from leaves(inner, *above, key)
+
+
+def test_a_check_with_an_odd_value_takes_no_page_down(tmp_path: Path) -> None:
+    """Any part of a check becomes something else: it is shown or left out, and every page answers."""
+    draw = random.Random(7)
+    odd: list[Any] = [
+        None,
+        "",
+        HOSTILE,
+        "\x00\ud800",
+        -1,
+        10**400,
+        1e308,
+        float("nan"),
+        float("inf"),
+        True,
+        [],
+        {},
+        ["x"],
+    ]
+    folder = tmp_path / "results" / "checks"
+    folder.mkdir(parents=True)
+    whole = nightly(NIGHTS - 1).to_json()
+    ways = [way for way in leaves(whole) if way]
+    for number in range(250):
+        changed = copy.deepcopy(whole)
+        *above, last = draw.choice(ways)
+        part: Any = changed
+        for key in above:
+            part = part[key]
+        part[last] = draw.choice(odd)
+        (folder / f"c{number}.json").write_text(json.dumps(changed))
+    client = opened(tmp_path)
+    site = client.app.state.site  # type: ignore[attr-defined]
+    shown = list(site.queries.checks)
+    assert 40 < len(shown) < 250
+    for route in site.pages:
+        for path in route.every(site) if "/check" in route.path else ():
+            page(client, path)
+            for form in ("json", "csv", "md", "tex"):
+                assert client.get(f"{path}.{form}").status_code == 200, path
+    ElementTree.fromstring(client.get("/feed.xml").text)
+
+
+ODD = ("a b", "x.json", "a..", "é", "q?#&")
+
+
+def test_names_that_a_path_cannot_hold(tmp_path: Path) -> None:
+    folder = tmp_path / "results" / "checks"
+    folder.mkdir(parents=True)
+    hostile = Party(name=HOSTILE, source=HOSTILE, artifacts=(HOSTILE,), baseline=HOSTILE, revision=HOSTILE)
+    odd = small_check(
+        candidate=hostile, baseline=hostile, suites=(HOSTILE,), because=(HOSTILE,), recipe=HOSTILE,
+        warnings=(HOSTILE,), policy={HOSTILE: HOSTILE},
+    )  # fmt: skip
+    text = json.dumps(odd.to_json())
+    for stem in ODD:
+        (folder / f"{stem}.json").write_text(text)
+    client = opened(tmp_path)
+    names = list(client.app.state.site.queries.checks)  # type: ignore[attr-defined]
+    assert set(names) == {name_of(stem) for stem in ODD}
+    for path in ("/checks", f"/checks/{line_of(odd)}", *(f"/check/{name}" for name in names)):
+        found = page(client, path)
+        assert HOSTILE.rpartition("/")[2] in found.text
+        assert all("src" in a for a in found.named("script"))
+
+
+def test_one_folder_goes_before_another(tmp_path: Path) -> None:
+    from unittest import mock
+
+    from leaderboard.site import open_site
+
+    for name, overall in (("results", "improved"), ("other", "regressed")):
+        history.keep(tmp_path / name, small_check(overall=overall))
+    settings = replace(site_data.small_settings(tmp_path), results=(tmp_path / "results", tmp_path / "other"))
+    with mock.patch("leaderboard.index.listed", return_value=site_data.suites()):
+        checks = open_site(settings).queries.checks
+    assert [check.overall for check in checks.values()] == ["improved"]

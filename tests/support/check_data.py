@@ -1,0 +1,119 @@
+"""Checks made by hand, for tests of what prints and shows them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from harness.regress.outcome import Check, MeanOutcome, Party, TaskOutcome
+
+POLICY = {"alpha": 0.05, "margin": 0.01, "mean_margin": 0.005, "max_drop": 0.0, "correction": "holm"}
+
+TASKS = (
+    TaskOutcome(
+        task="SciFact",
+        type="Retrieval",
+        metric="ndcg_at_10",
+        verdict="regressed",
+        candidate=0.61,
+        baseline=0.645,
+        delta=-0.035,
+        low=-0.05,
+        high=-0.02,
+        p_regressed=0.0004,
+        p_improved=1.0,
+        margin=0.01,
+        unit="queries",
+        units=300,
+        runs=(1, 1),
+        candidate_keys=("a" * 64,),
+        baseline_keys=("b" * 64,),
+    ),
+    TaskOutcome(
+        task="STSBenchmark",
+        type="STS",
+        metric="cosine_spearman",
+        verdict="equivalent",
+        candidate=0.8203,
+        baseline=0.8201,
+        delta=0.0002,
+        low=-0.001,
+        high=0.0014,
+        p_regressed=1.0,
+        p_improved=0.9,
+        margin=0.01,
+        unit="pairs",
+        units=1379,
+        runs=(1, 1),
+    ),
+    TaskOutcome(
+        task="Banking77Classification",
+        type="Classification",
+        metric="accuracy",
+        verdict="inconclusive",
+        candidate=0.79,
+        baseline=0.8,
+        delta=-0.01,
+        low=-0.021,
+        high=0.001,
+        p_regressed=0.11,
+        p_improved=1.0,
+        margin=0.01,
+        unit="texts",
+        units=3080,
+        runs=(3, 5),
+        noise=0.004,
+        to_settle="about 4 more seeds, or 9,000 texts",
+    ),
+    TaskOutcome(
+        task="MindSmallReranking",
+        type="Reranking",
+        metric="max_over_subqueries_map_at_1000",
+        verdict="not testable",
+        reason="no per-query results are kept of this metric",
+        candidate=0.3,
+        baseline=0.31,
+        delta=-0.01,
+        runs=(1, 1),
+    ),
+    TaskOutcome(
+        task="TRECCOVID & <others>",
+        type="Retrieval",
+        metric="ndcg_at_10",
+        verdict="missing",
+        reason="the candidate has no score: its data cannot be had",
+        baseline=0.5,
+    ),
+)
+
+
+def small_check(**changed: object) -> Check:
+    """A check with a task of every kind of verdict, regressed as a whole."""
+    check = Check(
+        id="0123456789ab",
+        when="2026-01-02T03:04:05+00:00",
+        candidate=Party(name="nightly-0102", source="runs/nightly-0102", artifacts=("c" * 64,)),
+        baseline=Party(name="all-MiniLM-L6-v2", source="release", artifacts=("d" * 64,), baseline="release"),
+        suites=("mteb",),
+        policy=POLICY,
+        overall="regressed",
+        because=("SciFact regressed by 3.50 points (p 0.0004) and must not.",),
+        exit_code=1,
+        tasks=TASKS,
+        means=(
+            MeanOutcome(
+                suite="mteb",
+                verdict="regressed",
+                candidate=0.74,
+                baseline=0.755,
+                delta=-0.015,
+                low=-0.022,
+                high=-0.008,
+                margin=0.005,
+                there=3,
+                wanted=5,
+            ),
+        ),
+        warnings=("torch 2.10.0 made the baseline, 2.11.0 the candidate.",),
+        seconds=0.12,
+    )
+    return replace(check, **changed)  # type: ignore[arg-type]

@@ -1,0 +1,93 @@
+"""Checks and watches of a small site, in its results folder.
+
+`put_checks` writes two model lines: 26 nightly checks against the baseline `release`, the newest of
+which regressed, of models that the site has (`minilm-ish` against `acme/tiny-base`), and one check
+against a model that it does not have. `put_watches` writes a watch whose level dropped once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from check_data import TASKS, small_check
+from harness.regress import history
+from harness.regress.outcome import Check, MeanOutcome, Overall, Party
+from harness.watch import state
+from harness.watch.state import ChangePoint, Watch
+from harness.watch.state import Entry as Checkpoint
+
+NIGHTS = 26
+OLDEST, NEWEST = "20260103T030405-00000000000a", "20260128T030405-000000000019"
+"""The names of the first and of the last nightly check."""
+
+
+def nightly(number: int) -> Check:
+    """The check of a night, from 0: the last one regressed, and every seventh could tell nothing."""
+    delta = -0.015 if number == NIGHTS - 1 else 0.0005 * (number % 5 - 2)
+    half = 0.012 if number % 7 == 6 else 0.003
+    verdict: Overall = "regressed" if delta < -0.01 else "inconclusive" if number % 7 == 6 else "equivalent"
+    last = number == NIGHTS - 1
+    mean = MeanOutcome(
+        suite="nanobeir", verdict=verdict, candidate=0.74 + delta, baseline=0.74, delta=delta,
+        low=delta - half, high=delta + half, margin=0.005, there=13, wanted=13,
+    )  # fmt: skip
+    return small_check(
+        id=f"{number if number else 10:012x}",
+        when=f"2026-01-{number + 3:02}T03:04:05+00:00",
+        candidate=Party(name="minilm-ish", source=f"runs/night-{number:02}", artifacts=("a" * 64,)),
+        baseline=Party(name="tiny-base", source="release", artifacts=("b" * 64,), baseline="release"),
+        suites=("nanobeir",),
+        overall=verdict,
+        exit_code={"regressed": 1, "inconclusive": 3}.get(verdict, 0),
+        because=small_check().because if last else (f"The mean over nanobeir is {verdict}.",),
+        tasks=TASKS if last else tuple(replace(t, verdict="equivalent") for t in TASKS[1:2]),
+        means=(mean,),
+        warnings=small_check().warnings if last else (),
+    )
+
+
+def put_checks(results: Path) -> None:
+    """Write the checks that the module's docstring names."""
+    for number in range(NIGHTS):
+        history.keep(results, nightly(number))
+    lone = Party(name="acme/elsewhere", source="acme/elsewhere", artifacts=("f" * 64,), revision="1" * 40)
+    better = replace(small_check().means[0], verdict="improved", delta=0.015, low=0.008, high=0.022)
+    lone_check = small_check(baseline=lone, overall="improved", exit_code=0, warnings=(), means=(better,))
+    history.keep(results, lone_check)
+
+
+def checkpoint(step: int, mean: float | None, **more: object) -> Checkpoint:
+    """A complete checkpoint, or with changes another one."""
+    scores = {} if mean is None else {"NFCorpus": mean - 0.05, "SciFact": mean + 0.05}
+    found = Checkpoint(
+        step=step, name=f"step{step}", folder=f"/runs/base/step{step}", state="done", model=f"base-{step}",
+        artifact=f"{step:064x}", scores=scores, mean=mean, there=2, wanted=2, treatment="t" * 64,
+        evaluated=f"2026-02-01T{step // 1000:02}:00:00.000+00:00", seconds=61.5,
+    )  # fmt: skip
+    return found.model_copy(update=more)
+
+
+def small_watch(name: str = "base-run") -> Watch:
+    """A watch of 14 checkpoints: a drop, an incomplete one, one measured otherwise, two without scores."""
+    means = [0.21, 0.28, 0.32, 0.345, 0.36, 0.372, 0.381, 0.352, 0.356, 0.361]
+    done = [checkpoint(1000 * at, mean) for at, mean in enumerate(means, 1)]
+    done[0] = checkpoint(1000, means[0], treatment="u" * 64)
+    rest = (
+        checkpoint(11000, None, state="partial", reason="not reached within the budget: SciFact",
+                   scores={"NFCorpus": 0.31}, there=1),
+        checkpoint(12000, 0.37, artifact="a" * 64, model="minilm-ish"),
+        checkpoint(13000, None, state="failed", reason="SciFact: <b>no</b> data", scores={}, there=0),
+        checkpoint(14000, None, state="waiting", reason="it changed 3 s ago", scores={}, there=0, wanted=0,
+                   artifact="", evaluated="", seconds=0.0),
+    )  # fmt: skip
+    drop = ChangePoint(step=8000, last=8000, kind="shift", size=0.034, p=0.0005)
+    return Watch(
+        name=name, source="/runs/base", suite="nanobeir", request={"suites": ["nanobeir"]},
+        checkpoints=(*done, *rest), change_points=(drop,),
+    )  # fmt: skip
+
+
+def put_watches(results: Path) -> None:
+    """Write the watch."""
+    state.write(results, small_watch())

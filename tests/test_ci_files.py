@@ -1,0 +1,345 @@
+"""The files for CI services: linted, and their shell steps run with stubs of what they call."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from check_data import small_check
+from ci_steps import Runner
+from harness.regress.report.junit import junit
+from harness.regress.report.markdown import markdown
+
+ROOT = Path(__file__).parents[1]
+ACTION = ROOT / "action.yml"
+NIGHTLY = ROOT / "docs" / "ci" / "nightly.yml"
+PULL_REQUEST = ROOT / "docs" / "ci" / "pull-request.yml"
+GITLAB = ROOT / "docs" / "ci" / "gitlab-ci.yml"
+WORKFLOWS = (NIGHTLY, PULL_REQUEST)
+EVERY = (ACTION, *WORKFLOWS, GITLAB)
+PAGE = (ROOT / "docs" / "ci.md").read_text()
+SCHEMAS = (
+    (ACTION, ["vendor.github-actions"]),
+    *((path, ["vendor.github-workflows"]) for path in WORKFLOWS),
+    *((path, ["custom.github-workflows-require-timeout"]) for path in WORKFLOWS),
+    (GITLAB, ["vendor.gitlab-ci", "--data-transform", "gitlab-ci"]),
+)
+YAML_RULES = "{extends: default, rules: {document-start: disable, line-length: {max: 110}, \
+truthy: {check-keys: false}, comments: {min-spaces-from-content: 1}}}"
+ODD = 'runs/it\'s "one" $(touch hacked) `touch hacked`; touch hacked & * ${HOME} \\ é'
+
+
+def read(path: Path) -> Any:
+    return yaml.safe_load(path.read_text())
+
+
+def steps(path: Path) -> list[dict[str, Any]]:
+    found = read(path)
+    if path == ACTION:
+        return list(found["runs"]["steps"])
+    return [step for job in found["jobs"].values() for step in job["steps"]]
+
+
+def step(path: Path, name: str) -> dict[str, Any]:
+    return next(one for one in steps(path) if one["name"] == name)
+
+
+def shell_steps() -> Iterator[tuple[str, str]]:
+    for path in (ACTION, *WORKFLOWS):
+        yield from ((f"{path.name}: {one['name']}", one["run"]) for one in steps(path) if "run" in one)
+    yield GITLAB.name, "\n".join(read(GITLAB)["harness-check"]["script"])
+
+
+SHELL = dict(shell_steps())
+
+
+def linted(tool: str, *arguments: str | Path, text: str | None = None) -> None:
+    """Run a linter of this environment; it says nothing that is wrong."""
+    program = Path(sys.executable).with_name(tool)
+    if not program.exists():
+        pytest.skip(f"needs {tool} (make setup-dev)")
+    done = subprocess.run(
+        [program, *arguments], input=text, cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(("path", "schema"), SCHEMAS, ids=[f"{p.name}-{s[0]}" for p, s in SCHEMAS])
+def test_the_schema_of_the_service_holds(path: Path, schema: list[str]) -> None:
+    linted("check-jsonschema", "--builtin-schema", *schema, path)
+
+
+def test_the_workflow_linter_is_clean() -> None:
+    linted("zizmor", "--offline", "--no-progress", "--persona=pedantic", ACTION, *WORKFLOWS)
+
+
+def test_the_files_are_tidy() -> None:
+    linted("yamllint", "--strict", "--config-data", YAML_RULES, *EVERY)
+
+
+@pytest.mark.parametrize("name", SHELL)
+def test_the_shell_linter_is_clean(name: str) -> None:
+    linted("shellcheck", "--shell=bash", "--severity=style", "-", text=SHELL[name])
+
+
+@pytest.mark.parametrize("name", SHELL)
+def test_nothing_is_filled_into_the_text_of_a_command(name: str) -> None:
+    assert "${{" not in SHELL[name]
+
+
+def test_every_action_is_pinned_to_a_commit() -> None:
+    used = [one["uses"] for path in (ACTION, *WORKFLOWS) for one in steps(path) if "uses" in one]
+    assert used
+    for one in used:
+        assert one == "./encoder-harness" or re.fullmatch(r"actions/[\w/-]+@[0-9a-f]{40}", one), one
+
+
+def test_one_action_has_one_commit() -> None:
+    text = "".join(path.read_text() for path in (*EVERY, ROOT / "docs" / "ci.md"))
+    pins: dict[str, set[str]] = {}
+    for name, commit in re.findall(
+        r"uses: actions/([a-z-]+)\S*@([0-9a-f]{40} # v[\d.]+)$", text, re.MULTILINE
+    ):
+        pins.setdefault(name, set()).add(commit)
+    assert {name: len(commits) for name, commits in pins.items()} == dict.fromkeys(pins, 1)
+
+
+def test_inputs_outputs_and_variables_are_documented() -> None:
+    action = read(ACTION)
+    declared = set(action["inputs"])
+    text = ACTION.read_text()
+    assert set(re.findall(r"inputs\.([\w-]+)", text)) == declared
+    variables = {name for path in WORKFLOWS for name in re.findall(r"vars\.(\w+)", path.read_text())}
+    variables |= {name for name in re.findall(r"\$(\w+)", GITLAB.read_text()) if not name.startswith("CI_")}
+    rows = set(re.findall(r"^\| `([\w-]+)` \|", PAGE, re.MULTILINE))
+    assert declared | set(action["outputs"]) | variables == rows
+    assert all(f"(ci/{path.name})" in PAGE for path in (*WORKFLOWS, GITLAB))
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=[path.name for path in WORKFLOWS])
+def test_the_workflows_give_the_action_what_it_takes(path: Path) -> None:
+    used = [one["with"] for one in steps(path) if one.get("uses") == "./encoder-harness"]
+    assert len(used) == 1
+    inputs = read(ACTION)["inputs"]
+    assert set(used[0]) <= set(inputs)
+    assert {name for name, one in inputs.items() if one.get("required")} <= set(used[0])
+
+
+def test_the_commands_have_the_flags_that_are_used() -> None:
+    from harness.cli import program
+
+    for name, flags in (
+        ("check", re.findall(r"--[a-z-]+", SHELL["action.yml: Check"] + SHELL[GITLAB.name])),
+        ("watch", ["--suite", "--once", "--show", "--json"]),
+    ):
+        command = program.get_command(program.make_context("harness", ["list"]), name)
+        assert command is not None, name
+        assert set(flags) <= {option for parameter in command.params for option in parameter.opts}
+
+
+# The action
+
+
+@pytest.fixture
+def runner(tmp_path: Path) -> Runner:
+    made = Runner(folder=tmp_path / "runner")
+    check = small_check()
+    (made.stubs / "check.json").write_text(json.dumps(check.to_json()))
+    (made.stubs / "check.md").write_text(markdown(check))
+    (made.stubs / "junit.xml").write_text(junit(check))
+    for name, about in read(ACTION)["inputs"].items():
+        made.context[f"inputs.{name}"] = about.get("default", "")
+    made.context |= {"inputs.candidate": "models/mine", "inputs.baseline": "release"}
+    made.context |= {"inputs.python-version": "", "github.event.pull_request.number": "12"}
+    return made
+
+
+def act(runner: Runner, *names: str) -> subprocess.CompletedProcess[str]:
+    """Run steps of the action, by name, after the one that names the reports."""
+    done = None
+    for name in ("Name the reports and the cache", *names):
+        done = runner.run(step(ACTION, name), "-eo", "pipefail")
+    assert done is not None
+    return done
+
+
+def outputs(runner: Runner) -> dict[str, str]:
+    return {name: runner.value(one["value"]) for name, one in read(ACTION)["outputs"].items()}
+
+
+def test_the_action_hands_its_inputs_to_the_command(runner: Runner) -> None:
+    runner.context |= {
+        "inputs.suite": "nanobeir\nlocal:my data\n",
+        "inputs.policy": "policy.toml",
+        "inputs.arguments": "--seeds\n3\n",
+    }
+    assert act(runner, "Check").returncode == 0
+    reports = outputs(runner)["reports"]
+    assert runner.calls("harness") == [
+        [
+            *("check", "--candidate", "models/mine", "--baseline", "release", "--results", "results"),
+            *("--suite", "nanobeir", "--suite", "local:my data", "--policy", "policy.toml", "--seeds", "3"),
+            *("--json-file", f"{reports}/check.json"),
+            *("--junit", f"{reports}/junit.xml", "--markdown", f"{reports}/check.md"),
+        ]
+    ]
+
+
+def test_without_suite_and_policy_the_command_has_its_own(runner: Runner) -> None:
+    act(runner, "Check")
+    assert not {"--suite", "--policy", ""} & set(runner.calls("harness")[0])
+
+
+@pytest.mark.parametrize("name", ["candidate", "baseline", "suite", "policy", "results", "arguments"])
+def test_odd_names_stay_one_argument(runner: Runner, name: str) -> None:
+    runner.context[f"inputs.{name}"] = ODD
+    assert act(runner, "Check").returncode == 0
+    assert ODD in runner.calls("harness")[0]
+    assert not list(runner.folder.rglob("hacked"))
+
+
+@pytest.mark.parametrize("code", [0, 1, 3])
+def test_verdict_summary_and_exit_code_are_handed_through(runner: Runner, code: int) -> None:
+    runner.environment["STUB_EXIT"] = str(code)
+    assert act(runner, "Check").returncode == code
+    found = outputs(runner)
+    assert (found["verdict"], found["exit-code"]) == ("regressed", str(code))
+    assert runner.summary == (runner.stubs / "check.md").read_text()
+    assert {path.name for path in Path(found["reports"]).iterdir()} == {"check.json", "check.md", "junit.xml"}
+
+
+def test_a_misuse_has_no_verdict(runner: Runner) -> None:
+    for name in ("check.json", "check.md", "junit.xml"):
+        (runner.stubs / name).unlink()
+    runner.environment["STUB_EXIT"] = "2"
+    assert act(runner, "Check").returncode == 2
+    assert (outputs(runner)["verdict"], outputs(runner)["exit-code"]) == ("", "2")
+    assert runner.summary == ""
+
+
+def test_the_harness_is_installed_from_the_lock_of_the_action(runner: Runner) -> None:
+    runner.context |= {"inputs.python-version": "3.12", "steps.python.outputs.python-path": "python"}
+    assert act(runner, "Install the harness", "Check").returncode == 0
+    environment = f"{runner.folder}/temp/encoder-harness"
+    assert runner.calls("python") == [
+        ["-m", "venv", environment],
+        ["/the action/requirements/install.py", "/the action/requirements/demo.txt"],
+    ]
+    assert len(runner.calls("harness")) == 1
+    assert (ROOT / "requirements" / "install.py").exists()
+    assert (ROOT / "requirements" / "demo.txt").exists()
+
+
+def test_the_cache_is_named_by_what_is_compared(runner: Runner) -> None:
+    def key() -> tuple[str, str]:
+        act(runner)
+        found = runner.context
+        return found["steps.names.outputs.scope"], found["steps.names.outputs.mine"]
+
+    scope, mine = key()
+    runner.context["inputs.candidate"] = "models/other, with a comma"
+    assert key() == (scope, runner.context["steps.names.outputs.mine"]) != (scope, mine)
+    runner.context["inputs.baseline"] = "older"
+    assert key()[0] != scope
+    assert all(re.fullmatch(r"[\w-]+", part) for part in (*key(), scope, mine))
+    kept = step(ACTION, "Keep results and data for later runs")["with"]
+    taken = step(ACTION, "Take results and data of earlier runs")["with"]
+    assert kept == {name: taken[name] for name in ("path", "key")}
+    assert runner.value(kept["key"]).startswith(runner.value(taken["restore-keys"]))
+
+
+needs_jq = pytest.mark.skipif(shutil.which("jq") is None, reason="needs jq, which stands for gh's own")
+
+
+def commented(runner: Runner, *bodies: str) -> subprocess.CompletedProcess[str]:
+    comments = [{"id": 40 + number, "body": body} for number, body in enumerate(bodies)]
+    (runner.stubs / "comments.json").write_text(json.dumps(comments))
+    return act(runner, "Check", "Comment on the pull request")
+
+
+@needs_jq
+def test_the_first_verdict_is_a_new_comment(runner: Runner) -> None:
+    done = commented(runner, "Looks good.", "Quoting: <!-- harness-check:release-mteb -->")
+    assert done.returncode == 0, done.stderr
+    written = runner.calls("gh")[-1]
+    assert written[:4] == ["api", "--method", "POST", "repos/owner/name/issues/12/comments"]
+    body = (runner.stubs / "written.md").read_text()
+    assert body.startswith((runner.stubs / "check.md").read_text())
+    assert body.endswith("\n[The run](https://example.org/owner/name/actions/runs/7)\n")
+
+
+@needs_jq
+def test_later_verdicts_go_into_the_same_comment(runner: Runner) -> None:
+    old = markdown(small_check(overall="equivalent", exit_code=0))
+    assert commented(runner, "Looks good.", old, old).returncode == 0
+    written = runner.calls("gh")[-1]
+    assert written[:4] == ["api", "--method", "PATCH", "repos/owner/name/issues/comments/41"]
+
+
+def test_a_token_that_cannot_comment_is_a_warning(runner: Runner) -> None:
+    runner.environment["GH_FAILS"] = "1"
+    done = commented(runner)
+    assert done.returncode == 0
+    assert done.stdout.startswith("::warning title=harness check::The comment was not written.")
+
+
+# The others
+
+
+def test_the_nightly_workflow_checks_the_newest_that_is_evaluated(runner: Runner) -> None:
+    entries = [("step-1", "done"), ("step-2 é", "done"), ("step-3", "waiting")]
+    watch = {"checkpoints": [{"folder": f"/runs/{name}", "state": state} for name, state in entries]}
+    (runner.stubs / "watch.json").write_text(json.dumps({"schema": 1, "watch": watch}))
+    runner.environment |= {"CHECKPOINTS": "/my runs", "SUITE": "nanobeir"}
+    assert runner.run(step(NIGHTLY, "Evaluate the new checkpoints"), "-e").returncode == 0
+    assert runner.run(step(NIGHTLY, "Find the newest that is evaluated"), "-e").returncode == 0
+    assert runner.calls("harness") == [
+        ["watch", "/my runs", "--suite", "nanobeir", "--once"],
+        ["watch", "/my runs", "--show", "--json"],
+    ]
+    used = next(one["with"] for one in steps(NIGHTLY) if one.get("uses") == "./encoder-harness")
+    assert runner.value(used["candidate"]) == "/runs/step-2 é"
+
+
+def test_a_night_without_a_checkpoint_says_so(runner: Runner) -> None:
+    (runner.stubs / "watch.json").write_text(json.dumps({"schema": 1, "watch": {"checkpoints": []}}))
+    done = runner.run(step(NIGHTLY, "Find the newest that is evaluated"), "-e")
+    assert done.returncode == 1
+    assert done.stderr.strip().endswith("No checkpoint is evaluated yet.")
+    assert "Traceback" not in done.stderr
+
+
+def test_the_nightly_workflow_installs_as_the_action_does(runner: Runner) -> None:
+    assert runner.run(step(NIGHTLY, "Install the harness"), "-e").returncode == 0
+    assert runner.calls("python")[1] == [
+        "encoder-harness/requirements/install.py",
+        "encoder-harness/requirements/demo.txt",
+    ]
+    assert (runner.folder / "path").read_text().strip() == f"{runner.folder}/temp/encoder-harness/bin"
+
+
+def test_the_snippet_of_gitlab_writes_the_reports_it_names(runner: Runner) -> None:
+    job = read(GITLAB)["harness-check"]
+    names = ("CHECK_CANDIDATE", "CHECK_BASELINE", "CHECK_SUITE")
+    runner.environment |= dict(zip(names, (ODD, "release", "nanobeir"), strict=True))
+    runner.environment["STUB_EXIT"] = "3"
+    assert runner.run({"run": SHELL[GITLAB.name]}, "-eo", "pipefail").returncode == 3
+    assert runner.calls("harness")[0][:7] == [
+        *("check", "--candidate", ODD, "--baseline", "release", "--suite", "nanobeir"),
+    ]
+    assert (runner.workspace / job["artifacts"]["reports"]["junit"]).exists()
+    assert job["allow_failure"] == {"exit_codes": [3]}
+
+
+def test_no_host_of_a_registry_is_named() -> None:
+    for path in (*EVERY, ROOT / "docs" / "ci.md"):
+        assert not re.search(r"\b[\w-]+\.(io|org|com|dev)\b", path.read_text()), path.name
