@@ -21,6 +21,8 @@ def _open(argument: str, options: SuiteOptions) -> Suite:
             "A proxy predicts from its tasks as they were fitted.", hint="Leave out --languages and --splits."
         )
     found = document.read(document.find(argument, paths.results_folder(options.results)))
+    if found.target.suite.partition(":")[0] == "proxy":
+        raise UsageError(f"{found.name} is a proxy of a proxy.", hint="Fit one on a benchmark.")
     target = catalog.open_suite(found.target.suite, SuiteOptions(cache=options.cache))
     columns = tuple(_column(part, found, target) for part in found.tasks)
     count, title = len(columns), found.target.title

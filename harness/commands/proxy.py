@@ -73,8 +73,8 @@ def fit(
     if tasks and minutes is not None:
         raise UsageError("--tasks are taken whatever they cost.", hint="Leave out --minutes, or --tasks.")
     folder = paths.results_folder(results)
-    narrowed = SuiteOptions(cache=paths.cache_folder(cache), results=folder)
-    typed, suite = targets.open_target(target, narrowed)
+    asked = SuiteOptions(cache=paths.cache_folder(cache), results=folder)
+    typed, suite = targets.open_target(target, asked)
     wish = fitting.Wish(
         suite=typed,
         minutes=5.0 if minutes is None else minutes,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from harness import catalog
@@ -24,7 +23,8 @@ def open_target(text: str, options: SuiteOptions) -> tuple[str, Suite]:
     """
     typed = text if text.partition(":")[0] in catalog.suites() else _offered(text)
     suite = catalog.open_suite(typed, options)
-    if len(suite.tasks) < 2 or any(task.output == "label" for task in suite.tasks):
+    learnt = any(task.output == "label" for task in suite.tasks)
+    if len(suite.tasks) < 2 or learnt or suite.predictor is not None:
         raise UsageError(
             f"{suite.title} is no benchmark that a few of its tasks could predict.",
             hint="`harness list benchmarks` shows those that can be.",
@@ -55,9 +55,7 @@ def open_import(name: str, results: Path) -> Imported:
     if name and name not in found:
         raise unknown("import", name, found, then="`harness import` makes one.")
     if not name and len(found) > 1:
-        raise UsageError(f"There are {len(found)} imports.", hint=f"Type --from with one of {_names(found)}.")
+        raise UsageError(
+            f"There are {len(found)} imports.", hint=f"Type --from with one of {', '.join(found)}."
+        )
     return found[name] if name else next(iter(found.values()))
-
-
-def _names(found: Sequence[str] | dict[str, Imported]) -> str:
-    return ", ".join(found)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness import paths
 from harness.errors import UsageError
+from harness.failures import shortened
 from harness.identity import digest
 from harness.opened import Opened
 from harness.regress import decide, history
@@ -125,7 +126,10 @@ def _compared(found: Opened, sides: Sides, standard: Standard, policy: Policy) -
     }
     allowed = require_alike(pairs, policy.allow_differences, standard.name)
     differences = decide.differences(sides, tasks, policy)
-    said = decide.tasks_said(sides, tasks, differences, policy, standard.name)
+    said = [
+        replace(one, suites=tuple(s.name for s in found.suites if one.task in {t.name for t in s.tasks}))
+        for one in decide.tasks_said(sides, tasks, differences, policy, standard.name)
+    ]
     means = tuple(
         replace(
             decide.mean_said(suite, differences, policy, standard.name), predicted=_predicted(suite, said)
@@ -140,7 +144,7 @@ def _compared(found: Opened, sides: Sides, standard: Standard, policy: Policy) -
         when=datetime.now(tz=UTC).isoformat(timespec="seconds"),
         candidate=candidate,
         baseline=baseline,
-        suites=found.request.suites,
+        suites=tuple(suite.name for suite in found.suites),
         recipe=found.request.recipe,
         policy=policy.to_json(),
         overall=end.verdict,
@@ -148,7 +152,7 @@ def _compared(found: Opened, sides: Sides, standard: Standard, policy: Policy) -
         exit_code=end.exit_code,
         tasks=tuple(said),
         means=means,
-        warnings=(*allowed, *other_conditions(pairs), *_single_runs(said)),
+        warnings=(*allowed, *other_conditions(pairs), *_single_runs(said), *_narrowed(found)),
         seconds=round(time.monotonic() - started, 3),
     )
 
@@ -183,6 +187,16 @@ def _single_runs(said: Sequence[TaskOutcome]) -> list[str]:
     if not found:
         return []
     return ["Each side was trained once, so what another seed would give is not known (--seeds 3)."]
+
+
+def _narrowed(found: Opened) -> list[str]:
+    """What of a suite was not asked for: its mean is then not the suite's own."""
+    return [
+        f"{len(suite.left_out)} of {len(suite.columns)} columns of {suite.name} were left out by the "
+        f"options: {shortened(suite.left_out)}."
+        for suite in found.suites
+        if suite.left_out
+    ]
 
 
 def _party(one: Side, typed: str, baseline: Baseline | None) -> Party:

@@ -50,6 +50,7 @@ class TaskOutcome:
     Attributes:
         task: Its name.
         type: Its type.
+        suites: The suites of the check that have it.
         metric: The metric that was resampled.
         verdict: What is said of it.
         reason: Why, where the verdict alone does not tell; empty otherwise.
@@ -74,6 +75,7 @@ class TaskOutcome:
 
     task: str
     type: str
+    suites: tuple[str, ...] = ()
     metric: str
     verdict: Verdict
     reason: str = ""
@@ -138,7 +140,7 @@ class Check:
         when: ISO time in UTC.
         candidate: Who is judged.
         baseline: By whom.
-        suites: As they were asked for.
+        suites: The names of its suites.
         recipe: How both were trained for tasks with labels; empty without such tasks.
         policy: Every setting of the policy (docs/check.md).
         overall: The verdict.

@@ -129,6 +129,15 @@ def test_a_target_that_changed_since_is_refused(results: Path, tmp_path: Path) -
         catalog.open_suite(f"proxy:{path}", SuiteOptions())
 
 
+def test_a_proxy_of_itself_is_refused(results: Path, tmp_path: Path) -> None:
+    told = json.loads((results / "proxies" / "quick.json").read_text())
+    path = tmp_path / "quick.json"
+    told["target"]["suite"] = f"proxy:{path}"
+    path.write_text(json.dumps(told))
+    with pytest.raises(UsageError, match="a proxy of a proxy"):
+        catalog.open_suite(f"proxy:{path}", SuiteOptions())
+
+
 def test_a_proxy_is_not_narrowed(results: Path) -> None:
     with pytest.raises(UsageError, match="as they were fitted"):
         catalog.open_suite("proxy:quick", SuiteOptions(results=results, languages=("eng",)))
@@ -138,6 +147,7 @@ def test_a_proxy_is_not_narrowed(results: Path) -> None:
     ("arguments", "said"),
     [
         (["--target", "MTEB(eng,v2)"], "Did you mean MTEB(eng, v2)"),
+        (["--target", "proxy:quick"], "is no benchmark that a few of its tasks could predict"),
         (["--target", "glue"], "is no benchmark that a few of its tasks could predict"),
         (["--target", "nanobeir", "--from", "nowhere"], "No import is called 'nowhere'"),
         (["--target", "nanobeir", "--name", "a/b"], "is no name for a proxy"),

@@ -12,6 +12,7 @@ TASKS = (
     TaskOutcome(
         task="SciFact",
         type="Retrieval",
+        suites=("mteb",),
         metric="ndcg_at_10",
         verdict="regressed",
         candidate=0.61,
@@ -31,6 +32,7 @@ TASKS = (
     TaskOutcome(
         task="STSBenchmark",
         type="STS",
+        suites=("mteb",),
         metric="cosine_spearman",
         verdict="equivalent",
         candidate=0.8203,
@@ -48,6 +50,7 @@ TASKS = (
     TaskOutcome(
         task="Banking77Classification",
         type="Classification",
+        suites=("mteb",),
         metric="accuracy",
         verdict="inconclusive",
         candidate=0.79,
@@ -67,6 +70,7 @@ TASKS = (
     TaskOutcome(
         task="MindSmallReranking",
         type="Reranking",
+        suites=("mteb",),
         metric="max_over_subqueries_map_at_1000",
         verdict="not testable",
         reason="no per-query results are kept of this metric",
@@ -78,6 +82,7 @@ TASKS = (
     TaskOutcome(
         task="TRECCOVID & <others>",
         type="Retrieval",
+        suites=("mteb",),
         metric="ndcg_at_10",
         verdict="missing",
         reason="the candidate has no score: its data cannot be had",

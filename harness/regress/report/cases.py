@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -47,19 +47,13 @@ class Case:
     seconds: float = 0.0
 
 
-def cases(check: Check, columns: Mapping[str, Collection[str]]) -> dict[str, list[Case]]:
-    """The cases of each testsuite, the overall verdict last.
-
-    Args:
-        check: What was found.
-        columns: The tasks of each suite. A single suite has all that no other claims.
-    """
-    others = check.suites[0] if len(check.suites) == 1 else OVERALL
+def cases(check: Check) -> dict[str, list[Case]]:
+    """The cases of each testsuite, the overall verdict last; a task of two suites is in the first."""
     found: dict[str, list[Case]] = {name: [] for name in check.suites}
     last: dict[str, list[Case]] = {OVERALL: found.pop(OVERALL, [])}
     every = found | last
     for task in check.tasks:
-        home = next((name for name in check.suites if task.task in columns.get(name, ())), others)
+        home = next((name for name in task.suites if name in every), OVERALL)
         every[home].append(of_task(task))
     for mean in check.means:
         every.get(mean.suite, every[OVERALL]).append(of_mean(mean))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -25,7 +25,7 @@ FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]
 """What XML 1.0 cannot hold, even escaped."""
 
 
-def junit(check: Check, *, columns: Mapping[str, Collection[str]] | None = None) -> str:
+def junit(check: Check) -> str:
     """The check as a JUnit file (UTF-8).
 
     A testsuite for each suite holds a testcase for each task and one for the mean; `check` holds the
@@ -34,13 +34,11 @@ def junit(check: Check, *, columns: Mapping[str, Collection[str]] | None = None)
 
     Args:
         check: What was found.
-        columns: The tasks of each suite, which is needed where there are several. A task of two is in
-            the first; one of none is beside the overall verdict.
     """
     from xml.etree.ElementTree import Element, indent, tostring
 
     root = Element("testsuites")
-    for number, (name, found) in enumerate(cases(check, columns or {}).items()):
+    for number, (name, found) in enumerate(cases(check).items()):
         root.append(_suite(check, name, found, number))
     indent(root)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{tostring(root, encoding="unicode")}\n'
