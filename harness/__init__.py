@@ -1,6 +1,7 @@
 """The downstream evaluation harness for text encoders.
 
-`harness.run(model, suite)` evaluates; the command line `harness` does the same. Nothing heavy is
+`harness.run(model, suite)` evaluates and `harness.check(candidate, baseline)` compares; the command
+line `harness` does the same. Nothing heavy is
 imported before it is needed. Importing the package also lets transformers load the models that
 were saved under its own model type, "harness-encoder".
 """
@@ -15,9 +16,10 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from harness.api import Report, run
+    from harness.regress.python import check
     from harness.types import Settings
 
-__all__ = ["Report", "Settings", "__version__", "run"]
+__all__ = ["Report", "Settings", "__version__", "check", "run"]
 
 register_with_transformers()
 
@@ -27,6 +29,10 @@ def __getattr__(name: str) -> Any:
         from harness import api
 
         return getattr(api, name)
+    if name == "check":
+        from harness.regress.python import check
+
+        return check
     if name == "Settings":
         from harness.types import Settings
 

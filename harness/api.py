@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -171,26 +171,42 @@ def run(
         >>> report = harness.run("minilm", "stdlib", results=Path("results"))  # doctest: +SKIP
         >>> [(r.task.name, r.main_score) for r in report.records]  # doctest: +SKIP
     """
-    own = {f.name for f in fields(Request)} - {"models", "suites", "settings"}
-    parts = {part: {f.name for f in fields(part)} - own for part in (Settings, SuiteOptions, RecipeOptions)}
-    known = own.union(*parts.values())
-    for name in request:
-        if name not in known:
-            raise unknown("argument of harness.run", name, known, then="See docs/python.md.")
-    made = {
-        part: {name: request.pop(name) for name in tuple(request) if name in names}
-        for part, names in parts.items()
-    }
-    asked = Request(
-        models=(model,) if isinstance(model, str) else tuple(model),
-        suites=(suite,) if isinstance(suite, str) else tuple(suite),
-        settings=replace(settings or Settings(), **made[Settings]),
-        options=replace(request.pop("options", SuiteOptions()), **made[SuiteOptions]),
-        recipe_options=replace(request.pop("recipe_options", RecipeOptions()), **made[RecipeOptions]),
-        **request,
+    asked = changed(
+        Request(
+            models=(model,) if isinstance(model, str) else tuple(model),
+            suites=(suite,) if isinstance(suite, str) else tuple(suite),
+            settings=settings or Settings(),
+        ),
+        request,
+        of="harness.run",
     )
     with network(asked):
         return execute(prepare(asked), listeners)
+
+
+def changed(request: Request, fields_: Mapping[str, Any], *, of: str) -> Request:
+    """A request with other fields, also those of its `settings`, `options` and `recipe_options`.
+
+    Raises:
+        UsageError: There is no such field; the message names `of`, the function that was called.
+    """
+    own = {f.name for f in fields(Request)} - {"models", "suites", "settings"}
+    parts = {part: {f.name for f in fields(part)} - own for part in (Settings, SuiteOptions, RecipeOptions)}
+    known = own.union(*parts.values())
+    for name in fields_:
+        if name not in known:
+            raise unknown(f"argument of {of}", name, known, then="See docs/python.md.")
+    made = {part: {n: v for n, v in fields_.items() if n in names} for part, names in parts.items()}
+    whole = {name: value for name, value in fields_.items() if name in own}
+    options = whole.pop("options", request.options)
+    recipe_options = whole.pop("recipe_options", request.recipe_options)
+    return replace(
+        request,
+        settings=replace(request.settings, **made[Settings]),
+        options=replace(options, **made[SuiteOptions]),
+        recipe_options=replace(recipe_options, **made[RecipeOptions]),
+        **whole,
+    )
 
 
 def prepare(request: Request) -> Prepared:

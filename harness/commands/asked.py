@@ -139,6 +139,15 @@ def evaluation(command: options.F) -> options.F:
     return command
 
 
+def defaults() -> dict[str, Any]:
+    """What the options are worth where nobody types them, by name."""
+    command = click.Command("any", callback=lambda **_: None)
+    for option in _OPTIONS:
+        option(command)
+    context = click.Context(command)
+    return {str(one.name): one.get_default(context) for one in command.params}
+
+
 def request(models: Sequence[str], suites: Sequence[str], given: Mapping[str, Any], **more: Any) -> Request:
     """What the options ask for.
 

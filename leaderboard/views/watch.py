@@ -10,6 +10,7 @@ from pydantic import Field
 from leaderboard.page import Crumb, Page, PageRoute, missing
 from leaderboard.pages.watch.page import WatchPage, watch_page
 from leaderboard.state import State, Text
+from leaderboard.views.watches import crumbs
 from leaderboard.watched import opened
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def view(site: Site, state: WatchState, watch: str) -> Page:
         title=found.watch.name,
         template="watch.html",
         lead=found.lead,
-        crumbs=[Crumb(label="Watches", href="/watches")],
+        crumbs=[*crumbs(site), Crumb(label="Watches", href="/watches")],
         tables=[found.table],
         data=found.data,
         context=found,

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leaderboard.page import Page, PageRoute
+from leaderboard.page import Crumb, Page, PageRoute
 from leaderboard.pages.watch.list import watches_table
 from leaderboard.state import State
 
 if TYPE_CHECKING:
     from leaderboard.site import Site
+
+
+def crumbs(site: Site) -> list[Crumb]:
+    """The way to the list of watches: by the checks, where there are any."""
+    return [Crumb(label="Checks", href="/checks")] if "check" in site.kinds else []
 
 
 def view(site: Site, state: State) -> Page:
@@ -18,6 +23,7 @@ def view(site: Site, state: State) -> Page:
         title="Watches",
         template="watches.html",
         lead="Pretraining runs whose checkpoints are measured as they come.",
+        crumbs=crumbs(site),
         tables=[watches_table(site.queries)],
     )
 

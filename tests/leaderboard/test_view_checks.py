@@ -122,7 +122,9 @@ def test_a_site_without_checks_says_how_to_make_one(tmp_path: Path) -> None:
 
 
 def test_the_header_leads_to_what_there_is(client: TestClient) -> None:
-    assert {"/checks", "/watches"} <= links(page(client, "/"))
+    assert "/checks" in links(page(client, "/"))
+    assert "/watches" in links(page(client, "/checks"))
+    assert {"/checks", "/watches"} <= links(page(client, "/watch/base-run"))
 
 
 def test_the_history_of_a_line(client: TestClient) -> None:

@@ -169,6 +169,7 @@ def test_a_watch_goes_on(tmp_path: Path) -> None:
     watch = small_watch("run.1").model_copy(update={"checkpoints": (), "change_points": ()})
     state.write(results, watch)
     client = opened(tmp_path)
+    assert "/watches" in {a.get("href") for a in page(client, "/").named("a")}
     assert "No checkpoint was seen yet." in page(client, "/watch/run.1").text
     assert page(client, "/watches").texts("watches")[-1][0] == "run.1"
     state.write(results, watch.with_entry(checkpoint(1000, 0.5)))
