@@ -17,6 +17,9 @@ from harness.regress.units import Stratum, Units
 DRAWS = 10_000
 """Replicates of the bootstrap."""
 
+FLAT = 1e-12
+"""A variance below this is rounding."""
+
 ALIKE = 50
 """Where fewer units than these differ, chance is counted out and not only estimated."""
 
@@ -132,7 +135,7 @@ def _of_units(one: Stratum, other: Stratum, rng: np.random.Generator, draws: int
     freedom = max(count - 1, 1)
     found = np.concatenate([_deltas(one, other, weights) for weights in blocks(count, draws, rng)])
     spread = float(found.astype(np.float64).var(ddof=1)) * count / freedom
-    return Part(variance=one.share**2 * (spread + _unseen(one, other)), freedom=freedom)
+    return Part(variance=one.share**2 * (spread + _unseen(one, other, spread)), freedom=freedom)
 
 
 def _deltas(one: Stratum, other: Stratum, weights: Floats) -> Floats:
@@ -156,15 +159,15 @@ def differing(one: Stratum, other: Stratum) -> np.ndarray:
     return np.asarray((one.predicted != other.predicted).any(axis=(0, 1)))
 
 
-def _unseen(one: Stratum, other: Stratum) -> float:
+def _unseen(one: Stratum, other: Stratum, spread: float) -> float:
     """The variance for one more unit that might have differed, where most are answered alike.
 
-    If all units of a sample tie, a bootstrap finds no uncertainty at all; that none of n differs
-    does not say that none would (Agresti and Min, 2005, add such pseudo-observations to paired
-    proportions).
+    If all units of a sample tie, or differ by the same, a bootstrap finds no uncertainty at all; that
+    none of n differs does not say that none would (Agresti and Min, 2005, add such
+    pseudo-observations to paired proportions).
     """
     differ = differing(one, other)
-    if differ.all():
+    if differ.all() and spread > FLAT:
         return 0.0
     size = 1.0
     if one.measures == ("mean",) and differ.any():

@@ -29,11 +29,11 @@ def p_values(
         rng: Where chance comes from.
         draws: How many exchanges are drawn where there are too many to try all.
     """
-    exchanged = np.zeros((1, one.count), dtype=np.float32)
+    exchanged = np.zeros((1, one.count))
     found, seen = [], _delta(one, other, exchanged)[0]
     places = np.flatnonzero(differ)
     for swaps in _swaps(len(places), rng, draws):
-        exchanged = np.zeros((len(swaps), one.count), dtype=np.float32)
+        exchanged = np.zeros((len(swaps), one.count))
         exchanged[:, places] = swaps
         found.append(_delta(one, other, exchanged))
     deltas = np.concatenate(found)
@@ -49,7 +49,7 @@ def _swaps(count: int, rng: np.random.Generator, draws: int, at_once: int = 64) 
         swaps = (numbers >> np.arange(count)) & 1
     else:
         swaps = rng.integers(2, size=(draws, count))
-    return [swaps[first : first + at_once].astype(np.float32) for first in range(0, len(swaps), at_once)]
+    return [swaps[first : first + at_once].astype(np.float64) for first in range(0, len(swaps), at_once)]
 
 
 def _delta(one: Stratum, other: Stratum, exchanged: Floats) -> Floats:

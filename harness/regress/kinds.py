@@ -70,10 +70,15 @@ def _numbers(rows: Rows) -> tuple[Floats, Floats]:
 
 
 def _codes(rows: Rows) -> tuple[Floats, Floats]:
-    """Labels as numbers, the same for gold and prediction."""
-    both = np.concatenate([rows.gold, rows.prediction]).astype(str)
-    codes = np.unique(both, return_inverse=True)[1].astype(np.float64)
+    """Labels as numbers, the same for gold and prediction, and in every file."""
+    names, places = np.unique(np.concatenate([rows.gold, rows.prediction]).astype(str), return_inverse=True)
+    codes = np.array([_code(name) for name in names.tolist()])[places]
     return codes[: len(rows.gold)], codes[len(rows.gold) :]
+
+
+def _code(label: str) -> float:
+    """A whole number that stands for a label, of as many bits as a float keeps."""
+    return float(int(digest([label])[:13], 16))
 
 
 def _queries(rows: Rows, metric: str) -> Stratum:

@@ -37,6 +37,8 @@ def units(record: Record, path: Path, parts: Parts = ()) -> Units:
     if "recipe" in record.identity:
         return _of_trained(record, rows, parts or tuple(raw(record)))
     found = [kinds.units_of(record.task.type, record.task.metric, part) for _, part in rows.parts()]
+    if not found:
+        raise NotTestableError("the per-example file is empty")
     made = Units(
         metric=kinds.measured(record.task.type, record.task.metric),
         unit=found[0][0],
@@ -66,6 +68,8 @@ def _trained(rows: Rows, parts: Parts) -> Iterator[Stratum]:
         if split not in sets:
             raise NotTestableError(f"the per-example file has no {split}")
         runs = sets[split].replicates()
+        if len({run.digest for run in runs}) > 1:
+            raise NotTestableError(f"its seeds were scored on different examples of {split}")
         metrics = tuple(metric for at, metric in parts if at == split)
         gold = runs[0].gold.astype(np.float64)
         predicted = np.stack([run.prediction.astype(np.float64) for run in runs])
@@ -87,6 +91,6 @@ def _same_score(made: Units, record: Record) -> None:
 
 def _same(made: Units, expected: float | None) -> None:
     score = float(made.scores().mean())
-    if expected is None or abs(score - expected) > NEAR:
+    if expected is None or not abs(score - expected) <= NEAR:
         told = "nothing" if expected is None else f"{expected:.5f}"
         raise NotTestableError(f"its examples give {made.metric} {score:.5f}, its record has {told}")

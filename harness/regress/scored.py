@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from harness.record import Record
     from harness.regress.reading import Parts
 
-VERSION = 1
+VERSION = 2
 """Raised whenever the same record would be taken apart in another way."""
 
 
@@ -72,7 +73,7 @@ def find(store: Store, artifact: str, task: str, key: str, *, parts: Parts, cach
     kept = cache / "units" / f"{name[:40]}.npz"
     try:
         return _unpacked(kept)
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
         pass
     record = store.get(artifact, task, key)
     if record is None or record.status != "done":
@@ -114,7 +115,7 @@ def _taken_apart(record: Record, examples: Path | None, parts: Parts) -> Scored:
         return replace(found, units=units(record, examples, parts))
     except NotTestableError as error:
         return replace(found, problem=str(error))
-    except (OSError, ValueError, KeyError) as error:  # pyarrow's errors are among these
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:  # pyarrow's among them
         return replace(
             found, problem=f"its per-example file cannot be read ({type(error).__name__}: {error})"
         )

@@ -69,7 +69,10 @@ def mean_difference(suite: Suite, found: Mapping[str, Difference]) -> MeanDiffer
     tested = {name: tasks for name, tasks in columns.items() if tasks and all(t in found for t in tasks)}
     if not tested:
         return None
-    shares = {task: 1 / len(tested) / len(tasks) for tasks in tested.values() for task in tasks}
+    shares: dict[str, float] = {}
+    for tasks in tested.values():
+        for task in tasks:
+            shares[task] = shares.get(task, 0.0) + 1 / len(tested) / len(tasks)
     ones = {task: found[task] for task in shares}
     mine, theirs, seeds = _runs(shares, ones)
     return MeanDifference(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -79,26 +79,40 @@ class Units:
         return np.asarray(np.sum(found, axis=0))
 
 
+DRAWS = "draws"
+"""Units of which another seed has others."""
+
+
 def joined(parts: Sequence[Units]) -> Units:
-    """Several runs as one: each part has the same strata of the same units.
+    """Several runs as one.
+
+    Runs on the same units stand side by side. The draws of other seeds are further units of the
+    same runs.
 
     Raises:
-        ValueError: They have not.
+        ValueError: Other units than draws are not the same.
     """
-    first = parts[0]
-    if any(_shape(part) != _shape(first) for part in parts):
+    groups: dict[tuple[object, ...], list[Units]] = {}
+    for part in parts:
+        groups.setdefault(_shape(part), []).append(part)
+    found = [_combined(group, axis=0) for group in groups.values()]
+    if len(found) == 1:
+        return found[0]
+    if any(one.unit != DRAWS for one in found) or len({one.runs for one in found}) > 1:
         raise ValueError("the runs were measured on different units")
-    strata = [
-        Stratum(
-            measures=one.measures,
-            share=one.share,
-            examples=one.examples,
-            gold=one.gold,
-            predicted=np.concatenate([part.strata[at].predicted for part in parts]),
-        )
-        for at, one in enumerate(first.strata)
-    ]
-    return Units(metric=first.metric, unit=first.unit, strata=tuple(strata))
+    return _combined(found, axis=2)
+
+
+def _combined(parts: Sequence[Units], *, axis: int) -> Units:
+    """Parts side by side (axis 0, runs of the same units) or end to end (axis 2, units of their own)."""
+    if len(parts) == 1:
+        return parts[0]
+    strata = []
+    for same in zip(*(part.strata for part in parts), strict=True):
+        names = list(dict.fromkeys(one.examples for one in same))
+        predicted = np.concatenate([one.predicted for one in same], axis=axis)
+        strata.append(replace(same[0], examples="+".join(names), predicted=predicted))
+    return replace(parts[0], strata=tuple(strata))
 
 
 def alike(first: Units, second: Units) -> bool:
@@ -107,4 +121,7 @@ def alike(first: Units, second: Units) -> bool:
 
 
 def _shape(units: Units) -> tuple[object, ...]:
-    return tuple((one.measures, one.examples, round(one.share, 12), one.count) for one in units.strata)
+    return tuple(
+        (one.measures, one.examples, round(one.share, 12), one.count, one.gold.tobytes())
+        for one in units.strata
+    )

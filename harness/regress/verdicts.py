@@ -190,10 +190,10 @@ def settle(one: Difference, limit: Limits, alpha: float, unit: str, tasks: int =
         tasks: Over how many tasks a test of a drop is corrected.
     """
     wanted = max(
-        _wanted(abs(one.delta + limit.max_drop), alpha / tasks),
-        _wanted(limit.margin - abs(one.delta), alpha),
+        _wanted(max(-one.delta - limit.max_drop, one.delta), alpha / tasks),
+        _wanted(limit.margin - abs(one.delta), alpha, sides=2),
     )
-    by_seeds = one.seeds.variance if one.seeds else 0.0
+    by_seeds = one.seeds.variance if one.seeds and not limit.measured else 0.0
     by_units = one.examples.variance
     seeds = max(len(one.mine), len(one.theirs))
     found = [
@@ -208,9 +208,10 @@ def settle(one: Difference, limit: Limits, alpha: float, unit: str, tasks: int =
     return " or ".join(found) or more
 
 
-def _wanted(distance: float, alpha: float) -> float:
-    """The variance with which a difference that far from a bound would be told from it."""
-    reach = student.quantile(1 - alpha, student.LARGE) + student.quantile(POWER, student.LARGE)
+def _wanted(distance: float, alpha: float, sides: int = 1) -> float:
+    """The variance with which a difference that far from a bound, or from two, would be told from it."""
+    power = 1 - (1 - POWER) / sides
+    reach = student.quantile(1 - alpha, student.LARGE) + student.quantile(power, student.LARGE)
     return (max(distance, 0.0) / reach) ** 2
 
 

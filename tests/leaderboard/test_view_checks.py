@@ -25,6 +25,7 @@ from html_pages import Html
 from judged_data import NEWEST, NIGHTS, OLDEST, nightly
 from leaderboard.filed import name_of
 from leaderboard.judged import line_of
+from leaderboard.pages.checks.links import suite_slug
 from site_data import HOSTILE, Parsed
 
 BROWSER = {"accept": "text/html"}
@@ -206,6 +207,13 @@ def test_a_check_leads_to_what_the_site_has(client: TestClient) -> None:
     assert f"/models/{candidate.model_slug}?entry={candidate.slug}" in found
     assert {"/tasks/Banking77Classification", "/suites/nanobeir", f"/checks/{LINE}"} <= found
     assert not any("TRECCOVID" in href for href in found)
+
+
+def test_a_suite_is_found_by_its_name_or_as_it_was_typed(client: TestClient) -> None:
+    queries = client.app.state.site.queries  # type: ignore[attr-defined]
+    for found, one in queries.suites.items():
+        assert {suite_slug(queries, name) for name in (one.typed, one.suite.name)} == {found}
+    assert suite_slug(queries, "nothing") == ""
 
 
 def test_models_that_the_site_lacks_are_said(client: TestClient) -> None:

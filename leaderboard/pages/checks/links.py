@@ -21,7 +21,7 @@ class Links:
         compare: The page that puts both models side by side; empty where there is none.
         why: Why there is none, in a sentence.
         models: The pages of the candidate and of the baseline, empty where there is none.
-        suites: By a suite as it was typed.
+        suites: By a suite's name.
         tasks: By a task's name.
         results: By an EvaluationKey.
     """
@@ -38,17 +38,24 @@ def links_of(queries: Queries, check: Check) -> Links:
     """Where the parts of a check lead."""
     candidates, baselines = (_entries(queries, party) for party in (check.candidate, check.baseline))
     pair = _pair(candidates, baselines, check.recipe)
-    suites = {typed: slug(typed) for typed in check.suites if slug(typed) in queries.suites}
+    suites = {name: found for name in check.suites if (found := suite_slug(queries, name))}
     known = known_tasks(queries)
     keys = [key for task in check.tasks for key in (*task.candidate_keys, *task.baseline_keys)]
     return Links(
         compare=_compare(pair, list(suites.values())),
         why=_why(candidates, baselines, pair),
         models=(_model(candidates, pair, 0), _model(baselines, pair, 1)),
-        suites={typed: address(f"/suites/{name}") for typed, name in suites.items()},
+        suites={name: address(f"/suites/{found}") for name, found in suites.items()},
         tasks={task.task: task_path(task.task) for task in check.tasks if task.task in known},
         results=_results(queries, keys),
     )
+
+
+def suite_slug(queries: Queries, name: str) -> str:
+    """The name in URLs of a suite as it calls itself, or as it was typed; empty where it has no page."""
+    if slug(name) in queries.suites:
+        return slug(name)
+    return next((one.slug for one in queries.suites.values() if name in (one.suite.name, one.typed)), "")
 
 
 def _entries(queries: Queries, party: Party) -> list[Entry]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from leaderboard.pages.checks.links import suite_slug
 from leaderboard.pages.checks.verdicts import moment_cell
 from leaderboard.queries import Queries
-from leaderboard.scopes import slug
 from leaderboard.state import address
 from leaderboard.tables import Cell, Column, Row, Table
 from leaderboard.watched import Watched
@@ -35,7 +35,8 @@ def watches_table(queries: Queries) -> Table:
 
 
 def _row(queries: Queries, one: Watched) -> Row:
-    suite = f"/suites/{slug(one.suite)}" if slug(one.suite) in queries.suites else ""
+    found = suite_slug(queries, one.suite)
+    suite = f"/suites/{found}" if found else ""
     changes = ", ".join(f"{step:,}" for step in one.changes)
     return Row(
         key=one.name,

@@ -12,13 +12,13 @@ from harness.watch.state import Entry as Checkpoint
 from harness.watch.state import Watch
 from leaderboard.filters import Control, Form, form
 from leaderboard.page import missing
+from leaderboard.pages.checks.links import suite_slug
 from leaderboard.pages.checks.verdicts import when_text
 from leaderboard.pages.watch.checkpoints import checkpoints_table
 from leaderboard.pages.watch.values import Value, values_of
 from leaderboard.paging import Paging, paging
 from leaderboard.plots import Axis, Tone, Track, TrackPoint, track
 from leaderboard.queries import Queries
-from leaderboard.scopes import slug
 from leaderboard.state import address
 from leaderboard.tables import Table
 from leaderboard.words import score_text
@@ -94,7 +94,8 @@ def watch_page(queries: Queries, name: str, watch: Watch, state: WatchState) -> 
 
 
 def _facts(queries: Queries, watch: Watch) -> list[Fact]:
-    suite = f"/suites/{slug(watch.suite)}" if slug(watch.suite) in queries.suites else ""
+    found = suite_slug(queries, watch.suite)
+    suite = f"/suites/{found}" if found else ""
     newest = max((one.evaluated for one in watch.checkpoints), default="")
     return [
         ("What is watched", watch.source, "", ""),
