@@ -7,13 +7,16 @@ the predictions leave undefined is 0, as in scikit-learn.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats: TypeAlias = NDArray[np.floating[Any]]
+
+Places: TypeAlias = NDArray[np.intp]
 
 Metric: TypeAlias = Callable[[Floats, Floats, Floats], Floats]
 """From gold (examples,), predicted (examples,) and weights (resamples, examples) to (resamples,)."""
@@ -54,7 +57,14 @@ def pearson(gold: Floats, predicted: Floats, weights: Floats) -> Floats:
     [1.0]
     """
     # Moments of centred values keep the digits that sums of raw squares lose.
-    return _correlation(_centred(gold)[None], _centred(predicted)[None], weights)
+    x, y = _centred(gold), _centred(predicted)
+    moments = np.stack([np.ones_like(x), x, y, x * y, x * x, y * y], axis=1).astype(weights.dtype)
+    sums: Floats = weights @ moments
+    total, of_x, of_y, both, spread_x, spread_y = sums.T
+    found: Floats = _correlation(
+        both - of_x * of_y / total, spread_x - of_x**2 / total, spread_y - of_y**2 / total
+    )
+    return found
 
 
 def spearman(gold: Floats, predicted: Floats, weights: Floats) -> Floats:
@@ -63,7 +73,56 @@ def spearman(gold: Floats, predicted: Floats, weights: Floats) -> Floats:
     >>> spearman(np.array([1.0, 2, 3]), np.array([1.0, 10, 5]), np.ones((1, 3))).round(6).tolist()
     [0.5]
     """
-    return _correlation(_ranks(gold, weights), _ranks(predicted, weights), weights)
+    found: Floats = correlations(Ranks.of(gold), [Ranks.of(predicted)], weights)[0]
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ranks:
+    """The order of a set of values, from which the ranks in any resample follow.
+
+    Attributes:
+        order: The places of the values, the lowest first, (examples,).
+        starts: Where in that order each group of equal values begins.
+        group: The group of each value, (examples,).
+    """
+
+    order: Places
+    starts: Places
+    group: Places
+
+    @classmethod
+    def of(cls, values: Floats) -> Ranks:
+        """The order of these values."""
+        order = np.argsort(values, kind="stable")
+        ordered = values[order]
+        starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
+        group = np.empty(len(values), dtype=np.intp)
+        group[order] = np.repeat(np.arange(len(starts)), np.diff([*starts, len(values)]))
+        return cls(order=order, starts=starts, group=group)
+
+    def within(self, weights: Floats) -> Floats:
+        """Twice the mean ranks in each resample, about their mean, (resamples, examples)."""
+        counts = np.take(weights, self.order, axis=1).astype(np.int32)
+        if len(self.starts) < len(self.order):
+            counts = np.add.reduceat(counts, self.starts, axis=1)
+        ranks = np.cumsum(counts, axis=1, dtype=np.int32)  # ten times as fast as one of floats
+        total = ranks[:, -1:].copy()
+        ranks *= 2
+        ranks -= counts
+        ranks -= total
+        return np.take(ranks.astype(weights.dtype), self.group, axis=1)
+
+
+def correlations(gold: Ranks, predicted: Sequence[Ranks], weights: Floats) -> Floats:
+    """Spearman's correlation of several predictions with the same gold, (predictions, resamples)."""
+    x = gold.within(weights)
+    by_x = weights * x
+    spread_x, found = _dot(by_x, x), []
+    for one in predicted:
+        y = one.within(weights)
+        found.append(_correlation(_dot(by_x, y), spread_x, _dot(weights * y, y)))
+    return np.stack(found)
 
 
 METRICS: Mapping[str, Metric] = {
@@ -76,35 +135,14 @@ METRICS: Mapping[str, Metric] = {
 """By the name a task has them under."""
 
 
-def _ranks(values: Floats, weights: Floats) -> Floats:
-    """Mean ranks in each resample, centred, (resamples, examples)."""
-    order = np.argsort(values, kind="stable")
-    ordered = values[order]
-    starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
-    group = np.empty(len(values), dtype=np.intp)
-    group[order] = np.repeat(np.arange(len(starts)), np.diff([*starts, len(values)]))
-    counts = np.take(weights, order, axis=1)
-    if len(starts) < len(values):
-        counts = np.add.reduceat(counts, starts, axis=1)
-    ranks = counts.cumsum(axis=1)
-    ranks -= (counts - 1) / 2
-    ranks -= weights.sum(axis=1, keepdims=True) / 2
-    return np.asarray(np.take(ranks, group, axis=1))
-
-
-def _correlation(x: Floats, y: Floats, weights: Floats) -> Floats:
-    """Of values centred about 0, a row for each resample or one for all."""
-    total = weights.sum(axis=1)
-    by_x, by_y = weights * x, weights * y
-    sum_x, sum_y = by_x.sum(axis=1), by_y.sum(axis=1)
-    both = _dot(by_x, y) - sum_x * sum_y / total
-    spread_x, spread_y = _dot(by_x, x) - sum_x**2 / total, _dot(by_y, y) - sum_y**2 / total
+def _correlation(both: Floats, spread_x: Floats, spread_y: Floats) -> Floats:
+    """From sums of products of values about their means."""
     return _ratio(both, np.sqrt(np.maximum(spread_x, 0)) * np.sqrt(np.maximum(spread_y, 0)))
 
 
 def _dot(x: Floats, y: Floats) -> Floats:
-    """The sum of each row's products; `y` may be one row for all."""
-    return np.asarray(x @ y[0] if len(y) == 1 else np.einsum("ij,ij->i", x, y))
+    """The sum of each row's products."""
+    return np.asarray(np.einsum("ij,ij->i", x, y))
 
 
 def _centred(values: Floats) -> Floats:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev, variance
 
@@ -12,6 +12,7 @@ from harness.metrics import Floats
 from harness.regress import student
 from harness.regress.draws import blocks
 from harness.regress.exact import p_values
+from harness.regress.measures import MEASURES, prepared
 from harness.regress.units import Stratum, Units
 
 DRAWS = 10_000
@@ -133,16 +134,26 @@ def _of_units(one: Stratum, other: Stratum, rng: np.random.Generator, draws: int
     """The variance of the difference over resamples of a stratum's units."""
     count = one.count
     freedom = max(count - 1, 1)
-    found = np.concatenate([_deltas(one, other, weights) for weights in blocks(count, draws, rng)])
+    deltas = _deltas(one, other)
+    found = np.concatenate([deltas(weights) for weights in blocks(count, draws, rng)])
     spread = float(found.astype(np.float64).var(ddof=1)) * count / freedom
     return Part(variance=one.share**2 * (spread + _unseen(one, other, spread)), freedom=freedom)
 
 
-def _deltas(one: Stratum, other: Stratum, weights: Floats) -> Floats:
+def _deltas(one: Stratum, other: Stratum) -> Callable[[Floats], Floats]:
+    """From weights (resamples, units) to the difference in each resample, (resamples,)."""
     if one.measures == ("mean",):
-        by_unit = _means(one) - _means(other)
-        return np.asarray((weights @ by_unit.astype(weights.dtype)) / weights.sum(axis=1))
-    return np.asarray(one.scores(weights).mean(axis=0) - other.scores(weights).mean(axis=0))
+        of_units = _means(one) - _means(other)
+        return lambda weights: MEASURES["mean"](one.gold, of_units, weights)
+    mine, theirs = (part.predicted.reshape(-1, part.count) for part in (one, other))
+    measures = [prepared(name, one.gold, np.concatenate([mine, theirs])) for name in one.measures]
+    count = len(mine)
+
+    def deltas(weights: Floats) -> Floats:
+        found = np.mean([measure(weights) for measure in measures], axis=0)
+        return np.asarray(found[:count].mean(axis=0) - found[count:].mean(axis=0))
+
+    return deltas
 
 
 def _means(one: Stratum) -> Floats:

@@ -13,7 +13,7 @@ Weights = NDArray[np.float32]
 FEW = 200
 """Fewer units than these are drawn exactly; of more, each is drawn on its own (Poisson with mean 1)."""
 
-AT_ONCE = 160_000
+AT_ONCE = 40_000
 """Weights in one block: as many as a processor's cache holds beside what is computed from them."""
 
 _STEPS = 1 << 16

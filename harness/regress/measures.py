@@ -6,12 +6,12 @@ The shapes are those of harness.metrics: from gold (units,), predicted (units,) 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.metrics import METRICS, Floats, Metric
+from harness.metrics import METRICS, Floats, Metric, Ranks, correlations
 
 Codes = NDArray[np.intp]
 
@@ -35,14 +35,19 @@ def average_precision(gold: Floats, predicted: Floats, weights: Floats) -> Float
     """
     order = np.argsort(-predicted, kind="stable")
     ordered = predicted[order]
-    last = np.flatnonzero(np.concatenate([ordered[1:] != ordered[:-1], [True]]))
-    found = np.take(weights, order, axis=1)
-    right = (found * (gold[order] == 1)).cumsum(axis=1)[:, last]
-    seen = found.cumsum(axis=1)[:, last]
-    gained = np.diff(right, axis=1, prepend=0)
+    ends = np.flatnonzero(np.concatenate([ordered[1:] != ordered[:-1], [True]]))
+    found = np.take(weights, order, axis=1).astype(np.int32)
+    positive = np.flatnonzero(gold[order] == 1)
+    if not len(positive):
+        return np.zeros(len(weights), dtype=weights.dtype)
+    right = np.cumsum(found[:, positive], axis=1, dtype=np.int32)
+    seen = np.cumsum(found, axis=1, dtype=np.int32)
+    # Of units that tie, the last one's counts hold for all of them.
+    end = ends[np.searchsorted(ends, positive)]
+    upto = np.searchsorted(positive, end, side="right") - 1
+    precision = right[:, upto] / np.maximum(seen[:, end], 1)
     total = right[:, -1]
-    precision = right / np.where(seen == 0, 1, seen)
-    return np.asarray((gained * precision).sum(axis=1) / np.where(total == 0, 1, total))
+    return np.asarray(_dot(found[:, positive], precision) / np.maximum(total, 1))
 
 
 def macro_f1(gold: Floats, predicted: Floats, weights: Floats) -> Floats:
@@ -67,6 +72,18 @@ def weighted_f1(gold: Floats, predicted: Floats, weights: Floats) -> Floats:
     return np.asarray((weights * found[:, of_gold]).sum(axis=1) / weights.sum(axis=1))
 
 
+def prepared(name: str, gold: Floats, predicted: Floats) -> Callable[[Floats], Floats]:
+    """A measure of several predictions (predictions, units) of the same gold, for many calls.
+
+    Returns:
+        From weights (resamples, units) to (predictions, resamples).
+    """
+    if name == "spearman":
+        orders = [Ranks.of(values) for values in (gold, *predicted)]
+        return lambda weights: correlations(orders[0], orders[1:], weights)
+    return lambda weights: np.stack([MEASURES[name](gold, one, weights) for one in predicted])
+
+
 MEASURES: Mapping[str, Metric] = {
     **METRICS,
     "mean": mean,
@@ -89,6 +106,10 @@ def v_measure(gold: Codes, predicted: Codes) -> float:
     shared = of_gold + of_predicted - _entropy(joint)
     total = of_gold + of_predicted
     return float(np.clip(2 * shared / total, 0, 1)) if total > 0 else 1.0
+
+
+def _dot(x: NDArray[np.int32], y: Floats) -> Floats:
+    return np.asarray(np.einsum("ij,ij->i", x, y))
 
 
 def _entropy(counts: Codes) -> float:

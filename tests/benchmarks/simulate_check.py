@@ -157,16 +157,24 @@ def main() -> int:
     with ProcessPoolExecutor(asked.processes) as pool:
         for seeds in (False, True):
             rows = {
-                key: list(pool.map(partial(verdicts, question=q, seeds=seeds), range(asked.trials), chunksize=8))
+                key: list(
+                    pool.map(partial(verdicts, question=q, seeds=seeds), range(asked.trials), chunksize=8)
+                )
                 for key, q in (("none", none), ("one", one), ("margin", at_margin), ("alike", alike))
             }
             worst = max(share(rows["margin"], "equivalent", name) for name in clear)
             out["seeds 3 and 5" if seeds else "one run"] = {
                 "false alarm (any of 20 tasks regressed, none true)": share(rows["none"], "regressed"),
                 "false praise (any of 20 tasks improved, none true)": share(rows["none"], "improved"),
-                **{f"power at -{100 * drop:g} points, {n}": share(rows["one"], "regressed", n) for n in one.effects},
+                **{
+                    f"power at -{100 * drop:g} points, {n}": share(rows["one"], "regressed", n)
+                    for n in one.effects
+                },
                 "right verdicts of no equivalence at the margin (worst task)": 1 - worst,
-                **{f"equivalent where nothing differs, {n}": share(rows["alike"], "equivalent", n) for n in clear},
+                **{
+                    f"equivalent where nothing differs, {n}": share(rows["alike"], "equivalent", n)
+                    for n in clear
+                },
             }
     print(json.dumps({"trials": asked.trials, "alpha": ALPHA, **out}, indent=1))
     alarms = [values["false alarm (any of 20 tasks regressed, none true)"] for values in out.values()]

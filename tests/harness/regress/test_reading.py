@@ -1,0 +1,441 @@
+"""From a per-example file to units: the score they give is the one that mteb's metric gives."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.stats
+import sklearn.metrics
+
+from harness.jobs import examples_bytes
+from harness.record import ModelPart, Record, TaskPart
+from harness.regress.kinds import NotTestableError
+from harness.regress.reading import Parts, units
+from harness.regress.rows import read
+from harness.regress.units import Units, alike, joined
+
+Line = tuple[str, str, str, int, Any, Any, float | None]
+Write = Callable[..., Units]
+
+COLUMNS = ("split", "subset", "example_id", "replicate", "prediction", "gold", "metric")
+
+
+def record(
+    kind: str, metric: str, scores: dict[str, dict[str, dict[str, Any]]], main: float | None, **identity: Any
+) -> Record:
+    return Record(
+        key="k" * 64,
+        status="done",
+        model=ModelPart(name="m", source="local", artifact="a" * 64, weights="w" * 64),
+        task=TaskPart(name="T", type=kind, metric=metric),
+        identity=identity,
+        main_score=main,
+        scores=scores,
+    )
+
+
+@pytest.fixture
+def taken(tmp_path: Path) -> Write:
+    """Writes lines to a per-example file and takes a record with this score apart."""
+
+    def go(
+        lines: Sequence[Line],
+        kind: str,
+        metric: str,
+        score: float | None,
+        *,
+        parts: Parts = (),
+        scores: dict[str, dict[str, dict[str, Any]]] | None = None,
+        raw: str = "",
+        **identity: Any,
+    ) -> Units:
+        path = tmp_path / "x.examples.parquet"
+        content = examples_bytes({name: [one[at] for one in lines] for at, name in enumerate(COLUMNS)})
+        path.write_bytes(content or b"")
+        told = scores if scores is not None else {"test": {"default": {raw or metric: score}}}
+        return units(record(kind, metric, told, score, **identity), path, parts)
+
+    return go
+
+
+def pair_lines(count: int, seed: int, split: str = "test", subset: str = "default") -> list[Line]:
+    rng = np.random.default_rng(seed)
+    gold = rng.integers(0, 6, count)
+    predicted = (gold + rng.normal(size=count)).round(1)
+    names = [f"{subset}{number:03}" for number in rng.permutation(count)]
+    told = zip(names, predicted.tolist(), gold.tolist(), strict=True)
+    return [(split, subset, name, 0, repr(guess), str(truth), None) for name, guess, truth in told]
+
+
+def values(lines: Sequence[Line], at: int) -> list[float]:
+    return [float(one[at]) for one in lines]
+
+
+@pytest.mark.parametrize(
+    ("metric", "theirs"),
+    [("cosine_spearman", scipy.stats.spearmanr), ("cosine_pearson", scipy.stats.pearsonr)],
+)
+def test_pairs_are_correlated(taken: Write, metric: str, theirs: Any) -> None:
+    lines = pair_lines(40, 0)
+    score = float(theirs(values(lines, 5), values(lines, 4)).statistic)
+    found = taken(lines, "STS", metric, score)
+    assert (found.unit, found.count, found.runs) == ("pairs", 40, 1)
+    assert found.scores() == pytest.approx([score], abs=1e-12)
+
+
+def test_splits_and_subsets_count_alike_whatever_their_size(taken: Write) -> None:
+    groups = [
+        pair_lines(30, seed, split, subset)
+        for seed, (split, subset) in enumerate((s, u) for s in ("dev", "test") for u in ("de", "en", "fr"))
+    ]
+    groups[0] = groups[0][:9]
+    each = [float(scipy.stats.spearmanr(values(g, 5), values(g, 4)).statistic) for g in groups]
+    scores: dict[str, dict[str, dict[str, Any]]] = {"dev": {}, "test": {}}
+    for group, score in zip(groups, each, strict=True):
+        scores[group[0][0]][group[0][1]] = {"cosine_spearman": score}
+    mixed = [line for group in groups for line in group]
+    order = np.random.default_rng(0).permutation(len(mixed))
+    found = taken([mixed[at] for at in order], "STS", "cosine_spearman", np.mean(each), scores=scores)
+    assert len(found.strata) == 6
+    assert sorted(one.count for one in found.strata) == [9, 30, 30, 30, 30, 30]
+    assert found.scores() == pytest.approx([np.mean(each)], abs=1e-12)
+
+
+def test_pair_classification_is_the_average_precision_of_the_similarity(taken: Write) -> None:
+    lines = [(*one[:5], str(int(float(one[5]) > 2)), None) for one in pair_lines(40, 3)]
+    score = sklearn.metrics.average_precision_score(values(lines, 5), values(lines, 4))
+    scores = {"test": {"default": {"similarity_ap": score, "max_ap": 0.99}}}
+    found = taken(lines, "PairClassification", "max_ap", 0.99, scores=scores)
+    assert (found.metric, found.unit) == ("similarity_ap", "pairs")
+    assert found.scores() == pytest.approx([score], abs=1e-12)
+
+
+def label_lines(
+    count: int, probes: int, seed: int, labels: str = "abcd", more: str = ""
+) -> tuple[list[Line], np.ndarray, np.ndarray]:
+    """Lines with gold (texts,) and predicted (probes, texts); `more` are labels only predicted."""
+    rng = np.random.default_rng(seed)
+    gold = rng.choice(list(labels), count)
+    wrong = rng.choice(list(labels + more), (probes, count))
+    predicted = np.where(rng.random((probes, count)) < 0.6, gold, wrong)
+    lines: list[Line] = [
+        ("test", "default", f"t{text:03}", probe, p, g, float(p == g))
+        for probe in range(probes)
+        for text, (p, g) in enumerate(zip(predicted[probe].tolist(), gold.tolist(), strict=True))
+    ]
+    return lines, gold, predicted
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "f1"])
+def test_the_ten_probes_of_a_text_are_one_unit(taken: Write, metric: str) -> None:
+    lines, gold, predicted = label_lines(50, 10, 0, more="z")
+    each = [
+        sklearn.metrics.accuracy_score(gold, one)
+        if metric == "accuracy"
+        else sklearn.metrics.f1_score(gold, one, average="macro")
+        for one in predicted
+    ]
+    order = np.random.default_rng(1).permutation(len(lines))
+    found = taken([lines[at] for at in order], "Classification", metric, float(np.mean(each)))
+    assert (found.unit, found.count, found.runs) == ("texts", 50, 1)
+    (stratum,) = found.strata
+    assert stratum.predicted.shape == (1, 10, 50)
+    assert found.scores() == pytest.approx([np.mean(each)], abs=1e-12)
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "f1"])
+def test_folds_of_a_cross_validation_count_alike(taken: Write, metric: str) -> None:
+    lines, gold, predicted = label_lines(23, 1, 5)
+    folds = [list(range(0, 8)), list(range(8, 16)), list(range(16, 23))]
+    told = [(*lines[at][:3], fold, *lines[at][4:]) for fold, places in enumerate(folds) for at in places]
+    each = []
+    for places in folds:
+        pair = gold[places], predicted[0][places]
+        each.append(
+            sklearn.metrics.accuracy_score(*pair)
+            if metric == "accuracy"
+            else sklearn.metrics.f1_score(*pair, average="macro")
+        )
+    found = taken(told, "Classification", metric, float(np.mean(each)))
+    assert [one.count for one in found.strata] == [8, 8, 7]
+    assert found.scores() == pytest.approx([np.mean(each)], abs=1e-12)
+
+
+def test_bitext_is_the_weighted_f1_of_sentences(taken: Write) -> None:
+    rng = np.random.default_rng(0)
+    names = [f"s{number:02}" for number in range(40)]
+    nearest = [name if rng.random() < 0.7 else str(rng.choice(names)) for name in names]
+    lines: list[Line] = [
+        ("test", "de-en", name, 0, found, name, float(found == name))
+        for name, found in zip(names, nearest, strict=True)
+    ]
+    score = sklearn.metrics.f1_score(names, nearest, average="weighted", zero_division=0)
+    found = taken(lines, "BitextMining", "f1", score)
+    assert found.unit == "sentences"
+    assert found.scores() == pytest.approx([score], abs=1e-12)
+
+
+def test_draws_of_a_clustering_are_units_with_their_v_measure(taken: Write) -> None:
+    rng = np.random.default_rng(0)
+    each, lines = [], list[Line]()
+    for draw in range(5):
+        gold, cluster = rng.integers(0, 4, 30), rng.integers(0, 4, 30)
+        cluster = np.where(rng.random(30) < 0.5, gold, cluster)
+        each.append(sklearn.metrics.v_measure_score(gold, cluster))
+        lines += [
+            ("test", "default", f"t{rng.integers(1000)}", draw, str(c), f"group {g}", None)
+            for c, g in zip(cluster.tolist(), gold.tolist(), strict=True)
+        ]
+    found = taken(lines, "Clustering", "v_measure", float(np.mean(each)))
+    assert (found.unit, found.count) == ("draws", 5)
+    assert found.strata[0].predicted[0, 0] == pytest.approx(each)
+
+
+def test_summaries_of_a_text_are_one_unit(taken: Write) -> None:
+    rng = np.random.default_rng(0)
+    each, lines = [], list[Line]()
+    for text in ("a/1", "b", "c"):
+        gold, predicted = rng.integers(1, 6, 12), rng.normal(size=12).round(2)
+        each.append(float(scipy.stats.spearmanr(gold, predicted).statistic))
+        lines += [
+            ("test", "default", f"{text}/{at}", 0, repr(p), str(g), None)
+            for at, (p, g) in enumerate(zip(predicted.tolist(), gold.tolist(), strict=True))
+        ]
+    found = taken(lines, "Summarization", "cosine_spearman", float(np.mean(each)))
+    assert (found.unit, found.count) == ("texts", 3)
+    assert found.strata[0].predicted[0, 0] == pytest.approx(each)
+
+
+def test_queries_have_scores_of_their_own(taken: Write) -> None:
+    scored = [0.0, 1.0, 0.63093, 0.5]
+    lines: list[Line] = [
+        ("test", "default", f"q{at}", 0, "[]", "{}", score) for at, score in enumerate(scored)
+    ]
+    found = taken(lines, "Retrieval", "ndcg_at_10", 0.53273)
+    assert (found.unit, found.metric, found.count) == ("queries", "ndcg_at_10", 4)
+    assert found.scores() == pytest.approx([np.mean(scored)])
+
+
+def test_of_subqueries_the_whole_query_counts(taken: Write) -> None:
+    scored = {"q_1_0": 0.4, "q_1_1": 0.4, "q_2_0": 1.0}
+    lines: list[Line] = [("test", "default", name, 0, "[]", "{}", score) for name, score in scored.items()]
+    found = taken(lines, "Retrieval", "max_over_subqueries_map_at_1000", 0.7)
+    assert (found.count, found.scores().tolist()) == (2, [0.7])
+
+
+def trained_lines(split: str, seeds: int, count: int, seed: int) -> tuple[list[Line], list[Any], list[Any]]:
+    rng = np.random.default_rng(seed)
+    gold = rng.integers(0, 2, count)
+    predicted = [np.where(rng.random(count) < 0.75, gold, 1 - gold) for _ in range(seeds)]
+    lines: list[Line] = [
+        (split, "default", f"{row:03}", run, float(p), float(g), float(p == g))
+        for run in range(seeds)
+        for row, (p, g) in enumerate(zip(predicted[run].tolist(), gold.tolist(), strict=True))
+    ]
+    return lines, [gold] * seeds, predicted
+
+
+def test_accuracy_and_f1_share_their_units(taken: Write) -> None:
+    lines, gold, predicted = trained_lines("validation", 3, 60, 0)
+    pairs = list(zip(gold, predicted, strict=True))
+    accuracy = [sklearn.metrics.accuracy_score(*pair) for pair in pairs]
+    f1 = [sklearn.metrics.f1_score(*pair) for pair in pairs]
+    scores = {"validation": {"default": {"accuracy": np.mean(accuracy), "f1": np.mean(f1)}}}
+    main = float(np.mean([*accuracy, *f1]))
+    found = taken(lines, "PairClassification", "accuracy, f1", main, scores=scores, recipe={"name": "r"})
+    assert (found.runs, found.count, len(found.strata)) == (3, 60, 1)
+    assert found.strata[0].measures == ("accuracy", "f1")
+    assert found.scores() == pytest.approx([(a + f) / 2 for a, f in zip(accuracy, f1, strict=True)])
+    parts = (("validation", "f1"),)
+    only = taken(lines, "PairClassification", "", main, scores=scores, parts=parts, recipe={"name": "r"})
+    assert only.scores() == pytest.approx(f1)
+
+
+def test_two_development_sets_count_alike(taken: Write) -> None:
+    sets = {name: trained_lines(name, 2, count, count) for name, count in (("m", 40), ("mm", 20))}
+    accuracy = {
+        name: [sklearn.metrics.accuracy_score(g, p) for g, p in zip(gold, predicted, strict=True)]
+        for name, (_, gold, predicted) in sets.items()
+    }
+    scores = {name: {"default": {"accuracy": float(np.mean(each))}} for name, each in accuracy.items()}
+    lines = [line for one, _, _ in sets.values() for line in one]
+    found = taken(lines, "X", "accuracy", 0.0, scores=scores, recipe={"name": "r"})
+    assert [(one.count, one.share, one.measures) for one in found.strata] == [
+        (40, 0.5, ("mean",)),
+        (20, 0.5, ("mean",)),
+    ]
+    assert found.scores() == pytest.approx(np.mean([accuracy["m"], accuracy["mm"]], axis=0))
+
+
+def test_numbers_that_a_recipe_learnt_are_correlated(taken: Write) -> None:
+    lines = [
+        ("dev", "default", one[2], 7, float(one[4]), float(one[5]), None)
+        for one in pair_lines(40, 2, split="dev")
+    ]
+    theirs = [scipy.stats.pearsonr, scipy.stats.spearmanr]
+    each = [float(score(values(lines, 5), values(lines, 4)).statistic) for score in theirs]
+    scores = {"dev": {"default": dict(zip(("pearson", "spearman"), each, strict=True))}}
+    found = taken(lines, "STS", "", 0.0, scores=scores, recipe={"name": "r"})
+    assert found.scores() == pytest.approx([np.mean(each)])
+
+
+@pytest.mark.parametrize("change", ["score", "null", "text", "nan", "empty", "split", "columns"])
+def test_what_does_not_give_the_recorded_score_is_not_testable(taken: Write, change: str) -> None:
+    lines = pair_lines(30, 0)
+    score: float | None = float(scipy.stats.spearmanr(values(lines, 5), values(lines, 4)).statistic)
+    scores = None
+    match change:
+        case "score":
+            score = (score or 0) + 1e-4
+        case "null":
+            score = None
+        case "text":
+            lines[0] = (*lines[0][:4], "yes", *lines[0][5:])
+        case "nan":
+            lines[0] = (*lines[0][:4], "nan", *lines[0][5:])
+        case "empty":
+            lines = []
+        case "split":
+            lines += pair_lines(30, 1, split="dev")
+        case "columns":
+            lines = [(*one[:4], one[4], one[4], None) for one in lines]
+    with pytest.raises((NotTestableError, ValueError)), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        taken(lines, "STS", "cosine_spearman", score, scores=scores)
+
+
+@pytest.mark.parametrize(
+    ("kind", "metric"),
+    [
+        ("Classification", "accuracy"),
+        ("Classification", "ap"),
+        ("Regression", "kendalltau"),
+        ("Retrieval", "mrr_at_10"),
+        ("InstructionRetrieval", "p-MRR"),
+        ("PairClassification", "max_f1"),
+        ("A type of another program", "score"),
+    ],
+)
+def test_rows_without_a_score_of_their_own_are_not_testable(taken: Write, kind: str, metric: str) -> None:
+    lines, _, _ = label_lines(20, 2, 0)
+    nothing = [(*one[:6], None) for one in lines]
+    with pytest.raises(NotTestableError):
+        taken(nothing, kind, metric, 0.6)
+
+
+def test_seeds_on_other_examples_are_not_held_against_one_gold(taken: Write) -> None:
+    lines, gold, predicted = trained_lines("dev", 2, 30, 0)
+    other = [(one[0], one[1], one[2] + "x", *one[3:]) if one[3] == 1 else one for one in lines]
+    accuracy = np.mean([sklearn.metrics.accuracy_score(gold[0], one) for one in predicted])
+    scores = {"dev": {"default": {"accuracy": float(accuracy)}}}
+    assert taken(lines, "X", "accuracy", 0.0, scores=scores, recipe={"name": "r"}).runs == 2
+    with pytest.raises(NotTestableError, match="different examples"):
+        taken(other, "X", "accuracy", 0.0, scores=scores, recipe={"name": "r"})
+
+
+def test_a_missing_part_of_a_trained_score_is_not_testable(taken: Write) -> None:
+    lines, _, _ = trained_lines("dev", 1, 30, 0)
+    scores: dict[str, dict[str, dict[str, Any]]] = {"dev": {"default": {"accuracy": None}}}
+    for parts in ((("dev", "accuracy"),), (("dev", "f1"),), (("test", "accuracy"),)):
+        with pytest.raises(NotTestableError):
+            taken(lines, "X", "accuracy", 0.0, scores=scores, parts=parts, recipe={"name": "r"})
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1", b"no parquet at all" * 9])
+def test_a_damaged_file_is_an_error_that_its_caller_knows(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "x.parquet"
+    path.write_bytes(content)
+    with pytest.raises((OSError, ValueError)):
+        read(path)
+
+
+# The same units
+
+
+def test_the_order_of_rows_does_not_matter(taken: Write) -> None:
+    lines, gold, predicted = label_lines(30, 3, 0)
+    score = float(np.mean([sklearn.metrics.f1_score(gold, one, average="macro") for one in predicted]))
+    one = taken(lines, "Classification", "f1", score)
+    other = taken(lines[::-1], "Classification", "f1", score)
+    assert alike(one, other)
+    assert (one.strata[0].gold == other.strata[0].gold).all()
+    assert (one.strata[0].predicted == other.strata[0].predicted).all()
+
+
+@pytest.mark.parametrize("change", ["name", "fewer", "gold"])
+def test_other_examples_are_not_alike(taken: Write, change: str) -> None:
+    lines = pair_lines(30, 0)
+    other = list(lines)
+    match change:
+        case "name":
+            other[3] = (*other[3][:2], "someone", *other[3][3:])
+        case "fewer":
+            other = other[:-1]
+        case "gold":
+            other[3] = (*other[3][:5], str(float(other[3][5]) + 1), None)
+    one, two = (
+        taken(
+            some,
+            "STS",
+            "cosine_spearman",
+            float(scipy.stats.spearmanr(values(some, 5), values(some, 4)).statistic),
+        )
+        for some in (lines, other)
+    )
+    assert not alike(one, two)
+    assert alike(one, one)
+    with pytest.raises(ValueError, match="different units"):
+        joined([one, two])
+
+
+def test_labels_mean_the_same_in_every_file(taken: Write) -> None:
+    """A label that only one model predicts does not shift the others, alone or among its runs."""
+    lines, gold, predicted = label_lines(40, 1, 0, labels="bcd")
+    more = [(*one[:4], "a", one[5], 0.0) if at == 7 else one for at, one in enumerate(lines)]
+    changed = np.where(np.arange(40) == 7, "a", predicted[0])
+    scores = [sklearn.metrics.f1_score(gold, one, average="macro") for one in (predicted[0], changed)]
+    one, two = (
+        taken(some, "Classification", "f1", float(score))
+        for some, score in zip((lines, more), scores, strict=True)
+    )
+    assert alike(one, two)
+    assert np.flatnonzero(one.strata[0].predicted[0, 0] != two.strata[0].predicted[0, 0]).tolist() == [7]
+    assert joined([one, two]).scores() == pytest.approx(scores)
+
+
+def test_draws_of_another_seed_are_further_units(taken: Write) -> None:
+    def drawn(seed: int, model: int) -> Units:
+        rng, own = np.random.default_rng(seed), np.random.default_rng([seed, model])
+        lines, each = list[Line](), []
+        for draw in range(4):
+            gold, cluster = rng.integers(0, 3, 20), own.integers(0, 3, 20)
+            each.append(sklearn.metrics.v_measure_score(gold, cluster))
+            names = [f"s{seed}-{draw}-{at:02}" for at in range(20)]
+            told = zip(names, cluster.tolist(), gold.tolist(), strict=True)
+            lines += [("test", "default", name, draw, str(c), str(g), None) for name, c, g in told]
+        return taken(lines, "Clustering", "v_measure", float(np.mean(each)))
+
+    one, two = drawn(1, model=0), drawn(2, model=0)
+    both = joined([one, two])
+    assert (both.count, both.runs) == (8, 1)
+    assert both.scores() == pytest.approx([(one.scores()[0] + two.scores()[0]) / 2])
+    assert alike(both, joined([drawn(1, model=5), drawn(2, model=5)]))
+    assert not alike(both, joined([drawn(1, model=5), drawn(3, model=5)]))
+    repeats = joined([drawn(seed, model) for model in (0, 1, 2) for seed in (1, 2)])
+    assert (repeats.count, repeats.runs) == (8, 3)
+    assert repeats.scores()[0] == pytest.approx(both.scores()[0])
+    with pytest.raises(ValueError, match="different units"):
+        joined([one, two, drawn(1, model=1)])
+
+
+def test_documents_of_queries_are_not_read(taken: Write) -> None:
+    """What a search found is kept for people; scores come from the column of that name."""
+    told = json.dumps([["d", 1.0]])
+    lines: list[Line] = [("test", "default", f"q{at}", 0, told, told, 0.5) for at in range(3)]
+    assert taken(lines, "Reranking", "map_at_1000", 0.5).scores().tolist() == [0.5]
