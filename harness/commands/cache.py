@@ -19,6 +19,7 @@ PARTS = {
     "datasets": "prepared data sets",
     "source": "tasks built from source code",
     "finetuned": "fine-tuned weights that others start from",
+    "units": "scores taken apart for checks",
 }
 
 

@@ -141,8 +141,25 @@ def summaries(task: Any, rows: Any, predictions: Mapping[str, Sequence[Any]]) ->
             yield f"{ids[row]}/{number}", 0, repr(guess), str(grade), None
 
 
+SUBQUERIES = "max_over_subqueries_"
+
+
 def _per_query(metric: str, judged: Any, found: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-    """The main metric of each query, for the metrics that trec_eval has."""
+    """The main metric of each query, for the metrics that trec_eval has.
+
+    Of a metric over subqueries (`base_1`, `base_2`) each has what its base query scores, whose
+    documents have the highest score that any of them gives.
+    """
+    if metric.startswith(SUBQUERIES):
+        bases = _joined(found)
+        scored = _per_query(
+            metric.removeprefix(SUBQUERIES),
+            {b: judged[qs[-1]] for b, (qs, _) in bases.items()},
+            {b: documents for b, (_, documents) in bases.items()},
+        )
+        return {
+            query: scored[base] for base, (queries, _) in bases.items() for query in queries if base in scored
+        }
     import pytrec_eval
 
     name, _, depth = metric.rpartition("_at_")
@@ -151,6 +168,19 @@ def _per_query(metric: str, judged: Any, found: Mapping[str, Mapping[str, float]
         return {}
     evaluator = pytrec_eval.RelevanceEvaluator(dict(judged), {f"{measure}.{depth}"})
     return {q: values[f"{measure}_{depth}"] for q, values in evaluator.evaluate(dict(found)).items()}
+
+
+def _joined(
+    found: Mapping[str, Mapping[str, float]],
+) -> dict[str, tuple[list[str], dict[str, float]]]:
+    """The subqueries of each base query, and the best score of each document over them."""
+    bases: dict[str, tuple[list[str], dict[str, float]]] = {}
+    for query, documents in found.items():
+        queries, best = bases.setdefault(query.rpartition("_")[0], ([], {}))
+        queries.append(query)
+        for name, score in documents.items():
+            best[name] = max(score, best.get(name, score))
+    return bases
 
 
 def _labelled(task: Any, told: Iterable[tuple[str, Any, Any]], replicate: int) -> Iterator[Line]:
