@@ -30,6 +30,6 @@ def explanation(policy: Policy) -> str:
     """The policy as TOML, each setting under what it means; it can be saved and changed."""
     settings, _, tasks = to_toml(policy).partition("\n\n")
     lines = []
-    for line in settings.splitlines():
+    for line in settings.rstrip("\n").split("\n"):
         lines += [f"# {MEANINGS[line.partition(' ')[0]]}", line]
     return "\n".join(lines) + (f"\n\n{tasks.rstrip()}" if tasks else "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -199,7 +200,7 @@ def to_toml(policy: Policy) -> str:
     """A policy as a file that `read` takes."""
     lines = [f"{n} = {_toml(v)}" for n, v in policy.to_json().items() if n != "tasks"]
     for name, own in policy.tasks.items():
-        lines += ["", f'[tasks."{name}"]']
+        lines += ["", f"[tasks.{_toml(name)}]"]
         lines += [f"{n} = {_toml(v)}" for n, v in asdict(own).items() if v is not None]
     return "\n".join(lines) + "\n"
 
@@ -208,7 +209,7 @@ def _toml(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, tuple | list):
         return f"[{', '.join(map(_toml, value))}]"
     return repr(value)

@@ -140,7 +140,7 @@ def _packed(found: Scored) -> bytes:
 
 
 def _unpacked(path: Path) -> Scored:
-    with np.load(path, allow_pickle=False) as arrays:
+    with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
         about = json.loads(arrays["about"].tobytes())
         whole = about.pop("units", None)
         if whole is None:

@@ -20,6 +20,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -74,9 +75,8 @@ def statistics_part(repeats: int) -> dict[str, object]:
         theirs.append(seconds(lambda: draw(rng, 1)))
         for kind in MIX:
             one, other = units(kind, rng, gold), units(kind, rng, gold)
-            ours[kind].append(
-                seconds(lambda a=one, b=other: difference(a, b, paired=False, rng=rng, draws=DRAWS))
-            )
+            work = partial(difference, one, other, paired=False, rng=rng, draws=DRAWS)
+            ours[kind].append(seconds(work))
     by_kind = {kind: statistics.median(times) for kind, times in ours.items()}
     total = sum(count * by_kind[kind] for kind, count in MIX.items())
     alone = statistics.median(theirs)

@@ -33,6 +33,12 @@ SEEDS = (3, 5)
 SPREAD = 0.006
 """Standard deviation of what a seed adds to a model's score."""
 
+DROP, WIDE = 0.03, 0.02
+"""A drop whose power is told, and a margin at which a verdict of equivalence would be wrong."""
+
+ALARM = "false alarm (any of 20 tasks regressed, none true)"
+RIGHT = "right verdicts of no equivalence at the margin (worst task)"
+
 Maker = Callable[[np.random.Generator, float, tuple[int, int]], tuple[Units, Units]]
 
 
@@ -142,44 +148,47 @@ def share(rows: list[dict[str, str]], verdict: str, name: str | None = None) -> 
     return sum(hits) / len(hits)
 
 
+def answers(pool: ProcessPoolExecutor, trials: int, *, seeds: bool) -> dict[str, float]:
+    """Every share, of models with one run or with several seeds."""
+    none: dict[str, float] = {}
+    clear = ["search1000", "labels2000", "pairs1379", "draws15"]
+    one = {"search1000": -DROP, "pairs1379": -DROP}
+    questions = {
+        "none": Question(none, 0.0, NAMES),
+        "one": Question(one, 0.0, NAMES),
+        "margin": Question(dict.fromkeys(clear, -WIDE), WIDE, clear),
+        "alike": Question(none, WIDE, clear),
+    }
+    rows = {
+        key: list(pool.map(partial(verdicts, question=question, seeds=seeds), range(trials), chunksize=8))
+        for key, question in questions.items()
+    }
+    worst = max(share(rows["margin"], "equivalent", name) for name in clear)
+    power = {f"power at -{100 * DROP:g} points, {n}": share(rows["one"], "regressed", n) for n in one}
+    alike = {f"equivalent where nothing differs, {n}": share(rows["alike"], "equivalent", n) for n in clear}
+    return {
+        ALARM: share(rows["none"], "regressed"),
+        "false praise (any of 20 tasks improved, none true)": share(rows["none"], "improved"),
+        RIGHT: 1 - worst,
+        **power,
+        **alike,
+    }
+
+
 def main() -> int:
+    """Print the shares; 1 if one is out of its bounds."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--trials", type=int, default=1000)
     parser.add_argument("--processes", type=int, default=4)
     asked = parser.parse_args()
-    drop, wide = 0.03, 0.02
-    none = Question({}, 0.0, NAMES)
-    one = Question({"search1000": -drop, "pairs1379": -drop}, 0.0, NAMES)
-    clear = ["search1000", "labels2000", "pairs1379", "draws15"]
-    at_margin = Question(dict.fromkeys(clear, -wide), wide, clear)
-    alike = Question({}, wide, clear)
-    out: dict[str, dict[str, float]] = {}
     with ProcessPoolExecutor(asked.processes) as pool:
-        for seeds in (False, True):
-            rows = {
-                key: list(
-                    pool.map(partial(verdicts, question=q, seeds=seeds), range(asked.trials), chunksize=8)
-                )
-                for key, q in (("none", none), ("one", one), ("margin", at_margin), ("alike", alike))
-            }
-            worst = max(share(rows["margin"], "equivalent", name) for name in clear)
-            out["seeds 3 and 5" if seeds else "one run"] = {
-                "false alarm (any of 20 tasks regressed, none true)": share(rows["none"], "regressed"),
-                "false praise (any of 20 tasks improved, none true)": share(rows["none"], "improved"),
-                **{
-                    f"power at -{100 * drop:g} points, {n}": share(rows["one"], "regressed", n)
-                    for n in one.effects
-                },
-                "right verdicts of no equivalence at the margin (worst task)": 1 - worst,
-                **{
-                    f"equivalent where nothing differs, {n}": share(rows["alike"], "equivalent", n)
-                    for n in clear
-                },
-            }
+        out = {
+            "one run": answers(pool, asked.trials, seeds=False),
+            f"{SEEDS[0]} and {SEEDS[1]} seeds": answers(pool, asked.trials, seeds=True),
+        }
     print(json.dumps({"trials": asked.trials, "alpha": ALPHA, **out}, indent=1))
-    alarms = [values["false alarm (any of 20 tasks regressed, none true)"] for values in out.values()]
-    right = [values["right verdicts of no equivalence at the margin (worst task)"] for values in out.values()]
-    slack = 1.5 * (0.05 * 0.95 / asked.trials) ** 0.5 / (0.05 * 0.95 / 1000) ** 0.5 / 100
+    slack = 0.015 * (1000 / asked.trials) ** 0.5
+    alarms, right = ([values[name] for values in out.values()] for name in (ALARM, RIGHT))
     return int(max(alarms) > ALPHA + slack or min(right) < 1 - ALPHA - slack)
 
 

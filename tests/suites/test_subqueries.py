@@ -22,6 +22,8 @@ def test_the_mean_over_base_queries_is_that_of_mteb() -> None:
     scored = _per_query("max_over_subqueries_map_at_1000", judged, found)
     assert list(scored) == list(judged)
     by_base = {query.rpartition("_")[0]: value for query, value in scored.items()}
-    expected = max_over_subqueries(judged, found, [1, 3, 5, 10, 20, 100, 1000])["max_over_subqueries_map_at_1000"]
+    expected = max_over_subqueries(judged, found, [1, 3, 5, 10, 20, 100, 1000])[
+        "max_over_subqueries_map_at_1000"
+    ]
     assert np.isclose(np.mean([*by_base.values()]), expected, atol=1e-5)
     assert len({scored[f"a_{part}"] for part in range(3)}) == 1

@@ -83,12 +83,12 @@ def test_the_error_of_other_metrics_is_that_of_a_bootstrap_of_indices(name: str,
     found = compared(*(units(name, one[None, None], gold) for one in (mine, theirs)))
     score = BY_HAND[name]
     assert found.delta == pytest.approx(score(gold, mine) - score(gold, theirs))
-    rows = rng.integers(0, count, size=(1500, count))
+    rows = rng.integers(0, count, size=(500, count))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         deltas = [score(gold[at], mine[at]) - score(gold[at], theirs[at]) for at in rows]
     spread = stdev(deltas) * np.sqrt(count / (count - 1))
-    assert np.sqrt(found.examples.variance) == pytest.approx(spread, rel=0.1)
+    assert np.sqrt(found.examples.variance) == pytest.approx(spread, rel=0.15)
 
 
 def test_probes_of_a_text_are_drawn_together() -> None:

@@ -72,7 +72,7 @@ def test_holm_rejects_as_its_steps_do(p: list[float], alpha: float) -> None:
 def test_no_correction_is_between_nothing_and_one(p: list[float]) -> None:
     for correction in CORRECTIONS:
         found = corrected(p, correction)
-        assert all(before <= after <= 1 for before, after in zip(p, found, strict=True))
+        assert all(before <= after + 1e-12 <= 1 + 1e-12 for before, after in zip(p, found, strict=True))
     assert corrected(p, "none") == p
     assert corrected([], "holm") == []
 
@@ -181,7 +181,7 @@ def test_another_run_of_the_baseline_lies_within_its_measured_margin() -> None:
 
 
 def test_what_runs_add_counts_once_where_the_margin_is_measured() -> None:
-    one = made(0.0, 0.001, mine=(0.5,), theirs=(0.48, 0.5, 0.52))
+    one = made(0.0, 0.001, mine=(0.51,), theirs=(0.48, 0.5, 0.52))
     margin = learnt_margin(one, 0.05) or 0.0
     assert equivalent(one, Limits(margin=margin, measured=True), 0.05)
     assert not equivalent(one, Limits(margin=margin), 0.05)
@@ -199,7 +199,7 @@ def named(hint: str) -> dict[str, int]:
     [
         (-0.02, 0.0, 0.0, 1),
         (0.015, 0.0, 0.0, 1),
-        (-0.02, 0.001, 0.0, 20),
+        (-0.02, 0.001, 0.0, 8),
         (0.0, 0.02, 0.0, 1),
         (-0.005, 0.02, 0.0, 1),
         (-0.004, 0.02, 0.01, 1),
@@ -210,25 +210,20 @@ def test_the_number_of_units_that_is_named_settles_it_four_times_of_five(
     delta: float, margin: float, drop: float, tasks: int
 ) -> None:
     """If the true difference is what was seen, the candidate is measured anew with that many."""
-    spread, limit = 0.3, Limits(margin=margin, max_drop=drop)
+    spread, limit, trials = 0.3, Limits(margin=margin, max_drop=drop), 400
     seen = made(delta, spread / 10, units=100)
     count = named(settle(seen, limit, 0.05, "queries", tasks))["queries"]
-    rng, trials = np.random.default_rng(0), 1500
     error = spread / sqrt(count)
-    verdicts = [
-        judge(
-            {"T": made(float(drawn), error, units=count), **{f"o{n}": made(1.0, 0.01) for n in range(tasks - 1)}},
-            dict.fromkeys(["T", *(f"o{n}" for n in range(tasks - 1))], limit),
-            alpha=0.05,
-            correction="holm",
-            units=dict.fromkeys(["T", *(f"o{n}" for n in range(tasks - 1))], "queries"),
-        )["T"].verdict
-        for drawn in rng.normal(delta, error, trials if tasks == 1 else 300)
-    ]
-    settled = np.mean([one != "inconclusive" for one in verdicts])
-    assert 0.8 - 4 * sqrt(0.16 / len(verdicts)) < settled
-    if delta == 0 or drop == 0:
-        assert settled < 0.95
+    others = {f"other {number}": made(0.0, 0.01) for number in range(tasks - 1)}
+    limits = dict.fromkeys(["T", *others], limit)
+    settled = 0
+    for drawn in np.random.default_rng(0).normal(delta, error, trials):
+        found = {"T": made(float(drawn), error, units=count), **others}
+        told = judge(found, limits, alpha=0.05, correction="holm", units=dict.fromkeys(found, "queries"))
+        settled += told["T"].verdict != "inconclusive"
+    assert settled / trials > 0.8 - 4 * sqrt(0.16 / trials)
+    if margin == 0:
+        assert settled / trials < 0.8 + 4 * sqrt(0.16 / trials)
 
 
 def test_seeds_are_named_where_runs_are_what_is_uncertain() -> None:

@@ -1,0 +1,144 @@
+"""`harness baseline`: setting, listing, showing, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.regress import baseline as baselines
+from harness.store import Store
+
+
+def test_it_is_pinned_to_the_keys_of_its_records(measured: Any, asked: Any) -> None:
+    code, out, _ = asked("baseline", "show", "repeated", "--json")
+    assert code == 0
+    told = json.loads(out)
+    assert told["schema"] == 1
+    assert [run["model"] for run in told["runs"]] == ["good", "again", "more"]
+    assert told["suites"] == [measured.local]
+    store = Store(measured.results)
+    for run in told["runs"]:
+        assert run["keys"].keys() == {"find", "alike", "sort", "group"}
+        for task, (key,) in run["keys"].items():
+            record = store.get(run["folder"], task, key)
+            assert record is not None
+            assert (record.key, record.model.artifact) == (key, run["artifact"])
+    assert baselines.read(measured.results, "repeated").to_json() == baselines.read_file(
+        measured.results / "baselines" / "repeated.json"
+    ).to_json()
+
+
+def test_they_are_listed_and_a_damaged_one_is_warned_of(measured: Any, asked: Any) -> None:
+    (measured.results / "baselines" / "broken.json").write_text("{")
+    code, out, err = asked("baseline", "list", "--json")
+    assert code == 0
+    assert [one["name"] for one in json.loads(out)["baselines"]] == ["last", "repeated"]
+    assert "broken.json is no baseline" in " ".join(err.split())
+    code, out, _ = asked("baseline", "list")
+    assert code == 0
+    assert "last" in out
+    assert "repeated" in out
+
+
+def test_without_any_the_list_says_how_to_set_one(asked: Any, measured: Any) -> None:
+    for path in (measured.results / "baselines").iterdir():
+        path.unlink()
+    code, out, _ = asked("baseline", "list")
+    assert code == 0
+    assert "harness baseline set NAME" in " ".join(out.split())
+
+
+def test_one_that_is_not_there_is_told_with_its_nearest(asked: Any) -> None:
+    code, _, err = asked("baseline", "show", "lst")
+    assert code == 2
+    assert "last" in err
+
+
+def set_(measured: Any, asked: Any, name: str, *more: object, model: str = "good") -> tuple[int, str, str]:
+    told: tuple[int, str, str] = asked(
+        *("baseline", "set", name, "--model", measured.model(model), "--suite", measured.local, "--offline"),
+        *more,
+    )
+    return told
+
+
+def test_a_name_is_taken_until_it_is_to_be_replaced(measured: Any, asked: Any) -> None:
+    code, _, err = set_(measured, asked, "last", model="worse")
+    assert code == 2
+    assert "--replace" in err
+    assert baselines.read(measured.results, "last").runs[0].model == "good"
+    code, out, _ = set_(measured, asked, "last", "--replace", "--json", model="worse")
+    assert code == 0
+    assert json.loads(out)["runs"][0]["model"] == "worse"
+    assert baselines.read(measured.results, "last").runs[0].model == "worse"
+
+
+@pytest.mark.parametrize("name", ["a b", "../up", ".x"])
+def test_a_name_that_cannot_be_a_files_is_refused_before_anything_runs(
+    name: str, measured: Any, asked: Any
+) -> None:
+    code, _, err = set_(measured, asked, name)
+    assert code == 2
+    assert "cannot be the name of a baseline" in err
+
+
+def test_the_treatment_is_kept_so_that_a_candidate_has_the_same(measured: Any, asked: Any) -> None:
+    options = ("--max-length", "24", "--prompt", "query=find: ", "--tasks", "find,alike")
+    code, out, _ = set_(measured, asked, "short", *options, "--json")
+    assert code == 0
+    assert json.loads(out)["runs"][0]["keys"].keys() == {"find", "alike"}
+    code, out, err = asked(
+        *("check", "--candidate", measured.model("good"), "--baseline", "short", "--offline", "--json")
+    )
+    assert code == 0, err
+    told = json.loads(out)
+    assert [one["task"] for one in told["tasks"]] == ["find", "alike"]
+    assert {one["reason"] for one in told["tasks"]} == {"one and the same record"}
+    code, _, err = asked(
+        *("check", "--candidate", measured.model("good"), "--baseline", "short", "--offline"),
+        *("--max-length", "32"),
+    )
+    assert code == 2
+    assert "encoding.max_length is 32, the baseline's 24" in " ".join(err.split())
+
+
+def test_seeds_are_kept_so_that_a_candidate_has_as_many(measured: Any, asked: Any) -> None:
+    code, out, _ = set_(measured, asked, "seeds", "--seeds", "2", "--tasks", "sort,find", "--json")
+    assert code == 0
+    told = json.loads(out)
+    assert told["seeds"] == 2
+    assert {task: len(keys) for task, keys in told["runs"][0]["keys"].items()} == {"find": 1, "sort": 2}
+    code, out, _ = asked(
+        *("check", "--candidate", measured.model("again"), "--baseline", "seeds", "--offline", "--json")
+    )
+    runs = {one["task"]: one["runs"] for one in json.loads(out)["tasks"]}
+    assert runs == {"find": [1, 1], "sort": [2, 2]}
+
+
+def test_what_is_missing_is_measured_and_what_is_there_is_not(measured: Any, asked: Any) -> None:
+    (gone,) = (measured.results / "records").glob("good-*/alike/*.json")
+    gone.unlink()
+    there = {path: path.stat().st_mtime_ns for path in (measured.results / "records").rglob("*.json")}
+    assert set_(measured, asked, "anew")[0] == 0
+    assert gone.exists()
+    assert all(path.stat().st_mtime_ns == stamp for path, stamp in there.items())
+
+
+def test_nothing_is_pinned_where_a_score_could_not_be_had(
+    measured: Any, asked: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from suites._mteb.built import Built
+
+    def fails(*_: object, **__: object) -> None:
+        raise RuntimeError("the disk is on fire")
+
+    monkeypatch.setattr(Built, "evaluate", fails)
+    (gone,) = (measured.results / "records").glob("good-*/alike/*.json")
+    gone.unlink()
+    code, _, err = set_(measured, asked, "anew")
+    assert code == 1
+    assert "The baseline anew was not set: 1 tasks have no score (alike)" in " ".join(err.split())
+    assert "anew" not in baselines.names(measured.results)

@@ -1,0 +1,335 @@
+"""`harness check` over real records of tiny models: verdicts, exit codes, refusals, and what it writes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from blocked import BLOCK
+from harness.regress import history
+from harness.regress.outcome import from_json
+from harness.regress.policy import DEFAULT, parse
+
+
+def check(measured: Any, asked: Any, candidate: str, baseline: str, *more: object) -> tuple[int, Any]:
+    """A check's exit code and JSON."""
+    code, out, err = asked(
+        *("check", "--candidate", measured.model(candidate), "--baseline", baseline, "--offline", "--json"),
+        *more,
+    )
+    assert out, err
+    return code, json.loads(out)
+
+
+def policy(tmp_path: Path, text: str) -> tuple[str, Path]:
+    path = tmp_path / "policy.toml"
+    path.write_text(text)
+    return "--policy", path
+
+
+def of(told: Any, task: str) -> Any:
+    return next(one for one in told["tasks"] if one["task"] == task)
+
+
+def records(measured: Any, model: str, task: str) -> list[Path]:
+    return [
+        path
+        for path in (measured.results / "records").glob(f"{model}-*/{task}/*.json")
+        if not path.name.endswith(".failed.json")
+    ]
+
+
+def test_a_model_is_equivalent_to_itself(measured: Any, asked: Any) -> None:
+    code, told = check(measured, asked, "good", "last")
+    assert (code, told["overall"], told["exit_code"]) == (0, "equivalent", 0)
+    assert [one["verdict"] for one in told["tasks"]] == ["equivalent"] * 4
+    assert {one["delta"] for one in told["tasks"]} == {0.0}
+    assert told["means"][0]["there"] == told["means"][0]["wanted"] == 4
+    assert told["baseline"]["baseline"] == "last"
+
+
+def test_a_model_that_hardly_sees_its_words_has_regressed(measured: Any, asked: Any) -> None:
+    code, told = check(measured, asked, "worse", "last")
+    assert (code, told["overall"]) == (1, "regressed")
+    alike = of(told, "alike")
+    assert (alike["verdict"], alike["unit"], alike["units"], alike["runs"]) == (
+        "regressed",
+        "pairs",
+        300,
+        [1, 1],
+    )
+    assert alike["high"] < 0
+    assert alike["p_regressed"] < 0.05
+    assert alike["delta"] == pytest.approx(alike["candidate"] - alike["baseline"])
+    assert any("alike regressed" in one for one in told["because"])
+    assert told["means"][0]["delta"] == pytest.approx(sum(one["delta"] for one in told["tasks"]) / 4)
+
+
+def test_the_other_way_round_it_has_improved(measured: Any, asked: Any) -> None:
+    code, told = check(measured, asked, "good", str(measured.model("worse")), "--suite", measured.local)
+    assert (code, told["overall"]) == (0, "improved")
+    assert of(told, "alike")["verdict"] == "improved"
+    assert told["baseline"]["baseline"] == ""
+
+
+def test_what_must_not_regress_is_the_policys(measured: Any, asked: Any, tmp_path: Path) -> None:
+    more = policy(tmp_path, 'must_not_regress = ["nothing*"]\nmean_margin = 50\n')
+    code, told = check(measured, asked, "worse", "last", *more)
+    assert of(told, "alike")["verdict"] == "regressed"
+    assert (code, told["overall"]) == (0, "equivalent")
+    more = policy(tmp_path, 'must_not_regress = []\nmean_margin = 50\n[tasks.alike]\nmust_not_regress = true\n')
+    code, told = check(measured, asked, "worse", "last", *more)
+    assert (code, told["because"][0].partition(" ")[0]) == (1, "alike")
+
+
+@pytest.mark.parametrize(("how", "expected"), [("exit-3", 3), ("fail", 1), ("pass", 0)])
+def test_a_task_that_was_not_reached_is_never_passed_over(
+    how: str, expected: int, measured: Any, asked: Any, tmp_path: Path
+) -> None:
+    for path in records(measured, "again", "find"):
+        path.unlink()
+    budget = f'budget_minutes = 1e-9\ninconclusive = "{how}"\ncorrection = "holm"\n'
+    code, told = check(measured, asked, "again", "last", *policy(tmp_path, budget))
+    find = of(told, "find")
+    assert (find["verdict"], find["candidate"]) == ("missing", None)
+    assert find["reason"].startswith("the candidate has no score")
+    assert (code, told["overall"]) == (expected, "inconclusive")
+    assert any("1 of 4 tasks lack a score: find" in one for one in told["because"])
+    assert (told["means"][0]["there"], told["means"][0]["wanted"]) == (3, 4)
+
+
+def test_a_pinned_record_that_is_gone_is_missing(measured: Any, asked: Any) -> None:
+    for path in records(measured, "good", "sort"):
+        path.unlink()
+    code, told = check(measured, asked, "again", "last")
+    assert (code, told["overall"]) == (3, "inconclusive")
+    assert of(told, "sort")["verdict"] == "missing"
+    assert of(told, "sort")["reason"].startswith("the baseline has no score")
+    assert of(told, "sort")["candidate"] is not None
+
+
+@pytest.mark.parametrize(("ignored", "expected"), [(False, (3, "inconclusive")), (True, (1, "regressed"))])
+def test_examples_that_are_gone_make_a_task_not_testable(
+    ignored: bool, expected: tuple[int, str], measured: Any, asked: Any, tmp_path: Path
+) -> None:
+    for path in (measured.results / "records").glob("worse-*/alike/*.parquet"):
+        path.unlink()
+    told_not_to = 'must_not_regress = []\nmean_margin = 50\nmargin = 50\n'
+    more = told_not_to if not ignored else 'not_testable = "ignore"\n'
+    code, told = check(measured, asked, "worse", "last", *policy(tmp_path, more))
+    alike = of(told, "alike")
+    assert (alike["verdict"], alike["p_regressed"]) == ("not testable", None)
+    assert "per-example file is gone" in alike["reason"]
+    assert alike["delta"] == pytest.approx(alike["candidate"] - alike["baseline"])
+    assert (code, told["overall"]) == expected
+    assert told["means"][0]["there"] == 3
+
+
+def test_what_is_missing_is_measured_first(measured: Any, asked: Any) -> None:
+    for path in records(measured, "again", "alike"):
+        path.unlink()
+    code, told = check(measured, asked, "again", "last")
+    assert of(told, "alike")["verdict"] not in ("missing", "not testable")
+    assert code == told["exit_code"]
+    assert len(records(measured, "again", "alike")) == 1
+
+
+# Refusals
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        (("--max-length", "16"), "encoding.max_length is 16, the baseline's 64"),
+        (("--prompt", "query=find: "), "prompts.query"),
+        (("--seed", "7"), "seed is 7, the baseline's 42"),
+        (("--pooling", "cls"), "pooling"),
+    ],
+)
+def test_another_treatment_is_refused_with_the_difference(
+    options: tuple[str, ...], field: str, measured: Any, asked: Any
+) -> None:
+    code, out, err = asked(
+        *("check", "--candidate", measured.model("worse"), "--baseline", "last", "--offline", *options),
+    )
+    assert (code, out) == (2, "")
+    assert "was not evaluated as the baseline last was" in err
+    assert field in " ".join(err.split())
+    assert not list(history.checks(measured.results))
+
+
+def test_other_data_is_refused_with_the_difference(measured: Any, asked: Any, tmp_path: Path) -> None:
+    """Somebody mends a file of the suite after the baseline was set."""
+    path = measured.suite / "pairs.jsonl"
+    before = path.read_bytes()
+    path.write_bytes(before.replace(b'"score": 5', b'"score": 4'))
+    try:
+        code, _, err = asked(
+            *("check", "--candidate", measured.model("worse"), "--baseline", "last", "--offline")
+        )
+        allowed = policy(tmp_path, 'allow_differences = ["data.*"]\n')
+        _, told = check(measured, asked, "worse", "last", *allowed)
+    finally:
+        path.write_bytes(before)
+    assert code == 2
+    assert "data.content" in err
+    assert "(alike)" in err
+    assert any("as the policy allows" in one for one in told["warnings"])
+    assert of(told, "alike")["verdict"] == "not testable"
+
+
+def test_a_difference_that_a_policy_allows_only_warns(measured: Any, asked: Any, tmp_path: Path) -> None:
+    more = policy(tmp_path, 'allow_differences = ["encoding.*"]\n')
+    code, told = check(measured, asked, "good", "last", "--max-length", "32", *more)
+    assert code == told["exit_code"]
+    assert any("max_length is 32" in one and "as the policy allows" in one for one in told["warnings"])
+
+
+def test_other_library_versions_only_warn(measured: Any, asked: Any) -> None:
+    for path in (measured.results / "records").glob("worse-*/*/*.json"):
+        record = json.loads(path.read_text())
+        record["provenance"]["packages"]["numpy"] = "1.0"
+        path.write_text(json.dumps(record))
+    _, told = check(measured, asked, "worse", "last")
+    assert any(one.startswith("numpy was ") and "is 1.0 for the candidate" in one for one in told["warnings"])
+    assert told["overall"] == "regressed"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--candidate", "good"), "A check needs --baseline"),
+        (("--baseline", "last"), "A check needs --candidate"),
+        (("--candidate", "{good}", "--baseline", "{good}"), "Which suite?"),
+        (("--candidate", "{good}", "--baseline", "lost.json"), "There is no file lost.json"),
+        (("--candidate", "{good}", "--baseline", "last", "--policy", "lost.toml"), "lost.toml cannot be read"),
+        (("--candidate", "nowhere/at-all", "--baseline", "last"), "nowhere/at-all"),
+    ],
+)
+def test_misuse_is_told(arguments: tuple[str, ...], told: str, measured: Any, asked: Any) -> None:
+    filled = [one.format(good=measured.model("good")) for one in arguments]
+    code, out, err = asked("check", *filled, "--offline")
+    assert code == 2
+    assert out == ""
+    assert told in " ".join(err.split())
+
+
+# Several runs
+
+
+def test_two_seeds_are_a_level_above_the_texts(measured: Any, asked: Any) -> None:
+    """Texts stay the same under another seed; clusterings draw others, which are further units."""
+    code, told = check(
+        measured, asked, "again", str(measured.model("good")), "--suite", measured.local, "--seeds", "2"
+    )
+    sort, group, find = (of(told, name) for name in ("sort", "group", "find"))
+    assert (sort["runs"], sort["units"]) == ([2, 2], 45)
+    assert sort["noise"] is not None
+    assert (group["units"], group["runs"]) == (20, [1, 1])
+    assert (find["units"], find["runs"]) == (40, [1, 1])
+    assert [len(one["candidate_keys"]) for one in (sort, group, find)] == [2, 2, 1]
+    assert {one["verdict"] for one in told["tasks"]} <= {"inconclusive", "improved", "equivalent"}
+    assert code == told["exit_code"]
+    again = check(
+        measured, asked, "again", str(measured.model("good")), "--suite", measured.local, "--seeds", "2"
+    )[1]
+    assert again["tasks"] == told["tasks"]
+
+
+def test_a_measured_margin_is_what_repeats_differ_by(measured: Any, asked: Any, tmp_path: Path) -> None:
+    more = policy(tmp_path, 'margin = "measured"\nmean_margin = "measured"\nleast_margin = 0.3\n')
+    code, told = check(measured, asked, "worse", "repeated", *more)
+    scores = {
+        name: json.loads(records(measured, name, "find")[0].read_text())["main_score"]
+        for name in ("good", "again", "more", "worse")
+    }
+    find = of(told, "find")
+    assert find["runs"] == [1, 3]
+    assert find["baseline"] == pytest.approx((scores["good"] + scores["again"] + scores["more"]) / 3, abs=2e-5)
+    assert find["candidate"] == pytest.approx(scores["worse"], abs=2e-5)
+    spread = find["noise"]
+    assert find["margin"] == pytest.approx(2.919986 * spread * (4 / 3) ** 0.5, rel=1e-5)
+    assert code == told["exit_code"]
+
+
+def test_a_measured_margin_needs_repeats(measured: Any, asked: Any, tmp_path: Path) -> None:
+    more = policy(tmp_path, 'margin = "measured"\n')
+    code, _, err = asked(
+        *("check", "--candidate", measured.model("worse"), "--baseline", "last", "--offline", *more)
+    )
+    assert code == 2
+    assert "the baseline last has a single run of find" in " ".join(err.split())
+
+
+# What it writes
+
+
+def test_every_form_is_written_and_says_the_same(measured: Any, asked: Any, tmp_path: Path) -> None:
+    files = {name: tmp_path / "out" / f"check.{name}" for name in ("json", "xml", "md")}
+    files["json"].parent.mkdir()
+    options = ("--json-file", files["json"], "--junit", files["xml"], "--markdown", files["md"])
+    code, out, _ = asked(
+        *("check", "--candidate", measured.model("worse"), "--baseline", "last", "--offline", *options)
+    )
+    assert code == 1
+    assert "alike" in out
+    assert "regressed" in out
+    told = json.loads(files["json"].read_text())
+    (kept,) = history.checks(measured.results)
+    assert kept == from_json(told, where="the file")
+    assert [path.name for path in (measured.results / "checks").iterdir()] == [
+        f"{kept.when.replace('-', '').replace(':', '').partition('+')[0]}-{kept.id}.json"
+    ]
+    suite = ElementTree.parse(files["xml"]).getroot()  # noqa: S314 - our own file
+    cases = {one.get("name"): [child.tag for child in one] for one in suite.iter("testcase")}
+    assert sum("failure" in one for one in cases.values()) >= 1
+    markdown = files["md"].read_text()
+    assert all(name in markdown for name in ("alike", "regressed"))
+    assert "NaN" not in files["json"].read_text()
+
+
+def test_the_policy_is_explained_and_can_be_saved(asked: Any, tmp_path: Path) -> None:
+    code, out, _ = asked("check", "--explain")
+    assert code == 0
+    assert parse(tomllib.loads(out), where="out") == DEFAULT
+    code, out, _ = asked("check", "--explain", *policy(tmp_path, "alpha = 0.01\n[tasks.A]\nmargin = 3\n"))
+    assert parse(tomllib.loads(out), where="out").margin_of("A") == 3
+    code, out, _ = asked("check", "--explain", "--json")
+    assert json.loads(out)["alpha"] == 0.05
+
+
+def test_a_file_of_a_baseline_stands_for_it_wherever_it_lies(measured: Any, asked: Any, tmp_path: Path) -> None:
+    path = measured.results / "baselines" / "last.json"
+    _, by_file = check(measured, asked, "worse", str(path))
+    _, by_name = check(measured, asked, "worse", "last")
+    assert by_file["tasks"] == by_name["tasks"]
+    moved = tmp_path / "elsewhere.json"
+    moved.write_bytes(path.read_bytes())
+    assert check(measured, asked, "worse", str(moved))[1]["tasks"] == by_name["tasks"]
+
+
+def test_the_same_check_gives_the_same_numbers(measured: Any, asked: Any) -> None:
+    first, second = (check(measured, asked, "again", "last")[1] for _ in range(2))
+    for one in (first, second):
+        one.pop("seconds")
+        one.pop("when")
+    assert first == second
+
+
+def test_a_check_of_what_is_there_needs_no_heavy_library(measured: Any, asked: Any) -> None:
+    """Torch, mteb, transformers and scikit-learn cannot be imported in the process that answers."""
+    arguments = ["check", "--candidate", str(measured.model("worse")), "--baseline", "last", "--json"]
+    command = [sys.executable, "-c", BLOCK, *arguments, "--results", str(measured.results)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=dict(os.environ))
+    assert done.returncode == 1, done.stderr
+    told = json.loads(done.stdout)
+    assert told["overall"] == "regressed"
+    assert told["tasks"] == check(measured, asked, "worse", "last")[1]["tasks"]

@@ -1,0 +1,105 @@
+"""Baselines on disk: written once, replaced when asked, and what is no baseline is said to be none."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from harness.errors import RecordError, UsageError
+from harness.regress import baseline as baselines
+from harness.regress.baseline import SCHEMA, Baseline, Run
+
+ONE = Baseline(
+    name="release-1.2",
+    when="2026-01-01T00:00:00+00:00",
+    suites=("mteb", "local:mine"),
+    seeds=2,
+    asked={"dtype": "float32", "prompts": ["query=find: "], "languages": [], "pooling": None},
+    runs=(
+        Run(
+            model="minilm",
+            source="minilm",
+            artifact="a" * 64,
+            folder="minilm-aaaaaaaaaaaa",
+            revision="r" * 40,
+            keys={"SciFact": ("1" * 64,), "Banking77": ("2" * 64, "3" * 64)},
+        ),
+        Run(model="again", source="./x", artifact="b" * 64, folder="x-b", keys={"SciFact": ("4" * 64,)}),
+    ),
+)
+
+
+def test_it_reads_what_was_written(tmp_path: Path) -> None:
+    path = baselines.write(tmp_path, ONE, again=False)
+    assert path == tmp_path / "baselines" / "release-1.2.json"
+    assert baselines.read(tmp_path, ONE.name) == ONE == baselines.read_file(path)
+    assert baselines.names(tmp_path) == [ONE.name]
+    assert json.loads(path.read_text())["schema"] == SCHEMA
+
+
+def test_a_name_is_taken_until_it_is_to_be_replaced(tmp_path: Path) -> None:
+    baselines.write(tmp_path, ONE, again=False)
+    other = replace(ONE, seeds=5)
+    with pytest.raises(UsageError, match="There is a baseline 'release-1.2' already") as caught:
+        baselines.write(tmp_path, other, again=False)
+    assert "--replace" in (caught.value.hint or "")
+    assert baselines.read(tmp_path, ONE.name) == ONE
+    baselines.write(tmp_path, other, again=True)
+    assert baselines.read(tmp_path, ONE.name) == other
+
+
+@pytest.mark.parametrize("name", ["", ".hidden", "../up", "a/b", "a b", "-x", "ä", "a" * 101, "a\n"])
+def test_a_name_that_cannot_be_a_files_is_refused(name: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot be the name of a baseline"):
+        baselines.write(tmp_path, replace(ONE, name=name), again=True)
+    assert not list(tmp_path.rglob("*.json"))
+
+
+def test_one_that_does_not_exist_is_told_with_its_nearest(tmp_path: Path) -> None:
+    baselines.write(tmp_path, ONE, again=False)
+    with pytest.raises(UsageError, match=r"release-1\.3") as caught:
+        baselines.read(tmp_path, "release-1.3")
+    assert "release-1.2" in f"{caught.value.message} {caught.value.hint}"
+    assert baselines.names(tmp_path / "nowhere") == []
+
+
+def test_one_of_a_newer_version_is_refused(tmp_path: Path) -> None:
+    path = baselines.write(tmp_path, ONE, again=False)
+    path.write_text(json.dumps({**ONE.to_json(), "schema": SCHEMA + 1, "more": 1}))
+    with pytest.raises(RecordError, match="written by a newer version") as caught:
+        baselines.read(tmp_path, ONE.name)
+    assert "Update" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "{",
+        "[]",
+        "null",
+        "{}",
+        '{"schema": "1"}',
+        '{"schema": 1}',
+        '{"schema": 1, "runs": []}',
+        '{"schema": 1, "runs": 3}',
+        '{"schema": 1, "runs": [{}]}',
+        json.dumps({**ONE.to_json(), "runs": []}),
+        json.dumps({**ONE.to_json(), "surprise": 1}),
+        json.dumps({name: value for name, value in ONE.to_json().items() if name != "suites"}),
+        json.dumps({**ONE.to_json(), "runs": [{"model": "m", "keys": {}}]}),
+    ],
+)
+def test_a_damaged_file_is_said_to_be_no_baseline(content: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    path.write_text(content)
+    with pytest.raises(RecordError, match=r"x\.json"):
+        baselines.read_file(path)
+
+
+def test_a_file_that_is_gone_is_named(tmp_path: Path) -> None:
+    with pytest.raises(RecordError, match="cannot be read: No such file"):
+        baselines.read_file(tmp_path / "gone.json")

@@ -1,0 +1,138 @@
+"""What makes two scores incomparable is named; what only ran elsewhere is told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fakes import artifact, encoding, task
+from harness.errors import UsageError
+from harness.identity import evaluation_identity
+from harness.regress.same import SHOWN, differences, other_conditions, require_alike
+from harness.regress.scored import Scored
+from harness.types import Data, Encoding, Task
+
+
+def scored(of: Task, how: Encoding, *, key: str = "a", seed: int = 42, **provenance: Any) -> Scored:
+    model = artifact(Path("x"), key=key * 64)
+    return Scored(
+        key="k",
+        task={"name": of.name, "type": of.type, "metric": of.metric},
+        model={},
+        identity=evaluation_identity(model, of, how, seed=seed),
+        provenance=provenance,
+        score=0.5,
+    )
+
+
+BASE = scored(task(), encoding(prompts=(("query", "find: "),)))
+
+
+def refused(other: Scored, *allowed: str) -> str:
+    with pytest.raises(UsageError) as caught:
+        require_alike({"Fake": (other, BASE)}, allowed, "last")
+    assert "baseline last" in caught.value.message
+    assert "allow_differences" in (caught.value.hint or "")
+    return caught.value.message
+
+
+def test_another_model_is_no_difference() -> None:
+    other = scored(task(), encoding(prompts=(("query", "find: "),)), key="b")
+    assert differences(other, BASE) == []
+    assert require_alike({"Fake": (other, BASE)}, (), "last") == []
+
+
+@pytest.mark.parametrize(
+    ("other", "field", "mine", "theirs"),
+    [
+        (scored(task(), encoding(prompts=(("query", "seek: "),))), "prompt", "seek: ", "find: "),
+        (scored(task(), encoding(prompts=())), "prompt", "", "find: "),
+        (scored(task(), encoding(prompts=(("query", "find: "),), max_length=64)), "max_length", "64", "128"),
+        (
+            scored(task(), encoding(prompts=(("query", "find: "),), dtype="bfloat16")),
+            "dtype",
+            "bfloat16",
+            "float32",
+        ),
+        (scored(task(), encoding(prompts=(("query", "find: "),), pooling="cls")), "pooling", "cls", "mean"),
+        (
+            scored(task(), encoding(prompts=(("query", "find: "),), normalize=False)),
+            "normalize",
+            "False",
+            "True",
+        ),
+        (scored(task(), encoding(prompts=(("query", "find: "),)), seed=43), "seed", "43", "42"),
+        (
+            scored(task(scoring="fake 2"), encoding(prompts=(("query", "find: "),))),
+            "scoring",
+            "fake 2",
+            "fake 1",
+        ),
+        (
+            scored(replace(task(), data=Data(content="d" * 8)), encoding(prompts=(("query", "find: "),))),
+            "data",
+            "dddddddd",
+            "cccccccc",
+        ),
+        (
+            scored(replace(task(), splits=("dev",)), encoding(prompts=(("query", "find: "),))),
+            "split",
+            "dev",
+            "test",
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_difference_is_refused_with_the_field_and_both_values(
+    other: Scored, field: str, mine: str, theirs: str
+) -> None:
+    message = refused(other)
+    line = next(line for line in message.splitlines()[1:] if field in line)
+    assert mine in line
+    assert theirs in line
+    assert "(Fake)" in line
+
+
+def test_a_policy_may_allow_a_field_and_it_is_told() -> None:
+    other = scored(task(), encoding(prompts=(("query", "find: "),), max_length=64))
+    ((field, *_),) = differences(other, BASE)
+    for allowed in (field, f"{field.partition('.')[0]}.*", "*max_length"):
+        (told,) = require_alike({"Fake": (other, BASE)}, (allowed,), "last")
+        assert "as the policy allows" in told
+        assert "64" in told
+    assert "max_length" in refused(other, "encoding.dtype", "max_lengt")
+    both = scored(task(), encoding(prompts=(("query", "find: "),), max_length=64, dtype="bfloat16"))
+    assert "max_length" not in refused(both, field)
+
+
+def test_many_tasks_that_differ_alike_are_told_in_one_line() -> None:
+    other = scored(task(), encoding(prompts=(("query", "find: "),), max_length=64))
+    pairs = {f"T{at}": (other, BASE) for at in range(12)}
+    with pytest.raises(UsageError) as caught:
+        require_alike(pairs, (), "last")
+    assert "(T0 and 11 more)" in caught.value.message
+    assert len(caught.value.message.splitlines()) == 2
+
+
+def test_no_more_lines_are_shown_than_can_be_read() -> None:
+    pairs = {
+        f"T{at}": (scored(task(scoring=f"fake {at + 5}"), encoding(prompts=(("query", "find: "),))), BASE)
+        for at in range(20)
+    }
+    with pytest.raises(UsageError, match=f"and {20 - SHOWN} more"):
+        require_alike(pairs, (), "last")
+
+
+def test_libraries_and_devices_only_warn() -> None:
+    one = replace(BASE, provenance={"packages": {"torch": "2.11", "numpy": "2"}, "device": {"name": "A", "memory": 1}})
+    two = replace(BASE, provenance={"packages": {"torch": "2.10", "numpy": "2"}, "device": {"name": "B", "memory": 2}})
+    pairs = {"T1": (one, two), "T2": (one, two), "T3": (two, two)}
+    assert require_alike(pairs, (), "last") == []
+    assert other_conditions(pairs) == [
+        "torch was 2.10 for the baseline and is 2.11 for the candidate (2 tasks).",
+        "device.name was B for the baseline and is A for the candidate (2 tasks).",
+    ]
+    assert other_conditions({"T3": (two, two)}) == []
