@@ -12,7 +12,6 @@ from suites import _keep, _unchanged
 from suites._data import Content, content_hash, size
 from suites._mteb.built import BuiltSource
 from suites._narrowed import narrowed
-from suites._python import Tasks
 
 Part = Literal["search", "classification", "clustering"]
 
@@ -38,7 +37,7 @@ class SourceLoader:
         Raises:
             DataError: The source changed after the plan was made.
         """
-        content = _part(_keep.tasks(self.root, self.cache), self.part)
+        content = _keep.tasks(self.root, self.cache).content(self.part)
         if content is None:
             raise DataError(f"{self.root} no longer has enough source for {self.part}.")
         _unchanged.require(str(self.root), content_hash(content), self.planned)
@@ -57,8 +56,8 @@ def suite(
     tasks = _keep.tasks(root, options.cache)
     columns = []
     for part in KINDS:
-        if content := _part(tasks, part):
-            loader = SourceLoader(root=root, part=part, planned=content_hash(content), cache=options.cache)
+        if content := tasks.content(part):
+            loader = SourceLoader(root=root, part=part, planned=tasks.hash(part), cache=options.cache)
             columns.append(_column(prefix, loader, content, revision))
     made = Suite(name=name, title=title, columns=tuple(columns), notes=tasks.notes)
     return narrowed(made, options)
@@ -77,8 +76,3 @@ def _column(prefix: str, loader: SourceLoader, content: Content, revision: str) 
         size=size(content),
     )
     return Column(name=task.name, type=type_, tasks=(task,))
-
-
-def _part(tasks: Tasks, part: Part) -> Content | None:
-    content: Content | None = getattr(tasks, part)
-    return content

@@ -15,7 +15,7 @@ from harness.identity import digest
 from suites import _python, _source_files
 from suites._data import Clusters, Document, Labelled, Query, Retrieval, Row
 
-VERSION = 1
+VERSION = 2
 """Raised whenever the same source would give other tasks."""
 
 
@@ -39,6 +39,8 @@ def _tasks(root: Path, cache: Path | None, fingerprint: str) -> _python.Tasks:
         return _read(json.loads(kept.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError, KeyError, DataError):
         built = _python.build(root)
+    hashes = {part: built.hash(part) for part in _python.PARTS if built.content(part)}
+    built = dataclasses.replace(built, hashes=hashes)
     with contextlib.suppress(StoreError):  # it only saves time
         files.replace(kept, json.dumps(dataclasses.asdict(built)).encode())
     return built
@@ -80,6 +82,7 @@ def _read(raw: dict[str, Any]) -> _python.Tasks:
         classification=labelled and Labelled(train=_rows(labelled["train"]), test=_rows(labelled["test"])),
         clustering=clusters and Clusters(rows=_rows(clusters["rows"])),
         notes=tuple(raw["notes"]),
+        hashes=raw["hashes"],
     )
 
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import platform
 import sysconfig
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.errors import DataError
 from suites import _docstrings
-from suites._data import Clusters, Document, Labelled, Query, Retrieval
+from suites._data import Clusters, Content, Document, Labelled, Query, Retrieval, content_hash
 from suites._functions import Function, Source, scan
+
+PARTS = ("search", "classification", "clustering")
+"""The tasks that source may give."""
 
 MIN_PAIRS = 10
 MAX_CODE = 1500
@@ -20,12 +23,27 @@ MAX_CODE = 1500
 
 @dataclass(frozen=True, kw_only=True)
 class Tasks:
-    """What one folder of source gives; `notes` say what could not be made and why."""
+    """What one folder of source gives; `notes` say what could not be made and why.
+
+    `hashes` are the content hashes of its parts by name, as far as they are known.
+    """
 
     search: Retrieval
     classification: Labelled | None
     clustering: Clusters | None
     notes: tuple[str, ...] = ()
+    hashes: Mapping[str, str] = field(default_factory=dict)
+
+    def content(self, part: str) -> Content | None:
+        """The data of a part: search, classification or clustering."""
+        found: Content | None = getattr(self, part)
+        return found
+
+    def hash(self, part: str) -> str:
+        """The content hash of a part that is there."""
+        content = self.content(part)
+        assert content is not None
+        return self.hashes.get(part) or content_hash(content)
 
 
 def build(root: Path) -> Tasks:

@@ -52,6 +52,8 @@ def gaps(folder: Path, data: Data, subsets: Sequence[str]) -> tuple[str, ...]:
 
 def absent_subsets(folder: Path, subsets: Sequence[str]) -> tuple[str, ...]:
     """The subsets that no configuration of the README stands for, if one stands for any other of them."""
+    if len(subsets) < 2:  # a single one has no other
+        return ()
     configs = _configs(folder)
     absent = tuple(s for s in subsets if not any(_stands_for(c, s) for c in configs))
     return absent if len(absent) < len(subsets) else ()

@@ -56,7 +56,7 @@ def missing(sides: Sides, task: str) -> str:
 
 def _difference(sides: Sides, task: str, policy: Policy) -> Difference | str:
     mine, theirs = sides.candidate.scored[task], sides.baseline.scored[task]
-    if {one.key for one in mine} == {one.key for one in theirs}:
+    if {one.key: one.score for one in mine} == {one.key: one.score for one in theirs}:
         scores = [float(one.score or 0) for one in mine]
         units = mine[0].units
         return Difference(

@@ -26,9 +26,10 @@ def test_it_is_pinned_to_the_keys_of_its_records(measured: Any, asked: Any) -> N
             record = store.get(run["folder"], task, key)
             assert record is not None
             assert (record.key, record.model.artifact) == (key, run["artifact"])
-    assert baselines.read(measured.results, "repeated").to_json() == baselines.read_file(
-        measured.results / "baselines" / "repeated.json"
-    ).to_json()
+    assert (
+        baselines.read(measured.results, "repeated").to_json()
+        == baselines.read_file(measured.results / "baselines" / "repeated.json").to_json()
+    )
 
 
 def test_they_are_listed_and_a_damaged_one_is_warned_of(measured: Any, asked: Any) -> None:
@@ -130,12 +131,12 @@ def test_what_is_missing_is_measured_and_what_is_there_is_not(measured: Any, ask
 def test_nothing_is_pinned_where_a_score_could_not_be_had(
     measured: Any, asked: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from suites._mteb.built import Built
+    from suites._mteb.built import BuiltSource
 
     def fails(*_: object, **__: object) -> None:
         raise RuntimeError("the disk is on fire")
 
-    monkeypatch.setattr(Built, "evaluate", fails)
+    monkeypatch.setattr(BuiltSource, "evaluate", fails)
     (gone,) = (measured.results / "records").glob("good-*/alike/*.json")
     gone.unlink()
     code, _, err = set_(measured, asked, "anew")

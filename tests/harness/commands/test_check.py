@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -85,7 +86,9 @@ def test_what_must_not_regress_is_the_policys(measured: Any, asked: Any, tmp_pat
     code, told = check(measured, asked, "worse", "last", *more)
     assert of(told, "alike")["verdict"] == "regressed"
     assert (code, told["overall"]) == (0, "equivalent")
-    more = policy(tmp_path, 'must_not_regress = []\nmean_margin = 50\n[tasks.alike]\nmust_not_regress = true\n')
+    more = policy(
+        tmp_path, "must_not_regress = []\nmean_margin = 50\n[tasks.alike]\nmust_not_regress = true\n"
+    )
     code, told = check(measured, asked, "worse", "last", *more)
     assert (code, told["because"][0].partition(" ")[0]) == (1, "alike")
 
@@ -106,6 +109,23 @@ def test_a_task_that_was_not_reached_is_never_passed_over(
     assert (told["means"][0]["there"], told["means"][0]["wanted"]) == (3, 4)
 
 
+def test_a_task_that_fails_is_missing_and_why_is_told(
+    measured: Any, asked: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from suites._mteb.built import BuiltSource
+
+    def fails(*_: object, **__: object) -> None:
+        raise RuntimeError("the disk is on fire")
+
+    for path in records(measured, "again", "alike"):
+        path.unlink()
+    monkeypatch.setattr(BuiltSource, "evaluate", fails)
+    code, told = check(measured, asked, "again", "last")
+    alike = of(told, "alike")
+    assert (code, told["overall"], alike["verdict"]) == (3, "inconclusive", "missing")
+    assert "the disk is on fire" in alike["reason"]
+
+
 def test_a_pinned_record_that_is_gone_is_missing(measured: Any, asked: Any) -> None:
     for path in records(measured, "good", "sort"):
         path.unlink()
@@ -122,7 +142,7 @@ def test_examples_that_are_gone_make_a_task_not_testable(
 ) -> None:
     for path in (measured.results / "records").glob("worse-*/alike/*.parquet"):
         path.unlink()
-    told_not_to = 'must_not_regress = []\nmean_margin = 50\nmargin = 50\n'
+    told_not_to = "must_not_regress = []\nmean_margin = 50\nmargin = 50\n"
     more = told_not_to if not ignored else 'not_testable = "ignore"\n'
     code, told = check(measured, asked, "worse", "last", *policy(tmp_path, more))
     alike = of(told, "alike")
@@ -210,7 +230,10 @@ def test_other_library_versions_only_warn(measured: Any, asked: Any) -> None:
         (("--baseline", "last"), "A check needs --candidate"),
         (("--candidate", "{good}", "--baseline", "{good}"), "Which suite?"),
         (("--candidate", "{good}", "--baseline", "lost.json"), "There is no file lost.json"),
-        (("--candidate", "{good}", "--baseline", "last", "--policy", "lost.toml"), "lost.toml cannot be read"),
+        (
+            ("--candidate", "{good}", "--baseline", "last", "--policy", "lost.toml"),
+            "lost.toml cannot be read",
+        ),
         (("--candidate", "nowhere/at-all", "--baseline", "last"), "nowhere/at-all"),
     ],
 )
@@ -253,7 +276,9 @@ def test_a_measured_margin_is_what_repeats_differ_by(measured: Any, asked: Any, 
     }
     find = of(told, "find")
     assert find["runs"] == [1, 3]
-    assert find["baseline"] == pytest.approx((scores["good"] + scores["again"] + scores["more"]) / 3, abs=2e-5)
+    assert find["baseline"] == pytest.approx(
+        (scores["good"] + scores["again"] + scores["more"]) / 3, abs=2e-5
+    )
     assert find["candidate"] == pytest.approx(scores["worse"], abs=2e-5)
     spread = find["noise"]
     assert find["margin"] == pytest.approx(2.919986 * spread * (4 / 3) ** 0.5, rel=1e-5)
@@ -288,7 +313,7 @@ def test_every_form_is_written_and_says_the_same(measured: Any, asked: Any, tmp_
     assert [path.name for path in (measured.results / "checks").iterdir()] == [
         f"{kept.when.replace('-', '').replace(':', '').partition('+')[0]}-{kept.id}.json"
     ]
-    suite = ElementTree.parse(files["xml"]).getroot()  # noqa: S314 - our own file
+    suite = ElementTree.parse(files["xml"]).getroot()
     cases = {one.get("name"): [child.tag for child in one] for one in suite.iter("testcase")}
     assert sum("failure" in one for one in cases.values()) >= 1
     markdown = files["md"].read_text()
@@ -306,7 +331,9 @@ def test_the_policy_is_explained_and_can_be_saved(asked: Any, tmp_path: Path) ->
     assert json.loads(out)["alpha"] == 0.05
 
 
-def test_a_file_of_a_baseline_stands_for_it_wherever_it_lies(measured: Any, asked: Any, tmp_path: Path) -> None:
+def test_a_file_of_a_baseline_stands_for_it_wherever_it_lies(
+    measured: Any, asked: Any, tmp_path: Path
+) -> None:
     path = measured.results / "baselines" / "last.json"
     _, by_file = check(measured, asked, "worse", str(path))
     _, by_name = check(measured, asked, "worse", "last")
@@ -314,6 +341,20 @@ def test_a_file_of_a_baseline_stands_for_it_wherever_it_lies(measured: Any, aske
     moved = tmp_path / "elsewhere.json"
     moved.write_bytes(path.read_bytes())
     assert check(measured, asked, "worse", str(moved))[1]["tasks"] == by_name["tasks"]
+
+
+def test_one_key_with_two_scores_is_no_pass(measured: Any, asked: Any, tmp_path: Path) -> None:
+    """The same model gave another score in the results folder of the baseline's file."""
+    elsewhere = tmp_path / "elsewhere"
+    shutil.copytree(measured.results, elsewhere)
+    (path,) = records(measured, "good", "find")
+    record = json.loads(path.read_text())
+    record["main_score"] -= 0.05
+    record["scores"]["test"]["default"]["ndcg_at_10"] -= 0.05
+    path.write_text(json.dumps(record))
+    code, told = check(measured, asked, "good", str(elsewhere / "baselines" / "last.json"))
+    assert (code, told["overall"], of(told, "find")["verdict"]) == (3, "inconclusive", "not testable")
+    assert of(told, "alike")["reason"] == "one and the same record"
 
 
 def test_the_same_check_gives_the_same_numbers(measured: Any, asked: Any) -> None:

@@ -43,7 +43,7 @@ def test_it_reads_what_was_written(tmp_path: Path) -> None:
 def test_a_name_is_taken_until_it_is_to_be_replaced(tmp_path: Path) -> None:
     baselines.write(tmp_path, ONE, again=False)
     other = replace(ONE, seeds=5)
-    with pytest.raises(UsageError, match="There is a baseline 'release-1.2' already") as caught:
+    with pytest.raises(UsageError, match=r"There is a baseline 'release-1\.2' already") as caught:
         baselines.write(tmp_path, other, again=False)
     assert "--replace" in (caught.value.hint or "")
     assert baselines.read(tmp_path, ONE.name) == ONE

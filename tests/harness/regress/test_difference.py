@@ -110,8 +110,7 @@ def test_strata_are_drawn_on_their_own_and_weigh_as_their_shares() -> None:
 
     def model(at: int) -> Units:
         strata = [
-            replace(means(pair[at]).strata[0], share=share)
-            for pair, share in zip(pairs, shares, strict=True)
+            replace(means(pair[at]).strata[0], share=share) for pair, share in zip(pairs, shares, strict=True)
         ]
         return Units(metric="m", unit="u", strata=tuple(strata))
 
@@ -163,7 +162,9 @@ def test_runs_without_spread_add_nothing() -> None:
 def test_parts_add_up_with_the_freedom_of_welch_and_satterthwaite() -> None:
     found = together([Part(variance=2.0, freedom=10), Part(variance=1.0, freedom=2)])
     assert found == Part(variance=3.0, freedom=pytest.approx(9 / (4 / 10 + 1 / 2)))
-    assert together([Part(variance=2.0, freedom=5), Part(variance=0.0, freedom=1)]).freedom == pytest.approx(5)
+    assert together([Part(variance=2.0, freedom=5), Part(variance=0.0, freedom=1)]).freedom == pytest.approx(
+        5
+    )
 
 
 def test_runs_are_a_level_above_the_units() -> None:
@@ -173,7 +174,9 @@ def test_runs_are_a_level_above_the_units() -> None:
     shifts = (0.05, -0.03, 0.01), (0.0, 0.02, -0.04)
     mine, theirs = (means(*(hard + s for s in side)) for side in shifts)
     found = compared(mine, theirs)
-    expected = of_runs([hard.mean() + s for s in shifts[0]], [hard.mean() + s for s in shifts[1]], paired=False)
+    expected = of_runs(
+        [hard.mean() + s for s in shifts[0]], [hard.mean() + s for s in shifts[1]], paired=False
+    )
     assert found.examples.variance < 1e-8
     assert found.seeds is not None
     assert expected is not None

@@ -127,8 +127,12 @@ def test_no_more_lines_are_shown_than_can_be_read() -> None:
 
 
 def test_libraries_and_devices_only_warn() -> None:
-    one = replace(BASE, provenance={"packages": {"torch": "2.11", "numpy": "2"}, "device": {"name": "A", "memory": 1}})
-    two = replace(BASE, provenance={"packages": {"torch": "2.10", "numpy": "2"}, "device": {"name": "B", "memory": 2}})
+    one = replace(
+        BASE, provenance={"packages": {"torch": "2.11", "numpy": "2"}, "device": {"name": "A", "memory": 1}}
+    )
+    two = replace(
+        BASE, provenance={"packages": {"torch": "2.10", "numpy": "2"}, "device": {"name": "B", "memory": 2}}
+    )
     pairs = {"T1": (one, two), "T2": (one, two), "T3": (two, two)}
     assert require_alike(pairs, (), "last") == []
     assert other_conditions(pairs) == [

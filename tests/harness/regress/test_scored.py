@@ -38,7 +38,10 @@ def made(count: int = 30) -> tuple[Record, bytes]:
     assert content is not None
     score = float(scipy.stats.spearmanr(gold, predicted).statistic)
     one = record(task(), score, packages={"torch": "2"}, device={"name": "cpu"})
-    told = {"scores": {"test": {"default": {"cosine_spearman": score}}}, "examples": examples_part(columns, content)}
+    told = {
+        "scores": {"test": {"default": {"cosine_spearman": score}}},
+        "examples": examples_part(columns, content),
+    }
     return one.model_copy(update=told), content
 
 
@@ -143,7 +146,13 @@ def test_a_damaged_per_example_file_is_a_problem_and_no_number(
 
 @pytest.mark.parametrize(
     ("column", "value"),
-    [("prediction", "yes"), ("prediction", "nan"), ("prediction", "inf"), ("gold", None), ("example_id", None)],
+    [
+        ("prediction", "yes"),
+        ("prediction", "nan"),
+        ("prediction", "inf"),
+        ("gold", None),
+        ("example_id", None),
+    ],
 )
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
 def test_a_value_that_is_none_is_a_problem_and_no_number(

@@ -52,9 +52,10 @@ def test_a_task_of_two_columns_counts_in_both() -> None:
 
 
 def test_a_column_of_which_a_task_is_missing_is_left_out_and_it_shows() -> None:
-    made = mean_difference(suite(one=("a",), two=("b", "c")), {"a": difference((0.5,), (0.4,))} | {
-        "b": difference((0.5,), (0.1,))
-    })
+    made = mean_difference(
+        suite(one=("a",), two=("b", "c")),
+        {"a": difference((0.5,), (0.4,))} | {"b": difference((0.5,), (0.1,))},
+    )
     assert made is not None
     assert (made.columns, made.wanted, made.complete) == (("one",), 2, False)
     assert made.delta == pytest.approx(0.1)

@@ -1,0 +1,102 @@
+"""What decides a whole check: never a silent pass."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from harness.regress.outcome import VERDICTS, MeanOutcome, Overall, TaskOutcome, Verdict
+from harness.regress.overall import conclude
+from harness.regress.policy import DEFAULT, Policy
+
+
+def task(verdict: Verdict, name: str = "T", *, must: bool = True) -> TaskOutcome:
+    return TaskOutcome(
+        task=name,
+        type="STS",
+        metric="m",
+        verdict=verdict,
+        must_not_regress=must,
+        delta=-0.02,
+        low=-0.03,
+        high=-0.01,
+        p_regressed=0.01,
+    )
+
+
+def mean(verdict: Overall, suite: str = "s") -> MeanOutcome:
+    return MeanOutcome(
+        suite=suite,
+        verdict=verdict,
+        candidate=0.5,
+        baseline=0.5,
+        delta=0.0,
+        low=-0.01,
+        high=0.01,
+        margin=0.005,
+    )
+
+
+def ends(tasks: list[TaskOutcome], means: list[MeanOutcome], policy: Policy = DEFAULT) -> tuple[str, int]:
+    found = conclude(tasks, means, policy)
+    assert found.because
+    return found.verdict, found.exit_code
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "means", "expected"),
+    [
+        (("equivalent", "improved", "inconclusive"), ("equivalent",), ("equivalent", 0)),
+        (("equivalent",), ("improved",), ("improved", 0)),
+        (("equivalent",), ("equivalent", "improved"), ("improved", 0)),
+        (("equivalent",), ("inconclusive",), ("inconclusive", 3)),
+        (("equivalent",), ("improved", "inconclusive"), ("inconclusive", 3)),
+        (("equivalent", "missing"), ("improved",), ("inconclusive", 3)),
+        (("equivalent", "not testable"), ("improved",), ("inconclusive", 3)),
+        (("improved", "regressed"), ("improved",), ("regressed", 1)),
+        (("regressed", "missing"), ("inconclusive",), ("regressed", 1)),
+        (("equivalent", "missing"), ("regressed",), ("regressed", 1)),
+        (("equivalent",), ("regressed", "improved"), ("regressed", 1)),
+    ],
+)
+def test_the_verdict_of_a_check(
+    verdicts: tuple[Verdict, ...], means: tuple[Overall, ...], expected: tuple[str, int]
+) -> None:
+    tasks = [task(one, f"T{at}") for at, one in enumerate(verdicts)]
+    assert ends(tasks, [mean(one) for one in means]) == expected
+
+
+@pytest.mark.parametrize(("how", "code"), [("exit-3", 3), ("fail", 1), ("pass", 0)])
+def test_the_policy_says_what_nothing_decided_ends_with(how: str, code: int) -> None:
+    policy = replace(DEFAULT, inconclusive=how)  # type: ignore[arg-type]
+    assert ends([task("missing")], [mean("equivalent")], policy) == ("inconclusive", code)
+    assert ends([task("regressed")], [mean("equivalent")], policy) == ("regressed", 1)
+    assert ends([task("equivalent")], [mean("equivalent")], policy) == ("equivalent", 0)
+
+
+def test_a_task_that_may_regress_does_not_decide() -> None:
+    assert ends([task("regressed", must=False)], [mean("equivalent")]) == ("equivalent", 0)
+
+
+def test_tasks_that_cannot_be_tested_may_be_left_out_but_missing_ones_may_not() -> None:
+    policy = replace(DEFAULT, not_testable="ignore")
+    assert ends([task("not testable")], [mean("equivalent")], policy)[0] == "equivalent"
+    assert ends([task("missing")], [mean("equivalent")], policy)[0] == "inconclusive"
+
+
+def test_where_nothing_could_be_tested_nothing_is_said() -> None:
+    nothing = MeanOutcome(suite="s", verdict="inconclusive", wanted=3)
+    policy = replace(DEFAULT, not_testable="ignore")
+    found = conclude([task("not testable")], [nothing], policy)
+    assert (found.verdict, found.because) == ("inconclusive", ("No task of s could be tested.",))
+
+
+def test_the_worst_is_told_first() -> None:
+    tasks = [replace(task("regressed", name), delta=delta) for name, delta in (("A", -0.01), ("B", -0.05))]
+    assert [one.partition(" ")[0] for one in conclude(tasks, [], DEFAULT).because] == ["B", "A"]
+
+
+def test_every_verdict_has_a_place_in_the_order() -> None:
+    assert sorted(VERDICTS) == sorted(set(VERDICTS))
+    assert len(VERDICTS) == 6
