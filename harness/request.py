@@ -113,7 +113,8 @@ def check_prompts(prompts: Mapping[str, str], suites: Sequence[Suite]) -> None:
     if not prompts:
         return
     offered = [o for entry in catalog.suites().values() for o in entry.offers() if o.kind == "task"]
-    tasks = {t.name for suite in suites for t in suite.tasks} | {o.name for o in offered}
+    tasks = {c.name for suite in suites for c in suite.columns} | {o.name for o in offered}
+    tasks |= {task.name for suite in suites for task in suite.tasks}
     types = {t.type for suite in suites for t in suite.tasks} | {o.facts["type"] for o in offered}
     for name in prompts:
         whole = name.removesuffix("-query").removesuffix("-document")

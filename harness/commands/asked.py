@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from harness.commands import options
-from harness.errors import UsageError
+from harness.errors import UsageError, unknown
 from harness.recipe import RecipeOptions
 from harness.types import SEED, Dtype, Settings, Similarity, SuiteOptions
 
@@ -184,6 +184,8 @@ def request(models: Sequence[str], suites: Sequence[str], given: Mapping[str, An
 
 
 def _settings(given: Mapping[str, Any]) -> Settings:
+    if given["dtype"] not in DTYPES:
+        raise unknown("dtype", str(given["dtype"]), DTYPES, then="Type one of these after --dtype.")
     return Settings(
         dtype=DTYPES[given["dtype"]],
         pooling=given["pooling"],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ from click.core import ParameterSource
 
 from harness import files
 from harness.commands import asked, options
-from harness.errors import UsageError
+from harness.errors import StoreError, UsageError
 
 if TYPE_CHECKING:
     from harness.api import Report
@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 @click.command("check")
 @click.option(
     "--candidate",
-    default=None,
+    "candidates",
+    multiple=True,
     metavar="MODEL",
-    help="Who is judged: a model as after `harness run --model`.",
+    help="Who is judged: a model as after `harness run --model`; one at a time.",
 )
 @click.option(
     "--baseline",
@@ -78,7 +79,7 @@ if TYPE_CHECKING:
 def command(
     context: click.Context,
     /,
-    candidate: str | None,
+    candidates: tuple[str, ...],
     baseline: str | None,
     suites: tuple[str, ...],
     seeds: int | None,
@@ -101,21 +102,22 @@ def command(
     policy = policies.read(policy_file) if policy_file is not None else policies.DEFAULT
     if explain:
         return _explain(policy, as_json)
-    made = _check(context, candidate, baseline, suites, seeds, policy, as_json, given)
-    _write(made, {json_file: _as_json, junit: _as_junit, markdown: _as_markdown})
+    reports = {json_file: _as_json, junit: _as_junit, markdown: _as_markdown}
+    _clear([path for path in reports if path is not None])
+    made = _check(context, candidates, baseline, suites, seeds, policy, as_json, given)
+    for path, text in reports.items():
+        if path is not None:
+            files.replace(path, text(made).encode())
     if as_json:
         click.echo(_as_json(made))
     else:
-        from harness.regress.report.text import print_check
-        from harness.terminal import console
-
-        print_check(made, console(), every=every)
+        _print(made, given["results"], every=every)
     return made.exit_code
 
 
 def _check(
     context: click.Context,
-    candidate: str | None,
+    candidates: tuple[str, ...],
     baseline: str | None,
     suites: tuple[str, ...],
     seeds: int | None,
@@ -124,10 +126,17 @@ def _check(
     given: dict[str, Any],
 ) -> Check:
     from harness.opened import network
-    from harness.regress.check import check, standard_of
+    from harness.regress.check import check
+    from harness.regress.standard import standard_of
 
-    if candidate is None or baseline is None:
-        lacking = "--candidate" if candidate is None else "--baseline"
+    if len(candidates) > 1:
+        raise UsageError(
+            f"There are {len(candidates)} candidates.",
+            hint="Check one after the other: one --candidate each.",
+        )
+    candidate = "".join(candidates)
+    if not candidate or not baseline:
+        lacking = "--baseline" if candidate else "--candidate"
         raise UsageError(
             f"A check needs {lacking}.",
             hint="Type harness check --candidate MODEL --baseline NAME (`harness baseline list`).",
@@ -180,10 +189,30 @@ def _explain(policy: Policy, as_json: bool) -> int:
     return 0
 
 
-def _write(made: Check, wanted: Mapping[Path | None, Any]) -> None:
-    for path, text in wanted.items():
-        if path is not None:
-            files.replace(path, text(made).encode())
+def _clear(paths: Sequence[Path]) -> None:
+    """Remove the reports of an earlier check, so that none is taken for this one's.
+
+    Raises:
+        UsageError: One of them cannot be written.
+    """
+    for path in paths:
+        try:
+            files.writable(path.absolute().parent)
+            path.unlink(missing_ok=True)
+        except (StoreError, OSError) as error:
+            raise UsageError(
+                f"The report {path} cannot be written: {error}", hint="Name another file."
+            ) from error
+
+
+def _print(made: Check, results: Path | None, *, every: bool) -> None:
+    from harness import paths
+    from harness.regress import history
+    from harness.regress.report.text import print_check
+    from harness.terminal import console
+
+    print_check(made, console(), every=every)
+    click.echo(f"kept as {history.place(paths.results_folder(results), made)}")
 
 
 def _as_json(made: Check) -> str:

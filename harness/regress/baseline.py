@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from harness import files
+from harness import catalog, files
 from harness.errors import RecordError, UsageError, unknown
 
 SCHEMA = 1
@@ -78,12 +78,17 @@ def check_name(name: str) -> None:
     """Refuse a name that cannot be a file's.
 
     Raises:
-        UsageError: It has other characters than letters, digits, dots, dashes and underscores.
+        UsageError: It has other characters than letters, digits, dots, dashes and underscores, or
+            would be read as a file or as a model.
     """
-    if not NAME.fullmatch(name):
+    if not NAME.fullmatch(name) or name.endswith(".json"):
         raise UsageError(
             f"{name!r} cannot be the name of a baseline.",
             hint="Use letters, digits, dots, dashes and underscores, e.g. release-1.2.",
+        )
+    if catalog.model(name) is not None:
+        raise UsageError(
+            f"{name} is a model: a baseline of this name would hide it.", hint=f"Say e.g. {name}-release."
         )
 
 
@@ -120,7 +125,7 @@ def read(results: Path, name: str) -> Baseline:
         RecordError: Its file cannot be read.
     """
     path = folder(results) / f"{name}.json"
-    if not path.is_file():
+    if name not in names(results):
         raise unknown("baseline", name, names(results), then="`harness baseline list` shows all.")
     return read_file(path)
 
@@ -150,6 +155,11 @@ def read_file(path: Path) -> Baseline:
 
 
 def _made(raw: dict[str, Any]) -> Baseline:
+    _require(isinstance(raw["suites"], list) and bool(raw["suites"]), "suites")
+    _require(type(raw["seeds"]) is int and raw["seeds"] > 0, "seeds")
+    _require(isinstance(raw["asked"], dict), "asked")
+    for run in raw["runs"]:
+        _require(all(isinstance(keys, list) for keys in run["keys"].values()), "keys")
     runs = tuple(
         Run(**{**run, "keys": {task: tuple(keys) for task, keys in run["keys"].items()}})
         for run in raw["runs"]
@@ -157,3 +167,8 @@ def _made(raw: dict[str, Any]) -> Baseline:
     if not runs:
         raise TypeError("it has no runs")
     return Baseline(**{**raw, "suites": tuple(raw["suites"]), "runs": runs})
+
+
+def _require(holds: bool, field: str) -> None:
+    if not holds:
+        raise TypeError(f"its {field} cannot be used")

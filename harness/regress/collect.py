@@ -7,15 +7,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from harness.errors import UsageError
 from harness.opened import Opened, opened
 from harness.recipe import RecipeOptions
 from harness.regress.baseline import Run
 from harness.regress.scored import Scored, find
 from harness.store import Store
-from harness.wanted import Subject, wanted
+from harness.wanted import Cell, Subject, wanted
 
 if TYPE_CHECKING:
     from harness.regress.reading import Parts
+    from harness.regress.same import Identity
     from harness.request import Request
     from harness.types import Suite
 
@@ -29,15 +31,22 @@ class Side:
 
     Attributes:
         runs: What stands on it: one model, or a baseline's repeats of one.
+        home: The results folder where its records are looked for.
         scored: By task: the records that are there, seed by seed and model by model.
         missing: By task: how many records are not there.
-        paired: Whether the runs are evaluations of one model under several seeds.
     """
 
     runs: tuple[Run, ...]
+    home: Path
     scored: Mapping[str, tuple[Scored, ...]]
     missing: Mapping[str, int]
-    paired: bool = False
+
+    def by_model(self, task: str) -> list[list[Scored]]:
+        """The records of a task, those of each model together."""
+        found: dict[str, list[Scored]] = {}
+        for one in self.scored[task]:
+            found.setdefault(str(one.model.get("artifact")), []).append(one)
+        return list(found.values())
 
     @property
     def complete(self) -> bool:
@@ -53,11 +62,13 @@ class Asked:
         requests: Each with this one model; the second and further ones only for seeded tasks.
         opened: What the first of them came out as.
         keys: By task: the EvaluationKey of each seed.
+        identities: By task: what each of these scores depends on.
     """
 
     requests: tuple[Request, ...]
     opened: Opened
     keys: Mapping[str, tuple[str, ...]]
+    identities: Mapping[str, tuple[Identity, ...]]
 
     @property
     def subject(self) -> Subject:
@@ -91,7 +102,8 @@ def ask(request: Request, model: str, seeds: int) -> Asked:
     if seeds > 1 and first.recipe:
         first = replace(first, recipe_options=replace(first.recipe_options, fresh_seeds=seeds))
     found = opened(first)
-    requests, keys = [first], _keys(found)
+    requests, cells = [first], _cells(found)
+    every = {task: [cell] for task, cell in cells.items()}
     again = _seeded(found.suites)
     for seed in range(1, seeds) if again else ():
         more = replace(
@@ -102,9 +114,14 @@ def ask(request: Request, model: str, seeds: int) -> Asked:
             recipe_options=RecipeOptions(),
         )
         requests.append(more)
-        for task, others in _keys(opened(more)).items():
-            keys[task] = (*keys[task], *others)
-    return Asked(requests=tuple(requests), opened=found, keys=keys)
+        for task, cell in _cells(opened(more)).items():
+            every[task].append(cell)
+    return Asked(
+        requests=tuple(requests),
+        opened=found,
+        keys={task: tuple(cell.key for cell in cells) for task, cells in every.items()},
+        identities={task: tuple(cell.identity for cell in cells) for task, cells in every.items()},
+    )
 
 
 def _seeded(suites: Sequence[Suite]) -> tuple[str, ...]:
@@ -113,16 +130,28 @@ def _seeded(suites: Sequence[Suite]) -> tuple[str, ...]:
     return tuple(c.name for c in columns if any(t.output != "label" and t.type in SEEDED for t in c.tasks))
 
 
-def _keys(found: Opened) -> dict[str, tuple[str, ...]]:
-    """The key of every task of the one model that a request has."""
-    cells = wanted(
+def _cells(found: Opened) -> dict[str, Cell]:
+    """The score of every task that the one model of a request wants.
+
+    Raises:
+        UsageError: Two suites have different tasks of one name.
+    """
+    asked = wanted(
         found.subjects,
         found.suites,
         settings=found.data,
         seed=found.request.settings.seed,
         recipe=found.recipe,
-    ).keys
-    return {task.name: (key,) for (_, task), key in cells.items()}
+    )
+    by_key = {cell.key: cell for cell in asked.cells}
+    cells: dict[str, Cell] = {}
+    for (_, task), key in asked.keys.items():
+        if cells.setdefault(task.name, by_key[key]).key != key:
+            raise UsageError(
+                f"Two of the suites have a task {task.name}, on other splits, languages or data.",
+                hint="Check these suites one at a time.",
+            )
+    return cells
 
 
 def side(runs: Sequence[Run], found: Opened, results: Path) -> Side:
@@ -146,7 +175,7 @@ def side(runs: Sequence[Run], found: Opened, results: Path) -> Side:
         ]
         scored[task] = tuple(one for one in there if one is not None)
         missing[task] = there.count(None) + (not wanted_ones)
-    return Side(runs=tuple(runs), scored=scored, missing=missing, paired=len(runs) == 1)
+    return Side(runs=tuple(runs), home=results, scored=scored, missing=missing)
 
 
 def _parts(found: Opened) -> dict[str, Parts]:

@@ -12,12 +12,15 @@ from harness.errors import UsageError
 from harness.regress.collect import Side
 from harness.regress.difference import Difference, Part, difference
 from harness.regress.outcome import MeanOutcome, Overall, TaskOutcome
-from harness.regress.policy import MEASURED, Policy
+from harness.regress.policy import MEASURED, Margin, Policy
 from harness.regress.scored import Scored
 from harness.regress.suite_mean import MeanDifference, mean_difference
-from harness.regress.units import Units, alike, joined
-from harness.regress.verdicts import Judged, Limits, bounds, equivalent, judge, learnt_margin
+from harness.regress.units import Units, alike, as_probes, joined
+from harness.regress.verdicts import Judged, Limits, bounds, equivalent, judge, learnt_margin, p_regressed
 from harness.types import Suite, Task
+
+LEAST_RUNS = 3
+"""Of which a margin can be measured: the spread of two is next to unknown."""
 
 POINT = 0.01
 """A point, as policies have it, as a share of 1."""
@@ -30,12 +33,17 @@ class Sides:
     Attributes:
         candidate: The candidate's records.
         baseline: The baseline's.
-        failures: By task: why a record of the candidate or of the baseline is missing.
+        failures: By artifact and task: why a record is missing.
     """
 
     candidate: Side
     baseline: Side
-    failures: Mapping[str, str]
+    failures: Mapping[tuple[str, str], str]
+
+    @property
+    def repeated(self) -> bool:
+        """Whether the baseline is several models of one training."""
+        return len({run.artifact for run in self.baseline.runs}) > 1
 
 
 def differences(sides: Sides, tasks: Sequence[Task], policy: Policy) -> dict[str, Difference | str]:
@@ -49,19 +57,33 @@ def missing(sides: Sides, task: str) -> str:
     """Why a task has no score on one of the sides; empty if it has on both."""
     for name, one in (("candidate", sides.candidate), ("baseline", sides.baseline)):
         if one.missing[task] or any(scored.score is None for scored in one.scored[task]):
-            reason = sides.failures.get(task, "")
-            return f"the {name} has no score" + (f": {reason}" if reason else "")
+            return f"the {name} has no score: {_why(sides, one, task)}"
     return ""
+
+
+def _why(sides: Sides, one: Side, task: str) -> str:
+    """Why a side lacks a record, and what helps."""
+    reasons = [
+        sides.failures[run.artifact, task] for run in one.runs if (run.artifact, task) in sides.failures
+    ]
+    if reasons:
+        return reasons[0].rstrip(".")
+    gone = [key[:12] for run in one.runs for key in run.keys.get(task, ())]
+    known = {scored.key[:12] for scored in one.scored[task]}
+    keys = ", ".join(key for key in gone if key not in known)
+    if not gone:
+        return "it was set without this task (harness baseline set NAME --replace measures it)"
+    return f"its record {keys} is not in {one.home / 'records'}" if keys else "a part of it is missing"
 
 
 def _difference(sides: Sides, task: str, policy: Policy) -> Difference | str:
     mine, theirs = sides.candidate.scored[task], sides.baseline.scored[task]
     if {one.key: one.score for one in mine} == {one.key: one.score for one in theirs}:
-        scores = [float(one.score or 0) for one in mine]
+        scores = tuple(_own_score(one) for one in mine)
         units = mine[0].units
         return Difference(
-            mine=tuple(scores),
-            theirs=tuple(scores),
+            mine=scores,
+            theirs=scores,
             units=units.count if units else 0,
             examples=Part(variance=0.0, freedom=1),
             same=True,
@@ -70,14 +92,17 @@ def _difference(sides: Sides, task: str, policy: Policy) -> Difference | str:
         problem = next((one.problem for one in ones if one.units is None), "")
         if problem:
             return f"the {name}: {problem}"
-    return _tested(_units(mine), _units(theirs), sides, task, policy)
+    return _tested(sides, task, policy)
 
 
-def _tested(
-    mine: Sequence[Units], theirs: Sequence[Units], sides: Sides, task: str, policy: Policy
-) -> Difference | str:
+def _own_score(one: Scored) -> float:
+    """By its units, which have the recipe's own number where a record has another view's."""
+    return float(one.score or 0) if one.units is None else float(one.units.scores().mean())
+
+
+def _tested(sides: Sides, task: str, policy: Policy) -> Difference | str:
     try:
-        one, other = joined(mine), joined(theirs)
+        one, other = (_runs(side, task, sides.repeated) for side in (sides.candidate, sides.baseline))
     except ValueError as error:
         return str(error)
     if not alike(one, other):
@@ -85,19 +110,24 @@ def _tested(
     if min(stratum.count for stratum in one.strata) < 2:
         return f"there is a single one of its {one.unit}"
     rng = np.random.default_rng([policy.seed, zlib.crc32(task.encode())])
-    paired = sides.candidate.paired and sides.baseline.paired and len(mine) == len(theirs) > 1
+    paired = not sides.repeated and len(sides.candidate.scored[task]) > 1
     return difference(one, other, paired=paired, rng=rng, draws=policy.draws)
 
 
-def _units(ones: Sequence[Scored]) -> list[Units]:
-    return [one.units for one in ones if one.units is not None]
+def _runs(side: Side, task: str, repeated: bool) -> Units:
+    """The units of one side with its runs: seeds, or models where a baseline repeats its training.
+
+    The seeds of one of several models are no trainings of their own: they count as probes of it.
+    """
+    models = [joined([one.units for one in ones if one.units is not None]) for ones in side.by_model(task)]
+    return joined([as_probes(units) for units in models]) if repeated else models[0]
 
 
 def limits(found: Mapping[str, Difference], policy: Policy, *, baseline: str) -> dict[str, Limits]:
     """What the policy says of each task, measured margins filled in; shares of 1.
 
     Raises:
-        UsageError: A margin is to be measured, and the baseline has a single run.
+        UsageError: A margin is to be measured, and the baseline has too few runs.
     """
     return {task: _limits(task, one, policy, baseline) for task, one in found.items()}
 
@@ -107,41 +137,73 @@ def _limits(task: str, one: Difference, policy: Policy, baseline: str) -> Limits
     if margin != MEASURED:
         return Limits(margin=margin * POINT, max_drop=drop)
     learnt = learnt_margin(one, policy.alpha)
-    if learnt is None and not one.same:
-        raise single_run(task, baseline)
+    if not one.same and len(one.theirs) < LEAST_RUNS:
+        raise too_few_runs(task, baseline, len(one.theirs))
     return Limits(margin=max(learnt or 0.0, policy.least_margin * POINT), max_drop=drop, measured=True)
 
 
-def single_run(task: str, baseline: str) -> UsageError:
-    """The error for a margin that is to be measured of one run."""
+def too_few_runs(task: str, baseline: str, runs: int) -> UsageError:
+    """The error for a margin that is to be measured of one or two runs."""
+    many = "a single run" if runs == 1 else f"{runs} runs"
     return UsageError(
-        f'margin is "measured", but the baseline {baseline} has a single run of {task}.',
+        f'margin is "measured", but the baseline {baseline} has {many} of {task}: '
+        f"it takes {LEAST_RUNS}, and 5 are better.",
         hint="Set one with repeated runs: `harness baseline set NAME --model A --model B --model C`, "
-        "models of the same training with other seeds; or --seeds 3; or give margin in points.",
+        "models of the same training with other seeds (of a recipe --seeds 3 does it); or give margin "
+        "in points.",
     )
 
 
-def tasks_said(
-    sides: Sides, tasks: Sequence[Task], found: Mapping[str, Difference | str], policy: Policy, baseline: str
-) -> list[TaskOutcome]:
-    """What is said of every task, in the order of the suites.
+@dataclass(frozen=True, kw_only=True)
+class Said:
+    """What is said of every task and of every suite's mean, in the order of the suites."""
+
+    tasks: tuple[TaskOutcome, ...]
+    means: tuple[MeanOutcome, ...]
+
+
+def said(sides: Sides, suites: Sequence[Suite], policy: Policy, baseline: str) -> Said:
+    """Test every task and mean, and say what came of it.
+
+    Args:
+        sides: The records of both sides.
+        suites: What they were asked for.
+        policy: What is asked of the candidate.
+        baseline: Its name, for messages.
 
     Raises:
-        UsageError: A margin is to be measured, and the baseline has a single run.
+        UsageError: A margin is to be measured, and the baseline has too few runs.
     """
+    tasks = list({task.name: task for suite in suites for task in suite.tasks}.values())
+    found = differences(sides, tasks, policy)
     tested = {task: one for task, one in found.items() if isinstance(one, Difference)}
     limited = limits(tested, policy, baseline=baseline)
-    judged = judge(
+    means = {suite.name: mean_difference(suite, tested) for suite in suites}
+    bars = {
+        suite.name: _mean_limit(mean, policy, suite, baseline)
+        for suite in suites
+        for mean in [means[suite.name]]
+        if mean is not None
+    }
+    judged, p_means = judge(
         tested,
         limited,
         alpha=policy.alpha,
         correction=policy.correction,
         units={task: _unit(sides, task) for task in tested},
+        means=[p_regressed(mean, bars[name].margin) for name, mean in means.items() if mean is not None],
     )
-    return [
-        _said(sides, task, found.get(task.name), policy, limited.get(task.name), judged.get(task.name))
-        for task in tasks
-    ]
+    p_of = dict(zip(bars, p_means, strict=True))
+    return Said(
+        tasks=tuple(
+            _said(sides, task, found.get(task.name), policy, limited.get(task.name), judged.get(task.name))
+            for task in tasks
+        ),
+        means=tuple(
+            _mean_said(suite, means[suite.name], policy, bars.get(suite.name), p_of.get(suite.name, 1.0))
+            for suite in suites
+        ),
+    )
 
 
 def _said(
@@ -190,15 +252,16 @@ def _plain(sides: Sides, task: Task, policy: Policy) -> TaskOutcome:
         metric=task.metric,
         verdict="missing",
         must_not_regress=policy.forbids(task.name),
-        candidate=_score(mine),
-        baseline=_score(theirs),
+        candidate=score_of(mine),
+        baseline=score_of(theirs),
         runs=(len(mine), len(theirs)),
         candidate_keys=tuple(one.key for one in mine),
         baseline_keys=tuple(one.key for one in theirs),
     )
 
 
-def _score(ones: Sequence[Scored]) -> float | None:
+def score_of(ones: Sequence[Scored]) -> float | None:
+    """The mean of main scores; None unless all are there."""
     known = [one.score for one in ones if one.score is not None]
     return sum(known) / len(known) if known and len(known) == len(ones) else None
 
@@ -213,23 +276,18 @@ def _metric(sides: Sides, task: Task) -> str:
     return units.metric if units else task.metric
 
 
-def mean_said(
-    suite: Suite, found: Mapping[str, Difference | str], policy: Policy, baseline: str
+def _mean_said(
+    suite: Suite, mean: MeanDifference | None, policy: Policy, limit: Limits | None, p: float
 ) -> MeanOutcome:
-    """What is said of a suite's mean.
-
-    Raises:
-        UsageError: Its margin is to be measured, and the baseline has a single run.
-    """
-    tested = {task: one for task, one in found.items() if isinstance(one, Difference)}
-    mean = mean_difference(suite, tested)
-    if mean is None:
-        return MeanOutcome(suite=suite.name, verdict="inconclusive", wanted=len(suite.columns))
-    limit = _mean_limit(mean, policy, suite, baseline)
+    """What is said of a suite's mean."""
+    if mean is None or limit is None:
+        known = _mean_margin(suite, policy)
+        margin = 0.0 if known == MEASURED else known * POINT
+        return MeanOutcome(suite=suite.name, verdict="inconclusive", margin=margin, wanted=len(suite.columns))
     low, high = bounds(mean, policy.alpha)
     return MeanOutcome(
         suite=suite.name,
-        verdict=_mean_verdict(mean, limit, policy.alpha, low, high),
+        verdict=_mean_verdict(mean, limit, policy.alpha, low, p),
         candidate=mean.candidate,
         baseline=mean.baseline,
         delta=mean.delta,
@@ -242,18 +300,26 @@ def mean_said(
 
 
 def _mean_limit(mean: MeanDifference, policy: Policy, suite: Suite, baseline: str) -> Limits:
-    if policy.mean_margin != MEASURED:
-        return Limits(margin=policy.mean_margin * POINT)
+    margin = _mean_margin(suite, policy)
+    if margin != MEASURED:
+        return Limits(margin=margin * POINT)
     learnt = learnt_margin(mean, policy.alpha)
-    if learnt is None and not mean.same:
-        raise single_run(f"the mean of {suite.name}", baseline)
+    if not mean.same and len(mean.theirs) < LEAST_RUNS:
+        raise too_few_runs(f"the mean of {suite.name}", baseline, len(mean.theirs))
     return Limits(margin=max(learnt or 0.0, policy.least_margin * POINT), measured=True)
 
 
-def _mean_verdict(mean: MeanDifference, limit: Limits, alpha: float, low: float, high: float) -> Overall:
-    """Regressed if the interval lies below the margin, improved if it lies above nothing."""
+def _mean_margin(suite: Suite, policy: Policy) -> Margin:
+    """The mean of a single task is that task: it has the task's margin."""
+    return policy.margin_of(suite.tasks[0].name) if len(suite.tasks) == 1 else policy.mean_margin
+
+
+def _mean_verdict(mean: MeanDifference, limit: Limits, alpha: float, low: float, p: float) -> Overall:
+    """Regressed if it lies below the margin, after correction; improved if it lies above nothing."""
+    if limit.measured and p <= alpha:
+        return "regressed"
     if equivalent(mean, limit, alpha):
         return "equivalent"
-    if high < -limit.margin:
+    if p <= alpha:
         return "regressed"
     return "improved" if low > 0 else "inconclusive"

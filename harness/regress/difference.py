@@ -42,7 +42,7 @@ class Difference:
         theirs: Of each run of the baseline.
         paired: Whether the runs belong together two by two.
         units: How many were resampled.
-        examples: What the choice of units adds to the variance.
+        examples: What the choice of units, and of a few probes, adds to the variance.
         exact: p-values of "not lower" and of "not higher" by exchanging the models' answers, where
             few units differ; None otherwise.
         same: Whether both sides are one and the same record.
@@ -118,6 +118,8 @@ def difference(
     parts, exact = [], None
     for one, other in zip(candidate.strata, baseline.strata, strict=True):
         parts.append(_of_units(one, other, rng, draws))
+        if len(mine) == len(theirs) == 1:
+            parts.append(of_probes(one, other))
     if len(candidate.strata) == 1 and len(mine) == len(theirs) == 1:
         exact = _counted(candidate.strata[0], baseline.strata[0], rng, draws)
     return Difference(
@@ -138,6 +140,22 @@ def _of_units(one: Stratum, other: Stratum, rng: np.random.Generator, draws: int
     found = np.concatenate([deltas(weights) for weights in blocks(count, draws, rng)])
     spread = float(found.astype(np.float64).var(ddof=1)) * count / freedom
     return Part(variance=one.share**2 * (spread + _unseen(one, other, spread)), freedom=freedom)
+
+
+def of_probes(one: Stratum, other: Stratum) -> Part:
+    """What the choice of the probes' training texts adds, beyond what the units have already.
+
+    The probes of both models have the same training texts, so their differences are a sample. What
+    they vary by because each probe answers single units otherwise is in the units' part.
+    """
+    values = one.predicted[0] - other.predicted[0] if one.predicted.shape == other.predicted.shape else None
+    if values is None or one.measures != ("mean",) or len(values) < 2:
+        return Part(variance=0.0, freedom=1)
+    probes, units = values.shape
+    rest = values - values.mean(axis=0) - values.mean(axis=1, keepdims=True) + values.mean()
+    within = float((rest**2).sum()) / ((probes - 1) * max(units - 1, 1))
+    spread = float(values.mean(axis=1).var(ddof=1)) - within / units
+    return Part(variance=one.share**2 * max(spread, 0.0) / probes, freedom=probes - 1)
 
 
 def _deltas(one: Stratum, other: Stratum) -> Callable[[Floats], Floats]:

@@ -20,15 +20,23 @@ def folder(results: Path) -> Path:
 
 
 def keep(results: Path, check: Check) -> Path:
-    """Write a check down as `<results>/checks/<time>-<id>.json`; returns where.
+    """Write a check down as `<results>/checks/<time>-<id>.json`; returns where it lies.
+
+    One that found the same before, of the same records under the same policy, stays as it is.
 
     Raises:
         StoreError: The folder cannot be written.
     """
-    stamp = check.when.replace(":", "").replace("-", "").partition(".")[0].partition("+")[0]
-    path = folder(results) / f"{stamp}-{check.id}.json"
-    files.replace(path, (json.dumps(check.to_json(), indent=1) + "\n").encode())
+    path = place(results, check)
+    files.write_once(path, (json.dumps(check.to_json(), indent=1) + "\n").encode())
     return path
+
+
+def place(results: Path, check: Check) -> Path:
+    """Where a check lies, or is to lie."""
+    stamp = check.when.replace(":", "").replace("-", "").partition(".")[0].partition("+")[0]
+    same = sorted(folder(results).glob(f"*-{check.id}.json"))
+    return same[-1] if same else folder(results) / f"{stamp}-{check.id}.json"
 
 
 def checks(results: Path) -> Iterator[Check]:

@@ -22,6 +22,8 @@ Inconclusive = Literal["exit-3", "fail", "pass"]
 
 EXIT_CODES: Mapping[Inconclusive, int] = {"exit-3": 3, "fail": 1, "pass": 0}
 
+Missing = Literal["exit-3", "fail"]
+
 NotTestable = Literal["inconclusive", "ignore"]
 
 
@@ -49,6 +51,8 @@ class Policy:
         draws: Replicates of the bootstrap.
         seed: Of the resamples.
         inconclusive: What a check that decides nothing ends with: exit-3, fail or pass.
+        missing: What a check ends with if a score is missing or nothing could be tested: exit-3 or
+            fail; it never passes.
         not_testable: Whether tasks without units make a check inconclusive, or are left out.
         allow_differences: Fields of an evaluation's identity that may differ, as encoding.max_length.
         budget_minutes: After which no further work is begun; 0 for no limit.
@@ -65,6 +69,7 @@ class Policy:
     draws: int = 10_000
     seed: int = 42
     inconclusive: Inconclusive = "exit-3"
+    missing: Missing = "exit-3"
     not_testable: NotTestable = "inconclusive"
     allow_differences: tuple[str, ...] = ()
     budget_minutes: float = 0.0
@@ -95,6 +100,7 @@ DEFAULT = Policy()
 _CHOICES: Mapping[str, tuple[str, ...]] = {
     "correction": CORRECTIONS,
     "inconclusive": tuple(EXIT_CODES),
+    "missing": ("exit-3", "fail"),
     "not_testable": ("inconclusive", "ignore"),
 }
 _RANGES: Mapping[str, tuple[float, float]] = {

@@ -16,6 +16,7 @@ from harness.regress import policy as policies
 from harness.regress.baseline import Baseline
 from harness.regress.outcome import Check
 from harness.regress.policy import Policy
+from harness.regress.standard import standard_of
 from harness.request import Request
 
 
@@ -25,7 +26,7 @@ def check(
     suite: str | Sequence[str] = (),
     *,
     seeds: int | None = None,
-    policy: Policy | Path | None = None,
+    policy: Policy | Path | str | None = None,
     listeners: Listeners | None = None,
     **request: Any,
 ) -> Check:
@@ -53,7 +54,7 @@ def check(
         >>> found = harness.check("runs/last-night", "release")  # doctest: +SKIP
         >>> found.overall, [one.task for one in found.of("regressed")]  # doctest: +SKIP
     """
-    standard = checking.standard_of(baseline, request.get("results"))
+    standard = standard_of(baseline, request.get("results"))
     set_one = standard.baseline
     suites = (suite,) if isinstance(suite, str) else tuple(suite)
     if set_one is not None:
@@ -63,8 +64,8 @@ def check(
             f"{baseline} is no baseline that was set: which suite?", hint='Say suite="nanobeir".'
         )
     asked = api.changed(_request(suites, set_one), request, of="harness.check")
-    if isinstance(policy, Path):
-        policy = policies.read(policy)
+    if isinstance(policy, Path | str):
+        policy = policies.read(Path(policy))
     with network(asked):
         return checking.check(
             candidate,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
@@ -15,30 +16,39 @@ SEEDS = frozenset({"fresh_seeds", "final_seeds"})
 
 SHOWN = 6
 
+Identity = Mapping[str, Any]
+"""What a score depends on, as it was hashed."""
+
 Difference = tuple[str, Any, Any]
 """A field, the candidate's value and the baseline's."""
 
 
-def differences(candidate: Scored, baseline: Scored) -> list[Difference]:
-    """The fields of the identity that differ, but for the model itself."""
-    first, second = (_identity(one.identity) for one in (candidate, baseline))
+def differences(candidate: Identity, baseline: Identity) -> list[Difference]:
+    """The fields of two identities that differ, but for the model itself."""
+    first, second = (_identity(one) for one in (candidate, baseline))
     fields = dict.fromkeys((*first, *second))
     return [(f, first.get(f), second.get(f)) for f in fields if first.get(f) != second.get(f)]
 
 
-def _identity(identity: Mapping[str, Any]) -> dict[str, Any]:
+def paired(candidate: Sequence[Identity], baseline: Sequence[Identity]) -> list[tuple[Identity, Identity]]:
+    """Each evaluation of the baseline with the candidate's of the same seed, else with its first."""
+    seeds = {one.get("seed"): one for one in reversed(candidate)}
+    return [(seeds.get(other.get("seed"), candidate[0]), other) for other in baseline if candidate]
+
+
+def _identity(identity: Identity) -> dict[str, Any]:
     kept = {name: value for name, value in identity.items() if name not in SEEDS}
     found = conditions(kept, {})
     return {name.removeprefix("identity."): value for name, value in found.items()}
 
 
 def require_alike(
-    pairs: Mapping[str, tuple[Scored, Scored]], allowed: Sequence[str], baseline: str
+    pairs: Mapping[str, Sequence[tuple[Identity, Identity]]], allowed: Sequence[str], baseline: str
 ) -> list[str]:
-    """Refuse to compare what was measured differently; gives sentences on what the policy allows.
+    """Refuse to compare what is measured differently; gives sentences on what the policy allows.
 
     Args:
-        pairs: By task: the candidate's record and the baseline's.
+        pairs: By task: what the candidate's scores depend on, and what the baseline's do.
         allowed: Fields that may differ, with * and ? for any characters.
         baseline: Its name, for the message.
 
@@ -46,9 +56,9 @@ def require_alike(
         UsageError: A field differs that may not; it is named with both values.
     """
     found: dict[Difference, list[str]] = {}
-    for task, (mine, theirs) in pairs.items():
-        for field, one, other in differences(mine, theirs):
-            found.setdefault((field, repr(one), repr(other)), []).append(task)
+    for task, both in pairs.items():
+        for field, one, other in dict.fromkeys(_text(d) for pair in both for d in differences(*pair)):
+            found.setdefault((field, one, other), []).append(task)
     allowed_ones = {d: t for d, t in found.items() if any(fnmatchcase(d[0], a) for a in allowed)}
     refused = {d: t for d, t in found.items() if d not in allowed_ones}
     if refused:
@@ -56,15 +66,21 @@ def require_alike(
     return [f"{_told(d, tasks)}, as the policy allows." for d, tasks in allowed_ones.items()]
 
 
+def _text(difference: Difference) -> tuple[str, str, str]:
+    field, mine, theirs = difference
+    return field, repr(mine), repr(theirs)
+
+
 def _refusal(refused: Mapping[Difference, Sequence[str]], baseline: str) -> UsageError:
     lines = [f"  {_told(d, tasks)}" for d, tasks in refused.items()]
     more = len(lines) - SHOWN
     listed = "\n".join([*lines[:SHOWN], *([f"  and {more} more"] if more > 0 else [])])
-    field = next(iter(refused))[0]
+    fields = json.dumps(list(dict.fromkeys(field for field, _, _ in refused)))
     return UsageError(
-        f"The candidate was not evaluated as the baseline {baseline} was:\n{listed}",
-        hint="Evaluate both alike: type the same options, or set the baseline anew "
-        f"(`harness baseline set`). To compare all the same: allow_differences = [{field!r}] in a policy.",
+        f"The candidate is not evaluated as the baseline {baseline} was:\n{listed}",
+        hint="Leave out the options that differ, or type those that make both alike (a model's own length "
+        "or prompts can be overruled: --max-length, --prompt), or set the baseline anew. "
+        f"To compare all the same: allow_differences = {fields} in a policy.",
     )
 
 

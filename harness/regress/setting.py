@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from harness import paths
-from harness.errors import HarnessError
+from harness.errors import HarnessError, UsageError
 from harness.failures import shortened
 from harness.regress import baseline as baselines
 from harness.regress.baseline import Baseline
 from harness.regress.collect import Asked, ask, side
+from harness.regress.same import paired, require_alike
 
 if TYPE_CHECKING:
     from harness.regress.check import CarryOut
@@ -47,13 +48,14 @@ def set_baseline(
     if not again and name in baselines.names(results):
         raise baselines.taken(name)
     runs, lost = [], dict[str, str]()
-    for model in request.models:
-        one = ask(replace(request, models=()), model, seeds)
+    every = [ask(replace(request, models=()), model, seeds) for model in request.models]
+    _require_repeats(every)
+    for one in every:
         if not side([one.run], one.opened, results).complete:
             lost |= _measured(one, carry_out)
         runs.append(one.run)
     if lost:
-        reasons = "; ".join(f"{task}: {reason}" for task, reason in list(lost.items())[:3])
+        reasons = "; ".join(f"{task}: {reason.rstrip('.')}" for task, reason in list(lost.items())[:3])
         raise HarnessError(
             f"The baseline {name} was not set: {len(lost)} tasks have no score ({shortened(list(lost))}).",
             hint=f"{reasons}. Choose others with --tasks, or mend this; what was measured is kept.",
@@ -68,6 +70,23 @@ def set_baseline(
     )
     baselines.write(results, made, again=again)
     return made
+
+
+def _require_repeats(every: Sequence[Asked]) -> None:
+    """Refuse repeats that are the same model twice, or that are not evaluated alike.
+
+    Raises:
+        UsageError: With what differs.
+    """
+    first, *others = every
+    for number, one in enumerate(others, start=2):
+        if one.run.artifact in {other.run.artifact for other in every[: number - 1]}:
+            raise UsageError(
+                f"The model {one.run.source} stands twice: its weights are those of another one.",
+                hint="Repeats are models of the same training with other seeds.",
+            )
+        pairs = {task: paired(one.identities[task], first.identities[task]) for task in first.identities}
+        require_alike(pairs, (), first.run.source)
 
 
 def _measured(one: Asked, carry_out: CarryOut) -> dict[str, str]:

@@ -115,6 +115,12 @@ def _combined(parts: Sequence[Units], *, axis: int) -> Units:
     return replace(parts[0], strata=tuple(strata))
 
 
+def as_probes(units: Units) -> Units:
+    """One run, whose probes are all probes of all runs: what they vary by is no run's own."""
+    strata = [replace(one, predicted=one.predicted.reshape(1, -1, one.count)) for one in units.strata]
+    return replace(units, strata=tuple(strata))
+
+
 def alike(first: Units, second: Units) -> bool:
     """Whether two models were measured on the same units."""
     return _shape(first) == _shape(second)

@@ -64,14 +64,16 @@ def judge(
     alpha: float,
     correction: Correction,
     units: Mapping[str, str],
-) -> dict[str, Judged]:
-    """The verdict of every task.
+    means: Sequence[float] = (),
+) -> tuple[dict[str, Judged], list[float]]:
+    """The verdict of every task, and the corrected p-values of the suites' means.
 
     A task is `equivalent` if two one-sided tests at alpha put the difference within the margin
     (Schuirmann, 1987); else `regressed` if it is lower than by the allowed drop, or `improved` if it
-    is higher, by a one-sided test at alpha after correction over the tasks; else `inconclusive`. So
-    alpha is the chance that any task of a candidate as good as the baseline is called regressed
-    (Holm), or the share of false ones among those called so (Benjamini and Hochberg).
+    is higher, by a one-sided test at alpha after correction over the tasks; else `inconclusive`. The
+    means stand in the same correction. So alpha is the chance that a candidate as good as the baseline
+    is called regressed for any reason (Holm), or the share of false ones among the reasons (Benjamini
+    and Hochberg).
 
     Args:
         differences: By task.
@@ -79,12 +81,14 @@ def judge(
         alpha: The level.
         correction: Over tasks.
         units: By task: what its units are called.
+        means: p-values of "not below its margin" of the suites' means.
     """
     names = list(differences)
-    p_low = corrected([p_regressed(differences[n], limits[n].max_drop) for n in names], correction)
+    every = [p_regressed(differences[n], limits[n].max_drop) for n in names]
+    p_low = corrected([*every, *means], correction)
     p_high = corrected([p_improved(differences[n]) for n in names], correction)
     found = {}
-    for name, lower, higher in zip(names, p_low, p_high, strict=True):
+    for name, lower, higher in zip(names, p_low[: len(names)], p_high, strict=True):
         one, limit = differences[name], limits[name]
         low, high = bounds(one, alpha)
         verdict = _verdict(one, limit, lower, higher, alpha)
@@ -92,10 +96,12 @@ def judge(
         found[name] = Judged(
             verdict=verdict, low=low, high=high, p_regressed=lower, p_improved=higher, to_settle=hint
         )
-    return found
+    return found, p_low[len(names) :]
 
 
 def _verdict(one: Difference, limit: Limits, lower: float, higher: float, alpha: float) -> Verdict:
+    if limit.measured and lower <= alpha:  # of few runs a measured margin may be wide
+        return "regressed"
     if equivalent(one, limit, alpha):
         return "equivalent"
     if lower <= alpha:
@@ -125,10 +131,11 @@ def _around(delta: float, part: Part, alpha: float) -> tuple[float, float]:
     return delta - reach, delta + reach
 
 
-def p_regressed(one: Difference, max_drop: float) -> float:
+def p_regressed(one: Difference | MeanDifference, max_drop: float) -> float:
     """p-value of "not lower than by `max_drop`"; the larger one where chance was also counted out."""
     estimated = _p(one.delta + max_drop, one.total)
-    return 1.0 if one.same else max(estimated, one.exact[0] if one.exact else 0.0)
+    exact = one.exact[0] if isinstance(one, Difference) and one.exact else 0.0
+    return 1.0 if one.same else max(estimated, exact)
 
 
 def p_improved(one: Difference) -> float:

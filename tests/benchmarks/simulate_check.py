@@ -138,7 +138,7 @@ def verdicts(seed: int, question: Question, seeds: bool) -> dict[str, str]:
     """The verdict of every task of one trial."""
     found = trial(seed, effects=question.effects, seeds=seeds, names=question.names)
     limits = {name: Limits(margin=question.margin) for name in found}
-    judged = judge(found, limits, alpha=ALPHA, correction="holm", units=dict.fromkeys(found, "units"))
+    judged, _ = judge(found, limits, alpha=ALPHA, correction="holm", units=dict.fromkeys(found, "units"))
     return {name: one.verdict for name, one in judged.items()}
 
 

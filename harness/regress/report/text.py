@@ -24,6 +24,9 @@ STYLES = {
 }
 """The colour of each verdict."""
 
+NARROW = 120
+"""Columns below which a table has only what decides."""
+
 SHOWN = 6
 """How many names a line shows unless every task was asked for."""
 
@@ -72,33 +75,40 @@ def _print_table(check: Check, console: Console, *, every: bool) -> None:
     rows = words.tabled(check)
     shown = [task for task in rows if every or task.verdict != "equivalent"]
     if shown:
-        console.print(_table(shown))
+        console.print(_table(shown, narrow=console.width < NARROW))
+        console.print(Text(words.bounds_text(check), style="dim"), soft_wrap=True)
     if len(shown) < len(rows):
         left_out = len(rows) - len(shown)
         console.print(Text(f"equivalent, not shown: {left_out:,} of {len(check.tasks):,} tasks"))
 
 
-def _table(tasks: Sequence[TaskOutcome]) -> Table:
+def _table(tasks: Sequence[TaskOutcome], *, narrow: bool) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    told = any(words.why(task) for task in tasks)
+    told = not narrow and any(words.why(task) for task in tasks)
     table = Table(title=Text("candidate − baseline, scores × 100"), title_justify="left")
-    for name in ("task", "metric"):
+    for name in ("task",) if narrow else ("task", "metric"):
         table.add_column(Text(name), overflow="fold")
-    for name in ("n", "seeds", "baseline", "candidate", "delta", "p"):
-        table.add_column(Text(name), justify="right")
+    for name in ("delta", "p") if narrow else ("n", "seeds", "baseline", "candidate", "delta", "p"):
+        table.add_column(Text(name), justify="right", no_wrap=True)
+    margins = not narrow and len({task.margin for task in tasks}) > 1
+    if margins:
+        table.add_column(Text("margin"), justify="right", no_wrap=True)
     table.add_column(Text("verdict"))
     if told:
         table.add_column(Text("why"), overflow="fold", style="dim")
     for task in tasks:
         verdict = Text(words.verdict_text(task), style=STYLES[task.verdict])
-        cells = [Text(cell) for cell in _cells(task)]
+        cells = [Text(cell) for cell in _cells(task, narrow=narrow)]
+        cells += [Text(words.margin_text(task))] if margins else []
         table.add_row(*cells, verdict, *([Text(words.why(task))] if told else []))
     return table
 
 
-def _cells(task: TaskOutcome) -> tuple[str, ...]:
+def _cells(task: TaskOutcome, *, narrow: bool) -> tuple[str, ...]:
+    if narrow:
+        return (task.task, words.delta_text(task), words.p_text(task))
     counted = (words.units_text(task), words.seeds_text(task))
     scores = (score_text(task.baseline), score_text(task.candidate), words.delta_text(task))
     return (task.task, task.metric, *counted, *scores, words.p_text(task))

@@ -72,24 +72,31 @@ def why(task: TaskOutcome) -> str:
     return "; ".join(part for part in (task.reason, settle) if part)
 
 
+def margin_text(one: TaskOutcome | MeanOutcome) -> str:
+    """The margin on both sides, e.g. "±0.50"."""
+    return f"±{100 * one.margin:.2f}"
+
+
 def mean_text(mean: MeanOutcome) -> str:
     """A suite's mean with its interval and margin, over how many of its tasks it is."""
     scores = f"{score_text(mean.baseline)} → {score_text(mean.candidate)}"
-    return f"mean over {there_text(mean)} {scores}, {delta_text(mean)}, margin ±{100 * mean.margin:.2f}"
+    if mean.delta is None:
+        return f"mean over {there_text(mean)}"
+    return f"mean over {there_text(mean)} {scores}, {delta_text(mean)}, margin {margin_text(mean)}"
 
 
 def there_text(mean: MeanOutcome) -> str:
-    """How many of a suite's tasks were tested, e.g. "40 of 41 tasks"."""
-    return f"{mean.there} of {mean.wanted} tasks"
+    """How many of a suite's columns were tested, e.g. "40 of 41 columns"."""
+    return f"{mean.there} of {mean.wanted} column{'' if mean.wanted == 1 else 's'}"
 
 
 def predicted_text(mean: MeanOutcome) -> str:
-    """The benchmark that a suite predicts: "predicted NAME: 51.2 ± 0.6 against 51.5 ± 0.6"; or empty."""
+    """The benchmark that a suite predicts: "predicted NAME: 51.5 ± 0.6 → 51.2 ± 0.6"; or empty."""
     found = mean.predicted
     if not found:
         return ""
-    sides = [_predicted(found, side) for side in ("candidate", "baseline")]
-    return f"predicted {found['target']}: {' against '.join(side for side in sides if side)}"
+    sides = [_predicted(found, side) for side in ("baseline", "candidate")]
+    return f"predicted {found['target']}: {' → '.join(side for side in sides if side)}"
 
 
 def _predicted(found: Mapping[str, Any], side: str) -> str:
@@ -103,6 +110,13 @@ def _predicted(found: Mapping[str, Any], side: str) -> str:
     return f"{100 * value:.1f} " + (
         f"± {above}" if below == above else f"[{100 * low:.1f}, {100 * high:.1f}]"
     )
+
+
+def bounds_text(check: Check) -> str:
+    """What the numbers behind a difference are."""
+    alpha, correction = check.policy.get("alpha"), check.policy.get("correction")
+    how = "not corrected" if correction == "none" else f"corrected for all tasks and means ({correction})"
+    return f"in brackets the bounds of each difference, each one-sided at {alpha}; p is {how}"
 
 
 def ordered(tasks: Sequence[TaskOutcome]) -> list[TaskOutcome]:

@@ -82,7 +82,7 @@ def test_the_other_way_round_it_has_improved(measured: Any, asked: Any) -> None:
 
 
 def test_what_must_not_regress_is_the_policys(measured: Any, asked: Any, tmp_path: Path) -> None:
-    more = policy(tmp_path, 'must_not_regress = ["nothing*"]\nmean_margin = 50\n')
+    more = policy(tmp_path, "must_not_regress = []\nmean_margin = 50\n")
     code, told = check(measured, asked, "worse", "last", *more)
     assert of(told, "alike")["verdict"] == "regressed"
     assert (code, told["overall"]) == (0, "equivalent")
@@ -93,7 +93,24 @@ def test_what_must_not_regress_is_the_policys(measured: Any, asked: Any, tmp_pat
     assert (code, told["because"][0].partition(" ")[0]) == (1, "alike")
 
 
-@pytest.mark.parametrize(("how", "expected"), [("exit-3", 3), ("fail", 1), ("pass", 0)])
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('must_not_regress = ["nothing*"]', "must_not_regress names no task of this check: nothing*"),
+        ('must_not_regress = ["alik"]', "Did you mean alike?"),
+        ("[tasks.alik]\nmargin = 2", "Did you mean alike?"),
+    ],
+)
+def test_a_name_that_protects_nothing_is_refused(
+    text: str, told: str, measured: Any, asked: Any, tmp_path: Path
+) -> None:
+    options = ("--candidate", measured.model("worse"), "--baseline", "last", "--offline")
+    code, out, err = asked("check", *options, *policy(tmp_path, text + "\n"))
+    assert (code, out) == (2, "")
+    assert told in err
+
+
+@pytest.mark.parametrize(("how", "expected"), [("exit-3", 3), ("fail", 1), ("pass", 3)])
 def test_a_task_that_was_not_reached_is_never_passed_over(
     how: str, expected: int, measured: Any, asked: Any, tmp_path: Path
 ) -> None:
@@ -181,7 +198,7 @@ def test_another_treatment_is_refused_with_the_difference(
         *("check", "--candidate", measured.model("worse"), "--baseline", "last", "--offline", *options),
     )
     assert (code, out) == (2, "")
-    assert "was not evaluated as the baseline last was" in err
+    assert "is not evaluated as the baseline last was" in err
     assert field in " ".join(err.split())
     assert not list(history.checks(measured.results))
 

@@ -26,9 +26,15 @@ def test_it_reads_what_it_wrote(tmp_path: Path) -> None:
 
 def test_the_oldest_is_first(tmp_path: Path) -> None:
     days = ["2026-03-01T00:00:00+00:00", "2025-12-31T23:59:59+00:00", "2026-03-01T00:00:01+00:00"]
-    for day in days:
-        history.keep(tmp_path, replace(small_check(), when=day))
+    for number, day in enumerate(days):
+        history.keep(tmp_path, replace(small_check(), id=f"{number:012}", when=day))
     assert [one.when for one in history.checks(tmp_path)] == sorted(days)
+
+
+def test_the_same_check_stands_once(tmp_path: Path) -> None:
+    first = history.keep(tmp_path, small_check())
+    assert history.keep(tmp_path, replace(small_check(), when="2027-01-01T00:00:00+00:00")) == first
+    assert list(history.checks(tmp_path)) == [small_check()]
 
 
 def test_no_folder_has_no_checks(tmp_path: Path) -> None:

@@ -70,9 +70,18 @@ def test_the_verdict_of_a_check(
 @pytest.mark.parametrize(("how", "code"), [("exit-3", 3), ("fail", 1), ("pass", 0)])
 def test_the_policy_says_what_nothing_decided_ends_with(how: str, code: int) -> None:
     policy = replace(DEFAULT, inconclusive=how)  # type: ignore[arg-type]
-    assert ends([task("missing")], [mean("equivalent")], policy) == ("inconclusive", code)
+    assert ends([task("inconclusive")], [mean("inconclusive")], policy) == ("inconclusive", code)
     assert ends([task("regressed")], [mean("equivalent")], policy) == ("regressed", 1)
     assert ends([task("equivalent")], [mean("equivalent")], policy) == ("equivalent", 0)
+
+
+@pytest.mark.parametrize("how", ["exit-3", "fail", "pass"])
+@pytest.mark.parametrize(("missing", "code"), [("exit-3", 3), ("fail", 1)])
+def test_a_missing_score_never_passes(how: str, missing: str, code: int) -> None:
+    policy = replace(DEFAULT, inconclusive=how, missing=missing)  # type: ignore[arg-type]
+    assert ends([task("missing")], [mean("equivalent")], policy) == ("inconclusive", code)
+    nothing = replace(mean("inconclusive"), delta=None)
+    assert ends([], [nothing], policy) == ("inconclusive", code)
 
 
 def test_a_task_that_may_regress_does_not_decide() -> None:

@@ -27,6 +27,7 @@ FULL = {
     "draws": 2000,
     "seed": 7,
     "inconclusive": "fail",
+    "missing": "fail",
     "not_testable": "ignore",
     "allow_differences": ["encoding.max_length", "prompts.*"],
     "budget_minutes": 30,

@@ -33,7 +33,7 @@ BASE = scored(task(), encoding(prompts=(("query", "find: "),)))
 
 def refused(other: Scored, *allowed: str) -> str:
     with pytest.raises(UsageError) as caught:
-        require_alike({"Fake": (other, BASE)}, allowed, "last")
+        require_alike({"Fake": [(other.identity, BASE.identity)]}, allowed, "last")
     assert "baseline last" in caught.value.message
     assert "allow_differences" in (caught.value.hint or "")
     return caught.value.message
@@ -41,8 +41,8 @@ def refused(other: Scored, *allowed: str) -> str:
 
 def test_another_model_is_no_difference() -> None:
     other = scored(task(), encoding(prompts=(("query", "find: "),)), key="b")
-    assert differences(other, BASE) == []
-    assert require_alike({"Fake": (other, BASE)}, (), "last") == []
+    assert differences(other.identity, BASE.identity) == []
+    assert require_alike({"Fake": [(other.identity, BASE.identity)]}, (), "last") == []
 
 
 @pytest.mark.parametrize(
@@ -98,9 +98,9 @@ def test_a_difference_is_refused_with_the_field_and_both_values(
 
 def test_a_policy_may_allow_a_field_and_it_is_told() -> None:
     other = scored(task(), encoding(prompts=(("query", "find: "),), max_length=64))
-    ((field, *_),) = differences(other, BASE)
+    ((field, *_),) = differences(other.identity, BASE.identity)
     for allowed in (field, f"{field.partition('.')[0]}.*", "*max_length"):
-        (told,) = require_alike({"Fake": (other, BASE)}, (allowed,), "last")
+        (told,) = require_alike({"Fake": [(other.identity, BASE.identity)]}, (allowed,), "last")
         assert "as the policy allows" in told
         assert "64" in told
     assert "max_length" in refused(other, "encoding.dtype", "max_lengt")
@@ -110,7 +110,7 @@ def test_a_policy_may_allow_a_field_and_it_is_told() -> None:
 
 def test_many_tasks_that_differ_alike_are_told_in_one_line() -> None:
     other = scored(task(), encoding(prompts=(("query", "find: "),), max_length=64))
-    pairs = {f"T{at}": (other, BASE) for at in range(12)}
+    pairs = {f"T{at}": [(other.identity, BASE.identity)] for at in range(12)}
     with pytest.raises(UsageError) as caught:
         require_alike(pairs, (), "last")
     assert "(T0 and 11 more)" in caught.value.message
@@ -118,10 +118,10 @@ def test_many_tasks_that_differ_alike_are_told_in_one_line() -> None:
 
 
 def test_no_more_lines_are_shown_than_can_be_read() -> None:
-    pairs = {
-        f"T{at}": (scored(task(scoring=f"fake {at + 5}"), encoding(prompts=(("query", "find: "),))), BASE)
-        for at in range(20)
-    }
+    others = [
+        scored(task(scoring=f"fake {at + 5}"), encoding(prompts=(("query", "find: "),))) for at in range(20)
+    ]
+    pairs = {f"T{at}": [(other.identity, BASE.identity)] for at, other in enumerate(others)}
     with pytest.raises(UsageError, match=f"and {20 - SHOWN} more"):
         require_alike(pairs, (), "last")
 
@@ -134,7 +134,8 @@ def test_libraries_and_devices_only_warn() -> None:
         BASE, provenance={"packages": {"torch": "2.10", "numpy": "2"}, "device": {"name": "B", "memory": 2}}
     )
     pairs = {"T1": (one, two), "T2": (one, two), "T3": (two, two)}
-    assert require_alike(pairs, (), "last") == []
+    alike = {name: [(a.identity, b.identity)] for name, (a, b) in pairs.items()}
+    assert require_alike(alike, (), "last") == []
     assert other_conditions(pairs) == [
         "torch was 2.10 for the baseline and is 2.11 for the candidate (2 tasks).",
         "device.name was B for the baseline and is A for the candidate (2 tasks).",

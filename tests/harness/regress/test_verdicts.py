@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from math import sqrt
 from statistics import stdev
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from harness.regress.difference import Difference, Part
 from harness.regress.verdicts import (
     CORRECTIONS,
     Correction,
+    Judged,
     Limits,
     bounds,
     corrected,
@@ -30,13 +32,17 @@ from harness.regress.verdicts import (
 NAMED = re.compile(r"about ([\d,]+) (\w+)")
 
 
+def judged(*differences: Any, **how: Any) -> dict[str, Judged]:
+    return judge(*differences, **how)[0]
+
+
 def made(delta: float, error: float, *, units: int = 100, **more: object) -> Difference:
     part = Part(variance=error**2, freedom=units - 1)
     return Difference(**{"mine": (0.5 + delta,), "theirs": (0.5,), "units": units, "examples": part, **more})  # type: ignore[arg-type]
 
 
 def verdict(one: Difference, limit: Limits, correction: Correction = "holm", alpha: float = 0.05) -> str:
-    found = judge({"T": one}, {"T": limit}, alpha=alpha, correction=correction, units={"T": "queries"})
+    found = judged({"T": one}, {"T": limit}, alpha=alpha, correction=correction, units={"T": "queries"})
     return found["T"].verdict
 
 
@@ -136,7 +142,7 @@ def test_a_drop_of_one_among_many_must_be_clearer() -> None:
     found = {f"T{at}": made(0.0, 0.02) for at in range(19)} | {"low": made(-0.02, 0.01)}
     limits = dict.fromkeys(found, Limits(margin=0.001))
     told = {
-        correction: judge(found, limits, alpha=0.05, correction=correction, units=dict.fromkeys(found, "u"))
+        correction: judged(found, limits, alpha=0.05, correction=correction, units=dict.fromkeys(found, "u"))
         for correction in CORRECTIONS
     }
     assert {c: one["low"].verdict for c, one in told.items()} == {
@@ -148,7 +154,7 @@ def test_a_drop_of_one_among_many_must_be_clearer() -> None:
 
 
 def test_no_tasks_have_no_verdicts() -> None:
-    assert judge({}, {}, alpha=0.05, correction="holm", units={}) == {}
+    assert judged({}, {}, alpha=0.05, correction="holm", units={}) == {}
 
 
 # Measured margins
@@ -219,7 +225,7 @@ def test_the_number_of_units_that_is_named_settles_it_four_times_of_five(
     settled = 0
     for drawn in np.random.default_rng(0).normal(delta, error, trials):
         found = {"T": made(float(drawn), error, units=count), **others}
-        told = judge(found, limits, alpha=0.05, correction="holm", units=dict.fromkeys(found, "queries"))
+        told = judged(found, limits, alpha=0.05, correction="holm", units=dict.fromkeys(found, "queries"))
         settled += told["T"].verdict != "inconclusive"
     assert settled / trials > 0.8 - 4 * sqrt(0.16 / trials)
     if margin == 0:
@@ -243,7 +249,7 @@ def test_where_no_number_would_do_none_is_named() -> None:
 
 
 def test_only_what_is_inconclusive_says_what_would_settle_it() -> None:
-    found = judge(
+    found = judged(
         {"a": made(0.0, 0.001), "b": made(-0.02, 0.02)},
         {"a": Limits(margin=0.01), "b": Limits(margin=0.01)},
         alpha=0.05,

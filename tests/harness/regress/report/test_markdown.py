@@ -108,7 +108,7 @@ def test_what_matters_is_in_the_open_and_the_rest_is_folded_away() -> None:
 def test_the_tables_hold_what_was_found() -> None:
     means, tasks, missing, *_ = tables(markdown(small_check()))
     assert means[1] == [
-        *("mteb", "3 of 5 tasks", "75.50", "74.00", "−1.50 [−2.20, −0.80]", "±0.50", "regressed"),
+        *("mteb", "3 of 5 columns", "75.50", "74.00", "−1.50 [−2.20, −0.80]", "±0.50", "regressed"),
     ]
     assert tasks[1] == [
         *("SciFact", "ndcg_at_10", "300 queries", "1", "64.50", "61.00", "−3.50 [−5.00, −2.00]"),

@@ -68,7 +68,9 @@ def test_reasons_warnings_and_means_are_there() -> None:
     text = printed(small_check())
     assert "not testable: MindSmallReranking: no per-query results are kept of this metric" in text
     assert "warning: torch 2.10.0 made the baseline, 2.11.0 the candidate." in text
-    assert "mteb: mean over 3 of 5 tasks 75.50 → 74.00, −1.50 [−2.20, −0.80], margin ±0.50: regressed" in text
+    assert (
+        "mteb: mean over 3 of 5 columns 75.50 → 74.00, −1.50 [−2.20, −0.80], margin ±0.50: regressed" in text
+    )
 
 
 def test_many_sentences_are_cut_unless_all_is_asked_for() -> None:

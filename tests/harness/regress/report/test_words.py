@@ -16,13 +16,14 @@ REGRESSED, EQUIVALENT, INCONCLUSIVE, UNTESTED, MISSING = TASKS
 def test_a_mean_reads_as_a_sentence() -> None:
     mean = replace(small_check().means[0], there=40, wanted=41)
     assert (
-        words.mean_text(mean) == "mean over 40 of 41 tasks 75.50 → 74.00, −1.50 [−2.20, −0.80], margin ±0.50"
+        words.mean_text(mean)
+        == "mean over 40 of 41 columns 75.50 → 74.00, −1.50 [−2.20, −0.80], margin ±0.50"
     )
 
 
 def test_a_mean_of_nothing_has_dashes() -> None:
     mean = MeanOutcome(suite="mteb", verdict="inconclusive", wanted=41)
-    assert words.mean_text(mean) == "mean over 0 of 41 tasks – → –, –, margin ±0.00"
+    assert words.mean_text(mean) == "mean over 0 of 41 columns"
 
 
 def predicted(**changed: object) -> MeanOutcome:
@@ -39,7 +40,7 @@ def predicted(**changed: object) -> MeanOutcome:
 
 
 def test_a_predicted_benchmark_has_its_error() -> None:
-    assert words.predicted_text(predicted()) == "predicted MTEB(eng, v2): 51.2 ± 0.6 against 51.5 ± 0.6"
+    assert words.predicted_text(predicted()) == "predicted MTEB(eng, v2): 51.5 ± 0.6 → 51.2 ± 0.6"
     assert words.predicted_text(small_check().means[0]) == ""
 
 
