@@ -260,8 +260,9 @@ def test_the_cache_is_named_by_what_is_compared(runner: Runner) -> None:
 needs_jq = pytest.mark.skipif(shutil.which("jq") is None, reason="needs jq, which stands for gh's own")
 
 
-def commented(runner: Runner, *bodies: str) -> subprocess.CompletedProcess[str]:
-    comments = [{"id": 40 + number, "body": body} for number, body in enumerate(bodies)]
+def commented(runner: Runner, *bodies: str, by: str = "Bot") -> subprocess.CompletedProcess[str]:
+    user = {"type": by}
+    comments = [{"id": 40 + number, "body": body, "user": user} for number, body in enumerate(bodies)]
     (runner.stubs / "comments.json").write_text(json.dumps(comments))
     return act(runner, "Check", "Comment on the pull request")
 
@@ -283,6 +284,26 @@ def test_later_verdicts_go_into_the_same_comment(runner: Runner) -> None:
     assert commented(runner, "Looks good.", old, old).returncode == 0
     written = runner.calls("gh")[-1]
     assert written[:4] == ["api", "--method", "PATCH", "repos/owner/name/issues/comments/41"]
+
+
+@needs_jq
+def test_a_comment_of_somebody_else_is_not_written_over(runner: Runner) -> None:
+    old = markdown(small_check(overall="equivalent", exit_code=0))
+    assert commented(runner, old, by="User").returncode == 0
+    assert runner.calls("gh")[-1][2] == "POST"
+
+
+def test_baselines_and_proxies_are_never_cached() -> None:
+    """What a run restores must not lie over what the repository holds."""
+    paths = [
+        line.strip().lstrip("- ")
+        for text in (path.read_text() for path in EVERY)
+        for line in text.splitlines()
+        if line.strip().lstrip("- ").startswith(("results", "${{ inputs.results }}"))
+    ]
+    cached = [path for path in paths if ":" not in path]
+    assert cached
+    assert all(path.rstrip("/").endswith(("/records", "/checks", "/watches")) for path in cached), cached
 
 
 def test_a_token_that_cannot_comment_is_a_warning(runner: Runner) -> None:

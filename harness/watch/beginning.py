@@ -34,7 +34,6 @@ def begun(results: Path, name: str, source: Source, request: Request) -> Watch:
     now = Watch(name=name, source=source.text, suite=request.suites[0], request=echo(request))
     former = state.read(results, name)
     if former is None:
-        state.write(results, now)
         return now
     differs = _differences(former, now)
     if differs:

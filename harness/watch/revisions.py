@@ -69,7 +69,10 @@ def _refs(repository: str) -> list[tuple[str, str]]:
         ) from error
     except (HfHubHTTPError, httpx.HTTPError, OSError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise HubSilent(f"The hub does not tell the revisions of {repository}: {reason}.") from error
+        raise HubSilent(
+            f"No folder is at {repository}, and the hub does not tell its revisions: {reason}.",
+            hint="Check the path of the folder; a repository of the hub needs the network.",
+        ) from error
     return [(ref.name, ref.target_commit) for ref in (*refs.branches, *refs.tags)]
 
 

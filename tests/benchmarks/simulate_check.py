@@ -14,17 +14,26 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from harness.metrics import Floats
+from harness.regress.baseline import Run
+from harness.regress.collect import Side
+from harness.regress.decide import Sides, said
 from harness.regress.difference import Difference, difference
+from harness.regress.overall import conclude
+from harness.regress.policy import DEFAULT
+from harness.regress.scored import Scored
 from harness.regress.units import Stratum, Units
 from harness.regress.verdicts import Limits, judge
+from harness.types import Column, Data, Suite, Task
 
 ALPHA, DRAWS = 0.05, 400
 SEEDS = (3, 5)
@@ -38,6 +47,11 @@ DROP, WIDE = 0.03, 0.02
 
 ALARM = "false alarm (any of 20 tasks regressed, none true)"
 RIGHT = "no equivalence where the difference is the margin (mean over tasks)"
+
+WHOLE = "false alarm of a whole check: tasks and mean, no margins"
+
+REPEATS = 3
+"""Models of a baseline that repeats its training; each is evaluated with two seeds."""
 
 Maker = Callable[[np.random.Generator, float, tuple[int, int]], tuple[Units, Units]]
 
@@ -148,6 +162,63 @@ def share(rows: list[dict[str, str]], verdict: str, name: str | None = None) -> 
     return sum(hits) / len(hits)
 
 
+def overall(seed: int, kind: str) -> dict[str, str]:
+    """The verdict of a whole check of 20 tasks in which nothing differs, under the default policy."""
+    rng = np.random.default_rng(seed)
+    pairs = {name: scored(rng, name, kind) for name in NAMES}
+    sides = Sides(candidate=_side(pairs, 0), baseline=_side(pairs, 1), failures={})
+    source: Any = None
+    tasks = [
+        Task(name=name, type="any", metric="any", splits=("test",), data=Data(), source=source)
+        for name in NAMES
+    ]
+    columns = tuple(Column(name=task.name, type=task.type, tasks=(task,)) for task in tasks)
+    suite = Suite(name="made up", title="", columns=columns)
+    policy = replace(DEFAULT, draws=DRAWS, margin=0.0, mean_margin=0.0)
+    found = said(sides, [suite], policy, "baseline")
+    return {"whole": conclude(found.tasks, found.means, policy).verdict}
+
+
+def scored(rng: np.random.Generator, name: str, kind: str) -> tuple[list[Scored], list[Scored]]:
+    """The records of both sides on one task: one run, runs with seeds, or repeats with two seeds each."""
+    runs = {"one run": (1, 1), "seeds": SEEDS, "repeats": (1, REPEATS)}[kind]
+    own = float(rng.normal(0, SPREAD)) if kind == "repeats" else 0.0
+    mine, theirs = TASKS[name.removesuffix("b")](rng, own, runs)
+    if kind != "repeats":
+        return [_record(mine, "candidate")], [_record(theirs, "baseline")]
+    return _evaluated(rng, mine, "candidate"), [
+        one for at in range(REPEATS) for one in _evaluated(rng, _run(theirs, at), f"repeat {at}")
+    ]
+
+
+def _run(whole: Units, at: int) -> Units:
+    stratum = replace(whole.strata[0], predicted=whole.strata[0].predicted[at : at + 1])
+    return replace(whole, strata=(stratum,))
+
+
+def _evaluated(rng: np.random.Generator, whole: Units, model: str) -> list[Scored]:
+    """One model under two seeds, which tell the same of pairs, and nearly so of what is drawn."""
+    if whole.strata[0].measures != ("mean",):
+        return [_record(whole, model)]
+    predicted = whole.strata[0].predicted
+    other = replace(whole.strata[0], predicted=predicted + rng.normal(0, 0.02, size=predicted.shape))
+    return [_record(whole, model), _record(replace(whole, strata=(other,)), model)]
+
+
+def _record(whole: Units, model: str) -> Scored:
+    key = f"{model} {id(whole)}"
+    return Scored(
+        key=key, task={}, model={"artifact": model}, identity={}, provenance={}, score=0.5, units=whole
+    )
+
+
+def _side(pairs: Mapping[str, tuple[list[Scored], list[Scored]]], at: int) -> Side:
+    models = dict.fromkeys(str(one.model["artifact"]) for pair in pairs.values() for one in pair[at])
+    runs = tuple(Run(model=m, source=m, artifact=m, folder=m, keys={}) for m in models)
+    held = {name: tuple(pair[at]) for name, pair in pairs.items()}
+    return Side(runs=runs, home=Path(), scored=held, missing=dict.fromkeys(pairs, 0))
+
+
 def answers(pool: ProcessPoolExecutor, trials: int, *, seeds: bool) -> dict[str, float]:
     """Every share, of models with one run or with several seeds."""
     none: dict[str, float] = {}
@@ -188,10 +259,16 @@ def main() -> int:
             "one run": answers(pool, asked.trials, seeds=False),
             f"{SEEDS[0]} and {SEEDS[1]} seeds": answers(pool, asked.trials, seeds=True),
         }
-    print(json.dumps({"trials": asked.trials, "alpha": ALPHA, **out}, indent=1))
+        whole = {
+            kind: share(
+                list(pool.map(partial(overall, kind=kind), range(asked.trials), chunksize=8)), "regressed"
+            )
+            for kind in ("one run", "seeds", "repeats")
+        }
+    print(json.dumps({"trials": asked.trials, "alpha": ALPHA, **out, WHOLE: whole}, indent=1))
     slack = 0.015 * (1000 / asked.trials) ** 0.5
     alarms, right = ([values[name] for values in out.values()] for name in (ALARM, RIGHT))
-    return int(max(alarms) > ALPHA + slack or min(right) < 1 - ALPHA - slack)
+    return int(max(*alarms, *whole.values()) > ALPHA + slack or min(right) < 1 - ALPHA - slack)
 
 
 if __name__ == "__main__":

@@ -143,3 +143,32 @@ def test_nothing_is_pinned_where_a_score_could_not_be_had(
     assert code == 1
     assert "The baseline anew was not set: 1 tasks have no score (alike)" in " ".join(err.split())
     assert "anew" not in baselines.names(measured.results)
+
+
+def test_a_name_that_is_a_models_or_a_files_is_refused(asked: Any, measured: Any) -> None:
+    for name, told in (("minilm", "minilm is a model"), ("last.json", "cannot be the name")):
+        code, _, err = asked(
+            "baseline", "set", name, "--model", measured.model("worse"), "--suite", "stdlib", "--offline"
+        )
+        assert code == 2
+        assert told in err
+
+
+def test_a_model_is_no_repeat_of_itself(asked: Any, measured: Any) -> None:
+    models = ("--model", measured.model("worse"), "--model", measured.model("worse"))
+    code, _, err = asked("baseline", "set", "twice", *models, "--suite", measured.local, "--offline")
+    assert code == 2
+    assert "stands twice" in err
+
+
+def test_a_name_out_of_the_folder_is_none(asked: Any, measured: Any) -> None:
+    code, _, err = asked("baseline", "show", "../baselines/last")
+    assert code == 2
+    assert "No baseline is called" in err
+
+
+def test_a_misspelt_baseline_is_told(asked: Any, measured: Any) -> None:
+    code, _, err = asked("check", "--candidate", measured.model("worse"), "--baseline", "lats", "--offline")
+    assert code == 2
+    assert "No baseline or model is called 'lats'" in err
+    assert "Did you mean last?" in err

@@ -422,7 +422,7 @@ def test_a_repositorys_revisions_are_evaluated_as_commits(
         (2, "2" * 40, "org/name"),
     ]
     assert downloaded == [("org/name", "1" * 40), ("org/name", "2" * 40)]
-    assert troubles == ["The hub does not tell the revisions of org/name: down."]
+    assert troubles == ["No folder is at org/name, and the hub does not tell its revisions: down."]
 
 
 def test_a_newer_state_and_a_damaged_one_are_refused(tmp_path: Path) -> None:

@@ -1,0 +1,103 @@
+"""From records to what is said: repeats and their seeds, means, tasks that a suite lost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from statistics import stdev
+
+import numpy as np
+import pytest
+
+from fakes import task
+from harness.errors import UsageError
+from harness.regress.baseline import Run
+from harness.regress.collect import Side
+from harness.regress.decide import Sides, differences, said
+from harness.regress.difference import Difference
+from harness.regress.policy import DEFAULT
+from harness.regress.scored import Scored
+from harness.regress.units import Stratum, Units
+from harness.types import Column, Suite
+
+RNG = np.random.default_rng(5)
+LEVEL = RNG.random(200)
+
+
+def record(model: str, shift: float, seed: int = 0) -> Scored:
+    values = LEVEL + shift + RNG.normal(0, 0.02, size=200)
+    stratum = Stratum(measures=("mean",), examples="same", gold=np.zeros(0), predicted=values[None, None, :])
+    units = Units(metric="m", unit="queries", strata=(stratum,))
+    return Scored(
+        key=f"{model}-{seed}",
+        task={},
+        model={"artifact": model},
+        identity={},
+        provenance={},
+        score=float(values.mean()),
+        units=units,
+    )
+
+
+def side(held: Mapping[str, Sequence[Scored]]) -> Side:
+    models = dict.fromkeys(str(one.model["artifact"]) for ones in held.values() for one in ones)
+    runs = tuple(Run(model=m, source=m, artifact=m, folder=m, keys={}) for m in models)
+    scored = {name: tuple(ones) for name, ones in held.items()}
+    return Side(runs=runs, home=Path(), scored=scored, missing=dict.fromkeys(held, 0))
+
+
+def sides(mine: Sequence[Scored], theirs: Sequence[Scored]) -> Sides:
+    return Sides(candidate=side({"T": mine}), baseline=side({"T": theirs}), failures={})
+
+
+SUITE = Suite(name="one", title="", columns=(Column(name="T", type="any", tasks=(task("T"),)),))
+
+
+def found(both: Sides) -> Difference:
+    one = differences(both, SUITE.tasks, DEFAULT)["T"]
+    assert isinstance(one, Difference)
+    return one
+
+
+def test_the_seeds_of_repeats_are_no_runs_of_their_own() -> None:
+    shifts = {"a": 0.0, "b": 0.03, "c": -0.03}
+    theirs = [record(model, shift, seed) for model, shift in shifts.items() for seed in (1, 2)]
+    mine = [record("x", 0.0, seed) for seed in (1, 2)]
+    one = found(sides(mine, theirs))
+    means = [np.mean([r.score for r in theirs if r.model["artifact"] == m]) for m in shifts]
+    assert (len(one.mine), len(one.theirs)) == (1, 3)
+    assert one.noise == pytest.approx(stdev(means))
+    assert one.seeds is not None
+    assert one.seeds.variance == pytest.approx(stdev(means) ** 2 * (1 + 1 / 3))
+    assert one.seeds.freedom == 2
+
+
+def test_the_seeds_of_two_models_belong_together_two_by_two() -> None:
+    one = found(sides([record("x", 0.0, s) for s in (1, 2, 3)], [record("a", 0.0, s) for s in (1, 2, 3)]))
+    assert one.paired
+    assert (len(one.mine), len(one.theirs)) == (3, 3)
+
+
+def test_two_repeats_are_too_few_for_a_measured_margin() -> None:
+    policy = replace(DEFAULT, margin="measured")
+    two = sides([record("x", 0.0)], [record("a", 0.0), record("b", 0.01)])
+    with pytest.raises(UsageError, match="has 2 runs of T: it takes 3"):
+        said(two, [SUITE], policy, "base")
+    three = sides([record("x", 0.0)], [record("a", 0.0), record("b", 0.01), record("c", -0.01)])
+    assert said(three, [SUITE], policy, "base").tasks[0].margin > 0.01
+
+
+def test_the_mean_of_a_single_task_has_its_margin() -> None:
+    mean = said(sides([record("x", 0.0)], [record("a", 0.0)]), [SUITE], DEFAULT, "base").means[0]
+    assert mean.margin == pytest.approx(0.01)
+
+
+def test_a_mean_is_corrected_with_its_tasks() -> None:
+    """Of two p-values that are alike, Holm doubles both: a mean and its one task are two."""
+    policy = replace(DEFAULT, margin=0.0, mean_margin=0.0)
+    alone = replace(policy, correction="none")
+    both = sides([record("x", -0.0026)], [record("a", 0.0)])
+    free, held = (said(both, [SUITE], one, "base").tasks[0].p_regressed for one in (alone, policy))
+    assert free is not None
+    assert held == pytest.approx(2 * free)
