@@ -212,7 +212,8 @@ def _print(made: Check, results: Path | None, *, every: bool) -> None:
     from harness.terminal import console
 
     print_check(made, console(), every=every)
-    click.echo(f"kept as {history.place(paths.results_folder(results), made)}")
+    kept = history.named(paths.results_folder(results), made.id)
+    click.echo(f"kept as {kept[0]}")
 
 
 def _as_json(made: Check) -> str:

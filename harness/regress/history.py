@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from harness import files
@@ -22,21 +24,25 @@ def folder(results: Path) -> Path:
 def keep(results: Path, check: Check) -> Path:
     """Write a check down as `<results>/checks/<time>-<id>.json`; returns where it lies.
 
-    One that found the same before, of the same records under the same policy, stays as it is.
+    One that found the same before stays as it is.
 
     Raises:
         StoreError: The folder cannot be written.
     """
-    path = place(results, check)
-    files.write_once(path, (json.dumps(check.to_json(), indent=1) + "\n").encode())
+    for former in named(results, check.id):
+        with contextlib.suppress(OSError, ValueError, AttributeError, RecordError):
+            found = from_json(json.loads(former.read_text(encoding="utf-8")), where=str(former))
+            if replace(found, when=check.when, seconds=check.seconds).to_json() == check.to_json():
+                return former
+    stamp = check.when.replace(":", "").replace("-", "").partition(".")[0].partition("+")[0]
+    path = folder(results) / f"{stamp}-{check.id}.json"
+    files.replace(path, (json.dumps(check.to_json(), indent=1) + "\n").encode())
     return path
 
 
-def place(results: Path, check: Check) -> Path:
-    """Where a check lies, or is to lie."""
-    stamp = check.when.replace(":", "").replace("-", "").partition(".")[0].partition("+")[0]
-    same = sorted(folder(results).glob(f"*-{check.id}.json"))
-    return same[-1] if same else folder(results) / f"{stamp}-{check.id}.json"
+def named(results: Path, id_: str) -> list[Path]:
+    """The files of the checks of one id, the newest first."""
+    return sorted(folder(results).glob(f"*-{id_}.json"), reverse=True)
 
 
 def checks(results: Path) -> Iterator[Check]:
