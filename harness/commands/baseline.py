@@ -37,14 +37,7 @@ def command() -> None:
     help="Catalog name, org/name[@revision], or a folder. Further ones are repeats of the first: "
     "models of the same training with other seeds, from which its noise is measured.",
 )
-@click.option(
-    "--suite",
-    "suites",
-    multiple=True,
-    required=True,
-    metavar="SUITE",
-    help="Suite, or suite:argument (`harness list suites`). Repeat for several.",
-)
+@options.suites
 @click.option(
     "--seeds",
     type=click.IntRange(min=1),

@@ -40,6 +40,14 @@ languages = click.option(
 )
 splits = click.option("--splits", default="", help="Only these splits, e.g. test.")
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON for machines (docs/json.md).")
+suites = click.option(
+    "--suite",
+    "suites",
+    multiple=True,
+    required=True,
+    metavar="SUITE",
+    help="Suite, or suite:argument (`harness list suites`). Repeat for several.",
+)
 offline = click.option(
     "--offline", is_flag=True, help="Forbid the network; tasks without data at hand are named at once."
 )

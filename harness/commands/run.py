@@ -23,14 +23,7 @@ if TYPE_CHECKING:
     metavar="MODEL",
     help="Catalog name, org/name[@revision], or a folder. Repeat for several.",
 )
-@click.option(
-    "--suite",
-    "suites",
-    multiple=True,
-    required=True,
-    metavar="SUITE",
-    help="Suite, or suite:argument (`harness list suites`). Repeat for several.",
-)
+@options.suites
 @asked.evaluation
 @click.option(
     "--force",

@@ -34,26 +34,19 @@ class Part:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Difference:
-    """Candidate minus baseline on one task, in shares of 1.
+class Compared:
+    """Scores of a candidate's runs and of a baseline's, in shares of 1.
 
     Attributes:
         mine: The score of each run of the candidate.
         theirs: Of each run of the baseline.
-        paired: Whether the runs belong together two by two.
-        units: How many were resampled.
         examples: What the choice of units, and of a few probes, adds to the variance.
-        exact: p-values of "not lower" and of "not higher" by exchanging the models' answers, where
-            few units differ; None otherwise.
         same: Whether both sides are one and the same record.
     """
 
     mine: tuple[float, ...]
     theirs: tuple[float, ...]
-    paired: bool = False
-    units: int
     examples: Part
-    exact: tuple[float, float] | None = None
     same: bool = False
 
     @property
@@ -74,17 +67,38 @@ class Difference:
     @property
     def seeds(self) -> Part | None:
         """What the runs add to the variance; None with one run of each, where it cannot be told."""
+        raise NotImplementedError
+
+    @property
+    def total(self) -> Part:
+        """All uncertainty together."""
+        return together([self.examples] + ([self.seeds] if self.seeds is not None else []))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference(Compared):
+    """Candidate minus baseline on one task.
+
+    Attributes:
+        paired: Whether the runs belong together two by two.
+        units: How many were resampled.
+        exact: p-values of "not lower" and of "not higher" by exchanging the models' answers, where
+            few units differ; None otherwise.
+    """
+
+    paired: bool = False
+    units: int
+    exact: tuple[float, float] | None = None
+
+    @property
+    def seeds(self) -> Part | None:
+        """What the runs add to the variance; None with one run of each, where it cannot be told."""
         return None if self.same else of_runs(self.mine, self.theirs, paired=self.paired)
 
     @property
     def noise(self) -> float | None:
         """Standard deviation of the baseline's runs; None of a single one."""
         return stdev(self.theirs) if len(self.theirs) > 1 else None
-
-    @property
-    def total(self) -> Part:
-        """All uncertainty together."""
-        return together([self.examples] + ([self.seeds] if self.seeds is not None else []))
 
 
 def together(parts: list[Part]) -> Part:

@@ -7,56 +7,30 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Literal
 
-from harness.regress.difference import Difference, Part, of_runs, together
+from harness.regress.difference import Compared, Difference, Part, of_runs, together
 from harness.types import Suite
 
 
 @dataclass(frozen=True, kw_only=True)
-class MeanDifference:
+class MeanDifference(Compared):
     """Candidate minus baseline, of the mean over those columns of which every task was tested.
 
+    `mine` and `theirs` are the means of the runs: a single one where tasks have other numbers of runs.
+
     Attributes:
-        mine: The mean of each run of the candidate; one where its tasks have other numbers of runs.
-        theirs: Likewise of the baseline.
-        examples: What the choice of units adds to the variance.
-        seeds: What the runs add; None where it cannot be told.
+        spread: What the runs add to the variance; None where it cannot be told.
         columns: The columns it is over.
         wanted: How many columns the suite has.
-        same: Whether both sides are the same records.
     """
 
-    mine: tuple[float, ...]
-    theirs: tuple[float, ...]
-    examples: Part
-    seeds: Part | None
+    spread: Part | None
     columns: tuple[str, ...]
     wanted: int
-    same: bool
 
     @property
-    def candidate(self) -> float:
-        """The mean over the candidate's runs."""
-        return fmean(self.mine)
-
-    @property
-    def baseline(self) -> float:
-        """The mean over the baseline's runs."""
-        return fmean(self.theirs)
-
-    @property
-    def delta(self) -> float:
-        """Candidate minus baseline."""
-        return self.candidate - self.baseline
-
-    @property
-    def complete(self) -> bool:
-        """Whether every column was tested."""
-        return len(self.columns) == self.wanted
-
-    @property
-    def total(self) -> Part:
-        """All uncertainty together."""
-        return together([self.examples, *([self.seeds] if self.seeds else [])])
+    def seeds(self) -> Part | None:
+        """What the runs add to the variance; None where it cannot be told."""
+        return self.spread
 
 
 def mean_difference(suite: Suite, found: Mapping[str, Difference]) -> MeanDifference | None:
@@ -74,12 +48,12 @@ def mean_difference(suite: Suite, found: Mapping[str, Difference]) -> MeanDiffer
         for task in tasks:
             shares[task] = shares.get(task, 0.0) + 1 / len(tested) / len(tasks)
     ones = {task: found[task] for task in shares}
-    mine, theirs, seeds = _runs(shares, ones)
+    mine, theirs, spread = _runs(shares, ones)
     return MeanDifference(
         mine=mine,
         theirs=theirs,
         examples=together([_scaled(ones[task].examples, share) for task, share in shares.items()]),
-        seeds=seeds,
+        spread=spread,
         columns=tuple(tested),
         wanted=len(columns),
         same=all(one.same for one in ones.values()),

@@ -9,9 +9,8 @@ from statistics import stdev
 from typing import Literal
 
 from harness.regress import student
-from harness.regress.difference import Difference, Part
+from harness.regress.difference import Compared, Difference, Part
 from harness.regress.outcome import Verdict
-from harness.regress.suite_mean import MeanDifference
 
 Correction = Literal["holm", "benjamini-hochberg", "none"]
 
@@ -109,7 +108,7 @@ def _verdict(one: Difference, limit: Limits, lower: float, higher: float, alpha:
     return "improved" if higher <= alpha else "inconclusive"
 
 
-def equivalent(one: Difference | MeanDifference, limit: Limits, alpha: float) -> bool:
+def equivalent(one: Compared, limit: Limits, alpha: float) -> bool:
     """Whether the difference lies within the margin.
 
     A measured margin holds the spread of runs already, so there only the units' part counts.
@@ -119,7 +118,7 @@ def equivalent(one: Difference | MeanDifference, limit: Limits, alpha: float) ->
     return one.same or (-limit.margin <= low and high <= limit.margin)
 
 
-def bounds(one: Difference | MeanDifference, alpha: float) -> tuple[float, float]:
+def bounds(one: Compared, alpha: float) -> tuple[float, float]:
     """The difference's lower and upper bound, each one-sided at alpha."""
     return _around(one.delta, one.total, alpha)
 
@@ -131,7 +130,7 @@ def _around(delta: float, part: Part, alpha: float) -> tuple[float, float]:
     return delta - reach, delta + reach
 
 
-def p_regressed(one: Difference | MeanDifference, max_drop: float) -> float:
+def p_regressed(one: Compared, max_drop: float) -> float:
     """p-value of "not lower than by `max_drop`"; the larger one where chance was also counted out."""
     estimated = _p(one.delta + max_drop, one.total)
     exact = one.exact[0] if isinstance(one, Difference) and one.exact else 0.0
@@ -175,7 +174,7 @@ def corrected(p: Sequence[float], correction: Correction) -> list[float]:
     return found
 
 
-def learnt_margin(one: Difference | MeanDifference, alpha: float) -> float | None:
+def learnt_margin(one: Compared, alpha: float) -> float | None:
     """How far another run of the baseline would lie from the mean of its runs; None of a single run.
 
     The one-sided bound of a prediction for as many runs as the candidate has.
