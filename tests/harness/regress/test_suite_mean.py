@@ -39,7 +39,7 @@ def test_a_column_of_several_tasks_counts_once() -> None:
     assert (made.candidate, made.baseline) == pytest.approx(((0.5 + 0.7) / 2, (0.4 + 0.6) / 2))
     assert made.delta == pytest.approx(0.1)
     assert made.examples.variance == pytest.approx((0.01 / 2) ** 2 + (0.02 / 4) ** 2 + (0.03 / 4) ** 2)
-    assert (made.columns, made.wanted, made.complete) == (("one", "two"), 2, True)
+    assert (made.columns, made.wanted) == (("one", "two"), 2)
     assert made.seeds is None
 
 
@@ -57,7 +57,7 @@ def test_a_column_of_which_a_task_is_missing_is_left_out_and_it_shows() -> None:
         {"a": difference((0.5,), (0.4,))} | {"b": difference((0.5,), (0.1,))},
     )
     assert made is not None
-    assert (made.columns, made.wanted, made.complete) == (("one",), 2, False)
+    assert (made.columns, made.wanted) == (("one",), 2)
     assert made.delta == pytest.approx(0.1)
     assert mean_difference(suite(one=("a",), two=()), {}) is None
 
