@@ -16,8 +16,11 @@ from harness.regress.policy import MEASURED, Margin, Policy
 from harness.regress.scored import Scored
 from harness.regress.suite_mean import MeanDifference, mean_difference
 from harness.regress.units import Units, alike, as_probes, joined
-from harness.regress.verdicts import Judged, Limits, bounds, equivalent, judge, learnt_margin, p_regressed
+from harness.regress.verdicts import Judged, Limits, bounds, equivalent, judge, learnt_margin
 from harness.types import Suite, Task
+
+OF_MEANS = 0.5
+"""The part of alpha that the means of suites have; the tasks have the rest."""
 
 LEAST_RUNS = 3
 """Of which a margin can be measured: the spread of two is next to unknown."""
@@ -185,25 +188,30 @@ def said(sides: Sides, suites: Sequence[Suite], policy: Policy, baseline: str) -
         for mean in [means[suite.name]]
         if mean is not None
     }
-    judged, p_means = judge(
+    several = sum(len(suite.tasks) > 1 for suite in suites)
+    judged = judge(
         tested,
         limited,
         alpha=policy.alpha,
         correction=policy.correction,
         units={task: _unit(sides, task) for task in tested},
-        means=[p_regressed(mean, bars[name].margin) for name, mean in means.items() if mean is not None],
+        share=1 - OF_MEANS if several else 1.0,
     )
-    p_of = dict(zip(bars, p_means, strict=True))
     return Said(
         tasks=tuple(
             _said(sides, task, found.get(task.name), policy, limited.get(task.name), judged.get(task.name))
             for task in tasks
         ),
         means=tuple(
-            _mean_said(suite, means[suite.name], policy, bars.get(suite.name), p_of.get(suite.name, 1.0))
+            _mean_said(suite, means[suite.name], policy, bars.get(suite.name), _level(suite, several, policy))
             for suite in suites
         ),
     )
+
+
+def _level(suite: Suite, several: int, policy: Policy) -> float:
+    """The part of alpha that the mean of a suite is tested at; that of a single task says no more than it."""
+    return policy.alpha * OF_MEANS / several if len(suite.tasks) > 1 else policy.alpha
 
 
 def _said(
@@ -277,17 +285,17 @@ def _metric(sides: Sides, task: Task) -> str:
 
 
 def _mean_said(
-    suite: Suite, mean: MeanDifference | None, policy: Policy, limit: Limits | None, p: float
+    suite: Suite, mean: MeanDifference | None, policy: Policy, limit: Limits | None, level: float
 ) -> MeanOutcome:
     """What is said of a suite's mean."""
     if mean is None or limit is None:
         known = _mean_margin(suite, policy)
         margin = 0.0 if known == MEASURED else known * POINT
         return MeanOutcome(suite=suite.name, verdict="inconclusive", margin=margin, wanted=len(suite.columns))
-    low, high = bounds(mean, policy.alpha)
+    low, high = bounds(mean, level)
     return MeanOutcome(
         suite=suite.name,
-        verdict=_mean_verdict(mean, limit, policy.alpha, low, p),
+        verdict=_mean_verdict(mean, limit, level),
         candidate=mean.candidate,
         baseline=mean.baseline,
         delta=mean.delta,
@@ -314,12 +322,13 @@ def _mean_margin(suite: Suite, policy: Policy) -> Margin:
     return policy.margin_of(suite.tasks[0].name) if len(suite.tasks) == 1 else policy.mean_margin
 
 
-def _mean_verdict(mean: MeanDifference, limit: Limits, alpha: float, low: float, p: float) -> Overall:
-    """Regressed if it lies below the margin, after correction; improved if it lies above nothing."""
-    if limit.measured and p <= alpha:
+def _mean_verdict(mean: MeanDifference, limit: Limits, level: float) -> Overall:
+    """Regressed if the interval lies below the margin, improved if it lies above nothing."""
+    low, high = bounds(mean, level)
+    if limit.measured and high < -limit.margin:
         return "regressed"
-    if equivalent(mean, limit, alpha):
+    if equivalent(mean, limit, level):
         return "equivalent"
-    if p <= alpha:
+    if high < -limit.margin:
         return "regressed"
     return "improved" if low > 0 else "inconclusive"

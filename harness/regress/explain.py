@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from harness.regress.policy import Policy, to_toml
 
 MEANINGS: Mapping[str, str] = {
-    "alpha": "chance of a false alarm that is accepted, over all tasks together",
+    "alpha": "chance of a false alarm that is accepted: half of it for the tasks, half for the means",
     "margin": 'points; differences of a task within it do not count. Or "measured": what the '
     "baseline's own runs differ by",
     "least_margin": "points; no measured margin is smaller",

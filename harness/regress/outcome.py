@@ -108,7 +108,8 @@ class MeanOutcome:
         candidate: Over the columns that were tested.
         baseline: Likewise.
         delta: Candidate minus baseline.
-        low: Lower bound at the level 1 − 2·alpha.
+        low: Lower bound at the level 1 − alpha; of several suites each has its part of alpha, and the mean
+            of a single task has the bounds of that task.
         high: Upper bound.
         margin: Of the mean.
         there: Columns that were tested.

@@ -63,16 +63,15 @@ def judge(
     alpha: float,
     correction: Correction,
     units: Mapping[str, str],
-    means: Sequence[float] = (),
-) -> tuple[dict[str, Judged], list[float]]:
-    """The verdict of every task, and the corrected p-values of the suites' means.
+    share: float = 1.0,
+) -> dict[str, Judged]:
+    """The verdict of every task.
 
     A task is `equivalent` if two one-sided tests at alpha put the difference within the margin
     (Schuirmann, 1987); else `regressed` if it is lower than by the allowed drop, or `improved` if it
-    is higher, by a one-sided test at alpha after correction over the tasks; else `inconclusive`. The
-    means stand in the same correction. So alpha is the chance that a candidate as good as the baseline
-    is called regressed for any reason (Holm), or the share of false ones among the reasons (Benjamini
-    and Hochberg).
+    is higher, by a one-sided test at alpha after correction over the tasks; else `inconclusive`. So
+    alpha is the chance that any task of a candidate as good as the baseline is called regressed
+    (Holm), or the share of false ones among those called so (Benjamini and Hochberg).
 
     Args:
         differences: By task.
@@ -80,22 +79,26 @@ def judge(
         alpha: The level.
         correction: Over tasks.
         units: By task: what its units are called.
-        means: p-values of "not below its margin" of the suites' means.
+        share: Of alpha that the tests of tasks have; p-values are larger by as much.
     """
     names = list(differences)
-    every = [p_regressed(differences[n], limits[n].max_drop) for n in names]
-    p_low = corrected([*every, *means], correction)
+    p_low = corrected([p_regressed(differences[n], limits[n].max_drop) for n in names], correction)
     p_high = corrected([p_improved(differences[n]) for n in names], correction)
     found = {}
-    for name, lower, higher in zip(names, p_low[: len(names)], p_high, strict=True):
+    for name, *both in zip(names, p_low, p_high, strict=True):
+        lower, higher = (min(1.0, p / share) for p in both)
         one, limit = differences[name], limits[name]
         low, high = bounds(one, alpha)
         verdict = _verdict(one, limit, lower, higher, alpha)
-        hint = settle(one, limit, alpha, units[name], len(names)) if verdict == "inconclusive" else ""
+        hint = (
+            settle(one, limit, alpha, units[name], math.ceil(len(names) / share))
+            if verdict == "inconclusive"
+            else ""
+        )
         found[name] = Judged(
             verdict=verdict, low=low, high=high, p_regressed=lower, p_improved=higher, to_settle=hint
         )
-    return found, p_low[len(names) :]
+    return found
 
 
 def _verdict(one: Difference, limit: Limits, lower: float, higher: float, alpha: float) -> Verdict:

@@ -152,7 +152,7 @@ def verdicts(seed: int, question: Question, seeds: bool) -> dict[str, str]:
     """The verdict of every task of one trial."""
     found = trial(seed, effects=question.effects, seeds=seeds, names=question.names)
     limits = {name: Limits(margin=question.margin) for name in found}
-    judged, _ = judge(found, limits, alpha=ALPHA, correction="holm", units=dict.fromkeys(found, "units"))
+    judged = judge(found, limits, alpha=ALPHA, correction="holm", units=dict.fromkeys(found, "units"))
     return {name: one.verdict for name, one in judged.items()}
 
 

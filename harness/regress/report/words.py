@@ -115,8 +115,11 @@ def _predicted(found: Mapping[str, Any], side: str) -> str:
 def bounds_text(check: Check) -> str:
     """What the numbers behind a difference are."""
     alpha, correction = check.policy.get("alpha"), check.policy.get("correction")
-    how = "not corrected" if correction == "none" else f"corrected for all tasks and means ({correction})"
-    return f"in brackets the bounds of each difference, each one-sided at {alpha}; p is {how}"
+    how = "" if correction == "none" else f"the number of tasks ({correction}) and "
+    return (
+        f"in brackets the bounds of each task's difference, each one-sided at {alpha}; "
+        f"p is corrected for {how}the means' part of alpha"
+    )
 
 
 def ordered(tasks: Sequence[TaskOutcome]) -> list[TaskOutcome]:

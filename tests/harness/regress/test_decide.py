@@ -93,11 +93,32 @@ def test_the_mean_of_a_single_task_has_its_margin() -> None:
     assert mean.margin == pytest.approx(0.01)
 
 
-def test_a_mean_is_corrected_with_its_tasks() -> None:
-    """Of two p-values that are alike, Holm doubles both: a mean and its one task are two."""
+def test_tasks_and_means_share_alpha() -> None:
+    """With a second task the p-value of the first is twice for Holm and twice for the tasks' half."""
     policy = replace(DEFAULT, margin=0.0, mean_margin=0.0)
-    alone = replace(policy, correction="none")
-    both = sides([record("x", -0.0026)], [record("a", 0.0)])
-    free, held = (said(both, [SUITE], one, "base").tasks[0].p_regressed for one in (alone, policy))
-    assert free is not None
-    assert held == pytest.approx(2 * free)
+    mine, theirs = [record("x", -0.0026)], [record("a", 0.0)]
+    alone = said(sides(mine, theirs), [SUITE], policy, "base")
+    two = replace(SUITE, columns=(*SUITE.columns, Column(name="U", type="any", tasks=(task("U"),))))
+    both = Sides(
+        candidate=side({"T": mine, "U": [record("x", 0.0)]}),
+        baseline=side({"T": theirs, "U": [record("a", 0.0)]}),
+        failures={},
+    )
+    together = said(both, [two], policy, "base")
+    one, other = alone.tasks[0].p_regressed, together.tasks[0].p_regressed
+    assert one is not None
+    assert other == pytest.approx(4 * one)
+
+
+def test_a_mean_whose_interval_lies_below_its_margin_regressed() -> None:
+    two = replace(SUITE, columns=(*SUITE.columns, Column(name="U", type="any", tasks=(task("U"),))))
+    for shift, expected in ((-0.02, "regressed"), (0.0, "equivalent"), (0.02, "improved")):
+        both = Sides(
+            candidate=side({name: [record("x", shift)] for name in "TU"}),
+            baseline=side({name: [record("a", 0.0)] for name in "TU"}),
+            failures={},
+        )
+        mean = said(both, [two], DEFAULT, "base").means[0]
+        assert mean.verdict == expected
+        assert mean.high is not None
+        assert (mean.high < -mean.margin) == (expected == "regressed")

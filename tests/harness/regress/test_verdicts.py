@@ -33,7 +33,7 @@ NAMED = re.compile(r"about ([\d,]+) (\w+)")
 
 
 def judged(*differences: Any, **how: Any) -> dict[str, Judged]:
-    return judge(*differences, **how)[0]
+    return judge(*differences, **how)
 
 
 def made(delta: float, error: float, *, units: int = 100, **more: object) -> Difference:
