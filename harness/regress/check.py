@@ -13,12 +13,12 @@ from harness.opened import Opened
 from harness.regress import decide, history
 from harness.regress.collect import Asked, Side, ask, side
 from harness.regress.composed import dropped, in_suites, name_of, party, predicted, warnings
-from harness.regress.decide import Sides
 from harness.regress.outcome import Check
 from harness.regress.overall import conclude
 from harness.regress.policy import DEFAULT, Policy
 from harness.regress.policy_names import fitting
 from harness.regress.same import paired, require_alike
+from harness.regress.sides import Sides
 from harness.regress.standard import Standard
 
 if TYPE_CHECKING:

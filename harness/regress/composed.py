@@ -11,10 +11,10 @@ from harness.identity import digest
 from harness.opened import Opened
 from harness.regress.baseline import Baseline
 from harness.regress.collect import Side
-from harness.regress.decide import Sides, score_of
 from harness.regress.outcome import Party, TaskOutcome
 from harness.regress.policy import Policy
 from harness.regress.same import other_conditions
+from harness.regress.sides import Sides, score_of
 from harness.regress.standard import Standard
 from harness.types import Suite
 
@@ -56,21 +56,21 @@ def dropped(standard: Standard, found: Opened) -> Iterator[TaskOutcome]:
     """Tasks that a baseline has, and its suites no longer; none where others were asked for."""
     asked = found.request
     other = standard.baseline
-    if other is None or asked.suites != other.suites or asked.options.tasks:
+    narrowed = asked.options.tasks or asked.options.languages or asked.options.splits
+    if other is None or narrowed or asked.suites != other.suites or other.asked.get("tasks"):
         return
     here = {task.name for suite in found.suites for task in suite.tasks}
     pinned = {task: keys for run in other.runs for task, keys in run.keys.items()}
-    if asked.options.languages or asked.options.splits or other.asked.get("tasks"):
-        return
-    for task in pinned.keys() - here:
-        yield TaskOutcome(
-            task=task,
-            type="",
-            metric="",
-            verdict="missing",
-            reason="the baseline has it, and the suite no longer does",
-            baseline_keys=pinned[task],
-        )
+    for task, keys in pinned.items():
+        if task not in here:
+            yield TaskOutcome(
+                task=task,
+                type="",
+                metric="",
+                verdict="missing",
+                reason="the baseline has it, and the suite no longer does",
+                baseline_keys=keys,
+            )
 
 
 def predicted(suite: Suite, sides: Sides) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev, variance
@@ -34,7 +35,7 @@ class Part:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Compared:
+class Compared(ABC):
     """Scores of a candidate's runs and of a baseline's, in shares of 1.
 
     Attributes:
@@ -65,9 +66,9 @@ class Compared:
         return self.candidate - self.baseline
 
     @property
+    @abstractmethod
     def seeds(self) -> Part | None:
         """What the runs add to the variance; None with one run of each, where it cannot be told."""
-        raise NotImplementedError
 
     @property
     def total(self) -> Part:

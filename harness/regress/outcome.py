@@ -58,7 +58,7 @@ class TaskOutcome:
         candidate: The candidate's score, a mean over its runs.
         baseline: Likewise.
         delta: Candidate minus baseline.
-        low: Lower bound of the difference at the level 1 − 2·alpha.
+        low: Lower bound of the difference, one-sided at alpha.
         high: Upper bound.
         p_regressed: Corrected p-value of "not lower than by max_drop".
         p_improved: Corrected p-value of "not higher".

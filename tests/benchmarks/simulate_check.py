@@ -26,11 +26,12 @@ import numpy as np
 from harness.metrics import Floats
 from harness.regress.baseline import Run
 from harness.regress.collect import Side
-from harness.regress.decide import Sides, said
+from harness.regress.decide import said
 from harness.regress.difference import Difference, difference
 from harness.regress.overall import conclude
 from harness.regress.policy import DEFAULT
 from harness.regress.scored import Scored
+from harness.regress.sides import Sides
 from harness.regress.units import Stratum, Units
 from harness.regress.verdicts import Limits, judge
 from harness.types import Column, Data, Suite, Task

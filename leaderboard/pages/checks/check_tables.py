@@ -18,7 +18,15 @@ if TYPE_CHECKING:
 
 POINTS = "Scores and differences are times 100; the interval is that at the level 1 − 2·alpha of the policy."
 
-CORRECTED = "p is corrected for the number of tasks: of a drop beyond the one that is allowed, and of a rise."
+OF_MEANS = (
+    "Scores and differences are times 100; the means have half of the policy's alpha, so that the interval "
+    "of one suite is that at the level 1 − alpha; the mean of a single task has that task's interval."
+)
+
+CORRECTED = (
+    "p is corrected for the number of tasks and for the means' part of alpha: of a drop beyond the one that "
+    "is allowed, and of a rise."
+)
 
 
 def means_table(check: Check, links: Links) -> Table:
@@ -40,7 +48,7 @@ def means_table(check: Check, links: Links) -> Table:
             *([Column(key="predicted", label="It stands for")] if predicted else []),
         ],
         rows=[_mean_row(mean, links, predicted=predicted) for mean in check.means],
-        notes=[POINTS],
+        notes=[OF_MEANS],
     )
 
 

@@ -14,10 +14,11 @@ from fakes import task
 from harness.errors import UsageError
 from harness.regress.baseline import Run
 from harness.regress.collect import Side
-from harness.regress.decide import Sides, differences, said
+from harness.regress.decide import said
 from harness.regress.difference import Difference
 from harness.regress.policy import DEFAULT
 from harness.regress.scored import Scored
+from harness.regress.sides import Sides, differences
 from harness.regress.units import Stratum, Units
 from harness.types import Column, Suite
 
