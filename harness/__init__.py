@@ -1,40 +1,109 @@
 """The downstream evaluation harness for text encoders.
 
-`harness.run(model, suite)` evaluates and `harness.check(candidate, baseline)` compares; the command
-line `harness` does the same. Nothing heavy is
-imported before it is needed. Importing the package also lets transformers load the models that
-were saved under its own model type, "harness-encoder".
+`run` evaluates a model, `check` holds a candidate against a baseline, as the command line `harness`
+does, and `register` lets transformers load models that were saved under the harness's own model type.
+Nothing heavy is imported before one of them is called.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.encoder.registration import register_with_transformers
-
-__version__ = "0.1.0"
+from harness.types import Settings
+from harness.provenance import __version__
 
 if TYPE_CHECKING:
-    from harness.api import Report, run
-    from harness.regress.python import check
-    from harness.types import Settings
+    from harness.execute import Listeners
+    from harness.regress.outcome import Check
+    from harness.regress.policy import Policy
+    from harness.api import Report
 
-__all__ = ["Report", "Settings", "__version__", "check", "run"]
-
-register_with_transformers()
+__all__ = ["Settings", "__version__", "check", "register", "run"]
 
 
-def __getattr__(name: str) -> Any:
-    if name in ("run", "Report"):
-        from harness import api
+def run(
+    model: str | Sequence[str],
+    suite: str | Sequence[str],
+    *,
+    settings: Settings | None = None,
+    listeners: Listeners | None = None,
+    **request: Any,
+) -> Report:
+    """Evaluate models on suites; what is there already is not done again.
 
-        return getattr(api, name)
-    if name == "check":
-        from harness.regress.python import check
+    Args:
+        model: A catalog name, `org/name[@revision]` or a folder; or several.
+        suite: A suite's name, or `name:argument`; or several.
+        settings: Pooling, dtype, maximum length, prompts and the like (`harness.Settings`).
+        listeners: Called with events and results while it runs.
+        **request: Any other field of `harness.request.Request`, and any of its `settings`, its `options`
+            (`tasks`, `languages`, `splits`) and its `recipe_options` (`fresh_seeds`, `transfer`, `source`).
 
-        return check
-    if name == "Settings":
-        from harness.types import Settings
+    Returns:
+        The report; failed tasks are in it and do not raise.
 
-        return Settings
-    raise AttributeError(name)
+    Raises:
+        UsageError: The request cannot be carried out as given; nothing was run.
+        StoreError: The results folder or the cache cannot be written.
+
+    Example:
+        >>> import harness
+        >>> report = harness.run("minilm", "stdlib", results=Path("results"))  # doctest: +SKIP
+        >>> [(r.task.name, r.main_score) for r in report.records]  # doctest: +SKIP
+    """
+    from harness import api
+
+    return api.run(model, suite, settings=settings, listeners=listeners, **request)
+
+
+def check(
+    candidate: str,
+    baseline: str,
+    suite: str | Sequence[str] = (),
+    *,
+    seeds: int | None = None,
+    policy: Policy | Path | str | None = None,
+    listeners: Listeners | None = None,
+    **request: Any,
+) -> Check:
+    """Hold a candidate against a baseline; scores that are missing are measured first.
+
+    Args:
+        candidate: A catalog name, `org/name[@revision]` or a folder.
+        baseline: The name of a baseline, its file, or a model.
+        suite: A suite's name, or `name:argument`; or several. A baseline has its own.
+        seeds: With how many seeds what is drawn by chance is evaluated, or trained; a baseline has
+            its own number.
+        policy: What is asked of the candidate, or a TOML file of it.
+        listeners: Called with events and results while scores are measured.
+        **request: Any other field that `harness.run` takes; what is not named is as in the baseline.
+
+    Returns:
+        The check, which also lies in the results folder; a regression does not raise.
+
+    Raises:
+        UsageError: The request cannot be carried out, or the two were not evaluated alike.
+        StoreError: The results folder cannot be written.
+
+    Example:
+        >>> import harness
+        >>> found = harness.check("runs/last-night", "release")  # doctest: +SKIP
+        >>> found.overall, [one.task for one in found.of("regressed")]  # doctest: +SKIP
+    """
+    from harness.regress import python
+
+    return python.check(
+        candidate, baseline, suite, seeds=seeds, policy=policy, listeners=listeners, **request
+    )
+
+
+def register() -> None:
+    """Let transformers' AutoConfig and AutoModel load models of the model type "harness-encoder".
+
+    Imports torch and transformers. Models that transformers has a class for need no registration.
+    """
+    from harness.encoder import registration
+
+    registration.register()

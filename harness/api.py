@@ -149,28 +149,7 @@ def run(
     listeners: Listeners | None = None,
     **request: Any,
 ) -> Report:
-    """Evaluate models on suites; what is there already is not done again.
-
-    Args:
-        model: A catalog name, `org/name[@revision]` or a folder; or several.
-        suite: A suite's name, or `name:argument`; or several.
-        settings: Pooling, dtype, maximum length, prompts and the like (`harness.Settings`).
-        listeners: Called with events and results while it runs.
-        **request: Any other field of `harness.request.Request`, and any of its `settings`, its `options`
-            (`tasks`, `languages`, `splits`) and its `recipe_options` (`fresh_seeds`, `transfer`, `source`).
-
-    Returns:
-        The report; failed tasks are in it and do not raise.
-
-    Raises:
-        UsageError: The request cannot be carried out as given; nothing was run.
-        StoreError: The results folder or the cache cannot be written.
-
-    Example:
-        >>> import harness
-        >>> report = harness.run("minilm", "stdlib", results=Path("results"))  # doctest: +SKIP
-        >>> [(r.task.name, r.main_score) for r in report.records]  # doctest: +SKIP
-    """
+    """Evaluate models on suites; `harness.run` documents the arguments."""
     asked = changed(
         Request(
             models=(model,) if isinstance(model, str) else tuple(model),

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import click
 
-from harness import __version__
+from harness.provenance import __version__
 from harness.errors import HarnessError, nearest
 
 COMMANDS = {

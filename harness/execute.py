@@ -16,7 +16,6 @@ from harness.lease import Leases
 from harness.plan import Plan
 from harness.record import ErrorPart, Record, parse
 from harness.store import Store
-from harness.vectors import write_shard
 from harness.wanted import Cell
 from harness.workers import Failure, Finished, Worker, open_workers
 
@@ -249,6 +248,8 @@ class Run:
 
     def _hear(self, key: str, event: Event) -> None:
         if event.kind == "vectors":
+            from harness.vectors import write_shard
+
             write_shard(self._cache, event.space, event.content)
             return
         if event.kind == "encoded":

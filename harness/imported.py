@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from harness import __version__
+from harness.provenance import __version__
 from harness import files as disk
 from harness.errors import RecordError, UsageError
 

@@ -16,9 +16,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from harness import __version__
 from harness.checkout import checkout
 from harness.machine import cores, cpu_model, nvidia_driver
+
+__version__ = "0.1.0"
+"""Version of the harness."""
 
 PACKAGES = (
     "torch",

@@ -7,16 +7,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from harness.types import SEED
+from harness.data.locate import Located
+from harness.errors import DataError
+from harness.types import SEED, Artifact, Task
 
 if TYPE_CHECKING:
-    from harness.data import Located
     from harness.desk import Desk
-    from harness.errors import DataError
     from harness.jobs import Job
-    from harness.types import Artifact, Task
 
-Locate = Callable[["Task"], "Located | DataError"]
+Locate = Callable[[Task], Located | DataError]
 """Where a task's data lies, or why it cannot be had."""
 
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 from harness import catalog
 from harness.errors import UsageError, unknown
 from harness.failures import shortened
 from harness.recipe import Recipe, RecipeOptions
-from harness.types import SIDES, Purpose, Settings, Suite, SuiteOptions
+from harness.types import SEED, SIDES, Dtype, Purpose, Settings, Suite, SuiteOptions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,3 +140,114 @@ def existing(root: Path | None) -> Path | None:
             hint=f"`harness data pull --suite NAME --data {root}` makes one.",
         )
     return root
+
+
+DTYPES: dict[str, Dtype] = {
+    "float32": "float32",
+    "fp32": "float32",
+    "bfloat16": "bfloat16",
+    "bf16": "bfloat16",
+    "float16": "float16",
+    "fp16": "float16",
+}
+"""What may be typed for a precision."""
+
+DEFAULTS: Mapping[str, Any] = MappingProxyType(
+    {
+        **dict.fromkeys(("recipe", "languages", "splits", "devices"), ""),
+        **dict.fromkeys(("tasks", "fresh_seeds", "mnli", "pooling", "normalize", "max_length")),
+        **dict.fromkeys(("similarity", "prompt_file", "results", "cache", "data", "threads", "workers")),
+        **dict.fromkeys(("no_transfer", "offline", "no_gate", "trust_remote_code"), False),
+        "dtype": "float32",
+        "prompts": (),
+        "seed": SEED,
+    }
+)
+"""The options of an evaluation where nobody types them."""
+
+
+def request_of_options(models: Sequence[str], suites: Sequence[str], given: Mapping[str, Any], **more: Any) -> Request:
+    """The request that options of the command line, or those a baseline keeps, ask for.
+
+    Args:
+        models: As they were typed.
+        suites: Likewise.
+        given: The options of an evaluation by name; those of `DEFAULTS` that are not given count.
+        **more: Further fields of the request.
+
+    Raises:
+        UsageError: An option's value cannot be used.
+    """
+    given = {**DEFAULTS, **given}
+    same = ("results", "cache", "data", "offline", "threads", "workers", "trust_remote_code")
+    return Request(
+        models=tuple(models),
+        suites=tuple(suites),
+        settings=_settings(given),
+        options=SuiteOptions(
+            tasks=_tasks(given["tasks"]),
+            languages=listed(given["languages"]),
+            splits=listed(given["splits"]),
+        ),
+        recipe=given["recipe"],
+        recipe_options=RecipeOptions(
+            fresh_seeds=given["fresh_seeds"], transfer=not given["no_transfer"], source=Path(given["mnli"]) if given["mnli"] else None
+        ),
+        devices=listed(given["devices"]),
+        gate=not given["no_gate"],
+        **{name: given[name] for name in same},
+        **more,
+    )
+
+
+def _settings(given: Mapping[str, Any]) -> Settings:
+    if given["dtype"] not in DTYPES:
+        raise unknown("dtype", str(given["dtype"]), DTYPES, then="Type one of these after --dtype.")
+    return Settings(
+        dtype=DTYPES[given["dtype"]],
+        pooling=given["pooling"],
+        normalize=given["normalize"],
+        max_length=given["max_length"],
+        similarity=given["similarity"],
+        prompts=read_prompts(given["prompts"], given["prompt_file"]),
+        seed=given["seed"],
+    )
+
+
+def _tasks(text: str | None) -> tuple[str, ...]:
+    """The tasks asked for; a variable that is not set must not mean all of them."""
+    found = listed(text or "")
+    if text is not None and not found:
+        raise UsageError("--tasks is empty.", hint="Name tasks, e.g. --tasks RTE,MRPC, or leave it out.")
+    return found
+
+
+def listed(text: str) -> tuple[str, ...]:
+    """The parts of a comma-separated list."""
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def read_prompts(pairs: tuple[str, ...], file: Path | None) -> dict[str, str] | None:
+    """Prompts from NAME=TEXT pairs over those of a JSON or TOML file; None if there are none.
+
+    Raises:
+        UsageError: A pair has no "=", or the file is not a table of strings.
+    """
+    prompts = _prompt_file(file) if file else {}
+    for pair in pairs:
+        name, found, text = pair.partition("=")
+        if not found:
+            raise UsageError(f"--prompt {pair!r} has no '='.", hint='Type --prompt query="search_query: ".')
+        prompts[name] = text
+    return prompts or None
+
+
+def _prompt_file(file: Path) -> dict[str, str]:
+    try:
+        text = file.read_text(encoding="utf-8")
+        found = tomllib.loads(text) if file.suffix == ".toml" else json.loads(text)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"The prompts in {file} cannot be read: {error}.") from error
+    if not isinstance(found, dict) or not all(isinstance(v, str) for v in found.values()):
+        raise UsageError(f"{file} is not a table of prompt names and texts.")
+    return found

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from harness import catalog, paths
-from harness.encoder import describe as reading
+from harness.encoder import describe
 from harness.errors import ModelError, UsageError, nearest
 from harness.types import Artifact, BackboneEntry, Settings
 from harness.wanted import Subject
@@ -44,8 +44,8 @@ def subject(text: str, settings: Settings, options: ModelOptions) -> Subject:
         UsageError: A setting does not fit the model.
     """
     artifact = resolve(text, options)
-    description = reading.describe(artifact.folder, own_code=artifact.trust_remote_code)
-    return Subject(artifact=artifact, encoding=reading.resolve_encoding(description, settings))
+    description = describe.describe(artifact.folder, own_code=artifact.trust_remote_code)
+    return Subject(artifact=artifact, encoding=describe.resolve_encoding(description, settings))
 
 
 def resolve(text: str, options: ModelOptions) -> Artifact:
@@ -99,8 +99,8 @@ def _from_folder(
     folder: Path, *, name: str, source: str, options: ModelOptions, revision: str | None = None
 ) -> Artifact:
     try:
-        reading.describe(folder, own_code=options.trust_remote_code)
-        key, weights = reading.content_key(
+        describe.describe(folder, own_code=options.trust_remote_code)
+        key, weights = describe.content_key(
             folder, cache_dir=options.cache, trust_remote_code=options.trust_remote_code
         )
     except OSError as error:

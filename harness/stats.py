@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from harness.metrics import METRICS
+from harness.metrics import METRICS, Floats
 
-Floats: TypeAlias = NDArray[np.float64]
 
 DRAWS, LEVEL = 1000, 0.95
 """Replicates, and the share of them between the bounds."""

@@ -11,7 +11,6 @@ from finetune.glue.settings import Trial
 from harness.data import no_bars
 from harness.desk import Desk
 from harness.encoder.found import family_in
-from harness.encoder.padding import let_end_pad, require_padding
 from harness.jobs import prepared_data
 from harness.labelled import Labelled, LabelSource
 from harness.types import Artifact, Task
@@ -47,6 +46,8 @@ def tokenized_rows(
 
     def make() -> tuple[Labelled, Prepared]:
         from transformers import AutoTokenizer
+
+        from harness.encoder.padding import let_end_pad, require_padding
 
         with prepared_data(task, data, desk.cache), no_bars():
             labelled = source.load(task, data=data)

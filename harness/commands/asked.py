@@ -2,30 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import get_args
 
 import click
 
 from harness.commands import options
-from harness.errors import UsageError, unknown
-from harness.recipe import RecipeOptions
-from harness.types import SEED, Dtype, Settings, Similarity, SuiteOptions
-
-if TYPE_CHECKING:
-    from harness.request import Request
-
-DTYPES: dict[str, Dtype] = {
-    "float32": "float32",
-    "fp32": "float32",
-    "bfloat16": "bfloat16",
-    "bf16": "bfloat16",
-    "float16": "float16",
-    "fp16": "float16",
-}
-SIMILARITIES: tuple[Similarity, ...] = ("cosine", "dot", "euclidean", "manhattan")
-
+from harness.request import DTYPES
+from harness.types import SEED, Similarity
 
 _OPTIONS = (
     click.option(
@@ -74,7 +58,7 @@ _OPTIONS = (
     ),
     click.option(
         "--similarity",
-        type=click.Choice(SIMILARITIES),
+        type=click.Choice(get_args(Similarity)),
         default=None,
         help="How vectors are compared (default: the model's own, else cosine).",
     ),
@@ -137,69 +121,3 @@ def evaluation(command: options.F) -> options.F:
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
-
-
-def defaults() -> dict[str, Any]:
-    """What the options are worth where nobody types them, by name."""
-    command = click.Command("any", callback=lambda **_: None)
-    for option in _OPTIONS:
-        option(command)
-    context = click.Context(command)
-    return {str(one.name): one.get_default(context) for one in command.params}
-
-
-def request(models: Sequence[str], suites: Sequence[str], given: Mapping[str, Any], **more: Any) -> Request:
-    """What the options ask for.
-
-    Args:
-        models: As they were typed.
-        suites: Likewise.
-        given: The values of the options of `evaluation`, by name.
-        **more: Further fields of the request.
-
-    Raises:
-        UsageError: An option's value cannot be used.
-    """
-    from harness.request import Request
-
-    same = ("results", "cache", "data", "offline", "threads", "workers", "trust_remote_code")
-    return Request(
-        models=tuple(models),
-        suites=tuple(suites),
-        settings=_settings(given),
-        options=SuiteOptions(
-            tasks=_tasks(given["tasks"]),
-            languages=options.listed(given["languages"]),
-            splits=options.listed(given["splits"]),
-        ),
-        recipe=given["recipe"],
-        recipe_options=RecipeOptions(
-            fresh_seeds=given["fresh_seeds"], transfer=not given["no_transfer"], source=given["mnli"]
-        ),
-        devices=options.listed(given["devices"]),
-        gate=not given["no_gate"],
-        **{name: given[name] for name in same},
-        **more,
-    )
-
-
-def _settings(given: Mapping[str, Any]) -> Settings:
-    if given["dtype"] not in DTYPES:
-        raise unknown("dtype", str(given["dtype"]), DTYPES, then="Type one of these after --dtype.")
-    return Settings(
-        dtype=DTYPES[given["dtype"]],
-        pooling=given["pooling"],
-        normalize=given["normalize"],
-        max_length=given["max_length"],
-        similarity=given["similarity"],
-        prompts=options.read_prompts(given["prompts"], given["prompt_file"]),
-        seed=given["seed"],
-    )
-
-
-def _tasks(text: str | None) -> tuple[str, ...]:
-    """The tasks asked for; a variable that is not set must not mean all of them."""
-    found = options.listed(text or "")
-    if text is not None and not found:
-        raise UsageError("--tasks is empty.", hint="Name tasks, e.g. --tasks RTE,MRPC, or leave it out.")
-    return found

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from harness.commands import asked, options
+from harness.request import read_prompts, request_of_options
 from harness.errors import HarnessError
 
 if TYPE_CHECKING:
@@ -61,11 +62,11 @@ def set_(
     from harness.opened import network
     from harness.regress.setting import set_baseline
 
-    prompts = options.read_prompts(given["prompts"], given["prompt_file"]) or {}
+    prompts = read_prompts(given["prompts"], given["prompt_file"]) or {}
     kept = {option: given[option] for option in KEPT}
     kept["prompts"] = [f"{side}={text}" for side, text in prompts.items()]
     kept["mnli"] = str(given["mnli"]) if given["mnli"] else None
-    request = asked.request(models, suites, given)
+    request = request_of_options(models, suites, given)
     with network(request):
         made = set_baseline(
             name, request, seeds=seeds, asked=kept, again=again, carry_out=runner(quiet=as_json)

@@ -12,6 +12,7 @@ from click.core import ParameterSource
 
 from harness import files
 from harness.commands import asked, options
+from harness.request import request_of_options
 from harness.errors import StoreError, UsageError
 
 if TYPE_CHECKING:
@@ -151,7 +152,7 @@ def _check(
             f"Which suite? {baseline} is no baseline that was set, so none is known.",
             hint="Type --suite, e.g. --suite nanobeir (`harness list suites`; `harness baseline list`).",
         )
-    request = asked.request((), suites, given)
+    request = request_of_options((), suites, given)
     with network(request):
         return check(
             candidate, standard, request, seeds=seeds or 1, policy=policy, carry_out=runner(quiet=quiet)

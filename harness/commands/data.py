@@ -11,6 +11,7 @@ import click
 
 from harness import paths
 from harness.commands import options
+from harness.request import listed
 from harness.data import (
     DataSettings,
     Need,
@@ -126,7 +127,7 @@ def _wanted(suites: Sequence[str], languages: str, root: Path | None) -> tuple[N
     from harness.catalog import open_suites
 
     if suites:
-        opened = open_suites(suites, SuiteOptions(languages=options.listed(languages)))
+        opened = open_suites(suites, SuiteOptions(languages=listed(languages)))
         return needs([task for suite in opened for task in suite.tasks])
     if root is None:
         raise UsageError("Which data?", hint="Name a suite (--suite SUITE) or a data root (--data DIR).")

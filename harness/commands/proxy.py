@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from harness.commands import options
+from harness.request import listed
 from harness.errors import RecordError, UsageError
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def fit(
     wish = fitting.Wish(
         suite=typed,
         minutes=5.0 if minutes is None else minutes,
-        tasks=options.listed(tasks),
+        tasks=listed(tasks),
         reference=reference,
         name=document.named(name) if name else "",
     )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from harness.commands import asked, following, options
+from harness.request import request_of_options
 from harness.terminal import console
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def command(
     from harness import api
     from harness.opened import network
 
-    request = asked.request(models, suites, given, force=force, fail_fast=fail_fast)
+    request = request_of_options(models, suites, given, force=force, fail_fast=fail_fast)
     with network(request):
         prepared = api.prepare(request)
         if dry_run:

@@ -11,6 +11,7 @@ import click
 from rich.table import Table
 
 from harness.commands import options
+from harness.request import listed
 from harness.errors import UsageError
 from harness.report_text import score_text
 from harness.terminal import console, most_common
@@ -55,8 +56,8 @@ def command(
     measured = views.records_of(model, results)
     records = measured.records
     narrowed = SuiteOptions(
-        languages=options.listed(languages),
-        splits=options.listed(splits),
+        languages=listed(languages),
+        splits=listed(splits),
         cache=paths.cache_folder(),
         results=results,
     )

@@ -11,6 +11,7 @@ import click
 
 from harness import paths
 from harness.commands import asked, following, options
+from harness.request import request_of_options
 from harness.errors import UsageError, unknown
 from harness.terminal import console
 
@@ -84,7 +85,7 @@ def _watch(source: str, as_json: bool, given: dict[str, Any]) -> int:
 
     minutes = given["budget_minutes"]
     budget = None if minutes is None else 60 * minutes
-    request = asked.request((), (given["suite"],), given, budget=budget)
+    request = request_of_options((), (given["suite"],), given, budget=budget)
     _require_task(given["task"], request)
     plainly = ("name", "every", "settle", "once", "until")
     wanted = Asked(source=source, request=request, **{name: given[name] for name in plainly})

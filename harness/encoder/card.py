@@ -6,17 +6,19 @@ from pathlib import Path
 
 NEEDED = """## Loading
 
-The architecture is one that transformers has no class for. Install `encoder-harness` and import it
+The architecture is one that transformers has no class for. Install `encoder-harness` and register it
 first; transformers and sentence-transformers then load the model as any other:
 
 ```python
 import harness
+
+harness.register()
 ```
 """
 
 
 def require_import(folder: Path) -> None:
-    """Have the README of a model folder say that it needs `import harness`, once."""
+    """Have the README of a model folder say that it needs `harness.register()`, once."""
     readme = folder / "README.md"
     text = readme.read_text(encoding="utf-8") if readme.is_file() else ""
     if NEEDED not in text:

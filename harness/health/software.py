@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
-from harness import __version__
+from harness.provenance import __version__
 from harness.backbones.minilm import WEIGHTS
 from harness.checkout import checkout
 from harness.filehash import sha256_file

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-Floats: TypeAlias = NDArray[np.float64]
+from harness.proxy.ridge import Floats
 
 FEW = 5
 """A model with fewer times than that tells nothing of the tasks' relative cost."""

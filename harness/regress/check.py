@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
+from harness.api import Report
 from harness.errors import UsageError
 from harness.opened import Opened
 from harness.regress import decide, history
@@ -20,13 +20,11 @@ from harness.regress.policy_names import fitting
 from harness.regress.same import paired, require_alike
 from harness.regress.sides import Sides
 from harness.regress.standard import Standard
+from harness.request import Request
+from harness.types import Suite, Task
 
-if TYPE_CHECKING:
-    from harness.api import Report
-    from harness.request import Request
-    from harness.types import Suite, Task
 
-CarryOut = Callable[["Request"], "Report"]
+CarryOut = Callable[[Request], Report]
 """Runs a request and gives its report."""
 
 

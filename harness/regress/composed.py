@@ -90,7 +90,7 @@ def predicted(suite: Suite, sides: Sides) -> dict[str, Any]:
 def warnings(tasks: Sequence[TaskOutcome], sides: Sides, found: Opened) -> Iterator[str]:
     """What does not decide but should be known."""
     pairs = {
-        task: (mine[0], sides.baseline.scored[task][0])
+        task: (mine[0].provenance, sides.baseline.scored[task][0].provenance)
         for task, mine in sides.candidate.scored.items()
         if mine and sides.baseline.scored[task]
     }

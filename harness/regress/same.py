@@ -9,7 +9,6 @@ from typing import Any
 
 from harness.conditions import conditions, flatten
 from harness.errors import UsageError
-from harness.regress.scored import Scored
 
 SEEDS = frozenset({"fresh_seeds", "final_seeds"})
 """Seeds of a recipe: runs of one treatment, whatever their numbers."""
@@ -94,11 +93,15 @@ def _short(text: str) -> str:
     return text if len(text) <= 60 else f"{text[:57]}…"
 
 
-def other_conditions(pairs: Mapping[str, tuple[Scored, Scored]]) -> list[str]:
-    """Sentences on library versions, device and precision that differ: they only warn."""
+def other_conditions(pairs: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]]) -> list[str]:
+    """Sentences on library versions, device and precision that differ: they only warn.
+
+    Args:
+        pairs: By task: the provenance of the candidate's score, and of the baseline's.
+    """
     found: dict[Difference, int] = {}
     for mine, theirs in pairs.values():
-        first, second = flatten(mine.provenance), flatten(theirs.provenance)
+        first, second = flatten(mine), flatten(theirs)
         for field in dict.fromkeys((*first, *second)):
             one, other = first.get(field), second.get(field)
             if one != other and (field == "device.name" or not field.startswith("device.")):

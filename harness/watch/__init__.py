@@ -1,4 +1,4 @@
-"""Every new checkpoint of a pretraining run, evaluated as it comes: `look` once, or `follow`."""
+"""Every new checkpoint of a pretraining run, evaluated as it comes."""
 
 from __future__ import annotations
 
