@@ -11,14 +11,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.types import Settings
 from harness.provenance import __version__
+from harness.types import Settings
 
 if TYPE_CHECKING:
+    from harness.checks.outcome import Check
+    from harness.checks.policy import Policy
     from harness.execute import Listeners
-    from harness.regress.outcome import Check
-    from harness.regress.policy import Policy
-    from harness.api import Report
+    from harness.report import Report
+
 
 __all__ = ["Settings", "__version__", "check", "register", "run"]
 
@@ -53,9 +54,9 @@ def run(
         >>> report = harness.run("minilm", "stdlib", results=Path("results"))  # doctest: +SKIP
         >>> [(r.task.name, r.main_score) for r in report.records]  # doctest: +SKIP
     """
-    from harness import api
+    from harness import evaluation
 
-    return api.run(model, suite, settings=settings, listeners=listeners, **request)
+    return evaluation.run(model, suite, settings=settings, listeners=listeners, **request)
 
 
 def check(
@@ -92,11 +93,9 @@ def check(
         >>> found = harness.check("runs/last-night", "release")  # doctest: +SKIP
         >>> found.overall, [one.task for one in found.of("regressed")]  # doctest: +SKIP
     """
-    from harness.regress import python
+    from harness.checks import check
 
-    return python.check(
-        candidate, baseline, suite, seeds=seeds, policy=policy, listeners=listeners, **request
-    )
+    return check.check(candidate, baseline, suite, seeds=seeds, policy=policy, listeners=listeners, **request)
 
 
 def register() -> None:
@@ -104,6 +103,6 @@ def register() -> None:
 
     Imports torch and transformers. Models that transformers has a class for need no registration.
     """
-    from harness.encoder import registration
+    from harness.encoder.network import model
 
-    registration.register()
+    model.register()

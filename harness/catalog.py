@@ -9,22 +9,15 @@ file of that name first, so that no other is opened where it is there.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
 
 from harness.errors import UsageError, unknown
 from harness.recipe import Recipe, RecipeEntry, RecipeOptions
-from harness.shelf import Shelf
-from harness.types import BackboneEntry, Suite, SuiteEntry, SuiteOptions
-
-if TYPE_CHECKING:
-    from harness.encoder.family import Family
+from harness.registry import Shelf
+from harness.types import Suite, SuiteEntry, SuiteOptions
 
 SUITES = Shelf(kind=SuiteEntry, package="suites", attribute="SUITE", group="harness.suites")
-BACKBONES = Shelf(
-    kind=BackboneEntry, package="harness.backbones", attribute="BACKBONE", group="harness.backbones"
-)
 RECIPES = Shelf(kind=RecipeEntry, package="finetune.recipes", attribute="RECIPE", group="harness.recipes")
 
 
@@ -35,37 +28,9 @@ def suites() -> dict[str, SuiteEntry]:
 
 
 @functools.cache
-def backbones() -> dict[str, BackboneEntry]:
-    """Every family of encoders, and every model with a name of its own, by name."""
-    return BACKBONES.all()
-
-
-@functools.cache
 def recipes() -> dict[str, RecipeEntry]:
     """Every recipe by name."""
     return RECIPES.all()
-
-
-def models() -> dict[str, BackboneEntry]:
-    """The entries that name a model."""
-    return {name: entry for name, entry in backbones().items() if entry.locate is not None}
-
-
-def model(name: str) -> BackboneEntry | None:
-    """The entry that names a model so, None if none does."""
-    entry = BACKBONES.named(name) or backbones().get(name)
-    return entry if entry is not None and entry.locate is not None else None
-
-
-def family_of(config: Mapping[str, Any]) -> Family | None:
-    """The family that a config.json belongs to, None if it is none of ours."""
-    return next((family for family in _families() if family.holds(config)), None)
-
-
-def _families() -> Iterator[Family]:
-    """Every family in the order of `backbones`, as far as they are asked for."""
-    yield from (entry.family for entry in BACKBONES.ours() if entry.family is not None)
-    yield from (entry.family for entry in backbones().values() if entry.family is not None)
 
 
 def open_suite(text: str, options: SuiteOptions | None = None) -> Suite:

@@ -9,8 +9,8 @@ from typing import Any, NoReturn
 
 import click
 
-from harness.provenance import __version__
 from harness.errors import HarnessError, nearest
+from harness.provenance import __version__
 
 COMMANDS = {
     "run": "Evaluate models on suites and record the scores.",

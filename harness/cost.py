@@ -6,19 +6,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from harness.desk import Desk
-from harness.devices import check_devices
+from harness.context import Desk
+from harness.plan import Cell
+from harness.provenance import check_devices
 from harness.recipe import Estimate
 from harness.record import Record
-from harness.types import Size
+from harness.request import Prepared
+from harness.types import Size, Suite
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from harness.api import Prepared
-    from harness.types import Suite
-    from harness.wanted import Cell
 
 CHARACTERS_PER_TOKEN = 4.0
 """A rough figure for English; the estimate says it is one."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 class HarnessError(Exception):
@@ -75,3 +75,17 @@ def unknown(what: str, name: str, known: Iterable[str], *, then: str) -> UsageEr
 
 def _rebuild(kind: type[HarnessError], message: str, hint: str | None) -> HarnessError:
     return kind(message, hint=hint)
+
+
+NAMES_SHOWN = 6
+"""How many names a line shows."""
+
+
+def shortened(names: Sequence[str], most: int = NAMES_SHOWN) -> str:
+    """A list of names, cut where it gets long.
+
+    >>> shortened(["a", "b", "c"], most=2)
+    'a, b and 1 more'
+    """
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import Literal
 
 from harness import files
-from harness.desk import Event
+from harness.context import Event
 from harness.errors import HarnessError, StoreError
+from harness.files import Leases
 from harness.jobs import Job, model_part, task_part
-from harness.lease import Leases
-from harness.plan import Plan
+from harness.plan import Cell, Plan
 from harness.record import ErrorPart, Record, parse
 from harness.store import Store
-from harness.wanted import Cell
 from harness.workers import Failure, Finished, Worker, open_workers
 
 State = Literal["waiting", "running", "done", "failed", "skipped"]

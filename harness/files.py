@@ -1,12 +1,31 @@
-"""Writing files so that a reader, or a crash, never sees half of one."""
+"""Atomic writes, put-if-absent, leases, remembered SHA-256.
+
+Writing files so that a reader, or a crash, never sees half of one.
+
+Claims on work in progress, so that two processes on one results folder share it out.
+
+A lease is a small file that names its holder and when it expires. A holder that lives renews
+it; one that died loses it at once on the same machine, and after its term elsewhere. Leases only
+save work: records are put if absent, so even a lease lost in a race corrupts nothing.
+
+SHA-256 of files, remembered on disk so that a large file is read once.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import hashlib
+import json
 import os
 import re
+import secrets
+import threading
+import time
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from harness.errors import StoreError
 
@@ -142,3 +161,201 @@ def _explain(path: Path, error: OSError) -> StoreError:
         hint=f"What was finished before is kept. {mend} another folder "
         "(--results DIR, --cache DIR), and run the same command again.",
     )
+
+
+TERM = 90.0
+"""Seconds a lease holds without being renewed."""
+
+
+class Leases:
+    """The claims this process holds in a folder; renewed in the background while any is held."""
+
+    def __init__(self, folder: Path, *, term: float = TERM) -> None:
+        self.folder = folder
+        self.term = term
+        self._token = secrets.token_hex(8)
+        self._held: set[Path] = set()
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def claim(self, key: str) -> bool:
+        """Take the lease on `key`; False if another living process holds it."""
+        path = self.folder / f"{key}.json"
+        for _ in range(3):
+            if write_once(path, self._content()):
+                with self._lock:
+                    self._held.add(path)
+                self._keep_renewing()
+                return True
+            holder = _read(path)
+            if holder is None:
+                continue
+            if not self._lapsed(holder):
+                return False
+            _remove_exactly(path, holder)
+        return False
+
+    def release(self, key: str) -> None:
+        """Give the lease on `key` back."""
+        path = self.folder / f"{key}.json"
+        with self._lock:
+            self._held.discard(path)
+            if self._is_mine(path):
+                path.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Give everything back and stop renewing."""
+        self._stop.set()
+        if self._thread:
+            self._thread.join()
+        for path in tuple(self._held):
+            self.release(path.stem)
+
+    def _content(self) -> bytes:
+        holder = {"host": host(), "pid": os.getpid(), "token": self._token}
+        return json.dumps({**holder, "expires": time.time() + self.term}).encode()
+
+    def _is_mine(self, path: Path) -> bool:
+        """False if this process slept through its term and another took the lease."""
+        holder = _read(path)
+        return holder is not None and holder.get("token") == self._token
+
+    @staticmethod
+    def _lapsed(holder: dict[str, Any]) -> bool:
+        if float(holder.get("expires", 0)) < time.time():
+            return True
+        return holder.get("host") == host() and not alive(int(holder.get("pid", 0)))
+
+    def _keep_renewing(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._renew, name="leases", daemon=True)
+            self._thread.start()
+
+    def _renew(self) -> None:
+        while not self._stop.wait(self.term / 4):
+            with self._lock:
+                for path in self._held:
+                    with contextlib.suppress(Exception):
+                        if self._is_mine(path):
+                            replace(path, self._content())
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    try:
+        content = json.loads(path.read_text())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def _remove_exactly(path: Path, holder: dict[str, Any]) -> None:
+    """Remove the lease only if it is still the one that was read: of two takers one succeeds."""
+    aside = path.with_name(f".{path.name}.{host()}-{os.getpid()}-{secrets.token_hex(4)}.tmp")
+    try:
+        path.rename(aside)
+    except FileNotFoundError:
+        return
+    if _read(aside) != holder:
+        with contextlib.suppress(FileExistsError):
+            os.link(aside, path)
+    aside.unlink(missing_ok=True)
+
+
+CACHE_FILE = "file-hashes.jsonl"
+"""One line a file: [path, size, mtime_ns, ctime_ns, inode, sha256]."""
+
+SETTLED_NS = 100_000_000
+"""A file changed this recently is not remembered: a second change might leave the same times."""
+
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass
+class _Read:
+    """What of a cache file has been read."""
+
+    inode: int
+    size: int = 0
+    known: dict[tuple[str | int, ...], str] = field(default_factory=dict)
+
+
+_read_so_far: dict[Path, _Read] = {}
+_reading = threading.Lock()
+
+
+def sha256_file(path: Path, cache_dir: Path | None = None) -> str:
+    """The SHA-256 of a file's bytes, 64 hex digits.
+
+    With `cache_dir` the result is remembered there under the file's real path, size, times and
+    inode. The cache only ever saves time: lines that cannot be read are skipped, any number of
+    processes may add to it at once, and a cache that cannot be written is done without.
+
+    Raises:
+        OSError: If the file cannot be read.
+    """
+    key = _stat_key(path)
+    cache = cache_dir / CACHE_FILE if cache_dir else None
+    if cache and (known := _lookup(cache, key)):
+        return known
+    with path.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if cache and _stat_key(path) == key and time.time_ns() - max(key[2], key[3]) > SETTLED_NS:
+        _remember(cache, key, found)
+    return found
+
+
+def _stat_key(path: Path) -> tuple[str, int, int, int, int]:
+    real = path.resolve()
+    stat = real.stat()
+    return (str(real), stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino)
+
+
+def _lookup(cache: Path, key: tuple[str, int, int, int, int]) -> str | None:
+    try:
+        stat = cache.stat()
+    except OSError:
+        return None
+    with _reading:
+        read = _read_so_far.get(cache)
+        if read is None or read.inode != stat.st_ino or read.size > stat.st_size:
+            read = _read_so_far[cache] = _Read(inode=stat.st_ino)
+        if read.size < stat.st_size:
+            _read_on(cache, read)
+        return read.known.get(key)
+
+
+def _read_on(cache: Path, read: _Read) -> None:
+    """Take in the whole lines that were added since."""
+    try:
+        with cache.open("rb") as file:
+            file.seek(read.size)
+            added = file.read()
+    except OSError:
+        return
+    whole = added[: added.rfind(b"\n") + 1]
+    read.size += len(whole)
+    for line in whole.decode("utf-8", errors="replace").splitlines():
+        try:
+            *stored, sha = json.loads(line)
+        except (ValueError, TypeError):
+            continue
+        if isinstance(sha, str) and _SHA256.fullmatch(sha) and all(isinstance(s, str | int) for s in stored):
+            read.known[tuple(stored)] = sha
+
+
+def _remember(cache: Path, key: tuple[str, int, int, int, int], sha: str) -> None:
+    # One write to a file opened for appending is one piece even with several writers; the line
+    # feed in front ends whatever a writer that died has left behind.
+    line = f"\n{json.dumps([*key, sha])}\n".encode()
+    try:
+        cache.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(cache, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        try:
+            os.write(handle, line)
+        finally:
+            os.close(handle)
+    except OSError:
+        return

@@ -18,9 +18,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from harness.provenance import __version__
 from harness import files as disk
 from harness.errors import RecordError, UsageError
+from harness.provenance import __version__
 
 SCHEMA = 1
 """The form of a stamp and its tables; a newer one is refused."""

@@ -1,6 +1,6 @@
 """The jobs of a run: resolve a model, encode a task's texts, score a task.
 
-A job is a small picklable object. `run` finds its means on a desk (harness.desk) and returns
+A job is a small picklable object. `run` finds its means on a desk (harness.context) and returns
 named bytes; it writes nothing itself.
 """
 
@@ -15,16 +15,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from harness import provenance
-from harness.collect import Collector, Known, VectorsNeeded
-from harness.data import datasets_cache
-from harness.desk import Desk, Encoded, Event
+from harness.context import Collector, Desk, Encoded, Event, Known, VectorsNeeded
+from harness.data.offline import datasets_cache
+from harness.record import EXAMPLE_COLUMNS, ExamplesPart, ModelPart, Record, TaskPart
 from harness.types import Artifact, Encoding, Outcome, Purpose, Task, TextEncoder, VectorSource
-
-if TYPE_CHECKING:
-    from harness.record import ExamplesPart, ModelPart, Record, TaskPart
 
 JobKind = Literal["train", "select", "resolve", "encode", "score"]
 
@@ -140,8 +137,6 @@ class Score:
 
     def run(self, desk: Desk) -> Mapping[str, bytes]:
         """Run the task with known vectors and write down what came out and how."""
-        from harness.record import Record
-
         started = datetime.now(tz=UTC)
         desk.emit(Event(kind="stage", text=f"scoring {self.task.name}"))
         known = Known(desk, self.artifact, self.encoding, self.task)
@@ -205,8 +200,6 @@ def prepared_data(task: Task, data: Path | None, cache: Path) -> contextlib.Abst
 
 def model_part(artifact: Artifact, facts: Mapping[str, Any]) -> ModelPart:
     """The model's part of a record; a local folder's path stays out of it."""
-    from harness.record import ModelPart
-
     return ModelPart(
         name=artifact.name,
         source="local" if Path(artifact.source).exists() else artifact.source,
@@ -220,8 +213,6 @@ def model_part(artifact: Artifact, facts: Mapping[str, Any]) -> ModelPart:
 
 def task_part(task: Task) -> TaskPart:
     """The task's part of a record."""
-    from harness.record import TaskPart
-
     return TaskPart(name=task.name, type=task.type, metric=task.metric)
 
 
@@ -231,8 +222,6 @@ def examples_bytes(examples: Examples) -> bytes | None:
         return None
     import pyarrow as pa
     import pyarrow.parquet as pq
-
-    from harness.record import EXAMPLE_COLUMNS
 
     table = pa.table({name: list(examples[name]) for name in EXAMPLE_COLUMNS})
     buffer = io.BytesIO()
@@ -248,8 +237,6 @@ def record_output(record: Record, examples: bytes | None) -> Mapping[str, bytes]
 
 def examples_part(examples: Examples, content: bytes | None) -> ExamplesPart | None:
     """What a record says of its per-example file."""
-    from harness.record import ExamplesPart
-
     if content is None:
         return None
     rows = len(examples["example_id"])

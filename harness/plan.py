@@ -1,21 +1,147 @@
-"""The plan of a run: which scores are wanted, which are there, and the jobs for the rest."""
+"""Wanted scores -> keys -> what is there -> jobs.
+
+The plan of a run: which scores are wanted, which are there, and the jobs for the rest.
+
+The scores that are wanted, with their keys, before anything is looked up.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import Any, Protocol, TypeVar
 
-from harness import data
+from harness.data.locate import DataSettings, Located, locate_data, locate_local
 from harness.errors import DataError
-from harness.identity import digest
+from harness.identity import digest, evaluation_identity
 from harness.jobs import Encode, Job, Place, Resolve, Score
-from harness.types import SEED, Purpose, Suite, Task
-from harness.wanted import Cell, Subject, looking, wanted
+from harness.recipe import Laid, Locate, Recipe
+from harness.record import Record
+from harness.store import Store
+from harness.types import SEED, Artifact, Data, Encoding, Purpose, Suite, Task
 
-if TYPE_CHECKING:
-    from harness.recipe import Locate, Recipe
-    from harness.store import Store
+Found = TypeVar("Found", covariant=True)
+
+
+class Look(Protocol[Found]):
+    """A way to find a data set: `data.locate`, or `data.at_hand`."""
+
+    def __call__(self, wanted: Data, settings: DataSettings, /, *, subsets: Sequence[str]) -> Found:
+        """Where it lies."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """A model together with how it turns text into vectors."""
+
+    artifact: Artifact
+    encoding: Encoding
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One score that is wanted: a subject on a task.
+
+    `located` says where its data lies, `record` is what the store has of it, and `problem` why it
+    cannot be run, each as far as somebody has looked; `laid` is what a recipe has to do for it,
+    where the task is one to be trained for.
+    """
+
+    subject: Subject
+    task: Task
+    seed: int
+    key: str
+    identity: Mapping[str, Any]
+    located: Located | None = None
+    record: Record | None = None
+    problem: DataError | None = None
+    laid: Laid | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """Every score that is wanted, once, in order.
+
+    `keys` says which cell is the score of a subject on a task as a suite has it.
+    """
+
+    cells: tuple[Cell, ...]
+    keys: Mapping[tuple[Subject, Task], str]
+
+
+def wanted(
+    subjects: Sequence[Subject],
+    suites: Sequence[Suite],
+    *,
+    settings: DataSettings,
+    seed: int = SEED,
+    recipe: Recipe | None = None,
+) -> Wanted:
+    """Every task of every suite for every subject, each once.
+
+    No record is read. Where a data set is not at hand, the hub is left out too: it could have no
+    other than the one that the task pins. `recipe` is needed where tasks have labels.
+    """
+    tasks = tuple(dict.fromkeys(t for s in suites for t in s.tasks))
+    at_hand, locate = looking(locate_local, settings), looking(locate_data, settings)
+    cells: dict[str, Cell] = {}
+    keys: dict[tuple[Subject, Task], str] = {}
+    for subject in subjects:
+        for task in tasks:
+            if task.output == "label":
+                assert recipe is not None
+                cell = _learnt(subject, task, recipe, locate, seed=seed)
+            else:
+                cell = _cell(subject, task, at_hand(task), seed=seed)
+            keys[subject, task] = cell.key
+            cells.setdefault(cell.key, cell)
+    return Wanted(cells=tuple(cells.values()), keys=keys)
+
+
+def looking(look: Look[Found], settings: DataSettings) -> Callable[[Task], Found | DataError]:
+    """A way to look for a task's data that looks once for each task, and gives the error it meets."""
+    found: dict[Task, Found | DataError] = {}
+
+    def looked_for(task: Task) -> Found | DataError:
+        if task not in found:
+            try:
+                found[task] = look(task.data, settings, subsets=task.subsets)
+            except DataError as error:
+                found[task] = error
+        return found[task]
+
+    return looked_for
+
+
+def _learnt(subject: Subject, task: Task, recipe: Recipe, locate: Locate, *, seed: int) -> Cell:
+    """The cell of a task that a recipe trains for."""
+    laid = recipe.lay_out(subject.artifact, task, locate=locate)
+    return Cell(
+        subject=subject,
+        task=task,
+        seed=seed,
+        key=digest(laid.identity),
+        identity=laid.identity,
+        problem=laid.problem,
+        laid=laid,
+    )
+
+
+def _cell(subject: Subject, task: Task, found: Located | DataError | None, *, seed: int) -> Cell:
+    located = found if isinstance(found, Located) else None
+    if located is not None:
+        task = replace(task, data=located.data)
+    identity = evaluation_identity(subject.artifact, task, subject.encoding, seed=seed)
+    return Cell(
+        subject=subject,
+        task=task,
+        seed=seed,
+        key=digest(identity),
+        identity=identity,
+        located=located,
+        problem=found if isinstance(found, DataError) else None,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +176,7 @@ def make_plan(
     suites: Sequence[Suite],
     *,
     store: Store,
-    settings: data.DataSettings,
+    settings: DataSettings,
     seed: int = SEED,
     force: bool = False,
     gate: bool = True,
@@ -60,7 +186,7 @@ def make_plan(
     """Lay out a run: every task of every suite for every subject, each once."""
     asked = wanted(subjects, suites, settings=settings, seed=seed, recipe=recipe)
     cells = asked.cells if force else tuple(_looked_up(cell, store, purpose) for cell in asked.cells)
-    locate = looking(data.locate, settings)
+    locate = looking(locate_data, settings)
     cells = tuple(_located(cell, locate) for cell in cells)
     jobs, known_jobs = _all_jobs(cells, store, gate=gate, purpose=purpose)
     own = {cell.key for cell in cells}

@@ -1,10 +1,18 @@
-"""Progress on a terminal: tasks done, and the texts being encoded with rate and time left.
+"""Bars, announcement, consoles.
+
+Progress on a terminal: tasks done, and the texts being encoded with rate and time left.
 
 Where standard error is not a terminal nothing moves: one line for each finished task is all.
+
+Consoles: as wide as the terminal, and wide enough for a whole table where there is none.
+
+A run in front of a user: what is to come, and how far it is.
 """
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -12,14 +20,18 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from harness.desk import Event
+from harness import evaluation, results
+from harness.context import Event
 from harness.execute import Listeners, Result
+from harness.identity import encoding_identity
 from harness.jobs import Job
 from harness.record import Record
-from harness.report_text import score_text
+from harness.report import Report, impossible, print_failures, score_text
+from harness.request import Prepared
 
 if TYPE_CHECKING:
     from rich.progress import Task as Bar
+
 
 MARKS = {"done": "✓", "shared": "✓", "failed": "✗"}
 
@@ -125,3 +137,80 @@ class Follower:
         bar = self._bars.pop(claim, None)
         if bar is not None:
             self._progress.remove_task(bar)
+
+
+WIDE = 200
+
+
+def most_common(texts: Sequence[str]) -> str:
+    """The text that stands most often, the first of several.
+
+    >>> most_common(["a", "b", "b"])
+    'b'
+    """
+    return max(dict.fromkeys(texts), key=list(texts).count)
+
+
+def console(*, stderr: bool = False) -> Console:
+    """A console that never cuts a name off when its output is read by a program or from a file.
+
+    What stands in brackets is text, as in a prompt, and never markup.
+    """
+    stream = sys.stderr if stderr else sys.stdout
+    width = None if stream.isatty() else WIDE
+    return Console(file=stream, width=width, markup=False)
+
+
+def carry_out(prepared: Prepared, out: Console, *, quiet: bool) -> Report:
+    """Say what is to come, carry it out with a progress bar, and give the report.
+
+    Args:
+        prepared: What is to be run.
+        out: Where it is said.
+        quiet: Say nothing.
+    """
+    _announce(prepared, out, quiet=quiet)
+    jobs = [job for job in prepared.plan.jobs if job.key not in prepared.plan.known]
+    runs = sum(job.kind == "train" for job in jobs)
+    with Follower(len(prepared.plan.cells), console=out, runs=runs, quiet=quiet) as follower:
+        return evaluation.execute(prepared, follower.listeners)
+
+
+def _announce(prepared: Prepared, out: Console, *, quiet: bool) -> None:
+    """What cannot run and why, before anything is encoded."""
+    if quiet:
+        return
+    lost = impossible(prepared)
+    if lost:
+        out.print(f"{len(lost)} of {len(prepared.plan.cells)} tasks cannot run:", style="bold red")
+        print_failures(lost, prepared, out)
+    for text, one in zip(prepared.request.models, prepared.asked, strict=True):
+        if text != one.artifact.source:
+            told = f"{text} is the same model as {one.artifact.name}, and is run once."
+            out.print(told, highlight=False, soft_wrap=True)
+    for line in _said(prepared):
+        out.print(line, highlight=False, soft_wrap=True)
+    for one in prepared.subjects:
+        how = results.how_text(encoding_identity(one.encoding))
+        if prepared.recipe is not None and all(cell.laid for cell in prepared.plan.cells):
+            how = f"{prepared.recipe.name}, {prepared.recipe.source}"
+        out.print(
+            f"{prepared.label(one)}: {how}; key {one.artifact.key[:12]}",
+            highlight=False,
+            style="dim",
+            soft_wrap=True,
+        )
+
+
+def _said(prepared: Prepared) -> list[str]:
+    """What recipes have to say of their tasks before they begin, each once."""
+    tasks: dict[str, list[str]] = {}
+    for cell in prepared.plan.open:
+        for sentence in cell.laid.says if cell.laid else ():
+            tasks.setdefault(sentence, []).append(cell.task.name)
+    lines = [f"{', '.join(dict.fromkeys(names))}: {sentence}" for sentence, names in tasks.items()]
+    runs = sum(job.kind == "train" for job in prepared.plan.jobs)
+    if runs:
+        known = len(prepared.plan.known)
+        lines.append(f"{runs} runs, of which {known} are there")
+    return lines

@@ -1,23 +1,100 @@
-"""What happened to run a job: versions, device, cores, memory. Never part of an identity.
+"""What happened: machine, devices, git, packages, memory.
+
+What happened to run a job: versions, device, cores, memory. Never part of an identity.
 
 Nothing here imports torch: what it knows is asked only where it is imported already.
+
+The machine a process runs on: processor, cores it may use, driver of the GPUs.
+
+The checkout this program runs from, if it runs from one.
+
+Devices as torch knows them.
 """
 
 from __future__ import annotations
 
 import os
 import platform
+import re
 import resource
+import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import cache
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
-from harness.checkout import checkout
-from harness.machine import cores, cpu_model, nvidia_driver
+from harness.errors import UsageError
+
+_DRIVER = re.compile(r"Kernel Module\D*?(?:x86_64|aarch64)?\s+(\d+(?:\.\d+)+)")
+
+
+@cache
+def cpu_model() -> str:
+    """The processor's model, as its maker calls it."""
+    for line in _lines(Path("/proc/cpuinfo")):
+        name, _, value = line.partition(":")
+        if name.strip() == "model name" and value.strip():
+            return value.strip()
+    return platform.processor() or platform.machine() or "unknown"
+
+
+@cache
+def cpu_flags() -> frozenset[str]:
+    """What the processor can do, in the kernel's words (`avx512_bf16`); empty if not told."""
+    for line in _lines(Path("/proc/cpuinfo")):
+        name, _, value = line.partition(":")
+        if name.strip() in ("flags", "Features"):
+            return frozenset(value.split())
+    return frozenset()
+
+
+def cores(groups: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> int:
+    """Cores this process may use: its affinity, or fewer where a container limits its time."""
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min([allowed, *(int(limit) for limit in _limits(groups, own))]))
+
+
+@cache
+def nvidia_driver() -> str | None:
+    """The version of NVIDIA's driver, None if there is none."""
+    for line in _lines(Path("/proc/driver/nvidia/version")):
+        if match := _DRIVER.search(line):
+            return match[1]
+    command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    try:
+        told = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return next(iter(told.split()), None)
+
+
+def _limits(groups: Path, own: Path) -> Iterator[float]:
+    """The processor time, in cores, that each control group around this process may use."""
+    for line in _lines(own):
+        _, controllers, place = line.split(":", 2)
+        if not controllers:
+            yield from _limits_in(groups, place, "cpu.max")
+        elif "cpu" in controllers.split(","):
+            yield from _limits_in(groups / "cpu", place, "cpu.cfs_quota_us", "cpu.cfs_period_us")
+
+
+def _limits_in(tree: Path, place: str, *names: str) -> Iterator[float]:
+    inside = PurePosixPath(place.lstrip("/"))
+    for group in (inside, *inside.parents):
+        words = [word for name in names for line in _lines(tree / group / name) for word in line.split()]
+        if len(words) == 2 and words[0] not in ("max", "-1") and float(words[1]) > 0:
+            yield float(words[0]) / float(words[1])
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []
+
 
 __version__ = "0.1.0"
 """Version of the harness."""
@@ -196,3 +273,80 @@ def _peak_resident() -> int:
 
 def _iso(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat(timespec="seconds")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkout:
+    """A commit, and whether the files differ from it (new files that git does not ignore count)."""
+
+    commit: str
+    dirty: bool
+
+
+@cache
+def checkout(folder: Path = Path(__file__).parent) -> Checkout | None:
+    """The checkout that `folder` is part of; None without one.
+
+    An installation that merely lies inside somebody's checkout, such as a virtual environment,
+    is not part of it: git must know a file in `folder`.
+    """
+    if not _git(folder, "ls-files", "."):
+        return None
+    commit = _git(folder, "rev-parse", "--verify", "HEAD")
+    changes = _git(folder, "status", "--porcelain")
+    if not commit or changes is None:
+        return None
+    return Checkout(commit=commit, dirty=bool(changes))
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    """What git prints, None if it fails or is not there."""
+    command = ["git", "--no-optional-locks", "-C", str(folder), *arguments]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()
+
+
+DEVICE = re.compile(r"cpu|mps|cuda(:\d+)?")
+"""How a device is spelled."""
+
+
+def require_spelled(devices: Sequence[str]) -> None:
+    """Refuse what is no device's name; torch is not asked.
+
+    Raises:
+        UsageError: There is such a one.
+    """
+    for name in devices:
+        if not DEVICE.fullmatch(name):
+            raise UsageError(
+                f"{name!r} is no device.", hint="Type cpu, cuda, cuda:0, mps, or several with commas."
+            )
+
+
+def check_devices(devices: tuple[str, ...]) -> tuple[str, ...]:
+    """The same devices, if torch knows each of them and this machine has it.
+
+    Raises:
+        UsageError: There is no such device.
+    """
+    import torch
+
+    there = ["cpu", *(f"cuda:{index}" for index in range(torch.cuda.device_count()))]
+    if torch.backends.mps.is_available():
+        there.append("mps")
+    for name in devices:
+        if name not in there and f"{name}:0" not in there:
+            raise UsageError(f"This machine has no device {name!r}.", hint=f"There is: {', '.join(there)}.")
+    return devices
+
+
+def default_devices() -> tuple[str, ...]:
+    """Every GPU there is, else the CPU."""
+    import torch
+
+    if torch.cuda.is_available():
+        return tuple(f"cuda:{index}" for index in range(torch.cuda.device_count()))
+    return ("cpu",)

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
+from harness.context import Desk
 from harness.data.locate import Located
 from harness.errors import DataError
+from harness.jobs import Job
 from harness.types import SEED, Artifact, Task
-
-if TYPE_CHECKING:
-    from harness.desk import Desk
-    from harness.jobs import Job
 
 Locate = Callable[[Task], Located | DataError]
 """Where a task's data lies, or why it cannot be had."""

@@ -1,24 +1,40 @@
-"""A run's outcome as JSON for machines and as tables for people."""
+"""Report; as tables and JSON; failures once each.
+
+A run's outcome as JSON for machines and as tables for people.
+
+Scores and means as tables show them.
+
+What is missing and why: each reason once, with the tasks and the models it holds for.
+
+What a proxy predicts, as lines for people and as JSON for machines.
+
+A standing as a table for people and as JSON for machines.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from harness.aggregate import Aggregates, Mean
-from harness.failures import print_failures, shortened
-from harness.predicted_report import predicted_json, predicted_lines
-from harness.report_text import mean_text, score_text
-from harness.standing_report import print_standing, standing_json
+from harness.data.locate import DataMissing
+from harness.errors import shortened
+from harness.execute import Result, failure_of
+from harness.plan import Subject
+from harness.record import Record
+from harness.request import Prepared
+from harness.results import notes_of
+from harness.scores import Aggregates, Mean, Row, Standing, aggregate, learnt_part, raw, standing
+from harness.types import Convention, Predicted, Suite, Task
+from harness.workers import Failure
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from harness.api import Report
-    from harness.execute import Result
-    from harness.types import Suite
-    from harness.wanted import Subject
+    from harness.stats import Interval
+
 
 LABELS = {
     "cached": "was there",
@@ -32,8 +48,6 @@ LABELS = {
 
 def report_json(report: Report) -> dict[str, Any]:
     """The report for machines (docs/json.md)."""
-    from harness.api import SCHEMA
-
     return {
         "schema": SCHEMA,
         "results": str(report.prepared.store.root),
@@ -180,3 +194,330 @@ def _result_json(result: Result) -> dict[str, Any]:
 
 def _mean_json(mean: Mean) -> dict[str, Any]:
     return {"value": mean.value, "there": mean.there, "wanted": mean.wanted}
+
+
+def score_text(value: float | None) -> str:
+    """A score as tables show it: times 100, two decimals; a dash for none."""
+    return "–" if value is None else f"{100 * value:.2f}"
+
+
+def mean_text(mean: Mean) -> str:
+    """A mean with how much of it is there, e.g. "mean over tasks 56.09 (41 of 41)"."""
+    return f"mean over {mean.over} {score_text(mean.value)} ({mean.there} of {mean.wanted})"
+
+
+def impossible(prepared: Prepared) -> list[Result]:
+    """The scores that cannot be had, as results of a run that has not begun."""
+    cells = [cell for cell in prepared.plan.cells if cell.problem is not None]
+    return [Result(cell=c, how="impossible", failure=failure_of(c.problem)) for c in cells if c.problem]
+
+
+def print_failures(results: Sequence[Result], prepared: Prepared, console: Console) -> None:
+    """Say each reason once. Tasks without data have one reason, whichever data set each lacks."""
+    from rich.text import Text
+
+    groups: dict[tuple[str, str, str], list[Result]] = {}
+    for result in results:
+        if result.failure is not None:
+            groups.setdefault(_reason(result, result.failure, prepared), []).append(result)
+    for group in groups.values():
+        label, message, hint = _told(group, prepared)
+        console.print(Text.assemble((f"{label}: ", "bold red"), message), soft_wrap=True)
+        if hint:
+            console.print(Text(f"  {hint}"), soft_wrap=True)
+    stopped = sum(1 for r in results if r.how == "stopped")
+    if stopped:
+        late = prepared.request.budget is not None and not prepared.request.fail_fast
+        why = "the budget was used up" if late else "--fail-fast stopped at the first failure"
+        console.print(f"{stopped} not run: {why}.", highlight=False)
+
+
+def _reason(result: Result, failure: Failure, prepared: Prepared) -> tuple[str, str, str]:
+    if isinstance(failure.fault, DataMissing):
+        return "", "no data", ""
+    return prepared.label(result.cell.subject), _message(failure), failure.hint or ""
+
+
+def _told(group: Sequence[Result], prepared: Prepared) -> tuple[str, str, str]:
+    """Whom it concerns, what happened, and what to type next."""
+    failure = group[0].failure
+    assert failure is not None
+    tasks = list(dict.fromkeys(result.cell.task.name for result in group))
+    hint = failure.hint or ""
+    if isinstance(failure.fault, DataMissing):
+        likewise = f" {len(tasks) - 1} more likewise." if len(tasks) > 1 else ""
+        suites = " ".join(f"--suite '{suite.name}'" for suite in prepared.suites)
+        return shortened(tasks), failure.message + likewise, hint.replace("--suite SUITE", suites)
+    several = len(prepared.subjects) > 1
+    model = f"{prepared.label(group[0].cell.subject)}: " if several else ""
+    return model + shortened(tasks), _message(failure), hint
+
+
+def _message(failure: Failure) -> str:
+    return failure.message if failure.fault or failure.hint else f"{failure.kind}: {failure.message}"
+
+
+def predicted_lines(suite: Suite, found: Aggregates) -> list[str]:
+    """The prediction from a suite's columns with its interval, or why there is none; none without a proxy."""
+    if suite.predictor is None:
+        return []
+    predicted = suite.predictor.predict(_scores(found))
+    if predicted is None:
+        missing = [name for name in suite.predictor.tasks if name not in _scores(found)]
+        return [f"{suite.predictor.target} is not predicted: no score of {shortened(missing)}"]
+    return [predicted_text(predicted), *_warnings(predicted)]
+
+
+def predicted_text(predicted: Predicted) -> str:
+    """A prediction in a line, its scores times 100.
+
+    >>> from harness.types import Predicted
+    >>> predicted_text(Predicted(target="MTEB", value=0.512, low=0.506, high=0.518, level=0.95, families=9))
+    'predicted MTEB: 51.2 ± 0.6 (95 %, cross-validated over 9 families)'
+    """
+    half = (predicted.high - predicted.low) / 2
+    return (
+        f"predicted {predicted.target}: {100 * predicted.value:.1f} ± {100 * half:.1f} "
+        f"({100 * predicted.level:g} %, cross-validated over {predicted.families} families)"
+    )
+
+
+def predicted_json(suite: Suite, found: Aggregates) -> dict[str, Any] | None:
+    """The prediction as plain values (docs/json.md); None where a score is missing."""
+    predicted = suite.predictor.predict(_scores(found)) if suite.predictor else None
+    return None if predicted is None else {**asdict(predicted), "outside": list(predicted.outside)}
+
+
+def _warnings(predicted: Predicted) -> list[str]:
+    if not predicted.outside:
+        return []
+    named = shortened(predicted.outside)
+    return [f"outside of what the proxy was fitted on, so that its interval may not hold: {named}"]
+
+
+def _scores(found: Aggregates) -> dict[str, float]:
+    """The scores of a proxy's columns, each of which is a task."""
+    return {name: value for name, value in found.columns.items() if value is not None}
+
+
+KINDS = {
+    "fresh": "fresh seeds of ours at the chosen cell",
+    "final": "the protocol's final seeds at the chosen cell",
+    "protocol": "the protocol's own seeds",
+    "maximum": "none but the grid's: its maximum, which errs upward",
+}
+"""What the seeds behind a score are."""
+
+
+LOST = (("diverged", "diverged"), ("constant", "predict one and the same for every row"))
+"""What runs come to that learn nothing."""
+
+
+def standing_json(found: Standing) -> dict[str, Any]:
+    """The standing as plain values (docs/json.md)."""
+    return {
+        "view": found.convention.name if found.convention else None,
+        "convention": found.convention.says if found.convention else None,
+        "tasks": [_row_json(row) for row in found.rows],
+        "average": {
+            "value": found.average.value,
+            "there": found.average.there,
+            "wanted": found.average.wanted,
+            "interval": _bounds(found.interval),
+            "mean_of_bounds": _bounds(found.mean_of_bounds),
+        },
+    }
+
+
+def _row_json(row: Row) -> dict[str, Any]:
+    return {
+        "task": row.task,
+        "key": row.record.key if row.record else None,
+        "score": row.number,
+        "interval": _bounds(row.interval),
+        "interval_one_seed": _bounds(row.one_seed),
+        "metrics": [[*name, value] for name, value in row.raw.items()],
+        "seeds": row.seeds.get("kind"),
+        "scores": list(row.scores),
+        "standard_deviation": row.deviation,
+        "best_run": row.best_run,
+        "runs": len(row.training("cells", ())),
+        "diverged": row.training("diverged"),
+        "constant": row.training("constant"),
+    }
+
+
+def _bounds(found: Interval | None) -> list[float] | None:
+    return None if found is None else [found.low, found.high]
+
+
+def print_standing(found: Standing, title: str, console: Console) -> None:
+    """The table of a model, and below it the mean with both of its intervals."""
+    from rich.table import Table
+
+    table = Table(title=f"{title}, scores × 100", title_justify="left")
+    table.add_column("task")
+    for name in ("score", "± 95 %", "sd", "best run"):
+        table.add_column(name, justify="right")
+    table.add_column("seeds", justify="right")
+    table.add_column("raw metrics", overflow="fold", style="dim")
+    for row in found.rows:
+        if row.asked:
+            table.add_row(row.task, *_trained_cells(row))
+    console.print(table)
+    for line in _lines(found):
+        console.print(line, highlight=False, soft_wrap=True)
+
+
+def _trained_cells(row: Row) -> list[str]:
+    scores = row.seeds.get("scores", [])
+    return [
+        score_text(row.number),
+        half_text(row.interval),
+        score_text(row.deviation),
+        score_text(row.best_run),
+        "grid" if row.seeds.get("kind") == "maximum" else str(len(scores) or "–"),
+        ", ".join(_raw(row.raw)),
+    ]
+
+
+def _raw(raw: Mapping[tuple[str, str], float]) -> list[str]:
+    """Raw metrics by name, with their split where there are several or it is not the only one wanted."""
+    plain = {split for split, _ in raw} <= {"validation", "dev", "test"}
+    return [
+        f"{name if plain else f'{split} {name}'} {score_text(value)}" for (split, name), value in raw.items()
+    ]
+
+
+def half_text(found: Interval | None) -> str:
+    """Half of an interval's width, times 100; a dash for none."""
+    return "–" if found is None else f"{50 * (found.high - found.low):.2f}"
+
+
+def _lines(found: Standing) -> list[str]:
+    average = found.average
+    lines = [mean_text(average) + (f" ± {half_text(found.interval)}" if found.interval else "")]
+    if found.interval is not None and found.mean_of_bounds is not None:
+        lines.append(
+            f"± is half of the 95 % interval over seeds and examples; of the mean it is "
+            f"{_between(found.interval)}. The mean of the tasks' bounds, which OptiBERT prints in its place, "
+            f"is {_between(found.mean_of_bounds)}."
+        )
+    if not average.complete:
+        lines.append("incomplete: not to be ranked beside complete ones")
+    lacking = [row.task for row in found.rows if row.record is not None and row.number is None]
+    if lacking and found.convention:
+        lines.append(
+            f"{', '.join(lacking)}: not all is there that the view {found.convention.name} is made of"
+        )
+    kinds = dict.fromkeys(row.seeds.get("kind") for row in found.rows if row.record is not None)
+    lines += [f"seeds: {KINDS[kind]}" for kind in kinds if kind in KINDS]
+    if "fresh" in kinds or "final" in kinds:
+        lines.append("best run: of the grid, chosen on the rows that it is scored on; it errs upward")
+    if found.convention:
+        lines.append(f"view {found.convention.name}: {found.convention.says}")
+    return [*lines, *_lost(found)]
+
+
+def _between(found: Interval) -> str:
+    return f"{score_text(found.low)} to {score_text(found.high)}"
+
+
+def _lost(found: Standing) -> list[str]:
+    """Runs that came to nothing, never passed over."""
+    told = []
+    for row in found.rows:
+        cells = len(row.training("cells", ()))
+        for name, what in LOST:
+            if row.training(name):
+                told.append(f"{row.task}: {row.training(name)} of {cells} runs {what}")
+        seeds = 0 if row.seeds.get("kind") in ("protocol", "maximum") else len(row.seeds.get("scores", ()))
+        for name, what in LOST if seeds else ():
+            if row.seeds.get(name):
+                told.append(f"{row.task}: {row.seeds[name]} of {seeds} seeds that count {what}")
+    return told
+
+
+SCHEMA = 1
+"""Version of the JSON that a report becomes (docs/json.md)."""
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Report:
+    """What a run gives: a result for each wanted score, and the aggregates of each suite."""
+
+    prepared: Prepared
+    results: tuple[Result, ...]
+    texts_encoded: int
+    tokens_encoded: int
+
+    @property
+    def records(self) -> tuple[Record, ...]:
+        """The finished records, in the order of the plan."""
+        return tuple(r.record for r in self.results if r.record is not None and r.record.status == "done")
+
+    @property
+    def failures(self) -> tuple[Result, ...]:
+        """What failed, could not be run, or was not reached."""
+        return tuple(r for r in self.results if r.how in ("failed", "impossible", "stopped"))
+
+    @property
+    def exit_code(self) -> int:
+        """0 if every wanted score is there, else 1."""
+        return 1 if self.failures else 0
+
+    def aggregates(self, one: Subject, suite: Suite) -> Aggregates:
+        """A suite's columns and means for one model."""
+        numbers = {name: self._number(suite, record) for name, record in self._done(one, suite).items()}
+        return aggregate(suite, {name: value for name, value in numbers.items() if value is not None})
+
+    def standing(self, one: Subject, suite: Suite) -> Standing | None:
+        """One model on what it was trained for in a suite, with intervals; None if there is no such task."""
+        part = learnt_part(suite)
+        if part is None:
+            return None
+        store, slug = self.prepared.store, one.artifact.slug
+        return standing(
+            part,
+            self._done(one, part),
+            self._convention(suite),
+            lambda record: store.examples(record, slug),
+        )
+
+    def _done(self, one: Subject, suite: Suite) -> dict[str, Record]:
+        """What is there of a suite, by task."""
+        found = {task.name: self.result(one, task).record for task in suite.tasks}
+        return {name: record for name, record in found.items() if record and record.status == "done"}
+
+    def _convention(self, suite: Suite) -> Convention | None:
+        """The recipe's, where the suite has it."""
+        recipe = self.prepared.recipe
+        return suite.conventions.get(recipe.convention) if recipe is not None else None
+
+    def _number(self, suite: Suite, record: Record) -> float | None:
+        """What a suite's mean takes of a record."""
+        convention = self._convention(suite) if "recipe" in record.identity else None
+        return record.main_score if convention is None else convention.number(record.task.name, raw(record))
+
+    def result(self, one: Subject, task: Task) -> Result:
+        """What became of one model's score on a task, as a suite has it."""
+        return self._by_key[self.prepared.plan.keys[one, task]]
+
+    @functools.cached_property
+    def _by_key(self) -> dict[str, Result]:
+        return {result.cell.key: result for result in self.results}
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the records have to say, such as what was left out of the data; each once, with its tasks."""
+        return notes_of([r.record for r in self.results if r.record])
+
+    def __repr__(self) -> str:
+        done = f"{len(self.records)} of {len(self.results)} scores"
+        models = ", ".join(self.prepared.label(one) for one in self.prepared.subjects)
+        suites = ", ".join(suite.name for suite in self.prepared.suites)
+        return f"<Report: {models} on {suites}, {done}>"
+
+    def to_json(self) -> dict[str, Any]:
+        """The report for machines; docs/json.md documents every field."""
+        return report_json(self)

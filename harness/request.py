@@ -1,7 +1,13 @@
-"""What a user asks of a run, and what of it cannot be carried out."""
+"""Request, checked and resolved: Prepared.
+
+What a user asks of a run, and what of it cannot be carried out.
+
+A request with its models, suites and recipe found: what is wanted, before anything is looked up.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import tomllib
@@ -11,10 +17,15 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from harness import catalog
-from harness.errors import UsageError, unknown
-from harness.failures import shortened
+from harness import catalog, paths
+from harness.data.locate import DataSettings
+from harness.data.offline import forbid_network
+from harness.errors import UsageError, shortened, unknown
+from harness.models import ModelOptions, subject
+from harness.plan import Plan, Subject
+from harness.provenance import default_devices, require_spelled
 from harness.recipe import Recipe, RecipeOptions
+from harness.store import Store
 from harness.types import SEED, SIDES, Dtype, Purpose, Settings, Suite, SuiteOptions
 
 
@@ -142,16 +153,6 @@ def existing(root: Path | None) -> Path | None:
     return root
 
 
-DTYPES: dict[str, Dtype] = {
-    "float32": "float32",
-    "fp32": "float32",
-    "bfloat16": "bfloat16",
-    "bf16": "bfloat16",
-    "float16": "float16",
-    "fp16": "float16",
-}
-"""What may be typed for a precision."""
-
 DEFAULTS: Mapping[str, Any] = MappingProxyType(
     {
         **dict.fromkeys(("recipe", "languages", "splits", "devices"), ""),
@@ -166,7 +167,9 @@ DEFAULTS: Mapping[str, Any] = MappingProxyType(
 """The options of an evaluation where nobody types them."""
 
 
-def request_of_options(models: Sequence[str], suites: Sequence[str], given: Mapping[str, Any], **more: Any) -> Request:
+def request_of_options(
+    models: Sequence[str], suites: Sequence[str], given: Mapping[str, Any], **more: Any
+) -> Request:
     """The request that options of the command line, or those a baseline keeps, ask for.
 
     Args:
@@ -191,7 +194,9 @@ def request_of_options(models: Sequence[str], suites: Sequence[str], given: Mapp
         ),
         recipe=given["recipe"],
         recipe_options=RecipeOptions(
-            fresh_seeds=given["fresh_seeds"], transfer=not given["no_transfer"], source=Path(given["mnli"]) if given["mnli"] else None
+            fresh_seeds=given["fresh_seeds"],
+            transfer=not given["no_transfer"],
+            source=Path(given["mnli"]) if given["mnli"] else None,
         ),
         devices=listed(given["devices"]),
         gate=not given["no_gate"],
@@ -251,3 +256,99 @@ def _prompt_file(file: Path) -> dict[str, str]:
     if not isinstance(found, dict) or not all(isinstance(v, str) for v in found.values()):
         raise UsageError(f"{file} is not a table of prompt names and texts.")
     return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Opened:
+    """What a request names.
+
+    `asked` is what each of its models came out as; `subjects` has each once.
+    """
+
+    request: Request
+    asked: tuple[Subject, ...]
+    suites: tuple[Suite, ...]
+    recipe: Recipe | None
+    results: Path
+    cache: Path
+    data: DataSettings
+
+    @property
+    def subjects(self) -> tuple[Subject, ...]:
+        """Every model once."""
+        return tuple(dict.fromkeys(self.asked))
+
+
+def opened(request: Request) -> Opened:
+    """Find the models, suites and recipe of a request.
+
+    Raises:
+        UsageError: A name or a setting that cannot be used.
+    """
+    require_spelled(request.devices)
+    if not request.models or not request.suites:
+        raise UsageError(
+            "A run needs at least one model and one suite.", hint="`harness list` shows what there is."
+        )
+    cache, results = paths.cache_folder(request.cache), paths.results_folder(request.results)
+    data = DataSettings(root=existing(paths.data_root(request.data)), offline=request.offline, cache=cache)
+    suites = catalog.open_suites(request.suites, replace(request.options, cache=cache, results=results))
+    asked = _subjects(request, cache)
+    recipe = recipe_for(suites, request)
+    check_prompts(request.settings.prompts or {}, suites)
+    return Opened(
+        request=request,
+        asked=asked,
+        suites=tuple(suites),
+        recipe=recipe,
+        results=results,
+        cache=cache,
+        data=data,
+    )
+
+
+def network(request: Request) -> contextlib.AbstractContextManager[object]:
+    """The network as the request allows it."""
+    return forbid_network() if request.offline else contextlib.nullcontext()
+
+
+def _subjects(request: Request, cache: Path) -> tuple[Subject, ...]:
+    """The models as they were asked for; of two that are the same the first one's name stands."""
+    options = ModelOptions(offline=request.offline, trust_remote_code=request.trust_remote_code, cache=cache)
+    every = [_named(subject(text, request.settings, options), text, request) for text in request.models]
+    first = {(one.artifact.key, one.encoding): one for one in reversed(every)}
+    return tuple(first[one.artifact.key, one.encoding] for one in every)
+
+
+def _named(one: Subject, text: str, request: Request) -> Subject:
+    """A model under the name that the request has for it."""
+    name = request.names.get(text)
+    return replace(one, artifact=replace(one.artifact, name=name)) if name else one
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prepared:
+    """A request with everything resolved: what will run, and where it is kept.
+
+    `asked` is what each of the request's models came out as; `subjects` has each once.
+    """
+
+    request: Request
+    asked: tuple[Subject, ...]
+    subjects: tuple[Subject, ...]
+    suites: tuple[Suite, ...]
+    plan: Plan
+    store: Store
+    cache: Path
+    recipe: Recipe | None = None
+
+    def label(self, one: Subject) -> str:
+        """A model's name, with the start of its key where another model has the same name."""
+        name = one.artifact.name
+        alike = sum(other.artifact.name == name for other in self.subjects)
+        return f"{name} ({one.artifact.key[:8]})" if alike > 1 else name
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """The devices asked for; else every GPU, or the CPU."""
+        return self.request.devices or default_devices()

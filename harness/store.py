@@ -5,15 +5,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from harness import files
+from harness import files, imported
 from harness.errors import RecordError
+from harness.imported import Imported
+from harness.record import ExamplesPart, Record, parse
 from harness.types import Purpose
-
-if TYPE_CHECKING:
-    from harness.imported import Imported
-    from harness.record import Record
 
 
 class Store:
@@ -118,8 +115,6 @@ class Store:
 
         One that cannot be read, or is of a newer schema, is warned of and left out.
         """
-        from harness import imported
-
         found = []
         for folder in imported.folders(self.root):
             try:
@@ -129,8 +124,6 @@ class Store:
         return [one for one in found if one is not None]
 
     def _put_examples(self, path: Path, record: Record, content: bytes, *, again: bool) -> Record:
-        from harness.record import ExamplesPart
-
         beside = path.with_suffix(".examples.parquet")
         if again or not path.exists():  # without its record it is what a killed process left
             files.replace(beside, content)
@@ -165,8 +158,6 @@ class Store:
         Raises:
             RecordError: The record is of a newer schema, or cannot be read.
         """
-        from harness.record import parse
-
         try:
             return parse(path.read_text(encoding="utf-8"), where=str(path))
         except (FileNotFoundError, NotADirectoryError):

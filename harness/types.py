@@ -1,4 +1,9 @@
-"""The vocabulary of a run, as frozen dataclasses (docs/architecture.md explains each word)."""
+"""The vocabulary: Artifact, Encoding, Settings, Task, Suite, Column, Convention, labelled data.
+
+The vocabulary of a run, as frozen dataclasses (docs/architecture.md explains each word).
+
+Tasks that a model is trained for: their rows with labels, and where those come from.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +16,31 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from harness.conventions import Convention
-    from harness.encoder.family import Family
-    from harness.labelled import LabelSource
+
+Raw = Mapping[tuple[str, str], float]
+"""(split, metric) → value, of one task."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Convention:
+    """How a paper puts a suite into one table: what a user names with --view.
+
+    Attributes:
+        name: What a user types.
+        says: The convention, and where it is from.
+        parts: Of each task, the raw metrics whose mean is its number: (split, metric).
+    """
+
+    name: str
+    says: str
+    parts: Mapping[str, tuple[tuple[str, str], ...]]
+
+    def number(self, task: str, raw: Raw) -> float | None:
+        """A task's number; None unless all that it is made of is there."""
+        found = [raw.get(part) for part in self.parts[task]]
+        known = [value for value in found if value is not None]
+        return sum(known) / len(known) if len(known) == len(found) else None
+
 
 Output = Literal["vector", "multivector", "label", "mlm"]
 """What a model gives and a task needs."""
@@ -27,6 +54,16 @@ SIDES: tuple[Role, ...] = ("query", "document")
 """The roles of a task that searches."""
 
 Dtype = Literal["float32", "bfloat16", "float16"]
+
+DTYPES: dict[str, Dtype] = {
+    "float32": "float32",
+    "fp32": "float32",
+    "bfloat16": "bfloat16",
+    "bf16": "bfloat16",
+    "float16": "float16",
+    "fp16": "float16",
+}
+"""What may be typed for a precision."""
 
 Similarity = Literal["cosine", "dot", "euclidean", "manhattan"]
 
@@ -192,7 +229,7 @@ class Task:
     """One scored data set.
 
     `roles` are the sides its texts can stand on; only their prompts are part of a result's identity.
-    A task whose output is "label" has a LabelSource (harness.labelled), any other a VectorSource.
+    A task whose output is "label" has a LabelSource (harness.types), any other a VectorSource.
     """
 
     name: str
@@ -322,17 +359,72 @@ class SuiteEntry:
     offers: Callable[[], Sequence[Offer]] = tuple
 
 
-@dataclass(frozen=True, kw_only=True)
-class BackboneEntry:
-    """A family of encoders, or a model the catalog knows by name: one `BACKBONE` in harness/backbones/.
+REGRESSION = 1
+"""Classes of a task whose labels are numbers."""
 
-    `family` says how published checkpoints of one architecture become our network. `locate()`
-    makes `name` something a user may type after --model: it gives a local folder, a hub id, or
-    raises ModelError with what to install. `weights` is the SHA-256 that they must have there.
+
+@dataclass(frozen=True, kw_only=True)
+class LabelledSplit:
+    """Rows with labels.
+
+    Attributes:
+        texts: One or two columns of sentences, in the order in which a model reads them.
+        labels: (rows,) numbers of classes from 0 on, or numbers.
+        ids: (rows,) the data's own id of each row, else its place.
     """
 
-    name: str
-    summary: str
-    family: Family | None = None
-    locate: Callable[[], str] | None = None
-    weights: str | None = None
+    texts: tuple[Sequence[str], ...]
+    labels: Sequence[float]
+    ids: Sequence[str]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelledData:
+    """The data of a task.
+
+    Attributes:
+        train: To train on.
+        dev: To score on: those of the task's splits that the data has, by name.
+        classes: How many there are; REGRESSION where labels are numbers.
+        notes: What the data lacks, in sentences.
+    """
+
+    train: LabelledSplit
+    dev: Mapping[str, LabelledSplit]
+    classes: int
+    notes: tuple[str, ...] = ()
+
+
+@runtime_checkable
+class LabelSource(TaskSource, Protocol):
+    """The source of a task that a model is trained for: a small picklable object."""
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Names in `harness.metrics.METRICS`; early stopping watches the first."""
+        ...
+
+    @property
+    def like(self) -> str:
+        """The task whose settings in a recipe hold for this one: itself, if a recipe knows it."""
+        ...
+
+    @property
+    def from_mnli(self) -> bool | None:
+        """Whether it starts from a recipe's MNLI model; None for what the recipe says."""
+        ...
+
+    def load(self, task: Task, *, data: Path | None) -> LabelledData:
+        """The rows of a task.
+
+        Args:
+            task: Whose splits are wanted.
+            data: The local folder that holds the data set, or None to load from the hub.
+
+        Raises:
+            DataError: There are no rows to train on, or none to score on.
+        """
+        ...

@@ -23,14 +23,7 @@ from harness import files, paths
 from harness.errors import StoreError
 from harness.imported import Imported
 from leaderboard import imports, judged, measured, printed, watched
-from leaderboard.database import (
-    META,
-    METADATA,
-    UNITS,
-    alone,
-    lock,
-    open_engine,
-)
+from leaderboard.database import META, METADATA, UNITS, alone, lock, open_engine
 from leaderboard.found import Unit
 from leaderboard.index_writer import Writer, drop, key_of
 from leaderboard.scopes import Listed, Scope, all_scopes, listed

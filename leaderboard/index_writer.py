@@ -22,15 +22,7 @@ from sqlalchemy import (
     select,
 )
 
-from leaderboard.database import (
-    AVERAGES,
-    ENTRIES,
-    FILED,
-    RESULTS,
-    SCOPES,
-    SCORES,
-    UNITS,
-)
+from leaderboard.database import AVERAGES, ENTRIES, FILED, RESULTS, SCOPES, SCORES, UNITS
 from leaderboard.found import Entry, Filed, Outcome, Unit
 from leaderboard.scopes import REASONS, Scope, possible
 

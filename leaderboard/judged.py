@@ -11,9 +11,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from harness.checks.outcome import Check, Overall, folder, from_json
 from harness.errors import RecordError
-from harness.regress.history import folder
-from harness.regress.outcome import Check, Overall, from_json
 from leaderboard.filed import units as filed_units
 from leaderboard.found import Filed, Unit
 from leaderboard.scopes import slug
@@ -31,7 +30,7 @@ OVERALL: tuple[Overall, ...] = ("regressed", "inconclusive", "improved", "equiva
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Mean:
-    """The mean over a suite as a check found it (harness.regress.outcome.MeanOutcome)."""
+    """The mean over a suite as a check found it (harness.checks.outcome.MeanOutcome)."""
 
     suite: str
     verdict: Overall

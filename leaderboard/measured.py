@@ -14,9 +14,9 @@ from typing import Any
 
 from harness.errors import RecordError
 from harness.record import Record
-from harness.standing import Standing, standing
+from harness.results import Encoded, Trained, Treatment, treatment_json, treatment_of
+from harness.scores import Standing, standing
 from harness.store import Store
-from harness.treatments import Encoded, Trained, Treatment, treatment_json, treatment_of
 from leaderboard.found import Entry, Number, Outcome, Unit
 from leaderboard.scopes import Listed, main_scores
 

@@ -1,17 +1,28 @@
-"""Suites built from Python source: code search, classification and clustering of docstrings."""
+"""Code suites from a folder, built once.
+
+Suites built from Python source: code search, classification and clustering of docstrings.
+
+Keeps what was built from source code, so that unchanged source is parsed once.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
+import functools
+import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from harness.errors import DataError
+from harness import files
+from harness.errors import DataError, StoreError
+from harness.identity import digest
 from harness.types import SIDES, Column, Data, Suite, SuiteOptions, Task
-from suites import _keep, _unchanged
-from suites._data import Content, content_hash, size
-from suites._mteb.built import BuiltSource
-from suites._narrowed import narrowed
+from suites import _python, _tables
+from suites._content import Clusters, Content, Document, Labelled, Query, Retrieval, Row, content_hash, size
+from suites._mteb.snapshot import narrowed
+from suites._mteb.source import BuiltSource
 
 Part = Literal["search", "classification", "clustering"]
 
@@ -37,10 +48,10 @@ class SourceLoader:
         Raises:
             DataError: The source changed after the plan was made.
         """
-        content = _keep.tasks(self.root, self.cache).content(self.part)
+        content = content_tasks(self.root, self.cache).content(self.part)
         if content is None:
             raise DataError(f"{self.root} no longer has enough source for {self.part}.")
-        _unchanged.require(str(self.root), content_hash(content), self.planned)
+        _tables.require(str(self.root), content_hash(content), self.planned)
         return content
 
 
@@ -53,7 +64,7 @@ def suite(
         DataError: Not even code search can be made.
         UsageError: Nothing is left of it under `options`.
     """
-    tasks = _keep.tasks(root, options.cache)
+    tasks = content_tasks(root, options.cache)
     columns = []
     for part in KINDS:
         if content := tasks.content(part):
@@ -76,3 +87,78 @@ def _column(prefix: str, loader: SourceLoader, content: Content, revision: str) 
         size=size(content),
     )
     return Column(name=task.name, type=type_, tasks=(task,))
+
+
+VERSION = 2
+"""Raised whenever the same source would give other tasks."""
+
+
+def content_tasks(root: Path, cache: Path | None) -> _python.Tasks:
+    """The tasks of the source below `root`, built anew if a file changed since they were built.
+
+    They are kept in this process, and in `cache` for others.
+
+    A file counts as changed if its size, its time of change or its place is another; what is
+    kept that cannot be read is built again.
+    """
+    return _tasks(root, cache, _fingerprint(root))
+
+
+@functools.lru_cache(maxsize=4)
+def _tasks(root: Path, cache: Path | None, fingerprint: str) -> _python.Tasks:
+    if cache is None:
+        return _python.build(root)
+    kept = cache / "source" / f"{fingerprint}.json"
+    try:
+        return _read(json.loads(kept.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError, KeyError, DataError):
+        built = _python.build(root)
+    hashes = {part: built.hash(part) for part in _python.PARTS if built.content(part)}
+    built = dataclasses.replace(built, hashes=hashes)
+    with contextlib.suppress(StoreError):  # it only saves time
+        files.replace(kept, json.dumps(dataclasses.asdict(built)).encode())
+    return built
+
+
+def _fingerprint(root: Path) -> str:
+    found = _python.python_files(root)
+    return digest(
+        {
+            "version": VERSION,
+            "python": _python.stdlib_revision(),  # another Python parses other syntax
+            "root": str(root),
+            "files": [[name, *_stamp(root / name)] for name in found.files],
+            "closed": found.closed,
+        }
+    )
+
+
+def _stamp(path: Path) -> tuple[int, ...]:
+    """What changes with a file, () if it is gone."""
+    try:
+        stat = path.stat()
+    except OSError:
+        return ()
+    return stat.st_size, stat.st_mode, stat.st_mtime_ns, stat.st_ctime_ns
+
+
+def _read(raw: dict[str, Any]) -> _python.Tasks:
+    search = raw["search"]
+    retrieval = Retrieval(
+        documents=tuple(Document(**d) for d in search["documents"]),
+        queries=tuple(Query(**q) for q in search["queries"]),
+        qrels=search["qrels"],
+        notes=tuple(search["notes"]),
+    )
+    labelled, clusters = raw["classification"], raw["clustering"]
+    return _python.Tasks(
+        search=retrieval,
+        classification=labelled and Labelled(train=_rows(labelled["train"]), test=_rows(labelled["test"])),
+        clustering=clusters and Clusters(rows=_rows(clusters["rows"])),
+        notes=tuple(raw["notes"]),
+        hashes=raw["hashes"],
+    )
+
+
+def _rows(raw: list[dict[str, Any]]) -> tuple[Row, ...]:
+    return tuple(Row(**row) for row in raw)

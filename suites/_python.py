@@ -1,17 +1,299 @@
-"""Tasks made from Python source: code search, and telling docstrings apart by their package."""
+"""Functions and docstrings of Python source.
+
+Documented functions of a folder of Python source, chosen by CodeSearchNet's rules.
+
+The rules are those of CodeSearchNet (Husain et al. 2019, arXiv:1909.09436, section 2): the
+summary is the docstring's first paragraph; pairs whose summary has fewer than three words, whose
+body has fewer than three lines, whose name contains "test", or whose function is a constructor or
+another special method are left out, and so are duplicates. Two things differ: duplicates are
+exact ones (up to case, blanks and the function's own name) where CodeSearchNet also drops near
+ones, and every docstring inside the code is removed, so that no code holds its own summary. Of
+CodeXGLUE's rules the longest summary (256 words) and code that parses are taken over.
+
+The files of a folder of Python source: which are read, and what of them cannot be.
+
+Tasks made from Python source: code search, and telling docstrings apart by their package.
+
+Telling docstrings apart by their package: classification and clustering.
+
+What is found is thinned out by the hash of each docstring, so the same source gives the same
+tasks on every machine, and two versions of one code base give samples that mostly agree.
+"""
 
 from __future__ import annotations
 
+import ast
+import hashlib
+import os
 import platform
+import re
 import sysconfig
-from collections.abc import Iterable, Mapping
+import tokenize
+import warnings
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.errors import DataError
-from suites import _docstrings
-from suites._data import Clusters, Content, Document, Labelled, Query, Retrieval, content_hash
-from suites._functions import Function, Source, scan
+from suites._content import Clusters, Content, Document, Labelled, Query, Retrieval, Row, content_hash
+from suites._tables import is_folder
+
+MIN_WORDS, MAX_WORDS = 3, 256
+MIN_LINES = 3
+
+_URL = re.compile(r"\b(https?|ftp)://\S+")
+_WORD = re.compile(r"[A-Za-z][A-Za-z'-]*")
+_MARKUP = re.compile(r"\s*(>>>|[:@](param|type|arg|returns?|rtype|raises?|yields?)\b)")
+
+_Def = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@dataclass(frozen=True, kw_only=True)
+class Function:
+    """A function or method: where it stands, what its docstring says first, and its source.
+
+    `name` is qualified within `module`, which is dotted and relative to the folder read.
+    `docstring` is the first paragraph on one line; `code` starts with decorators and signature
+    and holds no docstring.
+    """
+
+    name: str
+    module: str
+    docstring: str
+    code: str
+
+    @property
+    def id(self) -> str:
+        """What the function is called in a data set, e.g. "asyncio.queues:Queue.get"."""
+        return f"{self.module}:{self.name}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """What a folder of Python source holds: its functions, and how many files gave nothing and why.
+
+    `closed` are the folders in it that could not be entered.
+    """
+
+    functions: tuple[Function, ...]
+    files: int
+    skipped: Mapping[str, int]
+    closed: tuple[str, ...] = ()
+
+
+def scan(root: Path, *, include_tests: bool = False) -> Source:
+    """Read every Python file below `root`.
+
+    Folders and files of tests, installed packages, virtual environments, build results and hidden
+    folders are passed over; files over 1 MB, files this interpreter cannot parse, and folders this
+    user cannot enter are counted.
+
+    Raises:
+        DataError: If `root` is not a folder that this user may list and enter.
+    """
+    if not is_folder(root):
+        raise DataError(f"{root} is not a folder.", hint="Give the folder that holds the Python source.")
+    functions: list[Function] = []
+    skipped: Counter[str] = Counter()
+    found = python_files(root, include_tests=include_tests)
+    if "." in found.closed:
+        raise DataError(f"{root}: Permission denied.")
+    for path in found.files:
+        try:
+            functions += _functions(read(root / path), _module(path))
+        except Skip as reason:
+            skipped[str(reason)] += 1
+    return Source(
+        functions=tuple(_distinct(functions)),
+        files=len(found.files),
+        skipped=dict(skipped),
+        closed=found.closed,
+    )
+
+
+def _module(path: str) -> str:
+    parts = path.removesuffix(".py").split("/")
+    return ".".join(parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts)
+
+
+def _functions(text: str, module: str) -> Iterator[Function]:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # invalid escapes in files that are not ours
+            tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise Skip("cannot be parsed") from None
+    lines = text.split("\n")
+    for name, node in _definitions(tree):
+        docstring = summary(ast.get_docstring(node) or "")
+        code = _code(lines, node) if docstring and _is_wanted(node.name) else None
+        if docstring and code and _flat(docstring) not in _flat(code):
+            yield Function(name=name, module=module, docstring=docstring, code=code)
+
+
+def _definitions(parent: ast.AST, prefix: str = "") -> Iterator[tuple[str, _Def]]:
+    """Functions and methods with their qualified names; those inside functions belong to them."""
+    for node in ast.iter_child_nodes(parent):
+        if isinstance(node, _Def):
+            yield prefix + node.name, node
+        elif isinstance(node, ast.ClassDef):
+            yield from _definitions(node, f"{prefix}{node.name}.")
+        elif isinstance(node, ast.stmt | ast.excepthandler | ast.match_case):
+            yield from _definitions(node, prefix)
+
+
+def _is_wanted(name: str) -> bool:
+    special = name.startswith("__") and name.endswith("__")
+    return not special and "test" not in name.lower()
+
+
+def summary(docstring: str) -> str | None:
+    r"""The first paragraph of a docstring on one line, or None if it is no English sentence.
+
+    It ends at the first blank line, doctest or field list. At least three words of Latin letters
+    are needed beside any addresses, most characters must be ASCII, and it must not start with a
+    call, as "pop([index]) -> item" does.
+
+    >>> summary("Give the sum of two numbers.\n\nBoth may be negative.")
+    'Give the sum of two numbers.'
+    >>> summary("See https://example.org/a/b/c/d") is None
+    True
+    """
+    lines: list[str] = []
+    for line in docstring.strip().splitlines():
+        if not line.strip() or _MARKUP.match(line):
+            break
+        lines.append(line)
+    text = " ".join(" ".join(lines).split())
+    words = len(_WORD.findall(_URL.sub(" ", text)))
+    if "(" in text.partition(" ")[0]:
+        return None
+    if not MIN_WORDS <= words <= MAX_WORDS or sum(map(str.isascii, text)) * 2 < len(text):
+        return None
+    return text
+
+
+def _code(lines: list[str], node: _Def) -> str | None:
+    """The source of a function without docstrings, or None if it is too short or not separable."""
+    if len(node.body) < 2:
+        return None
+    start = min((node.lineno, *(d.lineno for d in node.decorator_list)))
+    kept = {n: lines[n - 1] for n in range(start, (node.end_lineno or start) + 1)}
+    for inner in ast.walk(node):
+        if isinstance(inner, _Def | ast.ClassDef) and ast.get_docstring(inner, clean=False) is not None:
+            docstring = inner.body[0]
+            if not _stands_alone(docstring, lines):
+                return None
+            for number in range(docstring.lineno, (docstring.end_lineno or 0) + 1):
+                del kept[number]
+            if len(inner.body) == 1:
+                kept[docstring.lineno] = " " * docstring.col_offset + "pass"
+    body = [kept[n] for n in sorted(kept) if n >= node.body[1].lineno]
+    if sum(1 for line in body if line.strip() and not line.lstrip().startswith("#")) < MIN_LINES:
+        return None
+    return _dedent([kept[n] for n in sorted(kept)])
+
+
+def _stands_alone(docstring: ast.stmt, lines: list[str]) -> bool:
+    first, last = lines[docstring.lineno - 1], lines[(docstring.end_lineno or 1) - 1]
+    before = first.encode()[: docstring.col_offset].strip()
+    after = last.encode()[docstring.end_col_offset :].strip()
+    return not before and (not after or after.startswith(b"#"))
+
+
+def _dedent(lines: list[str]) -> str:
+    indent = lines[0][: len(lines[0]) - len(lines[0].lstrip())]
+    return "\n".join(line.removeprefix(indent).rstrip() for line in lines)
+
+
+def _flat(text: str) -> str:
+    return " ".join(text.casefold().split())
+
+
+def _distinct(functions: list[Function]) -> Iterator[Function]:
+    """The first of every id, docstring and code; code that differs in its own name alone is one."""
+    seen: set[tuple[str, str]] = set()
+    for f in functions:
+        own = re.compile(rf"\b{re.escape(f.name.rpartition('.')[2])}\b")
+        words = " ".join(re.findall(r"\w+", f.docstring.casefold()))
+        marks = {("id", f.id), ("docstring", words), ("code", _flat(own.sub("_", f.code)))}
+        if not marks & seen:
+            yield f
+            seen |= marks
+
+
+MAX_BYTES = 1_000_000
+
+_TESTS = frozenset({"test", "tests", "idle_test"})
+_INSTALLED = frozenset({"site-packages", "dist-packages", "__pycache__"})
+_BUILT = frozenset({"build", "dist", "venv", "env", "node_modules"})
+_TEST_FILE = re.compile(r"(test_.*|.*_test|tests?|conftest)\.py")
+
+
+class Skip(Exception):
+    """A file that gives no functions; the message says why."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """What lies below a folder, as relative paths with "/" between the parts, sorted.
+
+    `closed` are the folders that this user may not list or enter; "." is the folder itself.
+    """
+
+    files: tuple[str, ...]
+    closed: tuple[str, ...] = ()
+
+
+def python_files(root: Path, *, include_tests: bool = False) -> Found:
+    """The Python files to read below `root`, without those of tests, of installations and of builds."""
+    files: list[str] = []
+    closed: list[str] = []
+
+    def refused(error: OSError) -> None:
+        closed.append(Path(error.filename).relative_to(root).as_posix())
+
+    for folder, names, here in os.walk(root, onerror=refused):
+        if not os.access(folder, os.X_OK):  # it can be listed, but nothing in it can be reached
+            refused(PermissionError(0, "", folder))
+            names.clear()
+            continue
+        names[:] = [name for name in names if _enters(Path(folder, name), include_tests)]
+        paths = [Path(folder, name) for name in here if _is_read(name, include_tests)]
+        files += [path.relative_to(root).as_posix() for path in paths if os.path.isfile(path)]
+    return Found(files=tuple(sorted(files)), closed=tuple(sorted(closed)))
+
+
+def read(path: Path) -> str:
+    """The text of a Python file, in the encoding that it declares.
+
+    Raises:
+        Skip: It is too large, or cannot be read or decoded.
+    """
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise Skip("larger than 1 MB")
+        with tokenize.open(path) as file:
+            return file.read()
+    except OSError:
+        raise Skip("cannot be read") from None
+    except (SyntaxError, ValueError, LookupError):  # no such encoding, or none of text
+        raise Skip("cannot be parsed") from None
+
+
+def _is_read(name: str, include_tests: bool) -> bool:
+    return name.endswith(".py") and (include_tests or not _TEST_FILE.fullmatch(name))
+
+
+def _enters(folder: Path, include_tests: bool) -> bool:
+    name = folder.name
+    if name.startswith(".") or name in _INSTALLED or os.path.exists(folder / "pyvenv.cfg"):
+        return False
+    if name in _BUILT and not os.path.exists(folder / "__init__.py"):  # a package may be called venv
+        return False
+    return include_tests or name not in _TESTS
+
 
 PARTS = ("search", "classification", "clustering")
 """The tasks that source may give."""
@@ -56,8 +338,8 @@ def build(root: Path) -> Tasks:
     notes = _left_out(source)
     try:
         search = code_search(source.functions)
-        topics = _docstrings.topics(source.functions)
-    except _docstrings.TooFewLabels as error:
+        topics = docstring_topics(source.functions)
+    except TooFewLabels as error:
         notes.append(f"No classification and no clustering: {error.message}")
         return Tasks(search=search, classification=None, clustering=None, notes=tuple(notes))
     except DataError as error:
@@ -65,8 +347,8 @@ def build(root: Path) -> Tasks:
         raise DataError(f"{root}: {error.message} {read}", hint=error.hint) from None
     return Tasks(
         search=search,
-        classification=_docstrings.classification(topics),
-        clustering=_docstrings.clustering(topics),
+        classification=classification(topics),
+        clustering=clustering(topics),
         notes=tuple(notes),
     )
 
@@ -95,12 +377,12 @@ def code_search(functions: Iterable[Function], *, limit: int = 1000, corpus: int
             hint="A function counts if it has a docstring of three words and a body of three lines, "
             "is no special method and has no 'test' in its name.",
         )
-    kept = _docstrings.shuffled(short)[: max(corpus, limit)]
+    kept = shuffled(short)[: max(corpus, limit)]
     asked = kept[:limit]
     return Retrieval(
         documents=tuple(Document(id=f.id, text=f.code) for f in kept),
-        queries=tuple(Query(id=_docstrings.name(f), text=f.docstring) for f in asked),
-        qrels={_docstrings.name(f): {f.id: 1} for f in asked},
+        queries=tuple(Query(id=name(f), text=f.docstring) for f in asked),
+        qrels={name(f): {f.id: 1} for f in asked},
     )
 
 
@@ -112,3 +394,81 @@ def stdlib_root() -> Path:
 def stdlib_revision() -> str:
     """Which standard library that is, e.g. "python-3.11.7"."""
     return f"python-{platform.python_version()}"
+
+
+MIN_DOCSTRINGS, MAX_LABELS, ENOUGH_LABELS = 20, 20, 5
+TRAIN, TEST, GROUP = 16, 50, 50
+"""The most docstrings of a label: to learn from, to be tested on, to be grouped."""
+
+Topics = Mapping[str, Sequence[Function]]
+"""The documented functions of each package, in the order of their docstrings' hashes."""
+
+
+class TooFewLabels(DataError):
+    """There are not two packages with enough docstrings."""
+
+
+def docstring_topics(functions: Iterable[Function], *, at_least: int = MIN_DOCSTRINGS) -> Topics:
+    """The 20 largest packages at the first level of nesting where there are several.
+
+    The standard library has many top-level packages, a repository often only its own: then its
+    subpackages are the labels.
+
+    Raises:
+        TooFewLabels: Fewer than two packages have `at_least` docstrings.
+    """
+    best = _best([*functions], at_least)
+    if len(best) < 2:
+        raise TooFewLabels(
+            f"of the packages and modules, {len(best)} have at least {at_least} docstrings; two are needed."
+        )
+    largest = sorted(best, key=lambda label: (-len(best[label]), label))[:MAX_LABELS]
+    return {label: shuffled(best[label]) for label in largest}
+
+
+def classification(found: Topics) -> Labelled:
+    """Tell from a docstring which package it is from.
+
+    Of each package, half of the docstrings but no more than 16 are for training, and up to 50
+    others for testing.
+    """
+    learnt = {label: group[: min(TRAIN, len(group) // 2)] for label, group in found.items()}
+    asked = {label: group[len(learnt[label]) :][:TEST] for label, group in found.items()}
+    return Labelled(train=tuple(_rows(learnt)), test=tuple(_rows(asked)))
+
+
+def clustering(found: Topics) -> Clusters:
+    """Group docstrings by package, up to 50 of each."""
+    return Clusters(rows=tuple(_rows({label: group[:GROUP] for label, group in found.items()})))
+
+
+def name(function: Function) -> str:
+    """What a function's docstring is called: not as the function is.
+
+    Some evaluators drop a document that is called like the query.
+    """
+    return f"{function.id}.__doc__"
+
+
+def shuffled(functions: Iterable[Function]) -> Sequence[Function]:
+    """In the order of the docstrings' hashes, which is the same wherever they were found."""
+    return sorted(functions, key=lambda f: (hashlib.sha256(f.docstring.encode()).hexdigest(), f.id))
+
+
+def _best(functions: Sequence[Function], at_least: int) -> Topics:
+    best: Topics = {}
+    for depth in range(1, 5):
+        groups: defaultdict[str, list[Function]] = defaultdict(list)
+        for function in functions:
+            groups[".".join(function.module.split(".")[:depth])].append(function)
+        large = {label: group for label, group in groups.items() if len(group) >= at_least}
+        best = large if len(large) > len(best) else best
+        if len(best) >= ENOUGH_LABELS:
+            break
+    return best
+
+
+def _rows(groups: Topics) -> Iterator[Row]:
+    labels = {f.id: label for label, group in groups.items() for f in group}
+    for function in shuffled([f for group in groups.values() for f in group]):
+        yield Row(id=name(function), text=function.docstring, label=labels[function.id])

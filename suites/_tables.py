@@ -1,4 +1,11 @@
-"""Reading rows from JSONL, CSV and TSV files; every error names the file and the line."""
+"""JSONL, CSV, TSV with file and line in every error.
+
+Reading rows from JSONL, CSV and TSV files; every error names the file and the line.
+
+Folders and files that a user names: what cannot be reached or read is said, with its path.
+
+Whether data is still what it was when the run was planned.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +16,11 @@ import math
 import re
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.errors import DataError, nearest
+from harness.errors import DataError, UsageError, nearest
 
 FORMATS = (".jsonl", ".csv", ".tsv")
 QRELS_HEADER = ("query-id", "corpus-id", "score")
@@ -191,3 +199,52 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
             except UnicodeDecodeError as error:
                 message = f"not UTF-8 text: byte 0x{error.object[error.start]:02x}."
                 raise fail(path, number, message, hint="Save the file as UTF-8.") from None
+
+
+def place(argument: str) -> Path:
+    """The absolute path that is meant.
+
+    Raises:
+        UsageError: It leads nowhere: no such user's home, or links in a circle.
+    """
+    try:
+        return Path(argument).expanduser().resolve()
+    except RuntimeError as error:
+        raise UsageError(f"{argument} leads nowhere: {error}.") from None
+
+
+def is_folder(path: Path) -> bool:
+    """Whether `path` is a folder.
+
+    Raises:
+        DataError: That cannot be told, for example because this user may not enter what it is in.
+    """
+    with reading(path):
+        return path.is_dir()
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Turn an error of the file system into a DataError that names the file, else `path`."""
+    try:
+        yield
+    except OSError as error:
+        raise DataError(f"{error.filename or path}: {error.strerror or error}.") from error
+
+
+def require(name: str, found: str, planned: str) -> None:
+    """Refuse data that is read for a plan made of other data.
+
+    Args:
+        name: The task, for the message.
+        found: The content hash of what is there now.
+        planned: The content hash in the plan, which names the result.
+
+    Raises:
+        DataError: The two differ.
+    """
+    if found != planned:
+        raise DataError(
+            f"The files of {name} changed after the run had begun.",
+            hint="Run the same command again: it plans with the files as they are then.",
+        )

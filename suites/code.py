@@ -3,7 +3,7 @@
 from harness.errors import UsageError
 from harness.types import Suite, SuiteEntry, SuiteOptions
 from suites import _code
-from suites._places import is_folder, place
+from suites._tables import is_folder, place
 
 
 def _open(argument: str, options: SuiteOptions) -> Suite:

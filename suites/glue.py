@@ -1,10 +1,36 @@
-"""GLUE's eight tasks, for which a recipe trains the model (WNLI is left out, as in every paper)."""
+"""GLUE: tasks, data, the papers' conventions (moved from finetune).
 
-from finetune.glue.data import GLUE
-from finetune.glue.views import VIEWS
-from harness.errors import UsageError
-from harness.types import Column, Suite, SuiteEntry, SuiteOptions
-from suites._narrowed import narrowed
+GLUE's eight tasks, for which a recipe trains the model (WNLI is left out, as in every paper).
+
+The eight tasks of GLUE that every protocol scores (WNLI is left out by all of them).
+
+The rows of GLUE's tasks, from a local folder or from the hub.
+
+The papers' conventions for GLUE: which raw metrics make a task's number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from harness.errors import DataError, UsageError
+from harness.types import (
+    REGRESSION,
+    Column,
+    Convention,
+    Data,
+    LabelledData,
+    LabelledSplit,
+    Suite,
+    SuiteEntry,
+    SuiteOptions,
+    Task,
+)
+from suites._mteb.snapshot import narrowed
 
 
 def _open(_argument: str, options: SuiteOptions) -> Suite:
@@ -22,3 +48,255 @@ SUITE = SuiteEntry(
     summary="GLUE's development sets, 8 tasks; needs a recipe (`harness list recipes`)",
     open=_open,
 )
+
+PATH, REVISION = "nyu-mll/glue", "bcdcba79d07bc864c1c254ccfcedcce55bcc9a8c"
+"""The hub's data set."""
+
+Metric = str
+"""accuracy, f1 (of class 1), mcc, pearson or spearman."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GlueTask:
+    """One task, as the hub's `nyu-mll/glue` has it.
+
+    Attributes:
+        name: As papers print it.
+        subset: Its subset of the data set.
+        type: Its group in the paper of GLUE (Wang et al. 2018, table 1).
+        columns: The sentences, in the order in which the model reads them.
+        classes: Labels 0 to classes - 1; REGRESSION for numbers.
+        metrics: Every raw metric, that of early stopping first.
+        dev: The splits scored, each on its own.
+        train_rows: Rows of the training split.
+        dev_rows: Rows of each split in `dev`.
+    """
+
+    name: str
+    subset: str
+    type: str
+    columns: tuple[str, ...]
+    classes: int = 2
+    metrics: tuple[Metric, ...] = ("accuracy",)
+    dev: tuple[str, ...] = ("validation",)
+    train_rows: int
+    dev_rows: tuple[int, ...]
+
+
+SINGLE, SIMILARITY, INFERENCE = "Single sentence", "Similarity and paraphrase", "Inference"
+
+SENTENCES = ("sentence1", "sentence2")
+
+_ALL = (
+    GlueTask(
+        name="CoLA",
+        subset="cola",
+        type=SINGLE,
+        columns=("sentence",),
+        metrics=("mcc",),
+        train_rows=8551,
+        dev_rows=(1043,),
+    ),
+    GlueTask(
+        name="SST-2", subset="sst2", type=SINGLE, columns=("sentence",), train_rows=67_349, dev_rows=(872,)
+    ),
+    GlueTask(
+        name="MRPC",
+        subset="mrpc",
+        type=SIMILARITY,
+        columns=SENTENCES,
+        metrics=("accuracy", "f1"),
+        train_rows=3668,
+        dev_rows=(408,),
+    ),
+    GlueTask(
+        name="STS-B",
+        subset="stsb",
+        type=SIMILARITY,
+        columns=SENTENCES,
+        classes=REGRESSION,
+        metrics=("pearson", "spearman"),
+        train_rows=5749,
+        dev_rows=(1500,),
+    ),
+    GlueTask(
+        name="QQP",
+        subset="qqp",
+        type=SIMILARITY,
+        columns=("question1", "question2"),
+        metrics=("accuracy", "f1"),
+        train_rows=363_846,
+        dev_rows=(40_430,),
+    ),
+    GlueTask(
+        name="MNLI",
+        subset="mnli",
+        type=INFERENCE,
+        columns=("premise", "hypothesis"),
+        classes=3,
+        dev=("validation_matched", "validation_mismatched"),
+        train_rows=392_702,
+        dev_rows=(9815, 9832),
+    ),
+    GlueTask(
+        name="QNLI",
+        subset="qnli",
+        type=INFERENCE,
+        columns=("question", "sentence"),
+        train_rows=104_743,
+        dev_rows=(5463,),
+    ),
+    GlueTask(name="RTE", subset="rte", type=INFERENCE, columns=SENTENCES, train_rows=2490, dev_rows=(277,)),
+)
+
+TASKS: Mapping[str, GlueTask] = MappingProxyType({task.name: task for task in _ALL})
+"""By name, in the order in which papers print them."""
+
+MNLI = "MNLI"
+"""The task that others start from."""
+
+TRAIN = "train"
+
+
+@dataclass(frozen=True, kw_only=True)
+class GlueSource:
+    """The source of the task of GLUE that has this name."""
+
+    name: str
+
+    @property
+    def scoring(self) -> str:
+        """The scoring code's name and version."""
+        return "glue 1"
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Every raw metric, that of early stopping first."""
+        return TASKS[self.name].metrics
+
+    @property
+    def like(self) -> str:
+        """The task itself."""
+        return self.name
+
+    @property
+    def from_mnli(self) -> None:
+        """As the recipe says."""
+        return
+
+    def load(self, task: Task, *, data: Path | None) -> LabelledData:
+        """The rows of the task (see harness.types.LabelSource)."""
+        from datasets import load_dataset
+        from datasets.exceptions import DatasetsError
+
+        known = TASKS[self.name]
+        place: dict[str, Any] = {"path": PATH, "revision": REVISION} if data is None else {"path": str(data)}
+        where = str(data or PATH)
+        try:
+            found = load_dataset(**place, name=known.subset)
+        except (ValueError, OSError, DatasetsError) as error:
+            said = str(error.__cause__ or error).partition(" with any supported extension")[0]
+            raise DataError(
+                f"{where}: {known.subset} cannot be read: {said}",
+                hint="A data root holds the hub's files with its README.md, which names them by subset.",
+            ) from error
+        splits = {
+            name: _split(found[name], known, f"{where}, {known.subset}, {name}")
+            for name in (TRAIN, *task.splits)
+            if name in found
+        }
+        missing = [name for name in (TRAIN, *task.splits) if name not in splits]
+        if TRAIN in missing or len(missing) == len(task.splits):
+            raise DataError(
+                f"{where} has no {' and no '.join(missing)} of {known.subset}.",
+                hint=f"It has: {', '.join(found)}. `harness data pull --suite glue --data DIR` fetches all.",
+            )
+        notes = [f"the data has no {name}: it is not scored" for name in missing]
+        dev = {name: split for name, split in splits.items() if name != TRAIN}
+        sizes = {TRAIN: known.train_rows, **dict(zip(known.dev, known.dev_rows, strict=True))}
+        notes += [
+            f"{name} has {len(split):,} rows, and GLUE's {sizes[name]:,}"
+            for name, split in splits.items()
+            if len(split) != sizes[name]
+        ]
+        return LabelledData(train=splits[TRAIN], dev=dev, classes=known.classes, notes=tuple(notes))
+
+
+def _split(rows: Any, task: GlueTask, where: str) -> LabelledSplit:
+    lacking = [name for name in (*task.columns, "label") if name not in rows.column_names]
+    if lacking:
+        raise DataError(f"{where} has no column {', '.join(lacking)}.")
+    if len(rows) == 0:
+        raise DataError(f"{where} is empty.")
+    labels = list(rows["label"])
+    if task.classes > 1 and not set(labels) <= set(range(task.classes)):
+        raise DataError(f"{where} has labels outside of 0 to {task.classes - 1}: they are hidden ones.")
+    ids = list(rows["idx"]) if "idx" in rows.column_names else range(len(rows))
+    texts = tuple(list(rows[name]) for name in task.columns)
+    return LabelledSplit(texts=texts, labels=labels, ids=[str(i) for i in ids])
+
+
+def _task(known: GlueTask) -> Task:
+    return Task(
+        name=known.name,
+        type=known.type,
+        metric=", ".join(known.metrics),
+        splits=known.dev,
+        subsets=(known.subset,),
+        data=Data(path=PATH, revision=REVISION),
+        source=GlueSource(name=known.name),
+        output="label",
+        roles=("",),
+    )
+
+
+GLUE: Mapping[str, Task] = MappingProxyType({name: _task(known) for name, known in TASKS.items()})
+"""The tasks as a plan sees them, by name."""
+
+MATCHED, MISMATCHED, DEV = "validation_matched", "validation_mismatched", "validation"
+
+
+def _parts(**changed: tuple[tuple[str, str], ...]) -> Mapping[str, tuple[tuple[str, str], ...]]:
+    """The first metric of every task, but for those given by the subset's name."""
+    return MappingProxyType(
+        {name: changed.get(task.subset, ((task.dev[0], task.metrics[0]),)) for name, task in TASKS.items()}
+    )
+
+
+BOTH_SETS = ((MATCHED, "accuracy"), (MISMATCHED, "accuracy"))
+ACCURACY_AND_F1 = ((DEV, "accuracy"), (DEV, "f1"))
+SPEARMAN = ((DEV, "spearman"),)
+MEANS_OF_ALL = _parts(
+    mnli=BOTH_SETS,
+    mrpc=ACCURACY_AND_F1,
+    qqp=ACCURACY_AND_F1,
+    stsb=((DEV, "pearson"), (DEV, "spearman")),
+)
+
+_ALL_TASKS = (
+    Convention(
+        name="neobert",
+        says="NeoBERT, appendix C: the mean of both metrics where there are two, and of MNLI's two sets",
+        parts=MEANS_OF_ALL,
+    ),
+    Convention(
+        name="optibert",
+        says="OptiBERT, appendix D.1, as NeoBERT: the mean of both metrics, and of MNLI's two sets",
+        parts=MEANS_OF_ALL,
+    ),
+    Convention(
+        name="modernbert",
+        says="ModernBERT, table 5: accuracy for MRPC and QQP (its QQP can be nothing else), Spearman for "
+        "STS-B, MNLI matched; the paper names none of them",
+        parts=_parts(stsb=SPEARMAN),
+    ),
+    Convention(
+        name="mosaicbert",
+        says="MosaicBERT: MNLI matched (the paper), the mean of accuracy and F1 for MRPC and QQP, Spearman "
+        "for STS-B (its code)",
+        parts=_parts(mrpc=ACCURACY_AND_F1, qqp=ACCURACY_AND_F1, stsb=SPEARMAN),
+    ),
+)
+
+VIEWS: Mapping[str, Convention] = MappingProxyType({view.name: view for view in _ALL_TASKS})
+"""By name."""

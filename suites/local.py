@@ -3,14 +3,13 @@
 from dataclasses import dataclass
 
 from harness.types import SIDES, Column, Data, Suite, SuiteEntry, SuiteOptions, Task
-from suites import _local, _local_vectors, _unchanged
-from suites._data import Content
-from suites._local_kinds import KINDS
-from suites._local_labelled import LocalSource
-from suites._local_task import LocalTask
-from suites._mteb.built import BuiltSource
-from suites._narrowed import narrowed
-from suites._places import place
+from suites import _local_description, _local_rows, _tables
+from suites._content import Content
+from suites._local_description import KINDS, LocalTask
+from suites._local_rows import LocalSource
+from suites._mteb.snapshot import narrowed
+from suites._mteb.source import BuiltSource
+from suites._tables import place
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,13 +25,13 @@ class FolderLoader:
         Raises:
             DataError: A file cannot be used, or changed after the plan was made.
         """
-        _unchanged.require(self.task.name, self.task.content, self.planned)
-        return _local_vectors.load(self.task)
+        _tables.require(self.task.name, self.task.content, self.planned)
+        return _local_rows.load_vectors(self.task)
 
 
 def _open(argument: str, options: SuiteOptions) -> Suite:
     folder = place(argument)
-    columns = tuple(_column(task) for task in _local.read(folder))
+    columns = tuple(_column(task) for task in _local_description.read(folder))
     return narrowed(Suite(name=f"local:{argument}", title=folder.name, columns=columns), options)
 
 

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from harness import catalog, paths
 from harness.errors import UsageError
+from harness.proxy import document
+from harness.proxy.document import Proxy, ProxyPredictor, TaskPart
 from harness.types import Column, Suite, SuiteEntry, SuiteOptions
-
-if TYPE_CHECKING:
-    from harness.proxy.document import Proxy, TaskPart
 
 
 def _open(argument: str, options: SuiteOptions) -> Suite:
-    from harness import catalog, paths
-    from harness.proxy import document
-    from harness.proxy.prediction import ProxyPredictor
-
     if options.languages or options.splits:
         raise UsageError(
             "A proxy predicts from its tasks as they were fitted.", hint="Leave out --languages and --splits."

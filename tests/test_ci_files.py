@@ -16,8 +16,7 @@ import yaml
 
 from check_data import small_check
 from ci_steps import Runner
-from harness.regress.report.junit import junit
-from harness.regress.report.markdown import markdown
+from harness.checks.export import junit, markdown
 
 ROOT = Path(__file__).parents[1]
 ACTION = ROOT / "action.yml"

@@ -10,7 +10,7 @@ import click
 import pytest
 
 from harness.cli import COMMANDS, program
-from harness.commands import asked
+from harness.commands import options
 from harness.record import EXAMPLE_COLUMNS, Record
 
 ROOT = Path(__file__).parents[1]
@@ -38,7 +38,7 @@ def commands(command: click.Command, name: str) -> Iterator[tuple[str, click.Com
 
 
 EVERY = list(commands(program, "harness"))
-EVALUATION = {p.name for p in asked.evaluation(click.Command("any", callback=print)).params}
+EVALUATION = {p.name for p in options.evaluation(click.Command("any", callback=print)).params}
 """The options that the section of `harness run` documents for every command that has them."""
 
 

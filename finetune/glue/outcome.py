@@ -7,18 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from finetune.glue.data import GlueSource
-from finetune.glue.selection import Tried
-from finetune.glue.settings import Trial
-from finetune.glue.views import VIEWS
-from harness.conventions import raw
-from harness.types import Task
+from finetune.glue.protocol import Trial, Tried
+from harness.record import Record
+from harness.scores import raw
+from harness.types import LabelledData, Raw, Task
+from suites.glue import VIEWS, GlueSource
 
 if TYPE_CHECKING:
-    from finetune.glue.loop import Evaluation, Progress
-    from harness.conventions import Raw
-    from harness.labelled import Labelled
-    from harness.record import Record
+    from finetune.glue.trainer import Evaluation, Progress
+
 
 CELL = ("learning_rate", "batch_size", "weight_decay", "epochs", "seed")
 """The settings of a run that its grid varies."""
@@ -94,7 +91,7 @@ def training_of(trial: Trial, progress: Progress, steps: int) -> dict[str, Any]:
     }
 
 
-def examples_of(task: Task, labelled: Labelled, found: Evaluation, seed: int) -> dict[str, list[Any]]:
+def examples_of(task: Task, labelled: LabelledData, found: Evaluation, seed: int) -> dict[str, list[Any]]:
     """The per-example columns of a run (results/README.md)."""
     columns: dict[str, list[Any]] = {
         name: [] for name in ("split", "subset", "example_id", "replicate", "prediction", "gold", "metric")

@@ -10,17 +10,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from finetune.glue.prepared import as_it_runs, tokenized_rows
-from finetune.glue.run import Finetune
-from finetune.glue.settings import Cadence, Trial
-from harness.desk import Desk, Event
+from finetune.glue.jobs import Finetune
+from finetune.glue.protocol import Cadence, Trial
+from finetune.glue.rows import Rows, as_it_runs, tokenized_rows
+from harness.context import Desk, Event
+from harness.encoder.folder import backbone_folder
 from harness.errors import DataError
 from harness.recipe import Estimate
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from finetune.glue.rows import Rows
 
 STEPS = 20
 """Steps of a probe for time: half of them with small batches, half with large ones."""
@@ -112,9 +112,8 @@ def _timed(desk: Desk, work: Finetune, trial: Trial, rows: Rows, classes: int) -
     """One pass over rows, and scoring them."""
     import torch
 
-    from finetune.glue.loop import Evaluation, autocast_of, predict, train
-    from finetune.glue.start import classifier_of
-    from harness.encoder.modules import backbone_folder
+    from finetune.glue.model import classifier_of
+    from finetune.glue.trainer import Evaluation, autocast_of, predict, train
 
     desk.set_threads()
     folder = backbone_folder(work.artifact.folder)

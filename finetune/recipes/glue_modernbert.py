@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from finetune.glue.protocol import Grid, Protocol
-from finetune.glue.recipe import entry
-from finetune.glue.settings import Cadence, Dropout, Head, Optimizer, Schedule, Training
-from finetune.glue.tasks import TASKS
+from finetune.glue.plan import entry
+from finetune.glue.protocol import Cadence, Dropout, Grid, Head, Optimizer, Protocol, Schedule, Training
+from suites.glue import TASKS
 
 INTERVALS = {
     **{"MNLI": 2300, "RTE": 100, "QQP": 2000, "CoLA": 250},

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from finetune.glue.protocol import Grid, Protocol
-from finetune.glue.recipe import entry
-from finetune.glue.settings import Dropout, Head
+from finetune.glue.plan import entry
+from finetune.glue.protocol import Dropout, Grid, Head, Protocol
 from finetune.recipes import glue_modernbert
 
 SEEDS = (19, 8364, 717, 10_536, 90_166)

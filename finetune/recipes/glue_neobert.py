@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from finetune.glue.protocol import Grid, Protocol
-from finetune.glue.recipe import entry
-from finetune.glue.settings import Cadence, Dropout, Head, Optimizer, Schedule, Stopping, Training
-from finetune.glue.tasks import TASKS
+from finetune.glue.plan import entry
+from finetune.glue.protocol import (
+    Cadence,
+    Dropout,
+    Grid,
+    Head,
+    Optimizer,
+    Protocol,
+    Schedule,
+    Stopping,
+    Training,
+)
+from suites.glue import TASKS
 
 TRANSFER = ("RTE", "STS-B", "MRPC", "QNLI")
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from finetune.glue.plan import entry
 from finetune.glue.protocol import Protocol
-from finetune.glue.recipe import entry
-from finetune.glue.tasks import TASKS
 from finetune.recipes import glue_neobert
+from suites.glue import TASKS
 
 GRID = replace(glue_neobert.GRID, epochs=(2, 10))
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from finetune.glue.protocol import Grid, Protocol
-from finetune.glue.recipe import entry
-from finetune.glue.settings import Cadence, Head, Optimizer, Schedule, Training
-from finetune.glue.tasks import TASKS
+from finetune.glue.plan import entry
+from finetune.glue.protocol import Cadence, Grid, Head, Optimizer, Protocol, Schedule, Training
+from suites.glue import TASKS
 
 GRID = Grid(learning_rates=(5e-5,), batch_sizes=(16,), weight_decays=(1e-2,), epochs=(1,), seeds=(0, 1, 2))
 

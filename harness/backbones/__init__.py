@@ -1,0 +1,38 @@
+import functools
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from harness.encoder.family import BackboneEntry, Family
+from harness.registry import Shelf
+
+BACKBONES = Shelf(
+    kind=BackboneEntry, package="harness.backbones", attribute="BACKBONE", group="harness.backbones"
+)
+
+
+@functools.cache
+def all_backbones() -> dict[str, BackboneEntry]:
+    """Every family of encoders, and every model with a name of its own, by name."""
+    return BACKBONES.all()
+
+
+def named_models() -> dict[str, BackboneEntry]:
+    """The entries that name a model."""
+    return {name: entry for name, entry in all_backbones().items() if entry.locate is not None}
+
+
+def named_model(name: str) -> BackboneEntry | None:
+    """The entry that names a model so, None if none does."""
+    entry = BACKBONES.named(name) or all_backbones().get(name)
+    return entry if entry is not None and entry.locate is not None else None
+
+
+def family_of(config: Mapping[str, Any]) -> Family | None:
+    """The family that a config.json belongs to, None if it is none of ours."""
+    return next((family for family in _families() if family.holds(config)), None)
+
+
+def _families() -> Iterator[Family]:
+    """Every family in the order of `backbones`, as far as they are asked for."""
+    yield from (entry.family for entry in BACKBONES.ours() if entry.family is not None)
+    yield from (entry.family for entry in all_backbones().values() if entry.family is not None)

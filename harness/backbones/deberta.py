@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from harness.encoder.family import Family
-from harness.types import BackboneEntry
+from harness.encoder.family import BackboneEntry, Family
 
 V3_BASE = {
     "model_type": "deberta-v2",

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from harness.encoder.family import Config, Family
-from harness.types import BackboneEntry
+from harness.encoder.family import BackboneEntry, Config, Family
 
 
 def _pythia(layers: int, width: int, heads: int) -> Config:

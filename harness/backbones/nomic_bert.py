@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from harness.encoder.family import Config, Family
-from harness.encoder.network.architecture import Architecture, Head
-from harness.encoder.network.names import Names
-from harness.types import BackboneEntry
+from harness.encoder.family import Architecture, BackboneEntry, Config, Family, Head, Names
 
 LAYER = "encoder.layers.{n}"
 

@@ -5,10 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from harness.backbones import bert
-from harness.encoder.family import Config, Family
-from harness.encoder.network.architecture import Architecture, Head
-from harness.encoder.network.names import Names
-from harness.types import BackboneEntry
+from harness.encoder.family import Architecture, BackboneEntry, Config, Family, Head, Names
 
 HEAD = {
     "head.dense": "lm_head.dense",

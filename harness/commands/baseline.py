@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from harness.commands import asked, options
-from harness.request import read_prompts, request_of_options
+from harness import paths
+from harness.checks import baselines
+from harness.checks.baselines import Baseline
+from harness.commands import options
+from harness.commands.check import runner
 from harness.errors import HarnessError
-
-if TYPE_CHECKING:
-    from harness.regress.baseline import Baseline
+from harness.progress import console
+from harness.request import network, read_prompts, request_of_options
 
 KEPT = (
     *("recipe", "tasks", "no_transfer", "pooling", "normalize", "max_length", "dtype", "similarity"),
@@ -46,7 +48,7 @@ def command() -> None:
     help="Seeds of what is drawn by chance: trainings of a recipe, probes, samples.",
 )
 @click.option("--replace", "again", is_flag=True, help="Put it in place of the baseline of this name.")
-@asked.evaluation
+@options.evaluation
 @options.as_json
 def set_(
     name: str,
@@ -58,9 +60,7 @@ def set_(
     **given: Any,
 ) -> int:
     """Measure what is missing of a model, and pin its records as the baseline NAME."""
-    from harness.commands.check import runner
-    from harness.opened import network
-    from harness.regress.setting import set_baseline
+    from harness.checks.sides import set_baseline
 
     prompts = read_prompts(given["prompts"], given["prompt_file"]) or {}
     kept = {option: given[option] for option in KEPT}
@@ -79,9 +79,6 @@ def set_(
 @options.as_json
 def list_(results: Path | None, as_json: bool) -> int:
     """List the baselines that are set."""
-    from harness import paths
-    from harness.regress import baseline as baselines
-
     home = paths.results_folder(results)
     found, broken = [], []
     for name in baselines.names(home):
@@ -106,16 +103,11 @@ def list_(results: Path | None, as_json: bool) -> int:
 @options.as_json
 def show(name: str, results: Path | None, as_json: bool) -> int:
     """Show a baseline: its models, how they were evaluated, and the keys of its records."""
-    from harness import paths
-    from harness.regress import baseline as baselines
-
     return _print(baselines.read(paths.results_folder(results), name), as_json)
 
 
 def _table(found: list[Baseline]) -> None:
     from rich.table import Table
-
-    from harness.terminal import console
 
     table = Table()
     for column in ("baseline", "model", "suites", "runs", "seeds", "tasks", "set"):

@@ -11,7 +11,9 @@ from typing import Any
 
 import click
 
+from harness import paths
 from harness.commands import options
+from harness.data.hub import human_size
 from harness.errors import UsageError
 
 PARTS = {
@@ -33,9 +35,6 @@ def command() -> None:
 @options.as_json
 def size(cache: Path | None, as_json: bool) -> int:
     """Print where the cache is and how much lies in it."""
-    from harness import paths
-    from harness.data import human_size
-
     root = paths.cache_folder(cache)
     parts = {name: _bytes(root / name) for name in PARTS}
     if as_json:
@@ -68,9 +67,6 @@ def size(cache: Path | None, as_json: bool) -> int:
 @options.as_json
 def prune(cache: Path | None, older_than: float | None, artifact: str, dry_run: bool, as_json: bool) -> int:
     """Remove cached embeddings, prepared data and weights; what is needed again is made again."""
-    from harness import paths
-    from harness.data import human_size
-
     if artifact and not re.fullmatch("[0-9a-f]{6,64}", artifact):
         raise UsageError(
             f"{artifact!r} is not six or more digits of a model's key.",

@@ -5,21 +5,24 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from click.core import ParameterSource
 
-from harness import files
-from harness.commands import asked, options
-from harness.request import request_of_options
+from harness import evaluation, files, paths, progress
+from harness.checks import outcome
+from harness.checks import policy as policies
+from harness.checks.baselines import standard_of
+from harness.checks.export import junit, markdown
+from harness.checks.outcome import Check
+from harness.checks.policy import Policy, explanation
+from harness.checks.report import print_check
+from harness.commands import options
 from harness.errors import StoreError, UsageError
-
-if TYPE_CHECKING:
-    from harness.api import Report
-    from harness.regress.outcome import Check
-    from harness.regress.policy import Policy
-    from harness.request import Request
+from harness.progress import console
+from harness.report import Report
+from harness.request import Request, network, request_of_options
 
 
 @click.command("check")
@@ -74,7 +77,7 @@ if TYPE_CHECKING:
 @click.option(
     "--json-file", type=click.Path(path_type=Path), default=None, help="Write the check as JSON to this file."
 )
-@asked.evaluation
+@options.evaluation
 @options.as_json
 @click.pass_context
 def command(
@@ -98,8 +101,6 @@ def command(
     Scores that are missing are measured first. Ends with 0 if the candidate passes, 1 if it
     regressed, 3 if neither can be said (the policy may ask for 0 or 1 instead).
     """
-    from harness.regress import policy as policies
-
     policy = policies.read(policy_file) if policy_file is not None else policies.DEFAULT
     if explain:
         return _explain(policy, as_json)
@@ -126,9 +127,7 @@ def _check(
     quiet: bool,
     given: dict[str, Any],
 ) -> Check:
-    from harness.opened import network
-    from harness.regress.check import check
-    from harness.regress.standard import standard_of
+    from harness.checks.check import run_check
 
     if len(candidates) > 1:
         raise UsageError(
@@ -154,7 +153,7 @@ def _check(
         )
     request = request_of_options((), suites, given)
     with network(request):
-        return check(
+        return run_check(
             candidate, standard, request, seeds=seeds or 1, policy=policy, carry_out=runner(quiet=quiet)
         )
 
@@ -163,11 +162,7 @@ def runner(*, quiet: bool) -> Any:
     """What runs a request in front of a user; everything heavy is imported when it is called."""
 
     def carry_out(request: Request) -> Report:
-        from harness import api
-        from harness.commands import following
-        from harness.terminal import console
-
-        return following.carry_out(api.prepare(request), console(stderr=True), quiet=quiet)
+        return progress.carry_out(evaluation.prepare(request), console(stderr=True), quiet=quiet)
 
     return carry_out
 
@@ -184,8 +179,6 @@ def _filled(context: click.Context, given: Mapping[str, Any], known: Mapping[str
 
 
 def _explain(policy: Policy, as_json: bool) -> int:
-    from harness.regress.explain import explanation
-
     click.echo(json.dumps({"schema": 1, **policy.to_json()}, indent=1) if as_json else explanation(policy))
     return 0
 
@@ -207,13 +200,8 @@ def _clear(paths: Sequence[Path]) -> None:
 
 
 def _print(made: Check, results: Path | None, *, every: bool) -> None:
-    from harness import paths
-    from harness.regress import history
-    from harness.regress.report.text import print_check
-    from harness.terminal import console
-
     print_check(made, console(), every=every)
-    kept = history.named(paths.results_folder(results), made.id)
+    kept = outcome.named(paths.results_folder(results), made.id)
     click.echo(f"kept as {kept[0]}")
 
 
@@ -222,12 +210,8 @@ def _as_json(made: Check) -> str:
 
 
 def _as_junit(made: Check) -> str:
-    from harness.regress.report.junit import junit
-
     return junit(made)
 
 
 def _as_markdown(made: Check) -> str:
-    from harness.regress.report.markdown import markdown
-
     return markdown(made)

@@ -13,10 +13,11 @@ from rich.console import Console
 from rich.table import Table
 
 from harness.commands import options
-from harness.conditions import conditions
+from harness.differences import conditions, pair
 from harness.errors import unknown
-from harness.report_text import score_text
-from harness.terminal import console, most_common
+from harness.progress import console, most_common
+from harness.report import score_text
+from harness.results import record_text, records_of
 
 REASONS = {
     ("first", "task"): "Only {first} has",
@@ -55,10 +56,7 @@ def command(
     Scores on the same data and under the same settings are held against each other; then what is
     left over, if that is one score of each model.
     """
-    from harness import views
-    from harness.pairing import pair
-
-    a, b = (_of(views.records_of(model, results).records, tasks) for model in (first, second))
+    a, b = (_of(records_of(model, results).records, tasks) for model in (first, second))
     pairing = pair(a, b, across_data=across_data)
     found = {
         "deltas": [_delta(x, y) for x, y in pairing.pairs],
@@ -105,8 +103,6 @@ def differences(pairs: list[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> lis
 
 
 def _delta(x: Any, y: Any) -> dict[str, Any]:
-    from harness.views import record_text
-
     row = {"task": x.task.name, "metric": x.task.metric, "first": x.main_score, "second": y.main_score}
     how = {"first_settings": record_text(x), "second_settings": record_text(y)}
     known = x.main_score is not None and y.main_score is not None
@@ -114,8 +110,6 @@ def _delta(x: Any, y: Any) -> dict[str, Any]:
 
 
 def _alone(one: Any) -> dict[str, Any]:
-    from harness.views import record_text
-
     settings = record_text(one.record)
     return {"task": one.record.task.name, "of": one.of, "settings": settings, "reason": one.reason}
 

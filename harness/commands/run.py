@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from harness.commands import asked, following, options
-from harness.request import request_of_options
-from harness.terminal import console
-
-if TYPE_CHECKING:
-    from harness.api import Prepared
+from harness import cost, evaluation, progress
+from harness.commands import options
+from harness.progress import console
+from harness.report import impossible, print_failures, print_report
+from harness.request import Prepared, network, request_of_options
 
 
 @click.command("run")
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     help="Catalog name, org/name[@revision], or a folder. Repeat for several.",
 )
 @options.suites
-@asked.evaluation
+@options.evaluation
 @click.option(
     "--force",
     is_flag=True,
@@ -44,28 +43,20 @@ def command(
     **given: Any,
 ) -> int:
     """Evaluate models on suites and record the scores; what is there is not done again."""
-    from harness import api
-    from harness.opened import network
-
     request = request_of_options(models, suites, given, force=force, fail_fast=fail_fast)
     with network(request):
-        prepared = api.prepare(request)
+        prepared = evaluation.prepare(request)
         if dry_run:
             return _show_plan(prepared, as_json)
-        report = following.carry_out(prepared, console(stderr=True), quiet=as_json)
+        report = progress.carry_out(prepared, console(stderr=True), quiet=as_json)
     if as_json:
         click.echo(json.dumps(report.to_json(), indent=1, ensure_ascii=False))
     else:
-        from harness.report import print_report
-
         print_report(report, console())
     return report.exit_code
 
 
 def _show_plan(prepared: Prepared, as_json: bool) -> int:
-    from harness import cost
-    from harness.failures import impossible, print_failures
-
     estimate = cost.estimate(prepared)
     if as_json:
         click.echo(json.dumps(cost.to_json(estimate), indent=1))

@@ -5,19 +5,29 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from rich.table import Table
 
+from harness import catalog, paths
 from harness.commands import options
+from harness.errors import UsageError, shortened, unknown
+from harness.progress import console, most_common
+from harness.report import aggregates_json, means_lines, print_standing, score_text, standing_json
 from harness.request import listed
-from harness.errors import UsageError
-from harness.report_text import score_text
-from harness.terminal import console, most_common
-
-if TYPE_CHECKING:
-    from harness.views import Measured
+from harness.results import (
+    Measured,
+    Trained,
+    all_stores,
+    notes_of,
+    record_text,
+    records_of,
+    suite_views,
+    treatment_json,
+)
+from harness.scores import aggregate, learnt_part, standing
+from harness.types import SuiteOptions
 
 
 @click.command("show")
@@ -46,14 +56,11 @@ def command(
     as_json: bool,
 ) -> int:
     """Show what has been measured of MODEL: a name, six or more digits of its key, or a folder."""
-    from harness import catalog, paths, views
-    from harness.types import SuiteOptions
-
     if (languages or splits) and not suites:
         raise UsageError("--languages and --splits narrow a suite.", hint="Name one with --suite SUITE.")
     if view and not suites:
         raise UsageError("--view says how a suite is put into numbers.", hint="Name one with --suite SUITE.")
-    measured = views.records_of(model, results)
+    measured = records_of(model, results)
     records = measured.records
     narrowed = SuiteOptions(
         languages=listed(languages),
@@ -72,8 +79,6 @@ def command(
 
 
 def _all(measured: Measured, as_json: bool) -> None:
-    from harness import views
-
     records, about = measured.records, measured.records[0].model
     if as_json:
         rows = [
@@ -81,7 +86,7 @@ def _all(measured: Measured, as_json: bool) -> None:
                 "task": r.task.name,
                 "main_score": r.main_score,
                 "key": r.key,
-                "settings": views.record_text(r),
+                "settings": record_text(r),
                 "data": r.identity["data"],
                 "reference": r.key in measured.reference,
             }
@@ -89,7 +94,7 @@ def _all(measured: Measured, as_json: bool) -> None:
         ]
         click.echo(json.dumps({"schema": 1, "model": about.model_dump(), "records": rows}, indent=1))
         return
-    common = most_common([views.record_text(r) for r in records])
+    common = most_common([record_text(r) for r in records])
     size = f", {about.parameters / 1e6:.1f}M parameters" if about.parameters else ""
     title = f"{about.name} ({about.artifact[:12]}{size}), scores × 100\n{common}"
     table = Table(title=title, title_justify="left")
@@ -106,13 +111,9 @@ def _all(measured: Measured, as_json: bool) -> None:
 
 def _apart(record: Any, measured: Measured, common: str) -> str:
     """What tells a record from the others: its settings, its data, that it came with the project."""
-    from harness import views
-
-    settings = views.record_text(record)
+    settings = record_text(record)
     parts = [settings] if settings != common else []
-    alike = [
-        r for r in measured.records if (r.task.name, views.record_text(r)) == (record.task.name, settings)
-    ]
+    alike = [r for r in measured.records if (r.task.name, record_text(r)) == (record.task.name, settings)]
     if len(alike) > 1:
         data = record.identity["data"]
         parts.append(f"data {(data.get('revision') or data['content'].removeprefix('sha256:'))[:12]}")
@@ -124,23 +125,18 @@ def _apart(record: Any, measured: Measured, common: str) -> str:
 def _suites(
     records: Sequence[Any], suites: list[Any], as_json: bool, *, view: str, results: Path | None
 ) -> None:
-    from harness import treatments, views
-    from harness.aggregate import aggregate
-    from harness.report import aggregates_json
-    from harness.standing_report import standing_json
-
     about = records[0].model
     nothing: list[Any] = [None]
     found = [
         (suite, seen, _standing(suite, seen, view, results))
         for suite in suites
-        for seen in views.suite_views(records, suite) or nothing
+        for seen in suite_views(records, suite) or nothing
     ]
     if as_json:
         rows = [
             {
                 "suite": suite.name,
-                "settings": treatments.treatment_json(seen.treatment) if seen else None,
+                "settings": treatment_json(seen.treatment) if seen else None,
                 "unproven_data": list(seen.unproven) if seen else [],
                 **aggregates_json(suite, aggregate(suite, _numbers(seen, stands))),
                 **({"standing": standing_json(stands)} if stands else {}),
@@ -166,10 +162,6 @@ def _standing(suite: Any, seen: Any, view: str, results: Path | None) -> Any:
     Raises:
         UsageError: There is no such convention.
     """
-    from harness import treatments, views
-    from harness.errors import unknown
-    from harness.standing import learnt_part, standing
-
     if view and view not in suite.conventions:
         if not suite.conventions:
             raise UsageError(
@@ -178,10 +170,10 @@ def _standing(suite: Any, seen: Any, view: str, results: Path | None) -> Any:
         then = f"`harness show MODEL --suite {suite.name}` takes the recipe's own."
         raise unknown(f"view of {suite.name}", view, suite.conventions, then=then)
     part = learnt_part(suite)
-    if part is None or seen is None or not isinstance(seen.treatment, treatments.Trained):
+    if part is None or seen is None or not isinstance(seen.treatment, Trained):
         return None
     own = next(iter(seen.records.values())).training.get("view", "")
-    stores = views.stores(results)
+    stores = all_stores(results)
 
     def files(record: Any) -> Path | None:
         places = (store.examples(record, f"model-{record.model.artifact[:12]}") for store in stores)
@@ -191,14 +183,9 @@ def _standing(suite: Any, seen: Any, view: str, results: Path | None) -> Any:
 
 
 def _print_suite(title: str, suite: Any, view: Any, stands: Any) -> None:
-    from harness import views
-    from harness.aggregate import aggregate
-    from harness.report import means_lines
-    from harness.standing_report import print_standing
-
     if stands is not None:
         print_standing(stands, f"{title}, {view.treatment.text}", console())
-        for line in (*suite.notes, *_unproven(view), *views.notes_of(view.records.values())):
+        for line in (*suite.notes, *_unproven(view), *notes_of(view.records.values())):
             console().print(line, highlight=False, soft_wrap=True)
         return
     means = aggregate(suite, view.scores if view else {})
@@ -219,15 +206,11 @@ def _print_suite(title: str, suite: Any, view: Any, stands: Any) -> None:
 
 def _unproven(view: Any) -> list[str]:
     """The tasks whose data is not known to be what the suite pins."""
-    from harness.failures import shortened
-
     told = "data not proven to be the pinned revision"
     return [f"{told}: {shortened(view.unproven)}"] if view and view.unproven else []
 
 
 def _one(records: Sequence[Any], task: str) -> None:
-    from harness.errors import unknown
-
     mine = [r for r in records if r.task.name == task]
     if not mine:
         names = {r.task.name for r in records}

@@ -5,23 +5,21 @@ from __future__ import annotations
 import contextlib
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from harness import paths
-from harness.commands import asked, following, options
-from harness.request import request_of_options
-from harness.errors import UsageError, unknown
-from harness.terminal import console
-
-if TYPE_CHECKING:
-    from harness.api import Prepared, Report
-    from harness.errors import HarnessError
-    from harness.request import Request
-    from harness.watch.evaluating import Evaluated
-    from harness.watch.looking import Look
-    from harness.watch.state import Watch
+from harness import paths, progress
+from harness.commands import options
+from harness.errors import HarnessError, UsageError, unknown
+from harness.progress import console
+from harness.report import Report
+from harness.request import Prepared, Request, request_of_options
+from harness.watch import state
+from harness.watch.report import how, listed, print_list, print_watch, said_of, said_of_look
+from harness.watch.source import open_source
+from harness.watch.state import Watch, opened_suites, usual_name
+from harness.watch.watch import Asked, Evaluated, Hearing, Look, follow
 
 SCHEMA = 1
 """Version of what --json prints (docs/json.md)."""
@@ -62,7 +60,7 @@ SCHEMA = 1
 @click.option("--task", default="", help="Draw the curve of this task (default: of the mean).")
 @click.option("--list", "listing", is_flag=True, help="List the watches of the results folder.")
 @click.option("--show", is_flag=True, help="Show the watch called SOURCE as it is; evaluate nothing.")
-@asked.evaluation
+@options.evaluation
 @options.as_json
 def command(source: str | None, listing: bool, show: bool, as_json: bool, **given: Any) -> int:
     """Evaluate each new checkpoint of the run in SOURCE, a folder or a hub repository, and draw the curve.
@@ -81,8 +79,6 @@ def command(source: str | None, listing: bool, show: bool, as_json: bool, **give
 
 
 def _watch(source: str, as_json: bool, given: dict[str, Any]) -> int:
-    from harness.watch.following import Asked, Hearing, follow
-
     minutes = given["budget_minutes"]
     budget = None if minutes is None else 60 * minutes
     request = request_of_options((), (given["suite"],), given, budget=budget)
@@ -101,8 +97,6 @@ def _watch(source: str, as_json: bool, given: dict[str, Any]) -> int:
 def _require_task(name: str, request: Request) -> None:
     """Refuse a curve of a task that is not evaluated."""
     if name:
-        from harness.watch.beginning import opened_suites
-
         known = {task.name for suite in opened_suites(request) for task in suite.tasks}
         if name not in known:
             raise unknown("task of this watch", name, known, then="Give one of them with --task.")
@@ -119,8 +113,6 @@ class Spoken:
 
     def looked(self, found: Look) -> None:
         """What is waited for, every time; what is skipped, when it is another than before."""
-        from harness.watch.telling import said_of_look
-
         skipped = frozenset(one.name for one in found.skipped)
         for line in said_of_look(found, skipped=skipped != self._skipped):
             self._err.print(line, style="dim", highlight=False, soft_wrap=True)
@@ -128,8 +120,6 @@ class Spoken:
 
     def ended(self, done: Evaluated, watch: Watch) -> None:
         """A line for the checkpoint, and the curve anew."""
-        from harness.watch.telling import said_of
-
         self._out.print(said_of(done), highlight=False, soft_wrap=True)
         if not self._once:
             self.over(watch)
@@ -140,12 +130,10 @@ class Spoken:
 
     def carry_out(self, prepared: Prepared) -> Report:
         """With a progress bar."""
-        return following.carry_out(prepared, self._err, quiet=False)
+        return progress.carry_out(prepared, self._err, quiet=False)
 
     def over(self, watch: Watch) -> None:
         """The curve and the table, unless they stand there already."""
-        from harness.watch.telling import print_watch
-
         if watch == self._drawn:
             return
         self._drawn = watch
@@ -167,8 +155,6 @@ class Json:
 
     def ended(self, done: Evaluated, _watch: Watch) -> None:
         """What became of a checkpoint."""
-        from harness.watch.telling import how
-
         entry = done.entry.model_dump(mode="json")
         _line("checkpoint", how=how(done), scored=done.new, known=done.known, checkpoint=entry)
 
@@ -178,7 +164,7 @@ class Json:
 
     def carry_out(self, prepared: Prepared) -> Report:
         """Without a word."""
-        return following.carry_out(prepared, console(stderr=True), quiet=True)
+        return progress.carry_out(prepared, console(stderr=True), quiet=True)
 
     def over(self, watch: Watch) -> None:
         """The watch as it lies in the results folder."""
@@ -191,9 +177,6 @@ def _line(event: str, **facts: Any) -> None:
 
 def _tell(name: str | None, listing: bool, as_json: bool, given: dict[str, Any]) -> int:
     """Show one watch, or all of them; nothing is evaluated."""
-    from harness.watch import state
-    from harness.watch.telling import listed, print_list, print_watch
-
     results = paths.results_folder(given["results"])
     if not listing:
         if name is None:
@@ -216,10 +199,6 @@ def _tell(name: str | None, listing: bool, as_json: bool, given: dict[str, Any])
 
 def _named(results: Path, text: str) -> str:
     """The name of a watch, or that of the watch whose source was typed."""
-    from harness.watch import state
-    from harness.watch.beginning import usual_name
-    from harness.watch.sources import open_source
-
     if text in state.names(results):
         return text
     with contextlib.suppress(UsageError):

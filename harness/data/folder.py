@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import DataError
-from harness.filehash import sha256_file
+from harness.files import sha256_file
 from harness.identity import digest
 from harness.types import Data
 
@@ -119,3 +119,21 @@ def identify(data: Data, folder: Path, cache: Path) -> Data:
 
 def _raise(error: OSError) -> None:
     raise error
+
+
+@dataclass(frozen=True, kw_only=True)
+class Need:
+    """One data set at a pinned revision, and what uses it.
+
+    `tasks` and `subsets` are names, in the order in which they first came up.
+    """
+
+    path: str
+    revision: str
+    tasks: tuple[str, ...] = ()
+    subsets: tuple[str, ...] = ()
+
+    @property
+    def data(self) -> Data:
+        """The data set as a task pins it."""
+        return Data(path=self.path, revision=self.revision)

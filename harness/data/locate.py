@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from harness.data.folder import identify, read_manifest, visible_files
-from harness.data.hubcache import absent_subsets, gaps, snapshot
+from harness.data.hub import absent_subsets, gaps, snapshot
 from harness.errors import DataError
 from harness.types import Data
 
@@ -45,7 +45,7 @@ class Located:
     origin: Origin
 
 
-def locate(data: Data, settings: DataSettings, *, subsets: Sequence[str] = ()) -> Located:
+def locate_data(data: Data, settings: DataSettings, *, subsets: Sequence[str] = ()) -> Located:
     """Find a data set and say what it is, in the hub's cache where it is not at hand.
 
     Args:
@@ -59,7 +59,7 @@ def locate(data: Data, settings: DataSettings, *, subsets: Sequence[str] = ()) -
             root nor the hub's cache holds it.
         DataError: The data root does not exist or cannot be read.
     """
-    near = at_hand(data, settings, subsets=subsets)
+    near = locate_local(data, settings, subsets=subsets)
     if near is not None:
         return near
     held = snapshot(data.path, data.revision)
@@ -71,7 +71,7 @@ def locate(data: Data, settings: DataSettings, *, subsets: Sequence[str] = ()) -
     return Located(data=data, folder=None, origin="hub")
 
 
-def at_hand(data: Data, settings: DataSettings, *, subsets: Sequence[str] = ()) -> Located | None:
+def locate_local(data: Data, settings: DataSettings, *, subsets: Sequence[str] = ()) -> Located | None:
     """What a data set is that is built, or lies in the data root; None where it is what the task pins.
 
     Raises:

@@ -1,17 +1,25 @@
-"""Keeping a process off the network."""
+"""No network; datasets' cache by content.
+
+Keeping a process off the network.
+
+Where the datasets library keeps what it prepares from a local folder.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import sys
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.errors import DataError
 
 if TYPE_CHECKING:
     import socket
+
 
 VARIABLES = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_OFFLINE")
 """Read by the hub's libraries when they are imported, here and in child processes."""
@@ -106,3 +114,48 @@ def _is_local(name: str) -> bool:
         return False
     mapped = getattr(address, "ipv4_mapped", None) or address
     return bool(mapped.is_loopback or mapped.is_unspecified)
+
+
+@contextmanager
+def no_bars() -> Iterator[None]:
+    """Keep the progress bars of the datasets library off the terminal."""
+    import datasets
+
+    hidden = datasets.are_progress_bars_disabled()
+    datasets.disable_progress_bars()
+    try:
+        yield
+    finally:
+        if not hidden:
+            datasets.enable_progress_bars()
+
+
+@contextmanager
+def datasets_cache(content: str, cache: Path) -> Iterator[Path]:
+    """While loading from a local folder, keep what is prepared under the folder's content.
+
+    The datasets library knows a local file by its path and time only (an unpacked one by its
+    path only), so a folder whose content changed could be answered with rows of the old one.
+    The setting is this process's own: load one data set at a time.
+
+    Args:
+        content: The data set's content hash or proven revision.
+        cache: This program's cache folder.
+
+    Yields:
+        The folder in use, `<cache>/datasets/<start of content>`.
+    """
+    import datasets.config
+
+    start = re.sub(r"[^\w.-]", "_", content.rpartition(":")[2])[:16]
+    folder = cache / "datasets" / start
+    downloads = folder / datasets.config.DOWNLOADED_DATASETS_DIR
+    places = {
+        "HF_DATASETS_CACHE": folder,
+        "DOWNLOADED_DATASETS_PATH": downloads,
+        "EXTRACTED_DATASETS_PATH": downloads / datasets.config.EXTRACTED_DATASETS_DIR,
+    }
+    with ExitStack() as undo:
+        for name, place in places.items():
+            swap(undo, datasets.config, name, place)
+        yield folder

@@ -1,33 +1,233 @@
-"""What a model folder says about itself, read from its JSON alone: no torch, no transformers."""
+"""Description of a folder -> Encoding: pooling, lengths, prompts, family.
+
+What a model folder says about itself, read from its JSON alone: no torch, no transformers.
+
+From what a model says and what the user asked for to the one Encoding that counts.
+
+How many tokens a model takes, as its files say.
+
+Which network a model folder runs through, from its JSON alone.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast, get_args
 
-from harness.encoder.content import content_files, content_key
-from harness.encoder.elsewhere import check_elsewhere
-from harness.encoder.folder import read_object
-from harness.encoder.found import family_in
-from harness.encoder.lengths import Length, lengths, longest, most_asked
-from harness.encoder.modules import Module, all_modules, backbone_folder, library_class, read_modules
-from harness.encoder.settle import NO_LIMIT, OWN_POOLING, POOLING_FLAGS, resolve_encoding
-from harness.encoder.weights import check_safetensors, weight_files
-from harness.errors import ModelError
-from harness.types import Similarity
+from harness import backbones
+from harness.encoder.content import check_elsewhere
+from harness.encoder.family import MODEL_TYPE, Family
+from harness.encoder.folder import (
+    Module,
+    all_modules,
+    backbone_folder,
+    check_safetensors,
+    input_modules,
+    library_class,
+    module_folders,
+    read_modules,
+    read_object,
+    weight_files,
+)
+from harness.errors import ModelError, UsageError, unknown
+from harness.types import Artifact, Encoding, Settings, Similarity
 
-__all__ = [
-    "NO_LIMIT",
-    "OWN_POOLING",
-    "Description",
-    "content_files",
-    "content_key",
-    "describe",
-    "resolve_encoding",
-    "weight_files",
-]
+POOLING_FLAGS = {
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_max_tokens": "max",
+    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
+    "pooling_mode_weightedmean_tokens": "weightedmean",
+    "pooling_mode_lasttoken": "lasttoken",
+}
+"""The flags of a Pooling module's config and the mode each turns on, in the order of the name.
+
+"cls+mean+max" is the library's name for these three; the vector it gives has the maximum before the
+mean.
+"""
+
+OWN_POOLING = "own"
+"""The pooling of a model whose own code goes from tokens to a vector."""
+
+NO_LIMIT = 1_000_000
+"""The max_length of a model that truncates nothing."""
+
+
+def resolve_encoding(description: Description, settings: Settings) -> Encoding:
+    """How the model is to be run: what was asked for, the model's own default elsewhere.
+
+    A bare backbone without a pooling asked for has its family's. An empty prompt is kept: what it
+    names has none, not the default one.
+
+    Raises:
+        UsageError: For an unknown pooling, or a length that the model has no positions for.
+    """
+    prompts = {**description.prompts, **(settings.prompts or {})}
+    default = description.default_prompt_name
+    own = description.normalize
+    return Encoding(
+        dtype=settings.dtype,
+        pooling=_resolved_pooling(description, settings.pooling),
+        normalize=own if settings.normalize is None else settings.normalize,
+        max_length=_max_length(description, settings.max_length),
+        similarity=settings.similarity or description.similarity_fn_name,
+        prompts=tuple(sorted(prompts.items())),
+        default_prompt=default if default in prompts else None,
+    )
+
+
+def _resolved_pooling(description: Description, asked: str | None) -> str:
+    own = description.pooling
+    if asked is None or asked == own:
+        return own or description.usual_pooling
+    if own == OWN_POOLING:
+        raise UsageError(
+            f"{description.folder} has no Pooling module, so its pooling cannot be replaced.",
+            hint="Leave the pooling out.",
+        )
+    known = [*POOLING_FLAGS.values(), *([own] if own and "+" in own else [])]
+    if asked not in known:
+        raise unknown("pooling", asked, known, then="Choose one of these, or leave the pooling out.")
+    return asked
+
+
+def _max_length(description: Description, asked: int | None) -> int:
+    if asked is None:
+        return description.max_length
+    if asked <= 0:
+        raise UsageError(f"A maximum length of {asked} tokens is not possible.", hint="Give 1 or more.")
+    limit = description.position_limit
+    if limit is not None and asked > limit:
+        raise UsageError(
+            f"A maximum length of {asked} tokens is more than {description.folder.name} has positions for.",
+            hint=f"Its limit is {limit} tokens.",
+        )
+    return asked
+
+
+OFFSET_MODELS = frozenset(
+    {
+        "camembert",
+        "data2vec-text",
+        "ibert",
+        "longformer",
+        "luke",
+        "mluke",
+        "mpnet",
+        "roberta",
+        "roberta-prelayernorm",
+        "xlm-roberta",
+        "xlm-roberta-xl",
+        "xmod",
+    }
+)
+"""Model types whose position table starts behind the padding id, as in RoBERTa."""
+
+UNBOUND_MODELS = frozenset({"t5", "mt5", "umt5", "xlnet"})
+"""Model types with relative positions, whose configs name a length that limits nothing."""
+
+TOKENIZED = ("Transformer", "CLIPModel")
+"""Modules with a tokenizer of transformers, whose length counts where the module names none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Length:
+    """How many tokens enter by one module.
+
+    `most` is where texts are cut, NO_LIMIT if nowhere, and `named` where the files say they are, None
+    if they do not. `limit` is the most that may be asked for, None where the files name no limit.
+    `table` is how many positions there are where each has a vector of its own, so that a longer text
+    is an error.
+    """
+
+    most: int
+    named: int | None
+    limit: int | None
+    table: int | None
+
+
+def lengths(folder: Path, *, own_code: bool = False) -> tuple[Length, ...]:
+    """The length of each module that texts enter by, in the order of `input_modules`.
+
+    With `own_code`, a backbone that names classes of its own runs those.
+    """
+    entered = input_modules(folder) or [("", "")]
+    return tuple(_length(kind, folder / sub, bare=not kind, own_code=own_code) for kind, sub in entered)
+
+
+def longest(found: Sequence[Length]) -> int:
+    """Where texts are cut by the module that takes the longest, of those that cut at all."""
+    return max((length.most for length in found if length.most < NO_LIMIT), default=NO_LIMIT)
+
+
+def most_asked(found: Sequence[Length]) -> int | None:
+    """The most that may be asked for of any module, None if no file names a limit."""
+    return max((length.limit for length in found if length.limit is not None), default=None)
+
+
+def _length(kind: str, root: Path, *, bare: bool, own_code: bool) -> Length:
+    config = _text_config(read_object(root / "config.json"))
+    own = None if bare else _own_length(root)
+    table = _table(config, own_code=own_code)
+    limit = table if table is not None else _computed(config, own)
+    named = own
+    if named is None and (bare or library_class(kind) in TOKENIZED):
+        named = read_object(root / "tokenizer_config.json").get("model_max_length")
+    # A tokenizer that knows no limit says 1e30.
+    known = int(named) if isinstance(named, int | float) and 0 < named < NO_LIMIT else None
+    most = min((length for length in (known, limit) if length), default=NO_LIMIT)
+    return Length(most=most, named=known, limit=limit, table=table)
+
+
+def _own_length(root: Path) -> int | None:
+    """The length a sentence-transformers module was saved with, None if it names none."""
+    for path in [*sorted(root.glob("sentence_*_config.json")), root / "wordembedding_config.json"]:
+        length = read_object(path).get("max_seq_length")
+        if isinstance(length, int):
+            return length
+    return None
+
+
+def _text_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The part of a config that is about text, where a model takes other things too."""
+    text = config.get("text_config")
+    return text if isinstance(text, dict) and _positions(config) is None else config
+
+
+def _positions(config: Mapping[str, Any]) -> int | None:
+    positions = config.get("max_position_embeddings", config.get("n_positions"))
+    named = isinstance(positions, int) and positions > 0 and config.get("model_type") not in UNBOUND_MODELS
+    return positions if named else None
+
+
+def _table(config: Mapping[str, Any], *, own_code: bool) -> int | None:
+    """How many positions have a vector of their own, None where positions are computed."""
+    positions = _positions(config)
+    computed = (
+        any("rope" in name or "rotary" in name or "alibi" in name for name in config)
+        or config.get("position_embedding_type") not in (None, "absolute")
+        or config.get("position_biased_input") is False
+    )
+    own = None if runs_own_code(config, own_code) else most_positions(config)
+    if own is not None:
+        return own
+    if positions is None or computed:
+        return None
+    if config.get("model_type") in OFFSET_MODELS:
+        return positions - int(config.get("pad_token_id", 1)) - 1
+    return positions
+
+
+def _computed(config: Mapping[str, Any], own: int | None) -> int | None:
+    """The most tokens of a model that computes its positions.
+
+    They go on beyond what the config names: if the model's own length is longer, that is the limit.
+    """
+    positions = _positions(config)
+    return None if positions is None else max(positions, own or 0)
+
 
 TRANSFORMER = "sentence_transformers.models.Transformer"
 """The type of the one module of a bare backbone."""
@@ -166,3 +366,98 @@ def _similarity(folder: Path, name: str | None) -> Similarity:
             hint=f"There is: {', '.join(known)}.",
         )
     return cast(Similarity, name or "cosine")
+
+
+RELATIVE = ("relative_key", "relative_key_query")
+"""Kinds of positions that BERT once had in transformers."""
+
+HAVE_RELATIVE = ("esm",)
+"""Model types that still have them."""
+
+
+def family_in(folder: Path) -> Family | None:
+    """The family of the backbone in a folder, None if it is none of ours."""
+    return backbones.family_of(read_object(folder / "config.json"))
+
+
+def has_network(folder: Path, *, own_code: bool = False) -> bool:
+    """Whether the backbone in a folder runs through our network, not through a class of transformers.
+
+    With `own_code`, one that names classes of its own does not.
+    """
+    config = read_object(folder / "config.json")
+    if runs_own_code(config, own_code) or (folder / "adapter_config.json").is_file():
+        return False
+    family = family_in(folder)
+    return config.get("model_type") == MODEL_TYPE or (family is not None and family.shape is not None)
+
+
+def runs_own_code(config: Mapping[str, Any], allowed: bool) -> bool:
+    """Whether the classes that a config names as its own run, which they do where that is allowed."""
+    return allowed and bool(config.get("auto_map"))
+
+
+def check_family(artifact: Artifact, encoding: Encoding) -> None:
+    """See that each backbone can be run as asked for, as far as its family knows.
+
+    Raises:
+        UsageError: If it does not run in the dtype.
+        ModelError: If it asks for what transformers would leave out unsaid, or for what no network computes.
+    """
+    for folder in module_folders(artifact.folder):
+        if not has_network(folder, own_code=artifact.trust_remote_code):
+            _check_positions(artifact, folder)
+        family = family_in(folder)
+        if family is None:
+            _require_no_variant(artifact, folder)
+            continue
+        if family.float32_only is not None and encoding.dtype != "float32":
+            raise UsageError(
+                f"{artifact.name} is not run in {encoding.dtype}: {family.float32_only}.",
+                hint="Leave the dtype out, or ask for float32.",
+            )
+
+
+def _check_positions(artifact: Artifact, folder: Path) -> None:
+    config = read_object(folder / "config.json")
+    asked = config.get("position_embedding_type")
+    own_code = runs_own_code(config, artifact.trust_remote_code)
+    if asked in RELATIVE and config.get("model_type") not in HAVE_RELATIVE and not own_code:
+        raise ModelError(
+            f"{artifact.name} has {asked} positions, which transformers 5 has dropped: it would run without.",
+            hint="It cannot be evaluated with this version.",
+        )
+
+
+def _require_no_variant(artifact: Artifact, folder: Path) -> None:
+    """See that a type which only we know is one of those that we know."""
+    kind = read_object(folder / "config.json").get("model_type")
+    families = {n: e.family for n, e in backbones.all_backbones().items() if e.family is not None}
+    named = {name: family for name, family in families.items() if kind in family.model_types}
+    if named and not any(family.native or family.shape is None for family in named.values()):
+        if artifact.trust_remote_code:
+            return
+        raise ModelError(
+            f"{artifact.name} is a {kind}, but none that the family {next(iter(named))} computes: its "
+            "config.json lacks a field, or has a setting that makes another network of it.",
+            hint="Hold it against the config.json of the published model. If its folder brings code of its "
+            "own and you trust it, add --trust-remote-code.",
+        )
+
+
+def most_positions(config: Mapping[str, Any]) -> int | None:
+    """The most tokens of a text in our network, as far as its own config says; None where it does not.
+
+    Of transformers' own types, those with rotary positions say it here.
+    """
+    if config.get("model_type") == MODEL_TYPE:
+        shape = config.get("architecture", {})
+        return None if shape.get("positions") == "alibi" else shape.get("max_position_embeddings")
+    family = backbones.family_of(config)
+    if family is None or family.shape is None:
+        return None
+    if family.native:
+        rotary = any("rope" in name or "rotary" in name for name in config)
+        return config.get("max_position_embeddings") if rotary else None
+    known = family.architecture(config)
+    return None if known.positions == "alibi" else known.max_position_embeddings

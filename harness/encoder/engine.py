@@ -1,4 +1,13 @@
-"""The engine: texts in, vectors out, as fast as the device allows and in the order given."""
+"""Encoder: texts in, vectors out.
+
+The engine: texts in, vectors out, as fast as the device allows and in the order given.
+
+Vectors of batches, brought to their rows and looked over.
+
+One pass of a batch through the modules of a model.
+
+Linear layers on a CPU through oneDNN.
+"""
 
 from __future__ import annotations
 
@@ -10,18 +19,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.encoder.batching import Queue, Span, drain
-from harness.encoder.forward import forward
-from harness.encoder.gather import Batches, gathered, require_finite
-from harness.encoder.inputs import Inputs, prepare
-from harness.encoder.linear import use_onednn
-from harness.encoder.towers import attention, dtype_as_run, notes, roles
+from harness.encoder.batching import Inputs, Queue, Span, drain, prepare
+from harness.encoder.towers import attention, dtype_as_run, notes, roles, widen
 from harness.errors import ModelError
 from harness.types import Encoding, Role
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
-    from torch import Tensor
+    from torch import Tensor, nn
+
 
 CPU_BUDGET = 1024
 """Padded tokens of one batch on one CPU core: what stays in its cache."""
@@ -200,3 +206,75 @@ class Encoder:
             self.notes.append(f"memory ran out: batches of {budget} tokens from then on")
         if not self._on_cpu:
             torch.cuda.empty_cache()
+
+
+Batches = list[tuple[NDArray[np.int64], "Tensor"]]
+"""The rows that a batch stands for, and its vectors on the model's device."""
+
+
+def gathered(done: Batches, out: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Bring the batches to the CPU, each to its rows of `out`."""
+    for rows, vectors in done:
+        out[rows] = vectors.cpu().numpy()
+    return out
+
+
+def require_finite(vectors: NDArray[np.float32], texts: list[str], inverse: NDArray[np.int64]) -> None:
+    """See that every vector is finite; `inverse` says which of `texts` each text given was.
+
+    Raises:
+        ModelError: With the first text whose vector is not.
+    """
+    bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
+    if not bad.size:
+        return
+    shown = texts[bad[0]] if len(texts[bad[0]]) <= 60 else texts[bad[0]][:60] + "…"
+    raise ModelError(
+        f"{bad.size} of {len(texts)} vectors are not finite; the first is that of text "
+        f"{int(np.argmax(inverse == bad[0]))}, {shown!r}.",
+        hint="Half precision overflows in some models: ask for float32. If it was, the weights are damaged.",
+    )
+
+
+def forward(model: SentenceTransformer, features: dict[str, Any]) -> Tensor:
+    """The vectors of one tokenized batch, shape (texts, dimension), float32, on the model's device.
+
+    The backbone runs in the dtype it was loaded in; pooling, further layers and normalisation
+    run in float32. The feature "task" chooses the tower of a Router, wherever it stands.
+    """
+    task = {"task": features.pop("task")} if "task" in features else {}
+    for at, module in enumerate(model):
+        features = module(features, **(task if "task" in getattr(module, "forward_kwargs", ()) else {}))
+        features = features if at else widen(features)
+    vectors: Tensor = features["sentence_embedding"]
+    return vectors.float()
+
+
+def use_onednn(model: nn.Module) -> None:
+    """Have the float32 linear layers of a model on the CPU computed by oneDNN.
+
+    torch gives float32 products to MKL, which uses half of an AMD core's vector width; oneDNN
+    uses it whole, and is as fast elsewhere. The sums are of the same float32 products in another
+    order. The layers give no gradients any more. Nothing changes where oneDNN is missing.
+    """
+    import torch
+
+    backend: Any = torch.backends.mkldnn
+    if not backend.is_available() or not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
+        return
+    for layer in model.modules():
+        if type(layer) is torch.nn.Linear and layer.weight.dtype == torch.float32:
+            layer.forward = _forward(layer)  # type: ignore[assignment, method-assign]
+
+
+def _forward(layer: nn.Linear) -> Callable[[Tensor], Tensor]:
+    import torch
+
+    pointwise = torch.ops.mkldnn._linear_pointwise
+
+    def forward(x: Tensor) -> Tensor:
+        # The last three: no function is fused behind the product.
+        product: Tensor = pointwise(x, layer.weight, layer.bias, "none", [], "")
+        return product
+
+    return forward

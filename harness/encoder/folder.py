@@ -1,8 +1,17 @@
-"""The JSON files of a model folder."""
+"""A model folder on disk: JSON, modules, weight files.
+
+The JSON files of a model folder.
+
+The modules of a sentence-transformers folder, as its JSON lists them.
+
+The weight files of a model folder: which are loaded, and whether they are whole.
+"""
 
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,3 +44,226 @@ def read_object(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise ModelError(f"{path} holds no JSON object.", hint="Fetch or write the model folder again.")
     return content
+
+
+Module = tuple[str, str]
+"""The type of a module and the subfolder it lies in."""
+
+WEIGHTED = frozenset(
+    {
+        "CLIPModel",
+        "CNN",
+        "Dense",
+        "LSTM",
+        "LayerNorm",
+        "StaticEmbedding",
+        "Transformer",
+        "WeightedLayerPooling",
+        "WordEmbeddings",
+    }
+)
+"""Modules of sentence-transformers that read weights from their folder."""
+
+LIBRARY = WEIGHTED | {"Asym", "BoW", "Dropout", "Normalize", "Pooling", "Router", "WordWeights"}
+"""Every module of sentence-transformers; Asym is the old name of Router."""
+
+TYPE = re.compile(r"sentence_transformers\.models\.(\w+)(?:\.\1)?")
+"""How a module's type names one of them: the class, or the class in the file of its name."""
+
+
+def library_class(kind: str) -> str | None:
+    """The class of sentence-transformers that a module's type names, None if it names no such class.
+
+    >>> library_class("sentence_transformers.models.Pooling")
+    'Pooling'
+    >>> library_class("sentence_transformers.models.Router.import_from_string")
+    """
+    found = TYPE.fullmatch(kind)
+    return found[1] if found and found[1] in LIBRARY else None
+
+
+def read_modules(folder: Path) -> list[Module]:
+    """The modules in order, as modules.json lists them; empty for a bare backbone.
+
+    Raises:
+        ModelError: If modules.json does not hold a list of modules.
+    """
+    path = folder / "modules.json"
+    if not path.is_file():
+        return []
+    content = read_json(path)
+    try:
+        modules = [(str(m["type"]), str(m["path"])) for m in content]
+    except (TypeError, KeyError) as error:
+        raise ModelError(f"{path} is not a list of modules.") from error
+    if not modules:
+        raise ModelError(f"{path} lists no module.")
+    for _, sub in modules:
+        _require_inside(path, sub)
+    return modules
+
+
+def all_modules(folder: Path) -> list[Module]:
+    """The modules of `read_modules`, with those that a Router holds, at any depth, in its place."""
+    return [(kind, sub) for kind, sub, router in _walked(folder) if not router]
+
+
+def input_modules(folder: Path) -> list[Module]:
+    """The modules that texts enter by: the first one, or the first one of each tower of a Router."""
+    modules = read_modules(folder)
+    return list(_entered(folder, *modules[0])) if modules else []
+
+
+def backbone_folder(folder: Path) -> Path:
+    """The folder of the first module: where the backbone's config and weights lie."""
+    modules = all_modules(folder)
+    return folder / modules[0][1] if modules else folder
+
+
+def module_folders(folder: Path) -> list[Path]:
+    """The folder of every module, Routers included; the model's own for a bare backbone."""
+    return list(dict.fromkeys(folder / sub for _, sub, _ in _walked(folder))) or [folder]
+
+
+def _walked(folder: Path) -> Iterator[tuple[str, str, bool]]:
+    """Every module at every depth, and whether it is a Router that holds others."""
+    for kind, sub in read_modules(folder):
+        yield from _walked_from(folder, kind, sub)
+
+
+def _walked_from(folder: Path, kind: str, sub: str) -> Iterator[tuple[str, str, bool]]:
+    inner = _inner(folder, kind, sub)
+    yield kind, sub, bool(inner)
+    for name, inner_kind in inner.items():
+        yield from _walked_from(folder, inner_kind, _joined(sub, name))
+
+
+def _entered(folder: Path, kind: str, sub: str) -> Iterator[Module]:
+    inner = _inner(folder, kind, sub)
+    towers = _router(folder / sub).get("structure") if inner else None
+    firsts = [names[0] for names in towers.values() if names] if isinstance(towers, dict) else list(inner)
+    if not inner:
+        yield kind, sub
+    for name in firsts:
+        yield from _entered(folder, inner.get(name, ""), _joined(sub, name))
+
+
+def _inner(folder: Path, kind: str, sub: str) -> dict[str, str]:
+    """The types of the modules that a Router holds, by the name of their subfolder."""
+    if library_class(kind) not in ("Router", "Asym"):
+        return {}
+    types = _router(folder / sub).get("types")
+    inner = {str(k): str(v) for k, v in types.items()} if isinstance(types, dict) else {}
+    for name in inner:
+        _require_inside(folder / sub / "router_config.json", name, deeper=True)
+    return inner
+
+
+def _router(place: Path) -> dict[str, Any]:
+    return read_object(place / "router_config.json") or read_object(place / "config.json")
+
+
+def _joined(sub: str, name: str) -> str:
+    return f"{sub}/{name}".lstrip("/")
+
+
+def _require_inside(path: Path, sub: str, *, deeper: bool = False) -> None:
+    parts = Path(sub).parts
+    if Path(sub).is_absolute() or ".." in parts or (deeper and not parts):
+        raise ModelError(f"{path} names a folder outside of the model: {sub}.")
+
+
+OTHER_FORMATS = ("tf_model.h5", "flax_model.msgpack", "rust_model.ot", "model.onnx", "openvino_model.xml")
+"""Weights of other frameworks, which are never loaded."""
+
+SHARDED = (None, "Transformer", "CLIPModel")
+"""Modules that transformers loads, which knows indexes of parts; None is a module of the model's own."""
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """The weight files that loading reads, those of every module, sorted by name.
+
+    Of one module's, safetensors go before .bin, and an index stands for its parts.
+
+    Raises:
+        ModelError: If a module that has weights lacks them, or a part of a sharded checkpoint
+            is missing.
+    """
+    root = backbone_folder(folder)
+    found: set[Path] = set()
+    for kind, sub in all_modules(folder) or [("", "")]:
+        known = library_class(kind)
+        paths = module_weights(folder / sub, sharded=known in SHARDED)
+        if not paths and (known in WEIGHTED or (known is None and folder / sub == root)):
+            raise _no_weights(folder, sub)
+        found.update(paths)
+    return sorted(found)
+
+
+def module_weights(root: Path, *, sharded: bool = True) -> list[Path]:
+    """The weight files of one module's own folder, in the order in which loading prefers them."""
+    for stem, suffix in (("model", "safetensors"), ("pytorch_model", "bin")):
+        whole, index = root / f"{stem}.{suffix}", root / f"{stem}.{suffix}.index.json"
+        if whole.is_file():
+            return [whole]
+        if sharded and index.is_file():
+            return _shards(index)
+    return []
+
+
+def check_safetensors(path: Path) -> None:
+    """See that a safetensors file is whole: a readable header, and as many bytes as it promises.
+
+    Raises:
+        ModelError: If it is truncated or corrupt.
+    """
+    problem = _safetensors_problem(path)
+    if problem:
+        raise ModelError(
+            f"{path} is not a whole safetensors file: {problem}.",
+            hint="It was not copied or downloaded to its end. Fetch it again.",
+        )
+
+
+def _no_weights(folder: Path, sub: str) -> ModelError:
+    prefix = f"{sub}/" if sub else ""
+    other = [name for name in OTHER_FORMATS if (folder / sub / name).exists()]
+    return ModelError(
+        f"{folder} has no weights: neither {prefix}model.safetensors nor {prefix}pytorch_model.bin.",
+        hint=f"It has {prefix}{other[0]}, which is for another framework: save the model with PyTorch."
+        if other
+        else "Fetch or write the model folder again.",
+    )
+
+
+def _shards(index: Path) -> list[Path]:
+    mapping = read_object(index).get("weight_map")
+    if not isinstance(mapping, dict) or not mapping:
+        raise ModelError(f"{index} names no weight file.", hint="Fetch the model again.")
+    names = sorted({str(name) for name in mapping.values()})
+    outside = [name for name in names if Path(name).is_absolute() or ".." in Path(name).parts]
+    if outside:
+        raise ModelError(f"{index} names a file outside of the model: {outside[0]}.")
+    parts = [index.parent / name for name in names]
+    missing = [part.name for part in parts if not part.is_file()]
+    if missing:
+        raise ModelError(
+            f"{index.parent} lacks {len(missing)} of its {len(parts)} weight files, {missing[0]} first.",
+            hint="Fetch the model again.",
+        )
+    return parts
+
+
+def _safetensors_problem(path: Path) -> str | None:
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        if size < 8 or length > size - 8:
+            return f"its header says {length} bytes, the file has {size}"
+        raw = file.read(length)
+    try:
+        tensors = [value for name, value in json.loads(raw).items() if name != "__metadata__"]
+        promised = 8 + length + max((int(t["data_offsets"][1]) for t in tensors), default=0)
+    except (ValueError, TypeError, KeyError, AttributeError, IndexError):
+        return "its header cannot be read"
+    return None if promised == size else f"it has {size} bytes, its header promises {promised}"

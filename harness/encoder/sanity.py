@@ -1,18 +1,59 @@
-"""The gate: does a loaded model behave like a model at all? Run before any task."""
+"""The gate: finite, constant, padding, two loads.
+
+The gate: does a loaded model behave like a model at all? Run before any task.
+
+What a check of the sanity gate tells, and how far two vectors are apart.
+
+Do two loads of a model agree? Asked without holding both.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from harness.encoder.engine import Encoder
-from harness.encoder.failure import Failure, Vectors, distance, on_side
-from harness.encoder.twice import disagreeing
 from harness.errors import ModelError
 from harness.types import Role
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+
+Vectors = NDArray[np.float32]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """One check that the model did not pass, and what to do about it."""
+
+    check: str
+    message: str
+    hint: str
+
+    def __str__(self) -> str:
+        return self.message
+
+
+def on_side(role: Role, failure: Failure | None) -> Failure | None:
+    """The failure, with the side it was found on where the model has sides."""
+    if failure is None or not role:
+        return failure
+    return replace(failure, message=f"On side {role}: {failure.message}")
+
+
+def distance(first: Vectors, second: Vectors) -> NDArray[np.float64]:
+    """The distance of each two rows, against the length of the first."""
+    wide = first.astype(np.float64)
+    lengths = np.maximum(np.linalg.norm(wide, axis=1), 1e-30)
+    found: NDArray[np.float64] = np.linalg.norm(wide - second, axis=1) / lengths
+    return found
+
 
 SHORT = (
     "A cat sat on the mat.",
@@ -129,4 +170,63 @@ def _moved_by_padding(encoder: Encoder, alone: Vectors, role: Role) -> Failure |
         message=f"The vector of {SHORT[worst]!r} moves by {moved[worst]:.1%} of its length when its batch "
         f"is padded ({allowed:.2%} is rounding in {encoder.dtype_as_run}).",
         hint="The model attends to padding or pools over it, so its scores would depend on the batch.",
+    )
+
+
+RELOADED = {"float32": 1e-6, "bfloat16": 1e-3, "float16": 1e-3}
+"""How far two loads may differ: the same kernels on the same numbers, so in practice by nothing."""
+
+SHOWN = 5
+"""How many tensors that differ are named."""
+
+
+def disagreeing(
+    encoder: Encoder, texts: Sequence[str], reload: Callable[[], Encoder]
+) -> list[Failure | None]:
+    """Load the model again, and compare the vectors of each side; the encoder goes on with that load.
+
+    Of the first load its vectors and the checksums of its tensors are kept.
+    """
+    first = {role: encoder.encode_batch(texts, role=role) for role in encoder.roles}
+    sums = checksums(encoder.model)
+    encoder.reload(reload)
+    second = checksums(encoder.model)
+    other = [name for name in sums if sums[name] != second.get(name)]
+    return [
+        on_side(role, _moved(encoder, texts, (vectors, encoder.encode_batch(texts, role=role)), other))
+        for role, vectors in first.items()
+    ]
+
+
+def checksums(model: nn.Module) -> dict[str, int]:
+    """The sum of the bits of each parameter and buffer, read as integers, on the model's device.
+
+    Two tensors set at random differ in it; it is no hash, for the order of the numbers counts for
+    nothing.
+    """
+    tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    return {name: _sum(tensor.detach()) for name, tensor in tensors.items()}
+
+
+def _sum(tensor: Tensor) -> int:
+    import torch
+
+    integers = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+    bits = tensor.contiguous().view(-1).view(integers.get(tensor.element_size(), torch.uint8))
+    return int(bits.sum(dtype=torch.int64))
+
+
+def _moved(
+    encoder: Encoder, texts: Sequence[str], loads: tuple[Vectors, Vectors], other: Sequence[str]
+) -> Failure | None:
+    moved = distance(*loads)
+    if (moved <= RELOADED.get(encoder.dtype_as_run, RELOADED["float32"])).all():
+        return None
+    worst = int(moved.argmax())
+    named = f" Its tensors that differ: {', '.join(other[:SHOWN])}." if other else ""
+    return Failure(
+        check="reload",
+        message=f"Two loads of the model disagree: the vector of {texts[worst]!r} differs by "
+        f"{moved[worst]:.1%} of its length.{named}",
+        hint="Some of its parameters or buffers are set at random, not read from its files.",
     )

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from sentence_transformers.models import Router
     from torch import nn
 
+
 WIDENED = ("token_embeddings", "sentence_embedding")
 """What a backbone leaves; all that follows is computed in float32."""
 
@@ -44,7 +45,7 @@ def input_modules(model: SentenceTransformer) -> list[nn.Module]:
     return list(_entered(model[0]))
 
 
-def backbones(model: SentenceTransformer) -> list[nn.Module]:
+def backbone_modules(model: SentenceTransformer) -> list[nn.Module]:
     """Every model of transformers within the modules."""
     found = [getattr(module, "auto_model", None) for module in model.modules()]
     return [backbone for backbone in found if backbone is not None]
@@ -52,19 +53,19 @@ def backbones(model: SentenceTransformer) -> list[nn.Module]:
 
 def dtype_as_run(model: SentenceTransformer) -> str:
     """The dtype that the backbone computes in, such as "float32"."""
-    computing = [*backbones(model), model]
+    computing = [*backbone_modules(model), model]
     dtypes = (str(parameter.dtype) for module in computing for parameter in module.parameters())
     return next(dtypes, "torch.float32").split(".")[-1]
 
 
 def attention(model: SentenceTransformer) -> str:
     """The names of the attention backends, "" where the model has none."""
-    return "+".join(dict.fromkeys(filter(None, map(_attention, backbones(model)))))
+    return "+".join(dict.fromkeys(filter(None, map(_attention, backbone_modules(model)))))
 
 
 def notes(model: SentenceTransformer) -> list[str]:
     """What is worth saying of how the backbones run."""
-    return list(dict.fromkeys(note for backbone in backbones(model) for note in _notes(backbone)))
+    return list(dict.fromkeys(note for backbone in backbone_modules(model) for note in _notes(backbone)))
 
 
 def _notes(backbone: nn.Module) -> list[str]:

@@ -6,18 +6,13 @@ import re
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from harness.encoder.folder import read_object
-from harness.encoder.found import family_in
-from harness.encoder.lengths import TOKENIZED
-from harness.encoder.modules import all_modules, library_class
-from harness.encoder.own_code import OwnClass, named_classes, own_classes
+from harness.encoder.content import OwnClass, named_classes, own_classes
+from harness.encoder.describe import TOKENIZED, family_in
+from harness.encoder.family import Family
+from harness.encoder.folder import all_modules, library_class, read_object
 from harness.errors import ModelError
 from harness.types import Artifact
-
-if TYPE_CHECKING:
-    from harness.encoder.family import Family
 
 ALLOW = "--trust-remote-code"
 """What a user types to let a model's own code run."""

@@ -1,20 +1,165 @@
-"""Reading an import as a table: complete models by the tasks of a benchmark, and recorded times."""
+"""Models x tasks from an import; families.
+
+Reading an import as a table: complete models by the tasks of a benchmark, and recorded times.
+
+The rows of an import that belong to some tasks: scores, and recorded times.
+
+Families of models: what was made of one another, or comes from one organisation.
+
+The benchmark that is to be predicted, and the import to fit on.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
-from harness.errors import UsageError
+from harness import catalog
+from harness.errors import UsageError, unknown
 from harness.imported import Imported
-from harness.proxy.families import families
-from harness.proxy.ridge import Floats, Ints
-from harness.proxy.rows import Cells, cells_of, seconds_of
-from harness.types import Suite, Task
+from harness.store import Store
+from harness.types import Suite, SuiteOptions, Task
+
+Cells = Mapping[tuple[int, str], Mapping[tuple[str, str], "float | None"]]
+"""(entry, task) → (split, subset) → main score, None where it is no sane one."""
+
+
+def cells_of(source: Imported, tasks: Sequence[Task]) -> tuple[Cells, Mapping[tuple[int, str], str]]:
+    """The scores of some tasks, and by entry and task the revision of the data that they are on."""
+    columns = ["entry", "task", "split", "subset", "main_score", "flag", "data_revision"]
+    cells: dict[tuple[int, str], dict[tuple[str, str], float | None]] = {}
+    revisions: dict[tuple[int, str], str] = {}
+    for row in _of_tasks(source.scores(columns), tasks):
+        score = None if row["flag"] else row["main_score"]
+        cells.setdefault((row["entry"], row["task"]), {})[row["split"], row["subset"]] = score
+        revisions[row["entry"], row["task"]] = row["data_revision"] or ""
+    return cells, revisions
+
+
+def seconds_of(source: Imported, entries: int, tasks: Sequence[Task], cells: Cells) -> Floats:
+    """Times of files that hold what is asked for and nothing else, (entries, tasks); NaN without one.
+
+    Raises:
+        UsageError: The import keeps no times.
+    """
+    table = source.files(["entry", "task", "seconds"])
+    if "seconds" not in table.column_names:
+        raise UsageError(
+            "The import keeps no times: an older version made it.",
+            hint=f"Import again: harness import {source.source} PATH",
+        )
+    files = _of_tasks(table, tasks)
+    wanted = {task.name: {(split, s) for split in task.splits for s in task.subsets} for task in tasks}
+    places = {task.name: place for place, task in enumerate(tasks)}
+    often = Counter((file["entry"], file["task"]) for file in files)
+    seconds = np.full((entries, len(tasks)), np.nan)
+    for file in files:
+        key = (file["entry"], file["task"])
+        if file["seconds"] and often[key] == 1 and set(cells.get(key, ())) == wanted[file["task"]]:
+            seconds[file["entry"], places[file["task"]]] = file["seconds"]
+    return seconds
+
+
+def _of_tasks(table: Any, tasks: Sequence[Task]) -> list[dict[str, Any]]:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    names = pa.array([task.name for task in tasks], pa.string())
+    kept = pc.is_in(table["task"].cast(pa.string()), value_set=names)
+    found: list[dict[str, Any]] = table.filter(kept).to_pylist()
+    return found
+
+
+def families(models: Sequence[str], parents: Mapping[str, str]) -> list[str]:
+    """A name for the family of each model, the same for all of one family.
+
+    Models with one root, by what they were adapted from, are one family; so are those of an
+    organisation that name nothing, with all that was adapted from them.
+
+    Args:
+        models: Their names, `organisation/name`.
+        parents: What a model was adapted from, by its name, of models in the middle of a line as well.
+
+    >>> families(["a/one", "b/two", "b/three", "c/four"], {"b/two": "a/one", "c/four": "d/none"})
+    ['a', 'a', 'b', 'd/none']
+    """
+    known = {*models, *parents}
+    return [_family(_root(model, parents), known) for model in models]
+
+
+def _root(model: str, parents: Mapping[str, str]) -> str:
+    """The end of the line; of a line that bites its tail the first name of the circle."""
+    seen = [model]
+    while (parent := parents.get(seen[-1])) is not None:
+        if parent in seen:
+            return min(seen[seen.index(parent) :])
+        seen.append(parent)
+    return seen[-1]
+
+
+def _family(root: str, known: set[str]) -> str:
+    return root.partition("/")[0] if root in known else root
+
+
+def open_target(text: str, options: SuiteOptions) -> tuple[str, Suite]:
+    """The suite of a benchmark, and what --suite takes for it.
+
+    Args:
+        text: What --suite takes, or the name of a benchmark alone: "MTEB(eng, v2)".
+        options: With the cache that a suite may need.
+
+    Raises:
+        UsageError: There is none; it names the nearest.
+    """
+    typed = text if text.partition(":")[0] in catalog.suites() else _offered(text)
+    suite = catalog.open_suite(typed, options)
+    learnt = any(task.output == "label" for task in suite.tasks)
+    if len(suite.tasks) < 2 or learnt or suite.predictor is not None:
+        raise UsageError(
+            f"{suite.title} is no benchmark that a few of its tasks could predict.",
+            hint="`harness list benchmarks` shows those that can be.",
+        )
+    return typed, suite
+
+
+def _offered(name: str) -> str:
+    entries = catalog.suites().values()
+    offers = {o.name: f"{e.name}:{o.name}" for e in entries for o in e.offers() if o.kind == "benchmark"}
+    if name not in offers:
+        known = [*offers, *(entry.name for entry in entries if entry.alone)]
+        raise unknown("benchmark", name, known, then="`harness list benchmarks` shows all.")
+    return offers[name]
+
+
+def open_import(name: str, results: Path) -> Imported:
+    """The import of a source; the only one there is where no source is named.
+
+    Raises:
+        UsageError: There is none, or there are several.
+    """
+    found = {one.source: one for one in Store(results).imported()}
+    if not found:
+        raise UsageError(
+            f"Nothing was imported into {results}.", hint="Type harness import mteb-results PATH first."
+        )
+    if name and name not in found:
+        raise unknown("import", name, found, then="`harness import` makes one.")
+    if not name and len(found) > 1:
+        raise UsageError(
+            f"There are {len(found)} imports.", hint=f"Type --from with one of {', '.join(found)}."
+        )
+    return found[name] if name else next(iter(found.values()))
+
+
+Floats: TypeAlias = NDArray[np.float64]
+Ints: TypeAlias = NDArray[np.int64]
 
 TRUST = ("commit", "other", "external", "none")
 """Kinds of revisions, from the best known model to the least known."""

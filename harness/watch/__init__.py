@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from harness.watch.following import Asked, Hearing, follow
-    from harness.watch.looking import Look, look
-    from harness.watch.state import Watch
-
-__all__ = ["Asked", "Hearing", "Look", "Watch", "follow", "look"]
+from typing import Any
 
 
 def __getattr__(name: str) -> Any:

@@ -113,7 +113,7 @@ def _progress(total: int, *, quiet: bool) -> tuple[Any, Any, Any]:
     """A bar on a terminal, what moves it on, and what says that it waits."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from harness.terminal import console
+    from harness.progress import console
 
     screen = console(stderr=True)
     bar = Progress(

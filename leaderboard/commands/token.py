@@ -92,7 +92,7 @@ def _shown(token: Token) -> dict[str, Any]:
 def _print(tokens: list[dict[str, Any]]) -> None:
     from rich.table import Table
 
-    from harness.terminal import console
+    from harness.progress import console
 
     table = Table(title=f"{len(tokens)} token{'' if len(tokens) == 1 else 's'}", title_justify="left")
     for name in ("name", "state", "scope", "ends with", "created", "expires", "revoked"):

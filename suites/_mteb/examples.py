@@ -1,27 +1,36 @@
-"""Per-example results: mteb's predictions joined with gold and stable ids that we attach.
+"""Per-example rows with ids and gold.
+
+Per-example results: mteb's predictions joined with gold and stable ids that we attach.
 
 mteb writes predictions without gold labels and row ids. Retrieval is taken from our own search;
 the rows that a task drew are found again by replaying the draws from the random state that it had
 before it ran.
+
+The per-example lines of each kind of task, from mteb's predictions and the rows they belong to.
+
+One line of a per-example file, and the id of the example it is of.
+
+The per-example lines of tasks that are scored on a part of their rows: drawn, sampled, or set by set.
 """
 
 from __future__ import annotations
 
 import copy
+import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.record import EXAMPLE_COLUMNS
-from suites._mteb import lines
-from suites._mteb.line import Line
+from suites._mteb.model import Model
 
 if TYPE_CHECKING:
+    from datasets import Dataset
     from mteb.abstasks.abstask import AbsTask
 
-    from suites._mteb.model import Model
 
 MOST = 1_000_000
 """More lines than these are not kept of one task."""
@@ -77,12 +86,12 @@ class Examples:
     def _lines_of(self, split: str, subset: str, written: Mapping[str, Any]) -> Iterable[Line]:
         task = self._task
         if _searches(task):
-            return lines.retrieval(task, self._model.found[subset, split], split, subset)
+            return retrieval(task, self._model.found[subset, split], split, subset)
         rows = _rows(task, split, subset)
         predictions = written.get("parallel" if is_parallel(task) else subset, {}).get(split)
         if predictions is None or rows is None:
             return ()
-        return lines.of(task, rows, predictions, split=split, subset=subset, random=self._random)
+        return of(task, rows, predictions, split=split, subset=subset, random=self._random)
 
     def _written(self) -> Mapping[str, Any]:
         """What mteb wrote since the last time; it would read and write all of it again for the next."""
@@ -139,3 +148,282 @@ def _rows(task: Any, split: str, subset: str) -> Any:
         inside = rows[0]  # mteb 1 kept all pairs in one row
         return Dataset.from_dict(inside) if isinstance(inside[task.label_column_name], list) else rows
     return rows
+
+
+def of(task: Any, rows: Dataset, predictions: Any, *, split: str, subset: str, random: Any) -> Iterable[Line]:
+    """The lines of any task that does not search; none for a kind that has no examples.
+
+    Args:
+        task: mteb's task object, after it ran.
+        rows: The rows of the split, with gold.
+        predictions: What mteb wrote of them.
+        split: The split.
+        subset: The subset, which names the two columns of a parallel corpus.
+        random: The random state the task had before it ran.
+    """
+    kinds = [c.__name__.removeprefix("AbsTask") for c in type(task).__mro__]
+    match next((kind for kind in kinds if kind in KINDS), None):
+        case "STS":
+            return pairs(rows, predictions["cosine_scores"], task.column_names, "score")
+        case "PairClassification":
+            columns = (task.input1_column_name, task.input2_column_name)
+            return pairs(rows, predictions["similarity_scores"], columns, task.label_column_name)
+        case "Clustering":
+            return clustering(task, rows, predictions, random)
+        case "ClusteringLegacy":
+            return clustering_sets(task, rows, predictions)
+        case "MultilabelClassification":
+            return multilabel(task, rows, predictions, split)
+        case "Regression":
+            return regression(task, rows, predictions)
+        case "Classification":
+            folds = cross_validated if task.is_cross_validation else classification
+            return folds(task, rows, predictions)
+        case "BitextMining":
+            return bitext(rows, predictions, subset if task.parallel_subsets else "sentence1-sentence2")
+        case "Summarization":
+            return summaries(task, rows, predictions)
+    return ()
+
+
+KINDS = frozenset(
+    {
+        "STS",
+        "PairClassification",
+        "Clustering",
+        "ClusteringLegacy",
+        "MultilabelClassification",
+        "Regression",
+        "Classification",
+        "BitextMining",
+        "Summarization",
+    }
+)
+"""What follows AbsTask in the names of mteb's classes; a subclass is looked up before its base."""
+
+
+def retrieval(
+    task: AbsTask, found: Mapping[str, Mapping[str, float]], split: str, subset: str
+) -> Iterator[Line]:
+    """One line a query: its ten best documents, the judged ones, and its own main metric."""
+    judged = task.dataset[subset][split]["relevant_docs"]  # type: ignore[index]
+    metric = _per_query(task.metadata.main_score, judged, found)
+    for query, documents in found.items():
+        best = sorted(documents.items(), key=lambda item: (item[1], item[0]), reverse=True)[:10]
+        shown = json.dumps([[name, round(score, 6)] for name, score in best])
+        yield query, 0, shown, json.dumps(judged[query], sort_keys=True), metric.get(query)
+
+
+def pairs(rows: Any, predicted: Sequence[float], columns: Sequence[str], gold: str) -> Iterator[Line]:
+    """One line a pair: the similarity given to it and its gold score or label."""
+    ids = row_ids(rows, columns)
+    for name, prediction, truth in zip(ids, predicted, rows[gold], strict=True):
+        yield name, 0, repr(prediction), str(truth), None
+
+
+def classification(task: Any, rows: Any, predictions: Sequence[Sequence[Any]]) -> Iterator[Line]:
+    """One line a test text and probe: the label given, the true one, and whether they agree."""
+    ids = row_ids(rows, (task.input_column_name,))
+    labels = list(rows[task.label_column_name])
+    for probe, predicted in enumerate(predictions):
+        yield from _labelled(task, zip(ids, predicted, labels, strict=True), probe)
+
+
+def cross_validated(task: Any, rows: Any, predictions: Sequence[Sequence[Any]]) -> Iterator[Line]:
+    """One line a text: the label it was given in the fold that left it out; the replicate is the fold."""
+    from sklearn.model_selection import KFold
+
+    ids = row_ids(rows, (task.input_column_name,))
+    labels = list(rows[task.label_column_name])
+    folds = KFold(n_splits=task.n_splits, shuffle=True, random_state=task.seed).split(range(len(rows)))
+    for fold, (predicted, (_, held_out)) in enumerate(zip(predictions, folds, strict=True)):
+        named = [(ids[row], labels[row]) for row in held_out]
+        told = zip(named, predicted, strict=True)
+        yield from _labelled(task, ((name, guess, truth) for (name, truth), guess in told), fold)
+
+
+def regression(task: Any, rows: Any, predictions: Sequence[Sequence[float]]) -> Iterator[Line]:
+    """One line a test text and probe: the value given and the true one."""
+    ids = row_ids(rows, (task.input_column_name,))
+    values = list(rows[task.label_column_name])
+    for probe, predicted in enumerate(predictions):
+        for name, guess, truth in zip(ids, predicted, values, strict=True):
+            yield name, probe, repr(guess), str(truth), None
+
+
+def bitext(rows: Any, predictions: Mapping[str, Sequence[Mapping[str, Any]]], pair: str) -> Iterator[Line]:
+    """One line a sentence: the nearest in the other language, its translation, whether they are one."""
+    ids = row_ids(rows, pair.split("-"))
+    for row, (name, found) in enumerate(zip(ids, predictions[pair], strict=True)):
+        at = int(found["corpus_id"])
+        yield name, 0, ids[at], name, float(at == row)
+
+
+def summaries(task: Any, rows: Any, predictions: Mapping[str, Sequence[Any]]) -> Iterator[Line]:
+    """One line a machine summary: its likeness to the human ones and the grade people gave it.
+
+    mteb leaves out a text whose summaries all have one grade.
+
+    Raises:
+        ValueError: It left out others too, and which ones cannot be told.
+    """
+    ids = row_ids(rows, (task.text_column_name,))
+    grades = list(rows[task.relevancy_column_name])
+    kept = [row for row, values in enumerate(grades) if len(set(values)) > 1]
+    if len(kept) != len(predictions["cosine_scores"]):
+        raise ValueError(f"{len(kept)} texts can be scored, {len(predictions['cosine_scores'])} were")
+    for row, predicted in zip(kept, predictions["cosine_scores"], strict=True):
+        for number, (guess, grade) in enumerate(zip(predicted, grades[row], strict=True)):
+            yield f"{ids[row]}/{number}", 0, repr(guess), str(grade), None
+
+
+SUBQUERIES = "max_over_subqueries_"
+
+
+def _per_query(metric: str, judged: Any, found: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    """The main metric of each query, for the metrics that trec_eval has.
+
+    Of a metric over subqueries (`base_1`, `base_2`) each has what its base query scores, whose
+    documents have the highest score that any of them gives.
+    """
+    if metric.startswith(SUBQUERIES):
+        bases = _joined(found)
+        scored = _per_query(
+            metric.removeprefix(SUBQUERIES),
+            {b: judged[qs[-1]] for b, (qs, _) in bases.items()},
+            {b: documents for b, (_, documents) in bases.items()},
+        )
+        return {
+            query: scored[base] for base, (queries, _) in bases.items() for query in queries if base in scored
+        }
+    import pytrec_eval
+
+    name, _, depth = metric.rpartition("_at_")
+    measure = {"ndcg": "ndcg_cut", "map": "map_cut", "recall": "recall", "precision": "P"}.get(name)
+    if measure is None:
+        return {}
+    evaluator = pytrec_eval.RelevanceEvaluator(dict(judged), {f"{measure}.{depth}"})
+    return {q: values[f"{measure}_{depth}"] for q, values in evaluator.evaluate(dict(found)).items()}
+
+
+def _joined(
+    found: Mapping[str, Mapping[str, float]],
+) -> dict[str, tuple[list[str], dict[str, float]]]:
+    """The subqueries of each base query, and the best score of each document over them."""
+    bases: dict[str, tuple[list[str], dict[str, float]]] = {}
+    for query, documents in found.items():
+        queries, best = bases.setdefault(query.rpartition("_")[0], ([], {}))
+        queries.append(query)
+        for name, score in documents.items():
+            best[name] = max(score, best.get(name, score))
+    return bases
+
+
+def _labelled(task: Any, told: Iterable[tuple[str, Any, Any]], replicate: int) -> Iterator[Line]:
+    shown = getattr(task, "label_names", None)
+    for name, guess, truth in told:
+        said = (guess, truth) if shown is None else (shown[guess], shown[truth])
+        yield name, replicate, str(said[0]), str(said[1]), float(guess == truth)
+
+
+Line = tuple[str, int, str | None, str | None, float | None]
+"""example id, replicate, prediction, gold, metric"""
+
+
+def row_ids(rows: Any, columns: Sequence[str]) -> list[str]:
+    """The rows' own ids; else ids from their content, which stay the same when rows move.
+
+    A content id is the start of the hash of the given columns, with a count if it is repeated.
+    """
+    if "id" in rows.column_names:
+        return [str(name) for name in rows["id"]]
+    seen: Counter[str] = Counter()
+    ids = []
+    for row in zip(*(rows[column] for column in columns), strict=True):
+        name = hashlib.sha256(json.dumps([str(part) for part in row]).encode()).hexdigest()[:16]
+        seen[name] += 1
+        ids.append(name if seen[name] == 1 else f"{name}-{seen[name]}")
+    return ids
+
+
+def multilabel(task: Any, rows: Any, predictions: Sequence[Any], split: str) -> Iterator[Line]:
+    """One line a test text and probe: the labels given, the true ones, and whether all agree."""
+    from mteb.abstasks.abstask import _multilabel_subsampling
+
+    if task.max_eval_samples is not None and len(rows) > task.max_eval_samples:
+        rows = _multilabel_subsampling(
+            _as_dict(split, rows),
+            seed=task.seed,
+            splits=[split],
+            label=task.label_column_name,
+            n_samples=task.max_eval_samples,
+        )[split]
+    ids = row_ids(rows, (task.input_column_name,))
+    gold = [sorted(set(labels)) for labels in rows[task.label_column_name]]
+    known = sorted({label for labels in gold for label in labels})
+    for probe, predicted in enumerate(predictions):
+        for name, flags, truth in zip(ids, predicted, gold, strict=True):
+            guess = [label for label, flag in zip(known, flags, strict=True) if flag]
+            yield name, probe, json.dumps(guess), json.dumps(truth), float(guess == truth)
+
+
+def clustering(task: Any, rows: Any, predictions: Mapping[str, Any], random: Any) -> Iterator[Line]:
+    """One line a drawn text: the cluster it was put in and the group it belongs to.
+
+    The replicate counts the draws of all levels in turn.
+    """
+    rows = _embedded(task, rows, random)
+    ids = row_ids(rows, (task.input_column_name,))
+    labels = [label if isinstance(label, list) else [label] for label in rows[task.label_column_name]]
+    replicate = 0
+    for level, draws in enumerate(predictions.values()):
+        gold, present = _at_level(labels, level)
+        for assigned in draws:
+            drawn = random.choices(range(len(present)), k=task.max_documents_per_cluster)
+            for at, cluster in zip(drawn, assigned, strict=True):
+                row = present[at]
+                yield ids[row], replicate, str(cluster), str(gold[row]), None
+            replicate += 1
+
+
+def _embedded(task: Any, rows: Dataset, random: Any) -> Dataset:
+    """The rows that mteb encodes and draws from."""
+    count, limit = len(rows), task.max_document_to_embed
+    if task.max_fraction_of_documents_to_embed is not None:
+        limit = int(task.max_fraction_of_documents_to_embed * count)
+    return rows if limit is None else rows.select(random.sample(range(count), k=min(count, limit)))
+
+
+def _at_level(labels: Sequence[Sequence[Any]], level: int) -> tuple[Any, list[int]]:
+    """The group of every row on one level of a hierarchy, and the rows that mteb draws from there.
+
+    A row without this level has the group -1 and is left out. Among groups that are words this is
+    the word "-1", which is not equal to the number, so that such rows stay, as they do in mteb.
+    """
+    import numpy as np
+
+    gold = np.array([label[level] if len(label) > level else -1 for label in labels])
+    return gold, [row for row, group in enumerate(gold) if group != -1]
+
+
+def clustering_sets(task: Any, rows: Any, predictions: Sequence[Sequence[int]]) -> Iterator[Line]:
+    """One line a text of each set that is clustered on its own; the replicate is the set.
+
+    A set of one group is not clustered by mteb, and has no lines.
+    """
+    from datasets import Dataset
+
+    assigned = iter(predictions)
+    for number, row in enumerate(rows):
+        labels = row[task.label_column_name]
+        if len(set(labels)) <= 1:
+            continue
+        texts = Dataset.from_dict({"text": row[task.input_column_name]})
+        for name, cluster, label in zip(row_ids(texts, ("text",)), next(assigned), labels, strict=True):
+            yield name, number, str(cluster), str(label), None
+
+
+def _as_dict(split: str, rows: Dataset) -> Any:
+    from datasets import DatasetDict
+
+    return DatasetDict({split: rows})

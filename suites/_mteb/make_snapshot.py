@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from mteb.abstasks.abstask import AbsTask
     from mteb.benchmarks.benchmark import Benchmark
 
+
 COMMAND = "python -m suites._mteb.make_snapshot"
 Amount = tuple[int, int]
 """Texts and characters."""

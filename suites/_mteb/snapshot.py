@@ -1,22 +1,178 @@
-"""What mteb's text tasks and benchmarks are, read from a committed file instead of from mteb.
+"""Committed task metadata, torch- and mteb-free; narrowing.
+
+What mteb's text tasks and benchmarks are, read from a committed file instead of from mteb.
 
 Importing mteb takes ten seconds and needs torch; a list, a plan or a page needs neither. The file
 next to this module, `snapshot.json`, is written by `python -m suites._mteb.make_snapshot` and a
 test compares it with the installed mteb.
+
+The rows of the snapshot's file, each parsed when it is asked for.
+
+The file is JSON with one row a line, in sections; of its hundreds of tasks a suite wants a few.
+
+What is known of a task and of a benchmark of mteb without mteb.
+
+The version of mteb that scores: the snapshot names it, and only that one may run.
+
+A suite of own data narrowed to what a user asked for.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+import itertools
+import json
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError, unknown
-from suites._mteb.info import BenchmarkInfo, TaskInfo, TaskUse, sizes_of, subsets_of
-from suites._mteb.rows import sections
-from suites._narrowed import nothing_left
+from harness.types import Column, Size, Suite, SuiteOptions
+
+
+class Rows(Mapping[str, Any]):
+    """A section of the file: name → row."""
+
+    def __init__(self, lines: dict[str, str]) -> None:
+        self._lines = lines
+        self._parsed: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._parsed:
+            self._parsed[name] = json.loads(self._lines[name])
+        return self._parsed[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._lines)
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._lines
+
+
+def sections(text: str) -> dict[str, Any]:
+    r"""The content of a file that has one row a line; an object at its top becomes `Rows`.
+
+    >>> found = sections('{\n"version": "2",\n"tasks": {\n"A": {"type":"STS"},\n"B": {}\n}\n}')
+    >>> found["version"], dict(found["tasks"])
+    ('2', {'A': {'type': 'STS'}, 'B': {}})
+    """
+    found: dict[str, Any] = {}
+    lines: dict[str, str] | None = None
+    for line in text.strip().split("\n")[1:-1]:
+        name, colon, value = line.removesuffix(",").partition('": ')
+        if not colon:
+            lines = None
+        elif value == "{":
+            lines = {}
+            found[_name(name)] = Rows(lines)
+        elif lines is None:
+            found[_name(name)] = json.loads(value)
+        else:
+            lines[_name(name)] = value
+    return found
+
+
+def _name(text: str) -> str:
+    return str(json.loads(f'{text}"')) if "\\" in text else text[1:]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskUse:
+    """A task as a benchmark or an aggregate scores it: the splits and subsets it takes of it."""
+
+    name: str
+    splits: tuple[str, ...]
+    subsets: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskInfo:
+    """One text task of mteb.
+
+    Attributes:
+        name: Its name in mteb.
+        type: Its kind, e.g. "Retrieval"; the means over types group by it.
+        metric: The name of its main score.
+        abstask: The class of mteb that scores it, e.g. "AbsTaskRetrieval".
+        path: The data set on the hub, empty for an aggregate, which has no data of its own.
+        revision: What mteb pins of that data set: a commit, for a few tasks cut short, for one
+            ("PublicHealthQA") a branch.
+        splits: The splits it is scored on.
+        subsets: The name of each subset with its languages, e.g. {"en": ("eng-Latn",)}; a task
+            without subsets has the one called "default".
+        aggregate_of: The tasks whose mean it is, none for a task with data of its own.
+        superseded_by: The task that mteb recommends in its place.
+        roles: Whether its texts stand on a query or a document side.
+        fixed_data: Whether its own loading code names the data set, at no revision, so that another
+            path or revision is passed over.
+        parallel: Whether a subset "a-b" pairs columns a and b, each encoded once for all subsets.
+        sizes: (texts, characters) to encode for each (split, subset) known; an upper estimate. For
+            a parallel task the second is a column.
+    """
+
+    name: str
+    type: str
+    metric: str
+    abstask: str
+    path: str = ""
+    revision: str = ""
+    splits: tuple[str, ...]
+    subsets: Mapping[str, tuple[str, ...]]
+    aggregate_of: tuple[TaskUse, ...] = ()
+    superseded_by: str | None = None
+    roles: bool = False
+    fixed_data: bool = False
+    parallel: bool = False
+    sizes: Mapping[tuple[str, str], tuple[int, int]] = field(default_factory=dict, repr=False)
+
+    @property
+    def on_a_branch(self) -> bool:
+        """Whether its revision names no commit, so that the data behind it can change."""
+        return bool(self.revision) and not re.fullmatch("[0-9a-f]{7,}", self.revision)
+
+    def size(self, splits: Collection[str], subsets: Collection[str]) -> Size:
+        """How much there is to encode in these; an empty Size where that is not known."""
+        parts = {c for s in subsets for c in s.split("-")} if self.parallel else set(subsets)
+        cells = [self.sizes.get(cell) for cell in itertools.product(splits, parts)]
+        known = [cell for cell in cells if cell]
+        if not known or len(known) < len(cells):
+            return Size()
+        return Size(texts=sum(t for t, _ in known), characters=sum(c for _, c in known))
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchmarkInfo:
+    """One benchmark of mteb, an aggregate task being one of its `tasks`."""
+
+    name: str
+    tasks: tuple[TaskUse, ...]
+    aliases: tuple[str, ...] = ()
+
+
+def subsets_of(row: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    """The languages of each subset: of the only one, of each, or of every ordered pair of codes."""
+    if "pairs_of" in row:
+        codes = row["pairs_of"].items()
+        return {f"{a}-{b}": (x, y) for (a, x), (b, y) in itertools.permutations(codes, 2)}
+    languages = row["languages"]
+    if isinstance(languages, list):
+        return {"default": tuple(languages)}
+    return {subset: tuple(codes.split()) for subset, codes in languages.items()}
+
+
+def sizes_of(row: Mapping[str, Any]) -> dict[tuple[str, str], tuple[int, int]]:
+    """(texts, characters) of each (split, subset): a pair in the file where there is one subset."""
+    by_split = {
+        split: cells if isinstance(cells, dict) else {"default": cells}
+        for split, cells in row.get("size", {}).items()
+    }
+    return {(split, s): (t, c) for split, cells in by_split.items() for s, (t, c) in cells.items()}
+
 
 PATH = Path(__file__).with_name("snapshot.json")
 THEN = "`harness list tasks` shows all."
@@ -172,3 +328,66 @@ def load() -> Snapshot:
 
 def _code(language: str) -> str:
     return language.partition("-")[0]
+
+
+def scoring(rules: int = 1) -> str:
+    """The scoring code's name and version, with the number of our own rules where it is not 1."""
+    name = f"mteb {load().version}"
+    return name if rules == 1 else f"{name}, rules {rules}"
+
+
+def require() -> None:
+    """Refuse to score with another mteb than the one that results name.
+
+    Raises:
+        UsageError: Another version is installed, or none.
+    """
+    wanted, there = load().version, _installed()
+    if there != wanted:
+        raise UsageError(
+            f"mteb {wanted} is needed to score, and {there or 'none'} is installed.",
+            hint=f'Type: python -m pip install "mteb=={wanted}"',
+        )
+
+
+def _installed() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("mteb")
+    except PackageNotFoundError:
+        return ""
+
+
+def narrowed(suite: Suite, options: SuiteOptions) -> Suite:
+    """The suite with only the splits asked for; a column without one of them keeps no task.
+
+    Raises:
+        UsageError: Languages are asked for, which such data do not name, or no split is left.
+    """
+    if options.languages:
+        raise UsageError(
+            f"--languages says nothing about {suite.name}: these data name no language.",
+            hint=f"Leave out --languages, or run {suite.name} on its own.",
+        )
+    columns = tuple(_only(column, options.splits) for column in suite.columns)
+    if not any(column.tasks for column in columns):
+        has = dict.fromkeys(split for task in suite.tasks for split in task.splits)
+        raise nothing_left(suite.name, "split", options.splits, [*has])
+    return replace(suite, columns=columns)
+
+
+def nothing_left(name: str, what: str, asked: Collection[str], has: Collection[str]) -> UsageError:
+    """The error for asking for splits or languages that are not there; it says which are."""
+    shown = ", ".join(list(has)[:40]) + (f" and {len(has) - 40} more" if len(has) > 40 else "")
+    return UsageError(
+        f"Nothing of {name} is left: no {what} of it is {' or '.join(asked)}.",
+        hint=f"It has {what}{'s' if len(has) != 1 else ''} {shown}.",
+    )
+
+
+def _only(column: Column, splits: Collection[str]) -> Column:
+    if not splits:
+        return column
+    left = [replace(task, splits=tuple(s for s in task.splits if s in splits)) for task in column.tasks]
+    return replace(column, tasks=tuple(task for task in left if task.splits))

@@ -1,23 +1,41 @@
-"""Tasks of mteb: built fresh for every score, run by mteb's own task code."""
+"""Runs mteb's task code on our encoder.
+
+Tasks of mteb: built fresh for every score, run by mteb's own task code.
+
+Data that we build or read ourselves, scored by mteb's own task classes.
+
+Columns of a data set as lists, read once.
+
+Task code asks for a label row by row, and a data set on disk decodes a whole table for each row.
+
+mteb without its progress bars, log lines and warnings.
+"""
 
 from __future__ import annotations
 
 import copy
+import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from harness.errors import DataError
 from harness.types import Data, Outcome, Scores, Task, TextEncoder
-from suites._mteb import snapshot, version
-from suites._mteb.columns import in_new_containers, with_lists
-from suites._mteb.info import TaskInfo
-from suites._mteb.quiet import quiet
+from suites._content import Clusters, Content, Labelled, Pairs, Retrieval, Row
+from suites._mteb import snapshot
+from suites._mteb.examples import Examples, is_parallel
+from suites._mteb.model import Model
+from suites._mteb.snapshot import TaskInfo
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from datasets import Dataset
     from mteb.abstasks.abstask import AbsTask
+
 
 _loaded: dict[tuple[object, ...], AbsTask] = {}
 """The task whose data was loaded last, as it was before anything ran on it."""
@@ -30,11 +48,11 @@ class MtebSource:
     @property
     def scoring(self) -> str:
         """The scoring code's name and version."""
-        return version.scoring()
+        return snapshot.scoring()
 
     def evaluate(self, task: Task, encoder: TextEncoder, *, seed: int, data: Path | None) -> Outcome:
         """Score `encoder` on the mteb task of this name (see harness.types.TaskSource)."""
-        version.require()
+        snapshot.require()
         info = snapshot.load().task(task.name)
         _require_hub(info, data)
         with quiet():
@@ -126,9 +144,6 @@ def run(task: AbsTask, encoder: TextEncoder) -> Outcome:
     """
     import tempfile
 
-    from suites._mteb.examples import Examples, is_parallel
-    from suites._mteb.model import Model
-
     model = Model(encoder)
     scores: dict[str, dict[str, Mapping[str, Any]]] = {}
     together = is_parallel(task)
@@ -179,3 +194,207 @@ def plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
+
+
+DRAWS = 10
+"""How often a clustering is repeated on drawn texts, as mteb does."""
+
+RULES = 1
+"""Raised whenever the same data would be scored otherwise by the same mteb."""
+
+
+class Loader(Protocol):
+    """Knows how to get a task's data; small, picklable and hashable."""
+
+    def content(self) -> Content:
+        """The data, checked.
+
+        Raises:
+            DataError: It cannot be read or scored.
+        """
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuiltSource:
+    """Scores data that a loader gives, under mteb's rules for its kind."""
+
+    loader: Loader
+
+    @property
+    def scoring(self) -> str:
+        """The scoring code's name and version."""
+        return snapshot.scoring(RULES)
+
+    def evaluate(self, task: Task, encoder: TextEncoder, *, seed: int, data: Path | None) -> Outcome:
+        """Score `encoder` on the loader's data (see harness.types.TaskSource)."""
+        snapshot.require()
+        with quiet():
+            made = loaded((task, seed), lambda: mteb_task(task, self.loader.content(), seed=seed))
+            return run(made, encoder)
+
+
+def mteb_task(task: Task, content: Content, *, seed: int) -> AbsTask:
+    """An mteb task object that holds `content`, ready to be scored."""
+    match content:
+        case Retrieval():
+            return _retrieval(task, content, seed)
+        case Pairs():
+            return _pairs(task, content, seed)
+        case Labelled():
+            return _labelled(task, content, seed)
+        case Clusters():
+            return _clusters(task, content, seed)
+
+
+def _retrieval(task: Task, content: Retrieval, seed: int) -> AbsTask:
+    from datasets import Dataset
+    from mteb.abstasks import AbsTaskRetrieval
+
+    corpus = [{"id": d.id, "title": d.title, "text": d.text} for d in content.documents]
+    split = {
+        "corpus": Dataset.from_list(corpus),
+        "queries": Dataset.from_list([{"id": q.id, "text": q.text} for q in content.queries]),
+        "relevant_docs": {query: dict(grades) for query, grades in content.qrels.items()},
+        "top_ranked": None,
+    }
+    rules = {"ignore_identical_ids": content.ignore_identical_ids, "notes": content.notes}
+    return _make(AbsTaskRetrieval, task, seed, {"default": {task.splits[0]: split}}, **rules)
+
+
+def _pairs(task: Task, content: Pairs, seed: int) -> AbsTask:
+    from datasets import Dataset
+    from mteb.abstasks import AbsTaskSTS
+
+    rows = [{"id": r.id, "sentence1": r.text1, "sentence2": r.text2, "score": r.score} for r in content.rows]
+    scores = [row.score for row in content.rows]
+    bounds = {"min_score": min(scores), "max_score": max(scores)}
+    return _make(AbsTaskSTS, task, seed, {task.splits[0]: Dataset.from_list(rows)}, **bounds)
+
+
+def _labelled(task: Task, content: Labelled, seed: int) -> AbsTask:
+    """Labels become numbers, in their order as text: mteb cannot score two that are words."""
+    from datasets import Dataset
+    from mteb.abstasks import AbsTaskClassification
+
+    names = sorted({row.label for row in content.train})
+    number = {name: at for at, name in enumerate(names)}
+
+    def rows(given: Iterable[Row]) -> Dataset:
+        return Dataset.from_list([{"id": r.id, "text": r.text, "label": number[r.label]} for r in given])
+
+    data = {"train": rows(content.train), task.splits[0]: rows(content.test)}
+    return _make(AbsTaskClassification, task, seed, data, label_names=names)
+
+
+def _clusters(task: Task, content: Clusters, seed: int) -> AbsTask:
+    from datasets import Dataset
+    from mteb.abstasks import AbsTaskClustering
+
+    rules = {
+        "max_fraction_of_documents_to_embed": None,
+        "max_documents_per_cluster": min(len(content.rows), 16_384),
+        "n_clusters": DRAWS,
+    }
+    rows = [{"id": r.id, "sentences": r.text, "labels": r.label} for r in content.rows]
+    return _make(AbsTaskClustering, task, seed, {task.splits[0]: Dataset.from_list(rows)}, **rules)
+
+
+def _make(base: Any, task: Task, seed: int, data: dict[str, Any], **attributes: Any) -> AbsTask:
+    """An instance of a subclass of an mteb task class that has its data already."""
+    from datasets import DatasetDict
+    from mteb.abstasks.task_metadata import TaskMetadata
+
+    metadata = TaskMetadata(
+        name=task.name,
+        description=task.name,
+        reference=None,
+        dataset={"path": "built/here", "revision": task.data.content},
+        type=task.type,  # type: ignore[arg-type]
+        category="t2t" if task.type in ("Retrieval", "STS") else "t2c",
+        modalities=["text"],
+        eval_splits=list(task.splits),
+        eval_langs=["eng-Latn"],
+        main_score=task.metric,
+    )
+    made: AbsTask = type(base.__name__, (base,), {"metadata": metadata, **attributes})(seed=seed)
+    made.dataset = data if task.type == "Retrieval" else DatasetDict(data)
+    made.data_loaded = True
+    return made
+
+
+def with_lists(value: Any) -> Any:
+    """The same data sets, in the same containers, whose columns come as lists."""
+    from datasets import Dataset
+
+    return in_new_containers(value, lambda inner: _listed(inner) if isinstance(inner, Dataset) else inner)
+
+
+def in_new_containers(value: Any, change: Callable[[Any], Any], *, depth: int = 3) -> Any:
+    """What `change` makes of a task's data, in copies of the subsets, splits and parts that hold it."""
+    if not depth or not isinstance(value, dict):
+        return change(value)
+    twin = copy.copy(value)
+    twin.update({name: in_new_containers(inner, change, depth=depth - 1) for name, inner in value.items()})
+    return twin
+
+
+def _listed(data: Dataset) -> Dataset:
+    twin = copy.copy(data)
+    twin.__class__ = _class()
+    return twin
+
+
+@functools.cache
+def _class() -> type[Dataset]:
+    from datasets import Dataset
+
+    class Listed(Dataset):  # type: ignore[misc]
+        """A data set that keeps each column it was asked for; who asks gets a list of his own."""
+
+        def __getitem__(self, key: Any) -> Any:
+            """A column by name, or rows, as any data set has them."""
+            if not isinstance(key, str):
+                return super().__getitem__(key)
+            known = self.__dict__.setdefault("_lists", {})
+            if key not in known:
+                known[key] = super().__getitem__(key)[:]
+            return list(known[key])
+
+    return Listed
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep mteb's own progress bars, log lines and warnings off the terminal."""
+    import logging
+    import warnings
+
+    loggers = [logging.getLogger(name) for name in ("mteb", "datasets")]
+    levels = [logger.level for logger in loggers]
+    try:
+        for logger in loggers:
+            logger.setLevel(logging.ERROR)
+        with warnings.catch_warnings(), _no_bars():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+
+
+@contextmanager
+def _no_bars() -> Iterator[None]:
+    from tqdm.std import tqdm
+
+    bar: Any = tqdm
+    shown = bar.__init__
+
+    def hidden(self: Any, *args: Any, **options: Any) -> None:
+        shown(self, *args, **{**options, "disable": True})
+
+    bar.__init__ = hidden
+    try:
+        yield
+    finally:
+        bar.__init__ = shown

@@ -5,7 +5,7 @@ from __future__ import annotations
 from harness.errors import UsageError, unknown
 from harness.types import ROLES, SIDES, Column, Data, Offer, Role, Suite, SuiteOptions, Task
 from suites._mteb import snapshot
-from suites._mteb.info import TaskInfo, TaskUse
+from suites._mteb.snapshot import TaskInfo, TaskUse
 from suites._mteb.source import MtebSource
 
 

@@ -25,9 +25,9 @@ from pathlib import Path
 
 import numpy as np
 
+from harness.checks.difference import difference
+from harness.checks.units import Stratum, Units
 from harness.metrics import Floats
-from harness.regress.difference import difference
-from harness.regress.units import Stratum, Units
 
 DRAWS, EXAMPLES = 10_000, 5_000
 MIX = {"search": 15 + 4, "classification": 12, "clustering": 11, "pairs": 10, "labels": 3, "texts": 1}

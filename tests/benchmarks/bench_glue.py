@@ -29,17 +29,15 @@ import torch
 from kill_glue import sliced
 from turns import in_turns
 
-from finetune.glue.loop import train
-from finetune.glue.protocol import Grid
-from finetune.glue.recipe import entry
+from finetune.glue.model import classifier_of
+from finetune.glue.plan import entry
+from finetune.glue.protocol import Cadence, Grid, Head, Schedule, Trial
 from finetune.glue.rows import Rows, tokenized
-from finetune.glue.scoring import evaluation
-from finetune.glue.settings import Cadence, Head, Schedule, Trial
-from finetune.glue.start import classifier_of
-from finetune.glue.tasks import TASKS, GlueTask
+from finetune.glue.trainer import evaluation, train
 from finetune.recipes import glue_quick
-from harness import catalog
-from harness.labelled import REGRESSION
+from harness import backbones
+from harness.types import REGRESSION
+from suites.glue import TASKS, GlueTask
 
 ROWS, STEPS, WARMUP = 2000, 125, 8
 NAMED = {task.subset: task for task in TASKS.values()}
@@ -58,7 +56,7 @@ TRAINING = replace(
 
 def backbone() -> Path:
     """The folder of the small real model."""
-    entry = catalog.models()["minilm"]
+    entry = backbones.named_models()["minilm"]
     assert entry.locate is not None
     return Path(entry.locate())
 
@@ -211,7 +209,7 @@ def timed(root: Path, repeats: int) -> list[str]:
 
 def grid(root: Path, repeats: int) -> list[str]:
     """Wall time of three cells, from the command's own plan to its records; what is missed."""
-    from harness import api, catalog
+    from harness import catalog, evaluation
 
     task = NAMED["mrpc"]
     cells = Grid(learning_rates=RATES, batch_sizes=(16,), weight_decays=(0.01,), epochs=(1,))
@@ -224,7 +222,7 @@ def grid(root: Path, repeats: int) -> list[str]:
 
         def by_the_harness() -> list[float]:
             folder = Path(made) / str(next(numbers))
-            report = api.run(
+            report = evaluation.run(
                 "minilm",
                 "glue",
                 recipe="bench",

@@ -29,10 +29,10 @@ import sys
 from harness import catalog, paths
 from harness.data import DataSettings
 from harness.recipe import RecipeOptions
-from harness.resolve import ModelOptions, subject
+from harness.models import ModelOptions, subject
 from harness.store import Store
 from harness.types import Settings, SuiteOptions
-from harness.wanted import wanted
+from harness.plan import wanted
 
 model, suite, recipe = sys.argv[1:4]
 cache = paths.cache_folder()

@@ -29,9 +29,9 @@ import torch
 from torch import Tensor
 from turns import in_turns
 
-from harness import catalog
+from harness import backbones
 from harness.encoder.family import Config, Family
-from harness.encoder.network.configuring import build, configured_from
+from harness.encoder.network.checkpoint import build, configured_from
 
 BARS = {
     "cpu": {"fixed": 0.97, "padded to 512": 1.5, "padded to the batch": 1.15},
@@ -62,7 +62,7 @@ class Pair:
 
 def sizes() -> dict[str, tuple[Family, Config]]:
     """Every published size of every family that runs through our network."""
-    families = [entry.family for entry in catalog.backbones().values() if entry.family is not None]
+    families = [entry.family for entry in backbones.all_backbones().values() if entry.family is not None]
     return {
         name: (family, config)
         for family in families

@@ -20,11 +20,10 @@ from pathlib import Path
 
 import numpy as np
 
-from harness.proxy import validation
+from harness.proxy import fit
 from harness.proxy.document import Proxy
-from harness.proxy.fitting import Wish, fit
-from harness.proxy.table import read
-from harness.proxy.targets import open_import, open_target
+from harness.proxy.fit import Wish, fit_proxy
+from harness.proxy.table import open_import, open_target, read
 from harness.types import Suite, SuiteOptions
 
 PICKED = (
@@ -73,7 +72,7 @@ def main() -> int:
         typed, suite = open_target(target, SuiteOptions())
         hand = Wish(suite=typed, tasks=picked(suite))
         table = read(source, suite)
-        first = fit(source, suite, hand)
+        first = fit_proxy(source, suite, hand)
         wishes = {
             "hand-picked": hand,
             "chosen at the same cost": Wish(suite=typed, minutes=first.cost.minutes or 0),
@@ -86,11 +85,11 @@ def main() -> int:
         found = {}
         for label, wish in wishes.items():
             began = time.perf_counter()
-            found[label] = fit(source, suite, wish)
+            found[label] = fit_proxy(source, suite, wish)
             print(row(label, found[label], time.perf_counter() - began), flush=True)
         places = [[task.name for task in table.tasks].index(name) for name in hand.tasks]
         means = table.scores[:, places].mean(axis=1)
-        plain = validation.judged(table.target, means - means.mean() + table.target.mean())
+        plain = fit.judged(table.target, means - means.mean() + table.target.mean())
         print(
             f"(the hand-picked tasks' plain mean, moved by a constant: RMSE {100 * plain.rmse:.2f}, ", end=""
         )

@@ -23,17 +23,15 @@ from typing import Any
 
 import numpy as np
 
+from harness.checks.baselines import Run
+from harness.checks.decide import conclude, said
+from harness.checks.difference import Difference, difference
+from harness.checks.policy import DEFAULT
+from harness.checks.scored import Scored
+from harness.checks.sides import Side, Sides
+from harness.checks.units import Stratum, Units
+from harness.checks.verdicts import Limits, judge
 from harness.metrics import Floats
-from harness.regress.baseline import Run
-from harness.regress.collect import Side
-from harness.regress.decide import said
-from harness.regress.difference import Difference, difference
-from harness.regress.overall import conclude
-from harness.regress.policy import DEFAULT
-from harness.regress.scored import Scored
-from harness.regress.sides import Sides
-from harness.regress.units import Stratum, Units
-from harness.regress.verdicts import Limits, judge
 from harness.types import Column, Data, Suite, Task
 
 ALPHA, DRAWS = 0.05, 400

@@ -24,20 +24,19 @@ from sklearn.metrics import matthews_corrcoef
 
 import harness
 import tiny
-from finetune.glue.loop import Evaluation, Progress
+from finetune.glue.model import classifier_of
 from finetune.glue.outcome import training_of
-from finetune.glue.protocol import Grid, Protocol
-from finetune.glue.recipe import entry
-from finetune.glue.settings import Cadence, Stopping
-from finetune.glue.start import classifier_of
+from finetune.glue.plan import entry
+from finetune.glue.protocol import Cadence, Grid, Protocol, Stopping
+from finetune.glue.trainer import Evaluation, Progress
 from finetune.recipes import glue_neobert, glue_quick
 from glue_data import data_root
 from harness import catalog
-from harness.api import Report
 from harness.cli import invoke
 from harness.errors import UsageError
 from harness.execute import Listeners
 from harness.record import Record
+from harness.report import Report
 from harness.store import Store
 
 GRID = Grid(learning_rates=(1e-3, 3e-3), batch_sizes=(16,), weight_decays=(0.0,), epochs=(4,))

@@ -6,7 +6,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from finetune.glue.checkpoints import Checkpoints
+from finetune.glue.jobs import Checkpoints
 
 
 @pytest.fixture

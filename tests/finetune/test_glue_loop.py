@@ -12,11 +12,11 @@ import torch
 from torch import Tensor, nn
 
 import tiny
-from finetune.glue import loop
-from finetune.glue.classifier import Classifier
-from finetune.glue.loop import Evaluation, Progress, autocast_of, loss_of, order_of, predict, train
+from finetune.glue import trainer
+from finetune.glue.model import Classifier
+from finetune.glue.protocol import Cadence, Head, Optimizer, Schedule, Stopping, Training, Trial
 from finetune.glue.rows import Batch, Rows, tokenized
-from finetune.glue.settings import Cadence, Head, Optimizer, Schedule, Stopping, Training, Trial
+from finetune.glue.trainer import Evaluation, Progress, autocast_of, loss_of, order_of, predict, train
 
 CPU = torch.device("cpu")
 TEXTS = ["the cat sat", "on the mat 42", "a query: what", "x", "the mat sat on the cat, the cat", "42 mats?"]
@@ -162,7 +162,7 @@ def test_composers_decay_is_that_of_its_formula() -> None:
     peak, decay, betas, eps = 8e-2, 3e-3, (0.9, 0.98), 1e-6
     training = replace(TRAINING, optimizer=Optimizer(betas=betas, eps=eps, decay="composer"), clip=None)
     trial = replace(TRIAL, training=training, learning_rate=peak, weight_decay=decay)
-    from finetune.glue.loop import factor_of, optimizer_of
+    from finetune.glue.trainer import factor_of, optimizer_of
 
     layer = nn.Linear(3, 1, bias=False).double()
     weight = layer.weight.detach().clone()
@@ -264,10 +264,10 @@ def test_memory_that_runs_out_makes_scored_batches_smaller(monkeypatch: pytest.M
         return plain(**inputs)
 
     monkeypatch.setattr(model, "forward", small)
-    monkeypatch.setattr(loop, "EVALUATED", 2048)
+    monkeypatch.setattr(trainer, "EVALUATED", 2048)
     assert torch.equal(predict(model, given), whole)
     assert max(seen) > 600
-    monkeypatch.setattr(loop, "LEAST", 1024)
+    monkeypatch.setattr(trainer, "LEAST", 1024)
     with pytest.raises(torch.OutOfMemoryError):
         predict(model, given)
 

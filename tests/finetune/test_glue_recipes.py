@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from finetune.glue.protocol import Protocol
-from finetune.glue.settings import Cadence, Optimizer
-from finetune.glue.tasks import TASKS
+from finetune.glue.protocol import Cadence, Optimizer, Protocol
 from finetune.recipes import glue_modernbert, glue_mosaicbert, glue_neobert, glue_optibert, glue_quick
+from suites.glue import TASKS
 
 NEO, OPTI = glue_neobert.PROTOCOL, glue_optibert.PROTOCOL
 MODERN, MOSAIC, QUICK = glue_modernbert.PROTOCOL, glue_mosaicbert.PROTOCOL, glue_quick.PROTOCOL

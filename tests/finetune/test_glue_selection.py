@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from finetune.glue.selection import Tried, select, select_source
+from finetune.glue.protocol import Tried, select, select_source
 from finetune.recipes import glue_neobert
 from harness.errors import HarnessError
 

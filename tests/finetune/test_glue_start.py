@@ -10,16 +10,13 @@ import pytest
 import torch
 
 import tiny
-from finetune.glue.loop import optimizer_of, predict, train
-from finetune.glue.prepared import as_it_runs
-from finetune.glue.protocol import Protocol
-from finetune.glue.rows import tokenized
-from finetune.glue.scoring import evaluation
-from finetune.glue.settings import Schedule
-from finetune.glue.start import classifier_of
+from finetune.glue.model import classifier_of
+from finetune.glue.protocol import Protocol, Schedule
+from finetune.glue.rows import as_it_runs, tokenized
+from finetune.glue.trainer import evaluation, optimizer_of, predict, train
 from finetune.recipes import glue_modernbert, glue_neobert, glue_quick
-from harness.encoder.found import family_in
-from harness.encoder.padding import let_end_pad, require_padding
+from harness.encoder.batching import let_end_pad, require_padding
+from harness.encoder.describe import family_in
 from harness.errors import ModelError
 
 

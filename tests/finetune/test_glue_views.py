@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from finetune.glue.tasks import TASKS
-from finetune.glue.views import VIEWS
-from harness.aggregate import mean
+from harness.scores import mean
+from suites.glue import TASKS, VIEWS
 
 SPELLED = {"SST": "SST-2", "STS": "STS-B"}
 

@@ -9,14 +9,13 @@ from pathlib import Path
 import pytest
 
 from fakes import artifact
-from finetune.glue.conclude import Conclude
-from finetune.glue.data import GLUE
-from finetune.glue.run import Finetune
+from finetune.glue.jobs import Conclude, Finetune
 from harness import catalog
-from harness.data import Located
+from harness.data.locate import Located
 from harness.identity import canonical, digest
 from harness.recipe import Laid, Recipe, RecipeOptions
 from harness.types import Data, Task
+from suites.glue import GLUE
 
 EVERY = [
     f"{entry.name}:{variant}" if variant else entry.name

@@ -4,7 +4,7 @@ import pytest
 import torch
 from transformers import get_linear_schedule_with_warmup
 
-from finetune.schedules import linear, neobert
+from finetune.glue.trainer import linear, neobert
 
 
 @pytest.mark.parametrize(("steps", "warmup"), [(50, 3), (100, 0), (7, 2), (1, 0), (20, 20)])

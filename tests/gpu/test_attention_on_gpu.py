@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 import plain_attention
-from harness.encoder.attention.choice import BACKENDS, choose
 from harness.encoder.attention.interface import Needs
-from harness.encoder.network.alibi import slopes
+from harness.encoder.attention.kernels import BACKENDS, choose
+from harness.encoder.network.positions import slopes
 
 pytestmark = pytest.mark.gpu
 

@@ -9,10 +9,10 @@ import torch
 from torch import nn
 
 import tiny
-from finetune.glue.classifier import Classifier
-from finetune.glue.loop import Evaluation, autocast_of, predict, train
+from finetune.glue.model import Classifier
+from finetune.glue.protocol import Cadence, Head, Optimizer, Schedule, Training, Trial
 from finetune.glue.rows import Rows, tokenized
-from finetune.glue.settings import Cadence, Head, Optimizer, Schedule, Training, Trial
+from finetune.glue.trainer import Evaluation, autocast_of, predict, train
 
 pytestmark = pytest.mark.gpu
 

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 import tiny_networks
-from harness import catalog
-from harness.encoder.attention.choice import AUTO, BACKENDS
+from harness import backbones
+from harness.encoder.attention.kernels import AUTO, BACKENDS
 from harness.encoder.network.model import EncoderModel
 from tiny_networks import batch, means, texts
 
@@ -24,7 +24,7 @@ LENGTHS = (250, 180, 180, 64, 33, 20, 12, 5, 1)
 SAME = 1e-5
 FAMILIES = {
     name: entry.family
-    for name, entry in catalog.backbones().items()
+    for name, entry in backbones.all_backbones().items()
     if entry.family is not None and entry.family.shape is not None and entry.family.sizes
 }
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from fakes import task
-from harness.aggregate import aggregate
-from harness.report_text import mean_text
+from harness.report import mean_text
+from harness.scores import aggregate
 from harness.types import Column, Suite
 
 

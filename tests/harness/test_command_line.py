@@ -357,7 +357,7 @@ def test_a_bad_row_fails_its_task_with_file_and_line(
 def test_a_record_of_a_newer_schema_is_refused(
     own_data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    from harness.api import prepare
+    from harness.evaluation import prepare
     from harness.request import Request
     from harness.store import Store
 

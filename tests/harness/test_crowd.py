@@ -9,10 +9,9 @@ from typing import Any
 import psutil
 import pytest
 
-from harness import crowd as module
-from harness.crowd import crowd
+from harness import workers as module
 from harness.jobs import Job
-from harness.workers import Failure, Finished
+from harness.workers import Failure, Finished, crowd
 
 
 class FakeRecipe:

@@ -14,20 +14,18 @@ from typing import Any
 import pytest
 
 from fakes import FakeEncoder, artifact, encoding, task
-from harness import data
-from harness.api import Prepared, Report
-from harness.collect import Known
-from harness.desk import Desk, Event
+from harness.context import Desk, Event, Known
+from harness.data.locate import DataSettings
 from harness.encoder import sanity
 from harness.errors import DataError, ModelError, StoreError
 from harness.execute import Listeners, Result, Run
+from harness.files import Leases
 from harness.jobs import Job
-from harness.lease import Leases
-from harness.plan import Plan, make_plan
-from harness.request import Request
+from harness.plan import Plan, Subject, make_plan
+from harness.report import Report
+from harness.request import Prepared, Request
 from harness.store import Store
 from harness.types import Artifact, Column, Purpose, Suite, Task
-from harness.wanted import Subject
 from harness.workers import Apart, Finished
 
 Encoders = dict[str, FakeEncoder]
@@ -56,7 +54,7 @@ def suite_of(*tasks: Task) -> Suite:
 def plan(tmp_path: Path, *tasks: Task, keys: tuple[str, ...] = ("a" * 64,), force: bool = False) -> Plan:
     suite = suite_of(*tasks)
     subjects = [Subject(artifact=artifact(tmp_path, key=k), encoding=encoding()) for k in keys]
-    settings = data.DataSettings(cache=tmp_path / "cache")
+    settings = DataSettings(cache=tmp_path / "cache")
     return make_plan(subjects, [suite], store=Store(tmp_path / "r"), settings=settings, force=force)
 
 
@@ -100,7 +98,7 @@ def test_query_and_document_prompts_are_encoded_apart(tmp_path: Path, encoders: 
     laid = plan(tmp_path, task())
     prompted = encoding(prompts=(("query", "q: "), ("document", "d: ")))
     subject = Subject(artifact=artifact(tmp_path), encoding=prompted)
-    settings = data.DataSettings(cache=tmp_path / "cache")
+    settings = DataSettings(cache=tmp_path / "cache")
     suite = suite_of(task())
     laid = make_plan([subject], [suite], store=Store(tmp_path / "r"), settings=settings)
     made, (result,) = run(tmp_path, laid)
@@ -341,7 +339,7 @@ def test_tasks_of_one_name_in_two_suites_keep_their_own_scores(tmp_path: Path, e
     other = replace(task("Find", texts=("b",)), data=replace(one.data, content="d" * 8))
     suites = (suite_of(one), suite_of(other))
     subject = Subject(artifact=artifact(tmp_path), encoding=encoding())
-    settings = data.DataSettings(cache=tmp_path / "cache")
+    settings = DataSettings(cache=tmp_path / "cache")
     laid = make_plan([subject], suites, store=Store(tmp_path / "r"), settings=settings)
     _, results = run(tmp_path, laid)
     prepared = Prepared(
@@ -362,7 +360,7 @@ def test_tasks_of_one_name_in_two_suites_keep_their_own_scores(tmp_path: Path, e
 def test_a_trial_is_done_again_as_final(tmp_path: Path, encoders: Encoders) -> None:
     def planned(purpose: Purpose) -> Plan:
         subject = Subject(artifact=artifact(tmp_path), encoding=encoding())
-        settings = data.DataSettings(cache=tmp_path / "cache")
+        settings = DataSettings(cache=tmp_path / "cache")
         store = Store(tmp_path / "r")
         return make_plan([subject], [suite_of(task())], store=store, settings=settings, purpose=purpose)
 
@@ -418,7 +416,7 @@ def test_a_budget_that_suffices_changes_nothing(tmp_path: Path, encoders: Encode
 def test_plan_leaves_out_what_cannot_run(tmp_path: Path) -> None:
     lost = replace(task("Lost"), data=replace(task().data, path="org/name", revision="r", content=""))
     suite = suite_of(lost, task())
-    settings = data.DataSettings(offline=True, cache=tmp_path)
+    settings = DataSettings(offline=True, cache=tmp_path)
     subject = Subject(artifact=artifact(tmp_path), encoding=encoding())
     laid = make_plan([subject], [suite], store=Store(tmp_path / "r"), settings=settings)
     assert [c.task.name for c in laid.impossible] == ["Lost"]

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from harness import filehash
-from harness.filehash import CACHE_FILE, sha256_file
+from harness import files
+from harness.files import CACHE_FILE, sha256_file
 
 
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(filehash, "SETTLED_NS", -1)
+    monkeypatch.setattr(files, "SETTLED_NS", -1)
     path = tmp_path / "weights"
     path.write_bytes(b"abc")
     return path
@@ -93,7 +93,7 @@ def test_a_cache_that_cannot_be_written_is_done_without(file: Path, tmp_path: Pa
 def test_many_writers_leave_every_line_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reads: list[str]
 ) -> None:
-    monkeypatch.setattr(filehash, "SETTLED_NS", -1)
+    monkeypatch.setattr(files, "SETTLED_NS", -1)
     paths = [tmp_path / f"file-{i}" for i in range(40)]
     for path in paths:
         path.write_text(path.name)

@@ -13,7 +13,7 @@ import pytest
 
 from harness import files
 from harness.errors import StoreError
-from harness.lease import Leases
+from harness.files import Leases
 
 
 def test_the_first_writer_wins(tmp_path: Path) -> None:

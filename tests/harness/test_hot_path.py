@@ -13,14 +13,14 @@ import pytest
 from bench_hot_path import KEYS
 
 from fakes import artifact, encoding, record, task
-from harness import api, catalog, data
+from harness import backbones, catalog, evaluation
+from harness.data.locate import DataSettings
 from harness.errors import UsageError
-from harness.plan import make_plan
+from harness.plan import Subject, make_plan, wanted
+from harness.registry import Shelf
 from harness.request import Request
-from harness.shelf import Shelf
 from harness.store import Store
 from harness.types import Column, Suite, SuiteEntry
-from harness.wanted import Subject, wanted
 
 HEAVY = (
     *("torch", "mteb", "transformers", "datasets", "sklearn", "scipy", "numpy"),
@@ -52,7 +52,7 @@ def test_the_keys_are_those_of_the_plan_and_nothing_heavy_is_imported(
 ) -> None:
     cache, results = tmp_path / "cache", tmp_path / "results"
     asked = Request(models=("minilm",), suites=(suite,), recipe=recipe, cache=cache, results=results)
-    plan = api.prepare(asked).plan
+    plan = evaluation.prepare(asked).plan
     found = told("minilm", suite, recipe, cache=cache)
     assert found["keys"] == [cell.key for cell in plan.cells]
     assert found["heavy"] == []
@@ -63,7 +63,9 @@ def test_one_suite_opens_no_other(tmp_path: Path) -> None:
     assert {name for name in opened if not name.startswith("_")} == {"mteb"}
 
 
-@pytest.mark.parametrize("shelf", [catalog.SUITES, catalog.BACKBONES, catalog.RECIPES], ids=lambda s: s.group)
+@pytest.mark.parametrize(
+    "shelf", [catalog.SUITES, backbones.BACKBONES, catalog.RECIPES], ids=lambda s: s.group
+)
 def test_every_entry_is_in_the_file_of_its_name(shelf: Shelf[SuiteEntry]) -> None:
     for entry in shelf.ours():
         assert shelf.named(entry.name) is entry
@@ -90,7 +92,7 @@ def test_two_entries_of_one_name_are_refused(monkeypatch: pytest.MonkeyPatch, tm
 def test_weights_that_are_not_the_published_ones_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     from harness.backbones import minilm
     from harness.errors import ModelError
-    from harness.resolve import ModelOptions, resolve
+    from harness.models import ModelOptions, resolve
 
     monkeypatch.setattr(minilm, "BACKBONE", replace(minilm.BACKBONE, weights="0" * 64))
     with pytest.raises(ModelError, match="not the official ones of minilm"):
@@ -100,7 +102,7 @@ def test_weights_that_are_not_the_published_ones_are_refused(monkeypatch: pytest
 def test_data_that_is_gone_is_no_matter_where_the_record_is_there(tmp_path: Path) -> None:
     lost = replace(task("Lost"), data=replace(task().data, path="org/name", revision="r", content=""))
     suite = Suite(name="s", title="s", columns=(Column(name="Lost", type="STS", tasks=(lost,)),))
-    settings = data.DataSettings(offline=True, cache=tmp_path)
+    settings = DataSettings(offline=True, cache=tmp_path)
     subject = Subject(artifact=artifact(tmp_path), encoding=encoding())
     store = Store(tmp_path / "results")
     (cell,) = wanted([subject], [suite], settings=settings).cells

@@ -10,8 +10,7 @@ import pytest
 
 import tiny
 from harness.errors import HarnessError, UsageError
-from harness.opened import network, opened
-from harness.request import Request
+from harness.request import Request, network, opened
 from harness.types import Settings, SuiteOptions
 
 

@@ -12,9 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from harness import __version__, provenance
-from harness.checkout import Checkout, checkout
-from harness.machine import cores, cpu_flags, cpu_model
-from harness.provenance import Provenance
+from harness.provenance import Checkout, Provenance, checkout, cores, cpu_flags, cpu_model
 
 
 def test_a_snapshot_is_plain_json_with_every_documented_field():

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness import search
 from harness.types import Similarity
+from suites._mteb import model
 
 
 def brute_force(queries: np.ndarray, documents: np.ndarray, similarity: Similarity) -> np.ndarray:
@@ -30,9 +30,9 @@ def test_blocks_find_what_the_whole_matrix_has(
     q = rng.normal(size=(queries, 5)).astype(np.float32)
     d = rng.normal(size=(documents, 5)).astype(np.float32)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(search, "QUERIES", 4)
-        patch.setattr(search, "DOCUMENTS", 7)
-        scores, at = search.top_k(q, lambda a, b: d[a:b], documents, k=k, similarity=similarity)
+        patch.setattr(model, "QUERIES", 4)
+        patch.setattr(model, "DOCUMENTS", 7)
+        scores, at = model.top_k(q, lambda a, b: d[a:b], documents, k=k, similarity=similarity)
     truth = brute_force(q, d, similarity)
     best = -np.sort(-truth, axis=1)[:, :k]
     assert scores.shape == at.shape == best.shape
@@ -44,7 +44,7 @@ def test_the_whole_score_matrix_is_never_held(monkeypatch: pytest.MonkeyPatch) -
     import torch
 
     largest = 0
-    real = search._scores
+    real = model._scores
 
     def watched(a: torch.Tensor, b: torch.Tensor, similarity: Similarity) -> torch.Tensor:
         nonlocal largest
@@ -52,16 +52,14 @@ def test_the_whole_score_matrix_is_never_held(monkeypatch: pytest.MonkeyPatch) -
         largest = max(largest, scores.numel())
         return scores
 
-    monkeypatch.setattr(search, "_scores", watched)
+    monkeypatch.setattr(model, "_scores", watched)
     documents = np.random.default_rng(0).normal(size=(100_000, 4)).astype(np.float32)
-    search.top_k(documents[:1500], lambda a, b: documents[a:b], len(documents), k=10)
-    assert largest <= search.QUERIES * search.DOCUMENTS < 1500 * 100_000
+    model.top_k(documents[:1500], lambda a, b: documents[a:b], len(documents), k=10)
+    assert largest <= model.QUERIES * model.DOCUMENTS < 1500 * 100_000
 
 
 def test_compare_is_one_row_of_the_matrix() -> None:
     rng = np.random.default_rng(1)
     q, d = rng.normal(size=4).astype(np.float32), rng.normal(size=(6, 4)).astype(np.float32)
     for similarity in ("cosine", "dot", "euclidean", "manhattan"):
-        assert np.allclose(
-            search.compare(q, d, similarity), brute_force(q[None], d, similarity)[0], atol=1e-5
-        )  # type: ignore[arg-type]
+        assert np.allclose(model.compare(q, d, similarity), brute_force(q[None], d, similarity)[0], atol=1e-5)  # type: ignore[arg-type]

@@ -12,16 +12,14 @@ from rich.console import Console
 
 from fakes import artifact
 from fakes import task as fake_task
-from harness.conventions import Convention
 from harness.identity import digest, task_identity
 from harness.jobs import examples_bytes, model_part, task_part
-from harness.labelled import Labelled
 from harness.record import Record
-from harness.standing import Standing, predictions, standing
-from harness.standing_report import print_standing, standing_json
+from harness.report import print_standing, standing_json
+from harness.results import suite_views
+from harness.scores import Standing, predictions, standing
 from harness.stats import mean_of_bounds
-from harness.types import Column, Data, Suite, Task
-from harness.views import suite_views
+from harness.types import Column, Convention, Data, LabelledData, Suite, Task
 
 SEEDS = (7, 8, 9)
 
@@ -33,7 +31,7 @@ class Labels:
     from_mnli: bool = False
     scoring: str = "labels 1"
 
-    def load(self, task: Task, *, data: Path | None) -> Labelled:
+    def load(self, task: Task, *, data: Path | None) -> LabelledData:
         raise NotImplementedError
 
 

@@ -9,15 +9,7 @@ import numpy as np
 import pytest
 import sklearn.metrics
 
-from harness.stats import (
-    Interval,
-    Predictions,
-    interval,
-    mean_of_bounds,
-    of_average,
-    replicates,
-    scores,
-)
+from harness.stats import Interval, Predictions, interval, mean_of_bounds, of_average, replicates, scores
 
 
 def drawn(rng: np.random.Generator, *, examples: int, seeds: int, seed_noise: float) -> Predictions:

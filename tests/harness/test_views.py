@@ -6,8 +6,8 @@ import pytest
 
 from fakes import encoding, record, task
 from harness.record import Record, parse
+from harness.results import suite_views
 from harness.types import SIDES, Column, Data, Encoding, Suite, Task
-from harness.views import suite_views
 
 STS = replace(task("A"), roles=("",))
 SEARCH = replace(task("B"), type="Retrieval", roles=SIDES)

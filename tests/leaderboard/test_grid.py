@@ -1,4 +1,4 @@
-"""A suite as arrays: both means, ranks and ties, against harness.aggregate, scipy and brute force."""
+"""A suite as arrays: both means, ranks and ties, against harness.scores, scipy and brute force."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from fakes import task as fake_task
-from harness.aggregate import Mean, aggregate
+from harness.scores import Mean, aggregate
 from harness.types import Column, Suite
 from leaderboard.grid import Cells, Floats, Grid, grid, half_width, rank, tied
 from leaderboard.pages.suite.cells import GONE

@@ -16,13 +16,13 @@ from unittest import mock
 import pytest
 from sqlalchemy import func, select, text
 
-import leaderboard.index as module
-import leaderboard.index_writer as writer
 from harness import imported
 from harness.errors import StoreError, UsageError
 from harness.identity import digest
 from harness.record import ErrorPart, Record
 from harness.store import Store
+from leaderboard import index as module
+from leaderboard import index_writer as writer
 from leaderboard.database import ENTRIES, METADATA, RESULTS, SCORES, UNITS, open_engine
 from leaderboard.found import Unit
 from leaderboard.index import Changes, SiteIndex, open_index

@@ -15,10 +15,9 @@ import pytest
 from harness.identity import digest
 from harness.jobs import examples_bytes
 from harness.record import ErrorPart, Record
-from harness.standing import standing
+from harness.results import suite_views, treatment_of
+from harness.scores import standing
 from harness.store import Store
-from harness.treatments import treatment_of
-from harness.views import suite_views
 from leaderboard import measured
 from leaderboard.found import Entry, Outcome
 from leaderboard.scopes import scope_of

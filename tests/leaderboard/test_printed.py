@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness import catalog, paths
-from harness.aggregate import aggregate
+from harness.scores import aggregate
 from harness.types import SuiteOptions
 from leaderboard import printed
 from leaderboard.found import Entry

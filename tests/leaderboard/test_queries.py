@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.aggregate import aggregate
+from harness.scores import aggregate
 from harness.store import Store
 from leaderboard.queries import SIZES, Entry, Queries
 from leaderboard.scopes import views

@@ -58,7 +58,7 @@ def test_no_path_leads_to_another_file(path: str) -> None:
 
 
 def test_the_library_of_plots_is_that_of_the_package() -> None:
-    from leaderboard.plots import plotly_file
+    from leaderboard.plots.interactive import plotly_file
 
     answer = TestClient(standard_app()).get("/static/plotly.min.js?v=6", headers={"accept-encoding": "gzip"})
     assert answer.headers["content-encoding"] == "gzip"

@@ -7,7 +7,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from leaderboard.plots import Axis, Tone, Track, TrackPoint, moment, track
+from leaderboard.plots.shapes import Axis, Tone, Track, TrackPoint
+from leaderboard.plots.track_plot import moment, track
 
 PLOT = Track(
     title="t <1>",

@@ -16,7 +16,6 @@ from starlette.testclient import TestClient
 
 import site_data
 from fakes import encoding
-from finetune.glue.tasks import TASKS
 from harness import catalog
 from harness.identity import digest, evaluation_identity, plain
 from harness.jobs import task_part
@@ -26,6 +25,7 @@ from html_pages import Html
 from leaderboard.app import create_app
 from leaderboard.scopes import Listed
 from site_data import Import
+from suites.glue import TASKS
 
 FOLDER = Path(__file__).parents[2] / "results" / "reported"
 PAPERS = ("optibert", "mosaicbert", "neobert", "modernbert", "efficient-embeddings")

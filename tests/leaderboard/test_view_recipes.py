@@ -12,13 +12,13 @@ from starlette.testclient import TestClient
 
 import site_data
 from finetune.glue.protocol import Protocol
-from finetune.glue.tasks import TASKS
 from finetune.recipes import glue_mosaicbert, glue_neobert, glue_optibert
 from harness import catalog
 from harness.record import Record
 from harness.types import Artifact
 from html_pages import Html
 from site_data import HOSTILE
+from suites.glue import TASKS
 
 ROOT = Path(__file__).parents[2]
 

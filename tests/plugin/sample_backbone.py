@@ -1,9 +1,6 @@
 """A family for the harness: four layers of BERT's parts with ALiBi, under names of its own."""
 
-from harness.encoder.family import Config, Family
-from harness.encoder.network.architecture import Architecture
-from harness.encoder.network.names import Names
-from harness.types import BackboneEntry
+from harness.encoder.family import Architecture, BackboneEntry, Config, Family, Names
 
 NAMES = Names(
     encoder={

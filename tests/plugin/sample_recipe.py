@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
+from finetune.glue.plan import entry
 from finetune.glue.protocol import Grid
-from finetune.glue.recipe import entry
-from finetune.glue.tasks import TASKS
 from finetune.recipes import glue_neobert
+from suites.glue import TASKS
 
 GRID = Grid(learning_rates=(1e-5, 3e-5), batch_sizes=(32,), weight_decays=(0.01,), epochs=(3,))
 

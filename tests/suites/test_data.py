@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from harness.errors import DataError
-from suites._data import (
+from suites._content import (
     Clusters,
     Content,
     Document,

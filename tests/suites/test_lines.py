@@ -18,8 +18,7 @@ from sklearn.metrics import mean_absolute_error, v_measure_score
 
 from bags import TOPICS, Bags, table
 from suites._mteb import examples
-from suites._mteb.quiet import quiet
-from suites._mteb.source import run
+from suites._mteb.source import quiet, run
 
 WORDS = [word for topic in TOPICS for word in topic.split()]
 

@@ -21,24 +21,23 @@ from sklearn.metrics import accuracy_score, f1_score
 import harness
 import tiny
 from fakes import artifact
+from finetune.glue.jobs import Finetune
+from finetune.glue.plan import entry
 from finetune.glue.protocol import Grid
-from finetune.glue.recipe import entry
-from finetune.glue.run import Finetune
-from finetune.glue.tasks import TASKS
 from finetune.recipes import glue_quick
 from glue_data import data_root
 from harness import catalog
-from harness.api import Report
-from harness.data import Located
+from harness.data.locate import Located
 from harness.errors import DataError, HarnessError, UsageError
 from harness.identity import digest
-from harness.labelled import Labelled, LabelledSplit, LabelSource
 from harness.metrics import METRICS
 from harness.recipe import Laid, RecipeOptions
+from harness.report import Report
 from harness.store import Store
-from harness.types import Suite, SuiteOptions, Task, VectorSource
+from harness.types import LabelledData, LabelledSplit, LabelSource, Suite, SuiteOptions, Task, VectorSource
 from suites import local
-from suites._local_kinds import KINDS
+from suites._local_description import KINDS
+from suites.glue import TASKS
 
 NAMED, NUMBERED = "fine-tuned-classification", "fine-tuned-regression"
 LEARNT = (NAMED, NUMBERED)
@@ -97,7 +96,7 @@ class Folder:
         (task,) = self.suite.tasks
         return task
 
-    def load(self) -> Labelled:
+    def load(self) -> LabelledData:
         task = self.task
         assert isinstance(task.source, LabelSource)
         return task.source.load(task, data=None)
@@ -170,7 +169,7 @@ def test_every_metric_belongs_to_one_type_and_every_default_is_known() -> None:
 
 def test_single_texts_with_named_labels(folder: Folder) -> None:
     dev = [{"_id": "d", "text1": "good", "label": "no"}]
-    assert folder.rows(SINGLE, dev).load() == Labelled(
+    assert folder.rows(SINGLE, dev).load() == LabelledData(
         train=LabelledSplit(texts=(["fine", "poor", "nice"],), labels=(1, 0, 1), ids=["1", "2", "3"]),
         dev={"dev": LabelledSplit(texts=(["good"],), labels=(0,), ids=["d"])},
         classes=2,

@@ -17,12 +17,10 @@ from sklearn.metrics import v_measure_score
 from bags import TOPICS, Bags, table
 from harness.errors import DataError, UsageError
 from harness.types import Data, Outcome, SuiteOptions, Task, TaskSource
-from suites._data import Clusters, Content, Document, Labelled, Pair, Pairs, Query, Retrieval, Row
-from suites._mteb import built, source, version
-from suites._mteb.built import BuiltSource, mteb_task
+from suites._content import Clusters, Content, Document, Labelled, Pair, Pairs, Query, Retrieval, Row
+from suites._mteb import snapshot, source
 from suites._mteb.model import Model, document_texts
-from suites._mteb.quiet import quiet
-from suites._mteb.source import MtebSource
+from suites._mteb.source import BuiltSource, MtebSource, mteb_task, quiet
 from suites._mteb.tasks import benchmark_or_task
 
 
@@ -188,8 +186,8 @@ def test_replayed_draws_give_the_v_measure_of_each_repetition() -> None:
 def test_another_mteb_than_results_name_may_not_score(
     installed: str, said: str, scorer: TaskSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(version, "_installed", lambda: installed)
-    monkeypatch.setattr(version.snapshot, "load", lambda: SimpleNamespace(version="2.26.24"))
+    monkeypatch.setattr(snapshot, "_installed", lambda: installed)
+    monkeypatch.setattr(snapshot.snapshot, "load", lambda: SimpleNamespace(version="2.26.24"))
     with pytest.raises(UsageError) as caught:
         scorer.evaluate(task("STS"), Bags(), seed=42, data=None)
     assert (caught.value.message, caught.value.hint) == (
@@ -236,9 +234,9 @@ def test_data_that_is_pinned_to_a_branch_is_told(
 
 
 def test_our_own_rules_are_part_of_what_scores_once_they_change(monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = f"mteb {version.snapshot.load().version}"
+    plain = f"mteb {snapshot.snapshot.load().version}"
     assert BuiltSource(loader=Given("STS")).scoring == MtebSource().scoring == plain
-    monkeypatch.setattr(built, "RULES", 2)
+    monkeypatch.setattr(source, "RULES", 2)
     assert BuiltSource(loader=Given("STS")).scoring == f"{plain}, rules 2"
 
 
@@ -272,7 +270,7 @@ def test_published_scores_of_minilm(name: str, published: float, shared: Path, t
 def test_columns_come_as_lists_of_ones_own() -> None:
     from datasets import Dataset, DatasetDict
 
-    from suites._mteb.columns import with_lists
+    from suites._mteb.source import with_lists
 
     plain = Dataset.from_dict({"text": ["a", "b", "c"], "label": [0, 1, 0]})
     made = with_lists(DatasetDict({"test": plain}))

@@ -148,10 +148,10 @@ def test_a_place_that_leads_nowhere_is_said(
 def test_a_file_that_vanishes_while_it_is_looked_for_is_no_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from suites import _keep, _source_files
+    from suites import _code, _python
 
     repo = repository(tmp_path / "repo")
-    found = _source_files.python_files(repo)
+    found = _python.python_files(repo)
     (repo / "locked.py").unlink()
-    monkeypatch.setattr(_source_files, "python_files", lambda root: found)
-    assert len(_keep.tasks(repo, tmp_path / "cache").search.documents) == 13
+    monkeypatch.setattr(_python, "python_files", lambda root: found)
+    assert len(_code.content_tasks(repo, tmp_path / "cache").search.documents) == 13

@@ -15,11 +15,21 @@ from typing import TextIO
 import pytest
 
 from harness.errors import DataError
-from suites._data import content_hash, size
-from suites._docstrings import classification, clustering, topics
-from suites._functions import Function, scan, summary
-from suites._python import Tasks, build, code_search, stdlib_revision, stdlib_root
-from suites._source_files import python_files
+from suites._content import content_hash, size
+from suites._python import (
+    Function,
+    Tasks,
+    build,
+    classification,
+    clustering,
+    code_search,
+    docstring_topics,
+    python_files,
+    scan,
+    stdlib_revision,
+    stdlib_root,
+    summary,
+)
 
 BODY = "    a = 1\n    b = 2\n    return a + b\n"
 
@@ -409,18 +419,18 @@ def test_labels_of_a_repository_are_its_subpackages(tmp_path: Path) -> None:
 def test_classification_splits_each_label_without_overlap() -> None:
     functions = [made("big", n) for n in range(90)] + [made("small", n) for n in range(20)]
     functions += [made("rare", n) for n in range(19)]
-    data = classification(topics(functions))
+    data = classification(docstring_topics(functions))
     assert Counter(r.label for r in data.train) == {"big": 16, "small": 10}
     assert Counter(r.label for r in data.test) == {"big": 50, "small": 10}
     assert not {r.text for r in data.train} & {r.text for r in data.test}
     for row in (*data.train, *data.test):
         assert row.text.endswith(f"of {row.label}.")
-    assert classification(topics(functions[::-1])) == data
+    assert classification(docstring_topics(functions[::-1])) == data
 
 
 def test_clustering_caps_each_label_and_mixes_them() -> None:
     functions = [made("big", n) for n in range(90)] + [made("small", n) for n in range(20)]
-    data = clustering(topics(functions))
+    data = clustering(docstring_topics(functions))
     labels = [r.label for r in data.rows]
     assert Counter(labels) == {"big": 50, "small": 20}
     assert labels not in (sorted(labels), sorted(labels, reverse=True))
@@ -428,15 +438,15 @@ def test_clustering_caps_each_label_and_mixes_them() -> None:
 
 def test_at_most_the_twenty_largest_labels_are_used() -> None:
     functions = [made(f"m{label:02}", n) for label in range(25) for n in range(20 + label)]
-    labels = {r.label for r in clustering(topics(functions)).rows}
+    labels = {r.label for r in clustering(docstring_topics(functions)).rows}
     assert labels == {f"m{label:02}" for label in range(5, 25)}
 
 
 def test_labels_need_two_packages() -> None:
     with pytest.raises(DataError, match="1 have at least 20 docstrings; two are needed"):
-        topics([made("m", n) for n in range(50)])
+        docstring_topics([made("m", n) for n in range(50)])
     with pytest.raises(DataError, match="0 have at least 60 docstrings; two are needed"):
-        topics([made("m", n) for n in range(50)], at_least=60)
+        docstring_topics([made("m", n) for n in range(50)], at_least=60)
 
 
 @pytest.fixture(scope="module")

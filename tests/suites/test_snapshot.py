@@ -14,9 +14,7 @@ import pytest
 from harness.errors import UsageError
 from harness.types import SIDES, Size, SuiteOptions
 from suites._mteb import make_snapshot
-from suites._mteb.info import TaskInfo, TaskUse
-from suites._mteb.rows import sections
-from suites._mteb.snapshot import PATH, Snapshot, load, narrow
+from suites._mteb.snapshot import PATH, Snapshot, TaskInfo, TaskUse, load, narrow, sections
 from suites._mteb.tasks import benchmark_or_task, offers
 
 ROOT = Path(__file__).parents[2]

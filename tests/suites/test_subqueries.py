@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from suites._mteb.lines import _per_query
+from suites._mteb.examples import _per_query
 
 
 def test_the_mean_over_base_queries_is_that_of_mteb() -> None:

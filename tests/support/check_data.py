@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from harness.regress.outcome import Check, MeanOutcome, Party, TaskOutcome
+from harness.checks.outcome import Check, MeanOutcome, Party, TaskOutcome
 
 POLICY = {"alpha": 0.05, "margin": 0.01, "mean_margin": 0.005, "max_drop": 0.0, "correction": "holm"}
 

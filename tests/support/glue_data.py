@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from finetune.glue.tasks import TASKS, GlueTask
+from suites.glue import TASKS, GlueTask
 
 WORDS = ("the", "cat", "sat", "on", "mat", "query")
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness import catalog
+from harness import backbones
 from harness.encoder.family import Config, Family
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def families() -> dict[str, Family]:
     """Every family of the catalog that runs through our network and has a published form."""
     return {
         name: entry.family
-        for name, entry in catalog.backbones().items()
+        for name, entry in backbones.all_backbones().items()
         if entry.family is not None and entry.family.shape is not None and entry.family.names is not None
     }
 
@@ -65,7 +65,7 @@ def network(family: Family, *, seed: int = 0, head: bool = False, **changes: Any
     """A tiny network of a family with weights drawn widely enough that every part matters."""
     import torch
 
-    from harness.encoder.network.configuring import build, configured_from
+    from harness.encoder.network.checkpoint import build, configured_from
 
     made = configured_from(config(family, **changes), family)
     torch.manual_seed(seed)

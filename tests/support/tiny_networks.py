@@ -9,11 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from harness.encoder.family import Family
-from harness.encoder.network.architecture import Architecture
-from harness.encoder.network.config import EncoderConfig
-from harness.encoder.network.configuring import configured_from
+from harness.encoder.family import Architecture, Family
+from harness.encoder.network.checkpoint import configured_from
 from harness.encoder.network.model import EncoderModel
+from harness.encoder.network.pretrained import EncoderConfig
 
 LAYERS, WINDOW, VOCABULARY = 3, 6, 100
 

@@ -1,17 +1,26 @@
-"""The parts of the network, each working on packed tokens: (tokens, width)."""
+"""Embeddings, attention, feed-forward, heads, norms.
+
+The parts of the network, each working on packed tokens: (tokens, width).
+
+The attention part of a block.
+
+What stands behind the blocks: the pooler, and the masked-language head.
+
+Norms and activations by what a shape says of them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
+from transformers.activations import ACT2FN
 
-from harness.encoder.attention.interface import Layout
-from harness.encoder.network.architecture import Architecture
-from harness.encoder.network.basics import activation, norm
-from harness.encoder.network.rotary import Table
-from harness.encoder.network.self_attention import Attention
+from harness.encoder.attention.interface import Layout, Needs
+from harness.encoder.family import Architecture
+from harness.encoder.network.positions import Table, rotate, slopes
 
 PIECE = 1024
 """So many tokens' inner vectors stay in the cache of a CPU; more cost it time."""
@@ -113,3 +122,100 @@ def in_pieces(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     if x.device.type != "cpu" or len(x) <= PIECE:
         return function(x)
     return torch.cat([function(piece) for piece in x.split(PIECE)])
+
+
+class Attention(nn.Module):
+    """Self-attention within each text."""
+
+    def __init__(self, shape: Architecture, layer: int) -> None:
+        super().__init__()
+        self.shape = shape
+        self.window = shape.window(layer)
+        self.slopes = slopes(shape.num_attention_heads) if shape.positions == "alibi" else None
+        self.dropout = shape.attention_dropout
+        width, each = shape.hidden_size, shape.head_dim
+        queries, keys = shape.num_attention_heads * each, shape.num_key_value_heads * each
+        if shape.qkv == "split":
+            self.query = nn.Linear(width, queries, bias=shape.qkv_bias)
+            self.key = nn.Linear(width, keys, bias=shape.qkv_bias)
+            self.value = nn.Linear(width, keys, bias=shape.qkv_bias)
+        else:
+            self.qkv = nn.Linear(width, queries + 2 * keys, bias=shape.qkv_bias)
+        self.out = nn.Linear(queries, width, bias=shape.attention_out_bias)
+        self.out_dropout = nn.Dropout(shape.attention_out_dropout)
+
+    def needs(self, *, partly: bool) -> Needs:
+        """What it asks of a backend."""
+        dropout = self.dropout if self.training else 0.0
+        width = self.shape.head_dim
+        return Needs(window=self.window, slopes=self.slopes, dropout=dropout, partly=partly, head_dim=width)
+
+    def forward(self, x: Tensor, layout: Layout, turn: Table | None, *, partly: bool) -> Tensor:
+        """(tokens, width) to (tokens, width)."""
+        query, key, value = self._project(x)
+        if turn is not None:
+            query = rotate(query, turn, interleaved=self.shape.rotary_interleaved)
+            key = rotate(key, turn, interleaved=self.shape.rotary_interleaved)
+        found = self._attend(layout, query, key, value, partly=partly)
+        out: Tensor = self.out_dropout(self.out(found.flatten(1)))
+        return out
+
+    def _project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values, each (tokens, heads, head_dim)."""
+        heads, each = self.shape.num_attention_heads, self.shape.head_dim
+        if self.shape.qkv == "split":
+            query, key, value = (p(x).unflatten(-1, (-1, each)) for p in (self.query, self.key, self.value))
+            return query, key, value
+        fused = self.qkv(x)
+        if self.shape.qkv == "by_head":
+            query, key, value = fused.unflatten(-1, (heads, 3 * each)).chunk(3, dim=-1)
+            return query, key, value
+        query, key, value = fused.unflatten(-1, (3, heads, each)).unbind(dim=-3)
+        return query, key, value
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def _attend(self, layout: Layout, query: Tensor, key: Tensor, value: Tensor, *, partly: bool) -> Tensor:
+        """Never part of a compiled graph: what is done depends on the lengths at hand."""
+        return layout.attend(query, key, value, self.needs(partly=partly))
+
+
+class Pooler(nn.Module):
+    """The first token through a dense layer and tanh."""
+
+    def __init__(self, shape: Architecture) -> None:
+        super().__init__()
+        self.dense = nn.Linear(shape.hidden_size, shape.hidden_size)
+
+    def forward(self, first: Tensor) -> Tensor:
+        """(texts, width) to (texts, width)."""
+        return torch.tanh(self.dense(first))
+
+
+class MaskedHead(nn.Module):
+    """From a token's vector to a score for each token of the vocabulary."""
+
+    def __init__(self, shape: Architecture) -> None:
+        super().__init__()
+        head, width = shape.head, shape.hidden_size
+        self.dense = nn.Linear(width, width, bias=head.dense_bias) if head.dense else nn.Identity()
+        self.activation = activation(head.activation) if head.dense else nn.Identity()
+        plain = nn.LayerNorm(width, eps=shape.norm_eps, bias=head.norm_bias)
+        self.norm = plain if head.norm else nn.Identity()
+        self.decoder = nn.Linear(width, shape.vocab_size, bias=head.decoder_bias)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """(..., width) to (..., vocab_size)."""
+        out: Tensor = self.decoder(self.norm(self.activation(self.dense(hidden))))
+        return out
+
+
+def norm(shape: Architecture) -> nn.Module:
+    """A norm over the width."""
+    if shape.norm == "rms":
+        return nn.RMSNorm(shape.hidden_size, eps=shape.norm_eps)
+    return nn.LayerNorm(shape.hidden_size, eps=shape.norm_eps, bias=shape.norm_bias)
+
+
+def activation(name: str) -> nn.Module:
+    """An activation by its name in transformers."""
+    return cast(nn.Module, cast(Mapping[str, Any], ACT2FN)[name])

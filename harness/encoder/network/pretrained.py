@@ -1,17 +1,305 @@
-"""What the network has with and without a head, as transformers and peft know it."""
+"""Transformers' base class, config, saving, LoRA adapters.
+
+What the network has with and without a head, as transformers and peft know it.
+
+Writing the network: in its family's published form where transformers knows it, else in our own.
+
+LoRA adapters of a network, on disk in the module names of the family's published form.
+
+The config of a network that is saved under our own model type.
+
+What the README of a model says that needs this package to be loaded.
+"""
 
 from __future__ import annotations
 
+import copy
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel
 
-from harness.encoder.network.adapters import PART, load_adapter, require_lora
-from harness.encoder.network.architecture import Architecture
-from harness.encoder.network.config import EncoderConfig
-from harness.encoder.network.saving import Published, save
+from harness.encoder.family import ENCODER, MODEL_TYPE, Architecture, Head, Names
+from harness.errors import ModelError
+
+if TYPE_CHECKING:
+    from peft import LoraConfig
+
+
+SHARD = "5GB"
+"""The most one weight file holds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Published:
+    """The form in which transformers' own class of the family reads a model.
+
+    Attributes:
+        names: Of the tensors.
+        with_head: Whether this is the model with the masked-language head.
+    """
+
+    names: Names
+    with_head: bool = False
+
+    def ours(self, theirs: str) -> str | None:
+        """Our name of a tensor; None if it is none of theirs."""
+        found = self.names.ours(theirs)
+        if found is None or not self.with_head:
+            return found
+        return found if found.startswith("head.") else ENCODER + found
+
+    def theirs(self, ours: str) -> str:
+        """Their name of a module or tensor.
+
+        Raises:
+            ModelError: If they have none for it.
+        """
+        try:
+            return self.names.theirs(ours, with_head=self.with_head)
+        except KeyError as error:
+            raise ModelError(
+                f"The published form of the model has no name for {ours}, so it cannot be saved in it.",
+                hint="If that is part of an adapter, merge it first, or give it with add_adapter.",
+            ) from error
+
+
+def save(
+    model: EncoderPreTrainedModel,
+    folder: Path,
+    *,
+    state_dict: dict[str, Tensor] | None = None,
+    max_shard_size: int | str = SHARD,
+    is_main_process: bool = True,
+    push_to_hub: bool = False,
+    variant: str | None = None,
+    **_unused: Any,
+) -> None:
+    """Write config.json and safetensors; of a network with an adapter, the adapter alone.
+
+    Args:
+        model: What is written.
+        folder: Made if it is not there.
+        state_dict: The tensors in place of the model's own, under our names.
+        max_shard_size: The most one file holds.
+        is_main_process: Whether this process writes; the others do nothing.
+        push_to_hub: Must be off.
+        variant: Must be None.
+    """
+    from huggingface_hub import save_torch_state_dict
+
+    if push_to_hub or variant:
+        raise ModelError(
+            "A network is saved to a folder, in one variant.", hint="Upload that folder (`hf upload`)."
+        )
+    if not is_main_process:
+        return
+    if has_adapter(model):
+        save_adapter(model, folder, state_dict=state_dict)
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    for stale in (WEIGHTS, CONFIG):
+        (folder / stale).unlink(missing_ok=True)
+    config: PreTrainedConfig = model.config
+    published = model.published
+    config.architectures = [_class_name(model)]
+    tensors = model.state_dict() if state_dict is None else state_dict
+    config.dtype = next(iter(tensors.values())).dtype
+    config.save_pretrained(folder)
+    if model.shape.tie_word_embeddings:
+        tensors = {name: tensor for name, tensor in tensors.items() if name != "head.decoder.weight"}
+    if published is not None:
+        tensors = {published.theirs(name): tensor for name, tensor in tensors.items()}
+    else:
+        require_import(folder)
+    save_torch_state_dict(tensors, folder, max_shard_size=max_shard_size, metadata={"format": "pt"})
+
+
+def _class_name(model: EncoderPreTrainedModel) -> str:
+    """The class a reader of the folder builds: transformers' own where it has one for the config."""
+    from transformers import MODEL_FOR_MASKED_LM_MAPPING, MODEL_MAPPING
+
+    if model.published is None:
+        return type(model).__name__
+    known: Any = MODEL_FOR_MASKED_LM_MAPPING if model.published.with_head else MODEL_MAPPING
+    return str(known[type(model.config)].__name__)
+
+
+PART = ".lora_"
+"""Where the name of an adapted module ends."""
+
+PREFIX = "base_model.model."
+"""What peft puts before the names in a file."""
+
+WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
+
+ONE_BY_ONE = ("exclude_modules", "layers_to_transform", "layers_pattern")
+"""Settings that say nothing more once every adapted module is named."""
+
+
+def has_adapter(model: EncoderPreTrainedModel) -> bool:
+    """Whether `add_adapter` or `load_adapter` gave the network one."""
+    return bool(getattr(model, "_hf_peft_config_loaded", False))
+
+
+def require_lora(config: Any) -> None:
+    """See that an adapter is one that can be saved.
+
+    Raises:
+        ModelError: If it is of another kind, trains biases, or whole modules besides.
+    """
+    from peft import LoraConfig
+
+    if not isinstance(config, LoraConfig) or config.modules_to_save or config.bias != "none":
+        raise ModelError(
+            f"A {type(config).__name__} that is more than LoRA is not supported here.",
+            hint="Take a LoraConfig with bias='none' and without modules_to_save.",
+        )
+
+
+def save_adapter(
+    model: EncoderPreTrainedModel, folder: Path, *, state_dict: Mapping[str, Tensor] | None = None
+) -> None:
+    """Write the active adapter as peft does, every adapted module by its published name.
+
+    Raises:
+        ModelError: If it is no LoRA adapter, or several are active.
+    """
+    from safetensors.torch import save_file
+
+    active: list[str] = model.active_adapters()
+    if len(active) > 1:
+        raise ModelError(f"{len(active)} adapters are active, and one can be saved.", hint="Activate one.")
+    adapters: Any = model.peft_config
+    require_lora(adapters[active[0]])
+    state: dict[str, Any] = model.get_adapter_state_dict(active[0], state_dict=state_dict)  # type: ignore[arg-type]
+    modules = {name.partition(PART)[0] for name in state}
+    folder.mkdir(parents=True, exist_ok=True)
+    for stale in folder.glob("model*.safetensors*"):
+        stale.unlink()
+    _written(model, adapters[active[0]], active[0], modules).save_pretrained(str(folder))
+    tensors = {PREFIX + _theirs(model, name): tensor.contiguous() for name, tensor in state.items()}
+    save_file(tensors, folder / WEIGHTS, metadata={"format": "pt"})
+    if model.published is None:
+        require_import(folder)
+
+
+def _written(model: EncoderPreTrainedModel, config: LoraConfig, name: str, modules: set[str]) -> LoraConfig:
+    """The config with each module named on its own, as are ranks and scales of its own."""
+    made: Any = copy.copy(config)
+    made.target_modules = {_theirs(model, module) for module in modules}
+    made.base_model_name_or_path = model.name_or_path
+    layers: dict[str, Any] = {module: model.get_submodule(module) for module in modules}
+    ranks = {m: layer.r[name] for m, layer in layers.items() if layer.r[name] != config.r}
+    scales = {m: a for m, layer in layers.items() if (a := layer.lora_alpha[name]) != config.lora_alpha}
+    made.rank_pattern = {re.escape(_theirs(model, m)): rank for m, rank in ranks.items()}
+    made.alpha_pattern = {re.escape(_theirs(model, m)): scale for m, scale in scales.items()}
+    for setting in ONE_BY_ONE:
+        setattr(made, setting, None)
+    return cast("LoraConfig", made)
+
+
+def load_adapter(model: EncoderPreTrainedModel, folder: Path, name: str, *, trainable: bool) -> None:
+    """Put the LoRA adapter in a folder onto the network.
+
+    Raises:
+        ModelError: If it is no LoRA adapter, or not one for this network.
+    """
+    from peft import PeftConfig, inject_adapter_in_model, set_peft_model_state_dict
+    from safetensors.torch import load_file
+
+    if not (folder / CONFIG).is_file() or not (folder / WEIGHTS).is_file():
+        raise ModelError(f"{folder} holds no adapter: {CONFIG} and {WEIGHTS} are wanted.")
+    config: Any = PeftConfig.from_pretrained(str(folder))
+    require_lora(config)
+    given = load_file(folder / WEIGHTS)
+    state = {_ours(model, key.removeprefix(PREFIX)): tensor for key, tensor in given.items()}
+    config.target_modules = {key.partition(PART)[0] for key in state}
+    config.inference_mode = not trainable
+    for pattern in ("rank_pattern", "alpha_pattern"):
+        known = {re.sub(r"\\(.)", r"\1", key): value for key, value in getattr(config, pattern).items()}
+        setattr(config, pattern, {re.escape(_ours(model, key)): value for key, value in known.items()})
+    inject_adapter_in_model(config, model, name)
+    model._hf_peft_config_loaded = True
+    found: Any = set_peft_model_state_dict(model, state, adapter_name=name)
+    lacking = [key for key in found.missing_keys if PART in key]
+    if lacking or found.unexpected_keys:
+        raise ModelError(
+            f"The adapter in {folder} does not fit: "
+            f"{len(lacking)} of its tensors are missing, {len(found.unexpected_keys)} have no place.",
+            hint="It was made for another backbone.",
+        )
+
+
+def _theirs(model: EncoderPreTrainedModel, ours: str) -> str:
+    if model.published is None:
+        return ours
+    module, part, rest = ours.partition(PART)
+    return model.published.theirs(module) + part + rest
+
+
+def _ours(model: EncoderPreTrainedModel, theirs: str) -> str:
+    if model.published is None:
+        return theirs
+    module, part, rest = theirs.partition(PART)
+    return (model.published.ours(module) or module) + part + rest
+
+
+class EncoderConfig(PreTrainedConfig):
+    """An Architecture as transformers keeps a config.
+
+    Args:
+        architecture: The fields of an Architecture, its head among them.
+        **kwargs: Whatever every config of transformers holds.
+    """
+
+    model_type = MODEL_TYPE
+
+    def __init__(self, architecture: dict[str, Any] | None = None, **kwargs: Any) -> None:
+        self.architecture = architecture or {}
+        for name in ("hidden_size", "num_hidden_layers", "num_attention_heads", "max_position_embeddings"):
+            kwargs.setdefault(name, self.architecture.get(name))
+        for name in ("vocab_size", "pad_token_id", "tie_word_embeddings", "initializer_range"):
+            kwargs.setdefault(name, self.architecture.get(name))
+        super().__init__(**kwargs)
+
+    @classmethod
+    def of(cls, shape: Architecture) -> EncoderConfig:
+        """The config of a network of that shape."""
+        return cls(architecture=asdict(shape))
+
+    def adopt(self, shape: Architecture) -> None:
+        """Describe this shape from now on: of a checkpoint without a pooler, or changed at load time."""
+        self.architecture = asdict(shape)
+        self.max_position_embeddings = shape.max_position_embeddings
+
+    @property
+    def shape(self) -> Architecture:
+        """The architecture, with as many tokens as the config has now.
+
+        Raises:
+            ModelError: If it has a field that is not known here.
+        """
+        values = dict(self.architecture)
+        head = values.get("head", {})
+        unknown = [*_unknown(values, Architecture), *(f"head.{name}" for name in _unknown(head, Head))]
+        if unknown:
+            raise ModelError(
+                f"The model's architecture has fields that are not known here: {', '.join(unknown)}.",
+                hint="It was saved by a newer version of encoder-harness: install that one.",
+            )
+        values["head"] = Head(**head)
+        values["windows"] = tuple(values.get("windows", ()))
+        values["vocab_size"] = self.vocab_size
+        return Architecture(**values)
+
+
+def _unknown(values: Mapping[str, Any], kind: type[Architecture] | type[Head]) -> list[str]:
+    return sorted(values.keys() - {field.name for field in fields(kind)})
 
 
 class EncoderPreTrainedModel(PreTrainedModel):
@@ -125,3 +413,24 @@ def _to_our_names(module: EncoderPreTrainedModel, state: dict[str, Tensor], pref
         # transformers' class makes up a pooler where the checkpoint has none.
         if "pooler." not in ours or module.shape.pooler:
             state[prefix + ours] = tensor
+
+
+NEEDED = """## Loading
+
+The architecture is one that transformers has no class for. Install `encoder-harness` and register it
+first; transformers and sentence-transformers then load the model as any other:
+
+```python
+import harness
+
+harness.register()
+```
+"""
+
+
+def require_import(folder: Path) -> None:
+    """Have the README of a model folder say that it needs `harness.register()`, once."""
+    readme = folder / "README.md"
+    text = readme.read_text(encoding="utf-8") if readme.is_file() else ""
+    if NEEDED not in text:
+        readme.write_text(f"{text.rstrip()}\n\n{NEEDED}".lstrip(), encoding="utf-8")

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from harness.regress.outcome import VERDICTS, Check, Party
+from harness.checks.outcome import VERDICTS, Check, Party
 from leaderboard.filters import Control, Form, form
 from leaderboard.judged import adapter, line_of
 from leaderboard.pages.checks.check_tables import means_table, policy_table, tasks_table

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from harness.regress.outcome import VERDICTS, Check, MeanOutcome, TaskOutcome
+from harness.checks.outcome import VERDICTS, Check, MeanOutcome, TaskOutcome
 from leaderboard.page import missing
 from leaderboard.pages.checks.links import Links
 from leaderboard.pages.checks.verdicts import verdict_cell

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from harness.regress.outcome import Check, Party
+from harness.checks.outcome import Check, Party
 from leaderboard.pages.task.names import task_path
 from leaderboard.pages.task.questions import known_tasks
 from leaderboard.queries import Entry, Queries

@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import select
 
-from harness.conditions import conditions
+from harness.differences import conditions
 from leaderboard.database import RESULTS
 from leaderboard.grid import OTHER
 from leaderboard.pages.compare.chosen import labels

@@ -11,12 +11,10 @@ import torch
 from safetensors.torch import save_file
 
 from authors import drawn
-from harness import catalog
+from harness import backbones
 from harness.backbones import gte, mosaicbert, neobert, nomic_bert
-from harness.encoder.family import Config, Family
-from harness.encoder.network.architecture import Architecture
-from harness.encoder.network.configuring import configured
-from harness.encoder.network.loading import Loaded, load_network
+from harness.encoder.family import Architecture, Config, Family
+from harness.encoder.network.checkpoint import Loaded, configured, load_network
 from harness.errors import ModelError
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -42,7 +40,7 @@ def checkpoint(folder: Path, golden: Golden, *, prefix: str = "") -> Path:
 
 
 def family(golden: Golden) -> Family:
-    found = catalog.family_of(golden["config"])
+    found = backbones.family_of(golden["config"])
     assert found is not None
     return found
 
@@ -140,7 +138,7 @@ def test_a_checkpoint_without_a_pooler_is_saved_as_one(tmp_path: Path) -> None:
 )
 def test_the_most_tokens_are_those_the_authors_name(base: Config, changes: Config, positions: int) -> None:
     config = {**base, **changes}
-    shape = catalog.family_of(config).shape  # type: ignore[union-attr]
+    shape = backbones.family_of(config).shape  # type: ignore[union-attr]
     assert shape is not None
     assert shape(config).max_position_embeddings == positions
 
@@ -162,10 +160,10 @@ def test_the_most_tokens_are_those_the_authors_name(base: Config, changes: Confi
     ],
 )
 def test_a_config_of_what_a_family_does_not_have_is_none_of_it(config: Config) -> None:
-    assert catalog.family_of(config) is None
+    assert backbones.family_of(config) is None
 
 
 def test_mosaicbert_is_told_from_bert_by_its_alibi() -> None:
     plain = {name: value for name, value in mosaicbert.BASE.items() if name != "alibi_starting_size"}
-    assert catalog.family_of(mosaicbert.BASE) is mosaicbert.BACKBONE.family
-    assert catalog.family_of(plain) is catalog.backbones()["bert"].family
+    assert backbones.family_of(mosaicbert.BASE) is mosaicbert.BACKBONE.family
+    assert backbones.family_of(plain) is backbones.all_backbones()["bert"].family

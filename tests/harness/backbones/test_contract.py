@@ -16,16 +16,15 @@ from torch import Tensor
 
 import tiny
 from blocked import BLOCKER
-from harness import catalog
+from harness import backbones
 from harness.encoder.describe import describe
 from harness.encoder.family import Family
-from harness.encoder.network.config import EncoderConfig
-from harness.encoder.network.configuring import build, configured_from
-from harness.encoder.network.loading import load_network
+from harness.encoder.network.checkpoint import build, configured_from, load_network
+from harness.encoder.network.pretrained import EncoderConfig
 from harness.errors import ModelError
 from tiny_networks import batch, texts
 
-ENTRIES = {name: entry for name, entry in catalog.backbones().items() if entry.family is not None}
+ENTRIES = {name: entry for name, entry in backbones.all_backbones().items() if entry.family is not None}
 OURS = tiny.families()
 SIZES = [(name, size) for name, entry in ENTRIES.items() for size in entry.family.sizes]  # type: ignore[union-attr]
 
@@ -67,13 +66,13 @@ def test_it_says_what_it_is(name: str) -> None:
 def test_listing_the_families_takes_no_library() -> None:
     code = f"{BLOCKER}\nfrom harness import catalog\nprint(*catalog.backbones())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert set(done.stdout.split()) == set(catalog.backbones())
+    assert set(done.stdout.split()) == set(backbones.all_backbones())
 
 
 def test_its_own_sizes_belong_to_it_and_to_no_other(family: Family) -> None:
     assert family.sizes
     for content in family.sizes.values():
-        assert catalog.family_of(content) is family
+        assert backbones.family_of(content) is family
         assert not family.holds({**content, "model_type": "another"})
 
 

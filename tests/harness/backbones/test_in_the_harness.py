@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import tiny
-from harness.encoder.describe import content_key, describe, resolve_encoding
+from harness.encoder.content import content_key
+from harness.encoder.describe import describe, resolve_encoding
 from harness.encoder.engine import Encoder
 from harness.encoder.loading import load
 from harness.errors import ModelError

@@ -17,11 +17,12 @@ import torch
 from numpy.typing import NDArray
 
 import tiny
-from harness import catalog
+from harness import backbones
 from harness.backbones.optibert import convert, inside
-from harness.encoder.describe import content_key, describe, resolve_encoding
+from harness.encoder.content import content_key
+from harness.encoder.describe import describe, resolve_encoding
 from harness.encoder.loading import load
-from harness.encoder.network.loading import load_network
+from harness.encoder.network.checkpoint import load_network
 from harness.errors import ModelError
 from harness.types import Artifact, Settings
 from tiny_networks import batch, texts
@@ -121,7 +122,7 @@ def consolidated(folder: Path, state: dict[str, Any], **arguments: Any) -> Path:
 
 
 def network(folder: Path, **options: Any) -> Any:
-    family = catalog.backbones()["optibert"].family
+    family = backbones.all_backbones()["optibert"].family
     return load_network(folder, family, dtype=torch.float32, **options)
 
 
@@ -166,7 +167,7 @@ def test_a_checkpoint_of_another_model_of_linguas_is_none_of_optiberts(tmp_path:
     convert(consolidated(tmp_path / "llama", state), tmp_path / "model")
     with pytest.raises(ModelError, match=r"are in no file: embedding_norm\.weight\."):
         network(tmp_path / "model")
-    assert catalog.family_of({"model_type": "optibert", **ARGUMENTS, "sliding_window": 512}) is None
+    assert backbones.family_of({"model_type": "optibert", **ARGUMENTS, "sliding_window": 512}) is None
 
 
 @pytest.mark.parametrize("width", [256, 512, 768, 1024, 1088])
@@ -176,9 +177,9 @@ def test_the_feed_forward_width_is_that_of_equation_8(width: int) -> None:
 
 
 def test_optibert_neo_has_198_million_parameters_beside_the_embedding() -> None:
-    from harness.encoder.network.configuring import build, configured_from
+    from harness.encoder.network.checkpoint import build, configured_from
 
-    family = catalog.backbones()["optibert"].family
+    family = backbones.all_backbones()["optibert"].family
     assert family is not None
     with torch.device("meta"):
         model = build(*configured_from(family.sizes["optibert-neo"], family), family)

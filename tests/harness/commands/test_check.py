@@ -15,9 +15,9 @@ from xml.etree import ElementTree
 import pytest
 
 from blocked import BLOCK
-from harness.regress import history
-from harness.regress.outcome import from_json
-from harness.regress.policy import DEFAULT, parse
+from harness.checks import outcome
+from harness.checks.outcome import from_json
+from harness.checks.policy import DEFAULT, parse
 
 
 def check(measured: Any, asked: Any, candidate: str, baseline: str, *more: object) -> tuple[int, Any]:
@@ -129,7 +129,7 @@ def test_a_task_that_was_not_reached_is_never_passed_over(
 def test_a_task_that_fails_is_missing_and_why_is_told(
     measured: Any, asked: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from suites._mteb.built import BuiltSource
+    from suites._mteb.source import BuiltSource
 
     def fails(*_: object, **__: object) -> None:
         raise RuntimeError("the disk is on fire")
@@ -200,7 +200,7 @@ def test_another_treatment_is_refused_with_the_difference(
     assert (code, out) == (2, "")
     assert "is not evaluated as the baseline last was" in err
     assert field in " ".join(err.split())
-    assert not list(history.checks(measured.results))
+    assert not list(outcome.checks(measured.results))
 
 
 def test_other_data_is_refused_with_the_difference(measured: Any, asked: Any, tmp_path: Path) -> None:
@@ -325,7 +325,7 @@ def test_every_form_is_written_and_says_the_same(measured: Any, asked: Any, tmp_
     assert "alike" in out
     assert "regressed" in out
     told = json.loads(files["json"].read_text())
-    (kept,) = history.checks(measured.results)
+    (kept,) = outcome.checks(measured.results)
     assert kept == from_json(told, where="the file")
     assert [path.name for path in (measured.results / "checks").iterdir()] == [
         f"{kept.when.replace('-', '').replace(':', '').partition('+')[0]}-{kept.id}.json"

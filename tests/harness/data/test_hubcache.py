@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from harness.data import DataMissing, DataSettings, locate
+from harness.data.locate import DataMissing, DataSettings, locate_data
 from harness.types import Data
 
 PATH = "org/toy"
@@ -72,19 +72,19 @@ def snapshot(hub_cache, revision):
 
 def test_a_whole_snapshot_is_used_at_its_revision(snapshot, online, revision):
     folder, pinned = snapshot(), Data(path=PATH, revision=revision)
-    found = locate(pinned, online)
+    found = locate_data(pinned, online)
     assert (found.data, found.folder, found.origin) == (pinned, folder, "hub-cache")
 
 
 def test_a_data_root_goes_before_the_hub_cache(snapshot, online, root, lay, revision):
     snapshot()
     lay(root / PATH, {"test.jsonl": "x"})
-    assert locate(Data(path=PATH, revision=revision), replace(online, root=root)).origin == "root"
+    assert locate_data(Data(path=PATH, revision=revision), replace(online, root=root)).origin == "root"
 
 
 def test_another_revision_in_the_cache_is_not_used(snapshot, online):
     snapshot()
-    assert locate(Data(path=PATH, revision="f" * 40), online).origin == "hub"
+    assert locate_data(Data(path=PATH, revision="f" * 40), online).origin == "hub"
 
 
 @pytest.mark.parametrize(
@@ -93,52 +93,52 @@ def test_another_revision_in_the_cache_is_not_used(snapshot, online):
 )
 def test_a_snapshot_that_lacks_a_file_is_completed_from_the_hub(snapshot, online, revision, lacking):
     snapshot(*(name for name in WHOLE if name != lacking))
-    assert locate(Data(path=PATH, revision=revision), online).origin == "hub"
+    assert locate_data(Data(path=PATH, revision=revision), online).origin == "hub"
 
 
 def test_offline_a_partial_snapshot_is_an_error_that_says_what_lacks(snapshot, offline, revision):
     snapshot("README.md", "en/test-00000-of-00002.jsonl", "en/test-00001-of-00002.jsonl")
     with pytest.raises(DataMissing, match=r"only in part .*fr/corpus\.jsonl"):
-        locate(Data(path=PATH, revision=revision), offline)
+        locate_data(Data(path=PATH, revision=revision), offline)
 
 
 def test_a_partial_snapshot_does_for_the_subset_it_holds(snapshot, offline, revision):
     snapshot("README.md", "en/test-00000-of-00002.jsonl", "en/test-00001-of-00002.jsonl")
     pinned = Data(path=PATH, revision=revision)
-    assert locate(pinned, offline, subsets=("en",)).origin == "hub-cache"
+    assert locate_data(pinned, offline, subsets=("en",)).origin == "hub-cache"
     with pytest.raises(DataMissing):
-        locate(pinned, offline, subsets=("fr",))
+        locate_data(pinned, offline, subsets=("fr",))
 
 
 def test_the_first_configuration_is_needed_whatever_is_read(snapshot, offline, revision):
     """The loader infers the format of every configuration from the files of the first one."""
     snapshot("README.md", "fr/corpus.jsonl", "fr/queries.jsonl")
     with pytest.raises(DataMissing, match="en/test-"):
-        locate(Data(path=PATH, revision=revision), offline, subsets=("fr",))
+        locate_data(Data(path=PATH, revision=revision), offline, subsets=("fr",))
 
 
 def test_readme_alone_is_no_data_set(snapshot, offline, revision):
     snapshot("README.md")
     with pytest.raises(DataMissing):
-        locate(Data(path=PATH, revision=revision), offline)
+        locate_data(Data(path=PATH, revision=revision), offline)
 
 
 def test_a_link_to_a_blob_that_is_gone_is_a_missing_file(snapshot, online, revision):
     folder = snapshot()
     (folder / "fr/corpus.jsonl").resolve().unlink()
-    assert locate(Data(path=PATH, revision=revision), online).origin == "hub"
+    assert locate_data(Data(path=PATH, revision=revision), online).origin == "hub"
 
 
 def test_the_list_of_a_whole_download_settles_it(snapshot, online, revision):
     files = {"README.md": "no header", "test.jsonl": "x"}
     snapshot(files=files, listed=True)
-    assert locate(Data(path=PATH, revision=revision), online).origin == "hub-cache"
+    assert locate_data(Data(path=PATH, revision=revision), online).origin == "hub-cache"
 
 
 def test_shards_with_hashes_in_their_names_are_counted_by_number(snapshot, online, revision):
     files = {"data/test-00000-of-00002-aa11.parquet": "x", "data/test-00001-of-00002-bb22.parquet": "y"}
     snapshot(files=files)
-    assert locate(Data(path=PATH, revision=revision), online).origin == "hub-cache"
+    assert locate_data(Data(path=PATH, revision=revision), online).origin == "hub-cache"
 
 
 def test_a_short_revision_is_resolved_as_the_cache_recorded_it(snapshot, hub_cache, online, revision):
@@ -146,7 +146,7 @@ def test_a_short_revision_is_resolved_as_the_cache_recorded_it(snapshot, hub_cac
     refs = hub_cache / "datasets--org--toy" / "refs"
     refs.mkdir()
     (refs / revision[:7]).write_text(revision)
-    found = locate(Data(path=PATH, revision=revision[:7]), online)
+    found = locate_data(Data(path=PATH, revision=revision[:7]), online)
     assert (found.folder, found.data.revision) == (folder, revision[:7])
 
 
@@ -154,7 +154,7 @@ def test_datasets_reads_a_snapshot_folder(snapshot, offline, revision, tmp_path)
     import datasets
 
     snapshot()
-    folder = locate(Data(path=PATH, revision=revision), offline).folder
+    folder = locate_data(Data(path=PATH, revision=revision), offline).folder
     rows = datasets.load_dataset(str(folder), "en", split="test", cache_dir=str(tmp_path / "prepared"))
     assert rows["a"][:] == [1, 2]
 
@@ -173,6 +173,8 @@ configs:
     files = {"README.md": readme, "qrels/test.jsonl": "{}"}
     snapshot(files=files)
     with pytest.raises(DataMissing, match=r"no corpus.jsonl, queries.jsonl"):
-        locate(Data(path=PATH, revision=revision), offline, subsets=("default",))
+        locate_data(Data(path=PATH, revision=revision), offline, subsets=("default",))
     snapshot(files={"corpus.jsonl": "[]", "queries.jsonl": "[{}]"})
-    assert locate(Data(path=PATH, revision=revision), offline, subsets=("default",)).origin == "hub-cache"
+    assert (
+        locate_data(Data(path=PATH, revision=revision), offline, subsets=("default",)).origin == "hub-cache"
+    )

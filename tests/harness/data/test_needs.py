@@ -1,6 +1,8 @@
 import pytest
 
-from harness.data import Need, found, human_size, needs, status
+from harness.data.folder import Need
+from harness.data.hub import human_size
+from harness.data.mirror import files_found, needs, status
 from harness.types import Data, Task
 
 
@@ -77,7 +79,7 @@ def test_found_lists_what_lies_in_a_root(root, lay, sign, revision):
     lay(root / "org/by-hand", {"test.jsonl": "x"})
     lay(root, {"README.md": "a file", "org/.toy.partial/test.jsonl": "x"})
     (root / "org/empty").mkdir()
-    assert [(n.path, n.revision) for n in found(root)] == [("org/by-hand", ""), ("org/toy", revision)]
+    assert [(n.path, n.revision) for n in files_found(root)] == [("org/by-hand", ""), ("org/toy", revision)]
 
 
 @pytest.mark.parametrize(

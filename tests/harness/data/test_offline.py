@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from harness.data import forbid_network
+from harness.data.offline import forbid_network
 from harness.errors import DataError
 
 NAMES = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_OFFLINE")

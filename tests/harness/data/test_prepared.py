@@ -5,7 +5,8 @@ import datasets
 import datasets.config
 import pytest
 
-from harness.data import datasets_cache, locate
+from harness.data.locate import locate_data
+from harness.data.offline import datasets_cache
 from harness.types import Data
 
 TIME = (10**18, 10**18)
@@ -33,7 +34,7 @@ def test_a_changed_folder_is_never_answered_with_old_rows(settings, root, monkey
     for value in (1, 2):
         write(folder / name, value)
         alone += rows(folder)
-        located = locate(Data(path="org/toy", revision="r"), settings)
+        located = locate_data(Data(path="org/toy", revision="r"), settings)
         with datasets_cache(located.data.content, settings.cache):
             seen += rows(folder)
     assert alone == [1, 1]

@@ -12,19 +12,10 @@ import pytest
 from httpx import Request, Response
 from huggingface_hub.errors import HfHubHTTPError
 
-from harness.data import (
-    DataSettings,
-    Need,
-    Unavailable,
-    found,
-    locate,
-    pull,
-    remote_size,
-    remote_sizes,
-    verify,
-)
-from harness.data.folder import Manifest, read_manifest
-from harness.data.huberrors import explain
+from harness.data.folder import Manifest, Need, read_manifest
+from harness.data.hub import Unavailable, explain, remote_size, remote_sizes
+from harness.data.locate import DataSettings, locate_data
+from harness.data.mirror import files_found, pull, verify
 from harness.errors import DataError
 from harness.types import Data
 
@@ -126,10 +117,10 @@ def test_a_pulled_data_set_is_the_hubs_and_proves_it(hub, need, root, tmp_path):
         "files": {n: {"size": len(b), "sha256": hashlib.sha256(b).hexdigest()} for n, b in VISIBLE.items()},
     }
     assert verify(need, root) == ()
-    located = locate(need.data, DataSettings(root=root, offline=True, cache=tmp_path / "cache"))
+    located = locate_data(need.data, DataSettings(root=root, offline=True, cache=tmp_path / "cache"))
     assert located.data == Data(path="org/toy", revision=REVISION)
     assert any("org/toy" in line for line in said)
-    assert [n.path for n in found(root)] == ["org/toy"]
+    assert [n.path for n in files_found(root)] == ["org/toy"]
 
 
 def test_what_is_verified_is_not_fetched_again(hub, need, root):
@@ -152,7 +143,7 @@ def test_an_interrupted_pull_leaves_nothing_under_the_name_and_goes_on(hub, need
     with pytest.raises(DataError, match="HTTP 500"):
         pull(need, root)
     assert not (root / "org/toy").exists()
-    assert found(root) == ()
+    assert files_found(root) == ()
     hub.refuse = lambda path: None
     hub.asked.clear()
     assert pull(need, root) == "pulled"
@@ -168,7 +159,7 @@ def test_another_revision_goes_beside_the_first(hub, need, root):
     assert pull(need, root) == "pulled"
     assert pull(need, root) == "kept"
     assert verify(need, root) == ()
-    assert [(n.path, n.revision) for n in found(root)] == [("org/toy", "f" * 40), ("org/toy", REVISION)]
+    assert [(n.path, n.revision) for n in files_found(root)] == [("org/toy", "f" * 40), ("org/toy", REVISION)]
 
 
 def test_what_an_interrupted_pull_fetched_is_not_asked_for_again(hub, need, root, monkeypatch):

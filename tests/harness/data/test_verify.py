@@ -2,7 +2,8 @@ import os
 
 import pytest
 
-from harness.data import Need, verify
+from harness.data.folder import Need
+from harness.data.mirror import verify
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from harness.encoder.describe import content_files, content_key
+from harness.encoder.content import content_files, content_key
 
 
 def rewrite(path: Path, **fields: Any) -> None:

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from harness.encoder.describe import NO_LIMIT, OWN_POOLING, describe, weight_files
+from harness.encoder.describe import NO_LIMIT, OWN_POOLING, describe
+from harness.encoder.folder import weight_files
 from harness.errors import ModelError
 
 

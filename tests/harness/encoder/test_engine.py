@@ -13,9 +13,10 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from harness.encoder import engine
-from harness.encoder.describe import content_key, describe, resolve_encoding
+from harness.encoder.batching import prepare
+from harness.encoder.content import content_key
+from harness.encoder.describe import describe, resolve_encoding
 from harness.encoder.engine import Encoder
-from harness.encoder.inputs import prepare
 from harness.errors import ModelError
 from harness.types import Artifact, Settings
 

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 import tiny
-from harness.encoder.transformer import Transformer
-from harness.encoder.unrounded import SentenceTransformer
+from harness.encoder.sentence_transformer import SentenceTransformer, Transformer
 from harness.errors import ModelError, UsageError
 
 FAMILIES = tiny.families()

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from harness.encoder.linear import use_onednn
+from harness.encoder.engine import use_onednn
 
 
 def model() -> Any:

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.encoder.describe import content_key, describe, resolve_encoding
+from harness.encoder.content import content_key
+from harness.encoder.describe import describe, resolve_encoding
 from harness.encoder.engine import Encoder
 from harness.encoder.sanity import check
 from harness.types import Encoding, Settings

@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from harness.encoder.describe import content_key, describe, resolve_encoding
+from harness.encoder.content import content_key
+from harness.encoder.describe import describe, resolve_encoding
 from harness.encoder.engine import Encoder
 from harness.encoder.loading import load
 from harness.errors import ModelError
-from harness.resolve import ModelOptions, resolve
+from harness.models import ModelOptions, resolve
 from harness.types import Artifact, Settings
 
 Build = Callable[..., Path]

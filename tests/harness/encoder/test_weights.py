@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
-from harness.encoder import modules
-from harness.encoder.describe import content_files, describe, weight_files
+from harness.encoder import folder
+from harness.encoder.content import content_files
+from harness.encoder.describe import describe
+from harness.encoder.folder import weight_files
 from harness.errors import ModelError
-from harness.resolve import ModelOptions, resolve
+from harness.models import ModelOptions, resolve
 
 Build = Callable[..., Path]
 
@@ -20,10 +22,10 @@ Build = Callable[..., Path]
 def test_every_module_of_the_library_is_known() -> None:
     from sentence_transformers import models
 
-    assert set(models.__all__) - {"Module", "InputModule"} == modules.LIBRARY
-    for name in modules.LIBRARY:
-        assert modules.library_class(f"sentence_transformers.models.{name}") == name
-        assert modules.library_class(f"sentence_transformers.models.{name}.{name}") == name
+    assert set(models.__all__) - {"Module", "InputModule"} == folder.LIBRARY
+    for name in folder.LIBRARY:
+        assert folder.library_class(f"sentence_transformers.models.{name}") == name
+        assert folder.library_class(f"sentence_transformers.models.{name}.{name}") == name
 
 
 def test_a_layer_without_its_weights_is_named(build: Build) -> None:

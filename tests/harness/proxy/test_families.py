@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from harness.proxy.families import families
+from harness.proxy.table import families
 
 
 def test_a_line_of_models_is_one_family_and_a_model_of_nothing_is_of_its_organisation() -> None:

@@ -9,9 +9,8 @@ import pytest
 from harness.errors import RecordError, UsageError
 from harness.imported import Imported
 from harness.proxy import document
-from harness.proxy.document import Proxy
-from harness.proxy.fitting import Wish, fit
-from harness.proxy.prediction import ProxyPredictor
+from harness.proxy.document import Proxy, ProxyPredictor
+from harness.proxy.fit import Wish, fit_proxy
 from proxies import put, suite
 
 COLUMNS = 8
@@ -31,7 +30,7 @@ def imported(folder: Path, seed: int = 7) -> Imported:
 @pytest.fixture(scope="module")
 def fitted(tmp_path_factory: pytest.TempPathFactory) -> Proxy:
     folder = tmp_path_factory.mktemp("import")
-    return fit(imported(folder), suite(COLUMNS), Wish(suite="made", minutes=3.5))
+    return fit_proxy(imported(folder), suite(COLUMNS), Wish(suite="made", minutes=3.5))
 
 
 def test_what_is_fitted_is_told(fitted: Proxy) -> None:
@@ -83,7 +82,7 @@ def test_scores_that_no_fitted_model_has_are_named(fitted: Proxy) -> None:
 
 
 def test_given_tasks_are_taken_whatever_they_cost(tmp_path: Path) -> None:
-    found = fit(imported(tmp_path), suite(COLUMNS), Wish(suite="made", tasks=("C", "A"), name="mine"))
+    found = fit_proxy(imported(tmp_path), suite(COLUMNS), Wish(suite="made", tasks=("C", "A"), name="mine"))
     assert [task.task for task in found.tasks] == ["A", "C"]
     assert (found.name, found.chosen, found.cost.budget) == ("mine", "given", None)
 
@@ -91,14 +90,14 @@ def test_given_tasks_are_taken_whatever_they_cost(tmp_path: Path) -> None:
 def test_minutes_can_be_those_of_a_named_model(tmp_path: Path) -> None:
     source = imported(tmp_path)
     names = source.files()["seconds"].to_pylist()
-    found = fit(source, suite(COLUMNS), Wish(suite="made", tasks=("B",), reference="org3/model7"))
+    found = fit_proxy(source, suite(COLUMNS), Wish(suite="made", tasks=("B",), reference="org3/model7"))
     seconds = names[7 * COLUMNS + 1]
     assert found.cost.minutes == pytest.approx(seconds / 60)
     assert (found.cost.reference, found.cost.nearest) == ("org3/model7", None)
 
 
 def test_the_same_import_gives_the_same_proxy(fitted: Proxy, tmp_path: Path) -> None:
-    again = fit(imported(tmp_path), suite(COLUMNS), Wish(suite="made", minutes=3.5))
+    again = fit_proxy(imported(tmp_path), suite(COLUMNS), Wish(suite="made", minutes=3.5))
     assert (again.tasks, again.error, again.cost) == (fitted.tasks, fitted.error, fitted.cost)
 
 
@@ -112,7 +111,7 @@ def test_the_same_import_gives_the_same_proxy(fitted: Proxy, tmp_path: Path) -> 
 )
 def test_what_cannot_be_is_said(tmp_path: Path, wish: Wish, said: str) -> None:
     with pytest.raises(UsageError, match=said):
-        fit(imported(tmp_path), suite(COLUMNS), wish)
+        fit_proxy(imported(tmp_path), suite(COLUMNS), wish)
 
 
 def test_an_import_without_times_can_only_take_given_tasks(tmp_path: Path) -> None:
@@ -120,8 +119,8 @@ def test_an_import_without_times_can_only_take_given_tasks(tmp_path: Path) -> No
     scores = draw.random((30, 4))
     source = put(tmp_path, suite(4), scores, seconds=np.full((30, 4), np.nan))
     with pytest.raises(UsageError, match="the time of none"):
-        fit(source, suite(4), Wish(suite="made"))
-    found = fit(source, suite(4), Wish(suite="made", tasks=("A",)))
+        fit_proxy(source, suite(4), Wish(suite="made"))
+    found = fit_proxy(source, suite(4), Wish(suite="made", tasks=("A",)))
     assert (found.cost.minutes, found.cost.nearest) == (None, None)
 
 

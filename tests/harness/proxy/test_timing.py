@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from harness.proxy.timing import fit_times
+from harness.proxy.fit import fit_times
 
 
 def test_planted_effects_are_recovered_from_few_and_partly_wild_times() -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from harness.checks import baselines
+from harness.checks.baselines import SCHEMA, Baseline, Run
 from harness.errors import RecordError, UsageError
-from harness.regress import baseline as baselines
-from harness.regress.baseline import SCHEMA, Baseline, Run
 
 ONE = Baseline(
     name="release-1.2",

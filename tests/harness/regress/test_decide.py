@@ -11,15 +11,14 @@ import numpy as np
 import pytest
 
 from fakes import task
+from harness.checks.baselines import Run
+from harness.checks.decide import said
+from harness.checks.difference import Difference
+from harness.checks.policy import DEFAULT
+from harness.checks.scored import Scored
+from harness.checks.sides import Side, Sides, differences
+from harness.checks.units import Stratum, Units
 from harness.errors import UsageError
-from harness.regress.baseline import Run
-from harness.regress.collect import Side
-from harness.regress.decide import said
-from harness.regress.difference import Difference
-from harness.regress.policy import DEFAULT
-from harness.regress.scored import Scored
-from harness.regress.sides import Sides, differences
-from harness.regress.units import Stratum, Units
 from harness.types import Column, Suite
 
 RNG = np.random.default_rng(5)

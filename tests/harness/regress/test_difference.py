@@ -15,10 +15,10 @@ import scipy.stats
 import sklearn.metrics
 from simulate_check import units
 
+from harness.checks.difference import ALIKE, Difference, Part, difference, of_runs, together
+from harness.checks.units import Units
+from harness.checks.verdicts import p_improved, p_regressed
 from harness.metrics import Floats
-from harness.regress.difference import ALIKE, Difference, Part, difference, of_runs, together
-from harness.regress.units import Units
-from harness.regress.verdicts import p_improved, p_regressed
 
 DRAWS = 4000
 

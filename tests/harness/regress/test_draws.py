@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.stats import poisson
 
-from harness.regress.draws import AT_ONCE, FEW, blocks
+from harness.stats import DRAWS_AT_ONCE, FEW, blocks
 
 
 def drawn(units: int, count: int, seed: int = 0) -> np.ndarray:
@@ -22,7 +22,7 @@ def test_there_are_as_many_as_asked_for_in_blocks_that_are_not_too_large(units: 
     found = list(blocks(units, count, np.random.default_rng(0)))
     assert sum(len(block) for block in found) == count
     assert all(block.shape[1] == units and block.dtype == np.float32 for block in found)
-    assert all(len(block) == 1 or block.size <= AT_ONCE for block in found)
+    assert all(len(block) == 1 or block.size <= DRAWS_AT_ONCE for block in found)
     assert all((block >= 0).all() and (block == block.round()).all() for block in found)
 
 

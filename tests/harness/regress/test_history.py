@@ -11,42 +11,42 @@ from pathlib import Path
 import pytest
 
 from check_data import small_check
+from harness.checks import outcome
+from harness.checks.outcome import SCHEMA, from_json
 from harness.errors import RecordError
-from harness.regress import history
-from harness.regress.outcome import SCHEMA, from_json
 
 
 def test_it_reads_what_it_wrote(tmp_path: Path) -> None:
     one = small_check()
-    path = history.keep(tmp_path, one)
+    path = outcome.keep(tmp_path, one)
     assert path.parent == tmp_path / "checks"
-    assert list(history.checks(tmp_path)) == [one]
+    assert list(outcome.checks(tmp_path)) == [one]
     assert from_json(json.loads(path.read_text()), where="x") == one
 
 
 def test_the_oldest_is_first(tmp_path: Path) -> None:
     days = ["2026-03-01T00:00:00+00:00", "2025-12-31T23:59:59+00:00", "2026-03-01T00:00:01+00:00"]
     for number, day in enumerate(days):
-        history.keep(tmp_path, replace(small_check(), id=f"{number:012}", when=day))
-    assert [one.when for one in history.checks(tmp_path)] == sorted(days)
+        outcome.keep(tmp_path, replace(small_check(), id=f"{number:012}", when=day))
+    assert [one.when for one in outcome.checks(tmp_path)] == sorted(days)
 
 
 def test_the_same_check_stands_once(tmp_path: Path) -> None:
-    first = history.keep(tmp_path, small_check())
-    assert history.keep(tmp_path, replace(small_check(), when="2027-01-01T00:00:00+00:00")) == first
-    assert list(history.checks(tmp_path)) == [small_check()]
+    first = outcome.keep(tmp_path, small_check())
+    assert outcome.keep(tmp_path, replace(small_check(), when="2027-01-01T00:00:00+00:00")) == first
+    assert list(outcome.checks(tmp_path)) == [small_check()]
 
 
 def test_no_folder_has_no_checks(tmp_path: Path) -> None:
-    assert list(history.checks(tmp_path)) == []
+    assert list(outcome.checks(tmp_path)) == []
 
 
 def test_a_value_that_is_no_number_is_never_written(tmp_path: Path) -> None:
     one = small_check()
     broken = replace(one, tasks=(replace(one.tasks[0], delta=math.nan), *one.tasks[1:]))
     with pytest.raises(ValueError, match="JSON"):
-        history.keep(tmp_path, broken)
-    assert list(history.checks(tmp_path)) == []
+        outcome.keep(tmp_path, broken)
+    assert list(outcome.checks(tmp_path)) == []
 
 
 @pytest.mark.parametrize(
@@ -56,10 +56,10 @@ def test_a_file_that_is_no_check_is_warned_of_and_left_out(
     content: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     one = small_check()
-    history.keep(tmp_path, one)
+    outcome.keep(tmp_path, one)
     (tmp_path / "checks" / "0-broken.json").write_text(content)
     with caplog.at_level(logging.WARNING):
-        assert list(history.checks(tmp_path)) == [one]
+        assert list(outcome.checks(tmp_path)) == [one]
     assert "0-broken.json" in caplog.text
 
 

@@ -13,8 +13,7 @@ import sklearn.metrics
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.metrics import Floats
-from harness.regress.measures import MEASURES, v_measure
+from harness.metrics import MEASURES, Floats, v_measure
 
 
 def quietly(score: Callable[..., Any], **more: Any) -> Callable[..., float]:

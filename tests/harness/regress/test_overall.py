@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from harness.regress.outcome import VERDICTS, MeanOutcome, Overall, TaskOutcome, Verdict
-from harness.regress.overall import conclude
-from harness.regress.policy import DEFAULT, Policy
+from harness.checks.decide import conclude
+from harness.checks.outcome import VERDICTS, MeanOutcome, Overall, TaskOutcome, Verdict
+from harness.checks.policy import DEFAULT, Policy
 
 
 def task(verdict: Verdict, name: str = "T", *, must: bool = True) -> TaskOutcome:

@@ -11,10 +11,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.checks.policy import (
+    CORRECTIONS,
+    DEFAULT,
+    MEANINGS,
+    MEASURED,
+    Policy,
+    TaskPolicy,
+    explanation,
+    parse,
+    read,
+    to_toml,
+)
 from harness.errors import UsageError
-from harness.regress.explain import MEANINGS, explanation
-from harness.regress.policy import DEFAULT, MEASURED, Policy, TaskPolicy, parse, read, to_toml
-from harness.regress.verdicts import CORRECTIONS
 
 FULL = {
     "alpha": 0.01,

@@ -12,12 +12,10 @@ import pytest
 import scipy.stats
 import sklearn.metrics
 
+from harness.checks.scored import Parts, units_of
+from harness.checks.units import NotTestableError, Units, alike, joined, read
 from harness.jobs import examples_bytes
 from harness.record import ModelPart, Record, TaskPart
-from harness.regress.kinds import NotTestableError
-from harness.regress.reading import Parts, units
-from harness.regress.rows import read
-from harness.regress.units import Units, alike, joined
 
 Line = tuple[str, str, str, int, Any, Any, float | None]
 Write = Callable[..., Units]
@@ -58,7 +56,7 @@ def taken(tmp_path: Path) -> Write:
         content = examples_bytes({name: [one[at] for one in lines] for at, name in enumerate(COLUMNS)})
         path.write_bytes(content or b"")
         told = scores if scores is not None else {"test": {"default": {raw or metric: score}}}
-        return units(record(kind, metric, told, score, **identity), path, parts)
+        return units_of(record(kind, metric, told, score, **identity), path, parts)
 
     return go
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from fakes import artifact, encoding, task
+from harness.checks.scored import Scored
+from harness.differences import SHOWN, differences, other_conditions, require_alike
 from harness.errors import UsageError
 from harness.identity import evaluation_identity
-from harness.regress.same import SHOWN, differences, other_conditions, require_alike
-from harness.regress.scored import Scored
 from harness.types import Data, Encoding, Task
 
 

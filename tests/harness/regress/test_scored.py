@@ -11,10 +11,10 @@ import pytest
 import scipy.stats
 
 from fakes import record, task
+from harness.checks.scored import Scored, find
+from harness.checks.units import alike
 from harness.jobs import examples_bytes, examples_part
 from harness.record import Record
-from harness.regress.scored import Scored, find
-from harness.regress.units import alike
 from harness.store import Store
 
 FOLDER = "tiny-aaaaaaaaaaaa"

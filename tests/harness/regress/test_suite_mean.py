@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 from fakes import task
-from harness.regress.difference import Difference, Part
-from harness.regress.suite_mean import mean_difference
-from harness.regress.verdicts import bounds
+from harness.checks.difference import Difference, Part, mean_difference
+from harness.checks.verdicts import bounds
 from harness.types import Column, Suite
 
 

@@ -13,10 +13,9 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.regress.difference import Difference, Part
-from harness.regress.verdicts import (
-    CORRECTIONS,
-    Correction,
+from harness.checks.difference import Difference, Part
+from harness.checks.policy import CORRECTIONS, Correction
+from harness.checks.verdicts import (
     Judged,
     Limits,
     bounds,

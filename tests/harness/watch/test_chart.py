@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.watch.chart import chart
+from harness.watch.report import chart
 
 
 def rows(*points: tuple[int, float], **more: object) -> list[str]:

@@ -14,15 +14,16 @@ import huggingface_hub
 import pytest
 
 from fakes import FakeEncoder, task
-from harness import catalog, resolve
-from harness.desk import Desk
+from harness import catalog, models
+from harness.context import Desk
 from harness.encoder import sanity
 from harness.errors import HarnessError, UsageError
 from harness.request import Request
 from harness.store import Store
 from harness.types import Column, Settings, Suite, Task
-from harness.watch import Asked, Hearing, Look, Watch, follow, state
-from harness.watch.evaluating import Evaluated
+from harness.watch import state
+from harness.watch.state import Watch
+from harness.watch.watch import Asked, Evaluated, Hearing, Look, follow
 
 Write = Callable[..., Path]
 
@@ -197,7 +198,7 @@ def test_other_weights_under_the_same_name_are_evaluated_anew(
 def test_a_checkpoint_that_changes_while_it_is_evaluated_is_waited_for(
     tmp_path: Path, write: Write, loads: list[str], tasks: list[Task]
 ) -> None:
-    from harness import api
+    from harness import evaluation
 
     write("step1", weights=1)
     changed: list[int] = []
@@ -206,7 +207,7 @@ def test_a_checkpoint_that_changes_while_it_is_evaluated_is_waited_for(
         if not changed:
             write("step1", weights=2)
             changed.append(1)
-        return api.execute(prepared)
+        return evaluation.execute(prepared)
 
     states: list[str] = []
 
@@ -369,8 +370,8 @@ def test_other_data_begins_another_curve(
 
 
 def test_a_drop_is_flagged_at_its_step(tmp_path: Path) -> None:
-    from harness.watch.following import change_points
     from harness.watch.state import Entry
+    from harness.watch.watch import change_points
 
     scores = [0.50, 0.501, 0.499, 0.50, 0.502, 0.498, 0.40, 0.50]
     entries = tuple(
@@ -412,7 +413,7 @@ def test_a_repositorys_revisions_are_evaluated_as_commits(
         return snapshots[revision or ""]
 
     monkeypatch.setattr(huggingface_hub.HfApi, "list_repo_refs", listed)
-    monkeypatch.setattr(resolve, "_download", download)
+    monkeypatch.setattr(models, "_download", download)
     troubles: list[str] = []
     hearing = Hearing(troubled=lambda error: troubles.append(error.message))
     watch = follow(asked(tmp_path, "org/name", once=False, until=2), hearing)

@@ -9,9 +9,8 @@ import huggingface_hub
 import pytest
 
 from harness.errors import ModelError, UsageError
-from harness.watch import look
-from harness.watch.revisions import HubSilent
-from harness.watch.sources import open_source
+from harness.watch.source import HubSilent, open_source
+from harness.watch.watch import look
 
 Write = Callable[..., Path]
 Refs = Callable[..., None]

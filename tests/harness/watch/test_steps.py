@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.watch.steps import step_of, unfinished
+from harness.watch.source import step_of, unfinished
 
 STEPS = {
     "checkpoint-1000": 1000,  # transformers' Trainer

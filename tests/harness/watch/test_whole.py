@@ -12,7 +12,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from blocked import BLOCKER
-from harness.watch.whole import condition
+from harness.watch.source import condition
 
 Write = Callable[..., Path]
 

@@ -8,15 +8,12 @@ import torch
 
 import plain_attention
 import tiny_networks
-from harness.encoder.attention import flash, varlen
-from harness.encoder.attention.blocks import Blocks
-from harness.encoder.attention.choice import BACKENDS, choose
-from harness.encoder.attention.flex import block_mask
-from harness.encoder.attention.groups import spans
+from harness.encoder.attention import kernels
 from harness.encoder.attention.interface import Needs
-from harness.encoder.attention.sdpa import Sdpa
-from harness.encoder.network.alibi import slopes
-from harness.encoder.network.architecture import Architecture
+from harness.encoder.attention.kernels import BACKENDS, block_mask, choose
+from harness.encoder.attention.sdpa import Blocks, Sdpa, spans
+from harness.encoder.family import Architecture
+from harness.encoder.network.positions import slopes
 from harness.errors import UsageError
 
 CPU = torch.device("cpu")
@@ -165,13 +162,13 @@ def test_a_backend_that_cannot_gives_way_and_says_so(asked: str, needs: Needs, r
 
 def test_flash_says_whether_it_is_missing_or_broken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    flash._missing.cache_clear()
+    kernels._missing.cache_clear()
     assert "is not installed" in str(BACKENDS["flash"].refusal(CPU, torch.float16, Needs()))
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
     monkeypatch.setitem(__import__("sys").modules, "flash_attn", None)
-    flash._missing.cache_clear()
+    kernels._missing.cache_clear()
     assert "does not import" in str(BACKENDS["flash"].refusal(CPU, torch.float16, Needs()))
-    flash._missing.cache_clear()
+    kernels._missing.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -194,15 +191,15 @@ def test_what_runs_on_a_gpu_without_flash_attn(
     monkeypatch: pytest.MonkeyPatch, needs: Needs, dtype: torch.dtype, backend: str
 ) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: (9, 0))
-    monkeypatch.setattr(flash, "_missing", lambda: "flash-attn is not installed")
-    monkeypatch.setattr("harness.encoder.attention.flex._uncompilable", lambda: None)
-    monkeypatch.setattr(varlen, "_has_varlen", lambda: True)
+    monkeypatch.setattr(kernels, "_missing", lambda: "flash-attn is not installed")
+    monkeypatch.setattr("harness.encoder.attention.kernels._uncompilable", lambda: None)
+    monkeypatch.setattr(kernels, "_has_varlen", lambda: True)
     assert choose(torch.device("cuda"), dtype, needs)[0].name == backend
 
 
 def test_flash_attn_brings_dropout_and_alibi(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: (8, 0))
-    monkeypatch.setattr(flash, "_missing", lambda: None)
+    monkeypatch.setattr(kernels, "_missing", lambda: None)
     for needs in (Needs(dropout=0.1), Needs(slopes=slopes(4))):
         assert choose(torch.device("cuda"), torch.bfloat16, needs)[0].name == "flash"
 

@@ -13,7 +13,7 @@ from transformers import AutoModel
 
 import tiny
 import tiny_networks
-from harness.encoder.network.loading import load_network
+from harness.encoder.network.checkpoint import load_network
 from harness.encoder.network.model import EncoderModel
 from tiny_networks import batch, means, texts
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from harness.encoder.network.rotary import frequencies, rotate, table
+from harness.encoder.network.positions import frequencies, rotate, table
 from harness.errors import ModelError
 
 WIDTH = 8

@@ -13,9 +13,8 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from check_data import TASKS, small_check
-from harness.regress.outcome import Check, TaskOutcome
-from harness.regress.report.escape import address, escaped, hidden
-from harness.regress.report.markdown import markdown
+from harness.checks.export import address, escaped, hidden, markdown
+from harness.checks.outcome import Check, TaskOutcome
 
 LIMIT = 65_536
 OURS = re.compile(

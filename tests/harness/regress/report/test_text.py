@@ -11,8 +11,8 @@ import pytest
 from rich.console import Console
 
 from check_data import TASKS, small_check
-from harness.regress.outcome import Check, TaskOutcome
-from harness.regress.report.text import print_check
+from harness.checks.outcome import Check, TaskOutcome
+from harness.checks.report import print_check
 
 
 def printed(check: Check, *, every: bool = False, width: int = 200, colour: bool = False) -> str:
@@ -113,12 +113,12 @@ import sys
 sys.path[:0] = ["tests/support"]
 import rich.console, rich.table, rich.box
 from check_data import small_check
-from harness.terminal import console
-import harness.report_text
-from harness.regress.report import words
+from harness.progress import console
+import harness.report
+from harness.checks.report import words
 out = console()
 before = set(sys.modules)
-from harness.regress.report.text import print_check
+from harness.checks.report import print_check
 print_check(small_check(), out, every=True)
 new = {name for name in sys.modules if name not in before and not name.startswith(("rich", "harness"))}
 print(sorted(new))

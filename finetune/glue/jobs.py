@@ -1,0 +1,457 @@
+"""Train, select, score; best weights of a grid.
+
+One run as a job: train a backbone for a task, score it, and leave a record of purpose "trial".
+
+It is small to send: it names its backbone, its data and its settings.
+
+The choice among runs as jobs: the best cell of a grid, and the MNLI model that others start from.
+
+The score of a task as a job: a record made of its runs.
+
+Runs as the jobs behind them find them on their desk.
+
+The weights of MNLI runs that others start from: of each grid the best so far, in the cache.
+
+A worker writes them itself: they are a cache, made again where they are gone, and too large to be
+sent to the driver.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from finetune.glue import outcome
+from finetune.glue.protocol import Trial, select, select_source
+from finetune.glue.rows import Prepared, as_it_runs, tokenized_rows
+from harness import files, provenance
+from harness.context import Desk, Event
+from harness.encoder.folder import backbone_folder
+from harness.errors import HarnessError
+from harness.files import sha256_file
+from harness.jobs import examples_bytes, examples_part, model_part, record_output, task_part
+from harness.record import EXAMPLE_COLUMNS, Record, parse
+from harness.scores import raw
+from harness.types import Artifact, LabelSource, Task
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from finetune.glue.model import Classifier
+    from finetune.glue.trainer import Progress
+
+
+@dataclass(frozen=True, kw_only=True)
+class Start:
+    """What a run starts from in place of its backbone.
+
+    Attributes:
+        kind: The MNLI run that this plan selects, a checkpoint file of ours, or a model folder.
+        path: Of the last two.
+    """
+
+    kind: Literal["selected", "file", "folder"]
+    path: Path | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finetune:
+    """One run: train a backbone for a task and score it on the dev splits.
+
+    Attributes:
+        artifact: The backbone.
+        task: What it is trained for.
+        trials: The runs it may be: one, or the cells of which a selection before it has chosen one.
+        seed: Of the run, in place of its cell's.
+        data: The local folder of the data set; None for the hub.
+        start: What it starts from in place of the backbone.
+        view: Which paper's number is its main score.
+        key: Its own.
+        identity: What the key is the digest of.
+        group: The grid of MNLI runs whose best weights are kept; None where none are.
+    """
+
+    artifact: Artifact
+    task: Task
+    trials: tuple[Trial, ...]
+    seed: int
+    data: Path | None
+    start: Start | None = None
+    view: str
+    key: str
+    identity: Mapping[str, Any]
+    group: str | None = None
+
+    def run(self, desk: Desk) -> Mapping[str, bytes]:
+        """Train, score, and write down how it went."""
+        started = datetime.now(tz=UTC)
+        desk.set_threads()
+        desk.forget()  # the memory is for training
+        folder = backbone_folder(self.artifact.folder)
+        trial, changed = as_it_runs(folder, self.trial(desk))
+        desk.emit(Event(kind="stage", text=f"{self.task.name}: {outcome.said(trial)}"))
+        labelled, rows, notes = tokenized_rows(desk, self.artifact, self.task, self.data, trial)
+        weights = self._weights(desk)
+        started_from = sha256_file(weights, desk.cache) if weights else None
+        model, more = self._model(desk, trial, labelled.classes, weights)
+        progress = self._trained(desk, trial, model, rows)
+        found = outcome.counted(progress)
+        if self.group is not None and found is not None:
+            model.load_state_dict(progress.weights or {}, strict=False)
+            Checkpoints(folder=desk.cache / "finetuned").offer(
+                self.group, self.key, found.watched, model.transferable()
+            )
+        columns = outcome.examples_of(self.task, labelled, found, trial.seed) if found else {}
+        examples = examples_bytes(columns)
+        metrics = {} if found is None else found.metrics
+        seconds = (datetime.now(tz=UTC) - started).total_seconds()
+        record = Record(
+            key=self.key,
+            purpose="trial",
+            status="done",
+            model=model_part(self.artifact, desk.input("facts")),
+            task=task_part(self.task),
+            identity=self.identity,
+            main_score=outcome.number(self.task, self.view, metrics) if metrics else None,
+            scores=outcome.scores_of(self.task, metrics),
+            examples=examples_part(columns, examples),
+            training=outcome.training_of(trial, progress, trial.steps(len(labelled.train))),
+            provenance={
+                **provenance.snapshot(device=desk.device, threads=desk.threads, started=started),
+                "notes": [*labelled.notes, *changed, *notes, *more, *progress.notes],
+                "seconds": {"train": round(seconds, 3)},
+                "start_weights": started_from,
+                "peak_memory_bytes": provenance.peak_memory(),
+            },
+        )
+        return record_output(record, examples)
+
+    def trial(self, desk: Desk) -> Trial:
+        """The run that it is, once a selection has chosen."""
+        chosen = int(desk.input("selection").get("chosen", 0))
+        return replace(self.trials[chosen], seed=self.seed)
+
+    def _trained(self, desk: Desk, trial: Trial, model: Classifier, rows: Prepared) -> Progress:
+        import torch
+
+        from finetune.glue.trainer import autocast_of, evaluation, train
+
+        assert isinstance(self.task.source, LabelSource)
+        metrics = self.task.source.metrics
+        autocast = autocast_of(torch.device(desk.device), trial)
+        told = 0
+
+        def tell(step: int, steps: int) -> None:
+            nonlocal told
+            if step == 1:
+                desk.emit(Event(kind="training", text=outcome.said(trial), steps=steps))
+            if step - told >= max(1, steps // 100) or step == steps:
+                desk.emit(Event(kind="trained", steps=step - told))
+                told = step
+
+        torch.manual_seed(trial.seed)
+        return train(
+            model,
+            rows.train,
+            trial,
+            lambda trained, step: evaluation(trained, rows.dev, metrics, step, autocast=autocast),
+            tell=tell,
+        )
+
+    def _model(
+        self, desk: Desk, trial: Trial, classes: int, weights: Path | None
+    ) -> tuple[Classifier, list[str]]:
+        from safetensors.torch import load_file
+
+        from finetune.glue.model import classifier_of
+
+        folder = backbone_folder(self.artifact.folder)
+        source = self.start.path if self.start and self.start.kind == "folder" else None
+        model, notes = classifier_of(folder, trial, classes=classes, source=source)
+        if weights is not None:
+            model.start_from(load_file(weights))
+        return model.to(desk.device), notes
+
+    def _weights(self, desk: Desk) -> Path | None:
+        """The file that it starts from, None where that is a model folder or nothing.
+
+        Raises:
+            HarnessError: The weights of the selected run are gone.
+        """
+        if self.start is None or self.start.kind == "folder":
+            return None
+        if self.start.path is not None:
+            return self.start.path
+        source = desk.input("source")
+        found = Checkpoints(folder=desk.cache / "finetuned").find(source["run"], source["watched"])
+        if found is None:
+            raise HarnessError(
+                f"The weights of the MNLI run {source['run'][:12]} are no longer in the cache.",
+                hint="The same command makes them again; keep one cache for all machines of a run.",
+            )
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Select:
+    """The best cell of a task's grid, from the records of its runs; gives it as JSON."""
+
+    task: Task
+    trials: tuple[Trial, ...]
+    keys: tuple[str, ...]
+    view: str
+
+    def run(self, desk: Desk) -> Mapping[str, bytes]:
+        """Choose, and show every cell."""
+        records = records_in(desk, self.keys)
+        tried = [
+            outcome.tried_of(r, t, self.task, self.view) for r, t in zip(records, self.trials, strict=True)
+        ]
+        found = select(tried)
+        told = {
+            "chosen": tried.index(found.chosen),
+            "maximum": found.maximum,
+            "cells": outcome.cells_of(tried, records),
+            "diverged": found.diverged,
+            "constant": found.constant,
+        }
+        return {"selection": json.dumps(told).encode()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """The MNLI run that others start from: the highest accuracy on the matched set; gives it as JSON."""
+
+    runs: tuple[Finetune, ...]
+    view: str
+
+    def run(self, desk: Desk) -> Mapping[str, bytes]:
+        """Choose."""
+        records = records_in(desk, [run.key for run in self.runs])
+        trials = [run.trials[0] for run in self.runs]
+        tried = outcome.all_tried(records, trials, self.runs[0].task, self.view)
+        chosen = select_source(tried).chosen
+        run = self.runs[tried.index(chosen)]
+        told = {"run": run.key, **outcome.cell_of(chosen.trial), "watched": chosen.watched}
+        return {"source": json.dumps(told).encode()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Weights:
+    """See that the weights of the chosen run are in the cache; it is run once more if they are gone."""
+
+    runs: tuple[Finetune, ...]
+
+    def run(self, desk: Desk) -> Mapping[str, bytes]:
+        """Look for them; gives the choice once more, with what these weights score.
+
+        Raises:
+            HarnessError: The run diverges when it is run once more.
+        """
+        source = desk.input("source")
+        kept = Checkpoints(folder=desk.cache / "finetuned")
+        again = kept.find(source["run"], source["watched"]) is None
+        if again:
+            said = "the weights of the selected MNLI run are not in the cache: it is run once more"
+            desk.emit(Event(kind="note", text=said))
+            source["watched"] = self._remade(desk, kept, source["run"])
+        return {"source": json.dumps({**source, "again": again}).encode()}
+
+    def _remade(self, desk: Desk, kept: Checkpoints, key: str) -> float:
+        run = next(run for run in self.runs if run.key == key)
+        kept.forget(run.group or "")
+        made = parse(run.run(desk)["record"].decode(), where="the run made once more")
+        watched = made.training["watched"]
+        if watched is None:
+            raise HarnessError(
+                "The selected MNLI run diverged when it was run once more.",
+                hint="It did not when it was chosen: other hardware or threads? --mnli takes another model.",
+            )
+        return float(watched)
+
+
+Kind = Literal["fresh", "final", "protocol", "maximum"]
+"""What the seeds behind a score are."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conclude:
+    """A task's score: the mean over the seeds that count, with all that was tried on the way.
+
+    Attributes:
+        seeds: The keys of the runs that count.
+        kind: "fresh" seeds of ours at the chosen cell, the protocol's own "final" ones there, all
+            runs of a "protocol" that chooses nothing, or the grid's "maximum".
+        told: What the record says of the recipe.
+    """
+
+    task: Task
+    trials: tuple[Trial, ...]
+    runs: tuple[str, ...]
+    seeds: tuple[str, ...]
+    kind: Kind
+    view: str
+    key: str
+    identity: Mapping[str, Any]
+    told: Mapping[str, Any]
+
+    def run(self, desk: Desk) -> Mapping[str, bytes]:
+        """Put the runs together.
+
+        Raises:
+            HarnessError: All runs that count diverged.
+        """
+        started = datetime.now(tz=UTC)
+        selection = desk.input("selection") or self._unselected(desk)
+        chosen = (self.runs[selection["chosen"]],) if self.kind == "maximum" else ()
+        counted = records_in(desk, self.seeds or chosen)
+        whole = [record for record in counted if not record.training["diverged"]]
+        if not whole:
+            raise HarnessError(f"All {len(counted)} runs of the chosen cell diverged.")
+        metrics = outcome.means_of(whole)
+        columns = outcome.together([examples_in(desk, record.key) for record in whole])
+        examples = examples_bytes(columns)
+        record = Record(
+            key=self.key,
+            status="done",
+            model=whole[0].model,
+            task=task_part(self.task),
+            identity=self.identity,
+            main_score=outcome.number(self.task, self.view, metrics),
+            scores=outcome.scores_of(self.task, metrics),
+            examples=examples_part(columns, examples),
+            training=self._training(desk, selection, counted),
+            provenance={
+                **provenance.snapshot(device=desk.device, threads=desk.threads, started=started),
+                "notes": self._notes(counted),
+                "seconds": {"train": round(self._seconds(desk, counted), 3)},
+            },
+        )
+        return record_output(record, examples)
+
+    def _training(
+        self, desk: Desk, selection: Mapping[str, Any], counted: Sequence[Record]
+    ) -> dict[str, Any]:
+        cell = outcome.cell_of(self.trials[selection["chosen"]])
+        scores = [self._score(record) for record in counted]
+        return {
+            **self.told,
+            "source": desk.input("source") or None,
+            "chosen": None if self.kind == "protocol" else cell,
+            "grid_maximum": selection["maximum"],
+            "cells": selection["cells"],
+            "diverged": selection["diverged"],
+            "constant": selection["constant"],
+            "seeds": {
+                "kind": self.kind,
+                "seeds": [record.training["trial"]["seed"] for record in counted],
+                "keys": [record.key for record in counted],
+                "scores": scores,
+                "standard_deviation": outcome.spread([score for score in scores if score is not None]),
+                "diverged": sum(record.training["diverged"] for record in counted),
+                "constant": sum(record.training["constant"] for record in counted),
+            },
+        }
+
+    def _score(self, record: Record) -> float | None:
+        """By this recipe's view; another recipe may have made the run by its own."""
+        if record.training["diverged"]:
+            return None
+        return outcome.choosing(self.task, self.view, raw(record))
+
+    def _notes(self, counted: Sequence[Record]) -> list[str]:
+        notes = [note for record in counted for note in record.provenance.get("notes", ())]
+        lost = sum(record.training["diverged"] for record in counted)
+        if lost:
+            notes.append(f"{lost} of {len(counted)} seeds diverged: the mean is over the rest")
+        return [*dict.fromkeys(notes)]
+
+    def _seconds(self, desk: Desk, counted: Sequence[Record]) -> float:
+        """Of every run behind the score, each once."""
+        found = {r.key: r for r in (*records_in(desk, self.runs), *counted)}
+        return float(sum(record.provenance["seconds"]["train"] for record in found.values()))
+
+    def _unselected(self, desk: Desk) -> dict[str, Any]:
+        """The runs of a protocol that chooses nothing, shown as those of a grid are."""
+        records = records_in(desk, self.runs)
+        tried = [
+            outcome.tried_of(r, t, self.task, self.view) for r, t in zip(records, self.trials, strict=True)
+        ]
+        scores = [one.score for one in tried if one.score is not None]
+        return {
+            "chosen": 0,
+            "maximum": max(scores, default=None),
+            "cells": outcome.cells_of(tried, records),
+            "diverged": sum(one.diverged for one in tried),
+            "constant": sum(one.constant for one in tried),
+        }
+
+
+def records_in(desk: Desk, keys: Sequence[str]) -> list[Record]:
+    """The records of runs that are this job's inputs."""
+    return [parse(desk.inputs[key]["record"].decode(), where=f"the run {key[:12]}") for key in keys]
+
+
+def examples_in(desk: Desk, key: str) -> dict[str, list[Any]]:
+    """The per-example columns of a run that is this job's input."""
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(io.BytesIO(desk.inputs[key]["examples"]))
+    return {name: table[name].to_pylist() for name in EXAMPLE_COLUMNS}
+
+
+STATE = "best.json"
+"""What the runs scored whose weights lie beside it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkpoints:
+    """The folder of them, with one for each grid: `<cache>/finetuned/<grid>/<run>.safetensors`."""
+
+    folder: Path
+
+    def find(self, key: str, watched: float) -> Path | None:
+        """Where the weights of a run lie that scored this: one made anew may score otherwise."""
+        places = sorted(self.folder.glob(f"*/{key}.safetensors"))
+        return next((path for path in places if _held(path.parent).get(key) == watched), None)
+
+    def offer(self, group: str, key: str, watched: float, tensors: dict[str, Tensor]) -> None:
+        """Keep the weights of a run unless a better one of its grid is there; remove those of worse ones.
+
+        Runs that are equally good are all kept, as the first of the grid is chosen, not of the day.
+
+        Raises:
+            StoreError: The cache cannot be written.
+        """
+        from filelock import FileLock
+        from safetensors.torch import save
+
+        place = self.folder / group
+        files.writable(place)
+        with FileLock(place / ".lock"):
+            others = {old: score for old, score in _held(place).items() if old != key}
+            best = max([*others.values(), watched])
+            kept = {old: score for old, score in others.items() if score == best}
+            if watched == best:
+                content = save({n: t.cpu().contiguous() for n, t in tensors.items()})
+                files.replace(place / f"{key}.safetensors", content)
+                kept[key] = watched
+            files.replace(place / STATE, json.dumps(kept).encode())
+            for path in place.glob("*.safetensors"):
+                if path.stem not in kept:
+                    path.unlink(missing_ok=True)
+
+    def forget(self, group: str) -> None:
+        """Let the next run of a grid be the best so far, whatever was there."""
+        (self.folder / group / STATE).unlink(missing_ok=True)
+
+
+def _held(place: Path) -> dict[str, float]:
+    path = place / STATE
+    found: dict[str, float] = json.loads(path.read_text()) if path.exists() else {}
+    return found

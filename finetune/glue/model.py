@@ -1,0 +1,210 @@
+"""Backbone + classification head.
+
+An encoder with a head for a task of GLUE.
+
+What a run starts from: a backbone with a fresh head.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from finetune.glue.protocol import Dropout, Head, Trial
+from harness.encoder.describe import family_in, has_network
+from harness.encoder.family import Family, Names
+from harness.encoder.network.checkpoint import load_network, raw_tensors, read_tensors
+from harness.errors import ModelError
+
+
+class Classifier(nn.Module):
+    """Token vectors, one of them or their mean, dropout, dense, activation, dropout, linear.
+
+    Args:
+        encoder: Gives `last_hidden_state`, (rows, columns, width).
+        width: Of its vectors.
+        classes: Scores of a row; 1 for a number.
+        head: What stands behind it.
+        dense: A dense layer that was trained with the backbone; None for a fresh one.
+        names: What the backbone's authors call its tensors; None where the encoder has these names.
+    """
+
+    def __init__(
+        self,
+        encoder: nn.Module,
+        *,
+        width: int,
+        classes: int,
+        head: Head,
+        dense: nn.Linear | None = None,
+        names: Names | None = None,
+    ) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.names = names
+        self.pooling = head.pooling
+        self.dropout_before = nn.Dropout(head.dropout_before)
+        self.dense = nn.Linear(width, width, bias=head.dense_bias)
+        self.activation: nn.Module = nn.Tanh() if head.activation == "tanh" else nn.GELU()
+        self.dropout = nn.Dropout(head.dropout)
+        self.classifier = nn.Linear(width, classes)
+        for layer in (self.dense, self.classifier):
+            nn.init.normal_(layer.weight, std=head.initializer_range)
+            if layer.bias is not None:
+                nn.init.zeros_(layer.bias)
+        if dense is not None:
+            self._take(dense)
+
+    def _take(self, dense: nn.Linear) -> None:
+        with torch.no_grad():
+            self.dense.weight.copy_(dense.weight)
+            if self.dense.bias is not None and dense.bias is not None:
+                self.dense.bias.copy_(dense.bias)
+
+    def forward(self, **inputs: Tensor) -> Tensor:
+        """Scores of the rows, (rows, classes)."""
+        hidden: Tensor = self.encoder(**inputs).last_hidden_state
+        pooled = self._pooled(hidden, inputs["attention_mask"])
+        dense = self.activation(self.dense(self.dropout_before(pooled)))
+        scores: Tensor = self.classifier(self.dropout(dense))
+        return scores
+
+    def _pooled(self, hidden: Tensor, mask: Tensor) -> Tensor:
+        if self.pooling == "first":
+            return hidden[:, 0]
+        weights = mask[..., None].to(hidden.dtype)
+        return (hidden * weights).sum(dim=1) / weights.sum(dim=1)
+
+    def published(self, name: str) -> str:
+        """What the backbone's authors call a parameter; its own name if it is none of theirs."""
+        if self.names is None or not name.startswith("encoder."):
+            return name
+        return self.names.theirs(name.removeprefix("encoder."), with_head=False)
+
+    def transferable(self) -> dict[str, Tensor]:
+        """What a model for another task starts from: all but the last layer."""
+        return {n: t for n, t in self.state_dict().items() if not n.startswith("classifier.")}
+
+    def start_from(self, tensors: dict[str, Any]) -> None:
+        """Take over what another model's `transferable` gave; the last layer stays fresh.
+
+        Raises:
+            ModelError: They are those of another model.
+        """
+        wanted = {n: t.shape for n, t in self.transferable().items()}
+        given = {n: t.shape for n, t in tensors.items()}
+        if wanted != given:
+            other = sorted(n for n in wanted.keys() | given.keys() if wanted.get(n) != given.get(n))
+            raise ModelError(
+                f"The checkpoint is of another model: {len(other)} tensors differ, the first is {other[0]}.",
+                hint="It must come from the same backbone and recipe.",
+            )
+        self.load_state_dict(tensors, strict=False)
+
+
+LIBRARY_DROPOUT = {
+    "hidden_dropout_prob": "mlp_out",
+    "hidden_dropout": "mlp_out",
+    "attention_probs_dropout_prob": "attention",
+    "attention_dropout": "attention",
+}
+"""What transformers' own classes call dropouts, to the part of ours that says how large they are."""
+
+
+def classifier_of(
+    folder: Path, trial: Trial, *, classes: int, source: Path | None = None
+) -> tuple[Classifier, list[str]]:
+    """The backbone in a folder behind a head whose fresh weights the trial's seed draws.
+
+    Args:
+        folder: A backbone's, in its published form or ours.
+        trial: Its training says what the head is and what is dropped in the encoder.
+        classes: Scores of a row; 1 for a number.
+        source: A folder with the backbone fine-tuned for another task, whose encoder and dense layer
+            are taken in place of the backbone's own.
+
+    Returns:
+        The model on the CPU, in float32, and notes on what went otherwise than the protocol says.
+    """
+    import torch
+
+    asked = trial.training.head
+    torch.manual_seed(trial.seed)  # what a library draws for tensors that are not there
+    encoder, dense, notes = _encoder(source or folder, asked, trial.training.dropout)
+    if source is not None:
+        dense = _tuned_dense(source) or dense
+    if (asked.dense != "fresh" or source is not None) and dense is None:
+        of = "checkpoint" if source is not None else f"backbone's {asked.dense}"
+        notes.append(f"the {of} has no dense layer: a fresh one was trained")
+    torch.manual_seed(trial.seed)
+    width = encoder.get_input_embeddings().embedding_dim
+    family = family_in(source or folder) if has_network(source or folder) else None
+    names = None if family is None else family.names
+    made = Classifier(encoder, width=width, classes=classes, head=asked, dense=dense, names=names)
+    return made, notes
+
+
+DENSE = ("pooler.dense", "head.dense", "classifier.dense", "pre_classifier", "dense")
+"""What models for a task call the dense layer of their heads, the last only at the top."""
+
+
+def _tuned_dense(folder: Path) -> nn.Linear | None:
+    """The dense layer in the head of a model that was trained for a task, whatever it is called."""
+    import torch
+
+    tensors = raw_tensors(folder)
+    for name in DENSE:
+        ends = (f"{name}.weight",) if name == "dense" else (f"{name}.weight", f".{name}.weight")
+        found = next((n for n in tensors if n == ends[0] or n.endswith(ends[1:])), None)
+        if found is not None:
+            weight, bias = tensors[found], tensors.get(found.removesuffix("weight") + "bias")
+            made = torch.nn.Linear(weight.shape[1], weight.shape[0], bias=bias is not None)
+            made.load_state_dict({"weight": weight, **({} if bias is None else {"bias": bias})})
+            return made
+    return None
+
+
+def _encoder(folder: Path, head: Head, dropout: Dropout) -> tuple[Any, nn.Linear | None, list[str]]:
+    import torch
+
+    if not has_network(folder):
+        return _library(folder, head, dropout)
+    family = family_in(folder)
+    with_head = head.dense == "mlm" and _has_dense(folder, family)
+    changes = {f"{name}_dropout": share for name, share in asdict(dropout).items() if share is not None}
+    model: Any = load_network(folder, family, dtype=torch.float32, head=with_head, changes=changes).model
+    encoder = model.encoder if with_head else model
+    found = None
+    if with_head:
+        found = model.head.dense
+    elif head.dense == "pooler" and encoder.pooler is not None:
+        found = encoder.pooler.dense
+    encoder.pooler = None  # it takes no part in what follows
+    return encoder, found, []
+
+
+def _has_dense(folder: Path, family: Family | None) -> bool:
+    names = None if family is None else family.names
+    return "head.dense.weight" in read_tensors(folder, names, head=True).state
+
+
+def _library(folder: Path, head: Head, dropout: Dropout) -> tuple[Any, nn.Linear | None, list[str]]:
+    """transformers' own class, which knows fewer kinds of dropout."""
+    import torch
+    from transformers import AutoConfig, AutoModel
+
+    config = AutoConfig.from_pretrained(folder, local_files_only=True)
+    shares = asdict(dropout)
+    for name, part in LIBRARY_DROPOUT.items():
+        if hasattr(config, name) and shares[part] is not None:
+            setattr(config, name, shares[part])
+    model = AutoModel.from_pretrained(folder, config=config, dtype=torch.float32, local_files_only=True)
+    trained = any("pooler.dense." in name for name in raw_tensors(folder))
+    pooler = getattr(getattr(model, "pooler", None), "dense", None) if trained else None
+    taken = pooler if head.dense == "pooler" and isinstance(pooler, torch.nn.Linear) else None
+    note = f"{type(model).__name__} ran through transformers' own class, with its dropouts"
+    return model, taken, [note]

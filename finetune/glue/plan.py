@@ -1,0 +1,475 @@
+"""Protocol x backbone x task -> jobs with keys.
+
+From a backbone and a task to the jobs of its score, every key known before anything runs.
+
+The runs of a protocol for one backbone, as jobs whose keys are known before anything runs.
+
+A protocol as a recipe of the catalog.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from finetune.glue import probe
+from finetune.glue.jobs import Conclude, Finetune, Kind, Select, Source, Start, Weights
+from finetune.glue.outcome import said
+from finetune.glue.protocol import Protocol, Trial
+from harness.context import Desk
+from harness.data.hub import declared_subsets
+from harness.data.locate import DataMissing, Located
+from harness.encoder.content import content_key
+from harness.encoder.folder import backbone_folder, check_safetensors, read_object
+from harness.errors import DataError, UsageError, unknown
+from harness.files import sha256_file
+from harness.identity import digest, plain, task_identity
+from harness.jobs import Job, Place
+from harness.recipe import Estimate, Laid, Locate, Recipe, RecipeEntry, RecipeOptions
+from harness.types import Artifact, LabelSource, Task
+from suites.glue import GLUE, MNLI
+
+
+@dataclass(frozen=True, kw_only=True)
+class Beginning:
+    """What the runs of a task start from.
+
+    Attributes:
+        start: In place of the backbone, None for the backbone.
+        identity: Of it, as a part of a run's.
+        jobs: That make it; the last two are the choice among runs, and having its weights.
+        said: Of it, as a part of the score's identity; None where the protocol starts no such task
+            from elsewhere.
+        says: What a user should know of it.
+    """
+
+    start: Start | None = None
+    identity: Mapping[str, Any] | None = None
+    jobs: tuple[Job, ...] = ()
+    said: Mapping[str, Any] | None = None
+    says: tuple[str, ...] = ()
+
+    @property
+    def before(self) -> tuple[str, ...]:
+        """What a run waits for: the weights."""
+        return tuple(job.key for job in self.jobs[-1:])
+
+    @property
+    def choice(self) -> tuple[str, ...]:
+        """What a score tells of: the run that was chosen."""
+        return tuple(job.key for job in self.jobs[-2:-1])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ready:
+    """A task that can be run: its data found, what its runs start from, and the runs themselves."""
+
+    task: Task
+    folder: Path | None
+    begin: Beginning
+    trials: tuple[Trial, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Runs:
+    """A protocol for one backbone.
+
+    Attributes:
+        protocol: With its grids.
+        artifact: The backbone.
+        locate: Where data lies.
+        transfer: Whether tasks start from elsewhere where the protocol has it so.
+    """
+
+    protocol: Protocol
+    artifact: Artifact
+    locate: Locate
+    transfer: bool = True
+
+    def located(self, task: Task) -> tuple[Task, Path | None]:
+        """A task with what its data turned out to be, and the folder to read it from.
+
+        Raises:
+            DataError: It cannot be had.
+        """
+        found = self.locate(task)
+        if not isinstance(found, Located):
+            raise found
+        known = declared_subsets(found.folder) if found.folder else ()
+        absent = [subset for subset in task.subsets if known and subset not in known]
+        if absent:
+            raise DataMissing(
+                f"The data root has {task.data.path} without {absent[0]}.",
+                hint="Pull the whole of it: harness data pull --suite SUITE --data DIR.",
+            )
+        return replace(task, data=found.data), found.folder
+
+    def trials(self, task: Task) -> tuple[Trial, ...]:
+        """Every run of a task's grid."""
+        source = task.source
+        assert isinstance(source, LabelSource)
+        transfer = source.from_mnli and bool(self.protocol.transfer)
+        if not self.transfer:
+            transfer = False
+        return self.protocol.trials(task.name, like=source.like, transfer=transfer)
+
+    def grid(self, ready: Ready) -> tuple[Job, ...]:
+        """Every run of the protocol's own."""
+        identities = [self._identity(ready, trial) for trial in ready.trials]
+        kept = ready.task.name == MNLI and bool(self.protocol.transfer)
+        group = source_key([digest(one) for one in identities]) if kept else None
+        return tuple(
+            self._run(ready, (trial,), trial.seed, identity, group=group)
+            for trial, identity in zip(ready.trials, identities, strict=True)
+        )
+
+    def again(self, ready: Ready, select: Job | None, seeds: Sequence[int]) -> tuple[Job, ...]:
+        """Runs with other seeds: of the cell that is chosen, or of the only one."""
+        made = []
+        for seed in seeds:
+            if select is None:
+                trial = replace(ready.trials[0], seed=seed)
+                made.append(self._run(ready, (trial,), seed, self._identity(ready, trial)))
+                continue
+            cell = {"chosen": select.key, "seed": seed}
+            run = self._run(ready, ready.trials, seed, self._identity(ready, cell))
+            made.append(replace(run, inputs=(*run.inputs, select.key)))
+        return tuple(made)
+
+    def select(self, ready: Ready, runs: tuple[str, ...]) -> Job:
+        """The choice of the best of them."""
+        view = self.protocol.view
+        return Job(
+            key=digest({"job": "select", "runs": runs, "view": view}),
+            kind="select",
+            label=f"{ready.task.name} ({self.artifact.name}), the best cell",
+            inputs=runs,
+            work=Select(task=ready.task, trials=ready.trials, keys=runs, view=view),
+        )
+
+    def _identity(self, ready: Ready, trial: object) -> dict[str, Any]:
+        """What a run depends on."""
+        return {**task_identity(self.artifact, ready.task), "trial": trial, "start": ready.begin.identity}
+
+    def _run(
+        self,
+        ready: Ready,
+        trials: tuple[Trial, ...],
+        seed: int,
+        identity: Mapping[str, Any],
+        *,
+        group: str | None = None,
+    ) -> Job:
+        key, task = digest(identity), ready.task
+        what = said(trials[0]) if len(trials) == 1 else f"chosen cell, seed {seed}"
+        return Job(
+            key=key,
+            kind="train",
+            label=f"{task.name} ({self.artifact.name}), {what}",
+            inputs=ready.begin.before,
+            claim=key,
+            place=Place(artifact=self.artifact.slug, task=task.name, purpose="trial"),
+            work=Finetune(
+                artifact=self.artifact,
+                task=task,
+                trials=trials,
+                seed=seed,
+                data=ready.folder,
+                start=ready.begin.start,
+                view=self.protocol.view,
+                key=key,
+                identity=plain(identity),
+                group=group,
+            ),
+        )
+
+
+def source_key(runs: Sequence[str]) -> str:
+    """The key of the choice of a run that others start from."""
+    return digest({"job": "source", "runs": runs})
+
+
+FRESH = 5
+"""Seeds of ours at a chosen cell, where the protocol has none of its own there."""
+
+OTHERWISE = "--mnli MODEL starts from another one, --no-transfer from the backbone"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """The runs of a protocol, with what a user asked of it."""
+
+    runs: Runs
+    options: RecipeOptions
+
+    def score(self, task: Task, name: str) -> Laid:
+        """Everything behind one score; `name` is the recipe's.
+
+        Raises:
+            DataError: Data is missing: the task's, or that of MNLI where it starts from there.
+        """
+        ready = self._ready(task)
+        grid = self.runs.grid(ready)
+        keys = tuple(job.key for job in grid)
+        select = self.runs.select(ready, keys) if self.protocol.selection == "best" else None
+        again = self.runs.again(ready, select, (*self.protocol.final_seeds, *self.fresh_seeds))
+        conclude = self._conclude(ready, name, grid, select, again)
+        chosen = () if select is None else (select,)
+        jobs = (*ready.begin.jobs, *grid, *chosen, *again, conclude)
+        return Laid(identity=self._identity(ready, name, keys), jobs=jobs, says=ready.begin.says)
+
+    @property
+    def protocol(self) -> Protocol:
+        """Of the runs."""
+        return self.runs.protocol
+
+    def _ready(self, task: Task) -> Ready:
+        task, folder = self.runs.located(task)
+        return Ready(task=task, folder=folder, begin=self._beginning(task), trials=self.runs.trials(task))
+
+    def _identity(self, ready: Ready, name: str, keys: tuple[str, ...]) -> dict[str, Any]:
+        """What the score depends on."""
+        return {
+            **task_identity(self.runs.artifact, ready.task),
+            "recipe": name,
+            "protocol": digest(replace(self.protocol, name="", source="", assumed=(), variants={})),
+            "kind": self._kind,
+            "runs": digest(keys),
+            "view": self.protocol.view,
+            "final_seeds": list(self.protocol.final_seeds),
+            "fresh_seeds": list(self.fresh_seeds),
+            **({"start": ready.begin.said} if ready.begin.said else {}),
+        }
+
+    def _told(self, ready: Ready, name: str) -> dict[str, Any]:
+        """What the record says of the recipe."""
+        own = len(ready.trials) + len(self.protocol.final_seeds)
+        return {
+            "recipe": name,
+            "from": self.protocol.source,
+            "assumed": list(self.protocol.assumed),
+            "view": self.protocol.view,
+            "runs": {"protocol": own, "fresh": len(self.fresh_seeds)},
+            "start": ready.begin.said,
+        }
+
+    def _conclude(
+        self, ready: Ready, name: str, grid: tuple[Job, ...], select: Job | None, again: tuple[Job, ...]
+    ) -> Job:
+        runs = tuple(job.key for job in grid)
+        identity = self._identity(ready, name, runs)
+        key, artifact = digest(identity), self.runs.artifact
+        chosen = () if select is None else (select.key,)
+        counted = again[len(self.protocol.final_seeds) :] if self.fresh_seeds else again
+        own = runs if select is None else ()
+        work = Conclude(
+            task=ready.task,
+            trials=ready.trials,
+            runs=runs,
+            seeds=tuple(job.key for job in counted) or own,
+            kind=self._kind,
+            view=self.protocol.view,
+            key=key,
+            identity=identity,
+            told=self._told(ready, name),
+        )
+        return Job(
+            key=key,
+            kind="score",
+            label=f"{ready.task.name} ({artifact.name})",
+            inputs=tuple(dict.fromkeys((*runs, *chosen, *(job.key for job in again), *ready.begin.choice))),
+            claim=key,
+            place=Place(artifact=artifact.slug, task=ready.task.name),
+            work=work,
+        )
+
+    @property
+    def fresh_seeds(self) -> tuple[int, ...]:
+        """Seeds of ours, apart from every protocol's."""
+        chooses = self.protocol.selection == "best" and not self.protocol.final_seeds
+        asked = self.options.fresh_seeds
+        count = (FRESH if chooses else 0) if asked is None else asked
+        used = {seed for grid in self.protocol.grids.values() for seed in grid.seeds}
+        used |= {*self.protocol.final_seeds}
+        numbers = (1000 * self.options.seed + at for at in itertools.count(1))
+        return tuple(itertools.islice((seed for seed in numbers if seed not in used), count))
+
+    @property
+    def _kind(self) -> Kind:
+        if self.fresh_seeds:
+            return "fresh"
+        if self.protocol.final_seeds:
+            return "final"
+        return "maximum" if self.protocol.selection == "best" else "protocol"
+
+    def _beginning(self, task: Task) -> Beginning:
+        wanted = replace(self.runs, transfer=True).trials(task)
+        if wanted[0].start == "backbone":
+            asked = isinstance(task.source, LabelSource) and task.source.from_mnli
+            return Beginning(
+                says=("starts from the backbone, as the recipe has no MNLI model",) if asked else ()
+            )
+        if not self.options.transfer:
+            return Beginning(said={"from": "backbone"})
+        if self.options.source is not None:
+            require_same(self.runs.artifact.folder, self.options.source)
+            content = {"from": "checkpoint", "content": checkpoint_key(self.options.source)}
+            kind: Literal["file", "folder"] = "folder" if self.options.source.is_dir() else "file"
+            start = Start(kind=kind, path=self.options.source)
+            return Beginning(start=start, identity=content, said=content)
+        return self._selected(task)
+
+    def _selected(self, task: Task) -> Beginning:
+        """The model that the protocol's own runs on MNLI give."""
+        try:
+            mnli, folder = self.runs.located(GLUE[MNLI])
+        except DataError as error:
+            raise type(error)(
+                f"{task.name} starts from a model for MNLI, which has no data: {error.message}",
+                hint=f"{error.hint or ''} {OTHERWISE}.".replace("--suite SUITE", "--suite glue").strip(),
+            ) from error
+        trials = self.runs.trials(GLUE[MNLI])
+        grid = self.runs.grid(Ready(task=mnli, folder=folder, begin=Beginning(), trials=trials))
+        works = tuple(job.work for job in grid if isinstance(job.work, Finetune))
+        key = source_key(tuple(job.key for job in grid))
+        source = Job(
+            key=key,
+            kind="select",
+            label=f"the MNLI model to start from ({self.runs.artifact.name})",
+            inputs=tuple(job.key for job in grid),
+            work=Source(runs=works, view=self.protocol.view),
+        )
+        weights = Job(
+            key=digest({"job": "weights", "source": key}),
+            kind="select",
+            label=f"the weights to start from ({self.runs.artifact.name})",
+            inputs=(key,),
+            claim=digest({"job": "weights", "source": key}),
+            work=Weights(runs=works),
+        )
+        selected = {"from": "selected", "run": key}
+        count = f"{len(grid)} runs come" if len(grid) > 1 else "run comes"
+        return Beginning(
+            start=Start(kind="selected"),
+            identity=selected,
+            jobs=(*grid, source, weights),
+            said=selected,
+            says=(f"starts from the selected MNLI model, whose {count} first ({OTHERWISE})",),
+        )
+
+
+SAME = (
+    "model_type",
+    "vocab_size",
+    "hidden_size",
+    "num_hidden_layers",
+    "dim",
+    "n_layers",
+    "n_embd",
+    "n_layer",
+)
+"""Fields of a config that a backbone and what it is started from share."""
+
+
+def require_same(backbone: Path, source: Path) -> None:
+    """Refuse a model folder whose encoder is not the backbone's: another tokenizer's ids would mean nothing.
+
+    A file of weights is held against the model when it is loaded.
+
+    Raises:
+        UsageError: It is another model's, or no model folder.
+    """
+    if not source.is_dir():
+        check_safetensors(source)
+        return
+    if not (backbone_folder(source) / "config.json").is_file():
+        raise UsageError(f"{source} has no config.json.", hint="--mnli takes a model folder, or weights.")
+    ours, theirs = (read_object(backbone_folder(folder) / "config.json") for folder in (backbone, source))
+    other = [name for name in SAME if ours.get(name) != theirs.get(name)]
+    if other:
+        name = other[0]
+        raise UsageError(
+            f"{source} is of another backbone: its {name} is {theirs.get(name)}, not {ours.get(name)}.",
+            hint="--mnli takes the same backbone fine-tuned for MNLI, or weights that a run kept.",
+        )
+
+
+def checkpoint_key(path: Path) -> str:
+    """What a model folder or a file of weights holds, wherever it lies."""
+    return content_key(path)[0] if path.is_dir() else sha256_file(path)
+
+
+def entry(protocol: Protocol, summary: str) -> RecipeEntry:
+    """A protocol with its variants, as the catalog lists it."""
+
+    def open_(variant: str, options: RecipeOptions) -> Recipe:
+        if variant and variant not in protocol.variants:
+            then = f"Without one it is the recipe's own default: --recipe {protocol.name}."
+            raise unknown(f"variant of {protocol.name}", variant, protocol.variants, then=then)
+        chosen = protocol.variants[variant] if variant else protocol
+        if (options.source is not None or not options.transfer) and not chosen.transfer:
+            option = "--mnli" if options.source is not None else "--no-transfer"
+            raise UsageError(
+                f"{protocol.name} starts no task from a model for MNLI.", hint=f"Leave out {option}."
+            )
+        return GlueRecipe(protocol=chosen, variant=variant, options=options)
+
+    says = {name: f"{one.source}; {one.runs} runs" for name, one in protocol.variants.items()}
+    return RecipeEntry(
+        name=protocol.name,
+        summary=f"{summary}; {protocol.runs} runs on all of GLUE",
+        open=open_,
+        variants=says,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class GlueRecipe:
+    """A protocol with what a user asked of it (see harness.recipe.Recipe)."""
+
+    protocol: Protocol
+    variant: str
+    options: RecipeOptions
+
+    @property
+    def name(self) -> str:
+        """As a user types it."""
+        return f"{self.protocol.name}:{self.variant}" if self.variant else self.protocol.name
+
+    @property
+    def source(self) -> str:
+        """The paper's section, and its code."""
+        return self.protocol.source
+
+    @property
+    def convention(self) -> str:
+        """The paper's own, or NeoBERT's where there is no paper."""
+        return self.protocol.view
+
+    def lay_out(self, artifact: Artifact, task: Task, *, locate: Locate) -> Laid:
+        """The runs of the task's grid, the choice, the runs at the chosen cell, and the score."""
+        source = task.source
+        assert isinstance(source, LabelSource)
+        if source.like not in self.protocol.grids:
+            raise unknown("task of GLUE", source.like, self.protocol.grids, then="See docs/glue.md.")
+        runs = Runs(protocol=self.protocol, artifact=artifact, locate=locate, transfer=self.options.transfer)
+        try:
+            return Layout(runs=runs, options=self.options).score(task, self.name)
+        except DataError as error:
+            identity = {"artifact": artifact.key, "task": task.name, "recipe": self.name}
+            return Laid(identity=identity, problem=error)
+
+    def estimate(self, jobs: Sequence[Job], desk: Desk) -> list[Estimate | None]:
+        """What each of these runs will take, from twenty steps on this machine."""
+        return probe.estimates(desk, [job.work if isinstance(job.work, Finetune) else None for job in jobs])
+
+    def probe(self, jobs: Sequence[Job]) -> Job | None:
+        """A job that measures the memory of one run."""
+        works = probe.largest([job.work for job in jobs if isinstance(job.work, Finetune)])
+        if not works:
+            return None
+        work = probe.Memory(runs=works)
+        return Job(key="memory", kind="train", label="memory of one run", work=work)

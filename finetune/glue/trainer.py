@@ -1,0 +1,322 @@
+"""The loop: AdamW groups, schedules, steps, precision, out-of-memory split, evaluation, early stop.
+
+One fine-tuning run: optimizer, schedule, steps, evaluations, early stopping.
+
+From a model in training to the metrics of a task's dev splits.
+
+Factors of the learning rate by step.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.amp.grad_scaler import GradScaler
+
+from finetune.glue.protocol import Training, Trial
+from finetune.glue.rows import Batch, Rows
+from harness.metrics import METRICS
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+EVALUATED, LEAST = 16_384, 512
+"""Padded tokens of a batch that is only scored, and of the smallest that is tried."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """What a run scores at one step.
+
+    Attributes:
+        step: Optimizer steps done.
+        metrics: By split and name; the first is the one watched.
+        predictions: By split, (rows,): classes, or numbers; NaN where a score is not finite.
+    """
+
+    step: int
+    metrics: Mapping[tuple[str, str], float]
+    predictions: Mapping[str, Tensor]
+
+    @property
+    def finite(self) -> bool:
+        """Whether every score was."""
+        return all(bool(torch.isfinite(said).all()) for said in self.predictions.values())
+
+    @property
+    def watched(self) -> float:
+        """The metric that early stopping goes by."""
+        return next(iter(self.metrics.values()))
+
+
+@dataclass(kw_only=True)
+class Progress:
+    """How far a run has come.
+
+    Attributes:
+        losses: Of each step.
+        evaluations: In order.
+        best: The best of them so far.
+        weights: The tensors at the best evaluation, where that one counts.
+        notes: What went otherwise than asked.
+        micro_batch: Rows computed at once; the gradients of a step are summed over these.
+        record: The highest watched metric, from 0 on.
+        behind: Evaluations since it was set; it begins with 1, as in NeoBERT's code.
+    """
+
+    losses: list[float] = field(default_factory=list)
+    evaluations: list[Evaluation] = field(default_factory=list)
+    best: Evaluation | None = None
+    weights: dict[str, Tensor] | None = None
+    notes: list[str] = field(default_factory=list)
+    micro_batch: int | None = None
+    record: float = 0.0
+    behind: int = 1
+
+    @property
+    def diverged(self) -> bool:
+        """Whether a loss was not finite, or a score."""
+        lost = bool(self.losses) and not math.isfinite(self.losses[-1])
+        return lost or (bool(self.evaluations) and not self.evaluations[-1].finite)
+
+
+def optimizer_of(model: nn.Module, trial: Trial) -> torch.optim.AdamW:
+    """AdamW as the protocol has it."""
+    asked = trial.training.optimizer
+    called = getattr(model, "published", str)
+    decay = asked.torch_decay(trial.weight_decay, trial.learning_rate)
+    groups: dict[bool, list[nn.Parameter]] = {True: [], False: []}
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad:
+            groups[not any(part in called(name) for part in asked.undecayed)].append(parameter)
+    return torch.optim.AdamW(
+        [{"params": groups[True], "weight_decay": decay}, {"params": groups[False], "weight_decay": 0.0}],
+        lr=trial.learning_rate,
+        betas=asked.betas,
+        eps=asked.eps,
+        fused=True,
+    )
+
+
+def factor_of(training: Training, steps: int) -> Callable[[int], float]:
+    """The factor of the learning rate at a step."""
+    kind = {"linear": linear, "neobert": neobert}[training.schedule.name]
+    return partial(kind, steps=steps, warmup=training.schedule.warmup)
+
+
+def order_of(rows: int, trial: Trial) -> Iterator[Tensor]:
+    """The rows of every batch of a run, in order, on the CPU."""
+    draw = torch.Generator().manual_seed(trial.seed)
+    for _ in range(trial.epochs):
+        order = torch.randperm(rows, generator=draw) if trial.training.shuffled else torch.arange(rows)
+        yield from order.split(trial.batch_size)
+
+
+def train(
+    model: nn.Module,
+    rows: Rows,
+    trial: Trial,
+    evaluate: Callable[[nn.Module, int], Evaluation],
+    *,
+    tell: Callable[[int, int], None] = lambda _step, _steps: None,
+) -> Progress:
+    """Carry a run out.
+
+    Args:
+        model: From `inputs` of a batch to scores, (rows, classes). It is trained in place.
+        rows: To train on.
+        trial: All settings; its seed must have been set before the model's head was drawn.
+        evaluate: Scores the model after so many steps.
+        tell: Hears of every step and of how many there are.
+    """
+    steps = trial.steps(len(rows))
+    optimizer, factor = optimizer_of(model, trial), factor_of(trial.training, steps)
+    every = trial.training.cadence.every(trial.task, rows=len(rows), batch_size=trial.batch_size)
+    autocast = autocast_of(rows.labels.device, trial)
+    scaled = autocast is not contextlib.nullcontext and trial.autocast == "float16"
+    scaler = GradScaler(rows.labels.device.type, enabled=scaled)
+    progress = Progress()
+    model.train()
+    for step, chosen in enumerate(order_of(len(rows), trial)):
+        for group in optimizer.param_groups:
+            group["lr"] = trial.learning_rate * factor(step)
+        progress.losses.append(_step(model, rows, chosen, autocast, scaler, progress))
+        _update(model, optimizer, scaler, trial.training.clip)
+        tell(step + 1, steps)
+        if progress.diverged:
+            break
+        last = step + 1 == steps
+        if (step + 1) % every == 0 or (last and _asks_for_the_end(progress, trial)):
+            _evaluated(model, progress, evaluate(model, step + 1), trial)
+            model.train()
+            if progress.diverged or _waited(progress, trial):
+                break
+    return progress
+
+
+def autocast_of(device: torch.device, trial: Trial) -> Callable[[], Any]:
+    """The precision that a run's forward passes have; a CPU has no float16, so it keeps float32."""
+    half = trial.autocast != "float32" and not (device.type == "cpu" and trial.autocast == "float16")
+    if not half:
+        return contextlib.nullcontext
+    return partial(torch.autocast, device.type, dtype=DTYPES[trial.autocast])
+
+
+def _step(
+    model: nn.Module,
+    rows: Rows,
+    chosen: Tensor,
+    autocast: Callable[[], Any],
+    scaler: GradScaler,
+    progress: Progress,
+) -> float:
+    """The gradients of one batch, in smaller ones where memory runs out; its mean loss."""
+    while True:
+        size = min(progress.micro_batch or len(chosen), len(chosen))
+        try:
+            total = 0.0
+            for part in chosen.split(size):
+                batch = rows.batch(part)
+                with autocast():
+                    loss = loss_of(model(**batch.inputs), batch) * (len(part) / len(chosen))
+                scaler.scale(loss).backward()
+                total += float(loss.detach())
+            return total
+        except torch.OutOfMemoryError:
+            if size == 1:
+                raise
+            model.zero_grad(set_to_none=True)
+            torch.cuda.empty_cache()
+            progress.micro_batch = size // 2
+            progress.notes.append(f"memory ran out: {size // 2} rows at once from then on, steps as asked")
+
+
+def loss_of(scores: Tensor, batch: Batch) -> Tensor:
+    """The mean loss of a batch: squared error of a number, else cross-entropy."""
+    if scores.shape[-1] == 1:
+        return nn.functional.mse_loss(scores[:, 0].float(), batch.labels.float())
+    return nn.functional.cross_entropy(scores.float(), batch.labels)
+
+
+def _update(
+    model: nn.Module, optimizer: torch.optim.Optimizer, scaler: GradScaler, clip: float | None
+) -> None:
+    if clip is not None:
+        scaler.unscale_(optimizer)
+        nn.utils.clip_grad_norm_(model.parameters(), clip)
+    scaler.step(optimizer)
+    scaler.update()
+    optimizer.zero_grad(set_to_none=True)
+
+
+def _asks_for_the_end(progress: Progress, trial: Trial) -> bool:
+    """Whether a run must be evaluated where it ends, though its cadence does not say so."""
+    return trial.training.stopping.counts == "last" or not progress.evaluations
+
+
+def _evaluated(model: nn.Module, progress: Progress, found: Evaluation, trial: Trial) -> None:
+    progress.evaluations.append(found)
+    if found.watched > progress.record:
+        progress.record, progress.behind = found.watched, 0
+    else:
+        progress.behind += 1
+    if progress.best is None or found.watched > progress.best.watched:
+        progress.best = found
+        if trial.training.stopping.counts == "best":
+            progress.weights = {n: t.detach().clone() for n, t in model.state_dict().items()}
+
+
+def _waited(progress: Progress, trial: Trial) -> bool:
+    """Whether there was no new record for too long."""
+    patience = trial.training.stopping.patience
+    return patience is not None and progress.behind >= patience
+
+
+def predict(model: nn.Module, rows: Rows, *, autocast: Callable[[], Any] = contextlib.nullcontext) -> Tensor:
+    """What the model says of rows, (rows,) on the CPU: classes, or numbers; NaN where it is not finite.
+
+    Rows are scored in large batches, in smaller ones where memory runs out.
+    """
+    model.eval()
+    tokens = EVALUATED
+    while True:
+        try:
+            with torch.inference_mode(), autocast():
+                return _predicted(model, rows, tokens)
+        except torch.OutOfMemoryError:
+            if tokens <= LEAST:
+                raise
+            torch.cuda.empty_cache()
+            tokens //= 2
+
+
+def _predicted(model: nn.Module, rows: Rows, tokens: int) -> Tensor:
+    found = torch.empty(len(rows))
+    for chosen in rows.by_length(tokens):
+        scores = model(**rows.batch(chosen).inputs)
+        said = (scores[:, 0] if scores.shape[-1] == 1 else scores.argmax(dim=-1)).float()
+        whole = torch.isfinite(scores).all(dim=-1)
+        found[chosen] = torch.where(whole, said, torch.nan).cpu()
+    return found
+
+
+def evaluation(
+    model: nn.Module,
+    dev: Mapping[str, Rows],
+    metrics: Sequence[str],
+    step: int,
+    *,
+    autocast: Callable[[], Any] = contextlib.nullcontext,
+) -> Evaluation:
+    """Every metric of every dev split.
+
+    The first of both is the one that early stopping and the choice of a source for transfer go by.
+    """
+    predictions = {split: predict(model, rows, autocast=autocast) for split, rows in dev.items()}
+    found = {}
+    for split, rows in dev.items():
+        gold = rows.labels.cpu().double().numpy()
+        ones = np.ones((1, len(gold)))
+        for name in metrics:
+            said = np.nan_to_num(predictions[split].double().numpy(), nan=-1.0)
+            score = METRICS[name](gold, said, ones)[0]
+            found[split, name] = float(score)
+    return Evaluation(step=step, metrics=found, predictions=predictions)
+
+
+FIRST, LAST, SLOPE, PLATEAU = 1e-4, 0.1, 0.9, 0.9
+"""NeoBERT's: the factor at step 0, the one at the end, how much is lost before it, and when it begins."""
+
+
+def linear(step: int, *, steps: int, warmup: float) -> float:
+    """From 0 at step 0 to 1 behind the warmup, then down to 0 at `steps`.
+
+    >>> [linear(s, steps=100, warmup=0.1) for s in (0, 5, 10, 55, 100)]
+    [0.0, 0.5, 1.0, 0.5, 0.0]
+    """
+    until = math.ceil(warmup * steps)
+    if step < until:
+        return step / until
+    return max(0.0, (steps - step) / max(1, steps - until))
+
+
+def neobert(step: int, *, steps: int, warmup: float) -> float:
+    """NeoBERT's code for GLUE: linear from 1e-4 to 1, linear down to nearly 0.16, then 0.1.
+
+    With w the end of the warmup and m nine tenths of the steps, the factor between them is
+    1 - 0.9 * (t - w) / m.
+
+    >>> [round(neobert(s, steps=1000, warmup=0.06), 4) for s in (0, 30, 60, 899, 900, 999)]
+    [0.0001, 0.5, 1.0, 0.161, 0.1, 0.1]
+    """
+    until, plateau = math.ceil(warmup * steps), math.ceil(PLATEAU * steps)
+    if step < until:
+        return FIRST + (1 - FIRST) * step / until
+    return 1 - SLOPE * (step - until) / plateau if step < plateau else LAST

@@ -1,0 +1,292 @@
+"""Harness check, top to bottom; the Python call.
+
+The check of a candidate against a baseline: run what is missing, compare, decide, write it down.
+
+The parts of a check beside its verdicts: who, what was predicted, what should be known.
+
+The Python call: `harness.check(...)` does what `harness check` does, and returns it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from harness import evaluation
+from harness.checks import decide, outcome
+from harness.checks import policy as policies
+from harness.checks.baselines import Baseline, Standard, standard_of
+from harness.checks.decide import conclude
+from harness.checks.outcome import Check, Party, TaskOutcome
+from harness.checks.policy import DEFAULT, Policy, fitting
+from harness.checks.sides import Asked, CarryOut, Side, Sides, ask, score_of, side
+from harness.differences import other_conditions, paired, require_alike
+from harness.errors import UsageError, shortened
+from harness.execute import Listeners
+from harness.identity import digest
+from harness.report import Report
+from harness.request import Opened, Request, network, request_of_options
+from harness.types import Suite, Task
+
+
+def run_check(
+    candidate: str,
+    standard: Standard,
+    request: Request,
+    *,
+    seeds: int = 1,
+    policy: Policy = DEFAULT,
+    carry_out: CarryOut,
+) -> Check:
+    """Hold a candidate against a baseline.
+
+    Args:
+        candidate: A catalog name, `org/name[@revision]` or a folder.
+        standard: What it is held against.
+        request: Suites and settings; its models do not count.
+        seeds: With how many seeds what is drawn by chance is evaluated, or trained.
+        policy: What is asked of the candidate.
+        carry_out: Called where records are missing.
+
+    Raises:
+        UsageError: The request cannot be carried out, or the two were not evaluated alike.
+        StoreError: The results folder cannot be written.
+    """
+    budget = policy.budget_minutes * 60 or None
+    asked = _asked(candidate, standard, replace(request, budget=budget), seeds)
+    told = fitting(policy, [task.name for task in _tasks(asked[0].opened.suites)])
+    sides = _sides(asked, standard, {})
+    told += _alike(asked, sides, standard, policy)
+    if not sides.candidate.complete or (standard.baseline is None and not sides.baseline.complete):
+        sides = _sides(asked, standard, _measured(asked, carry_out))
+    made = _compared(asked[0].opened, sides, standard, policy, told)
+    outcome.keep(asked[0].opened.results, made)
+    return made
+
+
+def _asked(candidate: str, standard: Standard, request: Request, seeds: int) -> tuple[Asked, ...]:
+    """What is wanted of the candidate, and of the baseline if it is a model."""
+    models = (candidate,) if standard.baseline is not None else (candidate, standard.name)
+    return tuple(ask(request, model, seeds) for model in models)
+
+
+def _alike(asked: Sequence[Asked], sides: Sides, standard: Standard, policy: Policy) -> list[str]:
+    """Refuse what is not evaluated alike, before anything is measured; what the policy allows, in words."""
+    if standard.baseline is None:
+        theirs = asked[1].identities
+    else:
+        _require_records(sides.baseline, standard)
+        theirs = {t: tuple(one.identity for one in ones) for t, ones in sides.baseline.scored.items()}
+    mine = asked[0].identities
+    pairs = {task: paired(mine[task], theirs.get(task, ())) for task in mine}
+    return require_alike(pairs, policy.allow_differences, standard.name)
+
+
+def _require_records(baseline: Side, standard: Standard) -> None:
+    """Refuse a baseline none of whose records is there.
+
+    Raises:
+        UsageError: With where they were looked for.
+    """
+    if any(baseline.scored.values()) or not any(run.keys for run in baseline.runs):
+        return
+    raise UsageError(
+        f"None of the records of the baseline {standard.name} is in {baseline.home / 'records'}.",
+        hint="Copy them there, name the results folder that has them with --results, or set the baseline "
+        "anew with harness baseline set.",
+    )
+
+
+def _measured(asked: Sequence[Asked], carry_out: CarryOut) -> dict[tuple[str, str], str]:
+    """Run what is missing; by model and task, why there is no score all the same."""
+    failures: dict[tuple[str, str], str] = {}
+    began = time.monotonic()
+    for one in asked:
+        for request in one.requests:
+            left = None if request.budget is None else max(request.budget - (time.monotonic() - began), 0.0)
+            report = carry_out(replace(request, budget=left))
+            failures |= {(one.run.artifact, task): reason for task, reason in _failures(report)}
+    return failures
+
+
+def _failures(report: Report) -> Iterator[tuple[str, str]]:
+    for result in report.failures:
+        told = "the budget (budget_minutes) was used up" if result.how == "stopped" else "it failed"
+        yield result.cell.task.name, result.failure.message if result.failure else told
+
+
+def _sides(asked: Sequence[Asked], standard: Standard, failures: Mapping[tuple[str, str], str]) -> Sides:
+    found = asked[0].opened
+    other = standard.baseline
+    runs = other.runs if other is not None else (asked[1].run,)
+    return Sides(
+        candidate=side([asked[0].run], found, found.results),
+        baseline=side(runs, found, standard.results or found.results),
+        failures=failures,
+    )
+
+
+def _compared(found: Opened, sides: Sides, standard: Standard, policy: Policy, told: Sequence[str]) -> Check:
+    started = time.monotonic()
+    said = decide.said(sides, found.suites, policy, standard.name)
+    tasks = (*in_suites(said.tasks, found.suites), *dropped(standard, found))
+    means = tuple(
+        replace(mean, predicted=predicted(suite, sides))
+        for suite, mean in zip(found.suites, said.means, strict=True)
+    )
+    end = conclude(tasks, means, policy)
+    parties = party(sides.candidate, "", None), party(sides.baseline, standard.name, standard.baseline)
+    return Check(
+        id=name_of(tasks, policy, found, parties),
+        when=datetime.now(tz=UTC).isoformat(timespec="seconds"),
+        candidate=parties[0],
+        baseline=parties[1],
+        suites=tuple(suite.name for suite in found.suites),
+        recipe=found.request.recipe,
+        policy=policy.to_json(),
+        overall=end.verdict,
+        because=end.because,
+        exit_code=end.exit_code,
+        tasks=tasks,
+        means=means,
+        warnings=(*told, *warnings(tasks, sides, found)),
+        seconds=round(time.monotonic() - started, 3),
+    )
+
+
+def _tasks(suites: Sequence[Suite]) -> list[Task]:
+    """Every task of every suite, each once."""
+    return list({task.name: task for suite in suites for task in suite.tasks}.values())
+
+
+def party(one: Side, typed: str, baseline: Baseline | None) -> Party:
+    """One side of a check."""
+    first = one.runs[0]
+    return Party(
+        name=first.model,
+        source=typed or first.source,
+        artifacts=tuple(dict.fromkeys(run.artifact for run in one.runs)),
+        revision=first.revision,
+        baseline=baseline.name if baseline is not None else "",
+    )
+
+
+def name_of(tasks: Sequence[TaskOutcome], policy: Policy, found: Opened, parties: tuple[Party, Party]) -> str:
+    """What a check is called: the same for the same records under the same policy."""
+    compared = [[t.task, list(t.candidate_keys), list(t.baseline_keys), t.verdict, t.delta] for t in tasks]
+    return digest(
+        {
+            "tasks": compared,
+            "policy": policy.to_json(),
+            "suites": list(found.request.suites),
+            "candidate": list(parties[0].artifacts),
+            "baseline": [parties[1].baseline, *parties[1].artifacts],
+        }
+    )[:12]
+
+
+def in_suites(tasks: Sequence[TaskOutcome], suites: Sequence[Suite]) -> Iterator[TaskOutcome]:
+    """Tasks with the names of the suites that have them."""
+    for one in tasks:
+        names = (suite.name for suite in suites if one.task in {task.name for task in suite.tasks})
+        yield replace(one, suites=tuple(names))
+
+
+def dropped(standard: Standard, found: Opened) -> Iterator[TaskOutcome]:
+    """Tasks that a baseline has, and its suites no longer; none where others were asked for."""
+    asked = found.request
+    other = standard.baseline
+    narrowed = asked.options.tasks or asked.options.languages or asked.options.splits
+    if other is None or narrowed or asked.suites != other.suites or other.asked.get("tasks"):
+        return
+    here = {task.name for suite in found.suites for task in suite.tasks}
+    pinned = {task: keys for run in other.runs for task, keys in run.keys.items()}
+    for task, keys in pinned.items():
+        if task not in here:
+            yield TaskOutcome(
+                task=task,
+                type="",
+                metric="",
+                verdict="missing",
+                reason="the baseline has it, and the suite no longer does",
+                baseline_keys=keys,
+            )
+
+
+def predicted(suite: Suite, sides: Sides) -> dict[str, Any]:
+    """What a proxy says of the benchmark that it stands for, from main scores; {} if one is missing."""
+    found: dict[str, Any] = {}
+    for name, one in (("candidate", sides.candidate), ("baseline", sides.baseline)):
+        scores = {task: score_of(ones) for task, ones in one.scored.items()}
+        known = {task: score for task, score in scores.items() if score is not None}
+        told = suite.predictor.predict(known) if suite.predictor is not None else None
+        if told is None:
+            return {}
+        bounds = {f"{name}_low": told.low, f"{name}_high": told.high}
+        found |= {"target": told.target, name: told.value, **bounds}
+    return found
+
+
+def warnings(tasks: Sequence[TaskOutcome], sides: Sides, found: Opened) -> Iterator[str]:
+    """What does not decide but should be known."""
+    pairs = {
+        task: (mine[0].provenance, sides.baseline.scored[task][0].provenance)
+        for task, mine in sides.candidate.scored.items()
+        if mine and sides.baseline.scored[task]
+    }
+    yield from other_conditions(pairs)
+    if any(one.unit == "examples" and one.runs == (1, 1) for one in tasks):
+        yield "Each side was trained once, so what another seed would give is not known (--seeds 3)."
+    for suite in found.suites:
+        if suite.left_out:
+            yield (
+                f"{len(suite.left_out)} of {len(suite.columns)} columns of {suite.name} were left out by "
+                f"the options: {shortened(suite.left_out)}."
+            )
+        if suite.predictor is not None and not predicted(suite, sides):
+            yield f"Nothing is predicted of {suite.predictor.target}: a task of {suite.name} is not there."
+
+
+def check(
+    candidate: str,
+    baseline: str,
+    suite: str | Sequence[str] = (),
+    *,
+    seeds: int | None = None,
+    policy: Policy | Path | str | None = None,
+    listeners: Listeners | None = None,
+    **request: Any,
+) -> Check:
+    """Hold a candidate against a baseline; `harness.check` documents the arguments."""
+    standard = standard_of(baseline, request.get("results"))
+    set_one = standard.baseline
+    suites = (suite,) if isinstance(suite, str) else tuple(suite)
+    if set_one is not None:
+        suites, seeds = suites or set_one.suites, seeds or set_one.seeds
+    if not suites:
+        raise UsageError(
+            f"{baseline} is no baseline that was set: which suite?", hint='Say suite="nanobeir".'
+        )
+    asked = evaluation.changed(_request(suites, set_one), request, of="harness.check")
+    if isinstance(policy, Path | str):
+        policy = policies.read(Path(policy))
+    with network(asked):
+        return run_check(
+            candidate,
+            standard,
+            asked,
+            seeds=seeds or 1,
+            policy=policy or policies.DEFAULT,
+            carry_out=lambda one: evaluation.execute(evaluation.prepare(one), listeners),
+        )
+
+
+def _request(suites: tuple[str, ...], baseline: Baseline | None) -> Request:
+    """What a baseline was asked for, or nothing in particular."""
+    if baseline is None:
+        return Request(models=(), suites=suites)
+    return replace(request_of_options((), suites, baseline.asked), results=None)

@@ -1,0 +1,336 @@
+"""Candidate minus baseline: tasks and means, with variance.
+
+How much a candidate differs from a baseline on one task, and how well that is known.
+
+The difference of the means over a suite's columns.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev, variance
+from typing import Literal
+
+import numpy as np
+
+from harness import stats
+from harness.checks.units import Stratum, Units
+from harness.metrics import MEASURES, Floats, prepared
+from harness.stats import blocks, p_values
+from harness.types import Suite
+
+DRAWS = 10_000
+"""Replicates of the bootstrap."""
+
+FLAT = 1e-12
+"""A variance below this is rounding."""
+
+ALIKE = 50
+"""Where fewer units than these differ, chance is counted out and not only estimated."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """One source of uncertainty: the variance that it gives a difference, and its degrees of freedom."""
+
+    variance: float
+    freedom: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compared(ABC):
+    """Scores of a candidate's runs and of a baseline's, in shares of 1.
+
+    Attributes:
+        mine: The score of each run of the candidate.
+        theirs: Of each run of the baseline.
+        examples: What the choice of units, and of a few probes, adds to the variance.
+        same: Whether both sides are one and the same record.
+    """
+
+    mine: tuple[float, ...]
+    theirs: tuple[float, ...]
+    examples: Part
+    same: bool = False
+
+    @property
+    def candidate(self) -> float:
+        """The mean score of the candidate's runs."""
+        return fmean(self.mine)
+
+    @property
+    def baseline(self) -> float:
+        """The mean score of the baseline's runs."""
+        return fmean(self.theirs)
+
+    @property
+    def delta(self) -> float:
+        """Candidate minus baseline."""
+        return self.candidate - self.baseline
+
+    @property
+    @abstractmethod
+    def seeds(self) -> Part | None:
+        """What the runs add to the variance; None with one run of each, where it cannot be told."""
+
+    @property
+    def total(self) -> Part:
+        """All uncertainty together."""
+        return together([self.examples] + ([self.seeds] if self.seeds is not None else []))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference(Compared):
+    """Candidate minus baseline on one task.
+
+    Attributes:
+        paired: Whether the runs belong together two by two.
+        units: How many were resampled.
+        exact: p-values of "not lower" and of "not higher" by exchanging the models' answers, where
+            few units differ; None otherwise.
+    """
+
+    paired: bool = False
+    units: int
+    exact: tuple[float, float] | None = None
+
+    @property
+    def seeds(self) -> Part | None:
+        """What the runs add to the variance; None with one run of each, where it cannot be told."""
+        return None if self.same else of_runs(self.mine, self.theirs, paired=self.paired)
+
+    @property
+    def noise(self) -> float | None:
+        """Standard deviation of the baseline's runs; None of a single one."""
+        return stdev(self.theirs) if len(self.theirs) > 1 else None
+
+
+def together(parts: list[Part]) -> Part:
+    """The sum of independent parts, with the degrees of freedom of Welch and Satterthwaite.
+
+    >>> together([Part(variance=1.0, freedom=4), Part(variance=1.0, freedom=4)])
+    Part(variance=2.0, freedom=8.0)
+    """
+    total = sum(part.variance for part in parts)
+    below = sum(part.variance**2 / part.freedom for part in parts)
+    return Part(variance=total, freedom=total**2 / below if below > 0 else stats.LARGE)
+
+
+def difference(
+    candidate: Units, baseline: Units, *, paired: bool, rng: np.random.Generator, draws: int = DRAWS
+) -> Difference:
+    """Hold two models' runs on the same units against each other.
+
+    The units are resampled, the same for both models and all runs (a paired bootstrap), and the
+    metric is computed anew of every resample. Runs are a second level: their spread is taken from
+    the scores of the runs themselves, as a bootstrap of three to ten runs would find too little.
+
+    Args:
+        candidate: Its units.
+        baseline: Likewise; `harness.checks.units.alike` holds.
+        paired: Whether the runs belong together two by two, as evaluations with the same seed do.
+        rng: Where chance comes from.
+        draws: Replicates.
+    """
+    mine, theirs = candidate.scores(), baseline.scores()
+    parts, exact = [], None
+    for one, other in zip(candidate.strata, baseline.strata, strict=True):
+        parts.append(_of_units(one, other, rng, draws))
+        if len(mine) == len(theirs) == 1:
+            parts.append(of_probes(one, other))
+    if len(candidate.strata) == 1 and len(mine) == len(theirs) == 1:
+        exact = _counted(candidate.strata[0], baseline.strata[0], rng, draws)
+    return Difference(
+        mine=tuple(mine.tolist()),
+        theirs=tuple(theirs.tolist()),
+        paired=paired,
+        units=candidate.count,
+        examples=together(parts),
+        exact=exact,
+    )
+
+
+def _of_units(one: Stratum, other: Stratum, rng: np.random.Generator, draws: int) -> Part:
+    """The variance of the difference over resamples of a stratum's units."""
+    count = one.count
+    freedom = max(count - 1, 1)
+    deltas = _deltas(one, other)
+    found = np.concatenate([deltas(weights) for weights in blocks(count, draws, rng)])
+    spread = float(found.astype(np.float64).var(ddof=1)) * count / freedom
+    return Part(variance=one.share**2 * (spread + _unseen(one, other, spread)), freedom=freedom)
+
+
+def of_probes(one: Stratum, other: Stratum) -> Part:
+    """What the choice of the probes' training texts adds, beyond what the units have already.
+
+    The probes of both models have the same training texts, so their differences are a sample. What
+    they vary by because each probe answers single units otherwise is in the units' part.
+    """
+    values = one.predicted[0] - other.predicted[0] if one.predicted.shape == other.predicted.shape else None
+    if values is None or one.measures != ("mean",) or len(values) < 2:
+        return Part(variance=0.0, freedom=1)
+    probes, units = values.shape
+    rest = values - values.mean(axis=0) - values.mean(axis=1, keepdims=True) + values.mean()
+    within = float((rest**2).sum()) / ((probes - 1) * max(units - 1, 1))
+    spread = float(values.mean(axis=1).var(ddof=1)) - within / units
+    return Part(variance=one.share**2 * max(spread, 0.0) / probes, freedom=probes - 1)
+
+
+def _deltas(one: Stratum, other: Stratum) -> Callable[[Floats], Floats]:
+    """From weights (resamples, units) to the difference in each resample, (resamples,)."""
+    if one.measures == ("mean",):
+        of_units = _means(one) - _means(other)
+        return lambda weights: MEASURES["mean"](one.gold, of_units, weights)
+    mine, theirs = (part.predicted.reshape(-1, part.count) for part in (one, other))
+    measures = [prepared(name, one.gold, np.concatenate([mine, theirs])) for name in one.measures]
+    count = len(mine)
+
+    def deltas(weights: Floats) -> Floats:
+        found = np.mean([measure(weights) for measure in measures], axis=0)
+        return np.asarray(found[:count].mean(axis=0) - found[count:].mean(axis=0))
+
+    return deltas
+
+
+def _means(one: Stratum) -> Floats:
+    """What each unit scores, a mean over runs and probes."""
+    return np.asarray(one.predicted.mean(axis=(0, 1)))
+
+
+def differing(one: Stratum, other: Stratum) -> np.ndarray:
+    """Which units the two models answer differently, (units,) of truth values."""
+    if one.measures == ("mean",):
+        return np.asarray(_means(one) != _means(other))
+    if one.predicted.shape != other.predicted.shape:
+        return np.ones(one.count, dtype=bool)
+    return np.asarray((one.predicted != other.predicted).any(axis=(0, 1)))
+
+
+def _unseen(one: Stratum, other: Stratum, spread: float) -> float:
+    """The variance for one more unit that might have differed, where most are answered alike.
+
+    If all units of a sample tie, or differ by the same, a bootstrap finds no uncertainty at all; that
+    none of n differs does not say that none would (Agresti and Min, 2005, add such
+    pseudo-observations to paired proportions).
+    """
+    differ = differing(one, other)
+    if differ.all() and spread > FLAT:
+        return 0.0
+    size = 1.0
+    if one.measures == ("mean",) and differ.any():
+        size = float(np.sqrt(np.mean((_means(one) - _means(other))[differ] ** 2)))
+    return (size / (one.count + 2)) ** 2
+
+
+def _counted(
+    one: Stratum, other: Stratum, rng: np.random.Generator, draws: int
+) -> tuple[float, float] | None:
+    differ = differing(one, other)
+    return p_values(one, other, differ, rng, draws) if 0 < differ.sum() < ALIKE else None
+
+
+def of_runs(mine: Sequence[float], theirs: Sequence[float], *, paired: bool) -> Part | None:
+    """What runs add to the variance of the difference of their means; None with one run of each.
+
+    Of two groups that are not paired each has a spread of its own; a single run is taken to be as
+    uncertain as those of the other side.
+
+    >>> of_runs([0.5, 0.7], [0.4], paired=False)
+    Part(variance=0.03, freedom=1)
+    """
+    if paired and len(mine) == len(theirs) > 1:
+        deltas = [a - b for a, b in zip(mine, theirs, strict=True)]
+        return Part(variance=variance(deltas) / len(deltas), freedom=len(deltas) - 1)
+    groups = [one for one in (mine, theirs) if len(one) > 1]
+    if paired or not groups:
+        return None
+    if len(groups) == 2:
+        return together([Part(variance=variance(g) / len(g), freedom=len(g) - 1) for g in groups])
+    spread = variance(groups[0]) * (1 / len(mine) + 1 / len(theirs))
+    return Part(variance=round(spread, 15), freedom=len(groups[0]) - 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeanDifference(Compared):
+    """Candidate minus baseline, of the mean over those columns of which every task was tested.
+
+    `mine` and `theirs` are the means of the runs: a single one where tasks have other numbers of runs.
+
+    Attributes:
+        spread: What the runs add to the variance; None where it cannot be told.
+        columns: The columns it is over.
+        wanted: How many columns the suite has.
+    """
+
+    spread: Part | None
+    columns: tuple[str, ...]
+    wanted: int
+
+    @property
+    def seeds(self) -> Part | None:
+        """What the runs add to the variance; None where it cannot be told."""
+        return self.spread
+
+
+def mean_difference(suite: Suite, found: Mapping[str, Difference]) -> MeanDifference | None:
+    """The mean over columns, each of which counts once; None if no column was tested.
+
+    The units of different tasks are independent of one another. Their runs are not where one
+    training gave a model for all tasks, so the spread of runs is taken from the means of the runs.
+    """
+    columns = {c.name: [t.name for t in c.tasks] for c in suite.columns}
+    tested = {name: tasks for name, tasks in columns.items() if tasks and all(t in found for t in tasks)}
+    if not tested:
+        return None
+    shares: dict[str, float] = {}
+    for tasks in tested.values():
+        for task in tasks:
+            shares[task] = shares.get(task, 0.0) + 1 / len(tested) / len(tasks)
+    ones = {task: found[task] for task in shares}
+    mine, theirs, spread = _runs(shares, ones)
+    return MeanDifference(
+        mine=mine,
+        theirs=theirs,
+        examples=together([_scaled(ones[task].examples, share) for task, share in shares.items()]),
+        spread=spread,
+        columns=tuple(tested),
+        wanted=len(columns),
+        same=all(one.same for one in ones.values()),
+    )
+
+
+def _runs(
+    shares: Mapping[str, float], ones: Mapping[str, Difference]
+) -> tuple[tuple[float, ...], tuple[float, ...], Part | None]:
+    """The means of the runs of both sides, and what their spread adds to the variance."""
+    counts = {(len(o.mine), len(o.theirs), o.paired) for o in ones.values() if o.seeds is not None}
+    if len(counts) > 1:
+        parts = [(one.seeds, shares[task]) for task, one in ones.items()]
+        seeds = together([_scaled(part, share) for part, share in parts if part is not None])
+        return (_run(shares, ones, "mine"),), (_run(shares, ones, "theirs"),), seeds
+    if not counts:
+        return (_run(shares, ones, "mine"),), (_run(shares, ones, "theirs"),), None
+    many, others, paired = next(iter(counts))
+    mine = tuple(_run(shares, ones, "mine", run) for run in range(many))
+    theirs = tuple(_run(shares, ones, "theirs", run) for run in range(others))
+    return mine, theirs, of_runs(mine, theirs, paired=paired)
+
+
+def _run(
+    shares: Mapping[str, float],
+    ones: Mapping[str, Difference],
+    side: Literal["mine", "theirs"],
+    run: int | None = None,
+) -> float:
+    """The mean of one run, or of all; a task with a single run has the same score in each."""
+    total = 0.0
+    for task, share in shares.items():
+        scores: tuple[float, ...] = getattr(ones[task], side)
+        total += share * (fmean(scores) if run is None or len(scores) == 1 else scores[run])
+    return total
+
+
+def _scaled(part: Part, share: float) -> Part:
+    return Part(variance=share**2 * part.variance, freedom=part.freedom)

@@ -1,0 +1,275 @@
+"""Check on disk and in JSON; history.
+
+What a check found: the form it has in memory, in JSON and under `<results>/checks/`.
+
+The checks that were made, as they lie in a results folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from harness import files
+from harness.errors import RecordError
+
+SCHEMA = 1
+"""The form of a check's JSON. A newer one is refused."""
+
+Verdict = Literal["regressed", "improved", "equivalent", "inconclusive", "not testable", "missing"]
+"""Of a task: `not testable` has scores but no units to resample, `missing` lacks a score."""
+
+Overall = Literal["regressed", "improved", "equivalent", "inconclusive"]
+
+VERDICTS: tuple[Verdict, ...] = (
+    *("regressed", "missing", "inconclusive", "not testable"),
+    *("improved", "equivalent"),
+)
+"""In the order in which a reader wants to see them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Party:
+    """One side of a check.
+
+    Attributes:
+        name: Of the model, fit for a table.
+        source: What was typed.
+        artifacts: The ArtifactKeys; several where a baseline holds repeated runs.
+        revision: The pinned commit of a hub model.
+        baseline: The name of the baseline that it was taken from, empty for a model.
+    """
+
+    name: str
+    source: str
+    artifacts: tuple[str, ...]
+    revision: str | None = None
+    baseline: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskOutcome:
+    """One task. Scores, differences, margins and bounds are shares of 1; tables show them times 100.
+
+    Attributes:
+        task: Its name.
+        type: Its type.
+        suites: The suites of the check that have it.
+        metric: The metric that was resampled.
+        verdict: What is said of it.
+        reason: Why, where the verdict alone does not tell; empty otherwise.
+        must_not_regress: Whether the policy fails the check if it regresses.
+        candidate: The candidate's score, a mean over its runs.
+        baseline: Likewise.
+        delta: Candidate minus baseline.
+        low: Lower bound of the difference, one-sided at alpha.
+        high: Upper bound.
+        p_regressed: Corrected p-value of "not lower than by max_drop".
+        p_improved: Corrected p-value of "not higher".
+        margin: Differences within it do not count.
+        max_drop: The drop that is allowed.
+        unit: What was resampled: "queries", "pairs", "texts", "draws" and the like.
+        units: How many there are.
+        runs: Runs (seeds) of the candidate and of the baseline.
+        noise: Standard deviation of the baseline's runs, None of a single one.
+        to_settle: What would turn `inconclusive` into a verdict, in words; empty otherwise.
+        candidate_keys: EvaluationKeys of its records.
+        baseline_keys: Likewise.
+    """
+
+    task: str
+    type: str
+    suites: tuple[str, ...] = ()
+    metric: str
+    verdict: Verdict
+    reason: str = ""
+    must_not_regress: bool = True
+    candidate: float | None = None
+    baseline: float | None = None
+    delta: float | None = None
+    low: float | None = None
+    high: float | None = None
+    p_regressed: float | None = None
+    p_improved: float | None = None
+    margin: float = 0.0
+    max_drop: float = 0.0
+    unit: str = ""
+    units: int = 0
+    runs: tuple[int, int] = (0, 0)
+    noise: float | None = None
+    to_settle: str = ""
+    candidate_keys: tuple[str, ...] = ()
+    baseline_keys: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeanOutcome:
+    """The mean over the columns of one suite, shares of 1.
+
+    Attributes:
+        suite: The suite's name.
+        verdict: Of the mean.
+        candidate: Over the columns that were tested.
+        baseline: Likewise.
+        delta: Candidate minus baseline.
+        low: Lower bound at the level 1 − alpha; of several suites each has its part of alpha, and the mean
+            of a single task has the bounds of that task.
+        high: Upper bound.
+        margin: Of the mean.
+        there: Columns that were tested.
+        wanted: Columns that the suite has.
+        predicted: The benchmark that the suite stands for, with the candidate's and the baseline's
+            predicted mean: empty, or `target`, `candidate`, `candidate_low`, `candidate_high`,
+            `baseline`, `baseline_low` and `baseline_high`.
+    """
+
+    suite: str
+    verdict: Overall
+    candidate: float | None = None
+    baseline: float | None = None
+    delta: float | None = None
+    low: float | None = None
+    high: float | None = None
+    margin: float = 0.0
+    there: int = 0
+    wanted: int = 0
+    predicted: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """A whole check.
+
+    Attributes:
+        id: Names it among others: the start of the digest of what was compared and how.
+        when: ISO time in UTC.
+        candidate: Who is judged.
+        baseline: By whom.
+        suites: The names of its suites.
+        recipe: How both were trained for tasks with labels; empty without such tasks.
+        policy: Every setting of the policy (docs/check.md).
+        overall: The verdict.
+        because: Sentences: what decided.
+        exit_code: 0 pass, 1 regression, 3 inconclusive, as the policy has it.
+        tasks: In the order of the suites.
+        means: One for each suite.
+        warnings: What does not decide but should be known, as other library versions.
+        seconds: What the statistics took.
+    """
+
+    id: str
+    when: str
+    candidate: Party
+    baseline: Party
+    suites: tuple[str, ...]
+    recipe: str = ""
+    policy: Mapping[str, Any]
+    overall: Overall
+    because: tuple[str, ...]
+    exit_code: int
+    tasks: tuple[TaskOutcome, ...]
+    means: tuple[MeanOutcome, ...]
+    warnings: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+    def of(self, verdict: Verdict) -> tuple[TaskOutcome, ...]:
+        """The tasks of one verdict."""
+        return tuple(task for task in self.tasks if task.verdict == verdict)
+
+    def to_json(self) -> dict[str, Any]:
+        """The check for machines; docs/json.md documents every field."""
+        plain: dict[str, Any] = json.loads(json.dumps(asdict(self), allow_nan=False))
+        return {"schema": SCHEMA, **plain}
+
+
+def from_json(raw: Mapping[str, Any], *, where: str) -> Check:
+    """A check as it was written.
+
+    Args:
+        raw: What `Check.to_json` gave.
+        where: What to call the file in a message.
+
+    Raises:
+        RecordError: It is of a newer schema, or no check.
+    """
+    schema = raw.get("schema")
+    if not isinstance(schema, int):
+        raise RecordError(f"{where} is not a check: it has no schema number.")
+    if schema > SCHEMA:
+        raise RecordError(
+            f"{where} was written by a newer version (schema {schema}, this one reads up to {SCHEMA}).",
+            hint="Update the harness.",
+        )
+    try:
+        return Check(
+            **{
+                **_known(Check, raw),
+                "candidate": _made(Party, raw["candidate"]),
+                "baseline": _made(Party, raw["baseline"]),
+                "tasks": tuple(_made(TaskOutcome, one) for one in raw["tasks"]),
+                "means": tuple(_made(MeanOutcome, one) for one in raw["means"]),
+            }
+        )
+    except (TypeError, KeyError, AttributeError) as error:
+        raise RecordError(f"{where} is not a check of schema {SCHEMA}: {error}.") from error
+
+
+Part = TypeVar("Part", Party, TaskOutcome, MeanOutcome)
+
+
+def _made(kind: type[Part], raw: Mapping[str, Any]) -> Part:
+    return kind(**_known(kind, raw))
+
+
+def _known(kind: type, raw: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a dataclass that are there, lists as tuples."""
+    names = [one.name for one in fields(kind) if one.name in raw]
+    return {n: tuple(raw[n]) if isinstance(raw[n], list) else raw[n] for n in names}
+
+
+log = logging.getLogger(__name__)
+
+
+def folder(results: Path) -> Path:
+    """Where the checks of a results folder lie."""
+    return results / "checks"
+
+
+def keep(results: Path, check: Check) -> Path:
+    """Write a check down as `<results>/checks/<time>-<id>.json`; returns where it lies.
+
+    One that found the same before stays as it is.
+
+    Raises:
+        StoreError: The folder cannot be written.
+    """
+    for former in named(results, check.id):
+        with contextlib.suppress(OSError, ValueError, AttributeError, RecordError):
+            found = from_json(json.loads(former.read_text(encoding="utf-8")), where=str(former))
+            if replace(found, when=check.when, seconds=check.seconds).to_json() == check.to_json():
+                return former
+    stamp = check.when.replace(":", "").replace("-", "").partition(".")[0].partition("+")[0]
+    path = folder(results) / f"{stamp}-{check.id}.json"
+    files.replace(path, (json.dumps(check.to_json(), indent=1) + "\n").encode())
+    return path
+
+
+def named(results: Path, id_: str) -> list[Path]:
+    """The files of the checks of one id, the newest first."""
+    return sorted(folder(results).glob(f"*-{id_}.json"), reverse=True)
+
+
+def checks(results: Path) -> Iterator[Check]:
+    """Every check, the oldest first; a file that cannot be read is warned of and left out."""
+    for path in sorted(folder(results).glob("*.json")):
+        try:
+            yield from_json(json.loads(path.read_text(encoding="utf-8")), where=str(path))
+        except (OSError, ValueError, AttributeError) as error:
+            log.warning("%s cannot be read: %s. It is left out.", path, error)
+        except RecordError as error:
+            log.warning("%s It is left out.", error.message)

@@ -1,0 +1,286 @@
+"""Settings, TOML, explanation, validation.
+
+What a team asks of a candidate: margins, levels, and what must not regress.
+
+A policy in a form to read and to start from: TOML with what every setting means.
+
+Whether the names in a policy are those of tasks that a check has.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, Literal
+
+from harness.errors import UsageError, nearest, unknown
+
+MEANINGS: Mapping[str, str] = {
+    "alpha": "chance of a false alarm that is accepted: half of it for the tasks, half for the means",
+    "margin": 'points; differences of a task within it do not count. Or "measured": what the '
+    "baseline's own runs differ by",
+    "least_margin": "points; no measured margin is smaller",
+    "mean_margin": "points; likewise of a suite's mean, or \"measured\". The check fails if the mean's "
+    "interval lies below it",
+    "max_drop": "points; a task has regressed if it fell by more than this",
+    "must_not_regress": "tasks that fail the check if they regress; * and ? stand for any characters",
+    "correction": "for the number of tasks: holm, benjamini-hochberg or none",
+    "draws": "replicates of the bootstrap",
+    "seed": "of the resamples",
+    "inconclusive": "what a check that decides nothing ends with: exit-3, fail (1) or pass (0)",
+    "missing": "what a check ends with if a score is missing or nothing could be tested: exit-3 or fail (1)",
+    "not_testable": "tasks without units to resample: inconclusive, or ignore them",
+    "allow_differences": "fields of an evaluation that may differ, as encoding.max_length",
+    "budget_minutes": "after which no further work is begun; 0 for no limit",
+}
+"""What each setting means, in a line."""
+
+
+def explanation(policy: Policy) -> str:
+    """The policy as TOML, each setting under what it means; it can be saved and changed."""
+    settings, _, tasks = to_toml(policy).partition("\n\n")
+    lines = []
+    for line in settings.rstrip("\n").split("\n"):
+        lines += [f"# {MEANINGS[line.partition(' ')[0]]}", line]
+    return "\n".join(lines) + (f"\n\n{tasks.rstrip()}" if tasks else "")
+
+
+def fitting(policy: Policy, tasks: Sequence[str]) -> list[str]:
+    """Refuse a policy whose names protect nothing; gives sentences on those of other suites.
+
+    Args:
+        policy: What is asked of the candidate.
+        tasks: The names of all tasks of the check.
+
+    Raises:
+        UsageError: A name looks like one of the tasks and is none, or nothing must not regress
+            although something is named.
+    """
+    patterns = [one for one in policy.must_not_regress if not any(fnmatchcase(t, one) for t in tasks)]
+    strange = [*(one for one in policy.tasks if one not in tasks), *patterns]
+    for name in strange:
+        if nearest(name, tasks):
+            raise unknown("task of this check", name, tasks, then="Mend the name in the policy.")
+    if policy.must_not_regress and len(patterns) == len(policy.must_not_regress):
+        listed = ", ".join(policy.must_not_regress)
+        raise UsageError(
+            f"must_not_regress names no task of this check: {listed}.",
+            hint='Name some of its tasks, or say must_not_regress = ["*"]; [] lets every task regress.',
+        )
+    return [f"The policy names {name}, which is no task of this check." for name in strange]
+
+
+Correction = Literal["holm", "benjamini-hochberg", "none"]
+
+CORRECTIONS: tuple[Correction, ...] = ("holm", "benjamini-hochberg", "none")
+
+MEASURED: Literal["measured"] = "measured"
+"""In place of a number: the margin is what the baseline's own runs differ by."""
+
+Margin = float | Literal["measured"]
+
+Inconclusive = Literal["exit-3", "fail", "pass"]
+
+EXIT_CODES: Mapping[Inconclusive, int] = {"exit-3": 3, "fail": 1, "pass": 0}
+
+Missing = Literal["exit-3", "fail"]
+
+NotTestable = Literal["inconclusive", "ignore"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskPolicy:
+    """What holds for one task in place of what holds for all."""
+
+    margin: Margin | None = None
+    max_drop: float | None = None
+    must_not_regress: bool | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policy:
+    """Every setting of a check. Margins and drops are in points: hundredths of a score.
+
+    Attributes:
+        alpha: The chance of a false alarm that is accepted.
+        margin: Differences within it do not count; or "measured".
+        least_margin: Below which no measured margin falls.
+        mean_margin: Likewise of a suite's mean; or "measured".
+        max_drop: The drop of a task that is allowed.
+        must_not_regress: Tasks that fail the check if they regress, with * and ? for any characters.
+        correction: For the number of tasks: holm, benjamini-hochberg or none.
+        draws: Replicates of the bootstrap.
+        seed: Of the resamples.
+        inconclusive: What a check that decides nothing ends with: exit-3, fail or pass.
+        missing: What a check ends with if a score is missing or nothing could be tested: exit-3 or
+            fail; it never passes.
+        not_testable: Whether tasks without units make a check inconclusive, or are left out.
+        allow_differences: Fields of an evaluation's identity that may differ, as encoding.max_length.
+        budget_minutes: After which no further work is begun; 0 for no limit.
+        tasks: What holds for single tasks, by their names.
+    """
+
+    alpha: float = 0.05
+    margin: Margin = 1.0
+    least_margin: float = 0.1
+    mean_margin: Margin = 0.5
+    max_drop: float = 0.0
+    must_not_regress: tuple[str, ...] = ("*",)
+    correction: Correction = "holm"
+    draws: int = 10_000
+    seed: int = 42
+    inconclusive: Inconclusive = "exit-3"
+    missing: Missing = "exit-3"
+    not_testable: NotTestable = "inconclusive"
+    allow_differences: tuple[str, ...] = ()
+    budget_minutes: float = 0.0
+    tasks: Mapping[str, TaskPolicy] = field(default_factory=dict)
+
+    def margin_of(self, task: str) -> Margin:
+        """The margin of a task, in points."""
+        own = self.tasks.get(task, TaskPolicy()).margin
+        return self.margin if own is None else own
+
+    def max_drop_of(self, task: str) -> float:
+        """The drop of a task that is allowed, in points."""
+        own = self.tasks.get(task, TaskPolicy()).max_drop
+        return self.max_drop if own is None else own
+
+    def forbids(self, task: str) -> bool:
+        """Whether the task must not regress."""
+        own = self.tasks.get(task, TaskPolicy()).must_not_regress
+        return any(fnmatchcase(task, one) for one in self.must_not_regress) if own is None else own
+
+    def to_json(self) -> dict[str, Any]:
+        """Every setting, as plain values."""
+        return asdict(self)
+
+
+DEFAULT = Policy()
+
+_CHOICES: Mapping[str, tuple[str, ...]] = {
+    "correction": CORRECTIONS,
+    "inconclusive": tuple(EXIT_CODES),
+    "missing": ("exit-3", "fail"),
+    "not_testable": ("inconclusive", "ignore"),
+}
+_RANGES: Mapping[str, tuple[float, float]] = {
+    "alpha": (1e-6, 0.5),
+    "margin": (0.0, 100.0),
+    "mean_margin": (0.0, 100.0),
+    "least_margin": (0.0, 100.0),
+    "max_drop": (0.0, 100.0),
+    "draws": (1000, 1_000_000),
+    "seed": (0, 2**32 - 1),
+    "budget_minutes": (0.0, 1e6),
+}
+_LISTS = ("must_not_regress", "allow_differences")
+
+
+def read(path: Path) -> Policy:
+    """The policy of a TOML file; what it does not name stays at its default.
+
+    Raises:
+        UsageError: It cannot be read, or a setting is unknown or cannot be used.
+    """
+    try:
+        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(
+            f"The policy {path} cannot be read: {error.strerror}.",
+            hint="`harness check --explain` prints the default one, to start from.",
+        ) from error
+    except ValueError as error:
+        raise UsageError(f"The policy {path} is no TOML: {error}.") from error
+    return parse(raw, where=f"the policy {path}")
+
+
+def parse(raw: Mapping[str, Any], *, where: str) -> Policy:
+    """A policy from plain values, as TOML gives them.
+
+    Raises:
+        UsageError: A setting is unknown or cannot be used.
+    """
+    tasks = raw.get("tasks", {})
+    if not isinstance(tasks, Mapping) or not all(isinstance(one, Mapping) for one in tasks.values()):
+        raise UsageError(f"In {where} tasks is no table of tables.", hint='Write [tasks."SciFact"].')
+    values = {n: _value(n, v, Policy, where) for n, v in raw.items() if n != "tasks"}
+    own = {
+        name: TaskPolicy(**{n: _value(n, v, TaskPolicy, f"{where}, {name}") for n, v in one.items()})
+        for name, one in tasks.items()
+    }
+    policy = replace(Policy(**values), tasks=own)
+    for name in ("", *own):
+        _fit(policy, name, where)
+    return policy
+
+
+def _value(name: str, value: Any, kind: type, where: str) -> Any:
+    known = [one.name for one in fields(kind) if one.name != "tasks"]
+    if name not in known:
+        raise unknown(f"setting of {where}", name, known, then="docs/check.md explains each.")
+    if name in _CHOICES:
+        return _chosen(name, value, where)
+    if kind is TaskPolicy and name == "must_not_regress":
+        if not isinstance(value, bool):
+            raise UsageError(f"In {where} must_not_regress is {value!r}, and must be true or false.")
+        return value
+    if name in _LISTS:
+        if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+            raise UsageError(f"In {where} {name} is {value!r}, and must be a list of texts.")
+        return tuple(value)
+    if name.endswith("margin") and name != "least_margin" and value == MEASURED:
+        return MEASURED
+    return _number(name, value, where)
+
+
+def _chosen(name: str, value: Any, where: str) -> Any:
+    if value not in _CHOICES[name]:
+        raise UsageError(f"In {where} {name} is {value!r}.", hint=f"There is: {', '.join(_CHOICES[name])}.")
+    return value
+
+
+def _number(name: str, value: Any, where: str) -> float:
+    low, high = _RANGES[name]
+    whole = name in ("draws", "seed")
+    kinds = int if whole else int | float
+    if isinstance(value, bool) or not isinstance(value, kinds) or not low <= value <= high:
+        what = "a whole number" if whole else "a number"
+        or_measured = ' or "measured"' if name in ("margin", "mean_margin") else ""
+        raise UsageError(
+            f"In {where} {name} is {value!r}, and must be {what} from {low:g} to {high:g}{or_measured}."
+        )
+    return value if whole else float(value)
+
+
+def _fit(policy: Policy, task: str, where: str) -> None:
+    margin, drop = policy.margin_of(task), policy.max_drop_of(task)
+    if margin != MEASURED and drop > margin:
+        of = f" of {task}" if task else ""
+        raise UsageError(
+            f"In {where} max_drop{of} ({drop:g}) is more than margin ({margin:g}).",
+            hint="A drop between the two could never be told: raise margin, or lower max_drop.",
+        )
+
+
+def to_toml(policy: Policy) -> str:
+    """A policy as a file that `read` takes."""
+    lines = [f"{n} = {_toml(v)}" for n, v in policy.to_json().items() if n != "tasks"]
+    for name, own in policy.tasks.items():
+        lines += ["", f"[tasks.{_toml(name)}]"]
+        lines += [f"{n} = {_toml(v)}" for n, v in asdict(own).items() if v is not None]
+    return "\n".join(lines) + "\n"
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, tuple | list):
+        return f"[{', '.join(map(_toml, value))}]"
+    return repr(value)

@@ -1,0 +1,389 @@
+"""Records of both sides; setting a baseline.
+
+The records of both sides of a check, as far as they are there.
+
+Both sides of a check, and how much they differ on each task.
+
+Setting a baseline: measure what is missing, then pin the keys.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from harness import paths
+from harness.checks import baselines
+from harness.checks.baselines import Baseline, Run
+from harness.checks.difference import Difference, Part, difference
+from harness.checks.policy import Policy
+from harness.checks.scored import Parts, Scored, find
+from harness.checks.units import Units, alike, as_probes, joined
+from harness.differences import Identity, paired, require_alike
+from harness.errors import HarnessError, UsageError, shortened
+from harness.plan import Cell, Subject, wanted
+from harness.recipe import RecipeOptions
+from harness.report import Report
+from harness.request import Opened, Request, opened
+from harness.store import Store
+from harness.types import Suite, Task
+
+SEEDED = frozenset({"Classification", "MultilabelClassification", "Regression", "Clustering"})
+"""Types whose tasks draw texts by chance: another seed gives another score of the same model."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Side:
+    """One side of a check.
+
+    Attributes:
+        runs: What stands on it: one model, or a baseline's repeats of one.
+        home: The results folder where its records are looked for.
+        scored: By task: the records that are there, seed by seed and model by model.
+        missing: By task: how many records are not there.
+    """
+
+    runs: tuple[Run, ...]
+    home: Path
+    scored: Mapping[str, tuple[Scored, ...]]
+    missing: Mapping[str, int]
+
+    def by_model(self, task: str) -> list[list[Scored]]:
+        """The records of a task, those of each model together."""
+        found: dict[str, list[Scored]] = {}
+        for one in self.scored[task]:
+            found.setdefault(str(one.model.get("artifact")), []).append(one)
+        return list(found.values())
+
+    @property
+    def complete(self) -> bool:
+        """Whether every record is there."""
+        return not any(self.missing.values())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What is wanted of one model: a request for each seed.
+
+    Attributes:
+        requests: Each with this one model; the second and further ones only for seeded tasks.
+        opened: What the first of them came out as.
+        keys: By task: the EvaluationKey of each seed.
+        identities: By task: what each of these scores depends on.
+    """
+
+    requests: tuple[Request, ...]
+    opened: Opened
+    keys: Mapping[str, tuple[str, ...]]
+    identities: Mapping[str, tuple[Identity, ...]]
+
+    @property
+    def subject(self) -> Subject:
+        """The model."""
+        return self.opened.asked[0]
+
+    @property
+    def run(self) -> Run:
+        """The model as a baseline has it."""
+        artifact = self.subject.artifact
+        return Run(
+            model=artifact.name,
+            source=artifact.source,
+            artifact=artifact.key,
+            folder=artifact.slug,
+            revision=artifact.revision,
+            keys=self.keys,
+        )
+
+
+def ask(request: Request, model: str, seeds: int) -> Asked:
+    """The requests for a model, and the keys of all its scores.
+
+    Tasks that a recipe trains for have their seeds within one record; of finished models only those
+    tasks are evaluated again whose score another seed changes.
+
+    Raises:
+        UsageError: A name or a setting that cannot be used.
+    """
+    first = replace(request, models=(model,))
+    if seeds > 1 and first.recipe:
+        first = replace(first, recipe_options=replace(first.recipe_options, fresh_seeds=seeds))
+    found = opened(first)
+    requests, cells = [first], _cells(found)
+    every = {task: [cell] for task, cell in cells.items()}
+    again = _seeded(found.suites)
+    for seed in range(1, seeds) if again else ():
+        more = replace(
+            first,
+            settings=replace(first.settings, seed=first.settings.seed + seed),
+            options=replace(first.options, tasks=again),
+            recipe="",
+            recipe_options=RecipeOptions(),
+        )
+        requests.append(more)
+        for task, cell in _cells(opened(more)).items():
+            every[task].append(cell)
+    return Asked(
+        requests=tuple(requests),
+        opened=found,
+        keys={task: tuple(cell.key for cell in cells) for task, cells in every.items()},
+        identities={task: tuple(cell.identity for cell in cells) for task, cells in every.items()},
+    )
+
+
+def _seeded(suites: Sequence[Suite]) -> tuple[str, ...]:
+    """The columns that another seed changes."""
+    columns = [column for suite in suites for column in suite.columns]
+    return tuple(c.name for c in columns if any(t.output != "label" and t.type in SEEDED for t in c.tasks))
+
+
+def _cells(found: Opened) -> dict[str, Cell]:
+    """The score of every task that the one model of a request wants.
+
+    Raises:
+        UsageError: Two suites have different tasks of one name.
+    """
+    asked = wanted(
+        found.subjects,
+        found.suites,
+        settings=found.data,
+        seed=found.request.settings.seed,
+        recipe=found.recipe,
+    )
+    by_key = {cell.key: cell for cell in asked.cells}
+    cells: dict[str, Cell] = {}
+    for (_, task), key in asked.keys.items():
+        if cells.setdefault(task.name, by_key[key]).key != key:
+            raise UsageError(
+                f"Two of the suites have a task {task.name}, on other splits, languages or data.",
+                hint="Check these suites one at a time.",
+            )
+    return cells
+
+
+def side(runs: Sequence[Run], found: Opened, results: Path) -> Side:
+    """What is there of one side.
+
+    Args:
+        runs: Its models with the keys of their records.
+        found: The suites, and how their tasks are trained for.
+        results: The results folder of the records.
+
+    Raises:
+        RecordError: A record is of a newer schema, or cannot be read.
+    """
+    store = Store(results)
+    scored: dict[str, tuple[Scored, ...]] = {}
+    missing: dict[str, int] = {}
+    for task, parts in _parts(found).items():
+        wanted_ones = [(run, key) for run in runs for key in run.keys.get(task, ())]
+        there = [
+            find(store, run.folder, task, key, parts=parts, cache=found.cache) for run, key in wanted_ones
+        ]
+        scored[task] = tuple(one for one in there if one is not None)
+        missing[task] = there.count(None) + (not wanted_ones)
+    return Side(runs=tuple(runs), home=results, scored=scored, missing=missing)
+
+
+def _parts(found: Opened) -> dict[str, Parts]:
+    """What the number of every task is made of, where a paper's convention says so."""
+    view = found.recipe.convention if found.recipe is not None else ""
+    parts: dict[str, Parts] = {}
+    for suite in found.suites:
+        convention = suite.conventions.get(view)
+        for task in suite.tasks:
+            known = task.output == "label" and convention is not None
+            parts[task.name] = convention.parts[task.name] if known and convention else ()
+    return parts
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sides:
+    """Both sides, and why records are not there.
+
+    Attributes:
+        candidate: The candidate's records.
+        baseline: The baseline's.
+        failures: By artifact and task: why a record is missing.
+    """
+
+    candidate: Side
+    baseline: Side
+    failures: Mapping[tuple[str, str], str]
+
+    @property
+    def repeated(self) -> bool:
+        """Whether the baseline is several models of one training."""
+        return len({run.artifact for run in self.baseline.runs}) > 1
+
+
+def differences(sides: Sides, tasks: Sequence[Task], policy: Policy) -> dict[str, Difference | str]:
+    """By task how much the sides differ; in its place why that cannot be told."""
+    return {
+        task.name: _difference(sides, task.name, policy) for task in tasks if not missing(sides, task.name)
+    }
+
+
+def missing(sides: Sides, task: str) -> str:
+    """Why a task has no score on one of the sides; empty if it has on both."""
+    for name, one in (("candidate", sides.candidate), ("baseline", sides.baseline)):
+        if one.missing[task] or any(scored.score is None for scored in one.scored[task]):
+            return f"the {name} has no score: {_why(sides, one, task)}"
+    return ""
+
+
+def _why(sides: Sides, one: Side, task: str) -> str:
+    """Why a side lacks a record, and what helps."""
+    reasons = [
+        sides.failures[run.artifact, task] for run in one.runs if (run.artifact, task) in sides.failures
+    ]
+    if reasons:
+        return reasons[0].rstrip(".")
+    gone = [key[:12] for run in one.runs for key in run.keys.get(task, ())]
+    known = {scored.key[:12] for scored in one.scored[task]}
+    keys = ", ".join(key for key in gone if key not in known)
+    if not gone:
+        return "it was set without this task (harness baseline set NAME --replace measures it)"
+    return f"its record {keys} is not in {one.home / 'records'}" if keys else "a part of it is missing"
+
+
+def _difference(sides: Sides, task: str, policy: Policy) -> Difference | str:
+    mine, theirs = sides.candidate.scored[task], sides.baseline.scored[task]
+    if {one.key: one.score for one in mine} == {one.key: one.score for one in theirs}:
+        scores = tuple(_own_score(one) for one in mine)
+        units = mine[0].units
+        return Difference(
+            mine=scores,
+            theirs=scores,
+            units=units.count if units else 0,
+            examples=Part(variance=0.0, freedom=1),
+            same=True,
+        )
+    for name, ones in (("candidate", mine), ("baseline", theirs)):
+        problem = next((one.problem for one in ones if one.units is None), "")
+        if problem:
+            return f"the {name}: {problem}"
+    return _tested(sides, task, policy)
+
+
+def _own_score(one: Scored) -> float:
+    """By its units, which have the recipe's own number where a record has another view's."""
+    return float(one.score or 0) if one.units is None else float(one.units.scores().mean())
+
+
+def _tested(sides: Sides, task: str, policy: Policy) -> Difference | str:
+    try:
+        one, other = (_runs(side, task, sides.repeated) for side in (sides.candidate, sides.baseline))
+    except ValueError as error:
+        return str(error)
+    if not alike(one, other):
+        return "the two sides were measured on different examples"
+    if min(stratum.count for stratum in one.strata) < 2:
+        return f"there is a single one of its {one.unit}"
+    rng = np.random.default_rng([policy.seed, zlib.crc32(task.encode())])
+    seeds = [len(side.scored[task]) for side in (sides.candidate, sides.baseline)]
+    paired = not sides.repeated and seeds[0] == seeds[1] > 1
+    return difference(one, other, paired=paired, rng=rng, draws=policy.draws)
+
+
+def _runs(side: Side, task: str, repeated: bool) -> Units:
+    """The units of one side with its runs: seeds, or models where a baseline repeats its training.
+
+    The seeds of one of several models are no trainings of their own: they count as probes of it.
+    """
+    models = [joined([one.units for one in ones if one.units is not None]) for ones in side.by_model(task)]
+    return joined([as_probes(units) for units in models]) if repeated else models[0]
+
+
+def score_of(ones: Sequence[Scored]) -> float | None:
+    """The mean of main scores; None unless all are there."""
+    known = [one.score for one in ones if one.score is not None]
+    return sum(known) / len(known) if known and len(known) == len(ones) else None
+
+
+def set_baseline(
+    name: str,
+    request: Request,
+    *,
+    seeds: int,
+    asked: Mapping[str, Any],
+    again: bool,
+    carry_out: CarryOut,
+) -> Baseline:
+    """Evaluate the models of a request and write their keys down under a name.
+
+    Args:
+        name: Of the baseline.
+        request: The first of its models is the baseline, the others are repeats of it.
+        seeds: With how many seeds what is drawn by chance is evaluated, or trained.
+        asked: The options of the evaluation, by name.
+        again: Whether a baseline of this name is replaced.
+        carry_out: Called where records are missing.
+
+    Raises:
+        UsageError: The request cannot be carried out, or there is a baseline of this name.
+        HarnessError: A score could not be had; nothing was pinned.
+    """
+    baselines.check_name(name)
+    results = paths.results_folder(request.results)
+    if not again and name in baselines.names(results):
+        raise baselines.taken(name)
+    runs, lost = [], dict[str, str]()
+    every = [ask(replace(request, models=()), model, seeds) for model in request.models]
+    _require_repeats(every)
+    for one in every:
+        if not side([one.run], one.opened, results).complete:
+            lost |= _measured(one, carry_out)
+        runs.append(one.run)
+    if lost:
+        reasons = "; ".join(f"{task}: {reason.rstrip('.')}" for task, reason in list(lost.items())[:3])
+        raise HarnessError(
+            f"The baseline {name} was not set: {len(lost)} tasks have no score ({shortened(list(lost))}).",
+            hint=f"{reasons}. Choose others with --tasks, or mend this; what was measured is kept.",
+        )
+    made = Baseline(
+        name=name,
+        when=datetime.now(tz=UTC).isoformat(timespec="seconds"),
+        suites=request.suites,
+        seeds=seeds,
+        asked=asked,
+        runs=tuple(runs),
+    )
+    baselines.write(results, made, again=again)
+    return made
+
+
+def _require_repeats(every: Sequence[Asked]) -> None:
+    """Refuse repeats that are the same model twice, or that are not evaluated alike.
+
+    Raises:
+        UsageError: With what differs.
+    """
+    first, *others = every
+    for number, one in enumerate(others, start=2):
+        if one.run.artifact in {other.run.artifact for other in every[: number - 1]}:
+            raise UsageError(
+                f"The model {one.run.source} stands twice: its weights are those of another one.",
+                hint="Repeats are models of the same training with other seeds.",
+            )
+        pairs = {task: paired(one.identities[task], first.identities[task]) for task in first.identities}
+        require_alike(pairs, (), first.run.source)
+
+
+def _measured(one: Asked, carry_out: CarryOut) -> dict[str, str]:
+    """Run what is missing of a model; why a task has no score all the same."""
+    return {
+        failed.cell.task.name: failed.failure.message if failed.failure else "not reached"
+        for request in one.requests
+        for failed in carry_out(request).failures
+    }
+
+
+CarryOut = Callable[[Request], Report]
+"""Runs a request and gives its report."""

@@ -1,0 +1,305 @@
+"""JobContext (was Desk): device, loaded model, vectors, events; the two encoders a task sees.
+
+What a job finds on its desk: the device, loaded models, vectors, and a line to the driver.
+
+The two faces a model shows to a task: one that only notes the texts, one that has vectors.
+
+An encode job runs the task's own code with a `Collector`, which notes every text it is asked
+for and gives back placeholders. The first use of a placeholder's values ends that run: what the
+task encodes before it looks at a vector is then known exactly, whatever the task does, and is
+encoded in one go. The score job runs the same code with `Known` vectors. A task that encodes
+more after it has looked at vectors has the rest encoded on the way.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
+
+from harness.errors import DataError
+from harness.types import Artifact, Encoding, Role, Similarity, Task
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from harness.encoder.engine import Encoder
+    from harness.vectors import Space
+
+
+Made = TypeVar("Made")
+
+EventKind = Literal["stage", "encoding", "encoded", "training", "trained", "note", "vectors"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """Something a running job tells the driver.
+
+    `stage` names what begins, `encoding` announces how many texts will be encoded, `encoded`
+    counts texts and tokens as they are done, `training` announces a run's steps, `trained` counts
+    them, `note` is for the user and for the record, and `vectors` hands a shard over to be written.
+    """
+
+    kind: EventKind
+    text: str = ""
+    texts: int = 0
+    tokens: int = 0
+    steps: int = 0
+    space: Mapping[str, object] = field(default_factory=dict)
+    content: bytes = b""
+
+
+@dataclass(kw_only=True)
+class Encoded:
+    """What it took to know vectors: texts and tokens encoded, seconds, and notes for the record."""
+
+    texts: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+    notes: list[str] = field(default_factory=list)
+
+    def add(self, more: Encoded) -> None:
+        """Count `more` in."""
+        self.texts += more.texts
+        self.tokens += more.tokens
+        self.seconds += more.seconds
+        self.notes += more.notes
+
+
+class Desk:
+    """The means of one process on one device; jobs take turns on it.
+
+    Only the driver writes: what a job wants kept goes through `emit`, or is returned by it.
+    """
+
+    def __init__(
+        self, *, device: str, cache: Path, emit: Callable[[Event], None], threads: int | None = None
+    ) -> None:
+        self.device = device
+        self.cache = cache
+        self.emit = emit
+        self.threads = threads
+        self.inputs: Mapping[str, Mapping[str, bytes]] = {}
+        self._loaded: tuple[tuple[str, Encoding], Encoder] | None = None
+        self._kept: dict[str, tuple[Any, Any]] = {}
+        self._spaces: dict[tuple[str, ...], Space] = {}
+
+    def encoder(self, artifact: Artifact, encoding: Encoding) -> Encoder:
+        """The model, loaded; one stays loaded at a time."""
+        wanted = (artifact.key, encoding)
+        if self._loaded is None or self._loaded[0] != wanted:
+            self._loaded = None
+            self._loaded = (wanted, self.load(artifact, encoding))
+            self._tell(self._loaded[1].notes)
+        return self._loaded[1]
+
+    def input(self, name: str) -> dict[str, Any]:
+        """What the jobs before this one made under a name, as JSON; empty if none made it."""
+        for output in self.inputs.values():
+            if name in output:
+                return dict(json.loads(output[name]))
+        return {}
+
+    def kept(self, name: str, wanted: Hashable, make: Callable[[], Made]) -> Made:
+        """What jobs on this desk share, such as rows tokenized once: the last one made under a name.
+
+        It is made anew when something else is wanted.
+        """
+        if name not in self._kept or self._kept[name][0] != wanted:
+            self._kept.pop(name, None)
+            self._kept[name] = (wanted, make())
+        made: Made = self._kept[name][1]
+        return made
+
+    def forget(self) -> None:
+        """Let go of the model that is loaded."""
+        self._loaded = None
+
+    def load(self, artifact: Artifact, encoding: Encoding) -> Encoder:
+        """The model, loaded anew."""
+        from harness.encoder.loading import load
+
+        self.set_threads()
+        return load(artifact, encoding, device=self.device)
+
+    def set_threads(self) -> None:
+        """Give torch as many threads as were asked for."""
+        if self.threads:
+            import torch
+
+            torch.set_num_threads(self.threads)
+
+    def space(self, artifact: Artifact, encoding: Encoding, task: Task, role: Role) -> Space:
+        """The vectors known for texts of `task` on side `role`."""
+        from harness.vectors import Space, space_identity
+
+        prompt = encoding.prompt(task, role)
+        tower: Role = role if asymmetric(artifact.folder) else ""
+        identity = space_identity(artifact, encoding, prompt=prompt, role=tower)
+        known = tuple(str(identity[name]) for name in sorted(identity))
+        if known not in self._spaces:
+            self._spaces[known] = Space(self.cache, identity)
+        return self._spaces[known]
+
+    def encode_missing(
+        self,
+        artifact: Artifact,
+        encoding: Encoding,
+        task: Task,
+        role: Role,
+        texts: list[str],
+        *,
+        hold: bool = False,
+    ) -> Encoded:
+        """Encode those of `texts` whose vectors are not known.
+
+        Vectors are handed over in shards as they are made, so that a crash loses little. `hold`
+        makes them known here at once, as a driver in another process writes them in its own time.
+        """
+        from harness.vectors import shard_bytes, text_keys
+
+        space = self.space(artifact, encoding, task, role)
+        space.refresh()
+        missing = space.missing(texts)
+        if not missing:
+            return Encoded()
+        encoder = self.encoder(artifact, encoding)
+        started = time.monotonic()
+        self.emit(Event(kind="encoding", text=role, texts=len(missing)))
+        tokens = 0
+
+        def progress(done: int, count: int) -> None:
+            nonlocal tokens
+            tokens += count
+            self.emit(Event(kind="encoded", texts=done, tokens=count))
+
+        noted = len(encoder.notes)
+        for part in _portions(missing, characters=500_000 if self.device == "cpu" else 32_000_000):
+            vectors = encoder.encode(part, prompt=encoding.prompt(task, role), role=role, progress=progress)
+            keys = text_keys(part)
+            self.emit(Event(kind="vectors", space=space.identity, content=shard_bytes(keys, vectors)))
+            if hold:
+                space.hold(keys, vectors)
+        self._tell(encoder.notes[noted:])
+        space.refresh()
+        seconds = time.monotonic() - started
+        return Encoded(texts=len(missing), tokens=tokens, seconds=seconds, notes=list(encoder.notes))
+
+    def _tell(self, notes: list[str]) -> None:
+        for note in notes:
+            self.emit(Event(kind="note", text=note))
+
+
+def asymmetric(folder: Path) -> bool:
+    """Whether a model has different towers for queries and documents."""
+    modules = folder / "modules.json"
+    return modules.exists() and any(word in modules.read_text() for word in ("Router", "Asym"))
+
+
+def _portions(texts: list[str], *, characters: int) -> list[list[str]]:
+    """Consecutive portions of about `characters` characters."""
+    portions: list[list[str]] = [[]]
+    filled = 0
+    for text in texts:
+        if filled > characters:
+            portions.append([])
+            filled = 0
+        portions[-1].append(text)
+        filled += len(text)
+    return portions
+
+
+class VectorsNeeded(BaseException):
+    """Ends a collecting run; not an Exception, so that no task code swallows it."""
+
+
+class Placeholder:
+    """Stands for vectors that are not made yet; any use of it ends the collecting run."""
+
+    def _needed(self, *_: Any, **__: Any) -> NoReturn:
+        raise VectorsNeeded
+
+    __array__ = __getitem__ = __len__ = __iter__ = __getattr__ = _needed
+    __add__ = __sub__ = __mul__ = __matmul__ = __truediv__ = _needed
+
+
+class Collector:
+    """Notes the texts a task encodes, by side and in order, each once."""
+
+    def __init__(self, encoding: Encoding) -> None:
+        self.similarity: Similarity = encoding.similarity
+        self.texts: dict[Role, dict[str, None]] = {}
+
+    @property
+    def count(self) -> int:
+        """How many texts the task has, each counted once a side."""
+        return sum(map(len, self.texts.values()))
+
+    def require(self, texts: Sequence[str], *, role: Role) -> None:
+        """Note texts that will be asked for."""
+        check_texts(texts, role)
+        self.texts.setdefault(role, {}).update(dict.fromkeys(texts))
+
+    def encode(self, texts: Sequence[str], *, role: Role) -> NDArray[np.float32]:
+        """Note texts; their vectors come later."""
+        self.require(texts, role=role)
+        return Placeholder()  # type: ignore[return-value]
+
+
+class Known:
+    """Gives a task its vectors from the cache, encoding on the way what is missing there."""
+
+    def __init__(self, desk: Desk, artifact: Artifact, encoding: Encoding, task: Task) -> None:
+        self.similarity: Similarity = encoding.similarity
+        self.encoded = Encoded()
+        self.applied: dict[str, str] = {}
+        self._desk = desk
+        self._asked: dict[Role, set[str]] = {}
+        self._of = (artifact, encoding, task)
+
+    @property
+    def count(self) -> int:
+        """How many texts the task has asked for, each counted once a side."""
+        return sum(map(len, self._asked.values()))
+
+    def require(self, texts: Sequence[str], *, role: Role) -> None:
+        """Make sure the vectors of `texts` are known."""
+        check_texts(texts, role)
+        unique = list(dict.fromkeys(texts))
+        self.encoded.add(self._desk.encode_missing(*self._of, role, unique, hold=True))
+
+    def encode(self, texts: Sequence[str], *, role: Role) -> NDArray[np.float32]:
+        """The vectors of `texts`, shape (len(texts), dimension), float32."""
+        check_texts(texts, role)
+        _, encoding, task = self._of
+        self.applied[role or "text"] = encoding.prompt(task, role)
+        self._asked.setdefault(role, set()).update(texts)
+        space = self._desk.space(*self._of, role)
+        try:
+            return space.get(texts)
+        except KeyError:
+            self.require(texts, role=role)
+            return space.get(texts)
+
+
+def check_texts(texts: Sequence[str], role: Role) -> None:
+    """Refuse what is not text, naming the row.
+
+    Raises:
+        DataError: A row holds something else than a text, or there is no row at all.
+    """
+    side = {"query": "query", "document": "document", "": "text"}[role]
+    if not len(texts):
+        raise DataError(f"The data set is empty: it has no {side} at all.")
+    for row, text in enumerate(texts):
+        if not isinstance(text, str):
+            what = "nothing" if text is None else f"a {type(text).__name__}"
+            raise DataError(
+                f"A row of the data set cannot be read: its {side} is {what} instead of text "
+                f"(number {row + 1} of {len(texts)} that were to be encoded)."
+            )

@@ -1,0 +1,318 @@
+"""What is needed, pull, verify.
+
+What data a selection of tasks needs, and what of it is there.
+
+Fetching a data set from the hub into a data root, whole, verified and in one step.
+
+Checking a pulled data set, file by file, against its manifest.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from harness.data.folder import MANIFEST, FileEntry, Manifest, Need, read_manifest, visible_files
+from harness.data.hub import Unavailable, explained, human_size, remote_size
+from harness.data.locate import (
+    DataMissing,
+    DataSettings,
+    Located,
+    Origin,
+    locate_data,
+    other_revision,
+    places,
+    root_folder,
+    unreadable,
+)
+from harness.errors import DataError
+from harness.files import sha256_file
+from harness.types import Data, Task
+
+State = Literal["verified", "cached", "unverified", "changed", "remote", "missing"]
+"""How a data set stands.
+
+- verified: in the data root, every file as the manifest of the pinned revision has it;
+- cached: in the hub's cache, at the pinned revision;
+- unverified: in the data root without a manifest; results name it by its content;
+- changed: in the data root, but not what was pulled;
+- remote: not here; loaded from the hub when it is needed;
+- missing: not here, and offline.
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Status:
+    """What there is of a needed data set on this machine.
+
+    `size` counts the bytes on disk (None where nothing is); `data` is what results would name.
+    """
+
+    need: Need
+    state: State
+    where: Origin | None = None
+    folder: Path | None = None
+    size: int | None = None
+    data: Data | None = None
+
+
+def needs(tasks: Sequence[Task]) -> tuple[Need, ...]:
+    """The hub data sets behind `tasks`, each revision once, in the order they first come up."""
+    grouped: dict[tuple[str, str], list[Task]] = {}
+    for task in tasks:
+        if task.data.path:
+            grouped.setdefault((task.data.path, task.data.revision), []).append(task)
+    return tuple(
+        Need(
+            path=path,
+            revision=revision,
+            tasks=tuple(dict.fromkeys(task.name for task in users)),
+            subsets=tuple(dict.fromkeys(subset for task in users for subset in task.subsets)),
+        )
+        for (path, revision), users in grouped.items()
+    )
+
+
+def files_found(root: Path) -> tuple[Need, ...]:
+    """The data sets that lie in a data root, sorted, at the revision their manifest names."""
+    folders = [f for f in sorted(root.glob("*/*")) if f.is_dir() and not _hidden(f, root)]
+    return tuple(_found(folder, root) for folder in folders if visible_files(folder))
+
+
+def status(need: Need, settings: DataSettings) -> Status:
+    """How a data set stands on this machine; the hub is not asked."""
+    try:
+        located = locate_data(need.data, settings, subsets=need.subsets)
+    except DataMissing:
+        return Status(need=need, state="missing")
+    if located.folder is None:
+        return Status(need=need, state="remote", where=located.origin, data=located.data)
+    return Status(
+        need=need,
+        state=_state(need, located, located.folder),
+        where=located.origin,
+        folder=located.folder,
+        size=sum(path.stat().st_size for path in visible_files(located.folder).values()),
+        data=located.data,
+    )
+
+
+def _state(need: Need, located: Located, folder: Path) -> State:
+    if located.origin == "hub-cache":
+        return "cached"
+    if located.data == need.data:
+        return "verified"
+    try:
+        return "changed" if read_manifest(folder) else "unverified"
+    except DataError:
+        return "changed"
+
+
+def _found(folder: Path, root: Path) -> Need:
+    try:
+        manifest = read_manifest(folder)
+    except DataError:
+        manifest = None
+    path = folder.relative_to(root).as_posix().partition("@")[0]
+    return Need(path=path, revision=manifest.revision if manifest else "")
+
+
+def _hidden(folder: Path, root: Path) -> bool:
+    return any(part.startswith(".") for part in folder.relative_to(root).parts)
+
+
+Progress = Callable[[str], None]
+"""Called with one line at each step of a pull."""
+
+
+def _quiet(_line: str) -> None:
+    """Say nothing."""
+
+
+def pull(need: Need, root: Path, *, progress: Progress = _quiet) -> Literal["pulled", "kept"]:
+    """Fetch a data set at its pinned revision into `<root>/<org>/<name>/`.
+
+    Where another revision lies there it goes to `<name>@<revision>` beside it.
+
+    Files go to a hidden folder beside the final one; only when all are there and hashed does the
+    folder get its name. What an interrupted pull fetched is kept for the next one. A data set
+    that is there and verified is kept as it is; one that was pulled and has changed is replaced.
+
+    Raises:
+        DataError: The hub cannot be reached or refuses, the disk is full, the root cannot be
+            written, or a folder stands there that no pull made.
+    """
+    with explained(need, root), _locked(_place(need, root)) as target:
+        if target.exists():
+            wrong = [problem for problem in verify(need, root) if problem.kind != "extra"]
+            if not wrong:
+                return "kept"
+            _refuse_foreign(target)
+        partial = _download(need, target, progress)
+        progress(f"hashing {need.path}")
+        _write_manifest(need, partial)
+        _put_in_place(partial, target)
+    return "pulled"
+
+
+def _place(need: Need, root: Path) -> Path:
+    """The usual folder, or the one beside it if another revision lies there."""
+    root.expanduser().mkdir(parents=True, exist_ok=True)
+    usual, beside = places(need.path, need.revision, root)
+    return usual if other_revision(usual, need.revision) is None else beside
+
+
+def _download(need: Need, target: Path, progress: Progress) -> Path:
+    from huggingface_hub import snapshot_download
+
+    partial = target.parent / f".{target.name}.{need.revision[:12]}.partial"
+    _check_room(need, partial)
+    progress(f"fetching {need.path} at {need.revision[:12]}")
+    snapshot_download(need.path, repo_type="dataset", revision=need.revision, local_dir=partial)
+    if not visible_files(partial):
+        raise DataError(f"The data set {need.path} at revision {need.revision} holds no files.")
+    return partial
+
+
+def _check_room(need: Need, partial: Path) -> None:
+    """Refuse what cannot fit before anything is fetched; a size the hub does not tell is no bar.
+
+    What an interrupted pull has fetched is not asked for again.
+    """
+    try:
+        size = remote_size(need)
+    except Unavailable:
+        raise
+    except DataError:
+        return
+    free = shutil.disk_usage(partial.parent).free
+    fetched = sum(f.stat().st_size for f in partial.rglob("*") if f.is_file())
+    if size - fetched > free:
+        raise DataError(
+            f"{need.path} has {human_size(size)}, and {partial.parent} has {human_size(free)} free.",
+            hint="Free some room, or choose another folder with --data DIR.",
+        )
+
+
+def _write_manifest(need: Need, folder: Path) -> None:
+    entries = {
+        name: FileEntry(size=path.stat().st_size, sha256=sha256_file(path))
+        for name, path in visible_files(folder).items()
+    }
+    manifest = Manifest(repo=need.path, revision=need.revision, files=entries)
+    (folder / MANIFEST).write_text(manifest.to_json(), encoding="utf-8")
+
+
+def _put_in_place(partial: Path, target: Path) -> None:
+    """Give a finished folder its name; an older one is moved aside first and then removed."""
+    shutil.rmtree(partial / ".cache", ignore_errors=True)
+    aside = target.parent / f".{target.name}.old"
+    shutil.rmtree(aside, ignore_errors=True)
+    if target.exists():
+        target.rename(aside)
+    partial.rename(target)
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def _refuse_foreign(target: Path) -> None:
+    ours = (target / MANIFEST).exists() or not visible_files(target)
+    if target.is_symlink() or not ours:
+        raise DataError(
+            f"{target} was not pulled by this program, so it is not replaced.",
+            hint="Move it away and pull again, or choose another folder with --data DIR.",
+        )
+
+
+@contextmanager
+def _locked(target: Path) -> Iterator[Path]:
+    """Keep a second pull of the same data set waiting until this one is done."""
+    from filelock import FileLock
+
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(target.parent / f".{target.name}.lock"):
+        yield target
+
+
+ProblemKind = Literal["missing", "size", "sha256", "revision", "manifest", "unproven", "extra"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """One thing that is not as it was pulled; `file` is empty where the whole folder is meant.
+
+    "unproven" (no manifest) and "extra" (a file that was not pulled) are worth knowing and not
+    wrong: results then name the data set by its content instead of its revision.
+    """
+
+    kind: ProblemKind
+    message: str
+    file: str = ""
+
+    @property
+    def wrong(self) -> bool:
+        """Whether the data set needs to be pulled again."""
+        return self.kind not in ("unproven", "extra")
+
+
+def verify(need: Need, root: Path) -> tuple[Problem, ...]:
+    """What differs between a data set in the data root and what was pulled.
+
+    Every file is read, so damage that leaves size and times as they were is found too.
+
+    Raises:
+        DataError: The data root does not exist, or something in it cannot be read.
+    """
+    folder = root_folder(need.path, need.revision, root)
+    if folder is None:
+        return (_absent(need, root),)
+    try:
+        manifest = read_manifest(folder)
+    except DataError as error:
+        return (Problem(kind="manifest", file=MANIFEST, message=error.message),)
+    if manifest is None:
+        return (
+            Problem(kind="unproven", message=f"{need.path} has no manifest: not pulled by this program."),
+        )
+    try:
+        return (*_revision(need, manifest), *_files(manifest, visible_files(folder)))
+    except OSError as error:
+        raise unreadable(folder, error) from error
+
+
+def _absent(need: Need, root: Path) -> Problem:
+    held = other_revision(places(need.path, need.revision, root)[0], need.revision)
+    if held:
+        message = f"{need.path} is there at {held}, wanted is {need.revision}."
+        return Problem(kind="revision", message=message)
+    return Problem(kind="missing", message=f"{need.path} is not in {root}.")
+
+
+def _revision(need: Need, manifest: Manifest) -> Iterator[Problem]:
+    wanted = (need.path, need.revision or manifest.revision)
+    if (manifest.repo, manifest.revision) != wanted:
+        message = f"holds {manifest.repo} at {manifest.revision}, wanted is {wanted[0]} at {wanted[1]}."
+        yield Problem(kind="revision", message=message)
+
+
+def _files(manifest: Manifest, present: dict[str, Path]) -> Iterator[Problem]:
+    for name, entry in manifest.files.items():
+        if name not in present:
+            yield Problem(kind="missing", file=name, message=f"{name} is missing.")
+        else:
+            yield from _file(name, entry, present[name])
+    for name in present.keys() - manifest.files.keys():
+        yield Problem(kind="extra", file=name, message=f"{name} was not pulled.")
+
+
+def _file(name: str, entry: FileEntry, path: Path) -> Iterator[Problem]:
+    size = path.stat().st_size
+    if size != entry.size:
+        message = f"{name} has {size} bytes instead of {entry.size}."
+        yield Problem(kind="size", file=name, message=message)
+    elif (sha256 := sha256_file(path)) != entry.sha256:
+        message = f"{name} has sha256 {sha256[:12]}… instead of {entry.sha256[:12]}…"
+        yield Problem(kind="sha256", file=name, message=message)

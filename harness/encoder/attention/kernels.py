@@ -1,0 +1,378 @@
+"""Varlen, flash-attn, flex; choice of backend.
+
+torch's own kernel for texts of different lengths: CUDA, half precision, windows.
+
+The flash-attn package, where it is installed (the gpu extra).
+
+torch's FlexAttention: all texts in one call, with ALiBi and windows as it goes.
+
+Which backend does which layer's attention.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import inspect
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+from harness.encoder.attention.interface import Backend, Layout, Needs, Nothing
+from harness.encoder.attention.sdpa import Sdpa, reach
+from harness.errors import unknown
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+    from torch.nn.attention.flex_attention import BlockMask
+
+
+WIDEST_HEAD, HEAD_STEP = 256, 8
+"""FlashAttention's kernels take heads up to this width, in steps of that many dimensions."""
+
+
+class Varlen:
+    """The backend of choice on a GPU."""
+
+    name = "varlen"
+
+    def refusal(self, device: torch.device, dtype: torch.dtype, needs: Needs) -> str | None:
+        """Why it cannot do this, None if it can."""
+        if not _has_varlen():
+            return "this torch has no varlen_attn with windows"
+        if needs.slopes is not None:
+            return "it knows no ALiBi"
+        return kernel_refusal(device, dtype, needs) or ("it drops no attention" if needs.dropout else None)
+
+    def layout(self, lengths: Sequence[int], attended: Tensor | None, device: torch.device) -> Layout:
+        """Where each text begins."""
+        return bounds(lengths, attended, device) if lengths else Nothing()
+
+
+@functools.cache
+def _has_varlen() -> bool:
+    try:
+        from torch.nn.attention.varlen import varlen_attn
+    except ImportError:
+        return False
+    return "window_size" in inspect.signature(varlen_attn).parameters
+
+
+def kernel_refusal(device: torch.device, dtype: torch.dtype, needs: Needs) -> str | None:
+    """What FlashAttention's kernels cannot do, None for what they can."""
+    import torch
+
+    if device.type != "cuda":
+        return "it needs a GPU"
+    if torch.cuda.get_device_capability(device) < (8, 0):
+        return "it needs a GPU of compute capability 8.0 or newer"
+    if dtype not in (torch.float16, torch.bfloat16):
+        return "it needs float16 or bfloat16"
+    if needs.head_dim > WIDEST_HEAD or needs.head_dim % HEAD_STEP:
+        return f"it takes heads of up to {WIDEST_HEAD} dimensions, a multiple of {HEAD_STEP}"
+    if needs.partly and needs.window is not None:
+        return "it has no window where not all tokens are attended to"
+    return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bounds:
+    """Where texts begin among the queries, and among the keys.
+
+    Attributes:
+        queries: (texts + 1,) int32.
+        keys: The same of the tokens attended to.
+        longest: The most queries and the most keys of a text.
+        kept: The tokens attended to; None where all are.
+    """
+
+    queries: Tensor
+    keys: Tensor
+    longest: tuple[int, int]
+    kept: Tensor | None
+
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, needs: Needs) -> Tensor:
+        """See `Layout.attend`."""
+        from torch.nn.attention.varlen import varlen_attn
+
+        key, value = self.attended(key), self.attended(value)
+        groups = query.shape[1] // key.shape[1]
+        if groups > 1:
+            key, value = key.repeat_interleave(groups, dim=1), value.repeat_interleave(groups, dim=1)
+        window = window_size(needs)
+        out = varlen_attn(query, key, value, self.queries, self.keys, *self.longest, window_size=window)
+        assert not isinstance(out, tuple)
+        return out
+
+    def attended(self, packed: Tensor) -> Tensor:
+        """Only the tokens that are attended to."""
+        return packed if self.kept is None else packed[self.kept]
+
+
+def window_size(needs: Needs) -> tuple[int, int]:
+    """How many tokens are seen to the left and to the right; -1 for all, as FlashAttention has it."""
+    return (-1, -1) if needs.window is None else (needs.window, needs.window)
+
+
+def bounds(lengths: Sequence[int], attended: Tensor | None, device: torch.device) -> Bounds:
+    """The bounds of texts, and of the tokens attended to within them; see `Backend.layout`."""
+    import torch
+
+    longest = lengths[0]
+    queries = torch.tensor([*accumulate(lengths, initial=0)], dtype=torch.int32, device=device)
+    if attended is None:
+        return Bounds(queries=queries, keys=queries, longest=(longest, longest), kept=None)
+    before = torch.cat([attended.new_zeros(1, dtype=torch.int32), attended.cumsum(0, dtype=torch.int32)])
+    keys = before[queries.long()]
+    most = int(keys.diff().max())
+    return Bounds(queries=queries, keys=keys, longest=(longest, most), kept=attended.nonzero().flatten())
+
+
+class Flash:
+    """FlashAttention 2 with dropout and ALiBi."""
+
+    name = "flash"
+
+    def refusal(self, device: torch.device, dtype: torch.dtype, needs: Needs) -> str | None:
+        """Why it cannot do this, None if it can."""
+        if (missing := _missing()) is not None:
+            return missing
+        if needs.slopes is not None and needs.partly:
+            return "it has no ALiBi where not all tokens are attended to"
+        return kernel_refusal(device, dtype, needs)
+
+    def layout(self, lengths: Sequence[int], attended: Tensor | None, device: torch.device) -> Layout:
+        """Where each text begins."""
+        return FlashBounds(bounds=bounds(lengths, attended, device)) if lengths else Nothing()
+
+
+@functools.cache
+def _missing() -> str | None:
+    """Why the package cannot be used; one built against another torch does not import."""
+    if importlib.util.find_spec("flash_attn") is None:
+        return "flash-attn is not installed"
+    try:
+        import flash_attn  # noqa: F401
+    except (ImportError, OSError) as error:
+        return f"flash-attn does not import ({error})"
+    return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FlashBounds:
+    """Where texts begin."""
+
+    bounds: Bounds
+
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, needs: Needs) -> Tensor:
+        """See `Layout.attend`."""
+        import torch
+        from flash_attn import flash_attn_varlen_func
+
+        at = self.bounds
+        slopes = None
+        if needs.slopes is not None:
+            slopes = torch.tensor(needs.slopes, dtype=torch.float32, device=query.device)
+        out: Tensor = flash_attn_varlen_func(
+            query,
+            at.attended(key),
+            at.attended(value),
+            at.queries,
+            at.keys,
+            *at.longest,
+            dropout_p=needs.dropout,
+            window_size=window_size(needs),
+            alibi_slopes=slopes,
+        )
+        return out
+
+
+BLOCK = 128
+"""Tokens of a block; pairs of blocks without an allowed pair of tokens are skipped."""
+
+NARROWEST_HEAD = 16
+"""The kernel takes no narrower head on a GPU."""
+
+
+class Flex:
+    """Compiled on the first call; for ALiBi on a GPU."""
+
+    name = "flex"
+
+    def refusal(self, device: torch.device, dtype: torch.dtype, needs: Needs) -> str | None:
+        """Why it cannot do this, None if it can."""
+        import torch
+
+        if needs.dropout:
+            return "it drops no attention"
+        if device.type == "cpu":
+            return "it gives no gradients on a CPU" if torch.is_grad_enabled() else None
+        if device.type != "cuda":
+            return "it needs a GPU or a CPU"
+        if needs.head_dim < NARROWEST_HEAD:
+            return f"it takes heads of {NARROWEST_HEAD} dimensions or more"
+        return _uncompilable()
+
+    def layout(self, lengths: Sequence[int], attended: Tensor | None, device: torch.device) -> Layout:
+        """The texts; which pairs of blocks take part depends on the window."""
+        if not lengths:
+            return Nothing()
+        return Documents(lengths=tuple(lengths), attended=attended, device=device)
+
+
+@functools.cache
+def _uncompilable() -> str | None:
+    from torch.utils._triton import has_triton
+
+    if not has_triton():
+        return "it needs triton"
+    if not any(map(shutil.which, [os.environ.get("CC", "cc"), "gcc", "clang"])):
+        return "it needs a C compiler"
+    return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Documents:
+    """A layout, with the masks and biases worked out so far.
+
+    Attributes:
+        lengths: Tokens of each text.
+        attended: (tokens,) bool, what is attended to; None for everything.
+        device: Where the tokens are.
+        masks: By window.
+        biases: By slopes.
+    """
+
+    lengths: tuple[int, ...]
+    attended: Tensor | None
+    device: torch.device
+    masks: dict[int | None, BlockMask] = field(default_factory=dict)
+    biases: dict[tuple[float, ...], Callable[..., Tensor]] = field(default_factory=dict)
+
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, needs: Needs) -> Tensor:
+        """See `Layout.attend`."""
+        if needs.window not in self.masks:
+            self.masks[needs.window] = block_mask(self.lengths, self.attended, needs.window, self.device)
+        if needs.slopes is not None and needs.slopes not in self.biases:
+            self.biases[needs.slopes] = _bias(needs.slopes, self.device)
+        q, k, v = (t.transpose(0, 1)[None] for t in (query, key, value))
+        out: Tensor = _flex(query.device.type)(
+            q,
+            k,
+            v,
+            score_mod=None if needs.slopes is None else self.biases[needs.slopes],
+            block_mask=self.masks[needs.window],
+            enable_gqa=key.shape[1] != query.shape[1],
+        )
+        return out[0].transpose(0, 1)
+
+
+def block_mask(
+    lengths: Sequence[int], attended: Tensor | None, window: int | None, device: torch.device
+) -> BlockMask:
+    """Which pairs of tokens are allowed, and the blocks of keys that each block of queries needs.
+
+    Those follow one another, so they come from the first and the last key alone; torch's own
+    `create_block_mask` looks at every pair of tokens.
+    """
+    import torch
+    from torch.nn.attention.flex_attention import BlockMask
+
+    first, last = reach(lengths, window, device)
+    tokens = len(first)
+    count = -(-tokens // BLOCK)
+    begins = torch.arange(0, tokens, BLOCK, device=device)
+    lowest = first[begins] // BLOCK
+    highest = last[(begins + BLOCK - 1).clamp(max=tokens - 1)] // BLOCK
+    order = (lowest[:, None] + torch.arange(count, device=device, dtype=torch.int32)) % count
+    made: BlockMask = BlockMask.from_kv_blocks(
+        (highest - lowest + 1)[None, None],
+        order[None, None],
+        BLOCK_SIZE=BLOCK,
+        mask_mod=_allowed(first, last, attended),
+        seq_lengths=(tokens, tokens),
+    )
+    return made
+
+
+def _allowed(first: Tensor, last: Tensor, attended: Tensor | None) -> Callable[..., Tensor]:
+    def near(_batch: Tensor, _head: Tensor, q: Tensor, k: Tensor) -> Tensor:
+        return (first[q] <= k) & (k <= last[q])
+
+    if attended is None:
+        return near
+
+    def near_and_attended(_batch: Tensor, _head: Tensor, q: Tensor, k: Tensor) -> Tensor:
+        return (first[q] <= k) & (k <= last[q]) & attended[k]
+
+    return near_and_attended
+
+
+def _bias(slopes: tuple[float, ...], device: torch.device) -> Callable[..., Tensor]:
+    import torch
+
+    each = torch.tensor(slopes, device=device)
+
+    def bias(score: Tensor, _batch: Tensor, head: Tensor, q: Tensor, k: Tensor) -> Tensor:
+        # Of two tokens of one text, also the distance in the row.
+        return score - each[head] * (q - k).abs()
+
+    return bias
+
+
+@functools.cache
+def _flex(device: str) -> Callable[..., Any]:
+    import torch
+    from torch.nn.attention.flex_attention import flex_attention
+
+    # Compiling for a CPU needs a C++ compiler; as it is, it is only a check there.
+    return torch.compile(flex_attention, dynamic=True) if device == "cuda" else flex_attention
+
+
+BACKENDS: dict[str, Backend] = {b.name: b for b in (Varlen(), Flash(), Flex(), Sdpa())}
+"""In the order in which they are tried on a GPU."""
+
+AUTO = "auto"
+
+LIBRARY_NAMES = {"flash_attention_2": "flash", "flex_attention": "flex"}
+"""transformers' names of attention to ours, of those that are not there unless asked for."""
+
+HALF = 2
+"""Bytes of a number in half precision."""
+
+
+def choose(
+    device: torch.device, dtype: torch.dtype, needs: Needs, asked: str = AUTO
+) -> tuple[Backend, str | None]:
+    """The backend for one kind of layer, and why the one hoped for is not it (None if it is).
+
+    On a CPU that is SDPA unless another is asked for. On a GPU SDPA takes part in half precision only
+    where no kernel for texts of different lengths can, which is worth saying.
+
+    Raises:
+        UsageError: There is no backend of that name.
+    """
+    if asked == AUTO:
+        refused = {b.name: b.refusal(device, dtype, needs) for b in _tried(device, needs)}
+        found = next(BACKENDS[name] for name, reason in refused.items() if reason is None)
+        slow = found.name == "sdpa" and device.type == "cuda" and dtype.itemsize == HALF
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in refused.items() if reason is not None)
+        return found, f"sdpa was used for attention ({reasons})" if slow else None
+    if asked not in BACKENDS:
+        raise unknown("attention backend", asked, [AUTO, *BACKENDS], then=f"{AUTO!r} takes what fits best.")
+    reason = BACKENDS[asked].refusal(device, dtype, needs)
+    if reason is None:
+        return BACKENDS[asked], None
+    instead, _ = choose(device, dtype, needs)
+    return instead, f"attention backend {asked}: {reason}, so {instead.name} was used"
+
+
+def _tried(device: torch.device, needs: Needs) -> list[Backend]:
+    if device.type != "cuda":
+        return [BACKENDS["sdpa"]]
+    # Compiling takes longer than it saves where no bias is needed.
+    return [b for b in BACKENDS.values() if b.name != "flex" or needs.slopes is not None]

@@ -1,0 +1,177 @@
+"""Our network inside sentence-transformers and transformers.
+
+sentence-transformers' Transformer module around our network, where the folder's family has one.
+
+A SentenceTransformer around our network, that keeps the dtypes its modules were loaded in.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from sentence_transformers import SentenceTransformer as _SentenceTransformer
+from sentence_transformers.models import Pooling
+from sentence_transformers.models import Transformer as LibraryTransformer
+from torch import nn
+
+from harness import backbones
+from harness.encoder.attention.kernels import AUTO, LIBRARY_NAMES
+from harness.encoder.batching import let_end_pad
+from harness.encoder.describe import family_in, has_network
+from harness.encoder.family import MODEL_TYPE
+from harness.encoder.folder import library_class, read_object
+from harness.encoder.network.checkpoint import configured, load_network
+from harness.encoder.network.pretrained import require_import
+from harness.encoder.towers import backbone_modules
+from harness.errors import ModelError, UsageError
+
+LOADING = frozenset(
+    {"cache_dir", "code_revision", "force_download", "local_files_only", "proxies", "revision", "subfolder"}
+    | {"token", "trust_remote_code"}
+)
+"""Arguments of a config that are about finding it; all others are values of it."""
+
+TAKEN = frozenset(
+    {"add_pooling_layer", "attn_implementation", "dtype", "ignore_mismatched_sizes", "low_cpu_mem_usage"}
+    | {"torch_dtype", "use_safetensors", "weights_only"}
+)
+"""Arguments of a model that are heeded, or that change nothing here."""
+
+
+class Transformer(LibraryTransformer):
+    """Loads a folder into our network, and is the library's own class from then on.
+
+    So it is saved as one, and a folder of a family that transformers knows loads without us. As for
+    the library's class, `config_args` changes values of the config, such as a dropout, and
+    `model_args` takes `dtype` and `attn_implementation` (a backend's name, ours or transformers').
+    """
+
+    _ours = False
+
+    def __init__(self, model_name_or_path: str, *args: Any, **kwargs: Any) -> None:
+        super().__init__(model_name_or_path, *args, **kwargs)
+        family = backbones.family_of(self.auto_model.config.to_dict())
+        let_end_pad(self.tokenizer, family)
+        self.__class__ = LibraryTransformer  # type: ignore[assignment]
+
+    def _load_config(
+        self, model_name_or_path: str, cache_dir: str | None, backend: str, config_args: dict[str, Any]
+    ) -> Any:
+        folder = Path(model_name_or_path, config_args.get("subfolder", ""))
+        if backend == "torch" and has_network(folder, own_code=bool(config_args.get("trust_remote_code"))):
+            changes = {name: value for name, value in config_args.items() if name not in LOADING}
+            self._ours = _still_ours(folder, changes)
+            if self._ours:
+                return configured(folder, family_in(folder), changes)[0], False
+        return super()._load_config(model_name_or_path, cache_dir, backend, config_args)
+
+    def _load_model(
+        self,
+        model_name_or_path: str,
+        config: Any,
+        cache_dir: str,
+        backend: str,
+        is_peft_model: bool,
+        **model_args: Any,
+    ) -> None:
+        folder = Path(model_name_or_path, model_args.get("subfolder", ""))
+        own_code = bool(model_args.get("trust_remote_code"))
+        adapter = folder if is_peft_model else None
+        if is_peft_model:
+            folder = Path(str(config.base_model_name_or_path))
+        ours = has_network(folder, own_code=own_code) and (is_peft_model or self._ours)
+        if backend != "torch" or not ours:
+            super()._load_model(model_name_or_path, config, cache_dir, backend, is_peft_model, **model_args)
+            return
+        _require_taken(model_args)
+        family, given = family_in(folder), None if is_peft_model else config
+        network = load_network(folder, family, dtype=_dtype(model_args, folder), config=given).model
+        asked = str(model_args.get("attn_implementation") or AUTO)
+        network.attention_asked = LIBRARY_NAMES.get(asked, "sdpa" if asked == "eager" else asked)
+        if adapter is not None:
+            network.load_adapter(adapter)
+        self.auto_model = cast(Any, network)
+
+
+def _still_ours(folder: Path, changes: dict[str, Any]) -> bool:
+    """Whether a config that is changed like this is still one of the family."""
+    family = family_in(folder)
+    return family is None or family.holds({**read_object(folder / "config.json"), **changes})
+
+
+def _require_taken(model_args: dict[str, Any]) -> None:
+    asked = {name for name, value in model_args.items() if value is not None}
+    unknown = sorted(asked - TAKEN - LOADING)
+    if unknown:
+        raise ModelError(
+            f"Our network is not loaded with {', '.join(unknown)}.",
+            hint="Leave that out, or load the folder with sentence-transformers' own class.",
+        )
+
+
+def _dtype(model_args: dict[str, Any], folder: Path) -> torch.dtype:
+    """The dtype asked for, "auto" for that of the folder's config; float32 where none is."""
+    import torch
+
+    asked = model_args.get("dtype", model_args.get("torch_dtype"))
+    if asked == "auto":
+        content = read_object(folder / "config.json")
+        asked = content.get("dtype", content.get("torch_dtype"))
+    found = getattr(torch, asked, None) if isinstance(asked, str) else asked
+    if found is None and not isinstance(asked, str):
+        return torch.float32
+    if not isinstance(found, torch.dtype):
+        raise UsageError(f"There is no dtype {asked!r}.", hint="Give float32, bfloat16, float16 or auto.")
+    return found
+
+
+class SentenceTransformer(_SentenceTransformer):
+    """Leaves every tensor in the dtype loading gave it.
+
+    The library converts all tensors to the dtype of the first one, so in half precision it also
+    rounds what transformers keeps in float32: the frequencies of rotary positions, and the
+    modules behind the backbone. The class has the library's name because a model folder is
+    recognised by it.
+    """
+
+    def to(self, *args: Any, **kwargs: Any) -> Any:
+        """Move to a device; a bare dtype is ignored."""
+        if len(args) == 1 and isinstance(args[0], torch.dtype) and not kwargs:
+            return self
+        return super().to(*args, **kwargs)
+
+    def _create_model_card(self, path: str, *args: Any, **kwargs: Any) -> None:
+        super()._create_model_card(path, *args, **kwargs)
+        if any(cast(Any, module).config.model_type == MODEL_TYPE for module in backbone_modules(self)):
+            require_import(Path(path))
+
+    def _load_module_class_from_ref(self, class_ref: str, *args: Any, **kwargs: Any) -> Any:
+        if library_class(class_ref) == "Transformer":
+            return Transformer
+        return super()._load_module_class_from_ref(class_ref, *args, **kwargs)
+
+    def _load_auto_model(
+        self,
+        model_name_or_path: str,
+        token: bool | str | None,
+        cache_folder: str | None,
+        revision: str | None = None,
+        trust_remote_code: bool = False,
+        local_files_only: bool = False,
+        model_kwargs: dict[str, Any] | None = None,
+        tokenizer_kwargs: dict[str, Any] | None = None,
+        config_kwargs: dict[str, Any] | None = None,
+        has_modules: bool = False,
+    ) -> list[nn.Module]:
+        """A bare backbone with mean pooling."""
+        shared = {"trust_remote_code": trust_remote_code, "local_files_only": local_files_only}
+        transformer = Transformer(
+            model_name_or_path,
+            cache_dir=cache_folder,
+            model_args={**shared, **(model_kwargs or {})},
+            tokenizer_args={**shared, **(tokenizer_kwargs or {})},
+            config_args={**shared, **(config_kwargs or {})},
+        )
+        return [transformer, Pooling(transformer.get_word_embedding_dimension(), "mean")]

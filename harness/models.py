@@ -1,0 +1,192 @@
+"""From what a user types after --model to an Artifact: catalog name, local folder, hub id."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from harness import backbones, paths
+from harness.encoder import content, describe
+from harness.encoder.family import BackboneEntry
+from harness.errors import ModelError, UsageError, nearest
+from harness.plan import Subject
+from harness.types import Artifact, Settings
+
+HUB_ID = re.compile(r"^[\w.-]+/[\w.-]+(@[\w./-]+)?$")
+COMMIT = re.compile(r"^[0-9a-f]{40}$")
+FORMATS = ["*.h5", "*.msgpack", "*.ot", "*.tflite", "*.gguf", "onnx/*", "openvino/*", "*.onnx", "coreml/*"]
+"""Files of a hub model that are never loaded here."""
+
+PLACES = (".", "/", "~")
+"""How a text begins that can only be a folder."""
+
+SAFE = ("model.safetensors", "model.safetensors.index.json")
+"""Weights that go before others in the same folder."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelOptions:
+    """How models are found: without the network, and with or without their own code."""
+
+    offline: bool = False
+    trust_remote_code: bool = False
+    cache: Path | None = None
+
+
+def subject(text: str, settings: Settings, options: ModelOptions) -> Subject:
+    """The model `text` names and how it turns text into vectors, every default filled in.
+
+    Raises:
+        ModelError: There is no such model, or its folder is not one that can be loaded.
+        UsageError: A setting does not fit the model.
+    """
+    artifact = resolve(text, options)
+    description = describe.describe(artifact.folder, own_code=artifact.trust_remote_code)
+    return Subject(artifact=artifact, encoding=describe.resolve_encoding(description, settings))
+
+
+def resolve(text: str, options: ModelOptions) -> Artifact:
+    """The artifact that `text` names."""
+    named = None if text.startswith(PLACES) else backbones.named_model(text)
+    if named is not None and named.locate is not None:
+        return _as_published(named, _located(named.locate(), name=text, options=options))
+    folder = paths.expanded(text)
+    if _is_folder(folder):
+        return _from_folder(folder, name=folder.resolve().name, source=text, options=options)
+    if os.path.isfile(folder):
+        raise ModelError(
+            f"{text} is a file, not a model folder.", hint=f"Did you mean --model {folder.parent}?"
+        )
+    if text.startswith(PLACES) or not HUB_ID.match(text) or _not_for_the_hub(text):
+        raise _no_model(text)
+    return _from_hub(text, name=text.partition("@")[0], options=options)
+
+
+def _located(place: str, *, name: str, options: ModelOptions) -> Artifact:
+    """The artifact of a catalog name, which stands for a folder or a hub id."""
+    if Path(place).is_dir():
+        return _from_folder(Path(place), name=name, source=name, options=options)
+    return _from_hub(place, name=name, options=options)
+
+
+def _as_published(entry: BackboneEntry, artifact: Artifact) -> Artifact:
+    """The artifact, whose weights are those that the catalog names."""
+    if entry.weights not in (None, artifact.weights):
+        raise ModelError(
+            f"The weights in {artifact.folder} are not the official ones of {entry.name}.",
+            hint="Install or fetch it again, or give the folder as the model.",
+        )
+    return artifact
+
+
+def _is_folder(folder: Path) -> bool:
+    try:
+        return folder.is_dir()
+    except OSError as error:
+        raise ModelError(f"{folder} cannot be read: {error.strerror}.") from error
+
+
+def _not_for_the_hub(text: str) -> bool:
+    """Whether the hub's own rules for names forbid this one."""
+    name = text.partition("@")[0]
+    return "--" in name or ".." in name or name.endswith((".", "-", ".git")) or len(name) > 96
+
+
+def _from_folder(
+    folder: Path, *, name: str, source: str, options: ModelOptions, revision: str | None = None
+) -> Artifact:
+    try:
+        describe.describe(folder, own_code=options.trust_remote_code)
+        key, weights = content.content_key(
+            folder, cache_dir=options.cache, trust_remote_code=options.trust_remote_code
+        )
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ModelError(f"{error.filename or folder} cannot be read: {reason}.") from error
+    return Artifact(
+        name=name,
+        source=source,
+        folder=folder.resolve() if revision is None else folder,
+        key=key,
+        weights=weights,
+        revision=revision,
+        trust_remote_code=options.trust_remote_code,
+    )
+
+
+def _from_hub(text: str, *, name: str, options: ModelOptions) -> Artifact:
+    repository, _, revision = text.partition("@")
+    if options.trust_remote_code and not COMMIT.match(revision):
+        raise UsageError(
+            "--trust-remote-code runs code that the model's repository holds: it needs a pinned commit.",
+            hint=f"Type --model {repository}@<40 hex digits of the commit you have read>.",
+        )
+    folder = _download(repository, revision or None, offline=options.offline)
+    return _from_folder(folder, name=name, source=repository, options=options, revision=folder.name)
+
+
+def _download(repository: str, revision: str | None, *, offline: bool) -> Path:
+    """The snapshot of a hub model in the local hub cache, fetched if need be."""
+    import httpx
+    from huggingface_hub import HfApi, snapshot_download
+    from huggingface_hub.errors import (
+        GatedRepoError,
+        HfHubHTTPError,
+        LocalEntryNotFoundError,
+        RepositoryNotFoundError,
+        RevisionNotFoundError,
+    )
+
+    shown = f"{repository}@{revision}" if revision else repository
+    try:
+        if offline:
+            return Path(snapshot_download(repository, revision=revision, local_files_only=True))
+        info = HfApi().model_info(repository, revision=revision)
+        names = [sibling.rfilename for sibling in info.siblings or ()]
+        skip = [*FORMATS, *(glob.escape(name) for name in _second_formats(names))]
+        return Path(snapshot_download(repository, revision=info.sha, ignore_patterns=skip))
+    except GatedRepoError as error:
+        hint = "Ask for access on its page, then set HF_TOKEN."
+        raise ModelError(f"{shown} is gated.", hint=hint) from error
+    except RevisionNotFoundError as error:
+        raise ModelError(f"{repository} has no revision {revision!r}.") from error
+    except RepositoryNotFoundError as error:
+        raise ModelError(
+            f"The hub has no model {repository}, or it is private.",
+            hint="Check the spelling; for a private one set HF_TOKEN.",
+        ) from error
+    except LocalEntryNotFoundError as error:
+        raise ModelError(
+            f"{shown} is not in the local hub cache, and the network is not used or not there.",
+            hint="Run once on a connected machine, or give a local folder.",
+        ) from error
+    except (HfHubHTTPError, httpx.HTTPError, OSError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ModelError(
+            f"{shown} cannot be fetched from the hub: {reason}.",
+            hint="Without a network, give a local folder or a model that is in the hub cache with --offline.",
+        ) from error
+
+
+def _second_formats(names: Sequence[str]) -> list[str]:
+    """Those of a repository's files that hold weights in pickles, beside the same in safetensors.
+
+    >>> _second_formats(["model.safetensors", "pytorch_model.bin", "2_Dense/pytorch_model.bin"])
+    ['pytorch_model.bin']
+    """
+    safe = {PurePosixPath(name).parent for name in names if PurePosixPath(name).name in SAFE}
+    paths = [PurePosixPath(name) for name in names if name.endswith((".bin", ".pt", ".pth"))]
+    return [str(path) for path in paths if path.parent in safe]
+
+
+def _no_model(text: str) -> ModelError:
+    close = nearest(text, backbones.named_models())
+    hint = f"Did you mean {' or '.join(close)}? " if close else ""
+    return ModelError(
+        f"No model is called {text!r}, and no folder lies there.",
+        hint=hint + "Give a catalog name (`harness list models`), org/name from the hub, or a folder.",
+    )

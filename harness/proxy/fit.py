@@ -1,0 +1,555 @@
+"""Ridge, time model, choose tasks, cross-validate.
+
+Fitting a proxy: which tasks, their line, its honest error, and what they cost.
+
+Ridge regression on many small sets of tasks at once, with its error on held-out families.
+
+Nothing is fitted anew for a set: the products of all columns, summed within each fold, hold all that
+any set of columns and any fold needs.
+
+What a task costs, from times that were taken on many machines.
+
+Choosing the tasks: greedily, then by drops and exchanges, within what they may cost.
+
+How far a proxy is off on models of families that it has never seen.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import warnings
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.errors import UsageError, unknown
+from harness.imported import Imported
+from harness.proxy.document import CostPart, ErrorPart, FittedPart, ImportPart, Proxy, TargetPart, TaskPart
+from harness.proxy.table import Floats, Ints, Table, read
+from harness.types import Suite
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wish:
+    """What is asked of a proxy.
+
+    Attributes:
+        suite: What --suite takes for the target.
+        minutes: What its tasks may take together; passed over where `tasks` are given.
+        tasks: Tasks to take as they are; empty to choose them.
+        reference: The imported model whose minutes are meant; empty for the median of the fitted ones.
+        name: The proxy's; empty for one made of the target.
+    """
+
+    suite: str
+    minutes: float = 5.0
+    tasks: Sequence[str] = ()
+    reference: str = ""
+    name: str = ""
+
+
+def fit_proxy(source: Imported, suite: Suite, wish: Wish, progress: Progress | None = None) -> Proxy:
+    """Fit a proxy of a suite's mean on the complete models of an import.
+
+    Raises:
+        UsageError: The import, a name or the budget does not allow it.
+    """
+    table = read(source, suite)
+    times = fit_times(table.seconds)
+    meant = _meant(source, table, times, wish.reference)
+    minutes = times.minutes(meant)
+    choose = _chooser(table, wish, minutes)
+    chosen = choose(table.scores, table.target, table.groups)
+    predicted = held_out(table.scores, table.target, table.groups, choose, progress)
+    line = fit_ridge(table.scores[:, list(chosen.tasks)], table.target, chosen.penalty)
+    return Proxy(
+        name=wish.name or default_name(suite.title, wish),
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        target=TargetPart(suite=wish.suite, title=suite.title, columns=len(suite.columns)),
+        chosen="given" if wish.tasks else "greedy",
+        penalty=chosen.penalty,
+        intercept=line.intercept,
+        tasks=tuple(
+            _task(table, at, float(weight), minutes)
+            for at, weight in zip(chosen.tasks, line.coefficients, strict=True)
+        ),
+        error=_error(table, chosen, predicted),
+        cost=_cost(table, times, chosen, meant, wish, minutes),
+        fitted=FittedPart(
+            models=len(table.models),
+            families=len(set(table.families)),
+            other_data=table.other_data,
+            low=float(table.target.min()),
+            high=float(table.target.max()),
+        ),
+        imported=ImportPart(
+            source=source.source,
+            id=source.id,
+            when=str(source.stamp.get("when", "")),
+            commit=source.stamp.get("commit"),
+        ),
+    )
+
+
+def default_name(title: str, wish: Wish) -> str:
+    """A name made of the target and the minutes.
+
+    >>> default_name("MTEB(eng, v2)", Wish(suite="mteb", minutes=5))
+    'mteb-eng-v2-5min'
+    """
+    plain = "-".join(re.findall(r"[a-z0-9.]+", title.lower())).strip(".") or "proxy"
+    return f"{plain}-{len(wish.tasks)}tasks" if wish.tasks else f"{plain}-{wish.minutes:g}min"
+
+
+def _chooser(table: Table, wish: Wish, minutes: Floats) -> Choose:
+    """What chooses on a training set, the same inside of the cross-validation and in the end."""
+    names = [task.name for task in table.tasks]
+    if wish.tasks:
+        for name in wish.tasks:
+            if name not in names:
+                raise unknown("task of the target", name, names, then="--tasks takes the target's tasks.")
+        places = sorted({names.index(name) for name in wish.tasks})
+        return lambda scores, target, families: given(scores, target, families, places)
+    if not np.isfinite(minutes).any():
+        raise UsageError(
+            "The import tells the time of none of the target's tasks.", hint="Name the tasks with --tasks."
+        )
+    cheapest = int(minutes.argmin())
+    if not minutes[cheapest] <= wish.minutes:
+        raise UsageError(
+            f"No task fits into {wish.minutes:g} minutes: the cheapest, {names[cheapest]}, "
+            f"takes {minutes[cheapest]:.2g}.",
+            hint="Type more --minutes.",
+        )
+    return lambda scores, target, families: choose(scores, target, families, minutes, wish.minutes)
+
+
+def _meant(source: Imported, table: Table, times: Times, reference: str) -> Ints:
+    """The entries whose median speed the minutes are for."""
+    if not reference:
+        return table.rows
+    models = source.entries(["model"])["model"].to_pylist()
+    timed = {name for name, known in zip(models, ~np.isnan(times.models), strict=True) if known}
+    if reference not in timed:
+        raise unknown(
+            "imported model with recorded times", reference, timed, then="Or leave out --reference."
+        )
+    return np.array([row for row, name in enumerate(models) if name == reference], np.int64)
+
+
+def _task(table: Table, at: int, weight: float, minutes: Floats) -> TaskPart:
+    task, scores = table.tasks[at], table.scores[:, at]
+    return TaskPart(
+        task=task.name,
+        splits=task.splits,
+        subsets=task.subsets,
+        coefficient=weight,
+        low=float(scores.min()),
+        high=float(scores.max()),
+        minutes=_finite(minutes[at]),
+    )
+
+
+def _error(table: Table, chosen: Choice, predicted: Floats) -> ErrorPart:
+    found = judged(table.target, predicted)
+    return ErrorPart(
+        rmse=found.rmse,
+        mae=found.mae,
+        half_width=found.half_width,
+        level=LEVEL,
+        kendall=found.kendall,
+        spearman=found.spearman,
+        plain_rmse=float(np.sqrt(chosen.error)),
+        deviation=float(table.target.std()),
+    )
+
+
+def _cost(table: Table, times: Times, chosen: Choice, meant: Ints, wish: Wish, minutes: Floats) -> CostPart:
+    nearest = times.nearest(table.rows) if not wish.reference else -1
+    at = np.flatnonzero(table.rows == nearest)
+    return CostPart(
+        minutes=_finite(minutes[list(chosen.tasks)].sum()),
+        budget=None if wish.tasks else wish.minutes,
+        whole=_finite(minutes.sum()),
+        reference=wish.reference or None,
+        nearest=table.models[int(at[0])] if len(at) else None,
+        spread=_finite(times.spread),
+    )
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None
+
+
+PENALTIES = (1.0, 3.0, 10.0, 30.0)
+"""Ridge penalties tried, for scores scaled to a standard deviation of 1."""
+
+FOLDS, PARTITIONS = 5, 4
+"""Parts that families are put into where sets of tasks are chosen, and how often they are put anew."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Linear:
+    """What predicts: intercept + scores · coefficients, (tasks,)."""
+
+    coefficients: Floats
+    intercept: float
+
+    def predict(self, scores: Floats) -> Floats:
+        """The predictions of some rows of scores, (models, tasks)."""
+        return np.asarray(scores @ self.coefficients + self.intercept)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Products:
+    """Products of the columns [scaled scores, 1, target]: (tasks + 2, tasks + 2) of all `rows`.
+
+    `folds` are those of each fold of every partition, (partitions * folds, tasks + 2, tasks + 2).
+    """
+
+    folds: Floats
+    whole: Floats
+    rows: int
+    partitions: int
+
+    @property
+    def tasks(self) -> int:
+        """How many tasks there are."""
+        return int(self.folds.shape[1]) - 2
+
+
+def products(scores: Floats, target: Floats, groups: Ints) -> Products:
+    """The products of a training set.
+
+    Args:
+        scores: (models, tasks).
+        target: (models,).
+        groups: (partitions, models), the fold of each, from 0.
+    """
+    scaled = (scores - scores.mean(axis=0)) / _scale(scores)
+    columns = np.column_stack([scaled, np.ones(len(target)), target - target.mean()])
+    parts = [columns[one == fold] for one in groups for fold in range(int(one.max()) + 1)]
+    return Products(
+        folds=np.stack([part.T @ part for part in parts]),
+        whole=columns.T @ columns,
+        rows=len(target),
+        partitions=len(groups),
+    )
+
+
+def errors(of: Products, sets: Sequence[Sequence[int]], penalty: float) -> Floats:
+    """The mean squared error of each set of tasks, every fold predicted without itself, (sets,).
+
+    Args:
+        of: The training set.
+        sets: Of one length, each the columns of its tasks.
+        penalty: Of the ridge; the intercept has none.
+    """
+    chosen = np.asarray(sets, dtype=np.int64)
+    chosen = np.column_stack([chosen, np.full(len(chosen), of.tasks)])
+    rows, columns, last = chosen[:, :, None], chosen[:, None, :], of.tasks + 1
+    others = of.whole - of.folds
+    ridge = np.diag([penalty] * (chosen.shape[1] - 1) + [1e-9])
+    weights = np.linalg.solve(others[:, rows, columns] + ridge, others[:, chosen, last][..., None])[..., 0]
+    crossed = (weights * of.folds[:, chosen, last]).sum(axis=2)
+    squared = np.einsum("fsi,fsij,fsj->fs", weights, of.folds[:, rows, columns], weights)
+    total = of.folds[:, None, last, last] - 2 * crossed + squared
+    return np.asarray(total.sum(axis=0) / (of.rows * of.partitions))
+
+
+def fit_ridge(scores: Floats, target: Floats, penalty: float) -> Linear:
+    """The ridge regression of `target` (models,) on `scores` (models, tasks), in the scores' own unit."""
+    scale, middle = _scale(scores), scores.mean(axis=0)
+    scaled = (scores - middle) / scale
+    inner = scaled.T @ scaled + penalty * np.eye(scores.shape[1])
+    coefficients = np.linalg.solve(inner, scaled.T @ (target - target.mean())) / scale
+    return Linear(coefficients=coefficients, intercept=float(target.mean() - middle @ coefficients))
+
+
+def folds(families: Ints, count: int = FOLDS, partitions: int = PARTITIONS) -> Ints:
+    """A fold for each model in every partition, (partitions, models), the same at every call.
+
+    Families stay whole, the folds are about alike in size, and the largest families lie apart.
+    """
+    draw = np.random.default_rng(0)
+    return np.stack([_partition(families, count, draw) for _ in range(partitions)])
+
+
+def _partition(families: Ints, count: int, draw: np.random.Generator) -> Ints:
+    names, places, sizes = np.unique(families, return_inverse=True, return_counts=True)
+    load = np.zeros(min(count, len(names)), np.int64)
+    fold = np.zeros(len(names), np.int64)
+    for family in np.lexsort((draw.random(len(names)), -sizes)):
+        fold[family] = lightest = int(load.argmin())
+        load[lightest] += sizes[family]
+    return fold[places]
+
+
+def _scale(scores: Floats) -> Floats:
+    """The columns' standard deviations; 1 for a constant one."""
+    scale = scores.std(axis=0)
+    return np.where(scale > 0, scale, 1.0)
+
+
+FEW = 5
+"""A model with fewer times than that tells nothing of the tasks' relative cost."""
+
+ROUNDS, CLOSE = 500, 1e-9
+
+
+@dataclass(frozen=True, kw_only=True)
+class Times:
+    """The fit log seconds = model + task.
+
+    Attributes:
+        models: (models,), NaN for one with too few times.
+        tasks: (tasks,), NaN for one without any.
+        spread: The median of the absolute residuals: 0.7 is a factor of two.
+    """
+
+    models: Floats
+    tasks: Floats
+    spread: float
+
+    def minutes(self, rows: NDArray[np.int64]) -> Floats:
+        """The minutes of each task on a model whose speed is the median of some rows, (tasks,).
+
+        Infinite for a task whose time nobody tells.
+        """
+        found = self.models[rows]
+        known = found if np.isfinite(found).any() else self.models
+        speed = np.median(known[np.isfinite(known)]) if np.isfinite(known).any() else np.nan
+        return np.nan_to_num(np.exp(self.tasks + speed) / 60, nan=np.inf)
+
+    def nearest(self, rows: NDArray[np.int64]) -> int:
+        """Which of some rows is the closest to their median; -1 where none has times."""
+        found = self.models[rows]
+        if np.isnan(found).all():
+            return -1
+        return int(rows[np.nanargmin(np.abs(found - np.nanmedian(found)))])
+
+
+def fit_times(seconds: Floats) -> Times:
+    """Fit log time = model + task by alternating medians, which single wild times do not move.
+
+    Args:
+        seconds: (models, tasks), NaN where no time is told.
+
+    >>> times = fit_times(np.outer([1.0, 60.0], [1.0, 2.0, 4.0, 8.0, 16.0]))
+    >>> times.minutes(np.array([1])).round(6).tolist(), times.spread
+    ([1.0, 2.0, 4.0, 8.0, 16.0], 0.0)
+    """
+    logs = np.log(seconds)
+    enough = np.isfinite(logs).sum(axis=1) >= min(FEW, logs.shape[1])
+    logs = np.where(enough[:, None], logs, np.nan)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # rows and columns without any time
+        tasks = np.nanmedian(logs - np.nanmedian(logs, axis=1, keepdims=True), axis=0)
+        for _ in range(ROUNDS):
+            models, before = np.nanmedian(logs - tasks, axis=1), tasks
+            tasks = np.nanmedian(logs - models[:, None], axis=0)
+            if np.nanmax(np.abs(tasks - before), initial=0) < CLOSE:
+                break
+        residuals = np.abs(logs - tasks - models[:, None])
+        return Times(models=models, tasks=tasks, spread=float(np.round(np.nanmedian(residuals), 12)))
+
+
+MOST = 15
+"""No proxy has more tasks."""
+
+BETTER = 1e-6
+"""What a step must take off the error, as a share of it."""
+
+Pace = Literal["gain", "rate"]
+"""What the next task is picked by: what it takes off the error, or that for each minute."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """Some tasks by their columns, the penalty, and the mean squared error by which they were chosen."""
+
+    tasks: tuple[int, ...]
+    penalty: float
+    error: float
+
+
+def choose(scores: Floats, target: Floats, families: Ints, minutes: Floats, budget: float) -> Choice:
+    """The tasks within a budget that predict the target best on families that were held out.
+
+    For every penalty and both paces one task is added after the other; after each the best drop and the
+    best exchange are made if they help. The best end of all is taken.
+
+    Args:
+        scores: (models, tasks).
+        target: (models,).
+        families: (models,), numbers.
+        minutes: (tasks,), what each costs.
+        budget: What all may cost together; at least one task must fit in.
+    """
+    of = products(scores, target, folds(families))
+    paces: tuple[Pace, ...] = ("gain", "rate")
+    ends = [_descend(of, minutes, budget, penalty, pace) for penalty in PENALTIES for pace in paces]
+    return min(ends, key=lambda end: end.error)
+
+
+def given(scores: Floats, target: Floats, families: Ints, tasks: Sequence[int]) -> Choice:
+    """Tasks that are given, with the best penalty for them."""
+    of = products(scores, target, folds(families))
+    tried = {penalty: float(errors(of, [tasks], penalty)[0]) for penalty in PENALTIES}
+    penalty = min(tried, key=lambda one: tried[one])
+    return Choice(tasks=tuple(tasks), penalty=penalty, error=tried[penalty])
+
+
+def _descend(of: Products, minutes: Floats, budget: float, penalty: float, pace: Pace) -> Choice:
+    now = Choice(tasks=(), penalty=penalty, error=float(of.whole[-1, -1] / of.rows))
+    while True:
+        before = now
+        now = _added(of, now, minutes, budget, pace)
+        now = _better(of, now, _drops(now.tasks))
+        now = _better(of, now, _exchanges(now.tasks, minutes, budget))
+        if now.error >= before.error and now.tasks:
+            return now
+
+
+def _added(of: Products, now: Choice, minutes: Floats, budget: float, pace: Pace) -> Choice:
+    """With one task more; the first task is taken even if it helps nothing."""
+    places = _affordable(now.tasks, minutes, budget) if len(now.tasks) < MOST else []
+    if not places:
+        return now
+    found = errors(of, [(*now.tasks, place) for place in places], now.penalty)
+    gains = (now.error - found) / (minutes[places] if pace == "rate" else 1.0)
+    best = int(gains.argmax())
+    if now.tasks and found[best] >= now.error * (1 - BETTER):
+        return now
+    return Choice(tasks=(*now.tasks, places[best]), penalty=now.penalty, error=float(found[best]))
+
+
+def _better(of: Products, now: Choice, sets: Sequence[tuple[int, ...]]) -> Choice:
+    """The best of some sets if it is better than what there is."""
+    if not sets:
+        return now
+    found = errors(of, sets, now.penalty)
+    best = int(found.argmin())
+    if found[best] >= now.error * (1 - BETTER):
+        return now
+    return Choice(tasks=sets[best], penalty=now.penalty, error=float(found[best]))
+
+
+def _affordable(tasks: Sequence[int], minutes: Floats, budget: float) -> list[int]:
+    left = budget - minutes[list(tasks)].sum()
+    return [place for place in np.flatnonzero(minutes <= left).tolist() if place not in tasks]
+
+
+def _drops(tasks: tuple[int, ...]) -> list[tuple[int, ...]]:
+    return [tasks[:at] + tasks[at + 1 :] for at in range(len(tasks))] if len(tasks) > 1 else []
+
+
+def _exchanges(tasks: tuple[int, ...], minutes: Floats, budget: float) -> list[tuple[int, ...]]:
+    rests = [tasks[:at] + tasks[at + 1 :] for at in range(len(tasks))]
+    out = set(tasks)
+    return [
+        (*rest, place) for rest in rests for place in _affordable(rest, minutes, budget) if place not in out
+    ]
+
+
+LEVEL = 0.95
+"""The share of held-out models whose mean lies in the interval."""
+
+Choose = Callable[[Floats, Floats, Ints], Choice]
+"""Chooses on a training set: (scores, target, families)."""
+
+Progress = Callable[[int, int], None]
+"""Called with the families held out so far, and how many there are."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Errors:
+    """Held-out errors, shares of 1.
+
+    Attributes:
+        rmse: Root mean square.
+        mae: Mean absolute error.
+        half_width: No more than 1 - LEVEL of held-out models were further off than this.
+        kendall: Rank correlation (tau-b) of predictions and means; null where one is constant.
+        spearman: Likewise.
+    """
+
+    rmse: float
+    mae: float
+    half_width: float
+    kendall: float | None
+    spearman: float | None
+
+
+def held_out(
+    scores: Floats, target: Floats, families: Ints, choose: Choose, progress: Progress | None = None
+) -> Floats:
+    """Each model's prediction by a proxy chosen and fitted without its family, (models,).
+
+    Args:
+        scores: (models, tasks).
+        target: (models,).
+        families: (models,), numbers; two of them at least.
+        choose: Chooses the tasks and the penalty: it sees the other families only.
+        progress: Told how far it is.
+    """
+    tell = progress or (lambda done, total: None)
+    predicted, names = np.empty(len(target)), np.unique(families)
+
+    def without(family: int) -> tuple[NDArray[np.bool_], Floats]:
+        out = families == family
+        choice = choose(scores[~out], target[~out], families[~out])
+        columns = list(choice.tasks)
+        line = fit_ridge(scores[~out][:, columns], target[~out], choice.penalty)
+        return out, line.predict(scores[out][:, columns])
+
+    tell(0, len(names))
+    with ThreadPoolExecutor(
+        len(os.sched_getaffinity(0))
+    ) as pool:  # numpy works without the interpreter's lock
+        for done, (out, found) in enumerate(pool.map(without, names.tolist()), 1):
+            predicted[out] = found
+            tell(done, len(names))
+    return predicted
+
+
+def judged(target: Floats, predicted: Floats) -> Errors:
+    """The errors of predictions, both (models,).
+
+    >>> off = judged(np.array([0.1, 0.2, 0.3]), np.array([0.2, 0.2, 0.4]))
+    >>> round(off.half_width, 3), round(off.mae, 3)
+    (0.1, 0.067)
+    """
+    residuals = np.abs(predicted - target)
+    return Errors(
+        rmse=float(np.sqrt(np.mean(residuals**2))),
+        mae=float(residuals.mean()),
+        half_width=half_width(residuals),
+        kendall=_correlation("kendalltau", target, predicted),
+        spearman=_correlation("spearmanr", target, predicted),
+    )
+
+
+def half_width(residuals: Floats) -> float:
+    """The split-conformal bound: the ⌈(n + 1) · LEVEL⌉-th smallest of n, the largest where n is too small.
+
+    >>> half_width(np.arange(1.0, 101.0))
+    96.0
+    """
+    place = min(math.ceil((len(residuals) + 1) * LEVEL), len(residuals))
+    return float(np.sort(residuals)[place - 1])
+
+
+def _correlation(name: str, target: Floats, predicted: Floats) -> float | None:
+    from scipy import stats
+
+    if not np.ptp(target) or not np.ptp(predicted):
+        return None
+    return float(getattr(stats, name)(target, predicted)[0])

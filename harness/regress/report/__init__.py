@@ -1,1 +1,0 @@
-"""A check as people and other programs read it: terminal, Markdown, JUnit."""

@@ -1,0 +1,331 @@
+"""Records of a model grouped into comparable conditions.
+
+Finding what has been measured: records of one model, and of the reference beside them.
+
+How a model was measured: what two records must share to stand in one mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, is_dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from harness import paths
+from harness.encoder.content import content_key
+from harness.errors import UsageError, unknown
+from harness.identity import data_identity
+from harness.record import ModelPart, Record
+from harness.store import Store
+from harness.types import SEED, Suite, Task, prompt_for
+
+
+class Treatment(Protocol):
+    """How a model was measured: what two records must share to stand in one mean."""
+
+    @property
+    def text(self) -> str:
+        """The treatment in a few words."""
+        ...
+
+    @property
+    def rank(self) -> tuple[Any, ...]:
+        """What puts treatments of as many tasks in order."""
+        ...
+
+    def fits(self, record: Record, task: Task) -> bool:
+        """Whether `record` is what this treatment gives on `task`."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trained:
+    """A recipe, with what a user asked of it.
+
+    `protocol` is the digest of all its settings; `kind` says what the seeds behind a score are
+    (results/README.md). `start` says what tasks started from that a protocol starts from another
+    one; None of those that it does not, which every start has.
+    """
+
+    recipe: str
+    protocol: str
+    kind: str
+    view: str
+    final_seeds: tuple[int, ...]
+    fresh_seeds: tuple[int, ...]
+    start: Mapping[str, Any] | None
+    scoring: str
+
+    @property
+    def text(self) -> str:
+        """The recipe and its seeds."""
+        seeds = [f"fresh seeds {seeds_text(self.fresh_seeds)}"] if self.fresh_seeds else []
+        content = str((self.start or {}).get("content", ""))[:8]
+        start = {"backbone": ["no transfer"], "checkpoint": [f"started from the checkpoint {content}"]}
+        if self.kind == "maximum":
+            seeds = ["the grid's maximum"]
+        return ", ".join([self.recipe, *seeds, *start.get((self.start or {}).get("from", ""), [])])
+
+    @property
+    def rank(self) -> tuple[Any, ...]:
+        """After finished models, by name."""
+        return (1, False, self.text)
+
+    def fits(self, record: Record, task: Task) -> bool:
+        """Whether `record` is what this treatment gives on `task`."""
+        if "recipe" not in record.identity or task.output != "label":
+            return False
+        own = trained_of(record)
+        alike = replace(own, start=self.start) == self and own.start in (None, self.start)
+        data = task.data.content == "" or record.identity["data"] == data_identity(task.data)
+        same = record.task.name == task.name and record.identity["scoring"] == task.source.scoring
+        return same and alike and data and record.identity["splits"] == sorted(task.splits)
+
+
+def seeds_text(seeds: Sequence[int]) -> str:
+    """Seeds that follow one another, in short.
+
+    >>> seeds_text((42001, 42002, 42003)), seeds_text((7,))
+    ('42001–42003', '7')
+    """
+    return str(seeds[0]) if len(seeds) == 1 else f"{seeds[0]}–{seeds[-1]}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Encoded:
+    """How a finished model was measured.
+
+    `encoding` is the part of the identity of that name; `prompts` are all that were given, of
+    which a task applies one for each of its sides.
+    """
+
+    encoding: Mapping[str, Any]
+    prompts: Mapping[str, str]
+    default_prompt: str | None
+    seed: int
+    scoring: str
+
+    @property
+    def text(self) -> str:
+        """The treatment in a few words."""
+        named = [f"{name} prompt {text!r}" for name, text in self.prompts.items() if text]
+        if len(named) > 4:
+            named = [f"{len(named)} prompts"]
+        seed = [] if self.seed == SEED else [f"seed {self.seed}"]
+        return ", ".join([how_text(self.encoding), *named, *seed])
+
+    @property
+    def rank(self) -> tuple[Any, ...]:
+        """Full precision first, then by the text."""
+        return (0, self.encoding["dtype"] != "float32", self.text)
+
+    def fits(self, record: Record, task: Task) -> bool:
+        """Whether `record` is what this treatment gives on `task`."""
+        applied = {r: prompt_for(task, r, self.prompts, self.default_prompt) for r in task.roles}
+        wanted = {
+            "task": task.name,
+            "splits": sorted(task.splits),
+            "subsets": sorted(task.subsets),
+            "encoding": self.encoding,
+            "prompts": applied,
+            "seed": self.seed,
+            "scoring": self.scoring,
+        }
+        if task.data.content:
+            wanted["data"] = data_identity(task.data)
+        return all(record.identity.get(name) == value for name, value in wanted.items())
+
+
+def how_text(encoding: Mapping[str, Any]) -> str:
+    """An identity's encoding in a few words.
+
+    >>> how_text({"dtype": "float32", "max_length": 256, "normalize": True, "output": "vector",
+    ...           "pooling": "mean", "similarity": "cosine"})
+    'mean pooling, normalized, 256 tokens, float32, cosine'
+    """
+    rest = dict(encoding)
+    parts = [
+        f"{rest.pop('pooling')} pooling",
+        *(["normalized"] if rest.pop("normalize", False) else []),
+        f"{rest.pop('max_length')} tokens",
+        rest.pop("dtype"),
+        rest.pop("similarity"),
+    ]
+    if rest.get("output") == "vector":
+        rest.pop("output")
+    return ", ".join([*parts, *(f"{name} {value}" for name, value in rest.items())])
+
+
+def treatment_of(record: Record) -> Treatment:
+    """The treatment under which a record was made."""
+    if "recipe" in record.identity:
+        return trained_of(record)
+    asked = record.provenance.get("prompts_asked", {})
+    return Encoded(
+        encoding=record.identity["encoding"],
+        prompts=asked.get("named", {}),
+        default_prompt=asked.get("default"),
+        seed=record.identity["seed"],
+        scoring=record.identity["scoring"],
+    )
+
+
+def trained_of(record: Record) -> Trained:
+    """The recipe, and what was asked of it, under which a record was made."""
+    identity = record.identity
+    return Trained(
+        recipe=identity["recipe"],
+        protocol=identity.get("protocol", ""),
+        kind=identity.get("kind", ""),
+        view=identity["view"],
+        final_seeds=tuple(identity["final_seeds"]),
+        fresh_seeds=tuple(identity["fresh_seeds"]),
+        start=identity.get("start"),
+        scoring=identity["scoring"],
+    )
+
+
+def treatment_json(treatment: Treatment) -> dict[str, Any]:
+    """A treatment as plain values (docs/json.md)."""
+    assert is_dataclass(treatment)
+    return asdict(treatment)
+
+
+def all_stores(results: Path | None) -> list[Store]:
+    """The results folder, and the reference records where they are at hand."""
+    reference = paths.reference_folder()
+    found = [Store(paths.results_folder(results))]
+    return [*found, Store(reference)] if reference else found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """Every final record of a model; `reference` are the keys of those that came with the project."""
+
+    records: tuple[Record, ...]
+    reference: frozenset[str]
+
+
+def records_of(model: str, results: Path | None) -> Measured:
+    """The records of a model: by name, artifact key (or its first six digits and more), or folder.
+
+    A record of the results folder goes before the reference record of the same key.
+
+    Raises:
+        UsageError: Nothing is recorded under that name, or it names several artifacts.
+    """
+    own, *others = [tuple(store.records()) for store in all_stores(results)]
+    everything = {r.key: r for records in (*others, own) for r in records}
+    named, _, revision = model.partition("@")
+    wanted = _artifacts_of_folder(model) or [named]
+    found = [r for r in everything.values() if any(_is(r.model, w, revision) for w in wanted)]
+    artifacts = dict.fromkeys(r.model.artifact for r in found)
+    if not found:
+        raise _not_measured(named, revision, list(everything.values()))
+    if len(artifacts) > 1:
+        listed = ", ".join(key[:12] for key in artifacts)
+        raise UsageError(
+            f"{model!r} names {len(artifacts)} models: {listed}.", hint="Type one of these keys instead."
+        )
+    mine = tuple(r for r in everything.values() if r.model.artifact in artifacts)
+    return Measured(records=mine, reference=frozenset(r.key for r in mine) - {r.key for r in own})
+
+
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """A suite as it was measured under one treatment.
+
+    `records` are what was measured by task name, and `scores` their main scores; `unproven` are the
+    tasks whose data came from a folder that does not prove the pinned revision.
+    """
+
+    treatment: Treatment
+    records: Mapping[str, Record]
+    scores: Mapping[str, float]
+    unproven: tuple[str, ...]
+
+
+def suite_views(records: Sequence[Record], suite: Suite) -> list[View]:
+    """What was measured of a suite, one view for each treatment.
+
+    The treatment with the most tasks comes first; one whose records another has as well is left
+    out. Data that is built or local must be what the suite has now. Of several records of a task
+    of the hub that differ only in their data the last made one counts.
+    """
+    mine = sorted((r for r in records if r.main_score is not None or r.training), key=_written)
+    names = {task.name for task in suite.tasks}
+    found = []
+    for treatment in _distinct([treatment_of(r) for r in mine if r.task.name in names]):
+        kept = {t.name: r for t in suite.tasks for r in mine if treatment.fits(r, t)}
+        found.append((treatment, kept))
+    found.sort(key=lambda pair: (-len(pair[1]), pair[0].rank))
+    views, seen = [], list[set[str]]()
+    for treatment, kept in found:
+        keys = {record.key for record in kept.values()}
+        if keys and not any(keys <= others for others in seen):
+            seen.append(keys)
+            views.append(_view(treatment, kept, suite))
+    return views
+
+
+def _view(treatment: Treatment, kept: Mapping[str, Record], suite: Suite) -> View:
+    pinned = {task.name: task.data.revision for task in suite.tasks if task.data.path}
+    unproven = [n for n, r in kept.items() if n in pinned and r.identity["data"].get("revision") != pinned[n]]
+    scores = {name: r.main_score for name, r in kept.items() if r.main_score is not None}
+    return View(treatment=treatment, records=kept, scores=scores, unproven=tuple(unproven))
+
+
+def notes_of(records: Iterable[Record]) -> tuple[str, ...]:
+    """What records have to say, such as what was left out of the data; each once, with its tasks."""
+    told = [(record.task.name, record.provenance.get("notes", ())) for record in records]
+    tasks: dict[str, list[str]] = {}
+    for task, notes in told:
+        for note in dict.fromkeys(notes):
+            tasks.setdefault(note, []).append(task)
+    everywhere = [note for note, names in tasks.items() if 1 < len(told) == len(names)]
+    rest = [(note, names) for note, names in tasks.items() if note not in everywhere]
+    return (*everywhere, *(f"{', '.join(dict.fromkeys(names))}: {note}" for note, names in rest))
+
+
+def record_text(record: Record) -> str:
+    """What tells two records of one task apart: encoding, prompts applied and seed, or the recipe."""
+    if "recipe" in record.identity:
+        return trained_of(record).text
+    prompts = sorted({repr(p) for p in record.identity["prompts"].values() if p})
+    seed = [] if record.identity["seed"] == SEED else [f"seed {record.identity['seed']}"]
+    return ", ".join([how_text(record.identity["encoding"]), *prompts, *seed])
+
+
+def _distinct(treatments: Iterable[Treatment]) -> list[Treatment]:
+    found: list[Treatment] = []
+    for one in treatments:
+        if one not in found:
+            found.append(one)
+    return found
+
+
+def _written(record: Record) -> str:
+    return str(record.provenance.get("written", ""))
+
+
+def _is(about: ModelPart, wanted: str, revision: str) -> bool:
+    by_key = len(wanted) >= 6 and about.artifact.startswith(wanted)
+    return by_key or (about.name == wanted and (about.revision or "").startswith(revision))
+
+
+def _not_measured(named: str, revision: str, everything: Sequence[Record]) -> UsageError:
+    names = {r.model.name for r in everything}
+    if revision and named in names:
+        there = {r.model.revision[:12] for r in everything if r.model.name == named and r.model.revision}
+        message = f"Nothing is recorded of {named} at revision {revision}."
+        return UsageError(message, hint=f"There is: {', '.join(sorted(there)) or 'no revision'}.")
+    return unknown("measured model", named, names, then="`harness list records` shows what is there.")
+
+
+def _artifacts_of_folder(model: str) -> list[str]:
+    """The keys a model folder may have been measured under: without and with its own code."""
+    folder = paths.expanded(model)
+    if "/" not in model or not folder.is_dir():
+        return []
+    return [content_key(folder, trust_remote_code=trusted)[0] for trusted in (False, True)]

@@ -1,0 +1,265 @@
+"""Means over tasks and types, conventions, intervals of trained tasks.
+
+Means over a suite: over tasks and over types, always both, with how many columns are there.
+
+The papers' conventions: which raw metrics make a task's number.
+
+A model on tasks that it was trained for: numbers by a paper's convention, with their intervals.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness.record import Record
+from harness.types import SEED, Column, Convention, Raw, Suite, Task
+
+if TYPE_CHECKING:
+    from harness.metrics import Floats
+    from harness.stats import Interval, Predictions
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mean:
+    """A mean and what it is over: `there` of `wanted` columns (or types) had a score.
+
+    `value` is the mean of those that are there, None if there are none.
+    """
+
+    over: str
+    value: float | None
+    there: int
+    wanted: int
+
+    @property
+    def complete(self) -> bool:
+        """Whether every column was there; a mean that is not is never ranked."""
+        return self.there == self.wanted
+
+
+@dataclass(frozen=True, kw_only=True)
+class Aggregates:
+    """A suite's columns and its two means."""
+
+    columns: Mapping[str, float | None]
+    by_type: Mapping[str, Mean]
+    over_tasks: Mean
+    over_types: Mean
+
+
+def aggregate(suite: Suite, scores: Mapping[str, float]) -> Aggregates:
+    """The two means of a suite from the main scores of its tasks.
+
+    A column of several tasks (CQADupstack) is their mean and counts once; it is there only if
+    all of them are. The mean over types is that of the types' own means, and a type is there,
+    and counts, only if all its columns are.
+    """
+    columns = {column.name: _column(column, scores) for column in suite.columns}
+    types = dict.fromkeys(column.type for column in suite.columns)
+    by_type = {kind: mean(kind, [columns[c.name] for c in suite.columns if c.type == kind]) for kind in types}
+    complete = [one.value if one.complete else None for one in by_type.values()]
+    return Aggregates(
+        columns=columns,
+        by_type=by_type,
+        over_tasks=mean("tasks", list(columns.values())),
+        over_types=mean("types", complete),
+    )
+
+
+def _column(column: Column, scores: Mapping[str, float]) -> float | None:
+    values = [scores.get(task.name) for task in column.tasks]
+    there = [value for value in values if value is not None]
+    return sum(there) / len(there) if there and len(there) == len(values) else None
+
+
+def mean(over: str, values: Sequence[float | None]) -> Mean:
+    """The plain mean of those values that are there."""
+    there = [value for value in values if value is not None]
+    value = sum(there) / len(there) if there else None
+    return Mean(over=over, value=value, there=len(there), wanted=len(values))
+
+
+def raw(record: Record) -> Raw:
+    """The raw metrics of a record, a mean over subsets where there are several."""
+    found: dict[tuple[str, str], float] = {}
+    for split, subsets in record.scores.items():
+        for name in dict.fromkeys(name for metrics in subsets.values() for name in metrics):
+            values = [m[name] for m in subsets.values() if isinstance(m.get(name), int | float)]
+            if values:
+                found[split, name] = sum(values) / len(values)
+    return found
+
+
+Files = Callable[[Record], "Path | None"]
+"""Where the per-example file of a record lies."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One task.
+
+    Attributes:
+        task: Its name.
+        record: What was measured; None where nothing was.
+        number: By the convention; None unless all that it is made of is there.
+        interval: 95 %, over seeds and examples; None where no predictions are kept.
+        one_seed: Likewise with one seed a replicate, which comes closest to what OptiBERT prints.
+        raw: Every raw metric that is there.
+        asked: Whether the suite has it, as it was narrowed.
+        scores: The number of each seed that counts; empty where no predictions are kept.
+        deviation: Of the number over the seeds that count; None of a single one.
+        best_run: The highest number of all runs of the grid.
+    """
+
+    task: str
+    record: Record | None = None
+    number: float | None = None
+    interval: Interval | None = None
+    one_seed: Interval | None = None
+    raw: Raw
+    asked: bool = True
+    scores: tuple[float, ...] = ()
+    deviation: float | None = None
+    best_run: float | None = None
+
+    def training(self, name: str, default: Any = None) -> Any:
+        """What the record says of how it was trained."""
+        return default if self.record is None else self.record.training.get(name, default)
+
+    @property
+    def seeds(self) -> Mapping[str, Any]:
+        """The seeds that count, their kind and what they scored."""
+        found: Mapping[str, Any] = self.training("seeds", {})
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """A model on a suite under one recipe.
+
+    Attributes:
+        rows: In the suite's order.
+        convention: By which numbers are made; None for the mean of all raw metrics.
+        average: The plain mean over tasks.
+        interval: 95 % of that mean, the tasks being independent; None unless every task that is there
+            has one.
+        mean_of_bounds: The means of the tasks' bounds, which OptiBERT prints as the average's interval.
+    """
+
+    rows: tuple[Row, ...]
+    convention: Convention | None
+    average: Mean
+    interval: Interval | None = None
+    mean_of_bounds: Interval | None = None
+
+
+def learnt_part(suite: Suite) -> Suite | None:
+    """The columns of a suite that a model is trained for, None if there are none.
+
+    Columns without a task stay where there is nothing else, so that a narrowed suite is incomplete.
+    """
+    others = {c.name for c in suite.columns if any(task.output != "label" for task in c.tasks)}
+    if not any(task.output == "label" for task in suite.tasks):
+        return None
+    return replace(suite, columns=tuple(c for c in suite.columns if c.name not in others))
+
+
+def standing(
+    suite: Suite, records: Mapping[str, Record], convention: Convention | None, files: Files
+) -> Standing:
+    """Put records together, by the names of their tasks."""
+    from harness import stats
+
+    rows, drawn = [], {}
+    for column in suite.columns:
+        for task in column.tasks or (None,):
+            nothing = Row(task=column.name, raw={}, asked=False)
+            row, replicates = _row(task, records, convention, files) if task else (nothing, None)
+            rows.append(row)
+            if replicates is not None:
+                drawn[row.task] = replicates
+    numbers = {row.task: row.number for row in rows if row.number is not None}
+    bounds = [row.interval for row in rows if row.interval is not None]
+    whole = bool(numbers) and drawn.keys() == numbers.keys()
+    return Standing(
+        rows=tuple(rows),
+        convention=convention,
+        average=mean("tasks", [row.number for row in rows]),
+        interval=stats.of_average(numbers, drawn) if whole else None,
+        mean_of_bounds=stats.mean_of_bounds(bounds) if whole else None,
+    )
+
+
+def _row(
+    task: Task, records: Mapping[str, Record], convention: Convention | None, files: Files
+) -> tuple[Row, Floats | None]:
+    record = records.get(task.name)
+    if record is None:
+        return Row(task=task.name, raw={}), None
+    found = raw(record)
+    number = record.main_score if convention is None else convention.number(task.name, found)
+    parts = tuple(found) if convention is None else convention.parts[task.name]
+    best = max(_numbers(record, parts), default=None)
+    row = Row(task=task.name, record=record, number=number, raw=found, best_run=best)
+    path = files(record)
+    if number is None or path is None:
+        return row, None
+    return _with_interval(row, number, predictions(path), parts)
+
+
+def _numbers(record: Record, parts: Sequence[tuple[str, str]]) -> list[float]:
+    """What the runs behind a record scored."""
+    found = []
+    for cell in record.training.get("cells", ()):
+        metrics = {(split, name): value for split, name, value in cell["metrics"]}
+        if all(part in metrics for part in parts):
+            found.append(sum(metrics[part] for part in parts) / len(parts))
+    return found
+
+
+def _with_interval(
+    row: Row, number: float, sets: Mapping[str, Predictions], parts: Sequence[tuple[str, str]]
+) -> tuple[Row, Floats | None]:
+    import numpy as np
+
+    from harness import stats
+
+    splits, metrics = (list(dict.fromkeys(part[at] for part in parts)) for at in (0, 1))
+    if not all(split in sets for split in splits):
+        return row, None
+    used = [sets[split] for split in splits]
+    scores = stats.scores(used, metrics)
+    deviation = float(np.std(scores, ddof=1)) if len(scores) > 1 else None
+    rng = np.random.default_rng([SEED, zlib.crc32(row.task.encode())])
+    drawn = stats.replicates(used, metrics, rng=rng)
+    found = replace(
+        row,
+        interval=stats.interval(number, drawn["all"]),
+        one_seed=stats.interval(number, drawn["one"]),
+        scores=tuple(map(float, scores)),
+        deviation=deviation,
+    )
+    return found, drawn["all"]
+
+
+def predictions(path: Path) -> dict[str, Predictions]:
+    """The predictions of a per-example file by split, one row for each seed."""
+    import numpy as np
+    import pyarrow.parquet as pq
+
+    from harness.stats import Predictions
+
+    table = pq.read_table(path, columns=["split", "replicate", "prediction", "gold"]).to_pydict()
+    splits, seeds = np.array(table["split"]), np.array(table["replicate"])
+    predicted, gold = (np.array(table[name], dtype=float) for name in ("prediction", "gold"))
+    found = {}
+    for split in dict.fromkeys(table["split"]):
+        of_seeds = [(splits == split) & (seeds == seed) for seed in dict.fromkeys(table["replicate"])]
+        found[split] = Predictions(
+            gold=gold[of_seeds[0]], predicted=np.stack([predicted[chosen] for chosen in of_seeds])
+        )
+    return found

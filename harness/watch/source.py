@@ -1,0 +1,370 @@
+"""Folder or hub repository of checkpoints; steps; whole or half-written.
+
+Where checkpoints come from: a folder with one folder each, or the revisions of a hub repository.
+
+A folder into which a training run writes its checkpoints.
+
+A hub repository whose branches and tags are checkpoints.
+
+From a checkpoint's name to its step.
+
+Whether a checkpoint has been written to its end, told from its files alone.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+import zipfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
+
+from harness import paths
+from harness.encoder.content import content_files
+from harness.encoder.describe import describe
+from harness.encoder.folder import read_json, weight_files
+from harness.errors import ModelError, UsageError
+from harness.identity import digest
+from harness.models import HUB_ID
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkpoint:
+    """One checkpoint: its step, what it is called, and how it is spelled as a model.
+
+    `name` is a folder's or a revision's; `folder` is None on the hub, where `commit` is set.
+    """
+
+    step: int
+    name: str
+    model: str
+    folder: Path | None = None
+    commit: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Skipped:
+    """Something in a source that is no checkpoint, and why."""
+
+    name: str
+    reason: str
+
+
+Found = tuple[tuple[Checkpoint, ...], tuple[Skipped, ...]]
+
+
+class Source(Protocol):
+    """What is watched.
+
+    `text` is how the source is written into the state of a watch; `name` the watch's usual name.
+    """
+
+    text: str
+    name: str
+
+    def found(self) -> Found:
+        """The checkpoints that are there now, by step, and what is skipped."""
+
+    def condition(self, one: Checkpoint, *, settle: float, own_code: bool) -> Condition:
+        """Whether a checkpoint is whole."""
+
+    def stamp(self, one: Checkpoint) -> str:
+        """What a whole checkpoint's condition has as `stamp`, without a look at whether it is whole."""
+
+    def label(self, one: Checkpoint) -> str:
+        """What a checkpoint is to be called as a model; "" for what it is called anyway."""
+
+
+def open_source(text: str, *, offline: bool = False) -> Source:
+    """What is to be watched, of how it was typed.
+
+    Raises:
+        UsageError: It is neither a folder nor a hub repository, or a hub without a network.
+    """
+    folder = paths.expanded(text)
+    if folder.is_dir():
+        return Folder(folder)
+    if folder.exists():
+        raise UsageError(f"{text} is a file.", hint="Watch the folder that checkpoints are written into.")
+    if text.startswith((".", "/", "~")) or not HUB_ID.match(text):
+        raise UsageError(
+            f"No folder is at {text}, and it is no name of a hub repository.",
+            hint=f"Give a folder (`mkdir {text}` makes one before training begins), or org/name.",
+        )
+    if "@" in text:
+        raise UsageError(
+            f"{text} names one revision; a watch is over all of them.",
+            hint=f"Type harness watch {text.partition('@')[0]}, or harness run --model {text}.",
+        )
+    if offline:
+        raise UsageError(
+            f"{text} is a hub repository (no folder lies there): --offline cannot see its revisions.",
+            hint="Leave out --offline, or give a folder.",
+        )
+    return Hub(text)
+
+
+def by_step(named: Iterable[tuple[str, Path | None]]) -> Found:
+    """What has a step in its name, by step, of names and the folders of their models (None on the hub)."""
+    found: dict[int, Checkpoint] = {}
+    skipped: list[Skipped] = []
+    for name, path in named:
+        step = step_of(name)
+        if unfinished(name):
+            skipped.append(Skipped(name=name, reason="a name for what is being written"))
+        elif step is None:
+            skipped.append(Skipped(name=name, reason="no step in its name"))
+        elif step in found:
+            skipped.append(Skipped(name=name, reason=f"step {step}, as {found[step].name}"))
+        else:
+            found[step] = Checkpoint(step=step, name=name, model=str(path or name), folder=path)
+    return tuple(found[step] for step in sorted(found)), tuple(skipped)
+
+
+class Folder:
+    """A folder into which a training run writes, one folder for each checkpoint."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder.resolve()
+        self.text = str(self._folder)
+        self.name = self._folder.name
+
+    def found(self) -> Found:
+        """The folders with a step in their name; files and hidden folders are passed over."""
+        try:
+            below = sorted(p for p in self._folder.iterdir() if p.is_dir() and not p.name.startswith("."))
+        except OSError as error:
+            raise UsageError(f"{self._folder} cannot be read: {error.strerror}.") from error
+        if not below and (self._folder / "config.json").is_file():
+            raise UsageError(
+                f"{self._folder} is one model, not a folder of checkpoints.",
+                hint=f"Type harness watch {self._folder.parent}, or harness run --model {self._folder}.",
+            )
+        return by_step((path.name, _model_folder(path)) for path in below)
+
+    def condition(self, one: Checkpoint, *, settle: float, own_code: bool) -> Condition:
+        """As its files tell."""
+        assert one.folder is not None
+        return condition(one.folder, settle=settle, own_code=own_code)
+
+    def stamp(self, one: Checkpoint) -> str:
+        """Of sizes and times."""
+        assert one.folder is not None
+        return stamp_of(one.folder)
+
+    def label(self, one: Checkpoint) -> str:
+        """With the run's name in front, as every run has a checkpoint-1000."""
+        return f"{self.name}-{one.name}"
+
+
+def _model_folder(path: Path) -> Path:
+    """The folder of a checkpoint's model: itself, or the one folder in it that has a config (as hf/)."""
+    if any((path / name).exists() for name in ("config.json", "modules.json")):
+        return path
+    below = list(_configured(path))
+    named = [p for p in below if p.name in ("hf", "huggingface", "hf_model")]
+    return (named or below or [path])[0] if len(named or below) <= 1 else path
+
+
+def _configured(path: Path) -> Iterator[Path]:
+    try:
+        for below in sorted(path.iterdir()):
+            if any((below / name).is_file() for name in ("config.json", "modules.json")):
+                yield below
+    except OSError:
+        return
+
+
+class Hub:
+    """A hub repository whose branches and tags are checkpoints; each is pinned to its commit."""
+
+    def __init__(self, repository: str) -> None:
+        self.text = repository
+        self.name = repository.replace("/", "--")
+
+    def found(self) -> Found:
+        """The branches and tags with a step in their name.
+
+        Raises:
+            ModelError: There is no such repository, or the hub does not answer.
+        """
+        refs = _refs(self.text)
+        commits = dict(reversed(refs))
+        found, skipped = by_step((name, None) for name in sorted(commits))
+        pinned = (
+            Checkpoint(
+                step=c.step, name=c.name, model=f"{self.text}@{commits[c.name]}", commit=commits[c.name]
+            )
+            for c in found
+        )
+        return tuple(pinned), skipped
+
+    def _pinned(self, one: Checkpoint, commit: str) -> Checkpoint:
+        return replace(one, model=f"{self.text}@{commit}", commit=commit)
+
+    def condition(self, one: Checkpoint, *, settle: float, own_code: bool) -> Condition:
+        """A commit is whole."""
+        return Condition(stamp=one.commit)
+
+    def stamp(self, one: Checkpoint) -> str:
+        """The commit."""
+        return one.commit
+
+    def label(self, one: Checkpoint) -> str:
+        """Its own: a record names the revision beside it."""
+        return ""
+
+
+def _refs(repository: str) -> list[tuple[str, str]]:
+    """The names and commits of a repository's branches, then of its tags."""
+    import httpx
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled, RepositoryNotFoundError
+
+    try:
+        refs = HfApi().list_repo_refs(repository)
+    except RepositoryNotFoundError as error:
+        raise ModelError(
+            f"The hub has no model {repository}, or it is private; and no folder lies there.",
+            hint="Check the spelling; for a private one set HF_TOKEN.",
+        ) from error
+    except OfflineModeIsEnabled as error:
+        raise UsageError(
+            f"{repository} is a hub repository (no folder lies there), and HF_HUB_OFFLINE is set.",
+            hint="Unset it, or give a folder.",
+        ) from error
+    except (HfHubHTTPError, httpx.HTTPError, OSError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise HubSilent(
+            f"No folder is at {repository}, and the hub does not tell its revisions: {reason}.",
+            hint="Check the path of the folder; a repository of the hub needs the network.",
+        ) from error
+    return [(ref.name, ref.target_commit) for ref in (*refs.branches, *refs.tags)]
+
+
+class HubSilent(ModelError):
+    """The hub could not be asked: a watch asks again at its next look."""
+
+
+WORDS = ("step", "steps", "iter", "iteration", "ba", "batch", "checkpoint", "ckpt", "epoch")
+"""Words in front of a step; of several in one name the first of this list decides."""
+
+_NUMBER = r"(?P<number>\d+(?:\.\d+(?=[kmKM]))?)(?P<unit>[kmKM]?)(?![A-Za-z0-9])"
+_LAST = re.compile(r"(?:^|[^A-Za-z0-9.])(?P<number>\d+)(?P<unit>[kmKM]?)(?:[-_]?(?:hf|steps?))?$")
+_UNITS = {"": 1, "k": 1_000, "m": 1_000_000}
+_UNFINISHED = re.compile(r"^\.|^te?mp(?![a-z])|\.(tmp|partial|incomplete|part)$|^_", re.IGNORECASE)
+
+
+def step_of(name: str) -> int | None:
+    """The step that a folder's or a revision's name tells, None if it tells none.
+
+    A number behind one of WORDS, else a number at the end of the name that stands by itself; k and
+    m behind a number mean thousands and millions. Where one word stands twice, its last number counts.
+
+    >>> [step_of(name) for name in ("step1000-tokens4B", "epoch2-ba500", "0001000", "step-1.5k")]
+    [1000, 500, 1000, 1500]
+    >>> [step_of(name) for name in ("final", "tokens4B", "e5-base-v2")]
+    [None, None, None]
+    """
+    for word in WORDS:
+        found = list(re.finditer(rf"(?:^|[^A-Za-z]){word}[-_=. ]*{_NUMBER}", name, re.IGNORECASE))
+        if found:
+            return _value(found[-1])
+    last = _LAST.search(name)
+    return _value(last) if last else None
+
+
+def unfinished(name: str) -> bool:
+    """Whether a name is one that programs write under before they rename.
+
+    >>> unfinished("tmp-checkpoint-1000"), unfinished(".step5"), unfinished("step5.tmp"), unfinished("step5")
+    (True, True, True, False)
+    """
+    return bool(_UNFINISHED.search(name))
+
+
+def _value(found: re.Match[str]) -> int:
+    return round(float(found["number"]) * _UNITS[found["unit"].lower()])
+
+
+SETTLE = 10.0
+"""Seconds for which nothing in a checkpoint may have changed."""
+
+ZIP, LEGACY = b"PK\x03\x04", b"\x80\x02"
+"""How files that torch saves begin: since 1.6, and before it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Condition:
+    """How a checkpoint's folder stands.
+
+    `problem` says what it lacks, "" for a whole one. `stamp` changes when a file that decides what
+    the model computes does; "" unless it is whole. `settles` are the seconds after which a whole
+    one has lain still for long enough, 0 if it has.
+    """
+
+    problem: str = ""
+    stamp: str = ""
+    settles: float = 0.0
+
+
+def condition(folder: Path, *, settle: float = SETTLE, own_code: bool = False) -> Condition:
+    """Look at a checkpoint; with `own_code`, code that it brings is run.
+
+    Weights must be readable to their end (the length that a safetensors header promises, every part
+    of an index, the directory of a zip), configs must parse, a tokenizer must be there, and nothing
+    may have changed for `settle` seconds.
+    """
+    try:
+        age = time.time() - _last_change(folder)
+        describe(folder, own_code=own_code)
+        for path in weight_files(folder):
+            _check_pickle(path)
+        for path in content_files(folder):
+            if path.suffix == ".json":
+                read_json(path)
+        stamp = stamp_of(folder)
+    except ModelError as error:
+        return Condition(problem=error.message.replace(f"{folder}/", "").replace(str(folder), "it"))
+    except (OSError, ValueError) as error:
+        return Condition(problem=f"it cannot be read: {error}")
+    if age < settle:
+        return Condition(problem=f"it changed {max(age, 0.0):.0f} s ago", settles=settle - age)
+    return Condition(stamp=stamp)
+
+
+def stamp_of(folder: Path) -> str:
+    """Changes when a file that decides what the model computes does; "" where there is no whole model."""
+    try:
+        files = [(p.relative_to(folder).as_posix(), p.stat()) for p in content_files(folder)]
+    except (ModelError, OSError):
+        return ""
+    return digest([(name, stat.st_size, stat.st_mtime_ns) for name, stat in files])
+
+
+def _last_change(folder: Path) -> float:
+    """When something in a folder changed, by its file system's clock."""
+    newest = folder.stat().st_ctime
+    for root, folders, names in os.walk(folder):
+        for name in (*folders, *names):
+            newest = max(newest, os.stat(os.path.join(root, name)).st_ctime)
+    return newest
+
+
+def _check_pickle(path: Path) -> None:
+    """See that a file of torch's is whole; of one saved before torch 1.6 only its beginning is known.
+
+    Raises:
+        ModelError: It is not.
+    """
+    if path.suffix == ".safetensors":
+        return
+    with path.open("rb") as file:
+        start = file.read(4)
+    if start[:2] == LEGACY:
+        return
+    if start != ZIP or not zipfile.is_zipfile(path):
+        raise ModelError(f"{path} is not a whole file of torch's: its end is missing.")

@@ -1,0 +1,424 @@
+"""Look, evaluate, keep, wait.
+
+A watch: look, evaluate what is new, write it down, wait, look again.
+
+One look at a source: what is new and whole, what is waited for, and what is passed over.
+
+One checkpoint evaluated on the suite of a watch, and what is kept of it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from harness import evaluation, paths
+from harness.errors import HarnessError, StoreError, shortened
+from harness.identity import digest
+from harness.report import Report
+from harness.request import Prepared, Request, network
+from harness.watch import state
+from harness.watch.source import SETTLE, Checkpoint, Skipped, Source, open_source
+from harness.watch.state import ChangePoint, Entry, Watch, begun, refuse_early, usual_name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ready:
+    """A checkpoint that is whole; `former` is what is known of it if it was evaluated before."""
+
+    checkpoint: Checkpoint
+    stamp: str
+    former: Entry | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Waiting:
+    """A checkpoint that is waited for, and why; `settles` as in `whole.Condition`."""
+
+    checkpoint: Checkpoint
+    reason: str
+    settles: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """What a look found, each by step.
+
+    `new` was never evaluated as it lies there now; `unfinished` was, partly or with a failure;
+    `known` are the steps of which nothing is left to do.
+    """
+
+    new: tuple[Ready, ...]
+    unfinished: tuple[Ready, ...]
+    waiting: tuple[Waiting, ...]
+    known: tuple[int, ...]
+    skipped: tuple[Skipped, ...]
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """Every step that is there."""
+        ready = [one.checkpoint.step for one in (*self.new, *self.unfinished)]
+        return tuple(sorted([*ready, *(one.checkpoint.step for one in self.waiting), *self.known]))
+
+
+def look(
+    source: str | Source,
+    watch: Watch | None = None,
+    *,
+    settle: float = SETTLE,
+    offline: bool = False,
+    own_code: bool = False,
+) -> Look:
+    """Look at a source once; nothing is evaluated or written, and torch is not needed.
+
+    Args:
+        source: A folder of checkpoints, or a hub repository.
+        watch: What is known already.
+        settle: Seconds for which nothing in a checkpoint may have changed.
+        offline: Forbid the network.
+        own_code: Whether code that a checkpoint brings may be run to describe it.
+
+    Raises:
+        UsageError: The source cannot be looked at.
+
+    Example:
+        >>> look("runs/mine").new  # doctest: +SKIP
+    """
+    opened = open_source(source, offline=offline) if isinstance(source, str) else source
+    found, skipped = opened.found()
+    new: list[Ready] = []
+    unfinished: list[Ready] = []
+    waiting: list[Waiting] = []
+    known: list[int] = []
+    for one in found:
+        former = watch.entry(one.step) if watch is not None else None
+        if former is not None and former.state != "waiting" and former.stamp == opened.stamp(one):
+            if former.state == "done":
+                known.append(one.step)
+            else:
+                unfinished.append(Ready(checkpoint=one, stamp=former.stamp, former=former))
+            continue
+        stands = opened.condition(one, settle=settle, own_code=own_code)
+        if stands.problem:
+            waiting.append(Waiting(checkpoint=one, reason=stands.problem, settles=stands.settles))
+        else:
+            new.append(Ready(checkpoint=one, stamp=stands.stamp))
+    return Look(
+        new=tuple(new),
+        unfinished=tuple(unfinished),
+        waiting=tuple(waiting),
+        known=tuple(known),
+        skipped=skipped,
+    )
+
+
+TREATMENT = (
+    *("task", "data", "splits", "subsets", "scoring", "encoding", "prompts", "seed"),
+    *("recipe", "protocol", "view", "kind", "final_seeds", "fresh_seeds"),
+)
+"""What of an identity checkpoints of one curve must share."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluated:
+    """What became of a checkpoint: what is kept of it, and how many tasks were scored now."""
+
+    entry: Entry
+    new: int = 0
+    known: int = 0
+
+
+def evaluate(
+    one: Ready, source: Source, request: Request, carry_out: Callable[[Prepared], Report]
+) -> Evaluated:
+    """Evaluate a checkpoint; what goes wrong with it alone is in the outcome.
+
+    Args:
+        one: What is to be evaluated.
+        source: Where it is from.
+        request: How, without a model.
+        carry_out: Carries out what was prepared: `harness.evaluation.execute`, or the same with progress.
+
+    Raises:
+        StoreError: The results folder or the cache cannot be written.
+    """
+    began = time.monotonic()
+    label, spelled = source.label(one.checkpoint), one.checkpoint.model
+    asked = replace(request, models=(spelled,), names={spelled: label} if label else {})
+    try:
+        with network(asked):
+            report = carry_out(evaluation.prepare(asked))
+    except StoreError:
+        raise
+    except (HarnessError, OSError) as error:
+        return Evaluated(entry=_entry(one, began, state="failed", reason=_line(str(error))))
+    outcome = _outcome(report)
+    if source.stamp(one.checkpoint) not in (one.stamp, ""):  # "": removed meanwhile, not rewritten
+        outcome = {"state": "waiting", "reason": "it changed while it was evaluated"}
+    hows = [result.how for result in report.results]
+    entry = _entry(one, began, **outcome)
+    return Evaluated(entry=entry, new=hows.count("done"), known=hows.count("cached") + hows.count("shared"))
+
+
+def _entry(one: Ready, began: float, **outcome: Any) -> Entry:
+    before = one.former.seconds if one.former is not None else 0.0
+    folder = one.checkpoint.folder
+    return Entry(
+        step=one.checkpoint.step,
+        name=one.checkpoint.name,
+        folder=None if folder is None else str(folder),
+        revision=one.checkpoint.commit or None,
+        stamp=one.stamp,
+        evaluated=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        seconds=round(before + time.monotonic() - began, 3),
+        **outcome,
+    )
+
+
+def _outcome(report: Report) -> dict[str, Any]:
+    """What a report says of its one model on its one suite."""
+    (one,), (suite,) = report.prepared.subjects, report.prepared.suites
+    asked = [column.name for column in suite.columns if column.tasks]
+    numbers = report.aggregates(one, suite).columns
+    there = [value for name in asked if (value := numbers[name]) is not None]
+    state, reason = _state(report, len(asked) - len(there))
+    return {
+        "state": state,
+        "reason": reason,
+        "model": one.artifact.name,
+        "artifact": one.artifact.key,
+        "scores": {r.task.name: r.main_score for r in report.records if r.main_score is not None},
+        "records": {r.task.name: r.key for r in report.records},
+        "mean": sum(there) / len(there) if state == "done" else None,
+        "there": len(there),
+        "wanted": len(asked),
+        "treatment": digest([_treatment(cell.identity) for cell in report.prepared.plan.cells]),
+    }
+
+
+def _state(report: Report, lacking: int) -> tuple[str, str]:
+    """How a checkpoint stands, and why it is not done."""
+    failed = [r for r in report.results if r.how in ("failed", "impossible")]
+    stopped = [r.cell.task.name for r in report.results if r.how == "stopped"]
+    if stopped:
+        return "partial", f"not reached within the budget: {shortened(stopped)}"
+    if failed:
+        said = failed[0].failure.message if failed[0].failure is not None else "failed"
+        return "failed", _line(f"{shortened([r.cell.task.name for r in failed])}: {said}")
+    return ("failed", f"{lacking} of its tasks have no score") if lacking else ("done", "")
+
+
+def _treatment(identity: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: identity[name] for name in TREATMENT if name in identity}
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())[:500]
+
+
+EVERY = 60.0
+"""Seconds between two looks."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What is to be watched, and how.
+
+    `request` has no model and one suite; its `budget` is each checkpoint's. `name` is the source's
+    own if left empty. `once` ends when nothing is left that can be evaluated now; `until` when
+    every checkpoint up to this step, and one at or behind it, is.
+    """
+
+    source: str
+    request: Request
+    name: str = ""
+    every: float = EVERY
+    settle: float = SETTLE
+    once: bool = False
+    until: int | None = None
+
+
+def _execute(prepared: Prepared) -> Report:
+    return evaluation.execute(prepared)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hearing:
+    """How a watch is followed.
+
+    `looked` hears of every look, `ended` of every checkpoint that was evaluated with the watch as it
+    is then, `troubled` of a look that failed, and `carry_out` evaluates.
+    """
+
+    looked: Callable[[Look], None] = lambda _look: None
+    ended: Callable[[Evaluated, Watch], None] = lambda _evaluated, _watch: None
+    troubled: Callable[[HarnessError], None] = lambda _error: None
+    carry_out: Callable[[Prepared], Report] = _execute
+
+
+def follow(asked: Asked, hearing: Hearing | None = None) -> Watch:
+    """Evaluate the checkpoints of a run as they come; what was evaluated before is not done again.
+
+    Args:
+        asked: What is to be watched, and how.
+        hearing: Called while it goes on.
+
+    Returns:
+        The watch as it is when it ends, which without `once` and `until` is never.
+
+    Raises:
+        UsageError: It cannot be carried out as given, or another process is at it.
+        StoreError: The results folder or the cache cannot be written.
+
+    Example:
+        >>> from harness.request import Request
+        >>> how = Request(models=(), suites=("stdlib",))
+        >>> watch = follow(Asked(source="runs/mine", request=how, once=True))  # doctest: +SKIP
+        >>> [(one.step, one.mean) for one in watch.checkpoints]  # doctest: +SKIP
+    """
+    source = open_source(asked.source, offline=asked.request.offline)
+    refuse_early(asked.request)
+    name = asked.name or usual_name(source)
+    results = paths.results_folder(asked.request.results)
+    with state.held(results, name):
+        watch = begun(results, name, source, asked.request)
+        return _Following(asked, source, results, watch, hearing or Hearing()).run()
+
+
+class _Following:
+    """A watch that goes on in this process."""
+
+    def __init__(self, asked: Asked, source: Source, results: Path, watch: Watch, hearing: Hearing) -> None:
+        self._asked, self._source, self._results = asked, source, results
+        self._watch, self._hearing = watch, hearing
+        self._tried: set[tuple[int, str]] = set()
+        self._own_code = asked.request.trust_remote_code
+
+    def run(self) -> Watch:
+        """Look and evaluate until the end that was asked for."""
+        found = self._look()
+        self._hearing.looked(found)
+        while True:
+            queue = self._queue(found)
+            if queue:
+                self._evaluate(queue[0])
+                found = self._look_again(found)
+                continue
+            if self._over(found):
+                return self._watch
+            self._sleep(found)
+            found = self._look_again(found)
+            self._hearing.looked(found)
+            self._forget()
+
+    def _look(self) -> Look:
+        found = look(self._source, self._watch, settle=self._asked.settle, own_code=self._own_code)
+        self._keep(_waited_for(self._watch, found))
+        return found
+
+    def _look_again(self, former: Look) -> Look:
+        """Another look; one that fails is told, and nothing is evaluated until the next."""
+        try:
+            return self._look()
+        except StoreError:
+            raise
+        except HarnessError as error:
+            self._hearing.troubled(error)
+            return replace(former, new=(), unfinished=())
+
+    def _forget(self) -> None:
+        """Let checkpoints that were not finished be gone on with."""
+        partial = {one.step for one in self._watch.checkpoints if one.state == "partial"}
+        self._tried = {(step, stamp) for step, stamp in self._tried if step not in partial}
+
+    def _queue(self, found: Look) -> list[Ready]:
+        """What is to be evaluated now, first things first: what is new, then what was not finished."""
+        last = self._last(found)
+        ready = [*found.new, *found.unfinished]
+        return [
+            one
+            for one in ready
+            if (one.checkpoint.step, one.stamp) not in self._tried
+            and (last is None or one.checkpoint.step <= last)
+        ]
+
+    def _last(self, found: Look) -> int | None:
+        """The last step that is wanted, None if there is no end to them yet."""
+        until = self._asked.until
+        return min((step for step in found.steps if until is not None and step >= until), default=None)
+
+    def _over(self, found: Look) -> bool:
+        if self._asked.once:
+            return True
+        last = self._last(found)
+        if last is None:
+            return False
+        partial = [one.checkpoint.step for one in found.unfinished if one.former and _partial(one.former)]
+        return all(step > last for step in (*partial, *(one.checkpoint.step for one in found.waiting)))
+
+    def _evaluate(self, one: Ready) -> None:
+        self._tried.add((one.checkpoint.step, one.stamp))
+        done = evaluate(one, self._source, self._asked.request, self._hearing.carry_out)
+        done = replace(done, entry=done.entry.model_copy(update={"same_as": self._twin(done.entry)}))
+        watch = self._watch.with_entry(done.entry)
+        self._keep(watch.model_copy(update={"change_points": change_points(watch)}))
+        self._hearing.ended(done, self._watch)
+
+    def _twin(self, entry: Entry) -> int | None:
+        """The first earlier step whose content is the same."""
+        alike = (one.step for one in self._watch.checkpoints if one.artifact == entry.artifact)
+        return next((step for step in alike if entry.artifact and step < entry.step), None)
+
+    def _keep(self, watch: Watch) -> None:
+        if watch != self._watch:
+            state.write(self._results, watch)
+            self._watch = watch
+
+    def _sleep(self, found: Look) -> None:
+        """Until the next look, or until the first of those that only have to lie still has."""
+        settling = [one.settles for one in found.waiting if one.settles > 0]
+        time.sleep(min([self._asked.every, *settling]))
+
+
+def change_points(watch: Watch) -> tuple[ChangePoint, ...]:
+    """Where the level of a watch's curve drops (harness.watch.changes)."""
+    curve = watch.curve
+    if not curve:
+        return ()
+    from harness.watch.changes import changes
+
+    found = changes([one.step for one in curve], [one.mean for one in curve if one.mean is not None])
+    return tuple(ChangePoint(**asdict(change)) for change in found)
+
+
+def _partial(entry: Entry) -> bool:
+    return entry.state == "partial"
+
+
+def _waited_for(watch: Watch, found: Look) -> Watch:
+    """The watch with what a look waits for, and without what it waited for that is gone."""
+    waiting = {one.checkpoint.step: one for one in found.waiting}
+    stay = tuple(one for one in watch.checkpoints if one.state != "waiting" or one.step in waiting)
+    watch = watch.model_copy(update={"checkpoints": stay})
+    evaluated = {one.step for one in watch.checkpoints if one.state != "waiting"}
+    for step, one in waiting.items():
+        if step not in evaluated:  # what is known stays until it is known anew
+            watch = watch.with_entry(_waiting_entry(one))
+    return watch
+
+
+def _waiting_entry(one: Waiting) -> Entry:
+    folder = one.checkpoint.folder
+    reason = "it has changed a moment ago" if one.settles else one.reason
+    return Entry(
+        step=one.checkpoint.step,
+        name=one.checkpoint.name,
+        folder=None if folder is None else str(folder),
+        revision=one.checkpoint.commit or None,
+        state="waiting",
+        reason=reason,
+    )

@@ -1,0 +1,421 @@
+"""Harness.toml -> LocalTask.
+
+A user's own data: a folder with files and, unless it is in BEIR layout, a harness.toml.
+
+docs/local-data.md describes the layout. Reading a folder reads its description, not its data.
+
+Reading the values of harness.toml; every error says in which file and task.
+
+The types of task that a user's folder may hold: their files, columns and keys in harness.toml.
+
+What harness.toml says of a task that a recipe trains a model for.
+
+One task of a user's folder: its identity from the files' bytes, and its rows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from harness.errors import DataError, UsageError, nearest, unknown
+from harness.identity import digest
+from suites._tables import FORMATS, Record, reading, records
+from suites.glue import TASKS
+
+DESCRIPTION = "harness.toml"
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_QRELS_FORMATS = (*FORMATS, ".txt", ".qrels", ".trec")
+
+
+def read(folder: Path) -> tuple[LocalTask, ...]:
+    """The tasks of a folder, in the order its harness.toml has them.
+
+    Without one, a folder in BEIR layout gives a task for each file in qrels/, train.tsv only if it
+    is alone.
+
+    Raises:
+        UsageError: If the description cannot be followed.
+        DataError: If a file it names is missing or empty, or this user may not reach one.
+    """
+    with reading(folder):
+        return _read(folder)
+
+
+def _read(folder: Path) -> tuple[LocalTask, ...]:
+    if not folder.is_dir():
+        raise UsageError(f"{folder} is not a folder.", hint=GUIDE)
+    tasks = _described(folder) if (folder / DESCRIPTION).is_file() else _beir(folder)
+    names = [task.name for task in tasks]
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError(
+                f"{folder}: two tasks are called {name!r}.", hint="Give each a 'name' of its own."
+            )
+    for task in tasks:
+        _check_files(task)
+    return tasks
+
+
+def _beir(folder: Path) -> tuple[LocalTask, ...]:
+    splits = _splits(folder / "qrels")
+    needed = {"corpus.jsonl": (folder / "corpus.jsonl").is_file()}
+    needed |= {"queries.jsonl": (folder / "queries.jsonl").is_file(), "qrels/test.tsv": bool(splits)}
+    missing = [name for name, there in needed.items() if not there]
+    if missing:
+        raise UsageError(
+            f"{folder} holds no {DESCRIPTION}, and for the BEIR layout it lacks {', '.join(missing)}.",
+            hint=GUIDE,
+        )
+    splits = [s for s in splits if s != "train"] or splits
+    base = _default_name(folder)
+    return tuple(
+        LocalTask(
+            name=base if splits == ["test"] else f"{base}-{split}",
+            type="retrieval",
+            split=split,
+            files=(folder / "corpus.jsonl", folder / "queries.jsonl", folder / "qrels" / f"{split}.tsv"),
+        )
+        for split in splits
+    )
+
+
+def _splits(folder: Path) -> list[str]:
+    names = os.listdir(folder) if folder.is_dir() else []
+    return sorted(Path(n).stem for n in names if n.endswith(".tsv") and not n.startswith("."))
+
+
+def _described(folder: Path) -> tuple[LocalTask, ...]:
+    path = folder / DESCRIPTION
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} is not valid TOML: {error}.", hint=GUIDE) from None
+    only_known(content, ("task",), f"{path}:", "key")
+    tables = content.get("task")
+    if not isinstance(tables, list) or not tables or not all(isinstance(t, dict) for t in tables):
+        raise UsageError(f"{path} describes no task.", hint=f"Each starts with a line [[task]]. {GUIDE}")
+    return tuple(_task(folder, table, f"{path}: task {n}:") for n, table in enumerate(tables, start=1))
+
+
+def _task(folder: Path, table: Mapping[str, Any], where: str) -> LocalTask:
+    if "type" not in table:
+        raise UsageError(f"{where} there is no 'type'.", hint=f"It is one of {', '.join(KINDS)}. {GUIDE}")
+    type_ = string(table, "type", where)
+    require_known(type_, KINDS, where, "type")
+    kind = KINDS[type_]
+    known = ("name", "type", "columns", *kind.files, *kind.keys)
+    only_known(table, known, where, f"key of a {type_} task")
+    name = string(table, "name", where, _default_name(folder))
+    if not _NAME.fullmatch(name):
+        raise UsageError(
+            f"{where} the name {name!r} cannot be used.",
+            hint="A name has up to 100 letters, digits, dots, hyphens and underscores.",
+        )
+    split = string(table, "split", where, kind.split)
+    files = [string(table, key, where, default.format(split)) for key, default in kind.files.items()]
+    return LocalTask(
+        name=name,
+        type=type_,
+        split=split,
+        files=tuple(folder / file for file in files),
+        columns=_columns(table.get("columns", {}), kind, where),
+        ignore_identical_ids=flag(table, RULE, where),
+        learning=learning(kind, table, where) if kind.learnt else None,
+    )
+
+
+def _columns(table: object, kind: Kind, where: str) -> tuple[tuple[str, str], ...]:
+    if not isinstance(table, dict) or not all(isinstance(v, str) and v for v in table.values()):
+        raise UsageError(f"{where} 'columns' must be a table of names.", hint=GUIDE)
+    only_known(table, kind.columns, where, "column")
+    return tuple(sorted((here, there) for here, there in table.items() if here != there))
+
+
+def _default_name(folder: Path) -> str:
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", folder.resolve().name).strip("-._")
+    return name[:100] or "local"
+
+
+def _check_files(task: LocalTask) -> None:
+    for key, path in zip(KINDS[task.type].files, task.files, strict=True):
+        formats = _QRELS_FORMATS if key == "qrels" else FORMATS
+        if path.suffix not in formats:
+            raise UsageError(f"{path}: {key!r} must be a file that ends in {', '.join(formats)}.", hint=GUIDE)
+        if not path.is_file():
+            there = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
+            close = nearest(path.name, there)
+            hint = f"Did you mean {' or '.join(close)}? " if close else ""
+            raise DataError(f"There is no file {path}, the {key!r} of task {task.name!r}.", hint=hint + GUIDE)
+        if path.stat().st_size == 0:
+            raise DataError(f"{path} is empty.")
+
+
+GUIDE = "See docs/local-data.md."
+
+
+def only_known(table: Mapping[str, object], known: Iterable[str], where: str, what: str) -> None:
+    """Refuse a key that means nothing here: it would be passed over without a word."""
+    for key in table:
+        require_known(key, known, where, what)
+
+
+def require_known(name: str, known: Iterable[str], where: str, what: str) -> None:
+    """Refuse a name that is none of `known`."""
+    if name not in known:
+        error = unknown(what, name, known, then=GUIDE)
+        raise UsageError(f"{where} {error.message}", hint=error.hint)
+
+
+def string(table: Mapping[str, Any], key: str, where: str, default: str = "") -> str:
+    """The value of `key`, a string that is not empty."""
+    value = table.get(key, default)
+    if not isinstance(value, str) or not value:
+        raise UsageError(f"{where} {key!r} is {value!r}, not a name.", hint=GUIDE)
+    return value
+
+
+def strings(table: Mapping[str, Any], key: str, where: str, default: tuple[str, ...]) -> tuple[str, ...]:
+    """The value of `key`, a list of different names."""
+    value = table.get(key, list(default))
+    if not isinstance(value, list) or not value or not all(isinstance(one, str) for one in value):
+        raise UsageError(
+            f"{where} {key!r} is {value!r}, not a list of names.", hint=f'Write {key} = ["…"]. {GUIDE}'
+        )
+    if len(set(value)) < len(value):
+        raise UsageError(f"{where} {key!r} has a name twice: {', '.join(value)}.", hint=GUIDE)
+    return tuple(value)
+
+
+def flag(table: Mapping[str, Any], key: str, where: str) -> bool:
+    """The value of `key`, true or false, which is the default."""
+    value = table.get(key, False)
+    if not isinstance(value, bool):
+        raise UsageError(f"{where} {key!r} is {value!r}, not true or false.", hint=GUIDE)
+    return value
+
+
+RULE = "ignore_identical_ids"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    """A type of task.
+
+    Attributes:
+        type: What tables call it.
+        metrics: Those it has unless harness.toml asks for others; of vectors one, as mteb calls it.
+        allowed: The metrics that harness.toml may ask for.
+        like: The task of GLUE whose settings it has unless harness.toml names another; empty for a
+            type that is scored from vectors, without training.
+        numeric: Whether labels are numbers, not names of classes.
+        split: That it is scored on, unless harness.toml names another.
+        files: By key, with the names they have by default.
+        columns: Of the files.
+        keys: Further keys in harness.toml.
+    """
+
+    type: str
+    metrics: tuple[str, ...]
+    allowed: tuple[str, ...] = ()
+    like: str = ""
+    numeric: bool = False
+    split: str = "test"
+    files: Mapping[str, str]
+    columns: tuple[str, ...]
+    keys: tuple[str, ...] = ()
+
+    @property
+    def learnt(self) -> bool:
+        """Whether a recipe trains a model for it."""
+        return bool(self.like)
+
+
+_TRAIN_AND_DEV = MappingProxyType({"train": "train.jsonl", "dev": "dev.jsonl"})
+_TEXTS_AND_LABEL = ("id", "text1", "text2", "label")
+
+KINDS: Mapping[str, Kind] = MappingProxyType(
+    {
+        "retrieval": Kind(
+            type="Retrieval",
+            metrics=("ndcg_at_10",),
+            files={"corpus": "corpus.jsonl", "queries": "queries.jsonl", "qrels": "qrels/{}.tsv"},
+            columns=("id", "title", "text"),
+            keys=("split", RULE),
+        ),
+        "sts": Kind(
+            type="STS",
+            metrics=("cosine_spearman",),
+            files={"file": "pairs.jsonl"},
+            columns=("id", "text1", "text2", "score"),
+        ),
+        "classification": Kind(
+            type="Classification",
+            metrics=("accuracy",),
+            files={"train": "train.jsonl", "test": "test.jsonl"},
+            columns=("id", "text", "label"),
+        ),
+        "clustering": Kind(
+            type="Clustering",
+            metrics=("v_measure",),
+            files={"file": "texts.jsonl"},
+            columns=("id", "text", "label"),
+        ),
+        "fine-tuned-classification": Kind(
+            type="Classification",
+            metrics=("accuracy",),
+            allowed=("accuracy", "f1", "mcc"),
+            like="RTE",
+            split="dev",
+            files=_TRAIN_AND_DEV,
+            columns=_TEXTS_AND_LABEL,
+            keys=("metrics", "positive", "like", "from_mnli"),
+        ),
+        "fine-tuned-regression": Kind(
+            type="Regression",
+            metrics=("pearson", "spearman"),
+            allowed=("pearson", "spearman"),
+            like="STS-B",
+            numeric=True,
+            split="dev",
+            files=_TRAIN_AND_DEV,
+            columns=_TEXTS_AND_LABEL,
+            keys=("metrics", "like", "from_mnli"),
+        ),
+    }
+)
+"""By the name that harness.toml uses."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Learning:
+    """How a model is trained for a task and scored on it.
+
+    Attributes:
+        metrics: Names in `harness.metrics.METRICS`; early stopping watches the first.
+        positive: The label that is class 1 of two; empty for the last in order.
+        like: The task of GLUE whose settings in a recipe hold.
+        from_mnli: Whether it starts from the recipe's MNLI model, where the recipe has one.
+    """
+
+    metrics: tuple[str, ...]
+    positive: str = ""
+    like: str
+    from_mnli: bool = False
+
+
+def learning(kind: Kind, table: Mapping[str, Any], where: str) -> Learning:
+    """Read what a task's table says.
+
+    Raises:
+        UsageError: It cannot be followed.
+    """
+    metrics = strings(table, "metrics", where, kind.metrics)
+    for name in metrics:
+        require_known(name, kind.allowed, f"{where} 'metrics':", f"metric of a {table['type']} task")
+    like = string(table, "like", where, kind.like)
+    require_known(like, TASKS, f"{where} 'like':", "task of GLUE")
+    return Learning(
+        metrics=metrics,
+        positive=_positive(table, metrics, where),
+        like=like,
+        from_mnli=flag(table, "from_mnli", where),
+    )
+
+
+def _positive(table: Mapping[str, Any], metrics: tuple[str, ...], where: str) -> str:
+    """The label that F1 counts; a label may be a whole number."""
+    if "positive" not in table:
+        return ""
+    value = table["positive"]
+    if type(value) not in (int, str) or value == "":
+        raise UsageError(f"{where} 'positive' is {value!r}, not a label.", hint=GUIDE)
+    if "f1" not in metrics:
+        raise UsageError(
+            f"{where} 'positive' says which label f1 counts, and 'metrics' has no f1.",
+            hint=f"Leave it out, or add f1 to 'metrics'. {GUIDE}",
+        )
+    return str(value)
+
+
+_IDS = "Another column can be the id: id = \"...\" under 'columns' in harness.toml."
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalTask:
+    """One task in a user's folder.
+
+    `files` are in the order of the type's files in docs/local-data.md; `columns` are pairs of a
+    column's name here and the name it has in the files, where the two differ. For
+    `ignore_identical_ids` see suites._content.Retrieval; `learning` is there if a recipe trains a
+    model for the task.
+    """
+
+    name: str
+    type: str
+    split: str = "test"
+    files: tuple[Path, ...]
+    columns: tuple[tuple[str, str], ...] = ()
+    ignore_identical_ids: bool = False
+    learning: Learning | None = None
+
+    @property
+    def metric(self) -> str:
+        """The task's main metric as mteb calls it, or all metrics of one that is trained for."""
+        return ", ".join(self.learning.metrics if self.learning else KINDS[self.type].metrics)
+
+    @property
+    def content(self) -> str:
+        """The hash of the files' bytes and of all that harness.toml says but for the name.
+
+        It is computed at every access, so a changed file shows.
+        """
+        files = [[path.suffix, _file_hash(path)] for path in self.files]
+        said = {"reader": 1, "type": self.type, "columns": dict(self.columns), "files": files}
+        if self.ignore_identical_ids:
+            said[RULE] = True
+        if self.learning:
+            said["learning"] = self.learning
+        return digest(said)
+
+    def column(self, name: str) -> str:
+        """What the column `name` is called in the files."""
+        return dict(self.columns).get(name, name)
+
+
+def _file_hash(path: Path) -> str:
+    with reading(path), path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def identified(task: LocalTask, path: Path) -> list[tuple[str, Record]]:
+    """Each row with its id: the mapped column, else `_id` or `id`, else (no retrieval) its number."""
+    mapped = dict(task.columns).get("id")
+    found: dict[str, Record] = {}
+    for number, record in enumerate(records(path), start=1):
+        column = mapped or next((name for name in ("_id", "id") if name in record.fields), None)
+        if column is None and task.type == "retrieval":
+            column = "_id"
+        id_ = record.token(column) if column else str(number)
+        if id_ in found:
+            raise record.error(f"the id {id_!r} is already that of line {found[id_].line}.", hint=_IDS)
+        found[id_] = record
+    return list(found.items())
+
+
+@contextmanager
+def named(*paths: Path) -> Iterator[None]:
+    """Put the files before what is wrong with the data as a whole."""
+    try:
+        yield
+    except DataError as error:
+        raise DataError(f"{', '.join(map(str, paths))}: {error.message}", hint=error.hint) from None
