@@ -26,7 +26,7 @@ from harness.plan import Plan, Subject
 from harness.provenance import default_devices, require_spelled
 from harness.recipe import Recipe, RecipeOptions
 from harness.store import Store
-from harness.types import SEED, SIDES, Dtype, Purpose, Settings, Suite, SuiteOptions
+from harness.types import DTYPES, SEED, SIDES, Purpose, Settings, Suite, SuiteOptions
 
 
 @dataclass(frozen=True, kw_only=True)

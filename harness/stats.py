@@ -14,14 +14,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import NormalDist
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import stdtr, stdtrit
 
-from harness.checks.units import Stratum
-from harness.metrics import MEASURES, METRICS, Floats
+from harness.metrics import METRICS, Floats
 
 DRAWS, LEVEL = 1000, 0.95
 """Replicates, and the share of them between the bounds."""
@@ -174,140 +173,32 @@ def _counts() -> Weights:
 
 _COUNTS = _counts()
 
-ALL_OF = 12
-"""Of so many units every exchange is tried, of more a sample."""
-
-ROUNDING = 1e-9
-
-
-def p_values(
-    one: Stratum, other: Stratum, differ: np.ndarray, rng: np.random.Generator, draws: int
-) -> tuple[float, float]:
-    """How often a difference as low, and as high, comes about if the models are exchangeable.
-
-    Each unit that the models answer differently is given to one or the other by chance, and both
-    scores are computed anew (Noreen, 1989; Yeh, 2000).
-
-    Args:
-        one: The candidate's units, of one run.
-        other: The baseline's.
-        differ: Which units the models answer differently, (units,).
-        rng: Where chance comes from.
-        draws: How many exchanges are drawn where there are too many to try all.
-    """
-    exchanged = np.zeros((1, one.count))
-    found, seen = [], _delta(one, other, exchanged)[0]
-    places = np.flatnonzero(differ)
-    for swaps in _swaps(len(places), rng, draws):
-        exchanged = np.zeros((len(swaps), one.count))
-        exchanged[:, places] = swaps
-        found.append(_delta(one, other, exchanged))
-    deltas = np.concatenate(found)
-    every = len(places) <= ALL_OF
-    counts = (deltas <= seen + ROUNDING).sum(), (deltas >= seen - ROUNDING).sum()
-    low, high = (float((count + (not every)) / (len(deltas) + (not every))) for count in counts)
-    return low, high
-
-
-def _swaps(count: int, rng: np.random.Generator, draws: int, at_once: int = 64) -> list[Floats]:
-    if count <= ALL_OF:
-        numbers = np.arange(1 << count)[:, None]
-        swaps = (numbers >> np.arange(count)) & 1
-    else:
-        swaps = rng.integers(2, size=(draws, count))
-    return [swaps[first : first + at_once].astype(np.float64) for first in range(0, len(swaps), at_once)]
-
-
-def _delta(one: Stratum, other: Stratum, exchanged: Floats) -> Floats:
-    """The difference with some units exchanged: both models' answers stand side by side, weighted."""
-    kept = 1 - exchanged
-    mine, theirs = (np.concatenate(pair, axis=1) for pair in ((kept, exchanged), (exchanged, kept)))
-    gold = one.gold if one.measures == ("mean",) else np.concatenate([one.gold, one.gold])
-    found = []
-    for name in one.measures:
-        for a, b in zip(one.predicted[0], other.predicted[0], strict=True):
-            both = np.concatenate([a, b])
-            found.append(MEASURES[name](gold, both, mine) - MEASURES[name](gold, both, theirs))
-    return np.asarray(np.mean(found, axis=0))
-
 
 LARGE = 1e7
 """Degrees of freedom from which on the normal distribution is as good."""
 
-_STEPS, _ENOUGH = 500, 1e-15
 
-
-def below(t: float, freedom: float) -> float:
-    """The probability of a value below `t`.
+def student_cdf(t: float, freedom: float) -> float:
+    """The probability of a value below `t` in Student's t distribution.
 
     Args:
         t: Any number, also infinite.
         freedom: Degrees of freedom, above 0; they need not be whole.
 
-    >>> round(below(-2.015, 5), 4)
+    >>> round(student_cdf(-2.015, 5), 4)
     0.05
     """
-    if math.isinf(t) or freedom >= LARGE:
-        return NormalDist().cdf(t)
-    tail = 0.5 * _beta(freedom / (freedom + t * t), freedom / 2, 0.5)
-    return tail if t < 0 else 1 - tail
+    return float(stdtr(min(freedom, LARGE), t))
 
 
-def quantile(share: float, freedom: float) -> float:
-    """The value that a share of the distribution lies below.
+def student_quantile(share: float, freedom: float) -> float:
+    """The value that a share of Student's t distribution lies below.
 
     Args:
         share: Between 0 and 1, both excluded.
         freedom: Degrees of freedom, above 0.
 
-    >>> round(quantile(0.95, 5), 3)
+    >>> round(student_quantile(0.95, 5), 3)
     2.015
     """
-    if share < 0.5:
-        return -quantile(1 - share, freedom)
-    start = NormalDist().inv_cdf(share)
-    if freedom >= LARGE:
-        return start
-    low, high = 0.0, max(1.0, start)
-    while below(high, freedom) < share:
-        high *= 2
-    for _ in range(200):
-        middle = (low + high) / 2
-        low, high = (middle, high) if below(middle, freedom) < share else (low, middle)
-        if high - low <= _ENOUGH * high:
-            break
-    return (low + high) / 2
-
-
-def _beta(x: float, a: float, b: float) -> float:
-    """The regularised incomplete beta function, by its continued fraction (Lentz)."""
-    if x <= 0 or x >= 1:
-        return 0.0 if x <= 0 else 1.0
-    if x > (a + 1) / (a + b + 2):
-        return 1 - _beta(1 - x, b, a)
-    front = math.exp(
-        math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
-    )
-    return front * _fraction(x, a, b) / a
-
-
-def _fraction(x: float, a: float, b: float) -> float:
-    tiny = 1e-300
-    c, d = 1.0, 1 / _away(1 - (a + b) * x / (a + 1), tiny)
-    found = d
-    for m in range(1, _STEPS):
-        for term in (
-            m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)),
-            -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1)),
-        ):
-            d = 1 / _away(1 + term * d, tiny)
-            c = _away(1 + term / c, tiny)
-            found *= c * d
-        if abs(c * d - 1) < _ENOUGH:
-            break
-    return found
-
-
-def _away(value: float, tiny: float) -> float:
-    """The value, or something small in place of nothing."""
-    return value if abs(value) > tiny else tiny
+    return float(stdtrit(min(freedom, LARGE), share))

@@ -125,7 +125,7 @@ def bounds(one: Compared, alpha: float) -> tuple[float, float]:
 def _around(delta: float, part: Part, alpha: float) -> tuple[float, float]:
     if part.variance <= 0:
         return delta, delta
-    reach = stats.quantile(1 - alpha, part.freedom) * math.sqrt(part.variance)
+    reach = stats.student_quantile(1 - alpha, part.freedom) * math.sqrt(part.variance)
     return delta - reach, delta + reach
 
 
@@ -145,7 +145,7 @@ def _p(distance: float, part: Part) -> float:
     """The chance of a difference as low as `distance` if there is none."""
     if part.variance <= 0:
         return 0.0 if distance < 0 else 1.0
-    return stats.below(distance / math.sqrt(part.variance), part.freedom)
+    return stats.student_cdf(distance / math.sqrt(part.variance), part.freedom)
 
 
 def corrected(p: Sequence[float], correction: Correction) -> list[float]:
@@ -181,7 +181,7 @@ def learnt_margin(one: Compared, alpha: float) -> float | None:
     if len(one.theirs) == 1:
         return None
     spread = stdev(one.theirs) * math.sqrt(1 / len(one.mine) + 1 / len(one.theirs))
-    return stats.quantile(1 - alpha, len(one.theirs) - 1) * spread
+    return stats.student_quantile(1 - alpha, len(one.theirs) - 1) * spread
 
 
 def settle(one: Difference, limit: Limits, alpha: float, unit: str, tasks: int = 1) -> str:
@@ -216,7 +216,7 @@ def settle(one: Difference, limit: Limits, alpha: float, unit: str, tasks: int =
 def _wanted(distance: float, alpha: float, sides: int = 1) -> float:
     """The variance with which a difference that far from a bound, or from two, would be told from it."""
     power = 1 - (1 - POWER) / sides
-    reach = stats.quantile(1 - alpha, stats.LARGE) + stats.quantile(power, stats.LARGE)
+    reach = stats.student_quantile(1 - alpha, stats.LARGE) + stats.student_quantile(power, stats.LARGE)
     return (max(distance, 0.0) / reach) ** 2
 
 

@@ -27,7 +27,7 @@ BAR = 1.6
 KEYS = """
 import sys
 from harness import catalog, paths
-from harness.data import DataSettings
+from harness.data.locate import DataSettings
 from harness.recipe import RecipeOptions
 from harness.models import ModelOptions, subject
 from harness.store import Store

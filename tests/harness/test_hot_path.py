@@ -24,7 +24,7 @@ from harness.types import Column, Suite, SuiteEntry
 
 HEAVY = (
     *("torch", "mteb", "transformers", "datasets", "sklearn", "scipy", "numpy"),
-    *("pydantic", "pyarrow", "psutil", "rich", "yaml", "httpx", "importlib.metadata"),
+    *("pyarrow", "psutil", "rich", "yaml", "httpx"),
 )
 
 TOLD = f"""

@@ -12,23 +12,13 @@ import pytest
 from blocked import BLOCK
 
 ROOT = Path(__file__).parents[2]
-ALLOWED = {
-    "harness": {"harness"},
-    "finetune": {"finetune", "harness"},
-    "suites": {"suites", "finetune", "harness"},
-    "leaderboard": {"leaderboard", "harness"},
-}
-FOR_THE_SITE = {
+LINT_IMPORTS = Path(sys.executable).with_name("lint-imports")
+READERS = {
     *("record", "store", "stats", "catalog", "errors", "types", "paths", "files", "identity"),
-    *("aggregate", "conventions", "standing", "treatments", "views", "pairing", "imported"),
-    *("conditions", "recipe"),
+    *("scores", "results", "differences", "imported", "recipe"),
+    *("checks.outcome", "watch.state"),
 }
 """What of harness the site may use: what reads and describes records, and imports nothing heavy."""
-
-READERS = {"regress.outcome", "regress.history", "watch.state"}
-"""What it may use of packages that do more: the forms of their files, and what reads them."""
-
-FOR_ITS_COMMANDS = FOR_THE_SITE | {"commands", "terminal", "progress"}
 
 
 def imports(path: Path) -> set[str]:
@@ -36,31 +26,51 @@ def imports(path: Path) -> set[str]:
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module in ("harness", "harness.commands"):
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             found.add(node.module)
     return found
 
 
-@pytest.mark.parametrize("package", ALLOWED)
-def test_imports_go_one_way(package: str) -> None:
-    for path in (ROOT / package).rglob("*.py"):
-        where = path.relative_to(ROOT).as_posix()
+def test_the_layers_of_the_packages_hold() -> None:
+    """The contracts in pyproject.toml; `lint-imports` shows them one by one."""
+    done = subprocess.run([LINT_IMPORTS], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_site_uses_only_what_reads_records() -> None:
+    for path in (ROOT / "leaderboard").rglob("*.py"):
+        of_commands = path.parent.name == "commands" or path.name == "static_site.py"
+        allowed = READERS | {"__version__", *(("commands.options", "progress") if of_commands else ())}
         for name in imports(path):
             top, _, rest = name.partition(".")
-            if top not in ALLOWED:
-                continue
-            assert top in ALLOWED[package], f"{where} imports {name}"
-            if package == "leaderboard" and top == "harness" and rest:
-                own = "/commands/" in where or path.name == "static_site.py"
-                allowed = FOR_ITS_COMMANDS if own else FOR_THE_SITE
-                assert rest in READERS or rest.split(".")[0] in allowed, f"{where} imports {name}"
+            if top == "harness" and rest:
+                assert rest in allowed, f"{path.relative_to(ROOT)} imports {name}"
 
 
-def test_only_the_bridge_imports_mteb() -> None:
-    for package in ALLOWED:
-        for path in (ROOT / package).rglob("*.py"):
-            if "_mteb" not in path.parts:
-                assert not any(n.split(".")[0] == "mteb" for n in imports(path)), path
+def test_no_module_has_the_name_of_what_the_package_offers() -> None:
+    """`harness.run` stays callable when every submodule has been imported."""
+    code = """
+import importlib, pkgutil
+import harness
+for name in ("run", "check", "register"):
+    assert callable(getattr(harness, name))
+for module in pkgutil.walk_packages(harness.__path__, "harness."):
+    if module.name != "harness.__main__" and ".attention" not in module.name:
+        importlib.import_module(module.name)
+for name in harness.__all__:
+    assert type(getattr(harness, name)).__name__ != "module"
+for name in ("run", "check"):
+    for _ in range(2):
+        try:
+            getattr(harness, name)("no-such-model", "no-such-suite")
+        except harness.errors.UsageError as error:
+            print(name, error.message)
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert [line.split()[0] for line in done.stdout.splitlines()] == ["run", "run", "check", "check"]
 
 
 @pytest.mark.parametrize(

@@ -111,7 +111,7 @@ def test_nothing_is_imported_for_it():
     import subprocess
 
     code = (
-        "import sys; from harness.data import forbid_network; forbid_network();"
+        "import sys; from harness.data.offline import forbid_network; forbid_network();"
         "print({'torch', 'datasets', 'transformers', 'huggingface_hub', 'mteb'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

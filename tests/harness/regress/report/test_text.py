@@ -114,11 +114,9 @@ sys.path[:0] = ["tests/support"]
 import rich.console, rich.table, rich.box
 from check_data import small_check
 from harness.progress import console
-import harness.report
-from harness.checks.report import words
+from harness.checks.report import print_check
 out = console()
 before = set(sys.modules)
-from harness.checks.report import print_check
 print_check(small_check(), out, every=True)
 new = {name for name in sys.modules if name not in before and not name.startswith(("rich", "harness"))}
 print(sorted(new))
