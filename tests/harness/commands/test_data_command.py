@@ -1,6 +1,5 @@
 import hashlib
 import json
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -38,7 +37,7 @@ def catalog(monkeypatch):
             raise UsageError("No such suite.")
         return [SUITE]
 
-    monkeypatch.setitem(sys.modules, "harness.catalog", SimpleNamespace(open_suites=open_suites))
+    monkeypatch.setattr("harness.commands.data.open_suites", open_suites)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
     return asked
 

@@ -77,7 +77,9 @@ IMPORT_AND_BECOME_NOBODY = """
 import os, resource, sys
 import filelock, httpx, huggingface_hub
 from huggingface_hub import HfApi, errors, snapshot_download
-from harness.data import *
+from harness.data.folder import Need
+from harness.data.locate import DataMissing, DataSettings, locate_data
+from harness.data.mirror import pull
 if os.geteuid() == 0:
     os.setgroups([]), os.setgid(65534), os.setuid(65534)
 """

@@ -139,7 +139,7 @@ from pathlib import Path
 from harness.errors import DataError
 from harness.types import Data
 try:
-    locate(Data(path="org/toy", revision="r"), DataSettings(root=Path(sys.argv[1]), cache=Path("none")))
+    locate_data(Data(path="org/toy", revision="r"), DataSettings(root=Path(sys.argv[1]), cache=Path("none")))
 except DataError as error:
     print(error)
 """
