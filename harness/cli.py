@@ -36,7 +36,7 @@ SITE = ("serve", "import", "export", "push", "token")
 """The commands of the web site: in leaderboard/commands/, the others are in harness/commands/."""
 
 
-class Commands(click.Group):
+class _Commands(click.Group):
     """Imports a command when it is called, so that --help stays fast."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -70,7 +70,7 @@ class Commands(click.Group):
 
 
 @click.command(
-    cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+    cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
 )
 @click.version_option(__version__, prog_name="harness")
 def program() -> None:
@@ -83,15 +83,15 @@ def program() -> None:
 
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Run the command line and exit with its code."""
-    sys.exit(invoke(sys.argv[1:] if arguments is None else arguments))
+    sys.exit(_invoke(sys.argv[1:] if arguments is None else arguments))
 
 
-def invoke(arguments: list[str]) -> int:
+def _invoke(arguments: list[str]) -> int:
     """Run the command line; returns the exit code and prints no traceback for a user's mistake."""
     try:
         code: Any = program.main(args=arguments, prog_name="harness", standalone_mode=False)
     except click.exceptions.Abort:
-        return interrupted()
+        return _interrupted()
     except click.ClickException as error:
         error.show()
         return 2
@@ -99,7 +99,7 @@ def invoke(arguments: list[str]) -> int:
         click.echo(f"Error: {error}", err=True)
         return error.exit_code
     except KeyboardInterrupt:
-        return interrupted()
+        return _interrupted()
     except BrokenPipeError:
         sys.stderr.close()
         return 1
@@ -110,7 +110,7 @@ def invoke(arguments: list[str]) -> int:
     return code if isinstance(code, int) else 0
 
 
-def interrupted() -> int:
+def _interrupted() -> int:
     """What Ctrl-C ends with."""
     click.echo("\nInterrupted. What was finished is kept; the same command goes on from there.", err=True)
     return 130

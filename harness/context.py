@@ -15,18 +15,14 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from harness.errors import DataError
-from harness.types import Artifact, Encoding, Role, Similarity, Task
+from harness.types import Artifact, Encoding, Role, Task
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from harness.encoder.engine import Encoder
     from harness.vectors import Space
 
@@ -139,7 +135,7 @@ class Desk:
         from harness.vectors import Space, space_identity
 
         prompt = encoding.prompt(task, role)
-        tower: Role = role if asymmetric(artifact.folder) else ""
+        tower: Role = role if _asymmetric(artifact.folder) else ""
         identity = space_identity(artifact, encoding, prompt=prompt, role=tower)
         known = tuple(str(identity[name]) for name in sorted(identity))
         if known not in self._spaces:
@@ -195,7 +191,7 @@ class Desk:
             self.emit(Event(kind="note", text=note))
 
 
-def asymmetric(folder: Path) -> bool:
+def _asymmetric(folder: Path) -> bool:
     """Whether a model has different towers for queries and documents."""
     modules = folder / "modules.json"
     return modules.exists() and any(word in modules.read_text() for word in ("Router", "Asym"))
@@ -212,94 +208,3 @@ def _portions(texts: list[str], *, characters: int) -> list[list[str]]:
         portions[-1].append(text)
         filled += len(text)
     return portions
-
-
-class VectorsNeeded(BaseException):
-    """Ends a collecting run; not an Exception, so that no task code swallows it."""
-
-
-class Placeholder:
-    """Stands for vectors that are not made yet; any use of it ends the collecting run."""
-
-    def _needed(self, *_: Any, **__: Any) -> NoReturn:
-        raise VectorsNeeded
-
-    __array__ = __getitem__ = __len__ = __iter__ = __getattr__ = _needed
-    __add__ = __sub__ = __mul__ = __matmul__ = __truediv__ = _needed
-
-
-class Collector:
-    """Notes the texts a task encodes, by side and in order, each once."""
-
-    def __init__(self, encoding: Encoding) -> None:
-        self.similarity: Similarity = encoding.similarity
-        self.texts: dict[Role, dict[str, None]] = {}
-
-    @property
-    def count(self) -> int:
-        """How many texts the task has, each counted once a side."""
-        return sum(map(len, self.texts.values()))
-
-    def require(self, texts: Sequence[str], *, role: Role) -> None:
-        """Note texts that will be asked for."""
-        check_texts(texts, role)
-        self.texts.setdefault(role, {}).update(dict.fromkeys(texts))
-
-    def encode(self, texts: Sequence[str], *, role: Role) -> NDArray[np.float32]:
-        """Note texts; their vectors come later."""
-        self.require(texts, role=role)
-        return Placeholder()  # type: ignore[return-value]
-
-
-class Known:
-    """Gives a task its vectors from the cache, encoding on the way what is missing there."""
-
-    def __init__(self, desk: Desk, artifact: Artifact, encoding: Encoding, task: Task) -> None:
-        self.similarity: Similarity = encoding.similarity
-        self.encoded = Encoded()
-        self.applied: dict[str, str] = {}
-        self._desk = desk
-        self._asked: dict[Role, set[str]] = {}
-        self._of = (artifact, encoding, task)
-
-    @property
-    def count(self) -> int:
-        """How many texts the task has asked for, each counted once a side."""
-        return sum(map(len, self._asked.values()))
-
-    def require(self, texts: Sequence[str], *, role: Role) -> None:
-        """Make sure the vectors of `texts` are known."""
-        check_texts(texts, role)
-        unique = list(dict.fromkeys(texts))
-        self.encoded.add(self._desk.encode_missing(*self._of, role, unique, hold=True))
-
-    def encode(self, texts: Sequence[str], *, role: Role) -> NDArray[np.float32]:
-        """The vectors of `texts`, shape (len(texts), dimension), float32."""
-        check_texts(texts, role)
-        _, encoding, task = self._of
-        self.applied[role or "text"] = encoding.prompt(task, role)
-        self._asked.setdefault(role, set()).update(texts)
-        space = self._desk.space(*self._of, role)
-        try:
-            return space.get(texts)
-        except KeyError:
-            self.require(texts, role=role)
-            return space.get(texts)
-
-
-def check_texts(texts: Sequence[str], role: Role) -> None:
-    """Refuse what is not text, naming the row.
-
-    Raises:
-        DataError: A row holds something else than a text, or there is no row at all.
-    """
-    side = {"query": "query", "document": "document", "": "text"}[role]
-    if not len(texts):
-        raise DataError(f"The data set is empty: it has no {side} at all.")
-    for row, text in enumerate(texts):
-        if not isinstance(text, str):
-            what = "nothing" if text is None else f"a {type(text).__name__}"
-            raise DataError(
-                f"A row of the data set cannot be read: its {side} is {what} instead of text "
-                f"(number {row + 1} of {len(texts)} that were to be encoded)."
-            )

@@ -45,10 +45,10 @@ def conditions(
         own["start"] = {name: value for name, value in own["start"].items() if name != "run"}
     left_out = OWN if measurements else OWN | MEASURED
     ran = {name: value for name, value in provenance.items() if name not in left_out}
-    return flatten({"identity": own, "provenance": ran})
+    return _flatten({"identity": own, "provenance": ran})
 
 
-def flatten(value: Any, name: str = "") -> dict[str, Any]:
+def _flatten(value: Any, name: str = "") -> dict[str, Any]:
     """A nested mapping as dotted fields.
 
     >>> flatten({"a": {"b": 1}, "c": [2]})
@@ -58,7 +58,7 @@ def flatten(value: Any, name: str = "") -> dict[str, Any]:
         return {name: value}
     flat: dict[str, Any] = {}
     for key, inner in value.items():
-        flat.update(flatten(inner, f"{name}.{key}" if name else str(key)))
+        flat.update(_flatten(inner, f"{name}.{key}" if name else str(key)))
     return flat
 
 
@@ -67,7 +67,7 @@ Reason = Literal["task", "splits", "number", "data", "settings"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Alone:
+class _Alone:
     """A record that has no counterpart, and what keeps the other model's records of the task apart."""
 
     record: Record
@@ -76,14 +76,14 @@ class Alone:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pairing:
+class _Pairing:
     """Records of two models that may be compared, and those that may not."""
 
     pairs: tuple[tuple[Record, Record], ...]
-    alone: tuple[Alone, ...]
+    alone: tuple[_Alone, ...]
 
 
-def pair(first: Sequence[Record], second: Sequence[Record], *, across_data: bool = False) -> Pairing:
+def pair(first: Sequence[Record], second: Sequence[Record], *, across_data: bool = False) -> _Pairing:
     """Hold records of the same task, splits, subsets, data and settings against each other.
 
     What is left over then, one record of each model on the same data, is a pair as well: each model
@@ -103,8 +103,8 @@ def pair(first: Sequence[Record], second: Sequence[Record], *, across_data: bool
     paired = [record for both in pairs for record in both]
     left = [(r, "first", second) for r in first if r not in paired]
     left += [(r, "second", first) for r in second if r not in paired]
-    alone = tuple(Alone(record=r, of=of, reason=_reason(r, others)) for r, of, others in left)  # type: ignore[arg-type]
-    return Pairing(pairs=tuple(pairs), alone=alone)
+    alone = tuple(_Alone(record=r, of=of, reason=_reason(r, others)) for r, of, others in left)  # type: ignore[arg-type]
+    return _Pairing(pairs=tuple(pairs), alone=alone)
 
 
 def _reason(record: Record, others: Sequence[Record]) -> Reason:
@@ -160,7 +160,7 @@ Difference = tuple[str, Any, Any]
 """A field, the candidate's value and the baseline's."""
 
 
-def differences(candidate: Identity, baseline: Identity) -> list[Difference]:
+def _differences(candidate: Identity, baseline: Identity) -> list[Difference]:
     """The fields of two identities that differ, but for the model itself."""
     first, second = (_identity(one) for one in (candidate, baseline))
     fields = dict.fromkeys((*first, *second))
@@ -194,7 +194,7 @@ def require_alike(
     """
     found: dict[Difference, list[str]] = {}
     for task, both in pairs.items():
-        for field, one, other in dict.fromkeys(_text(d) for pair in both for d in differences(*pair)):
+        for field, one, other in dict.fromkeys(_text(d) for pair in both for d in _differences(*pair)):
             found.setdefault((field, one, other), []).append(task)
     allowed_ones = {d: t for d, t in found.items() if any(fnmatchcase(d[0], a) for a in allowed)}
     refused = {d: t for d, t in found.items() if d not in allowed_ones}
@@ -239,7 +239,7 @@ def other_conditions(pairs: Mapping[str, tuple[Mapping[str, Any], Mapping[str, A
     """
     found: dict[Difference, int] = {}
     for mine, theirs in pairs.values():
-        first, second = flatten(mine), flatten(theirs)
+        first, second = _flatten(mine), _flatten(theirs)
         for field in dict.fromkeys((*first, *second)):
             one, other = first.get(field), second.get(field)
             if one != other and (field == "device.name" or not field.startswith("device.")):

@@ -80,13 +80,13 @@ def sweep(folder: Path) -> int:
     removed = 0
     for leftover in folder.rglob(".*.tmp"):
         match = _TEMPORARY.match(leftover.name)
-        if match and match["host"] == host() and not alive(int(match["pid"])):
+        if match and match["host"] == host() and not _alive(int(match["pid"])):
             leftover.unlink(missing_ok=True)
             removed += 1
     return removed
 
 
-def alive(pid: int) -> bool:
+def _alive(pid: int) -> bool:
     """Whether a process of this machine still runs."""
     try:
         os.kill(pid, 0)
@@ -225,7 +225,7 @@ class Leases:
     def _lapsed(holder: dict[str, Any]) -> bool:
         if float(holder.get("expires", 0)) < time.time():
             return True
-        return holder.get("host") == host() and not alive(int(holder.get("pid", 0)))
+        return holder.get("host") == host() and not _alive(int(holder.get("pid", 0)))
 
     def _keep_renewing(self) -> None:
         if self._thread is None:

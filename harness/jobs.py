@@ -15,13 +15,29 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol
 
 from harness import provenance
-from harness.context import Collector, Desk, Encoded, Event, Known, VectorsNeeded
+from harness.context import Desk, Encoded, Event
 from harness.data.offline import datasets_cache
+from harness.errors import DataError
 from harness.record import EXAMPLE_COLUMNS, ExamplesPart, ModelPart, Record, TaskPart
-from harness.types import Artifact, Encoding, Outcome, Purpose, Task, TextEncoder, VectorSource
+from harness.types import (
+    Artifact,
+    Encoding,
+    Outcome,
+    Purpose,
+    Role,
+    Similarity,
+    Task,
+    TextEncoder,
+    VectorSource,
+)
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
 
 JobKind = Literal["train", "select", "resolve", "encode", "score"]
 
@@ -29,7 +45,7 @@ Examples = Mapping[str, Sequence[Any]]
 """The columns of a per-example file."""
 
 
-class Work(Protocol):
+class _Work(Protocol):
     """What a job does."""
 
     def run(self, desk: Desk) -> Mapping[str, bytes]:
@@ -58,7 +74,7 @@ class Job:
     key: str
     kind: JobKind
     label: str
-    work: Work
+    work: _Work
     inputs: tuple[str, ...] = ()
     claim: str | None = None
     place: Place | None = None
@@ -111,8 +127,8 @@ class Encode:
         """Collect the task's texts with its own code, then encode what is missing."""
         started = time.monotonic()
         desk.emit(Event(kind="stage", text=f"loading {self.task.name}"))
-        collector = Collector(self.encoding)
-        with contextlib.suppress(VectorsNeeded):
+        collector = _Collector(self.encoding)
+        with contextlib.suppress(_VectorsNeeded):
             _evaluate(self, collector, desk.cache)
         loaded = time.monotonic() - started
         made = Encoded()
@@ -139,7 +155,7 @@ class Score:
         """Run the task with known vectors and write down what came out and how."""
         started = datetime.now(tz=UTC)
         desk.emit(Event(kind="stage", text=f"scoring {self.task.name}"))
-        known = Known(desk, self.artifact, self.encoding, self.task)
+        known = _Known(desk, self.artifact, self.encoding, self.task)
         outcome = _evaluate(self, known, desk.cache)
         for note in outcome.notes:
             desk.emit(Event(kind="note", text=note))
@@ -158,7 +174,7 @@ class Score:
         )
         return record_output(record, examples)
 
-    def _provenance(self, desk: Desk, known: Known, outcome: Outcome, started: datetime) -> dict[str, Any]:
+    def _provenance(self, desk: Desk, known: _Known, outcome: Outcome, started: datetime) -> dict[str, Any]:
         facts, counts = desk.input("facts"), desk.input("counts")
         made = Encoded(**counts.get("encoded", {}))
         made.add(known.encoded)
@@ -241,3 +257,94 @@ def examples_part(examples: Examples, content: bytes | None) -> ExamplesPart | N
         return None
     rows = len(examples["example_id"])
     return ExamplesPart(file="", rows=rows, sha256=hashlib.sha256(content).hexdigest())
+
+
+class _VectorsNeeded(BaseException):
+    """Ends a collecting run; not an Exception, so that no task code swallows it."""
+
+
+class _Placeholder:
+    """Stands for vectors that are not made yet; any use of it ends the collecting run."""
+
+    def _needed(self, *_: Any, **__: Any) -> NoReturn:
+        raise _VectorsNeeded
+
+    __array__ = __getitem__ = __len__ = __iter__ = __getattr__ = _needed
+    __add__ = __sub__ = __mul__ = __matmul__ = __truediv__ = _needed
+
+
+class _Collector:
+    """Notes the texts a task encodes, by side and in order, each once."""
+
+    def __init__(self, encoding: Encoding) -> None:
+        self.similarity: Similarity = encoding.similarity
+        self.texts: dict[Role, dict[str, None]] = {}
+
+    @property
+    def count(self) -> int:
+        """How many texts the task has, each counted once a side."""
+        return sum(map(len, self.texts.values()))
+
+    def require(self, texts: Sequence[str], *, role: Role) -> None:
+        """Note texts that will be asked for."""
+        _check_texts(texts, role)
+        self.texts.setdefault(role, {}).update(dict.fromkeys(texts))
+
+    def encode(self, texts: Sequence[str], *, role: Role) -> NDArray[np.float32]:
+        """Note texts; their vectors come later."""
+        self.require(texts, role=role)
+        return _Placeholder()  # type: ignore[return-value]
+
+
+class _Known:
+    """Gives a task its vectors from the cache, encoding on the way what is missing there."""
+
+    def __init__(self, desk: Desk, artifact: Artifact, encoding: Encoding, task: Task) -> None:
+        self.similarity: Similarity = encoding.similarity
+        self.encoded = Encoded()
+        self.applied: dict[str, str] = {}
+        self._desk = desk
+        self._asked: dict[Role, set[str]] = {}
+        self._of = (artifact, encoding, task)
+
+    @property
+    def count(self) -> int:
+        """How many texts the task has asked for, each counted once a side."""
+        return sum(map(len, self._asked.values()))
+
+    def require(self, texts: Sequence[str], *, role: Role) -> None:
+        """Make sure the vectors of `texts` are known."""
+        _check_texts(texts, role)
+        unique = list(dict.fromkeys(texts))
+        self.encoded.add(self._desk.encode_missing(*self._of, role, unique, hold=True))
+
+    def encode(self, texts: Sequence[str], *, role: Role) -> NDArray[np.float32]:
+        """The vectors of `texts`, shape (len(texts), dimension), float32."""
+        _check_texts(texts, role)
+        _, encoding, task = self._of
+        self.applied[role or "text"] = encoding.prompt(task, role)
+        self._asked.setdefault(role, set()).update(texts)
+        space = self._desk.space(*self._of, role)
+        try:
+            return space.get(texts)
+        except KeyError:
+            self.require(texts, role=role)
+            return space.get(texts)
+
+
+def _check_texts(texts: Sequence[str], role: Role) -> None:
+    """Refuse what is not text, naming the row.
+
+    Raises:
+        DataError: A row holds something else than a text, or there is no row at all.
+    """
+    side = {"query": "query", "document": "document", "": "text"}[role]
+    if not len(texts):
+        raise DataError(f"The data set is empty: it has no {side} at all.")
+    for row, text in enumerate(texts):
+        if not isinstance(text, str):
+            what = "nothing" if text is None else f"a {type(text).__name__}"
+            raise DataError(
+                f"A row of the data set cannot be read: its {side} is {what} instead of text "
+                f"(number {row + 1} of {len(texts)} that were to be encoded)."
+            )

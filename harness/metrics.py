@@ -29,7 +29,7 @@ Metric: TypeAlias = Callable[[Floats, Floats, Floats], Floats]
 """From gold (examples,), predicted (examples,) and weights (resamples, examples) to (resamples,)."""
 
 
-def accuracy(gold: Floats, predicted: Floats, weights: Floats) -> Floats:
+def _accuracy(gold: Floats, predicted: Floats, weights: Floats) -> Floats:
     """Share of the examples predicted as they are.
 
     >>> accuracy(np.array([0.0, 1, 1]), np.array([0.0, 1, 0]), np.array([[1.0, 1, 1], [0, 0, 3]])).tolist()
@@ -38,7 +38,7 @@ def accuracy(gold: Floats, predicted: Floats, weights: Floats) -> Floats:
     return _ratio(weights @ (gold == predicted), weights.sum(axis=1))
 
 
-def f1(gold: Floats, predicted: Floats, weights: Floats) -> Floats:
+def _f1(gold: Floats, predicted: Floats, weights: Floats) -> Floats:
     """Harmonic mean of precision and recall of class 1.
 
     >>> f1(np.array([1.0, 1, 0, 0]), np.array([1.0, 0, 1, 0]), np.ones((1, 4))).tolist()
@@ -48,16 +48,16 @@ def f1(gold: Floats, predicted: Floats, weights: Floats) -> Floats:
     return _ratio(2 * both, weights @ (gold == 1) + weights @ (predicted == 1))
 
 
-def mcc(gold: Floats, predicted: Floats, weights: Floats) -> Floats:
+def _mcc(gold: Floats, predicted: Floats, weights: Floats) -> Floats:
     """Matthews' correlation coefficient of two classes, 0 where only one is predicted.
 
     >>> mcc(np.array([1.0, 1, 0, 0]), np.array([1.0, 0, 0, 0]), np.ones((1, 4))).round(4).tolist()
     [0.5774]
     """
-    return pearson((gold == 1).astype(float), (predicted == 1).astype(float), weights)
+    return _pearson((gold == 1).astype(float), (predicted == 1).astype(float), weights)
 
 
-def pearson(gold: Floats, predicted: Floats, weights: Floats) -> Floats:
+def _pearson(gold: Floats, predicted: Floats, weights: Floats) -> Floats:
     """Pearson's correlation, 0 where one side is constant.
 
     >>> pearson(np.array([1.0, 2, 3]), np.array([2.0, 4, 6]), np.ones((1, 3))).round(6).tolist()
@@ -74,18 +74,18 @@ def pearson(gold: Floats, predicted: Floats, weights: Floats) -> Floats:
     return found
 
 
-def spearman(gold: Floats, predicted: Floats, weights: Floats) -> Floats:
+def _spearman(gold: Floats, predicted: Floats, weights: Floats) -> Floats:
     """Pearson's correlation of the ranks, ties sharing their mean rank.
 
     >>> spearman(np.array([1.0, 2, 3]), np.array([1.0, 10, 5]), np.ones((1, 3))).round(6).tolist()
     [0.5]
     """
-    found: Floats = correlations(Ranks.of(gold), [Ranks.of(predicted)], weights)[0]
+    found: Floats = _correlations(_Ranks.of(gold), [_Ranks.of(predicted)], weights)[0]
     return found
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ranks:
+class _Ranks:
     """The order of a set of values, from which the ranks in any resample follow.
 
     Attributes:
@@ -99,7 +99,7 @@ class Ranks:
     group: Places
 
     @classmethod
-    def of(cls, values: Floats) -> Ranks:
+    def of(cls, values: Floats) -> _Ranks:
         """The order of these values."""
         order = np.argsort(values, kind="stable")
         ordered = values[order]
@@ -121,7 +121,7 @@ class Ranks:
         return np.take(ranks.astype(weights.dtype), self.group, axis=1)
 
 
-def correlations(gold: Ranks, predicted: Sequence[Ranks], weights: Floats) -> Floats:
+def _correlations(gold: _Ranks, predicted: Sequence[_Ranks], weights: Floats) -> Floats:
     """Spearman's correlation of several predictions with the same gold, (predictions, resamples)."""
     x = gold.within(weights)
     by_x = weights * x
@@ -133,11 +133,11 @@ def correlations(gold: Ranks, predicted: Sequence[Ranks], weights: Floats) -> Fl
 
 
 METRICS: Mapping[str, Metric] = {
-    "accuracy": accuracy,
-    "f1": f1,
-    "mcc": mcc,
-    "pearson": pearson,
-    "spearman": spearman,
+    "accuracy": _accuracy,
+    "f1": _f1,
+    "mcc": _mcc,
+    "pearson": _pearson,
+    "spearman": _spearman,
 }
 """By the name a task has them under."""
 
@@ -169,7 +169,7 @@ TINY = 1e-12
 Codes = NDArray[np.intp]
 
 
-def mean(gold: Floats, predicted: Floats, weights: Floats) -> Floats:
+def _mean(gold: Floats, predicted: Floats, weights: Floats) -> Floats:
     """The mean of what each unit scored; there is no gold.
 
     >>> mean(np.zeros(0), np.array([0.0, 1.0]), np.array([[1.0, 1.0], [2.0, 0.0]])).tolist()
@@ -178,7 +178,7 @@ def mean(gold: Floats, predicted: Floats, weights: Floats) -> Floats:
     return np.asarray((weights @ predicted.astype(weights.dtype)) / weights.sum(axis=1))
 
 
-def average_precision(gold: Floats, predicted: Floats, weights: Floats) -> Floats:
+def _average_precision(gold: Floats, predicted: Floats, weights: Floats) -> Floats:
     """Precision where a positive is found, averaged over the positives; ties are found together.
 
     As scikit-learn's `average_precision_score`; 0 where there is no positive.
@@ -203,7 +203,7 @@ def average_precision(gold: Floats, predicted: Floats, weights: Floats) -> Float
     return np.asarray(_weighted_dot(found[:, positive], precision) / np.maximum(total, 1))
 
 
-def macro_f1(gold: Floats, predicted: Floats, weights: Floats) -> Floats:
+def _macro_f1(gold: Floats, predicted: Floats, weights: Floats) -> Floats:
     """F1 of each class, averaged over the classes that are in gold or predicted of the resample.
 
     >>> macro_f1(np.array([0.0, 1, 2]), np.array([0.0, 1, 1]), np.ones((1, 3))).round(4).tolist()
@@ -213,7 +213,7 @@ def macro_f1(gold: Floats, predicted: Floats, weights: Floats) -> Floats:
     return np.asarray((found * (there > 0)).sum(axis=1) / np.maximum((there > 0).sum(axis=1), 1))
 
 
-def weighted_f1(gold: Floats, predicted: Floats, weights: Floats) -> Floats:
+def _weighted_f1(gold: Floats, predicted: Floats, weights: Floats) -> Floats:
     """F1 of each class, averaged over the units by their gold class.
 
     >>> weighted_f1(np.array([0.0, 1, 2]), np.array([0.0, 1, 1]), np.ones((1, 3))).round(4).tolist()
@@ -232,17 +232,17 @@ def prepared(name: str, gold: Floats, predicted: Floats) -> Callable[[Floats], F
         From weights (resamples, units) to (predictions, resamples).
     """
     if name == "spearman":
-        orders = [Ranks.of(values) for values in (gold, *predicted)]
-        return lambda weights: correlations(orders[0], orders[1:], weights)
+        orders = [_Ranks.of(values) for values in (gold, *predicted)]
+        return lambda weights: _correlations(orders[0], orders[1:], weights)
     return lambda weights: np.stack([MEASURES[name](gold, one, weights) for one in predicted])
 
 
 MEASURES: Mapping[str, Metric] = {
     **METRICS,
-    "mean": mean,
-    "average_precision": average_precision,
-    "macro_f1": macro_f1,
-    "weighted_f1": weighted_f1,
+    "mean": _mean,
+    "average_precision": _average_precision,
+    "macro_f1": _macro_f1,
+    "weighted_f1": _weighted_f1,
 }
 """By the name that units have them under."""
 

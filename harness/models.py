@@ -44,12 +44,12 @@ def subject(text: str, settings: Settings, options: ModelOptions) -> Subject:
         ModelError: There is no such model, or its folder is not one that can be loaded.
         UsageError: A setting does not fit the model.
     """
-    artifact = resolve(text, options)
+    artifact = _resolve(text, options)
     description = describe.describe(artifact.folder, own_code=artifact.trust_remote_code)
     return Subject(artifact=artifact, encoding=describe.resolve_encoding(description, settings))
 
 
-def resolve(text: str, options: ModelOptions) -> Artifact:
+def _resolve(text: str, options: ModelOptions) -> Artifact:
     """The artifact that `text` names."""
     named = None if text.startswith(PLACES) else backbones.named_model(text)
     if named is not None and named.locate is not None:

@@ -23,7 +23,7 @@ from harness.types import SEED, Artifact, Data, Encoding, Purpose, Suite, Task
 Found = TypeVar("Found", covariant=True)
 
 
-class Look(Protocol[Found]):
+class _Look(Protocol[Found]):
     """A way to find a data set: `data.locate`, or `data.at_hand`."""
 
     def __call__(self, wanted: Data, settings: DataSettings, /, *, subsets: Sequence[str]) -> Found:
@@ -60,7 +60,7 @@ class Cell:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
+class _Wanted:
     """Every score that is wanted, once, in order.
 
     `keys` says which cell is the score of a subject on a task as a suite has it.
@@ -77,14 +77,14 @@ def wanted(
     settings: DataSettings,
     seed: int = SEED,
     recipe: Recipe | None = None,
-) -> Wanted:
+) -> _Wanted:
     """Every task of every suite for every subject, each once.
 
     No record is read. Where a data set is not at hand, the hub is left out too: it could have no
     other than the one that the task pins. `recipe` is needed where tasks have labels.
     """
     tasks = tuple(dict.fromkeys(t for s in suites for t in s.tasks))
-    at_hand, locate = looking(locate_local, settings), looking(locate_data, settings)
+    at_hand, locate = _looking(locate_local, settings), _looking(locate_data, settings)
     cells: dict[str, Cell] = {}
     keys: dict[tuple[Subject, Task], str] = {}
     for subject in subjects:
@@ -96,10 +96,10 @@ def wanted(
                 cell = _cell(subject, task, at_hand(task), seed=seed)
             keys[subject, task] = cell.key
             cells.setdefault(cell.key, cell)
-    return Wanted(cells=tuple(cells.values()), keys=keys)
+    return _Wanted(cells=tuple(cells.values()), keys=keys)
 
 
-def looking(look: Look[Found], settings: DataSettings) -> Callable[[Task], Found | DataError]:
+def _looking(look: _Look[Found], settings: DataSettings) -> Callable[[Task], Found | DataError]:
     """A way to look for a task's data that looks once for each task, and gives the error it meets."""
     found: dict[Task, Found | DataError] = {}
 
@@ -186,7 +186,7 @@ def make_plan(
     """Lay out a run: every task of every suite for every subject, each once."""
     asked = wanted(subjects, suites, settings=settings, seed=seed, recipe=recipe)
     cells = asked.cells if force else tuple(_looked_up(cell, store, purpose) for cell in asked.cells)
-    locate = looking(locate_data, settings)
+    locate = _looking(locate_data, settings)
     cells = tuple(_located(cell, locate) for cell in cells)
     jobs, known_jobs = _all_jobs(cells, store, gate=gate, purpose=purpose)
     own = {cell.key for cell in cells}

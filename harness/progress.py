@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 MARKS = {"done": "✓", "shared": "✓", "failed": "✗"}
 
 
-class Rate(TextColumn):
+class _Rate(TextColumn):
     """Texts and tokens a second."""
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class Rate(TextColumn):
         return Text(f"{task.fields['tokens'] / task.elapsed:,.0f} tokens/s", style="dim")
 
 
-class Follower:
+class _Follower:
     """Shows a run while it goes on; use it as a context and hand `listeners` to the run."""
 
     def __init__(self, total: int, *, console: Console, runs: int = 0, quiet: bool = False) -> None:
@@ -62,7 +62,7 @@ class Follower:
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=30),
             MofNCompleteColumn(),
-            Rate(),
+            _Rate(),
             TimeRemainingColumn(compact=True),
             console=console,
             transient=True,
@@ -71,7 +71,7 @@ class Follower:
         self._overall = self._progress.add_task("tasks", total=total)
         self.listeners = Listeners(event=self._event, result=self._result, trained=self._trained)
 
-    def __enter__(self) -> Follower:
+    def __enter__(self) -> _Follower:
         self._progress.start()
         return self
 
@@ -172,7 +172,7 @@ def carry_out(prepared: Prepared, out: Console, *, quiet: bool) -> Report:
     _announce(prepared, out, quiet=quiet)
     jobs = [job for job in prepared.plan.jobs if job.key not in prepared.plan.known]
     runs = sum(job.kind == "train" for job in jobs)
-    with Follower(len(prepared.plan.cells), console=out, runs=runs, quiet=quiet) as follower:
+    with _Follower(len(prepared.plan.cells), console=out, runs=runs, quiet=quiet) as follower:
         return evaluation.execute(prepared, follower.listeners)
 
 

@@ -115,7 +115,7 @@ PACKAGES = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class DeviceFacts:
+class _DeviceFacts:
     """The device a job ran on."""
 
     kind: str
@@ -133,7 +133,7 @@ class DeviceFacts:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Provenance:
+class _Provenance:
     """Where and with what a job ran; it names no host, user or folder."""
 
     harness: str
@@ -147,7 +147,7 @@ class Provenance:
     """Operating system and machine type, e.g. "Linux x86_64"."""
     packages: Mapping[str, str]
     """Versions of `PACKAGES`; one that is not installed is left out."""
-    device: DeviceFacts
+    device: _DeviceFacts
     cpu: str
     """Model of the processor."""
     cores: int
@@ -160,9 +160,9 @@ class Provenance:
     """When this was written down: UTC, ISO 8601."""
 
 
-def collect(
+def _collect(
     *, device: str = "cpu", threads: int | None = None, started: datetime | None = None
-) -> Provenance:
+) -> _Provenance:
     """Where and with what this process runs.
 
     Args:
@@ -174,13 +174,13 @@ def collect(
 
     code = checkout()
     begun = started or datetime.fromtimestamp(psutil.Process().create_time(), tz=UTC)
-    return Provenance(
+    return _Provenance(
         harness=__version__,
         commit=code.commit if code else None,
         dirty=code.dirty if code else None,
         python=platform.python_version(),
         platform=f"{platform.system()} {platform.machine()}",
-        packages=package_versions(),
+        packages=_package_versions(),
         device=_device(device),
         cpu=cpu_model(),
         cores=cores(),
@@ -194,10 +194,10 @@ def snapshot(
     *, device: str = "cpu", threads: int | None = None, started: datetime | None = None
 ) -> dict[str, Any]:
     """`collect` as the dictionary that is written into a record (fields: `Provenance`)."""
-    return asdict(collect(device=device, threads=threads, started=started))
+    return asdict(_collect(device=device, threads=threads, started=started))
 
 
-def device_facts(device: str) -> dict[str, Any]:
+def _device_facts(device: str) -> dict[str, Any]:
     """What a device is (fields: `DeviceFacts`), as a dictionary."""
     return {name: value for name, value in asdict(_device(device)).items() if value is not None}
 
@@ -226,25 +226,25 @@ def version(package: str) -> str | None:
 
 
 @cache
-def package_versions() -> dict[str, str]:
+def _package_versions() -> dict[str, str]:
     """The versions of `PACKAGES` that are installed."""
     versions = {name: version(name) for name in PACKAGES}
     return {name: found for name, found in versions.items() if found}
 
 
-def _device(device: str) -> DeviceFacts:
+def _device(device: str) -> _DeviceFacts:
     kind = device.partition(":")[0]
     torch = sys.modules.get("torch")
     if kind != "cuda" or torch is None or not torch.cuda.is_available():
-        return DeviceFacts(kind=kind, name=cpu_model() if kind == "cpu" else platform.machine())
+        return _DeviceFacts(kind=kind, name=cpu_model() if kind == "cpu" else platform.machine())
     return _gpu(device)
 
 
 @cache
-def _gpu(device: str) -> DeviceFacts:
+def _gpu(device: str) -> _DeviceFacts:
     torch = sys.modules["torch"]
     facts = torch.cuda.get_device_properties(device)
-    return DeviceFacts(
+    return _DeviceFacts(
         kind="cuda",
         name=facts.name,
         memory_bytes=facts.total_memory,
@@ -276,7 +276,7 @@ def _iso(moment: datetime) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Checkout:
+class _Checkout:
     """A commit, and whether the files differ from it (new files that git does not ignore count)."""
 
     commit: str
@@ -284,7 +284,7 @@ class Checkout:
 
 
 @cache
-def checkout(folder: Path = Path(__file__).parent) -> Checkout | None:
+def checkout(folder: Path = Path(__file__).parent) -> _Checkout | None:
     """The checkout that `folder` is part of; None without one.
 
     An installation that merely lies inside somebody's checkout, such as a virtual environment,
@@ -296,7 +296,7 @@ def checkout(folder: Path = Path(__file__).parent) -> Checkout | None:
     changes = _git(folder, "status", "--porcelain")
     if not commit or changes is None:
         return None
-    return Checkout(commit=commit, dirty=bool(changes))
+    return _Checkout(commit=commit, dirty=bool(changes))
 
 
 def _git(folder: Path, *arguments: str) -> str | None:

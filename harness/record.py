@@ -113,14 +113,14 @@ def parse(text: str, *, where: str) -> Record:
     if not isinstance(raw, dict) or not isinstance(raw.get("schema"), int):
         raise RecordError(f"{where} is not a record: it has no schema number.")
     try:
-        return Record.model_validate(migrate(raw, where=where))
+        return Record.model_validate(_migrate(raw, where=where))
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"])
         raise RecordError(f"{where} is not a record of schema {SCHEMA}: {field}: {first['msg']}.") from error
 
 
-def migrate(raw: dict[str, Any], *, where: str) -> dict[str, Any]:
+def _migrate(raw: dict[str, Any], *, where: str) -> dict[str, Any]:
     """Bring a record of an older schema to this one, one numbered step after another."""
     version = int(raw["schema"])
     if version > SCHEMA:

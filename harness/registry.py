@@ -12,7 +12,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from harness.errors import UsageError
 
 
-class Named(Protocol):
+class _Named(Protocol):
     """What an entry has: the name that it is asked for by."""
 
     @property
@@ -21,7 +21,7 @@ class Named(Protocol):
         ...
 
 
-Entry = TypeVar("Entry", bound=Named)
+Entry = TypeVar("Entry", bound=_Named)
 
 
 @dataclass(frozen=True, kw_only=True)

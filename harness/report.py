@@ -46,7 +46,7 @@ LABELS = {
 }
 
 
-def report_json(report: Report) -> dict[str, Any]:
+def _report_json(report: Report) -> dict[str, Any]:
     """The report for machines (docs/json.md)."""
     return {
         "schema": SCHEMA,
@@ -59,14 +59,14 @@ def report_json(report: Report) -> dict[str, Any]:
         ],
         "records": [_result_json(result) for result in report.results],
         "suites": [
-            suite_json(report, one, suite)
+            _suite_json(report, one, suite)
             for one in report.prepared.subjects
             for suite in report.prepared.suites
         ],
     }
 
 
-def suite_json(report: Report, one: Subject, suite: Suite) -> dict[str, Any]:
+def _suite_json(report: Report, one: Subject, suite: Suite) -> dict[str, Any]:
     """One model's columns and means on one suite."""
     found, standing = report.aggregates(one, suite), report.standing(one, suite)
     return {
@@ -87,20 +87,20 @@ def aggregates_json(suite: Suite, found: Aggregates) -> dict[str, Any]:
         "by_type": {name: _mean_json(mean) for name, mean in found.by_type.items()},
         "left_out": list(suite.left_out),
         "notes": list(suite.notes),
-        **({"predicted": predicted_json(suite, found)} if suite.predictor else {}),
+        **({"predicted": _predicted_json(suite, found)} if suite.predictor else {}),
     }
 
 
 def means_lines(suite: Suite, means: Aggregates) -> list[str]:
     """Both means of a suite, and whatever keeps them from being complete."""
-    lines = [f"{mean_text(means.over_tasks)}, {mean_text(means.over_types)}"]
+    lines = [f"{_mean_text(means.over_tasks)}, {_mean_text(means.over_types)}"]
     if not means.over_tasks.complete:
         lines.append("incomplete: not to be ranked beside complete ones")
     if suite.left_out:
         count = len(suite.left_out)
         named = shortened(suite.left_out)
         lines.append(f"nothing of what was asked for in {count} columns: {named}")
-    return [*lines, *predicted_lines(suite, means)]
+    return [*lines, *_predicted_lines(suite, means)]
 
 
 def print_report(report: Report, console: Console) -> None:
@@ -109,7 +109,7 @@ def print_report(report: Report, console: Console) -> None:
         _print_standings(suite, report, console)
         if all(task.output == "label" for task in suite.tasks):
             continue
-        console.print(suite_table(suite, report))
+        console.print(_suite_table(suite, report))
         for note in suite.notes:
             console.print(note, style="dim", highlight=False, soft_wrap=True)
         for one in report.prepared.subjects:
@@ -142,7 +142,7 @@ def _print_standings(suite: Suite, report: Report, console: Console) -> None:
             print_standing(found, title, console)
 
 
-def suite_table(suite: Suite, report: Report) -> Table:
+def _suite_table(suite: Suite, report: Report) -> Table:
     """One row for each task of a suite, one column for each model."""
     from rich.table import Table
 
@@ -201,7 +201,7 @@ def score_text(value: float | None) -> str:
     return "–" if value is None else f"{100 * value:.2f}"
 
 
-def mean_text(mean: Mean) -> str:
+def _mean_text(mean: Mean) -> str:
     """A mean with how much of it is there, e.g. "mean over tasks 56.09 (41 of 41)"."""
     return f"mean over {mean.over} {score_text(mean.value)} ({mean.there} of {mean.wanted})"
 
@@ -257,7 +257,7 @@ def _message(failure: Failure) -> str:
     return failure.message if failure.fault or failure.hint else f"{failure.kind}: {failure.message}"
 
 
-def predicted_lines(suite: Suite, found: Aggregates) -> list[str]:
+def _predicted_lines(suite: Suite, found: Aggregates) -> list[str]:
     """The prediction from a suite's columns with its interval, or why there is none; none without a proxy."""
     if suite.predictor is None:
         return []
@@ -265,10 +265,10 @@ def predicted_lines(suite: Suite, found: Aggregates) -> list[str]:
     if predicted is None:
         missing = [name for name in suite.predictor.tasks if name not in _scores(found)]
         return [f"{suite.predictor.target} is not predicted: no score of {shortened(missing)}"]
-    return [predicted_text(predicted), *_warnings(predicted)]
+    return [_predicted_text(predicted), *_warnings(predicted)]
 
 
-def predicted_text(predicted: Predicted) -> str:
+def _predicted_text(predicted: Predicted) -> str:
     """A prediction in a line, its scores times 100.
 
     >>> from harness.types import Predicted
@@ -282,7 +282,7 @@ def predicted_text(predicted: Predicted) -> str:
     )
 
 
-def predicted_json(suite: Suite, found: Aggregates) -> dict[str, Any] | None:
+def _predicted_json(suite: Suite, found: Aggregates) -> dict[str, Any] | None:
     """The prediction as plain values (docs/json.md); None where a score is missing."""
     predicted = suite.predictor.predict(_scores(found)) if suite.predictor else None
     return None if predicted is None else {**asdict(predicted), "outside": list(predicted.outside)}
@@ -373,7 +373,7 @@ def _trained_cells(row: Row) -> list[str]:
     scores = row.seeds.get("scores", [])
     return [
         score_text(row.number),
-        half_text(row.interval),
+        _half_text(row.interval),
         score_text(row.deviation),
         score_text(row.best_run),
         "grid" if row.seeds.get("kind") == "maximum" else str(len(scores) or "–"),
@@ -389,14 +389,14 @@ def _raw(raw: Mapping[tuple[str, str], float]) -> list[str]:
     ]
 
 
-def half_text(found: Interval | None) -> str:
+def _half_text(found: Interval | None) -> str:
     """Half of an interval's width, times 100; a dash for none."""
     return "–" if found is None else f"{50 * (found.high - found.low):.2f}"
 
 
 def _lines(found: Standing) -> list[str]:
     average = found.average
-    lines = [mean_text(average) + (f" ± {half_text(found.interval)}" if found.interval else "")]
+    lines = [_mean_text(average) + (f" ± {_half_text(found.interval)}" if found.interval else "")]
     if found.interval is not None and found.mean_of_bounds is not None:
         lines.append(
             f"± is half of the 95 % interval over seeds and examples; of the mean it is "
@@ -520,4 +520,4 @@ class Report:
 
     def to_json(self) -> dict[str, Any]:
         """The report for machines; docs/json.md documents every field."""
-        return report_json(self)
+        return _report_json(self)

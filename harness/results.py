@@ -60,7 +60,7 @@ class Trained:
     @property
     def text(self) -> str:
         """The recipe and its seeds."""
-        seeds = [f"fresh seeds {seeds_text(self.fresh_seeds)}"] if self.fresh_seeds else []
+        seeds = [f"fresh seeds {_seeds_text(self.fresh_seeds)}"] if self.fresh_seeds else []
         content = str((self.start or {}).get("content", ""))[:8]
         start = {"backbone": ["no transfer"], "checkpoint": [f"started from the checkpoint {content}"]}
         if self.kind == "maximum":
@@ -76,14 +76,14 @@ class Trained:
         """Whether `record` is what this treatment gives on `task`."""
         if "recipe" not in record.identity or task.output != "label":
             return False
-        own = trained_of(record)
+        own = _trained_of(record)
         alike = replace(own, start=self.start) == self and own.start in (None, self.start)
         data = task.data.content == "" or record.identity["data"] == data_identity(task.data)
         same = record.task.name == task.name and record.identity["scoring"] == task.source.scoring
         return same and alike and data and record.identity["splits"] == sorted(task.splits)
 
 
-def seeds_text(seeds: Sequence[int]) -> str:
+def _seeds_text(seeds: Sequence[int]) -> str:
     """Seeds that follow one another, in short.
 
     >>> seeds_text((42001, 42002, 42003)), seeds_text((7,))
@@ -160,7 +160,7 @@ def how_text(encoding: Mapping[str, Any]) -> str:
 def treatment_of(record: Record) -> Treatment:
     """The treatment under which a record was made."""
     if "recipe" in record.identity:
-        return trained_of(record)
+        return _trained_of(record)
     asked = record.provenance.get("prompts_asked", {})
     return Encoded(
         encoding=record.identity["encoding"],
@@ -171,7 +171,7 @@ def treatment_of(record: Record) -> Treatment:
     )
 
 
-def trained_of(record: Record) -> Trained:
+def _trained_of(record: Record) -> Trained:
     """The recipe, and what was asked of it, under which a record was made."""
     identity = record.identity
     return Trained(
@@ -233,7 +233,7 @@ def records_of(model: str, results: Path | None) -> Measured:
 
 
 @dataclass(frozen=True, kw_only=True)
-class View:
+class _View:
     """A suite as it was measured under one treatment.
 
     `records` are what was measured by task name, and `scores` their main scores; `unproven` are the
@@ -246,7 +246,7 @@ class View:
     unproven: tuple[str, ...]
 
 
-def suite_views(records: Sequence[Record], suite: Suite) -> list[View]:
+def suite_views(records: Sequence[Record], suite: Suite) -> list[_View]:
     """What was measured of a suite, one view for each treatment.
 
     The treatment with the most tasks comes first; one whose records another has as well is left
@@ -269,11 +269,11 @@ def suite_views(records: Sequence[Record], suite: Suite) -> list[View]:
     return views
 
 
-def _view(treatment: Treatment, kept: Mapping[str, Record], suite: Suite) -> View:
+def _view(treatment: Treatment, kept: Mapping[str, Record], suite: Suite) -> _View:
     pinned = {task.name: task.data.revision for task in suite.tasks if task.data.path}
     unproven = [n for n, r in kept.items() if n in pinned and r.identity["data"].get("revision") != pinned[n]]
     scores = {name: r.main_score for name, r in kept.items() if r.main_score is not None}
-    return View(treatment=treatment, records=kept, scores=scores, unproven=tuple(unproven))
+    return _View(treatment=treatment, records=kept, scores=scores, unproven=tuple(unproven))
 
 
 def notes_of(records: Iterable[Record]) -> tuple[str, ...]:
@@ -291,7 +291,7 @@ def notes_of(records: Iterable[Record]) -> tuple[str, ...]:
 def record_text(record: Record) -> str:
     """What tells two records of one task apart: encoding, prompts applied and seed, or the recipe."""
     if "recipe" in record.identity:
-        return trained_of(record).text
+        return _trained_of(record).text
     prompts = sorted({repr(p) for p in record.identity["prompts"].values() if p})
     seed = [] if record.identity["seed"] == SEED else [f"seed {record.identity['seed']}"]
     return ", ".join([how_text(record.identity["encoding"]), *prompts, *seed])

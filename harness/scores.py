@@ -60,13 +60,15 @@ def aggregate(suite: Suite, scores: Mapping[str, float]) -> Aggregates:
     """
     columns = {column.name: _column(column, scores) for column in suite.columns}
     types = dict.fromkeys(column.type for column in suite.columns)
-    by_type = {kind: mean(kind, [columns[c.name] for c in suite.columns if c.type == kind]) for kind in types}
+    by_type = {
+        kind: _mean(kind, [columns[c.name] for c in suite.columns if c.type == kind]) for kind in types
+    }
     complete = [one.value if one.complete else None for one in by_type.values()]
     return Aggregates(
         columns=columns,
         by_type=by_type,
-        over_tasks=mean("tasks", list(columns.values())),
-        over_types=mean("types", complete),
+        over_tasks=_mean("tasks", list(columns.values())),
+        over_types=_mean("types", complete),
     )
 
 
@@ -76,7 +78,7 @@ def _column(column: Column, scores: Mapping[str, float]) -> float | None:
     return sum(there) / len(there) if there and len(there) == len(values) else None
 
 
-def mean(over: str, values: Sequence[float | None]) -> Mean:
+def _mean(over: str, values: Sequence[float | None]) -> Mean:
     """The plain mean of those values that are there."""
     there = [value for value in values if value is not None]
     value = sum(there) / len(there) if there else None
@@ -188,7 +190,7 @@ def standing(
     return Standing(
         rows=tuple(rows),
         convention=convention,
-        average=mean("tasks", [row.number for row in rows]),
+        average=_mean("tasks", [row.number for row in rows]),
         interval=stats.of_average(numbers, drawn) if whole else None,
         mean_of_bounds=stats.mean_of_bounds(bounds) if whole else None,
     )
@@ -208,7 +210,7 @@ def _row(
     path = files(record)
     if number is None or path is None:
         return row, None
-    return _with_interval(row, number, predictions(path), parts)
+    return _with_interval(row, number, _predictions(path), parts)
 
 
 def _numbers(record: Record, parts: Sequence[tuple[str, str]]) -> list[float]:
@@ -246,7 +248,7 @@ def _with_interval(
     return found, drawn["all"]
 
 
-def predictions(path: Path) -> dict[str, Predictions]:
+def _predictions(path: Path) -> dict[str, Predictions]:
     """The predictions of a per-example file by split, one row for each seed."""
     import numpy as np
     import pyarrow.parquet as pq

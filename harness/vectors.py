@@ -64,7 +64,7 @@ def shard_bytes(keys: NDArray[np.void], vectors: NDArray[np.float32]) -> bytes:
     return bytes(save({"keys": hashes, "vectors": np.ascontiguousarray(vectors, dtype=np.float32)}))
 
 
-def space_folder(root: Path, identity: Mapping[str, object]) -> Path:
+def _space_folder(root: Path, identity: Mapping[str, object]) -> Path:
     """The folder of a space below the cache folder `root`."""
     name = digest(identity)
     return root / "vectors" / name[:2] / name
@@ -76,7 +76,7 @@ def write_shard(root: Path, identity: Mapping[str, object], content: bytes) -> N
     Raises:
         StoreError: It cannot be written.
     """
-    folder = space_folder(root, identity)
+    folder = _space_folder(root, identity)
     about = folder / "space.json"
     if not about.exists():
         files.write_once(about, canonical(identity).encode())
@@ -89,7 +89,7 @@ class Space:
     """The vectors known for one space identity; shards that others add are seen on `refresh`."""
 
     def __init__(self, root: Path, identity: dict[str, object]) -> None:
-        self.folder = space_folder(root, identity)
+        self.folder = _space_folder(root, identity)
         self.identity = identity
         self._shards: set[Path] = set()
         self._high = np.empty(0, np.uint64)

@@ -82,7 +82,7 @@ class Worker(Protocol):
         ...
 
 
-def run_job(job: Job, inputs: Inputs, desk: Desk) -> Finished:
+def _run_job(job: Job, inputs: Inputs, desk: Desk) -> Finished:
     """Run a job to its end; an error becomes a Failure."""
     desk.inputs = inputs
     try:
@@ -101,7 +101,7 @@ def run_job(job: Job, inputs: Inputs, desk: Desk) -> Finished:
     return Finished(key=job.key, failure=failure)
 
 
-class Here:
+class _Here:
     """Runs jobs in this process."""
 
     def __init__(self, *, device: str, cache: Path, listener: Listener, threads: int | None = None) -> None:
@@ -119,7 +119,7 @@ class Here:
     def start(self, job: Job, inputs: Inputs) -> None:
         """Run a job to its end."""
         self._current = job.key
-        self._finished = run_job(job, inputs, self._desk)
+        self._finished = _run_job(job, inputs, self._desk)
 
     def poll(self, seconds: float) -> Finished | None:
         """The end of the job that was started."""
@@ -133,7 +133,7 @@ class Here:
         self._listener(self._current, event)
 
 
-class Apart:
+class _Apart:
     """Runs jobs in a process of its own, bound to one device."""
 
     def __init__(self, *, device: str, cache: Path, listener: Listener, threads: int | None = None) -> None:
@@ -200,8 +200,8 @@ def open_workers(
 ) -> list[Worker]:
     """One worker for each device: a single one works in this process."""
     if len(devices) == 1:
-        return [Here(device=devices[0], cache=cache, listener=listener, threads=threads)]
-    return [Apart(device=d, cache=cache, listener=listener, threads=threads) for d in devices]
+        return [_Here(device=devices[0], cache=cache, listener=listener, threads=threads)]
+    return [_Apart(device=d, cache=cache, listener=listener, threads=threads) for d in devices]
 
 
 def _serve(device: str, cache: str, threads: int | None, line: Connection) -> None:
@@ -214,7 +214,7 @@ def _serve(device: str, cache: str, threads: int | None, line: Connection) -> No
             job, inputs = line.recv()
         except EOFError:  # the driver is gone
             return
-        line.send(run_job(job, inputs, desk))
+        line.send(_run_job(job, inputs, desk))
 
 
 SHARE = 0.9
@@ -283,14 +283,14 @@ def _fitting(
         import psutil
 
         room = psutil.virtual_memory().available * SHARE
-        return fit(room, PER_WEIGHT * weights + PROCESS, most=free_cores)
+        return _fit(room, PER_WEIGHT * weights + PROCESS, most=free_cores)
     if not devices[0].startswith("cuda") or free_cores == 1:
         return 1
     measured = _measured(devices[0], runs, recipe, cache)
-    return 1 if measured is None else fit(measured[0] * SHARE, measured[1], most=free_cores)
+    return 1 if measured is None else _fit(measured[0] * SHARE, measured[1], most=free_cores)
 
 
-def fit(room: float, need: float, *, most: int) -> int:
+def _fit(room: float, need: float, *, most: int) -> int:
     """How many fit into the room there is, at least one.
 
     >>> fit(80e9, 12e9, most=16), fit(80e9, 12e9, most=4), fit(8e9, 12e9, most=4)
@@ -304,7 +304,7 @@ def _measured(device: str, runs: Sequence[Job], recipe: Recipe, cache: Path) -> 
     job = recipe.probe(runs)
     if job is None:
         return None
-    worker = Apart(device=device, cache=cache, listener=lambda _key, _event: None)
+    worker = _Apart(device=device, cache=cache, listener=lambda _key, _event: None)
     try:
         worker.start(job, {})
         finished = None

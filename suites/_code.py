@@ -34,7 +34,7 @@ KINDS: dict[Part, tuple[str, str, str]] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class SourceLoader:
+class _SourceLoader:
     """One of the tasks made from the Python source below `root`; `planned` is its content hash."""
 
     root: Path
@@ -48,7 +48,7 @@ class SourceLoader:
         Raises:
             DataError: The source changed after the plan was made.
         """
-        content = content_tasks(self.root, self.cache).content(self.part)
+        content = _content_tasks(self.root, self.cache).content(self.part)
         if content is None:
             raise DataError(f"{self.root} no longer has enough source for {self.part}.")
         _tables.require(str(self.root), content_hash(content), self.planned)
@@ -64,17 +64,17 @@ def suite(
         DataError: Not even code search can be made.
         UsageError: Nothing is left of it under `options`.
     """
-    tasks = content_tasks(root, options.cache)
+    tasks = _content_tasks(root, options.cache)
     columns = []
     for part in KINDS:
         if content := tasks.content(part):
-            loader = SourceLoader(root=root, part=part, planned=tasks.hash(part), cache=options.cache)
+            loader = _SourceLoader(root=root, part=part, planned=tasks.hash(part), cache=options.cache)
             columns.append(_column(prefix, loader, content, revision))
     made = Suite(name=name, title=title, columns=tuple(columns), notes=tasks.notes)
     return narrowed(made, options)
 
 
-def _column(prefix: str, loader: SourceLoader, content: Content, revision: str) -> Column:
+def _column(prefix: str, loader: _SourceLoader, content: Content, revision: str) -> Column:
     kind, type_, metric = KINDS[loader.part]
     task = Task(
         name=f"{prefix}{kind}",
@@ -93,7 +93,7 @@ VERSION = 2
 """Raised whenever the same source would give other tasks."""
 
 
-def content_tasks(root: Path, cache: Path | None) -> _python.Tasks:
+def _content_tasks(root: Path, cache: Path | None) -> _python.Tasks:
     """The tasks of the source below `root`, built anew if a file changed since they were built.
 
     They are kept in this process, and in `cache` for others.

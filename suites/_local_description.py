@@ -100,7 +100,7 @@ def _described(folder: Path) -> tuple[LocalTask, ...]:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} is not valid TOML: {error}.", hint=GUIDE) from None
-    only_known(content, ("task",), f"{path}:", "key")
+    _only_known(content, ("task",), f"{path}:", "key")
     tables = content.get("task")
     if not isinstance(tables, list) or not tables or not all(isinstance(t, dict) for t in tables):
         raise UsageError(f"{path} describes no task.", hint=f"Each starts with a line [[task]]. {GUIDE}")
@@ -110,34 +110,34 @@ def _described(folder: Path) -> tuple[LocalTask, ...]:
 def _task(folder: Path, table: Mapping[str, Any], where: str) -> LocalTask:
     if "type" not in table:
         raise UsageError(f"{where} there is no 'type'.", hint=f"It is one of {', '.join(KINDS)}. {GUIDE}")
-    type_ = string(table, "type", where)
-    require_known(type_, KINDS, where, "type")
+    type_ = _string(table, "type", where)
+    _require_known(type_, KINDS, where, "type")
     kind = KINDS[type_]
     known = ("name", "type", "columns", *kind.files, *kind.keys)
-    only_known(table, known, where, f"key of a {type_} task")
-    name = string(table, "name", where, _default_name(folder))
+    _only_known(table, known, where, f"key of a {type_} task")
+    name = _string(table, "name", where, _default_name(folder))
     if not _NAME.fullmatch(name):
         raise UsageError(
             f"{where} the name {name!r} cannot be used.",
             hint="A name has up to 100 letters, digits, dots, hyphens and underscores.",
         )
-    split = string(table, "split", where, kind.split)
-    files = [string(table, key, where, default.format(split)) for key, default in kind.files.items()]
+    split = _string(table, "split", where, kind.split)
+    files = [_string(table, key, where, default.format(split)) for key, default in kind.files.items()]
     return LocalTask(
         name=name,
         type=type_,
         split=split,
         files=tuple(folder / file for file in files),
         columns=_columns(table.get("columns", {}), kind, where),
-        ignore_identical_ids=flag(table, RULE, where),
-        learning=learning(kind, table, where) if kind.learnt else None,
+        ignore_identical_ids=_flag(table, RULE, where),
+        learning=_learning(kind, table, where) if kind.learnt else None,
     )
 
 
-def _columns(table: object, kind: Kind, where: str) -> tuple[tuple[str, str], ...]:
+def _columns(table: object, kind: _Kind, where: str) -> tuple[tuple[str, str], ...]:
     if not isinstance(table, dict) or not all(isinstance(v, str) and v for v in table.values()):
         raise UsageError(f"{where} 'columns' must be a table of names.", hint=GUIDE)
-    only_known(table, kind.columns, where, "column")
+    _only_known(table, kind.columns, where, "column")
     return tuple(sorted((here, there) for here, there in table.items() if here != there))
 
 
@@ -163,20 +163,20 @@ def _check_files(task: LocalTask) -> None:
 GUIDE = "See docs/local-data.md."
 
 
-def only_known(table: Mapping[str, object], known: Iterable[str], where: str, what: str) -> None:
+def _only_known(table: Mapping[str, object], known: Iterable[str], where: str, what: str) -> None:
     """Refuse a key that means nothing here: it would be passed over without a word."""
     for key in table:
-        require_known(key, known, where, what)
+        _require_known(key, known, where, what)
 
 
-def require_known(name: str, known: Iterable[str], where: str, what: str) -> None:
+def _require_known(name: str, known: Iterable[str], where: str, what: str) -> None:
     """Refuse a name that is none of `known`."""
     if name not in known:
         error = unknown(what, name, known, then=GUIDE)
         raise UsageError(f"{where} {error.message}", hint=error.hint)
 
 
-def string(table: Mapping[str, Any], key: str, where: str, default: str = "") -> str:
+def _string(table: Mapping[str, Any], key: str, where: str, default: str = "") -> str:
     """The value of `key`, a string that is not empty."""
     value = table.get(key, default)
     if not isinstance(value, str) or not value:
@@ -184,7 +184,7 @@ def string(table: Mapping[str, Any], key: str, where: str, default: str = "") ->
     return value
 
 
-def strings(table: Mapping[str, Any], key: str, where: str, default: tuple[str, ...]) -> tuple[str, ...]:
+def _strings(table: Mapping[str, Any], key: str, where: str, default: tuple[str, ...]) -> tuple[str, ...]:
     """The value of `key`, a list of different names."""
     value = table.get(key, list(default))
     if not isinstance(value, list) or not value or not all(isinstance(one, str) for one in value):
@@ -196,7 +196,7 @@ def strings(table: Mapping[str, Any], key: str, where: str, default: tuple[str, 
     return tuple(value)
 
 
-def flag(table: Mapping[str, Any], key: str, where: str) -> bool:
+def _flag(table: Mapping[str, Any], key: str, where: str) -> bool:
     """The value of `key`, true or false, which is the default."""
     value = table.get(key, False)
     if not isinstance(value, bool):
@@ -208,7 +208,7 @@ RULE = "ignore_identical_ids"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kind:
+class _Kind:
     """A type of task.
 
     Attributes:
@@ -243,34 +243,34 @@ class Kind:
 _TRAIN_AND_DEV = MappingProxyType({"train": "train.jsonl", "dev": "dev.jsonl"})
 _TEXTS_AND_LABEL = ("id", "text1", "text2", "label")
 
-KINDS: Mapping[str, Kind] = MappingProxyType(
+KINDS: Mapping[str, _Kind] = MappingProxyType(
     {
-        "retrieval": Kind(
+        "retrieval": _Kind(
             type="Retrieval",
             metrics=("ndcg_at_10",),
             files={"corpus": "corpus.jsonl", "queries": "queries.jsonl", "qrels": "qrels/{}.tsv"},
             columns=("id", "title", "text"),
             keys=("split", RULE),
         ),
-        "sts": Kind(
+        "sts": _Kind(
             type="STS",
             metrics=("cosine_spearman",),
             files={"file": "pairs.jsonl"},
             columns=("id", "text1", "text2", "score"),
         ),
-        "classification": Kind(
+        "classification": _Kind(
             type="Classification",
             metrics=("accuracy",),
             files={"train": "train.jsonl", "test": "test.jsonl"},
             columns=("id", "text", "label"),
         ),
-        "clustering": Kind(
+        "clustering": _Kind(
             type="Clustering",
             metrics=("v_measure",),
             files={"file": "texts.jsonl"},
             columns=("id", "text", "label"),
         ),
-        "fine-tuned-classification": Kind(
+        "fine-tuned-classification": _Kind(
             type="Classification",
             metrics=("accuracy",),
             allowed=("accuracy", "f1", "mcc"),
@@ -280,7 +280,7 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
             columns=_TEXTS_AND_LABEL,
             keys=("metrics", "positive", "like", "from_mnli"),
         ),
-        "fine-tuned-regression": Kind(
+        "fine-tuned-regression": _Kind(
             type="Regression",
             metrics=("pearson", "spearman"),
             allowed=("pearson", "spearman"),
@@ -313,22 +313,22 @@ class Learning:
     from_mnli: bool = False
 
 
-def learning(kind: Kind, table: Mapping[str, Any], where: str) -> Learning:
+def _learning(kind: _Kind, table: Mapping[str, Any], where: str) -> Learning:
     """Read what a task's table says.
 
     Raises:
         UsageError: It cannot be followed.
     """
-    metrics = strings(table, "metrics", where, kind.metrics)
+    metrics = _strings(table, "metrics", where, kind.metrics)
     for name in metrics:
-        require_known(name, kind.allowed, f"{where} 'metrics':", f"metric of a {table['type']} task")
-    like = string(table, "like", where, kind.like)
-    require_known(like, TASKS, f"{where} 'like':", "task of GLUE")
+        _require_known(name, kind.allowed, f"{where} 'metrics':", f"metric of a {table['type']} task")
+    like = _string(table, "like", where, kind.like)
+    _require_known(like, TASKS, f"{where} 'like':", "task of GLUE")
     return Learning(
         metrics=metrics,
         positive=_positive(table, metrics, where),
         like=like,
-        from_mnli=flag(table, "from_mnli", where),
+        from_mnli=_flag(table, "from_mnli", where),
     )
 
 

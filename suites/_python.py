@@ -50,7 +50,7 @@ _Def = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 @dataclass(frozen=True, kw_only=True)
-class Function:
+class _Function:
     """A function or method: where it stands, what its docstring says first, and its source.
 
     `name` is qualified within `module`, which is dotted and relative to the folder read.
@@ -70,19 +70,19 @@ class Function:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Source:
+class _Source:
     """What a folder of Python source holds: its functions, and how many files gave nothing and why.
 
     `closed` are the folders in it that could not be entered.
     """
 
-    functions: tuple[Function, ...]
+    functions: tuple[_Function, ...]
     files: int
     skipped: Mapping[str, int]
     closed: tuple[str, ...] = ()
 
 
-def scan(root: Path, *, include_tests: bool = False) -> Source:
+def _scan(root: Path, *, include_tests: bool = False) -> _Source:
     """Read every Python file below `root`.
 
     Folders and files of tests, installed packages, virtual environments, build results and hidden
@@ -94,17 +94,17 @@ def scan(root: Path, *, include_tests: bool = False) -> Source:
     """
     if not is_folder(root):
         raise DataError(f"{root} is not a folder.", hint="Give the folder that holds the Python source.")
-    functions: list[Function] = []
+    functions: list[_Function] = []
     skipped: Counter[str] = Counter()
     found = python_files(root, include_tests=include_tests)
     if "." in found.closed:
         raise DataError(f"{root}: Permission denied.")
     for path in found.files:
         try:
-            functions += _functions(read(root / path), _module(path))
-        except Skip as reason:
+            functions += _functions(_read(root / path), _module(path))
+        except _Skip as reason:
             skipped[str(reason)] += 1
-    return Source(
+    return _Source(
         functions=tuple(_distinct(functions)),
         files=len(found.files),
         skipped=dict(skipped),
@@ -117,19 +117,19 @@ def _module(path: str) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts)
 
 
-def _functions(text: str, module: str) -> Iterator[Function]:
+def _functions(text: str, module: str) -> Iterator[_Function]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # invalid escapes in files that are not ours
             tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise Skip("cannot be parsed") from None
+        raise _Skip("cannot be parsed") from None
     lines = text.split("\n")
     for name, node in _definitions(tree):
-        docstring = summary(ast.get_docstring(node) or "")
+        docstring = _summary(ast.get_docstring(node) or "")
         code = _code(lines, node) if docstring and _is_wanted(node.name) else None
         if docstring and code and _flat(docstring) not in _flat(code):
-            yield Function(name=name, module=module, docstring=docstring, code=code)
+            yield _Function(name=name, module=module, docstring=docstring, code=code)
 
 
 def _definitions(parent: ast.AST, prefix: str = "") -> Iterator[tuple[str, _Def]]:
@@ -148,7 +148,7 @@ def _is_wanted(name: str) -> bool:
     return not special and "test" not in name.lower()
 
 
-def summary(docstring: str) -> str | None:
+def _summary(docstring: str) -> str | None:
     r"""The first paragraph of a docstring on one line, or None if it is no English sentence.
 
     It ends at the first blank line, doctest or field list. At least three words of Latin letters
@@ -211,7 +211,7 @@ def _flat(text: str) -> str:
     return " ".join(text.casefold().split())
 
 
-def _distinct(functions: list[Function]) -> Iterator[Function]:
+def _distinct(functions: list[_Function]) -> Iterator[_Function]:
     """The first of every id, docstring and code; code that differs in its own name alone is one."""
     seen: set[tuple[str, str]] = set()
     for f in functions:
@@ -231,12 +231,12 @@ _BUILT = frozenset({"build", "dist", "venv", "env", "node_modules"})
 _TEST_FILE = re.compile(r"(test_.*|.*_test|tests?|conftest)\.py")
 
 
-class Skip(Exception):
+class _Skip(Exception):
     """A file that gives no functions; the message says why."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
+class _Found:
     """What lies below a folder, as relative paths with "/" between the parts, sorted.
 
     `closed` are the folders that this user may not list or enter; "." is the folder itself.
@@ -246,7 +246,7 @@ class Found:
     closed: tuple[str, ...] = ()
 
 
-def python_files(root: Path, *, include_tests: bool = False) -> Found:
+def python_files(root: Path, *, include_tests: bool = False) -> _Found:
     """The Python files to read below `root`, without those of tests, of installations and of builds."""
     files: list[str] = []
     closed: list[str] = []
@@ -262,10 +262,10 @@ def python_files(root: Path, *, include_tests: bool = False) -> Found:
         names[:] = [name for name in names if _enters(Path(folder, name), include_tests)]
         paths = [Path(folder, name) for name in here if _is_read(name, include_tests)]
         files += [path.relative_to(root).as_posix() for path in paths if os.path.isfile(path)]
-    return Found(files=tuple(sorted(files)), closed=tuple(sorted(closed)))
+    return _Found(files=tuple(sorted(files)), closed=tuple(sorted(closed)))
 
 
-def read(path: Path) -> str:
+def _read(path: Path) -> str:
     """The text of a Python file, in the encoding that it declares.
 
     Raises:
@@ -273,13 +273,13 @@ def read(path: Path) -> str:
     """
     try:
         if path.stat().st_size > MAX_BYTES:
-            raise Skip("larger than 1 MB")
+            raise _Skip("larger than 1 MB")
         with tokenize.open(path) as file:
             return file.read()
     except OSError:
-        raise Skip("cannot be read") from None
+        raise _Skip("cannot be read") from None
     except (SyntaxError, ValueError, LookupError):  # no such encoding, or none of text
-        raise Skip("cannot be parsed") from None
+        raise _Skip("cannot be parsed") from None
 
 
 def _is_read(name: str, include_tests: bool) -> bool:
@@ -334,12 +334,12 @@ def build(root: Path) -> Tasks:
     Raises:
         DataError: If not even code search can be made.
     """
-    source = scan(root)
+    source = _scan(root)
     notes = _left_out(source)
     try:
-        search = code_search(source.functions)
-        topics = docstring_topics(source.functions)
-    except TooFewLabels as error:
+        search = _code_search(source.functions)
+        topics = _docstring_topics(source.functions)
+    except _TooFewLabels as error:
         notes.append(f"No classification and no clustering: {error.message}")
         return Tasks(search=search, classification=None, clustering=None, notes=tuple(notes))
     except DataError as error:
@@ -347,13 +347,13 @@ def build(root: Path) -> Tasks:
         raise DataError(f"{root}: {error.message} {read}", hint=error.hint) from None
     return Tasks(
         search=search,
-        classification=classification(topics),
-        clustering=clustering(topics),
+        classification=_classification(topics),
+        clustering=_clustering(topics),
         notes=tuple(notes),
     )
 
 
-def _left_out(source: Source) -> list[str]:
+def _left_out(source: _Source) -> list[str]:
     notes = [f"{count} of {source.files} files: {reason}." for reason, count in source.skipped.items()]
     if source.closed:
         more = f" (and {len(source.closed) - 1} more)" if len(source.closed) > 1 else ""
@@ -361,7 +361,7 @@ def _left_out(source: Source) -> list[str]:
     return notes
 
 
-def code_search(functions: Iterable[Function], *, limit: int = 1000, corpus: int = 1250) -> Retrieval:
+def _code_search(functions: Iterable[_Function], *, limit: int = 1000, corpus: int = 1250) -> Retrieval:
     """Find the function that a docstring belongs to, as in CodeSearchNet.
 
     Documents are functions from their decorators and signature on, name included, as CodeSearchNet
@@ -377,12 +377,12 @@ def code_search(functions: Iterable[Function], *, limit: int = 1000, corpus: int
             hint="A function counts if it has a docstring of three words and a body of three lines, "
             "is no special method and has no 'test' in its name.",
         )
-    kept = shuffled(short)[: max(corpus, limit)]
+    kept = _shuffled(short)[: max(corpus, limit)]
     asked = kept[:limit]
     return Retrieval(
         documents=tuple(Document(id=f.id, text=f.code) for f in kept),
-        queries=tuple(Query(id=name(f), text=f.docstring) for f in asked),
-        qrels={name(f): {f.id: 1} for f in asked},
+        queries=tuple(Query(id=_name(f), text=f.docstring) for f in asked),
+        qrels={_name(f): {f.id: 1} for f in asked},
     )
 
 
@@ -400,15 +400,15 @@ MIN_DOCSTRINGS, MAX_LABELS, ENOUGH_LABELS = 20, 20, 5
 TRAIN, TEST, GROUP = 16, 50, 50
 """The most docstrings of a label: to learn from, to be tested on, to be grouped."""
 
-Topics = Mapping[str, Sequence[Function]]
+Topics = Mapping[str, Sequence[_Function]]
 """The documented functions of each package, in the order of their docstrings' hashes."""
 
 
-class TooFewLabels(DataError):
+class _TooFewLabels(DataError):
     """There are not two packages with enough docstrings."""
 
 
-def docstring_topics(functions: Iterable[Function], *, at_least: int = MIN_DOCSTRINGS) -> Topics:
+def _docstring_topics(functions: Iterable[_Function], *, at_least: int = MIN_DOCSTRINGS) -> Topics:
     """The 20 largest packages at the first level of nesting where there are several.
 
     The standard library has many top-level packages, a repository often only its own: then its
@@ -419,14 +419,14 @@ def docstring_topics(functions: Iterable[Function], *, at_least: int = MIN_DOCST
     """
     best = _best([*functions], at_least)
     if len(best) < 2:
-        raise TooFewLabels(
+        raise _TooFewLabels(
             f"of the packages and modules, {len(best)} have at least {at_least} docstrings; two are needed."
         )
     largest = sorted(best, key=lambda label: (-len(best[label]), label))[:MAX_LABELS]
-    return {label: shuffled(best[label]) for label in largest}
+    return {label: _shuffled(best[label]) for label in largest}
 
 
-def classification(found: Topics) -> Labelled:
+def _classification(found: Topics) -> Labelled:
     """Tell from a docstring which package it is from.
 
     Of each package, half of the docstrings but no more than 16 are for training, and up to 50
@@ -437,12 +437,12 @@ def classification(found: Topics) -> Labelled:
     return Labelled(train=tuple(_rows(learnt)), test=tuple(_rows(asked)))
 
 
-def clustering(found: Topics) -> Clusters:
+def _clustering(found: Topics) -> Clusters:
     """Group docstrings by package, up to 50 of each."""
     return Clusters(rows=tuple(_rows({label: group[:GROUP] for label, group in found.items()})))
 
 
-def name(function: Function) -> str:
+def _name(function: _Function) -> str:
     """What a function's docstring is called: not as the function is.
 
     Some evaluators drop a document that is called like the query.
@@ -450,15 +450,15 @@ def name(function: Function) -> str:
     return f"{function.id}.__doc__"
 
 
-def shuffled(functions: Iterable[Function]) -> Sequence[Function]:
+def _shuffled(functions: Iterable[_Function]) -> Sequence[_Function]:
     """In the order of the docstrings' hashes, which is the same wherever they were found."""
     return sorted(functions, key=lambda f: (hashlib.sha256(f.docstring.encode()).hexdigest(), f.id))
 
 
-def _best(functions: Sequence[Function], at_least: int) -> Topics:
+def _best(functions: Sequence[_Function], at_least: int) -> Topics:
     best: Topics = {}
     for depth in range(1, 5):
-        groups: defaultdict[str, list[Function]] = defaultdict(list)
+        groups: defaultdict[str, list[_Function]] = defaultdict(list)
         for function in functions:
             groups[".".join(function.module.split(".")[:depth])].append(function)
         large = {label: group for label, group in groups.items() if len(group) >= at_least}
@@ -470,5 +470,5 @@ def _best(functions: Sequence[Function], at_least: int) -> Topics:
 
 def _rows(groups: Topics) -> Iterator[Row]:
     labels = {f.id: label for label, group in groups.items() for f in group}
-    for function in shuffled([f for group in groups.values() for f in group]):
-        yield Row(id=name(function), text=function.docstring, label=labels[function.id])
+    for function in _shuffled([f for group in groups.values() for f in group]):
+        yield Row(id=_name(function), text=function.docstring, label=labels[function.id])

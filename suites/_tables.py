@@ -67,7 +67,7 @@ class Record:
 
     def error(self, message: str, *, hint: str | None = None) -> DataError:
         """The error for this row."""
-        return fail(self.path, self.line, message, hint=hint)
+        return _fail(self.path, self.line, message, hint=hint)
 
     def value(self, name: str) -> object:
         """The field `name`, whatever it is."""
@@ -82,7 +82,7 @@ class Record:
         )
 
 
-def fail(path: Path, line: int, message: str, *, hint: str | None = None) -> DataError:
+def _fail(path: Path, line: int, message: str, *, hint: str | None = None) -> DataError:
     """The error for one line of a file."""
     return DataError(f"{path}:{line}: {message}", hint=hint)
 
@@ -135,7 +135,7 @@ def _qrels(path: Path) -> Iterator[Record]:
         elif len(values) == 3:
             yield Record(path=path, line=line, fields=dict(zip(order, values, strict=True)))
         elif text.strip():
-            raise fail(path, line, f"{len(values)} columns, where qrels have 3 (BEIR) or 4 (TREC).")
+            raise _fail(path, line, f"{len(values)} columns, where qrels have 3 (BEIR) or 4 (TREC).")
 
 
 def _trec(values: list[str]) -> tuple[str, str, str]:
@@ -150,11 +150,11 @@ def _json(path: Path) -> Iterator[Record]:
         try:
             fields = json.loads(text)
         except json.JSONDecodeError as error:
-            raise fail(path, line, f"not valid JSON at column {error.colno}: {error.msg}.") from None
+            raise _fail(path, line, f"not valid JSON at column {error.colno}: {error.msg}.") from None
         except (ValueError, RecursionError) as error:
-            raise fail(path, line, f"not valid JSON: {error}.") from None
+            raise _fail(path, line, f"not valid JSON: {error}.") from None
         if not isinstance(fields, dict):
-            raise fail(path, line, f"a JSON object is needed, not {text.strip()[:40]!r}.")
+            raise _fail(path, line, f"a JSON object is needed, not {text.strip()[:40]!r}.")
         yield Record(path=path, line=line, fields=fields)
 
 
@@ -164,10 +164,10 @@ def _csv(path: Path) -> Iterator[Record]:
         return
     _, header = rows[0]
     if len(set(header)) < len(header):
-        raise fail(path, 1, f"a column name is there twice: {', '.join(header)}.")
+        raise _fail(path, 1, f"a column name is there twice: {', '.join(header)}.")
     for line, values in rows[1:]:
         if len(values) != len(header):
-            raise fail(path, line, f"{len(values)} columns, where the header has {len(header)}.")
+            raise _fail(path, line, f"{len(values)} columns, where the header has {len(header)}.")
         yield Record(path=path, line=line, fields=dict(zip(header, values, strict=True)))
 
 
@@ -182,7 +182,7 @@ def _csv_rows(path: Path, delimiter: str) -> list[tuple[int, list[str]]]:
             rows += [(line, values)] if values else []
             line = reader.line_num + 1
     except csv.Error as error:
-        raise fail(
+        raise _fail(
             path, line, f"{error}.", hint="A field that starts with a quotation mark must end with one."
         ) from None
     finally:
@@ -198,7 +198,7 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
                 yield number, (raw.removeprefix(codecs.BOM_UTF8) if number == 1 else raw).decode()
             except UnicodeDecodeError as error:
                 message = f"not UTF-8 text: byte 0x{error.object[error.start]:02x}."
-                raise fail(path, number, message, hint="Save the file as UTF-8.") from None
+                raise _fail(path, number, message, hint="Save the file as UTF-8.") from None
 
 
 def place(argument: str) -> Path:

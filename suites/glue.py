@@ -57,7 +57,7 @@ Metric = str
 
 
 @dataclass(frozen=True, kw_only=True)
-class GlueTask:
+class _GlueTask:
     """One task, as the hub's `nyu-mll/glue` has it.
 
     Attributes:
@@ -88,7 +88,7 @@ SINGLE, SIMILARITY, INFERENCE = "Single sentence", "Similarity and paraphrase", 
 SENTENCES = ("sentence1", "sentence2")
 
 _ALL = (
-    GlueTask(
+    _GlueTask(
         name="CoLA",
         subset="cola",
         type=SINGLE,
@@ -97,10 +97,10 @@ _ALL = (
         train_rows=8551,
         dev_rows=(1043,),
     ),
-    GlueTask(
+    _GlueTask(
         name="SST-2", subset="sst2", type=SINGLE, columns=("sentence",), train_rows=67_349, dev_rows=(872,)
     ),
-    GlueTask(
+    _GlueTask(
         name="MRPC",
         subset="mrpc",
         type=SIMILARITY,
@@ -109,7 +109,7 @@ _ALL = (
         train_rows=3668,
         dev_rows=(408,),
     ),
-    GlueTask(
+    _GlueTask(
         name="STS-B",
         subset="stsb",
         type=SIMILARITY,
@@ -119,7 +119,7 @@ _ALL = (
         train_rows=5749,
         dev_rows=(1500,),
     ),
-    GlueTask(
+    _GlueTask(
         name="QQP",
         subset="qqp",
         type=SIMILARITY,
@@ -128,7 +128,7 @@ _ALL = (
         train_rows=363_846,
         dev_rows=(40_430,),
     ),
-    GlueTask(
+    _GlueTask(
         name="MNLI",
         subset="mnli",
         type=INFERENCE,
@@ -138,7 +138,7 @@ _ALL = (
         train_rows=392_702,
         dev_rows=(9815, 9832),
     ),
-    GlueTask(
+    _GlueTask(
         name="QNLI",
         subset="qnli",
         type=INFERENCE,
@@ -146,10 +146,10 @@ _ALL = (
         train_rows=104_743,
         dev_rows=(5463,),
     ),
-    GlueTask(name="RTE", subset="rte", type=INFERENCE, columns=SENTENCES, train_rows=2490, dev_rows=(277,)),
+    _GlueTask(name="RTE", subset="rte", type=INFERENCE, columns=SENTENCES, train_rows=2490, dev_rows=(277,)),
 )
 
-TASKS: Mapping[str, GlueTask] = MappingProxyType({task.name: task for task in _ALL})
+TASKS: Mapping[str, _GlueTask] = MappingProxyType({task.name: task for task in _ALL})
 """By name, in the order in which papers print them."""
 
 MNLI = "MNLI"
@@ -222,7 +222,7 @@ class GlueSource:
         return LabelledData(train=splits[TRAIN], dev=dev, classes=known.classes, notes=tuple(notes))
 
 
-def _split(rows: Any, task: GlueTask, where: str) -> LabelledSplit:
+def _split(rows: Any, task: _GlueTask, where: str) -> LabelledSplit:
     lacking = [name for name in (*task.columns, "label") if name not in rows.column_names]
     if lacking:
         raise DataError(f"{where} has no column {', '.join(lacking)}.")
@@ -236,7 +236,7 @@ def _split(rows: Any, task: GlueTask, where: str) -> LabelledSplit:
     return LabelledSplit(texts=texts, labels=labels, ids=[str(i) for i in ids])
 
 
-def _task(known: GlueTask) -> Task:
+def _task(known: _GlueTask) -> Task:
     return Task(
         name=known.name,
         type=known.type,

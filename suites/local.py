@@ -1,19 +1,367 @@
-"""A folder of your own data: retrieval in BEIR layout, scored pairs, labelled texts."""
+"""The suite `local:<folder>`: a user's own data, its rows and labels.
 
-from dataclasses import dataclass
+Rows and labels of a local task.
 
-from harness.types import SIDES, Column, Data, Suite, SuiteEntry, SuiteOptions, Task
-from suites import _local_description, _local_rows, _tables
-from suites._content import Content
-from suites._local_description import KINDS, LocalTask
-from suites._local_rows import LocalSource
+Those tasks of a user's folder that a recipe trains a model for: their source and their rows.
+
+The labels of a user's own task as numbers: the order of its classes, and what cannot be learnt.
+
+The data of those tasks of a user's folder that are scored from vectors.
+
+A folder of your own data: retrieval in BEIR layout, scored pairs, labelled texts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import MappingProxyType
+
+from harness.errors import DataError, nearest
+from harness.types import (
+    REGRESSION,
+    SIDES,
+    Column,
+    Data,
+    LabelledData,
+    LabelledSplit,
+    Suite,
+    SuiteEntry,
+    SuiteOptions,
+    Task,
+)
+from suites import _local_description, _tables
+from suites._content import Clusters, Content, Document, Labelled, Pair, Pairs, Query, Retrieval, Row
+from suites._local_description import KINDS, Learning, LocalTask, identified, named
 from suites._mteb.snapshot import narrowed
 from suites._mteb.source import BuiltSource
-from suites._tables import place
+from suites._tables import Record, grade, place, qrels, reading
+
+OPTIONAL = "text2"
+"""The column that a task of single texts lacks."""
+
+Texts = tuple[list[str], ...]
+"""A list for each column."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class FolderLoader:
+class _LocalSource:
+    """The source of such a task (see harness.types.LabelSource)."""
+
+    task: LocalTask
+    learning: Learning
+
+    @property
+    def scoring(self) -> str:
+        """The scoring code's name and version."""
+        return "local 1"
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Every raw metric, that of early stopping first."""
+        return self.learning.metrics
+
+    @property
+    def like(self) -> str:
+        """The task of GLUE whose settings hold."""
+        return self.learning.like
+
+    @property
+    def from_mnli(self) -> bool:
+        """As harness.toml says."""
+        return self.learning.from_mnli
+
+    def load(self, task: Task, *, data: Path | None) -> LabelledData:
+        """The rows of the task, from its own files.
+
+        Raises:
+            DataError: They cannot be used, or changed after the plan was made.
+        """
+        _tables.require(task.name, self.task.content, task.data.content)
+        return _load_labelled(self.task, self.learning)
+
+
+def _load_labelled(task: LocalTask, learning: Learning) -> LabelledData:
+    """Read and check a task's files.
+
+    Raises:
+        DataError: With the file and the line of what cannot be used.
+    """
+    with reading(task.files[0].parent):
+        train, dev = (dict(identified(task, path)) for path in task.files)
+    first, second = [*train.values()], [*dev.values()]
+    columns = _text_columns(task, [*first, *second])
+    texts, scored = _texts(columns, first), _texts(columns, second)
+    label = task.column("label")
+    numeric = KINDS[task.type].numeric
+    labels = _numbers(label, first, second) if numeric else _classes(label, learning, first, second)
+    return LabelledData(
+        train=LabelledSplit(texts=texts, labels=labels.train, ids=[*train]),
+        dev={task.split: LabelledSplit(texts=scored, labels=labels.dev, ids=[*dev])},
+        classes=labels.classes,
+        notes=(*labels.notes, *_unread(columns, label, first[0]), *_seen(texts, scored)),
+    )
+
+
+def _text_columns(task: LocalTask, rows: Sequence[Record]) -> list[str]:
+    """What the columns of texts are called in the files; the second may be in neither file."""
+    one, two = task.column("text1"), task.column(OPTIONAL)
+    there = OPTIONAL in dict(task.columns) or any(two in record.fields for record in rows)
+    return [one, two] if there else [one]
+
+
+def _texts(columns: Sequence[str], rows: Sequence[Record]) -> Texts:
+    return tuple([record.text(name) for record in rows] for name in columns)
+
+
+def _unread(columns: Sequence[str], label: str, row: Record) -> tuple[str, ...]:
+    """That there may be a second text in another column."""
+    rest = [
+        repr(name)
+        for name, value in row.fields.items()
+        if name not in (*columns, label) and isinstance(value, str)
+    ]
+    if len(columns) > 1 or not rest:
+        return ()
+    return (f"each row is one text, {columns[0]!r}; not read: {', '.join(rest)}",)
+
+
+def _seen(train: Texts, dev: Texts) -> tuple[str, ...]:
+    """That rows are scored which were trained on."""
+    known = set(zip(*train, strict=True))
+    rows = [*zip(*dev, strict=True)]
+    same = sum(row in known for row in rows)
+    return (f"{same} of {len(rows)} dev rows have the texts of a training row",) if same else ()
+
+
+OF_TWO = ("f1", "mcc")
+"""Metrics of two classes."""
+
+LARGE = 10
+"""Numbers beyond this are far from those that recipes were made for: STS-B's, from 0 to 5."""
+
+_WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Labels:
+    """The labels of both files.
+
+    Attributes:
+        train: A number for each row.
+        dev: Likewise.
+        classes: How many there are; REGRESSION where labels are numbers.
+        notes: What a user should know of them, in sentences.
+    """
+
+    train: tuple[float, ...]
+    dev: tuple[float, ...]
+    classes: int
+    notes: tuple[str, ...] = ()
+
+
+def _numbers(column: str, train: Sequence[Record], dev: Sequence[Record]) -> _Labels:
+    """Labels that are numbers.
+
+    Raises:
+        DataError: One is none, or all of a file are the same.
+    """
+    first, second = (tuple(record.number(column) for record in rows) for rows in (train, dev))
+    for rows, values in ((train, first), (dev, second)):
+        if len(set(values)) == 1:
+            raise _of(rows, f"every {column!r} is {values[0]:g}: nothing can correlate with that.")
+    return _Labels(train=first, dev=second, classes=REGRESSION, notes=_large(first))
+
+
+def _large(values: Sequence[float]) -> tuple[str, ...]:
+    low, high = min(values), max(values)
+    if max(abs(low), abs(high)) <= LARGE:
+        return ()
+    return (
+        f"labels go from {low:g} to {high:g}, and recipes are made for 0 to 5: models learn such numbers "
+        "badly; scaled ones change no correlation",
+    )
+
+
+def _classes(column: str, learning: Learning, train: Sequence[Record], dev: Sequence[Record]) -> _Labels:
+    """Labels that are names, numbered from 0 in the order of `in_order`, the positive one last.
+
+    Raises:
+        DataError: There are too few labels or too many, or one that no training row has.
+    """
+    first = [record.token(column) for record in train]
+    names = _in_order(set(first))
+    _require_classes(names, learning, train)
+    if learning.positive:
+        names.sort(key=lambda name: name == learning.positive)
+    number = {name: at for at, name in enumerate(names)}
+    for record in dev:
+        _require_label(record, record.token(column), names, train[0].path)
+    second = [record.token(column) for record in dev]
+    _require_both(set(second), learning, dev)
+    says = f'f1 counts the label {names[-1]!r}; positive = "..." in harness.toml names another'
+    return _Labels(
+        train=tuple(number[name] for name in first),
+        dev=tuple(number[name] for name in second),
+        classes=len(names),
+        notes=(says,) if "f1" in learning.metrics and not learning.positive else (),
+    )
+
+
+def _in_order(names: Iterable[str]) -> list[str]:
+    """Names of classes in the order of their numbers: as whole numbers if all are, else as text.
+
+    >>> in_order({"10", "9", "-1"}), in_order({"10", "9", "b"})
+    (['-1', '9', '10'], ['10', '9', 'b'])
+    """
+    found = sorted(names)
+    return sorted(found, key=int) if all(_WHOLE.fullmatch(name) for name in found) else found
+
+
+def _require_classes(names: list[str], learning: Learning, train: Sequence[Record]) -> None:
+    if len(names) < 2:
+        raise _of(train, f"there is only the label {names[0]!r}: at least two are needed.")
+    limited = _of_two(learning)
+    if limited and len(names) > 2:
+        verb = "are" if len(limited) > 1 else "is"
+        raise _of(
+            train,
+            f"{' and '.join(limited)} {verb} for two classes, and there are {len(names)}: {_listed(names)}.",
+            hint='Ask for metrics = ["accuracy"] in harness.toml.',
+        )
+    if learning.positive and learning.positive not in names:
+        raise _of(
+            train,
+            f"no row has the label {learning.positive!r}, which 'positive' in harness.toml names.",
+            hint=_there(learning.positive, names),
+        )
+
+
+def _require_label(record: Record, name: str, names: Sequence[str], train: Path) -> None:
+    if name not in names:
+        raise record.error(f"the label {name!r} is in no row of {train.name}.", hint=_there(name, names))
+
+
+def _require_both(found: set[str], learning: Learning, dev: Sequence[Record]) -> None:
+    limited = _of_two(learning)
+    if limited and len(found) == 1:
+        says = f"{' and '.join(limited)} {'say' if len(limited) > 1 else 'says'} nothing of one class."
+        raise _of(dev, f"there is only the label {found.pop()!r}, and {says}")
+
+
+def _of_two(learning: Learning) -> list[str]:
+    return [metric for metric in learning.metrics if metric in OF_TWO]
+
+
+def _there(name: str, names: Sequence[str]) -> str:
+    close = nearest(name, names)
+    return f"Did you mean {close[0]!r}?" if close else f"There is: {_listed(names)}."
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names[:8])) + (", …" if len(names) > 8 else "")
+
+
+def _of(rows: Sequence[Record], message: str, *, hint: str | None = None) -> DataError:
+    return DataError(f"{rows[0].path}: {message}", hint=hint)
+
+
+def _load_vectors(task: LocalTask) -> Content:
+    """Read and check a task's files.
+
+    Raises:
+        DataError: With the file and the line of what cannot be used.
+    """
+    with reading(task.files[0].parent):
+        return LOADERS[task.type](task)
+
+
+def _load_retrieval(task: LocalTask) -> Retrieval:
+    corpus, queries, relevance = task.files
+    documents = tuple(_document(task, r, id_) for id_, r in identified(task, corpus))
+    asked = tuple(Query(id=id_, text=r.text(task.column("text"))) for id_, r in identified(task, queries))
+    known = {"query-id": {q.id for q in asked}, "corpus-id": {d.id for d in documents}}
+    found: dict[str, dict[str, int]] = {}
+    for record in qrels(relevance):
+        score = grade(record)
+        for column, ids in known.items():
+            if record.token(column) not in ids:
+                file = queries if column == "query-id" else corpus
+                raise record.error(f"the {column} {record.token(column)!r} is not in {file.name}.")
+        grades = found.setdefault(record.token("query-id"), {})
+        if grades.setdefault(record.token("corpus-id"), score) != score:
+            raise record.error("this query and document were given another score before.")
+    with named(relevance):
+        rule = task.ignore_identical_ids
+        return _noted(
+            Retrieval(documents=documents, queries=asked, qrels=found, ignore_identical_ids=rule).judged()
+        )
+
+
+def _noted(data: Retrieval) -> Retrieval:
+    """The data with what a user should know of it."""
+    notes, count = list(data.notes), len(data.queries)
+    if data.unanswered:
+        many = len(data.unanswered)
+        notes.append(f"{many} of {count} queries have no relevant document: every model scores 0 on them.")
+    if data.identical and not data.ignore_identical_ids:
+        notes.append(
+            f"{len(data.identical)} of {count} queries have the id of a document, which they may find; "
+            "ignore_identical_ids = true in harness.toml leaves it out."
+        )
+    return replace(data, notes=tuple(notes))
+
+
+def _document(task: LocalTask, record: Record, id_: str) -> Document:
+    column = task.column("title")
+    optional = column == "title" and record.fields.get(column) is None
+    title = "" if optional else record.text(column, may_be_blank=True)
+    text = record.text(task.column("text"), may_be_blank=bool(title.strip()))
+    return Document(id=id_, title=title, text=text)
+
+
+def _load_sts(task: LocalTask) -> Pairs:
+    one, two, score = (task.column(c) for c in ("text1", "text2", "score"))
+    rows = tuple(
+        Pair(id=id_, text1=r.text(one), text2=r.text(two), score=r.number(score))
+        for id_, r in identified(task, task.files[0])
+    )
+    with named(*task.files):
+        return Pairs(rows=rows)
+
+
+def _load_classification(task: LocalTask) -> Labelled:
+    train, test = (_rows(task, path) for path in task.files)
+    with named(*task.files):
+        return Labelled(train=train, test=test)
+
+
+def _load_clustering(task: LocalTask) -> Clusters:
+    rows = _rows(task, task.files[0])
+    with named(*task.files):
+        return Clusters(rows=rows)
+
+
+def _rows(task: LocalTask, path: Path) -> tuple[Row, ...]:
+    text, label = task.column("text"), task.column("label")
+    return tuple(Row(id=id_, text=r.text(text), label=r.token(label)) for id_, r in identified(task, path))
+
+
+LOADERS: Mapping[str, Callable[[LocalTask], Content]] = MappingProxyType(
+    {
+        "retrieval": _load_retrieval,
+        "sts": _load_sts,
+        "classification": _load_classification,
+        "clustering": _load_clustering,
+    }
+)
+"""By the type that harness.toml names."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _FolderLoader:
     """One task of a user's folder that is scored from vectors."""
 
     task: LocalTask
@@ -26,7 +374,7 @@ class FolderLoader:
             DataError: A file cannot be used, or changed after the plan was made.
         """
         _tables.require(self.task.name, self.task.content, self.planned)
-        return _local_rows.load_vectors(self.task)
+        return _load_vectors(self.task)
 
 
 def _open(argument: str, options: SuiteOptions) -> Suite:
@@ -50,10 +398,10 @@ def _column(task: LocalTask) -> Column:
     return Column(name=task.name, type=type_, tasks=(made,))
 
 
-def _source(task: LocalTask, content: str) -> LocalSource | BuiltSource:
+def _source(task: LocalTask, content: str) -> _LocalSource | BuiltSource:
     if task.learning:
-        return LocalSource(task=task, learning=task.learning)
-    return BuiltSource(loader=FolderLoader(task=task, planned=content))
+        return _LocalSource(task=task, learning=task.learning)
+    return BuiltSource(loader=_FolderLoader(task=task, planned=content))
 
 
 SUITE = SuiteEntry(

@@ -16,7 +16,7 @@ import yaml
 
 from check_data import small_check
 from ci_steps import Runner
-from harness.checks.export import junit, markdown
+from harness.checks.report import junit, markdown
 
 ROOT = Path(__file__).parents[1]
 ACTION = ROOT / "action.yml"

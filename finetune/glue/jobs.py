@@ -1,4 +1,8 @@
-"""Train, select, score; best weights of a grid.
+"""The jobs of a protocol: train one run, select among runs, score a task from its runs.
+
+What a run leaves: its record, and what the runs of a task come to.
+
+Train, select, score; best weights of a grid.
 
 One run as a job: train a backbone for a task, score it, and leave a record of purpose "trial".
 
@@ -20,14 +24,14 @@ from __future__ import annotations
 
 import io
 import json
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from finetune.glue import outcome
-from finetune.glue.protocol import Trial, select, select_source
+from finetune.glue.protocol import Trial, Tried, select, select_source
 from finetune.glue.rows import Prepared, as_it_runs, tokenized_rows
 from harness import files, provenance
 from harness.context import Desk, Event
@@ -37,13 +41,160 @@ from harness.files import sha256_file
 from harness.jobs import examples_bytes, examples_part, model_part, record_output, task_part
 from harness.record import EXAMPLE_COLUMNS, Record, parse
 from harness.scores import raw
-from harness.types import Artifact, LabelSource, Task
+from harness.types import Artifact, LabelledData, LabelSource, Raw, Task
+from suites.glue import VIEWS, GlueSource
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from finetune.glue.model import Classifier
-    from finetune.glue.trainer import Progress
+    from finetune.glue.trainer import Evaluation, Progress
+
+
+CELL = ("learning_rate", "batch_size", "weight_decay", "epochs", "seed")
+"""The settings of a run that its grid varies."""
+
+
+def _cell_of(trial: Trial) -> dict[str, Any]:
+    """What a run has of its own among the runs of a task."""
+    return {name: getattr(trial, name) for name in CELL}
+
+
+def said(trial: Trial) -> str:
+    """A run in a few words.
+
+    >>> from finetune.recipes.glue_quick import PROTOCOL
+    >>> said(PROTOCOL.trials("RTE")[0])
+    'lr 5e-05, batch 16, decay 0.01, 1 epoch, seed 0'
+    """
+    epochs = f"{trial.epochs} epoch{'s' if trial.epochs > 1 else ''}"
+    return (
+        f"lr {trial.learning_rate:g}, batch {trial.batch_size}, decay {trial.weight_decay:g}, "
+        f"{epochs}, seed {trial.seed}"
+    )
+
+
+def _number(task: Task, view: str, found: Raw) -> float | None:
+    """A task's number by a paper's view, None unless all of it is there; of a user's own, the mean."""
+    if isinstance(task.source, GlueSource):
+        return VIEWS[view].number(task.name, found)
+    return sum(found.values()) / len(found)
+
+
+def _choosing(task: Task, view: str, found: Raw) -> float:
+    """What a cell is chosen by: the task's number, or the mean of its parts that are there."""
+    whole = _number(task, view, found)
+    if whole is not None:
+        return whole
+    values = [found[part] for part in VIEWS[view].parts[task.name] if part in found] or [*found.values()]
+    return sum(values) / len(values)
+
+
+def _scores_of(task: Task, metrics: Raw) -> dict[str, dict[str, dict[str, float]]]:
+    """Raw metrics as a record has them: split → subset → metric → value."""
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    for (split, name), value in metrics.items():
+        found.setdefault(split, {}).setdefault(task.subsets[0], {})[name] = value
+    return found
+
+
+def _counted(progress: Progress) -> Evaluation | None:
+    """The evaluation that is a run's score; None if it diverged."""
+    if progress.diverged:
+        return None
+    return progress.best if progress.weights is not None else progress.evaluations[-1]
+
+
+def _training_of(trial: Trial, progress: Progress, steps: int) -> dict[str, Any]:
+    """How a run went, for its record."""
+    found = _counted(progress)
+    first = None if found is None else next(iter(found.predictions.values()))
+    finite = [loss for loss in progress.losses if math.isfinite(loss)]
+    return {
+        "trial": asdict(trial),
+        "diverged": progress.diverged,
+        "constant": first is not None and bool((first == first[0]).all()),
+        "watched": None if found is None else found.watched,
+        "steps": {"asked": steps, "done": len(progress.losses), "counted": found.step if found else None},
+        "loss": {"first": finite[0], "last": finite[-1]} if finite else {},
+        "evaluations": [
+            {"step": one.step, "metrics": [[*name, value] for name, value in one.metrics.items()]}
+            for one in progress.evaluations
+        ],
+        "micro_batch": progress.micro_batch,
+    }
+
+
+def _examples_of(task: Task, labelled: LabelledData, found: Evaluation, seed: int) -> dict[str, list[Any]]:
+    """The per-example columns of a run (results/README.md)."""
+    columns: dict[str, list[Any]] = {
+        name: [] for name in ("split", "subset", "example_id", "replicate", "prediction", "gold", "metric")
+    }
+    for split, predicted in found.predictions.items():
+        rows, values = labelled.dev[split], predicted.tolist()
+        exact = labelled.classes > 1
+        columns["split"] += [split] * len(rows)
+        columns["subset"] += [task.subsets[0]] * len(rows)
+        columns["example_id"] += rows.ids
+        columns["replicate"] += [seed] * len(rows)
+        columns["prediction"] += values
+        columns["gold"] += [float(label) for label in rows.labels]
+        columns["metric"] += [
+            float(value == label) if exact else None for value, label in zip(values, rows.labels, strict=True)
+        ]
+    return columns
+
+
+def _tried_of(record: Record, trial: Trial, task: Task, view: str) -> Tried:
+    """What a run's record says to a selection."""
+    training = record.training
+    return Tried(
+        trial=trial,
+        score=None if training["diverged"] else _choosing(task, view, raw(record)),
+        watched=training["watched"],
+        constant=training["constant"],
+    )
+
+
+def _all_tried(records: Sequence[Record], trials: Sequence[Trial], task: Task, view: str) -> list[Tried]:
+    """What the records of a grid say to a selection."""
+    return [_tried_of(r, trial, task, view) for r, trial in zip(records, trials, strict=True)]
+
+
+def _cells_of(tried: Sequence[Tried], records: Sequence[Record]) -> list[dict[str, Any]]:
+    """Every run of a grid with its score and raw metrics: how sensitive the task is to the settings."""
+    return [
+        {
+            **_cell_of(one.trial),
+            "score": one.score,
+            "metrics": [[*name, value] for name, value in raw(record).items()],
+            "diverged": one.diverged,
+            "constant": one.constant,
+            "micro_batch": record.training["micro_batch"],
+            "key": record.key,
+        }
+        for one, record in zip(tried, records, strict=True)
+    ]
+
+
+def _means_of(records: Sequence[Record]) -> dict[tuple[str, str], float]:
+    """The mean of every raw metric over runs."""
+    import numpy as np
+
+    found = [raw(record) for record in records]
+    return {name: float(np.mean([one[name] for one in found])) for name in found[0]}
+
+
+def _spread(values: Sequence[float]) -> float | None:
+    """The standard deviation over seeds; None of a single one."""
+    import numpy as np
+
+    return float(np.std(values, ddof=1)) if len(values) > 1 else None
+
+
+def _together(columns: Sequence[Mapping[str, Sequence[Any]]]) -> dict[str, list[Any]]:
+    """Per-example columns of several runs, one behind the other."""
+    return {name: [value for one in columns for value in one[name]] for name in columns[0]}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,19 +245,19 @@ class Finetune:
         desk.forget()  # the memory is for training
         folder = backbone_folder(self.artifact.folder)
         trial, changed = as_it_runs(folder, self.trial(desk))
-        desk.emit(Event(kind="stage", text=f"{self.task.name}: {outcome.said(trial)}"))
+        desk.emit(Event(kind="stage", text=f"{self.task.name}: {said(trial)}"))
         labelled, rows, notes = tokenized_rows(desk, self.artifact, self.task, self.data, trial)
         weights = self._weights(desk)
         started_from = sha256_file(weights, desk.cache) if weights else None
         model, more = self._model(desk, trial, labelled.classes, weights)
         progress = self._trained(desk, trial, model, rows)
-        found = outcome.counted(progress)
+        found = _counted(progress)
         if self.group is not None and found is not None:
             model.load_state_dict(progress.weights or {}, strict=False)
-            Checkpoints(folder=desk.cache / "finetuned").offer(
+            _Checkpoints(folder=desk.cache / "finetuned").offer(
                 self.group, self.key, found.watched, model.transferable()
             )
-        columns = outcome.examples_of(self.task, labelled, found, trial.seed) if found else {}
+        columns = _examples_of(self.task, labelled, found, trial.seed) if found else {}
         examples = examples_bytes(columns)
         metrics = {} if found is None else found.metrics
         seconds = (datetime.now(tz=UTC) - started).total_seconds()
@@ -117,10 +268,10 @@ class Finetune:
             model=model_part(self.artifact, desk.input("facts")),
             task=task_part(self.task),
             identity=self.identity,
-            main_score=outcome.number(self.task, self.view, metrics) if metrics else None,
-            scores=outcome.scores_of(self.task, metrics),
+            main_score=_number(self.task, self.view, metrics) if metrics else None,
+            scores=_scores_of(self.task, metrics),
             examples=examples_part(columns, examples),
-            training=outcome.training_of(trial, progress, trial.steps(len(labelled.train))),
+            training=_training_of(trial, progress, trial.steps(len(labelled.train))),
             provenance={
                 **provenance.snapshot(device=desk.device, threads=desk.threads, started=started),
                 "notes": [*labelled.notes, *changed, *notes, *more, *progress.notes],
@@ -149,7 +300,7 @@ class Finetune:
         def tell(step: int, steps: int) -> None:
             nonlocal told
             if step == 1:
-                desk.emit(Event(kind="training", text=outcome.said(trial), steps=steps))
+                desk.emit(Event(kind="training", text=said(trial), steps=steps))
             if step - told >= max(1, steps // 100) or step == steps:
                 desk.emit(Event(kind="trained", steps=step - told))
                 told = step
@@ -188,7 +339,7 @@ class Finetune:
         if self.start.path is not None:
             return self.start.path
         source = desk.input("source")
-        found = Checkpoints(folder=desk.cache / "finetuned").find(source["run"], source["watched"])
+        found = _Checkpoints(folder=desk.cache / "finetuned").find(source["run"], source["watched"])
         if found is None:
             raise HarnessError(
                 f"The weights of the MNLI run {source['run'][:12]} are no longer in the cache.",
@@ -208,15 +359,13 @@ class Select:
 
     def run(self, desk: Desk) -> Mapping[str, bytes]:
         """Choose, and show every cell."""
-        records = records_in(desk, self.keys)
-        tried = [
-            outcome.tried_of(r, t, self.task, self.view) for r, t in zip(records, self.trials, strict=True)
-        ]
+        records = _records_in(desk, self.keys)
+        tried = [_tried_of(r, t, self.task, self.view) for r, t in zip(records, self.trials, strict=True)]
         found = select(tried)
         told = {
             "chosen": tried.index(found.chosen),
             "maximum": found.maximum,
-            "cells": outcome.cells_of(tried, records),
+            "cells": _cells_of(tried, records),
             "diverged": found.diverged,
             "constant": found.constant,
         }
@@ -232,12 +381,12 @@ class Source:
 
     def run(self, desk: Desk) -> Mapping[str, bytes]:
         """Choose."""
-        records = records_in(desk, [run.key for run in self.runs])
+        records = _records_in(desk, [run.key for run in self.runs])
         trials = [run.trials[0] for run in self.runs]
-        tried = outcome.all_tried(records, trials, self.runs[0].task, self.view)
+        tried = _all_tried(records, trials, self.runs[0].task, self.view)
         chosen = select_source(tried).chosen
         run = self.runs[tried.index(chosen)]
-        told = {"run": run.key, **outcome.cell_of(chosen.trial), "watched": chosen.watched}
+        told = {"run": run.key, **_cell_of(chosen.trial), "watched": chosen.watched}
         return {"source": json.dumps(told).encode()}
 
 
@@ -254,7 +403,7 @@ class Weights:
             HarnessError: The run diverges when it is run once more.
         """
         source = desk.input("source")
-        kept = Checkpoints(folder=desk.cache / "finetuned")
+        kept = _Checkpoints(folder=desk.cache / "finetuned")
         again = kept.find(source["run"], source["watched"]) is None
         if again:
             said = "the weights of the selected MNLI run are not in the cache: it is run once more"
@@ -262,7 +411,7 @@ class Weights:
             source["watched"] = self._remade(desk, kept, source["run"])
         return {"source": json.dumps({**source, "again": again}).encode()}
 
-    def _remade(self, desk: Desk, kept: Checkpoints, key: str) -> float:
+    def _remade(self, desk: Desk, kept: _Checkpoints, key: str) -> float:
         run = next(run for run in self.runs if run.key == key)
         kept.forget(run.group or "")
         made = parse(run.run(desk)["record"].decode(), where="the run made once more")
@@ -309,12 +458,12 @@ class Conclude:
         started = datetime.now(tz=UTC)
         selection = desk.input("selection") or self._unselected(desk)
         chosen = (self.runs[selection["chosen"]],) if self.kind == "maximum" else ()
-        counted = records_in(desk, self.seeds or chosen)
+        counted = _records_in(desk, self.seeds or chosen)
         whole = [record for record in counted if not record.training["diverged"]]
         if not whole:
             raise HarnessError(f"All {len(counted)} runs of the chosen cell diverged.")
-        metrics = outcome.means_of(whole)
-        columns = outcome.together([examples_in(desk, record.key) for record in whole])
+        metrics = _means_of(whole)
+        columns = _together([_examples_in(desk, record.key) for record in whole])
         examples = examples_bytes(columns)
         record = Record(
             key=self.key,
@@ -322,8 +471,8 @@ class Conclude:
             model=whole[0].model,
             task=task_part(self.task),
             identity=self.identity,
-            main_score=outcome.number(self.task, self.view, metrics),
-            scores=outcome.scores_of(self.task, metrics),
+            main_score=_number(self.task, self.view, metrics),
+            scores=_scores_of(self.task, metrics),
             examples=examples_part(columns, examples),
             training=self._training(desk, selection, counted),
             provenance={
@@ -337,7 +486,7 @@ class Conclude:
     def _training(
         self, desk: Desk, selection: Mapping[str, Any], counted: Sequence[Record]
     ) -> dict[str, Any]:
-        cell = outcome.cell_of(self.trials[selection["chosen"]])
+        cell = _cell_of(self.trials[selection["chosen"]])
         scores = [self._score(record) for record in counted]
         return {
             **self.told,
@@ -352,7 +501,7 @@ class Conclude:
                 "seeds": [record.training["trial"]["seed"] for record in counted],
                 "keys": [record.key for record in counted],
                 "scores": scores,
-                "standard_deviation": outcome.spread([score for score in scores if score is not None]),
+                "standard_deviation": _spread([score for score in scores if score is not None]),
                 "diverged": sum(record.training["diverged"] for record in counted),
                 "constant": sum(record.training["constant"] for record in counted),
             },
@@ -362,7 +511,7 @@ class Conclude:
         """By this recipe's view; another recipe may have made the run by its own."""
         if record.training["diverged"]:
             return None
-        return outcome.choosing(self.task, self.view, raw(record))
+        return _choosing(self.task, self.view, raw(record))
 
     def _notes(self, counted: Sequence[Record]) -> list[str]:
         notes = [note for record in counted for note in record.provenance.get("notes", ())]
@@ -373,31 +522,29 @@ class Conclude:
 
     def _seconds(self, desk: Desk, counted: Sequence[Record]) -> float:
         """Of every run behind the score, each once."""
-        found = {r.key: r for r in (*records_in(desk, self.runs), *counted)}
+        found = {r.key: r for r in (*_records_in(desk, self.runs), *counted)}
         return float(sum(record.provenance["seconds"]["train"] for record in found.values()))
 
     def _unselected(self, desk: Desk) -> dict[str, Any]:
         """The runs of a protocol that chooses nothing, shown as those of a grid are."""
-        records = records_in(desk, self.runs)
-        tried = [
-            outcome.tried_of(r, t, self.task, self.view) for r, t in zip(records, self.trials, strict=True)
-        ]
+        records = _records_in(desk, self.runs)
+        tried = [_tried_of(r, t, self.task, self.view) for r, t in zip(records, self.trials, strict=True)]
         scores = [one.score for one in tried if one.score is not None]
         return {
             "chosen": 0,
             "maximum": max(scores, default=None),
-            "cells": outcome.cells_of(tried, records),
+            "cells": _cells_of(tried, records),
             "diverged": sum(one.diverged for one in tried),
             "constant": sum(one.constant for one in tried),
         }
 
 
-def records_in(desk: Desk, keys: Sequence[str]) -> list[Record]:
+def _records_in(desk: Desk, keys: Sequence[str]) -> list[Record]:
     """The records of runs that are this job's inputs."""
     return [parse(desk.inputs[key]["record"].decode(), where=f"the run {key[:12]}") for key in keys]
 
 
-def examples_in(desk: Desk, key: str) -> dict[str, list[Any]]:
+def _examples_in(desk: Desk, key: str) -> dict[str, list[Any]]:
     """The per-example columns of a run that is this job's input."""
     import pyarrow.parquet as pq
 
@@ -410,7 +557,7 @@ STATE = "best.json"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Checkpoints:
+class _Checkpoints:
     """The folder of them, with one for each grid: `<cache>/finetuned/<grid>/<run>.safetensors`."""
 
     folder: Path

@@ -16,12 +16,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from finetune.glue import probe
-from finetune.glue.jobs import Conclude, Finetune, Kind, Select, Source, Start, Weights
-from finetune.glue.outcome import said
+from finetune.glue.jobs import Conclude, Finetune, Kind, Select, Source, Start, Weights, said
 from finetune.glue.protocol import Protocol, Trial
 from harness.context import Desk
-from harness.data.hub import declared_subsets
-from harness.data.locate import DataMissing, Located
+from harness.data.locate import DataMissing, Located, declared_subsets
 from harness.encoder.content import content_key
 from harness.encoder.folder import backbone_folder, check_safetensors, read_object
 from harness.errors import DataError, UsageError, unknown
@@ -34,7 +32,7 @@ from suites.glue import GLUE, MNLI
 
 
 @dataclass(frozen=True, kw_only=True)
-class Beginning:
+class _Beginning:
     """What the runs of a task start from.
 
     Attributes:
@@ -64,17 +62,17 @@ class Beginning:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ready:
+class _Ready:
     """A task that can be run: its data found, what its runs start from, and the runs themselves."""
 
     task: Task
     folder: Path | None
-    begin: Beginning
+    begin: _Beginning
     trials: tuple[Trial, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Runs:
+class _Runs:
     """A protocol for one backbone.
 
     Attributes:
@@ -116,17 +114,17 @@ class Runs:
             transfer = False
         return self.protocol.trials(task.name, like=source.like, transfer=transfer)
 
-    def grid(self, ready: Ready) -> tuple[Job, ...]:
+    def grid(self, ready: _Ready) -> tuple[Job, ...]:
         """Every run of the protocol's own."""
         identities = [self._identity(ready, trial) for trial in ready.trials]
         kept = ready.task.name == MNLI and bool(self.protocol.transfer)
-        group = source_key([digest(one) for one in identities]) if kept else None
+        group = _source_key([digest(one) for one in identities]) if kept else None
         return tuple(
             self._run(ready, (trial,), trial.seed, identity, group=group)
             for trial, identity in zip(ready.trials, identities, strict=True)
         )
 
-    def again(self, ready: Ready, select: Job | None, seeds: Sequence[int]) -> tuple[Job, ...]:
+    def again(self, ready: _Ready, select: Job | None, seeds: Sequence[int]) -> tuple[Job, ...]:
         """Runs with other seeds: of the cell that is chosen, or of the only one."""
         made = []
         for seed in seeds:
@@ -139,7 +137,7 @@ class Runs:
             made.append(replace(run, inputs=(*run.inputs, select.key)))
         return tuple(made)
 
-    def select(self, ready: Ready, runs: tuple[str, ...]) -> Job:
+    def select(self, ready: _Ready, runs: tuple[str, ...]) -> Job:
         """The choice of the best of them."""
         view = self.protocol.view
         return Job(
@@ -150,13 +148,13 @@ class Runs:
             work=Select(task=ready.task, trials=ready.trials, keys=runs, view=view),
         )
 
-    def _identity(self, ready: Ready, trial: object) -> dict[str, Any]:
+    def _identity(self, ready: _Ready, trial: object) -> dict[str, Any]:
         """What a run depends on."""
         return {**task_identity(self.artifact, ready.task), "trial": trial, "start": ready.begin.identity}
 
     def _run(
         self,
-        ready: Ready,
+        ready: _Ready,
         trials: tuple[Trial, ...],
         seed: int,
         identity: Mapping[str, Any],
@@ -187,7 +185,7 @@ class Runs:
         )
 
 
-def source_key(runs: Sequence[str]) -> str:
+def _source_key(runs: Sequence[str]) -> str:
     """The key of the choice of a run that others start from."""
     return digest({"job": "source", "runs": runs})
 
@@ -199,10 +197,10 @@ OTHERWISE = "--mnli MODEL starts from another one, --no-transfer from the backbo
 
 
 @dataclass(frozen=True, kw_only=True)
-class Layout:
+class _Layout:
     """The runs of a protocol, with what a user asked of it."""
 
-    runs: Runs
+    runs: _Runs
     options: RecipeOptions
 
     def score(self, task: Task, name: str) -> Laid:
@@ -226,11 +224,11 @@ class Layout:
         """Of the runs."""
         return self.runs.protocol
 
-    def _ready(self, task: Task) -> Ready:
+    def _ready(self, task: Task) -> _Ready:
         task, folder = self.runs.located(task)
-        return Ready(task=task, folder=folder, begin=self._beginning(task), trials=self.runs.trials(task))
+        return _Ready(task=task, folder=folder, begin=self._beginning(task), trials=self.runs.trials(task))
 
-    def _identity(self, ready: Ready, name: str, keys: tuple[str, ...]) -> dict[str, Any]:
+    def _identity(self, ready: _Ready, name: str, keys: tuple[str, ...]) -> dict[str, Any]:
         """What the score depends on."""
         return {
             **task_identity(self.runs.artifact, ready.task),
@@ -244,7 +242,7 @@ class Layout:
             **({"start": ready.begin.said} if ready.begin.said else {}),
         }
 
-    def _told(self, ready: Ready, name: str) -> dict[str, Any]:
+    def _told(self, ready: _Ready, name: str) -> dict[str, Any]:
         """What the record says of the recipe."""
         own = len(ready.trials) + len(self.protocol.final_seeds)
         return {
@@ -257,7 +255,7 @@ class Layout:
         }
 
     def _conclude(
-        self, ready: Ready, name: str, grid: tuple[Job, ...], select: Job | None, again: tuple[Job, ...]
+        self, ready: _Ready, name: str, grid: tuple[Job, ...], select: Job | None, again: tuple[Job, ...]
     ) -> Job:
         runs = tuple(job.key for job in grid)
         identity = self._identity(ready, name, runs)
@@ -305,24 +303,24 @@ class Layout:
             return "final"
         return "maximum" if self.protocol.selection == "best" else "protocol"
 
-    def _beginning(self, task: Task) -> Beginning:
+    def _beginning(self, task: Task) -> _Beginning:
         wanted = replace(self.runs, transfer=True).trials(task)
         if wanted[0].start == "backbone":
             asked = isinstance(task.source, LabelSource) and task.source.from_mnli
-            return Beginning(
+            return _Beginning(
                 says=("starts from the backbone, as the recipe has no MNLI model",) if asked else ()
             )
         if not self.options.transfer:
-            return Beginning(said={"from": "backbone"})
+            return _Beginning(said={"from": "backbone"})
         if self.options.source is not None:
-            require_same(self.runs.artifact.folder, self.options.source)
-            content = {"from": "checkpoint", "content": checkpoint_key(self.options.source)}
+            _require_same(self.runs.artifact.folder, self.options.source)
+            content = {"from": "checkpoint", "content": _checkpoint_key(self.options.source)}
             kind: Literal["file", "folder"] = "folder" if self.options.source.is_dir() else "file"
             start = Start(kind=kind, path=self.options.source)
-            return Beginning(start=start, identity=content, said=content)
+            return _Beginning(start=start, identity=content, said=content)
         return self._selected(task)
 
-    def _selected(self, task: Task) -> Beginning:
+    def _selected(self, task: Task) -> _Beginning:
         """The model that the protocol's own runs on MNLI give."""
         try:
             mnli, folder = self.runs.located(GLUE[MNLI])
@@ -332,9 +330,9 @@ class Layout:
                 hint=f"{error.hint or ''} {OTHERWISE}.".replace("--suite SUITE", "--suite glue").strip(),
             ) from error
         trials = self.runs.trials(GLUE[MNLI])
-        grid = self.runs.grid(Ready(task=mnli, folder=folder, begin=Beginning(), trials=trials))
+        grid = self.runs.grid(_Ready(task=mnli, folder=folder, begin=_Beginning(), trials=trials))
         works = tuple(job.work for job in grid if isinstance(job.work, Finetune))
-        key = source_key(tuple(job.key for job in grid))
+        key = _source_key(tuple(job.key for job in grid))
         source = Job(
             key=key,
             kind="select",
@@ -352,7 +350,7 @@ class Layout:
         )
         selected = {"from": "selected", "run": key}
         count = f"{len(grid)} runs come" if len(grid) > 1 else "run comes"
-        return Beginning(
+        return _Beginning(
             start=Start(kind="selected"),
             identity=selected,
             jobs=(*grid, source, weights),
@@ -374,7 +372,7 @@ SAME = (
 """Fields of a config that a backbone and what it is started from share."""
 
 
-def require_same(backbone: Path, source: Path) -> None:
+def _require_same(backbone: Path, source: Path) -> None:
     """Refuse a model folder whose encoder is not the backbone's: another tokenizer's ids would mean nothing.
 
     A file of weights is held against the model when it is loaded.
@@ -397,7 +395,7 @@ def require_same(backbone: Path, source: Path) -> None:
         )
 
 
-def checkpoint_key(path: Path) -> str:
+def _checkpoint_key(path: Path) -> str:
     """What a model folder or a file of weights holds, wherever it lies."""
     return content_key(path)[0] if path.is_dir() else sha256_file(path)
 
@@ -415,7 +413,7 @@ def entry(protocol: Protocol, summary: str) -> RecipeEntry:
             raise UsageError(
                 f"{protocol.name} starts no task from a model for MNLI.", hint=f"Leave out {option}."
             )
-        return GlueRecipe(protocol=chosen, variant=variant, options=options)
+        return _GlueRecipe(protocol=chosen, variant=variant, options=options)
 
     says = {name: f"{one.source}; {one.runs} runs" for name, one in protocol.variants.items()}
     return RecipeEntry(
@@ -427,7 +425,7 @@ def entry(protocol: Protocol, summary: str) -> RecipeEntry:
 
 
 @dataclass(frozen=True, kw_only=True)
-class GlueRecipe:
+class _GlueRecipe:
     """A protocol with what a user asked of it (see harness.recipe.Recipe)."""
 
     protocol: Protocol
@@ -455,9 +453,9 @@ class GlueRecipe:
         assert isinstance(source, LabelSource)
         if source.like not in self.protocol.grids:
             raise unknown("task of GLUE", source.like, self.protocol.grids, then="See docs/glue.md.")
-        runs = Runs(protocol=self.protocol, artifact=artifact, locate=locate, transfer=self.options.transfer)
+        runs = _Runs(protocol=self.protocol, artifact=artifact, locate=locate, transfer=self.options.transfer)
         try:
-            return Layout(runs=runs, options=self.options).score(task, self.name)
+            return _Layout(runs=runs, options=self.options).score(task, self.name)
         except DataError as error:
             identity = {"artifact": artifact.key, "task": task.name, "recipe": self.name}
             return Laid(identity=identity, problem=error)

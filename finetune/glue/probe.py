@@ -27,7 +27,7 @@ STEPS = 20
 
 
 @dataclass(frozen=True, kw_only=True)
-class Speed:
+class _Speed:
     """How fast a backbone is trained on a device.
 
     Attributes:
@@ -75,14 +75,14 @@ def largest(works: Sequence[Finetune]) -> tuple[Finetune, ...]:
     return tuple(found.values())
 
 
-def speed_of(desk: Desk, works: Sequence[Finetune]) -> Speed:
+def _speed_of(desk: Desk, works: Sequence[Finetune]) -> _Speed:
     """Twenty steps of a backbone, with the smallest and the largest batch of some runs."""
     trials = [(trial, work) for work in works for trial in work.trials]
     few, many = (_some_steps(desk, *pick(trials, key=lambda pair: pair[0].batch_size)) for pick in (min, max))
     more = many.tokens - few.tokens
     token = (many.seconds - few.seconds) / more if more > 0 else many.seconds / many.tokens
     token = max(token, 0.0)
-    return Speed(
+    return _Speed(
         step=max(0.0, few.seconds - token * few.tokens),
         token=token,
         scored=many.scoring / many.tokens,
@@ -91,7 +91,7 @@ def speed_of(desk: Desk, works: Sequence[Finetune]) -> Speed:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Passed:
+class _Passed:
     """One step as measured: tokens, seconds, and seconds of scoring the same tokens."""
 
     tokens: float
@@ -100,7 +100,7 @@ class Passed:
     parameters: int
 
 
-def _some_steps(desk: Desk, trial: Trial, work: Finetune) -> Passed:
+def _some_steps(desk: Desk, trial: Trial, work: Finetune) -> _Passed:
     import torch
 
     labelled, rows, _ = tokenized_rows(desk, work.artifact, work.task, work.data, trial)
@@ -108,7 +108,7 @@ def _some_steps(desk: Desk, trial: Trial, work: Finetune) -> Passed:
     return _timed(desk, work, trial, rows.train.take(torch.arange(count)), labelled.classes)
 
 
-def _timed(desk: Desk, work: Finetune, trial: Trial, rows: Rows, classes: int) -> Passed:
+def _timed(desk: Desk, work: Finetune, trial: Trial, rows: Rows, classes: int) -> _Passed:
     """One pass over rows, and scoring them."""
     import torch
 
@@ -135,7 +135,7 @@ def _timed(desk: Desk, work: Finetune, trial: Trial, rows: Rows, classes: int) -
     steps = len(ends) - 1
     taken = [after - before for before, after in itertools.pairwise(ends)]
     table = model.encoder.get_input_embeddings().weight.numel()
-    return Passed(
+    return _Passed(
         tokens=int(rows.lengths.sum()) / steps,
         seconds=statistics.median(taken[1:] or taken),  # the first step makes room for all
         scoring=scoring / steps,
@@ -150,7 +150,7 @@ def estimates(desk: Desk, works: Sequence[Finetune | None]) -> list[Estimate | N
     found = {place: _size(desk, work) for place, work in sizes.items()}
     whole = [work for work in known if not isinstance(found[_place(work)], DataError)]
     keys = dict.fromkeys(work.artifact.key for work in whole)
-    speeds = {key: speed_of(desk, [work for work in whole if work.artifact.key == key]) for key in keys}
+    speeds = {key: _speed_of(desk, [work for work in whole if work.artifact.key == key]) for key in keys}
     return [None if work is None else _estimate(work, speeds, found[_place(work)]) for work in works]
 
 
@@ -163,7 +163,7 @@ def _place(work: Finetune) -> Place:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Size:
+class _Size:
     """Rows of a task, and tokens of one, to train on and to score."""
 
     rows: int
@@ -172,12 +172,12 @@ class Size:
     notes: tuple[str, ...]
 
 
-def _size(desk: Desk, work: Finetune) -> Size | DataError:
+def _size(desk: Desk, work: Finetune) -> _Size | DataError:
     try:
         labelled, rows, _ = tokenized_rows(desk, work.artifact, work.task, work.data, work.trials[0])
     except DataError as error:
         return error
-    return Size(
+    return _Size(
         rows=len(rows.train),
         tokens=float(rows.train.lengths.double().mean()),
         dev_tokens=sum(int(one.lengths.sum()) for one in rows.dev.values()),
@@ -185,7 +185,7 @@ def _size(desk: Desk, work: Finetune) -> Size | DataError:
     )
 
 
-def _estimate(work: Finetune, speeds: Mapping[str, Speed], size: Size | DataError) -> Estimate:
+def _estimate(work: Finetune, speeds: Mapping[str, _Speed], size: _Size | DataError) -> Estimate:
     """Of the cells that a run may turn out to be, the one that takes longest."""
     if isinstance(size, DataError):
         return Estimate(steps=0, flops=0.0, seconds=0.0, notes=(size.message,))
@@ -193,7 +193,7 @@ def _estimate(work: Finetune, speeds: Mapping[str, Speed], size: Size | DataErro
     return replace(max(cells, key=lambda cell: cell.seconds), steps=max(cell.steps for cell in cells))
 
 
-def _cell(trial: Trial, speed: Speed, size: Size) -> Estimate:
+def _cell(trial: Trial, speed: _Speed, size: _Size) -> Estimate:
     steps = trial.steps(size.rows)
     every = trial.training.cadence.every(trial.task, rows=size.rows, batch_size=trial.batch_size)
     trained = trial.epochs * size.rows * size.tokens

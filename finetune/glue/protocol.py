@@ -322,7 +322,7 @@ class Tried:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Selection:
+class _Selection:
     """What a grid gave.
 
     Attributes:
@@ -342,7 +342,7 @@ class Selection:
         return self.chosen.score
 
 
-def select(tried: Sequence[Tried]) -> Selection:
+def select(tried: Sequence[Tried]) -> _Selection:
     """The best cell of a task's grid.
 
     Raises:
@@ -351,19 +351,19 @@ def select(tried: Sequence[Tried]) -> Selection:
     return _by([run.score for run in tried], tried)
 
 
-def select_source(tried: Sequence[Tried]) -> Selection:
+def select_source(tried: Sequence[Tried]) -> _Selection:
     """The MNLI run that others start from: the highest accuracy on the matched set; errors as `select`."""
     return _by([run.watched for run in tried], tried)
 
 
-def _by(values: Sequence[float | None], tried: Sequence[Tried]) -> Selection:
+def _by(values: Sequence[float | None], tried: Sequence[Tried]) -> _Selection:
     known = [(value, -at) for at, value in enumerate(values) if value is not None]
     if not known:
         raise HarnessError(
             f"All {len(tried)} runs of the grid diverged: no loss stayed finite.",
             hint="See that the backbone is whole, or run it in float32.",
         )
-    return Selection(
+    return _Selection(
         chosen=tried[-max(known)[1]],
         diverged=sum(run.diverged for run in tried),
         constant=sum(run.constant for run in tried),

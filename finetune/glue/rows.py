@@ -101,7 +101,7 @@ class Rows:
             first += size
 
 
-def tokenized(
+def _tokenized(
     tokenizer: Any,
     texts: Sequence[Sequence[str]],
     labels: Sequence[float],
@@ -160,7 +160,7 @@ def tokenized_rows(
     def make() -> tuple[LabelledData, Prepared]:
         from transformers import AutoTokenizer
 
-        from harness.encoder.batching import let_end_pad, require_padding
+        from harness.encoder.engine import let_end_pad, require_padding
 
         with prepared_data(task, data, desk.cache), no_bars():
             labelled = source.load(task, data=data)
@@ -169,7 +169,7 @@ def tokenized_rows(
         require_padding(tokenizer)
         device = torch.device(desk.device)
         made = {
-            name: tokenized(
+            name: _tokenized(
                 tokenizer,
                 split.texts,
                 split.labels,

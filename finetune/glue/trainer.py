@@ -87,7 +87,7 @@ class Progress:
         return lost or (bool(self.evaluations) and not self.evaluations[-1].finite)
 
 
-def optimizer_of(model: nn.Module, trial: Trial) -> torch.optim.AdamW:
+def _optimizer_of(model: nn.Module, trial: Trial) -> torch.optim.AdamW:
     """AdamW as the protocol has it."""
     asked = trial.training.optimizer
     called = getattr(model, "published", str)
@@ -105,13 +105,13 @@ def optimizer_of(model: nn.Module, trial: Trial) -> torch.optim.AdamW:
     )
 
 
-def factor_of(training: Training, steps: int) -> Callable[[int], float]:
+def _factor_of(training: Training, steps: int) -> Callable[[int], float]:
     """The factor of the learning rate at a step."""
-    kind = {"linear": linear, "neobert": neobert}[training.schedule.name]
+    kind = {"linear": _linear, "neobert": _neobert}[training.schedule.name]
     return partial(kind, steps=steps, warmup=training.schedule.warmup)
 
 
-def order_of(rows: int, trial: Trial) -> Iterator[Tensor]:
+def _order_of(rows: int, trial: Trial) -> Iterator[Tensor]:
     """The rows of every batch of a run, in order, on the CPU."""
     draw = torch.Generator().manual_seed(trial.seed)
     for _ in range(trial.epochs):
@@ -137,14 +137,14 @@ def train(
         tell: Hears of every step and of how many there are.
     """
     steps = trial.steps(len(rows))
-    optimizer, factor = optimizer_of(model, trial), factor_of(trial.training, steps)
+    optimizer, factor = _optimizer_of(model, trial), _factor_of(trial.training, steps)
     every = trial.training.cadence.every(trial.task, rows=len(rows), batch_size=trial.batch_size)
     autocast = autocast_of(rows.labels.device, trial)
     scaled = autocast is not contextlib.nullcontext and trial.autocast == "float16"
     scaler = GradScaler(rows.labels.device.type, enabled=scaled)
     progress = Progress()
     model.train()
-    for step, chosen in enumerate(order_of(len(rows), trial)):
+    for step, chosen in enumerate(_order_of(len(rows), trial)):
         for group in optimizer.param_groups:
             group["lr"] = trial.learning_rate * factor(step)
         progress.losses.append(_step(model, rows, chosen, autocast, scaler, progress))
@@ -185,7 +185,7 @@ def _step(
             for part in chosen.split(size):
                 batch = rows.batch(part)
                 with autocast():
-                    loss = loss_of(model(**batch.inputs), batch) * (len(part) / len(chosen))
+                    loss = _loss_of(model(**batch.inputs), batch) * (len(part) / len(chosen))
                 scaler.scale(loss).backward()
                 total += float(loss.detach())
             return total
@@ -198,7 +198,7 @@ def _step(
             progress.notes.append(f"memory ran out: {size // 2} rows at once from then on, steps as asked")
 
 
-def loss_of(scores: Tensor, batch: Batch) -> Tensor:
+def _loss_of(scores: Tensor, batch: Batch) -> Tensor:
     """The mean loss of a batch: squared error of a number, else cross-entropy."""
     if scores.shape[-1] == 1:
         return nn.functional.mse_loss(scores[:, 0].float(), batch.labels.float())
@@ -295,7 +295,7 @@ FIRST, LAST, SLOPE, PLATEAU = 1e-4, 0.1, 0.9, 0.9
 """NeoBERT's: the factor at step 0, the one at the end, how much is lost before it, and when it begins."""
 
 
-def linear(step: int, *, steps: int, warmup: float) -> float:
+def _linear(step: int, *, steps: int, warmup: float) -> float:
     """From 0 at step 0 to 1 behind the warmup, then down to 0 at `steps`.
 
     >>> [linear(s, steps=100, warmup=0.1) for s in (0, 5, 10, 55, 100)]
@@ -307,7 +307,7 @@ def linear(step: int, *, steps: int, warmup: float) -> float:
     return max(0.0, (steps - step) / max(1, steps - until))
 
 
-def neobert(step: int, *, steps: int, warmup: float) -> float:
+def _neobert(step: int, *, steps: int, warmup: float) -> float:
     """NeoBERT's code for GLUE: linear from 1e-4 to 1, linear down to nearly 0.16, then 0.1.
 
     With w the end of the warmup and m nine tenths of the steps, the factor between them is

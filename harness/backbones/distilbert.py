@@ -41,7 +41,7 @@ BASE = {
 }
 
 
-def shape(config: Config) -> Architecture:
+def _shape(config: Config) -> Architecture:
     """The architecture of a DistilBertConfig. There is no dropout behind attention."""
     heads = config["n_heads"]
     return Architecture(
@@ -71,7 +71,7 @@ BACKBONE = BackboneEntry(
     family=Family(
         model_types=("distilbert",),
         only=lambda config: isinstance(config.get("activation", "gelu"), str),
-        shape=shape,
+        shape=_shape,
         names=Names(encoder=ENCODER, head=HEAD, prefix="distilbert.", ignored=IGNORED),
         native=True,
         sizes={"distilbert-base": BASE},

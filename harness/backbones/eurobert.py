@@ -47,7 +47,7 @@ SIZES = {
 }
 
 
-def shape(config: Config) -> Architecture:
+def _shape(config: Config) -> Architecture:
     """The architecture of a EuroBertConfig. The only dropout is that of attention weights."""
     attention_bias, mlp_bias = config["attention_bias"], config["mlp_bias"]
     return Architecture(
@@ -80,7 +80,7 @@ def shape(config: Config) -> Architecture:
     )
 
 
-def plain(config: Config) -> bool:
+def _plain(config: Config) -> bool:
     """Whether its rotary positions are scaled in no way, and its activation goes by a name."""
     rotary = config.get("rope_parameters") or config.get("rope_scaling") or {}
     kind = rotary.get("rope_type", rotary.get("type", "default"))
@@ -92,8 +92,8 @@ BACKBONE = BackboneEntry(
     summary="EuroBERT: rotary positions, RMSNorm, SwiGLU, grouped queries, up to 8,192 tokens",
     family=Family(
         model_types=("eurobert",),
-        only=plain,
-        shape=shape,
+        only=_plain,
+        shape=_shape,
         names=Names(encoder=ENCODER, head={"head.decoder": "lm_head"}, prefix="model.", ignored=IGNORED),
         native=True,
         sizes=SIZES,

@@ -71,7 +71,7 @@ LARGE = {
 }
 
 
-def shape(config: Config) -> Architecture:
+def _shape(config: Config) -> Architecture:
     """The architecture of a NewConfig."""
     full = {**DEFAULTS, **config}
     heads, width, hidden = full["num_attention_heads"], full["hidden_size"], full["hidden_dropout_prob"]
@@ -108,7 +108,7 @@ def shape(config: Config) -> Architecture:
     )
 
 
-def rotary_with_layer_norm(config: Config) -> bool:
+def _rotary_with_layer_norm(config: Config) -> bool:
     """Whether a config has rotary positions, LayerNorm, and attention that is not scaled by length."""
     full = {**DEFAULTS, **config}
     plain = (full["layer_norm_type"], full["position_embedding_type"]) == ("layer_norm", "rope")
@@ -135,8 +135,8 @@ BACKBONE = BackboneEntry(
     summary="GTE-MLM and GTE-v1.5: rotary positions, GeGLU, up to 8,192 tokens",
     family=Family(
         model_types=("new",),
-        only=rotary_with_layer_norm,
-        shape=shape,
+        only=_rotary_with_layer_norm,
+        shape=_shape,
         names=Names(encoder=ENCODER, head=HEAD, prefix="new.", ignored=IGNORED),
         sizes={"gte-en-mlm-base": BASE, "gte-en-mlm-large": LARGE},
         stands_for=("NewConfig", "NewModel"),

@@ -13,7 +13,7 @@ WEIGHTS = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 """SHA-256 of the official model.safetensors; the package's copy is used only if it is the same."""
 
 
-def locate() -> str:
+def _locate() -> str:
     """The folder of the model inside the installed package.
 
     Raises:
@@ -32,6 +32,6 @@ def locate() -> str:
 BACKBONE = BackboneEntry(
     name="minilm",
     summary="sentence-transformers/all-MiniLM-L6-v2, 22.7M parameters, from the package of the demo extra",
-    locate=locate,
+    locate=_locate,
     weights=WEIGHTS,
 )

@@ -38,7 +38,7 @@ LARGE = {
 }
 
 
-def shape(config: Config) -> Architecture:
+def _shape(config: Config) -> Architecture:
     """The architecture of a ModernBertConfig."""
     heads = config["num_attention_heads"]
     local = config["local_attention"] // 2
@@ -85,7 +85,7 @@ def shape(config: Config) -> Architecture:
     )
 
 
-def plain(config: Config) -> bool:
+def _plain(config: Config) -> bool:
     """Whether its rotary positions are scaled in no way, and its activation goes by a name."""
     kinds = (config.get("rope_parameters") or {}).values()
     unscaled = all(isinstance(k, dict) and k.get("rope_type", "default") == "default" for k in kinds)
@@ -98,8 +98,8 @@ BACKBONE = BackboneEntry(
     summary="ModernBERT and Ettin: rotary positions, alternating windows, GeGLU, up to 8,192 tokens",
     family=Family(
         model_types=("modernbert",),
-        only=plain,
-        shape=shape,
+        only=_plain,
+        shape=_shape,
         names=Names(encoder=ENCODER, head=HEAD, prefix="model.", ignored=IGNORED),
         native=True,
         sizes={"modernbert-base": BASE, "modernbert-large": LARGE},

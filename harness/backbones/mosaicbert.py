@@ -58,7 +58,7 @@ LARGE = {
 }
 
 
-def shape(config: Config) -> Architecture:
+def _shape(config: Config) -> Architecture:
     """The architecture of MosaicBERT's BertConfig."""
     full = {**DEFAULTS, **config}
     heads, width, hidden = full["num_attention_heads"], full["hidden_size"], full["hidden_dropout_prob"]
@@ -89,7 +89,7 @@ def shape(config: Config) -> Architecture:
     )
 
 
-def with_alibi(config: Config) -> bool:
+def _with_alibi(config: Config) -> bool:
     """Whether a config of type "bert" is of MosaicBERT."""
     return "alibi_starting_size" in config and not config.get("is_decoder")
 
@@ -99,8 +99,8 @@ BACKBONE = BackboneEntry(
     summary="MosaicBERT: ALiBi in place of positions, GeGLU",
     family=Family(
         model_types=("bert",),
-        only=with_alibi,
-        shape=shape,
+        only=_with_alibi,
+        shape=_shape,
         names=Names(encoder=ENCODER, head=HEAD, prefix="bert.", ignored=IGNORED),
         sizes={"mosaicbert-base": BASE, "mosaicbert-large": LARGE},
         tokenizer="google-bert/bert-base-uncased",

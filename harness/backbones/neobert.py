@@ -51,7 +51,7 @@ BASE = {
 }
 
 
-def shape(config: Config) -> Architecture:
+def _shape(config: Config) -> Architecture:
     """The architecture of a NeoBERTConfig."""
     full = {**DEFAULTS, **config}
     heads, width = full["num_attention_heads"], full["hidden_size"]
@@ -89,7 +89,7 @@ def shape(config: Config) -> Architecture:
     )
 
 
-def released(config: Config) -> bool:
+def _released(config: Config) -> bool:
     """Whether a config is of the architecture that was released, not of an ablation."""
     given = {name: config.get(name, value) for name, value in REQUIRED.items()}
     return {**given, "hidden_act": given["hidden_act"].lower()} == REQUIRED and "hidden_size" in config
@@ -100,8 +100,8 @@ BACKBONE = BackboneEntry(
     summary="NeoBERT: 28 layers, rotary positions, SwiGLU, RMSNorm, up to 4,096 tokens",
     family=Family(
         model_types=("neobert",),
-        only=released,
-        shape=shape,
+        only=_released,
+        shape=_shape,
         names=Names(encoder=ENCODER, head=HEAD, prefix="model.", ignored=IGNORED),
         sizes={"neobert": BASE},
         stands_for=("NeoBERTConfig", "NeoBERT"),

@@ -88,7 +88,7 @@ BASE = {
 }
 
 
-def shape(config: Config) -> Architecture:
+def _shape(config: Config) -> Architecture:
     """The architecture of a NomicBertConfig."""
     full = {**DEFAULTS, **config}
     width, heads, act = full["n_embd"], full["n_head"], full["activation_function"]
@@ -129,7 +129,7 @@ def shape(config: Config) -> Architecture:
     )
 
 
-def gated_text_encoder(config: Config) -> bool:
+def _gated_text_encoder(config: Config) -> bool:
     """Whether a config is of the text encoder with a gate: others are of vision towers, or of experts."""
     gated = "n_embd" in config and config.get("activation_function") in GATES
     whole = config.get("rotary_emb_fraction") == 1
@@ -154,8 +154,8 @@ BACKBONE = BackboneEntry(
     summary="NomicBERT: rotary positions, SwiGLU, 2,048 tokens, or 8,192 with rotary_scaling_factor",
     family=Family(
         model_types=("nomic_bert",),
-        only=gated_text_encoder,
-        shape=shape,
+        only=_gated_text_encoder,
+        shape=_shape,
         names=Names(encoder=ENCODER, head=HEAD, prefix="bert.", ignored=IGNORED),
         sizes={"nomic-bert-2048": BASE},
         stands_for=("NomicBertConfig", "NomicBertModel"),

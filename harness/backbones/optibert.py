@@ -53,7 +53,7 @@ NEO = {
 """OptiBERT-neo, 198M parameters beside the embedding; of the others the paper gives no shape."""
 
 
-def shape(config: Config) -> Architecture:
+def _shape(config: Config) -> Architecture:
     """The architecture of the model's arguments in Lingua, with its defaults."""
     width, given = config["dim"], config.get("head_dim")
     heads = config.get("n_heads") or width // given
@@ -64,7 +64,7 @@ def shape(config: Config) -> Architecture:
         num_attention_heads=heads,
         num_key_value_heads=config.get("n_kv_heads") or heads,
         head_dim=given or width // heads,
-        intermediate_size=inside(config),
+        intermediate_size=_inside(config),
         max_position_embeddings=config.get("max_seqlen", 1024),
         positions="rotary",
         rotary_theta=config.get("rope_theta", 10_000.0),
@@ -86,7 +86,7 @@ def shape(config: Config) -> Architecture:
     )
 
 
-def inside(config: Config) -> int:
+def _inside(config: Config) -> int:
     """The width of the feed-forward part (equation 8): two thirds of 4 × dim, rounded up.
 
     >>> inside({"dim": 768}), inside({"dim": 1000})
@@ -97,7 +97,7 @@ def inside(config: Config) -> int:
     return int(-(-wanted // step) * step)
 
 
-def convert(source: Path, target: Path) -> None:
+def _convert(source: Path, target: Path) -> None:
     """Make a model folder of a consolidated checkpoint.
 
     Args:
@@ -127,7 +127,7 @@ BACKBONE = BackboneEntry(
     family=Family(
         model_types=(MODEL_TYPE,),
         only=lambda config: not config.get("sliding_window"),
-        shape=shape,
+        shape=_shape,
         names=NAMES,
         sizes={"optibert-neo": NEO},
         tokenizer="FacebookAI/roberta-base",

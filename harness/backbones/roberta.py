@@ -27,7 +27,7 @@ BASE = {
 MULTILINGUAL = {**BASE, "model_type": "xlm-roberta", "vocab_size": 250_002}
 
 
-def shape(config: Config) -> Architecture:
+def _shape(config: Config) -> Architecture:
     """The architecture of a RobertaConfig.
 
     The rows of its position table up to that of the padding id stay unused.
@@ -48,7 +48,7 @@ BACKBONE = BackboneEntry(
     family=Family(
         model_types=("roberta", "xlm-roberta", "camembert"),
         only=bert.plain,
-        shape=shape,
+        shape=_shape,
         names=Names(encoder=bert.ENCODER, head=HEAD, prefix="roberta.", ignored=bert.IGNORED),
         native=True,
         sizes={

@@ -69,14 +69,14 @@ class Baseline:
         return {"schema": SCHEMA, **asdict(self)}
 
 
-def folder(results: Path) -> Path:
+def _folder(results: Path) -> Path:
     """Where the baselines of a results folder lie."""
     return results / "baselines"
 
 
 def names(results: Path) -> list[str]:
     """The baselines there are."""
-    return sorted(path.stem for path in folder(results).glob("*.json"))
+    return sorted(path.stem for path in _folder(results).glob("*.json"))
 
 
 def check_name(name: str) -> None:
@@ -105,7 +105,7 @@ def write(results: Path, baseline: Baseline, *, again: bool) -> Path:
         StoreError: The folder cannot be written.
     """
     check_name(baseline.name)
-    path = folder(results) / f"{baseline.name}.json"
+    path = _folder(results) / f"{baseline.name}.json"
     content = (json.dumps(baseline.to_json(), indent=1) + "\n").encode()
     if again:
         files.replace(path, content)
@@ -129,13 +129,13 @@ def read(results: Path, name: str) -> Baseline:
         UsageError: There is none.
         RecordError: Its file cannot be read.
     """
-    path = folder(results) / f"{name}.json"
+    path = _folder(results) / f"{name}.json"
     if name not in names(results):
         raise unknown("baseline", name, names(results), then="`harness baseline list` shows all.")
-    return read_file(path)
+    return _read_file(path)
 
 
-def read_file(path: Path) -> Baseline:
+def _read_file(path: Path) -> Baseline:
     """The baseline in a file.
 
     Raises:
@@ -219,4 +219,4 @@ def _from_file(text: str, path: Path) -> Standard:
         )
     beside = path.absolute().parent.parent
     own = beside if (beside / "records").is_dir() else None
-    return Standard(name=text, baseline=read_file(path), results=own)
+    return Standard(name=text, baseline=_read_file(path), results=own)

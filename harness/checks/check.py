@@ -133,15 +133,15 @@ def _sides(asked: Sequence[Asked], standard: Standard, failures: Mapping[tuple[s
 def _compared(found: Opened, sides: Sides, standard: Standard, policy: Policy, told: Sequence[str]) -> Check:
     started = time.monotonic()
     said = decide.said(sides, found.suites, policy, standard.name)
-    tasks = (*in_suites(said.tasks, found.suites), *dropped(standard, found))
+    tasks = (*_in_suites(said.tasks, found.suites), *_dropped(standard, found))
     means = tuple(
-        replace(mean, predicted=predicted(suite, sides))
+        replace(mean, predicted=_predicted(suite, sides))
         for suite, mean in zip(found.suites, said.means, strict=True)
     )
     end = conclude(tasks, means, policy)
-    parties = party(sides.candidate, "", None), party(sides.baseline, standard.name, standard.baseline)
+    parties = _party(sides.candidate, "", None), _party(sides.baseline, standard.name, standard.baseline)
     return Check(
-        id=name_of(tasks, policy, found, parties),
+        id=_name_of(tasks, policy, found, parties),
         when=datetime.now(tz=UTC).isoformat(timespec="seconds"),
         candidate=parties[0],
         baseline=parties[1],
@@ -153,7 +153,7 @@ def _compared(found: Opened, sides: Sides, standard: Standard, policy: Policy, t
         exit_code=end.exit_code,
         tasks=tasks,
         means=means,
-        warnings=(*told, *warnings(tasks, sides, found)),
+        warnings=(*told, *_warnings(tasks, sides, found)),
         seconds=round(time.monotonic() - started, 3),
     )
 
@@ -163,7 +163,7 @@ def _tasks(suites: Sequence[Suite]) -> list[Task]:
     return list({task.name: task for suite in suites for task in suite.tasks}.values())
 
 
-def party(one: Side, typed: str, baseline: Baseline | None) -> Party:
+def _party(one: Side, typed: str, baseline: Baseline | None) -> Party:
     """One side of a check."""
     first = one.runs[0]
     return Party(
@@ -175,7 +175,9 @@ def party(one: Side, typed: str, baseline: Baseline | None) -> Party:
     )
 
 
-def name_of(tasks: Sequence[TaskOutcome], policy: Policy, found: Opened, parties: tuple[Party, Party]) -> str:
+def _name_of(
+    tasks: Sequence[TaskOutcome], policy: Policy, found: Opened, parties: tuple[Party, Party]
+) -> str:
     """What a check is called: the same for the same records under the same policy."""
     compared = [[t.task, list(t.candidate_keys), list(t.baseline_keys), t.verdict, t.delta] for t in tasks]
     return digest(
@@ -189,14 +191,14 @@ def name_of(tasks: Sequence[TaskOutcome], policy: Policy, found: Opened, parties
     )[:12]
 
 
-def in_suites(tasks: Sequence[TaskOutcome], suites: Sequence[Suite]) -> Iterator[TaskOutcome]:
+def _in_suites(tasks: Sequence[TaskOutcome], suites: Sequence[Suite]) -> Iterator[TaskOutcome]:
     """Tasks with the names of the suites that have them."""
     for one in tasks:
         names = (suite.name for suite in suites if one.task in {task.name for task in suite.tasks})
         yield replace(one, suites=tuple(names))
 
 
-def dropped(standard: Standard, found: Opened) -> Iterator[TaskOutcome]:
+def _dropped(standard: Standard, found: Opened) -> Iterator[TaskOutcome]:
     """Tasks that a baseline has, and its suites no longer; none where others were asked for."""
     asked = found.request
     other = standard.baseline
@@ -217,7 +219,7 @@ def dropped(standard: Standard, found: Opened) -> Iterator[TaskOutcome]:
             )
 
 
-def predicted(suite: Suite, sides: Sides) -> dict[str, Any]:
+def _predicted(suite: Suite, sides: Sides) -> dict[str, Any]:
     """What a proxy says of the benchmark that it stands for, from main scores; {} if one is missing."""
     found: dict[str, Any] = {}
     for name, one in (("candidate", sides.candidate), ("baseline", sides.baseline)):
@@ -231,7 +233,7 @@ def predicted(suite: Suite, sides: Sides) -> dict[str, Any]:
     return found
 
 
-def warnings(tasks: Sequence[TaskOutcome], sides: Sides, found: Opened) -> Iterator[str]:
+def _warnings(tasks: Sequence[TaskOutcome], sides: Sides, found: Opened) -> Iterator[str]:
     """What does not decide but should be known."""
     pairs = {
         task: (mine[0].provenance, sides.baseline.scored[task][0].provenance)
@@ -247,7 +249,7 @@ def warnings(tasks: Sequence[TaskOutcome], sides: Sides, found: Opened) -> Itera
                 f"{len(suite.left_out)} of {len(suite.columns)} columns of {suite.name} were left out by "
                 f"the options: {shortened(suite.left_out)}."
             )
-        if suite.predictor is not None and not predicted(suite, sides):
+        if suite.predictor is not None and not _predicted(suite, sides):
             yield f"Nothing is predicted of {suite.predictor.target}: a task of {suite.name} is not there."
 
 

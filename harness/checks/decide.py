@@ -1,23 +1,243 @@
-"""What the policy makes of it.
-
-From the records of both sides to what is said of every task and suite.
-
-The verdict on a candidate, and why.
-"""
+"""Verdicts on tasks, means and the candidate: tests, corrections, equivalence, and the policy's decision."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import stdev
 
-from harness.checks.difference import Difference, MeanDifference, mean_difference
-from harness.checks.outcome import MeanOutcome, Overall, TaskOutcome
-from harness.checks.policy import EXIT_CODES, MEASURED, Margin, Policy
+from harness import stats
+from harness.checks.difference import Compared, Difference, MeanDifference, Part, mean_difference
+from harness.checks.outcome import MeanOutcome, Overall, TaskOutcome, Verdict
+from harness.checks.policy import EXIT_CODES, MEASURED, Correction, Margin, Policy
 from harness.checks.report import delta_text, margin_text, p_text, signed
 from harness.checks.sides import Sides, differences, missing, score_of
-from harness.checks.verdicts import Judged, Limits, bounds, equivalent, judge, learnt_margin
 from harness.errors import UsageError, shortened
 from harness.types import Suite, Task
+
+POWER = 0.8
+"""With which what is said to settle a task would settle it, if the difference is what was seen."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Limits:
+    """What a policy says of one task; shares of 1.
+
+    Attributes:
+        margin: Differences within it do not count.
+        max_drop: The drop that is allowed.
+        measured: Whether the margin is what the baseline's own runs differ by.
+    """
+
+    margin: float
+    max_drop: float = 0.0
+    measured: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Judged:
+    """What is said of one task.
+
+    Attributes:
+        verdict: Without `missing` and `not testable`, which are said before.
+        low: Lower bound of the difference, one-sided at alpha.
+        high: Upper bound.
+        p_regressed: Corrected.
+        p_improved: Corrected.
+        to_settle: What would turn `inconclusive` into a verdict; empty otherwise.
+    """
+
+    verdict: Verdict
+    low: float
+    high: float
+    p_regressed: float
+    p_improved: float
+    to_settle: str = ""
+
+
+def _judge(
+    differences: Mapping[str, Difference],
+    limits: Mapping[str, _Limits],
+    *,
+    alpha: float,
+    correction: Correction,
+    units: Mapping[str, str],
+    share: float = 1.0,
+) -> dict[str, _Judged]:
+    """The verdict of every task.
+
+    A task is `equivalent` if two one-sided tests at alpha put the difference within the margin
+    (Schuirmann, 1987); else `regressed` if it is lower than by the allowed drop, or `improved` if it
+    is higher, by a one-sided test at alpha after correction over the tasks; else `inconclusive`. So
+    alpha is the chance that any task of a candidate as good as the baseline is called regressed
+    (Holm), or the share of false ones among those called so (Benjamini and Hochberg).
+
+    Args:
+        differences: By task.
+        limits: Likewise.
+        alpha: The level.
+        correction: Over tasks.
+        units: By task: what its units are called.
+        share: Of alpha that the tests of tasks have; p-values are larger by as much.
+    """
+    names = list(differences)
+    p_low = _corrected([_p_regressed(differences[n], limits[n].max_drop) for n in names], correction)
+    p_high = _corrected([_p_improved(differences[n]) for n in names], correction)
+    found = {}
+    for name, *both in zip(names, p_low, p_high, strict=True):
+        lower, higher = (min(1.0, p / share) for p in both)
+        one, limit = differences[name], limits[name]
+        low, high = _bounds(one, alpha)
+        verdict = _verdict(one, limit, lower, higher, alpha)
+        hint = (
+            _settle(one, limit, alpha, units[name], math.ceil(len(names) / share))
+            if verdict == "inconclusive"
+            else ""
+        )
+        found[name] = _Judged(
+            verdict=verdict, low=low, high=high, p_regressed=lower, p_improved=higher, to_settle=hint
+        )
+    return found
+
+
+def _verdict(one: Difference, limit: _Limits, lower: float, higher: float, alpha: float) -> Verdict:
+    if limit.measured and lower <= alpha:  # of few runs a measured margin may be wide
+        return "regressed"
+    if _equivalent(one, limit, alpha):
+        return "equivalent"
+    if lower <= alpha:
+        return "regressed"
+    return "improved" if higher <= alpha else "inconclusive"
+
+
+def _equivalent(one: Compared, limit: _Limits, alpha: float) -> bool:
+    """Whether the difference lies within the margin.
+
+    A measured margin holds the spread of runs already, so there only the units' part counts.
+    """
+    part = one.examples if limit.measured else one.total
+    low, high = _around(one.delta, part, alpha)
+    return one.same or (-limit.margin <= low and high <= limit.margin)
+
+
+def _bounds(one: Compared, alpha: float) -> tuple[float, float]:
+    """The difference's lower and upper bound, each one-sided at alpha."""
+    return _around(one.delta, one.total, alpha)
+
+
+def _around(delta: float, part: Part, alpha: float) -> tuple[float, float]:
+    if part.variance <= 0:
+        return delta, delta
+    reach = stats.student_quantile(1 - alpha, part.freedom) * math.sqrt(part.variance)
+    return delta - reach, delta + reach
+
+
+def _p_regressed(one: Compared, max_drop: float) -> float:
+    """p-value of "not lower than by `max_drop`"; the larger one where chance was also counted out."""
+    estimated = _p(one.delta + max_drop, one.total)
+    exact = one.exact[0] if isinstance(one, Difference) and one.exact else 0.0
+    return 1.0 if one.same else max(estimated, exact)
+
+
+def _p_improved(one: Difference) -> float:
+    """p-value of "not higher"."""
+    return 1.0 if one.same else max(_p(-one.delta, one.total), one.exact[1] if one.exact else 0.0)
+
+
+def _p(distance: float, part: Part) -> float:
+    """The chance of a difference as low as `distance` if there is none."""
+    if part.variance <= 0:
+        return 0.0 if distance < 0 else 1.0
+    return stats.student_cdf(distance / math.sqrt(part.variance), part.freedom)
+
+
+def _corrected(p: Sequence[float], correction: Correction) -> list[float]:
+    """p-values after correction for their number (Holm, 1979; Benjamini and Hochberg, 1995).
+
+    >>> corrected([0.01, 0.04, 0.03], "holm")
+    [0.03, 0.06, 0.06]
+    >>> corrected([0.01, 0.04, 0.03], "benjamini-hochberg")
+    [0.03, 0.04, 0.04]
+    """
+    count, found = len(p), [0.0] * len(p)
+    order = sorted(range(count), key=lambda at: p[at])
+    if correction == "none":
+        return list(p)
+    if correction == "holm":
+        highest = 0.0
+        for rank, at in enumerate(order):
+            highest = max(highest, min(1.0, (count - rank) * p[at]))
+            found[at] = highest
+        return found
+    lowest = 1.0
+    for rank, at in reversed(list(enumerate(order))):
+        lowest = min(lowest, p[at] * count / (rank + 1))
+        found[at] = lowest
+    return found
+
+
+def _learnt_margin(one: Compared, alpha: float) -> float | None:
+    """How far another run of the baseline would lie from the mean of its runs; None of a single run.
+
+    The one-sided bound of a prediction for as many runs as the candidate has.
+    """
+    if len(one.theirs) == 1:
+        return None
+    spread = stdev(one.theirs) * math.sqrt(1 / len(one.mine) + 1 / len(one.theirs))
+    return stats.student_quantile(1 - alpha, len(one.theirs) - 1) * spread
+
+
+def _settle(one: Difference, limit: _Limits, alpha: float, unit: str, tasks: int = 1) -> str:
+    """How many units or seeds would settle a task, if the difference is what was seen.
+
+    Args:
+        one: What was seen.
+        limit: What the policy says of the task.
+        alpha: The level.
+        unit: What the units are called.
+        tasks: Over how many tasks a test of a drop is corrected.
+    """
+    wanted = max(
+        _wanted(max(-one.delta - limit.max_drop, one.delta), alpha / tasks),
+        _wanted(limit.margin - abs(one.delta), alpha, sides=2),
+    )
+    by_seeds = one.seeds.variance if one.seeds and not limit.measured else 0.0
+    by_units = one.examples.variance
+    seeds = max(len(one.mine), len(one.theirs))
+    found = [
+        f"about {_rounded(count):,} {what}"
+        for count, there, what in (
+            (_needed(one.units * by_units, wanted - by_seeds), one.units, unit),
+            (_needed(seeds * by_seeds, wanted - by_units), seeds, "seeds of each"),
+        )
+        if count is not None and count > there
+    ]
+    more = f"more seeds and more {unit}" if one.seeds else f"more {unit}"
+    return " or ".join(found) or more
+
+
+def _wanted(distance: float, alpha: float, sides: int = 1) -> float:
+    """The variance with which a difference that far from a bound, or from two, would be told from it."""
+    power = 1 - (1 - POWER) / sides
+    reach = stats.student_quantile(1 - alpha, stats.LARGE) + stats.student_quantile(power, stats.LARGE)
+    return (max(distance, 0.0) / reach) ** 2
+
+
+def _needed(of_one: float, wanted: float) -> int | None:
+    """How many it takes; None where no number of them would do."""
+    return math.ceil(of_one / wanted) if wanted > 0 else None
+
+
+def _rounded(count: int) -> int:
+    """A count with two digits that mean something.
+
+    >>> _rounded(1234)
+    1300
+    """
+    unit = int(10 ** max(0, len(str(count)) - 2))
+    return -(-count // unit) * unit
+
 
 OF_MEANS = 0.5
 """The part of alpha that the means of suites have; the tasks have the rest."""
@@ -29,7 +249,7 @@ POINT = 0.01
 """A point, as policies have it, as a share of 1."""
 
 
-def limits(found: Mapping[str, Difference], policy: Policy, *, baseline: str) -> dict[str, Limits]:
+def _all_limits(found: Mapping[str, Difference], policy: Policy, *, baseline: str) -> dict[str, _Limits]:
     """What the policy says of each task, measured margins filled in; shares of 1.
 
     Raises:
@@ -38,17 +258,17 @@ def limits(found: Mapping[str, Difference], policy: Policy, *, baseline: str) ->
     return {task: _limits(task, one, policy, baseline) for task, one in found.items()}
 
 
-def _limits(task: str, one: Difference, policy: Policy, baseline: str) -> Limits:
+def _limits(task: str, one: Difference, policy: Policy, baseline: str) -> _Limits:
     margin, drop = policy.margin_of(task), policy.max_drop_of(task) * POINT
     if margin != MEASURED:
-        return Limits(margin=margin * POINT, max_drop=drop)
-    learnt = learnt_margin(one, policy.alpha)
+        return _Limits(margin=margin * POINT, max_drop=drop)
+    learnt = _learnt_margin(one, policy.alpha)
     if not one.same and len(one.theirs) < LEAST_RUNS:
-        raise too_few_runs(task, baseline, len(one.theirs))
-    return Limits(margin=max(learnt or 0.0, policy.least_margin * POINT), max_drop=drop, measured=True)
+        raise _too_few_runs(task, baseline, len(one.theirs))
+    return _Limits(margin=max(learnt or 0.0, policy.least_margin * POINT), max_drop=drop, measured=True)
 
 
-def too_few_runs(task: str, baseline: str, runs: int) -> UsageError:
+def _too_few_runs(task: str, baseline: str, runs: int) -> UsageError:
     """The error for a margin that is to be measured of one or two runs."""
     many = "a single run" if runs == 1 else f"{runs} runs"
     return UsageError(
@@ -61,14 +281,14 @@ def too_few_runs(task: str, baseline: str, runs: int) -> UsageError:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Said:
+class _Said:
     """What is said of every task and of every suite's mean, in the order of the suites."""
 
     tasks: tuple[TaskOutcome, ...]
     means: tuple[MeanOutcome, ...]
 
 
-def said(sides: Sides, suites: Sequence[Suite], policy: Policy, baseline: str) -> Said:
+def said(sides: Sides, suites: Sequence[Suite], policy: Policy, baseline: str) -> _Said:
     """Test every task and mean, and say what came of it.
 
     Args:
@@ -83,7 +303,7 @@ def said(sides: Sides, suites: Sequence[Suite], policy: Policy, baseline: str) -
     tasks = list({task.name: task for suite in suites for task in suite.tasks}.values())
     found = differences(sides, tasks, policy)
     tested = {task: one for task, one in found.items() if isinstance(one, Difference)}
-    limited = limits(tested, policy, baseline=baseline)
+    limited = _all_limits(tested, policy, baseline=baseline)
     means = {suite.name: mean_difference(suite, tested) for suite in suites}
     bars = {
         suite.name: _mean_limit(mean, policy, suite, baseline)
@@ -92,7 +312,7 @@ def said(sides: Sides, suites: Sequence[Suite], policy: Policy, baseline: str) -
         if mean is not None
     }
     several = sum(len(suite.tasks) > 1 for suite in suites)
-    judged = judge(
+    judged = _judge(
         tested,
         limited,
         alpha=policy.alpha,
@@ -100,7 +320,7 @@ def said(sides: Sides, suites: Sequence[Suite], policy: Policy, baseline: str) -
         units={task: _unit(sides, task) for task in tested},
         share=1 - OF_MEANS if several else 1.0,
     )
-    return Said(
+    return _Said(
         tasks=tuple(
             _said(sides, task, found.get(task.name), policy, limited.get(task.name), judged.get(task.name))
             for task in tasks
@@ -122,8 +342,8 @@ def _said(
     task: Task,
     one: Difference | str | None,
     policy: Policy,
-    limit: Limits | None,
-    judged: Judged | None,
+    limit: _Limits | None,
+    judged: _Judged | None,
 ) -> TaskOutcome:
     said = _plain(sides, task, policy)
     if not isinstance(one, Difference) or limit is None or judged is None:
@@ -182,14 +402,14 @@ def _metric(sides: Sides, task: Task) -> str:
 
 
 def _mean_said(
-    suite: Suite, mean: MeanDifference | None, policy: Policy, limit: Limits | None, level: float
+    suite: Suite, mean: MeanDifference | None, policy: Policy, limit: _Limits | None, level: float
 ) -> MeanOutcome:
     """What is said of a suite's mean."""
     if mean is None or limit is None:
         known = _mean_margin(suite, policy)
         margin = 0.0 if known == MEASURED else known * POINT
         return MeanOutcome(suite=suite.name, verdict="inconclusive", margin=margin, wanted=len(suite.columns))
-    low, high = bounds(mean, level)
+    low, high = _bounds(mean, level)
     return MeanOutcome(
         suite=suite.name,
         verdict=_mean_verdict(mean, limit, level),
@@ -204,14 +424,14 @@ def _mean_said(
     )
 
 
-def _mean_limit(mean: MeanDifference, policy: Policy, suite: Suite, baseline: str) -> Limits:
+def _mean_limit(mean: MeanDifference, policy: Policy, suite: Suite, baseline: str) -> _Limits:
     margin = _mean_margin(suite, policy)
     if margin != MEASURED:
-        return Limits(margin=margin * POINT)
-    learnt = learnt_margin(mean, policy.alpha)
+        return _Limits(margin=margin * POINT)
+    learnt = _learnt_margin(mean, policy.alpha)
     if not mean.same and len(mean.theirs) < LEAST_RUNS:
-        raise too_few_runs(f"the mean of {suite.name}", baseline, len(mean.theirs))
-    return Limits(margin=max(learnt or 0.0, policy.least_margin * POINT), measured=True)
+        raise _too_few_runs(f"the mean of {suite.name}", baseline, len(mean.theirs))
+    return _Limits(margin=max(learnt or 0.0, policy.least_margin * POINT), measured=True)
 
 
 def _mean_margin(suite: Suite, policy: Policy) -> Margin:
@@ -219,12 +439,12 @@ def _mean_margin(suite: Suite, policy: Policy) -> Margin:
     return policy.margin_of(suite.tasks[0].name) if len(suite.tasks) == 1 else policy.mean_margin
 
 
-def _mean_verdict(mean: MeanDifference, limit: Limits, level: float) -> Overall:
+def _mean_verdict(mean: MeanDifference, limit: _Limits, level: float) -> Overall:
     """Regressed if the interval lies below the margin, improved if it lies above nothing."""
-    low, high = bounds(mean, level)
+    low, high = _bounds(mean, level)
     if limit.measured and high < -limit.margin:
         return "regressed"
-    if equivalent(mean, limit, level):
+    if _equivalent(mean, limit, level):
         return "equivalent"
     if high < -limit.margin:
         return "regressed"
@@ -232,7 +452,7 @@ def _mean_verdict(mean: MeanDifference, limit: Limits, level: float) -> Overall:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Conclusion:
+class _Conclusion:
     """The verdict, what decided it in sentences, and the exit code that the policy gives it."""
 
     verdict: Overall
@@ -240,7 +460,7 @@ class Conclusion:
     exit_code: int
 
 
-def conclude(tasks: Sequence[TaskOutcome], means: Sequence[MeanOutcome], policy: Policy) -> Conclusion:
+def conclude(tasks: Sequence[TaskOutcome], means: Sequence[MeanOutcome], policy: Policy) -> _Conclusion:
     """Put the verdicts of tasks and means together.
 
     The candidate has `regressed` if a task that must not did, or if a suite's mean did. Else a check in
@@ -249,16 +469,16 @@ def conclude(tasks: Sequence[TaskOutcome], means: Sequence[MeanOutcome], policy:
     """
     lost = [*_regressions(tasks), *_fallen(means)]
     if lost:
-        return Conclusion(verdict="regressed", because=tuple(lost), exit_code=1)
+        return _Conclusion(verdict="regressed", because=tuple(lost), exit_code=1)
     gone = [*_missing(tasks), *_untested(means)]
     open_ones = [*_not_testable(tasks, policy), *_undecided(means)]
     if gone or open_ones:
         codes = {EXIT_CODES[policy.missing]} if gone else set()
         codes |= {EXIT_CODES[policy.inconclusive]} if open_ones else set()
         code = next(one for one in (1, 3, 0) if one in codes)
-        return Conclusion(verdict="inconclusive", because=(*gone, *open_ones), exit_code=code)
+        return _Conclusion(verdict="inconclusive", because=(*gone, *open_ones), exit_code=code)
     improved = any(mean.verdict == "improved" for mean in means)
-    return Conclusion(
+    return _Conclusion(
         verdict="improved" if improved else "equivalent",
         because=tuple(_held(mean) for mean in means),
         exit_code=0,
@@ -277,7 +497,7 @@ def _regressions(tasks: Sequence[TaskOutcome]) -> list[str]:
 
 def _fallen(means: Sequence[MeanOutcome]) -> list[str]:
     return [
-        f"{named(one)} regressed: {delta_text(one)} points, wholly below {signed(-one.margin)}."
+        f"{_named(one)} regressed: {delta_text(one)} points, wholly below {signed(-one.margin)}."
         for one in means
         if one.verdict == "regressed"
     ]
@@ -301,7 +521,7 @@ def _not_testable(tasks: Sequence[TaskOutcome], policy: Policy) -> list[str]:
 
 def _undecided(means: Sequence[MeanOutcome]) -> list[str]:
     return [
-        f"{named(one)} is open: {delta_text(one)} points, neither within {margin_text(one)} nor clear of it."
+        f"{_named(one)} is open: {delta_text(one)} points, neither within {margin_text(one)} nor clear of it."
         for one in means
         if one.verdict == "inconclusive" and one.delta is not None
     ]
@@ -310,10 +530,10 @@ def _undecided(means: Sequence[MeanOutcome]) -> list[str]:
 def _held(one: MeanOutcome) -> str:
     where = "wholly above 0" if one.verdict == "improved" else f"within {margin_text(one)}"
     verdict = "better" if one.verdict == "improved" else "equivalent"
-    return f"{named(one)} is {verdict}: {delta_text(one)} points, {where}."
+    return f"{_named(one)} is {verdict}: {delta_text(one)} points, {where}."
 
 
-def named(one: MeanOutcome) -> str:
+def _named(one: MeanOutcome) -> str:
     """Which mean it is, e.g. "The mean of mteb", or of which part of it."""
     part = "" if one.there == one.wanted else f" (only {one.there} of its {one.wanted} columns)"
     return f"The mean of {one.suite}{part}"

@@ -78,7 +78,7 @@ class Compared(ABC):
     @property
     def total(self) -> Part:
         """All uncertainty together."""
-        return together([self.examples] + ([self.seeds] if self.seeds is not None else []))
+        return _together([self.examples] + ([self.seeds] if self.seeds is not None else []))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +99,7 @@ class Difference(Compared):
     @property
     def seeds(self) -> Part | None:
         """What the runs add to the variance; None with one run of each, where it cannot be told."""
-        return None if self.same else of_runs(self.mine, self.theirs, paired=self.paired)
+        return None if self.same else _of_runs(self.mine, self.theirs, paired=self.paired)
 
     @property
     def noise(self) -> float | None:
@@ -107,7 +107,7 @@ class Difference(Compared):
         return stdev(self.theirs) if len(self.theirs) > 1 else None
 
 
-def together(parts: list[Part]) -> Part:
+def _together(parts: list[Part]) -> Part:
     """The sum of independent parts, with the degrees of freedom of Welch and Satterthwaite.
 
     >>> together([Part(variance=1.0, freedom=4), Part(variance=1.0, freedom=4)])
@@ -139,7 +139,7 @@ def difference(
     for one, other in zip(candidate.strata, baseline.strata, strict=True):
         parts.append(_of_units(one, other, rng, draws))
         if len(mine) == len(theirs) == 1:
-            parts.append(of_probes(one, other))
+            parts.append(_of_probes(one, other))
     if len(candidate.strata) == 1 and len(mine) == len(theirs) == 1:
         exact = _counted(candidate.strata[0], baseline.strata[0], rng, draws)
     return Difference(
@@ -147,7 +147,7 @@ def difference(
         theirs=tuple(theirs.tolist()),
         paired=paired,
         units=candidate.count,
-        examples=together(parts),
+        examples=_together(parts),
         exact=exact,
     )
 
@@ -162,7 +162,7 @@ def _of_units(one: Stratum, other: Stratum, rng: np.random.Generator, draws: int
     return Part(variance=one.share**2 * (spread + _unseen(one, other, spread)), freedom=freedom)
 
 
-def of_probes(one: Stratum, other: Stratum) -> Part:
+def _of_probes(one: Stratum, other: Stratum) -> Part:
     """What the choice of the probes' training texts adds, beyond what the units have already.
 
     The probes of both models have the same training texts, so their differences are a sample. What
@@ -199,7 +199,7 @@ def _means(one: Stratum) -> Floats:
     return np.asarray(one.predicted.mean(axis=(0, 1)))
 
 
-def differing(one: Stratum, other: Stratum) -> np.ndarray:
+def _differing(one: Stratum, other: Stratum) -> np.ndarray:
     """Which units the two models answer differently, (units,) of truth values."""
     if one.measures == ("mean",):
         return np.asarray(_means(one) != _means(other))
@@ -215,7 +215,7 @@ def _unseen(one: Stratum, other: Stratum, spread: float) -> float:
     none of n differs does not say that none would (Agresti and Min, 2005, add such
     pseudo-observations to paired proportions).
     """
-    differ = differing(one, other)
+    differ = _differing(one, other)
     if differ.all() and spread > FLAT:
         return 0.0
     size = 1.0
@@ -227,11 +227,11 @@ def _unseen(one: Stratum, other: Stratum, spread: float) -> float:
 def _counted(
     one: Stratum, other: Stratum, rng: np.random.Generator, draws: int
 ) -> tuple[float, float] | None:
-    differ = differing(one, other)
-    return p_values(one, other, differ, rng, draws) if 0 < differ.sum() < ALIKE else None
+    differ = _differing(one, other)
+    return _p_values(one, other, differ, rng, draws) if 0 < differ.sum() < ALIKE else None
 
 
-def of_runs(mine: Sequence[float], theirs: Sequence[float], *, paired: bool) -> Part | None:
+def _of_runs(mine: Sequence[float], theirs: Sequence[float], *, paired: bool) -> Part | None:
     """What runs add to the variance of the difference of their means; None with one run of each.
 
     Of two groups that are not paired each has a spread of its own; a single run is taken to be as
@@ -247,7 +247,7 @@ def of_runs(mine: Sequence[float], theirs: Sequence[float], *, paired: bool) -> 
     if paired or not groups:
         return None
     if len(groups) == 2:
-        return together([Part(variance=variance(g) / len(g), freedom=len(g) - 1) for g in groups])
+        return _together([Part(variance=variance(g) / len(g), freedom=len(g) - 1) for g in groups])
     spread = variance(groups[0]) * (1 / len(mine) + 1 / len(theirs))
     return Part(variance=round(spread, 15), freedom=len(groups[0]) - 1)
 
@@ -293,7 +293,7 @@ def mean_difference(suite: Suite, found: Mapping[str, Difference]) -> MeanDiffer
     return MeanDifference(
         mine=mine,
         theirs=theirs,
-        examples=together([_scaled(ones[task].examples, share) for task, share in shares.items()]),
+        examples=_together([_scaled(ones[task].examples, share) for task, share in shares.items()]),
         spread=spread,
         columns=tuple(tested),
         wanted=len(columns),
@@ -308,14 +308,14 @@ def _runs(
     counts = {(len(o.mine), len(o.theirs), o.paired) for o in ones.values() if o.seeds is not None}
     if len(counts) > 1:
         parts = [(one.seeds, shares[task]) for task, one in ones.items()]
-        seeds = together([_scaled(part, share) for part, share in parts if part is not None])
+        seeds = _together([_scaled(part, share) for part, share in parts if part is not None])
         return (_run(shares, ones, "mine"),), (_run(shares, ones, "theirs"),), seeds
     if not counts:
         return (_run(shares, ones, "mine"),), (_run(shares, ones, "theirs"),), None
     many, others, paired = next(iter(counts))
     mine = tuple(_run(shares, ones, "mine", run) for run in range(many))
     theirs = tuple(_run(shares, ones, "theirs", run) for run in range(others))
-    return mine, theirs, of_runs(mine, theirs, paired=paired)
+    return mine, theirs, _of_runs(mine, theirs, paired=paired)
 
 
 def _run(
@@ -342,7 +342,7 @@ ALL_OF = 12
 ROUNDING = 1e-9
 
 
-def p_values(
+def _p_values(
     one: Stratum, other: Stratum, differ: np.ndarray, rng: np.random.Generator, draws: int
 ) -> tuple[float, float]:
     """How often a difference as low, and as high, comes about if the models are exchangeable.

@@ -264,7 +264,7 @@ def named(results: Path, id_: str) -> list[Path]:
     return sorted(folder(results).glob(f"*-{id_}.json"), reverse=True)
 
 
-def checks(results: Path) -> Iterator[Check]:
+def _checks(results: Path) -> Iterator[Check]:
     """Every check, the oldest first; a file that cannot be read is warned of and left out."""
     for path in sorted(folder(results).glob("*.json")):
         try:

@@ -42,7 +42,7 @@ MEANINGS: Mapping[str, str] = {
 
 def explanation(policy: Policy) -> str:
     """The policy as TOML, each setting under what it means; it can be saved and changed."""
-    settings, _, tasks = to_toml(policy).partition("\n\n")
+    settings, _, tasks = _to_toml(policy).partition("\n\n")
     lines = []
     for line in settings.rstrip("\n").split("\n"):
         lines += [f"# {MEANINGS[line.partition(' ')[0]]}", line]
@@ -93,7 +93,7 @@ NotTestable = Literal["inconclusive", "ignore"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class TaskPolicy:
+class _TaskPolicy:
     """What holds for one task in place of what holds for all."""
 
     margin: Margin | None = None
@@ -138,21 +138,21 @@ class Policy:
     not_testable: NotTestable = "inconclusive"
     allow_differences: tuple[str, ...] = ()
     budget_minutes: float = 0.0
-    tasks: Mapping[str, TaskPolicy] = field(default_factory=dict)
+    tasks: Mapping[str, _TaskPolicy] = field(default_factory=dict)
 
     def margin_of(self, task: str) -> Margin:
         """The margin of a task, in points."""
-        own = self.tasks.get(task, TaskPolicy()).margin
+        own = self.tasks.get(task, _TaskPolicy()).margin
         return self.margin if own is None else own
 
     def max_drop_of(self, task: str) -> float:
         """The drop of a task that is allowed, in points."""
-        own = self.tasks.get(task, TaskPolicy()).max_drop
+        own = self.tasks.get(task, _TaskPolicy()).max_drop
         return self.max_drop if own is None else own
 
     def forbids(self, task: str) -> bool:
         """Whether the task must not regress."""
-        own = self.tasks.get(task, TaskPolicy()).must_not_regress
+        own = self.tasks.get(task, _TaskPolicy()).must_not_regress
         return any(fnmatchcase(task, one) for one in self.must_not_regress) if own is None else own
 
     def to_json(self) -> dict[str, Any]:
@@ -196,10 +196,10 @@ def read(path: Path) -> Policy:
         ) from error
     except ValueError as error:
         raise UsageError(f"The policy {path} is no TOML: {error}.") from error
-    return parse(raw, where=f"the policy {path}")
+    return _parse(raw, where=f"the policy {path}")
 
 
-def parse(raw: Mapping[str, Any], *, where: str) -> Policy:
+def _parse(raw: Mapping[str, Any], *, where: str) -> Policy:
     """A policy from plain values, as TOML gives them.
 
     Raises:
@@ -210,7 +210,7 @@ def parse(raw: Mapping[str, Any], *, where: str) -> Policy:
         raise UsageError(f"In {where} tasks is no table of tables.", hint='Write [tasks."SciFact"].')
     values = {n: _value(n, v, Policy, where) for n, v in raw.items() if n != "tasks"}
     own = {
-        name: TaskPolicy(**{n: _value(n, v, TaskPolicy, f"{where}, {name}") for n, v in one.items()})
+        name: _TaskPolicy(**{n: _value(n, v, _TaskPolicy, f"{where}, {name}") for n, v in one.items()})
         for name, one in tasks.items()
     }
     policy = replace(Policy(**values), tasks=own)
@@ -225,7 +225,7 @@ def _value(name: str, value: Any, kind: type, where: str) -> Any:
         raise unknown(f"setting of {where}", name, known, then="docs/check.md explains each.")
     if name in _CHOICES:
         return _chosen(name, value, where)
-    if kind is TaskPolicy and name == "must_not_regress":
+    if kind is _TaskPolicy and name == "must_not_regress":
         if not isinstance(value, bool):
             raise UsageError(f"In {where} must_not_regress is {value!r}, and must be true or false.")
         return value
@@ -267,7 +267,7 @@ def _fit(policy: Policy, task: str, where: str) -> None:
         )
 
 
-def to_toml(policy: Policy) -> str:
+def _to_toml(policy: Policy) -> str:
     """A policy as a file that `read` takes."""
     lines = [f"{n} = {_toml(v)}" for n, v in policy.to_json().items() if n != "tasks"]
     for name, own in policy.tasks.items():

@@ -115,7 +115,7 @@ def _taken_apart(record: Record, examples: Path | None, parts: Parts) -> Scored:
     from harness.checks.units import NotTestableError
 
     try:
-        return replace(found, units=units_of(record, examples, parts))
+        return replace(found, units=_units_of(record, examples, parts))
     except NotTestableError as error:
         return replace(found, problem=str(error))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:  # pyarrow's among them
@@ -168,7 +168,7 @@ Parts = Sequence[tuple[str, str]]
 """(split, metric): what a trained task's number is the mean of."""
 
 
-def units_of(record: Record, path: Path, parts: Parts = ()) -> Units:
+def _units_of(record: Record, path: Path, parts: Parts = ()) -> Units:
     """The units of a finished record.
 
     Args:

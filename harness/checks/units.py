@@ -210,7 +210,7 @@ def _codes(rows: Rows) -> tuple[Floats, Floats]:
 
 def _code(label: str) -> float:
     """A whole number that stands for a label, of as many bits as a float keeps."""
-    return float(int(digest([label])[:13], 16))
+    return float(int(_digest([label])[:13], 16))
 
 
 def _queries(rows: Rows, metric: str) -> Stratum:
@@ -220,7 +220,7 @@ def _queries(rows: Rows, metric: str) -> Stratum:
         return _mean(rows.metric, rows.digest)
     whole = np.array([name.rpartition("_")[0] for name in rows.ids.tolist()])
     names, first = np.unique(whole, return_index=True)
-    return _mean(rows.metric[first], digest(names.tolist()))
+    return _mean(rows.metric[first], _digest(names.tolist()))
 
 
 def _summaries(rows: Rows) -> Stratum:
@@ -230,7 +230,7 @@ def _summaries(rows: Rows) -> Stratum:
     gold, predicted = _numbers(rows)
     chosen = [np.flatnonzero(of_text == one) for one in range(len(names))]
     found = [METRICS["spearman"](gold[at], predicted[at], np.ones((1, len(at))))[0] for at in chosen]
-    return _mean(found, digest(names.tolist()))
+    return _mean(found, _digest(names.tolist()))
 
 
 def _draws(rows: Rows) -> Stratum:
@@ -240,8 +240,8 @@ def _draws(rows: Rows) -> Stratum:
     for number in sorted(set(rows.replicate.tolist())):
         at = np.flatnonzero(rows.replicate == number)
         found.append(v_measure(gold[at], predicted[at]))
-        names.append(digest(rows.ids[at].tolist()))
-    return _mean(found, digest(names))
+        names.append(_digest(rows.ids[at].tolist()))
+    return _mean(found, _digest(names))
 
 
 def _separate_codes(rows: Rows) -> tuple[Floats, Floats]:
@@ -262,7 +262,7 @@ def _probes(rows: Rows, measure: str) -> list[Stratum]:
         Stratum(
             measures=(measure,),
             share=share,
-            examples=digest(rows.ids[group[0]].tolist()),
+            examples=_digest(rows.ids[group[0]].tolist()),
             gold=NOTHING if measure == "mean" else gold[group[0]],
             predicted=np.stack([predicted[at] for at in group])[None],
         )
@@ -321,10 +321,10 @@ class Rows:
     @property
     def digest(self) -> str:
         """What stands for the examples in their order."""
-        return digest(self.ids.tolist())
+        return _digest(self.ids.tolist())
 
 
-def digest(names: list[str]) -> str:
+def _digest(names: list[str]) -> str:
     """What stands for units in their order."""
     return hashlib.sha256("\0".join(names).encode()).hexdigest()
 

@@ -50,7 +50,7 @@ def command() -> None:
 @click.option("--replace", "again", is_flag=True, help="Put it in place of the baseline of this name.")
 @options.evaluation
 @options.as_json
-def set_(
+def _set(
     name: str,
     models: tuple[str, ...],
     suites: tuple[str, ...],
@@ -77,7 +77,7 @@ def set_(
 @command.command("list")
 @options.results
 @options.as_json
-def list_(results: Path | None, as_json: bool) -> int:
+def _list(results: Path | None, as_json: bool) -> int:
     """List the baselines that are set."""
     home = paths.results_folder(results)
     found, broken = [], []
@@ -101,7 +101,7 @@ def list_(results: Path | None, as_json: bool) -> int:
 @click.argument("name")
 @options.results
 @options.as_json
-def show(name: str, results: Path | None, as_json: bool) -> int:
+def _show(name: str, results: Path | None, as_json: bool) -> int:
     """Show a baseline: its models, how they were evaluated, and the keys of its records."""
     return _print(baselines.read(paths.results_folder(results), name), as_json)
 

@@ -13,7 +13,7 @@ import click
 
 from harness import paths
 from harness.commands import options
-from harness.data.hub import human_size
+from harness.data.locate import human_size
 from harness.errors import UsageError
 
 PARTS = {
@@ -33,7 +33,7 @@ def command() -> None:
 @command.command("size")
 @options.cache
 @options.as_json
-def size(cache: Path | None, as_json: bool) -> int:
+def _size(cache: Path | None, as_json: bool) -> int:
     """Print where the cache is and how much lies in it."""
     root = paths.cache_folder(cache)
     parts = {name: _bytes(root / name) for name in PARTS}
@@ -65,7 +65,7 @@ def size(cache: Path | None, as_json: bool) -> int:
 )
 @click.option("--dry-run", is_flag=True, help="Say what would go; remove nothing.")
 @options.as_json
-def prune(cache: Path | None, older_than: float | None, artifact: str, dry_run: bool, as_json: bool) -> int:
+def _prune(cache: Path | None, older_than: float | None, artifact: str, dry_run: bool, as_json: bool) -> int:
     """Remove cached embeddings, prepared data and weights; what is needed again is made again."""
     if artifact and not re.fullmatch("[0-9a-f]{6,64}", artifact):
         raise UsageError(

@@ -14,10 +14,9 @@ from harness import evaluation, files, paths, progress
 from harness.checks import outcome
 from harness.checks import policy as policies
 from harness.checks.baselines import standard_of
-from harness.checks.export import junit, markdown
 from harness.checks.outcome import Check
 from harness.checks.policy import Policy, explanation
-from harness.checks.report import print_check
+from harness.checks.report import junit, markdown, print_check
 from harness.commands import options
 from harness.errors import StoreError, UsageError
 from harness.progress import console

@@ -60,7 +60,7 @@ def command(
     pairing = pair(a, b, across_data=across_data)
     found = {
         "deltas": [_delta(x, y) for x, y in pairing.pairs],
-        "differences": differences(
+        "differences": _differences(
             [
                 (
                     conditions(x.identity, x.provenance, measurements=measurements),
@@ -87,7 +87,7 @@ def _of(records: Sequence[Any], tasks: Sequence[str]) -> list[Any]:
     return mine
 
 
-def differences(pairs: list[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> list[dict[str, Any]]:
+def _differences(pairs: list[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> list[dict[str, Any]]:
     """Fields whose values differ in at least one pair, with the values and in how many pairs."""
     found: dict[tuple[str, str, str], int] = {}
     for a, b in pairs:

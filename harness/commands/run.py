@@ -1,17 +1,34 @@
-"""`harness run`: evaluate models on suites."""
+"""`harness run`: evaluate models on suites; `--dry-run` shows the plan and what it will take.
+
+`harness run`: evaluate models on suites.
+
+What a plan will cost: texts or runs, tokens, FLOPs, and time where this machine has measured the rate.
+"""
 
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness import cost, evaluation, progress
+from harness import evaluation, progress
 from harness.commands import options
+from harness.context import Desk
+from harness.plan import Cell
 from harness.progress import console
+from harness.provenance import check_devices
+from harness.recipe import Estimate
+from harness.record import Record
 from harness.report import impossible, print_failures, print_report
 from harness.request import Prepared, network, request_of_options
+from harness.types import Size, Suite
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
 
 
 @click.command("run")
@@ -57,10 +74,170 @@ def command(
 
 
 def _show_plan(prepared: Prepared, as_json: bool) -> int:
-    estimate = cost.estimate(prepared)
+    estimate = _estimate(prepared)
     if as_json:
-        click.echo(json.dumps(cost.to_json(estimate), indent=1))
+        click.echo(json.dumps(_to_json(estimate), indent=1))
     else:
-        cost.show(estimate, prepared.suites, console())
+        _show(estimate, prepared.suites, console())
         print_failures(impossible(prepared), prepared, console())
     return 1 if prepared.plan.impossible else 0
+
+
+CHARACTERS_PER_TOKEN = 4.0
+"""A rough figure for English; the estimate says it is one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Line:
+    """The cost of one wanted score; None where it is not known before loading.
+
+    Texts and characters are upper estimates: what earlier runs encoded is not subtracted.
+    """
+
+    model: str
+    task: str
+    state: str
+    texts: int | None
+    tokens: int | None
+    flops: float | None
+    seconds: float | None
+    runs: int | None = None
+    steps: int | None = None
+    notes: tuple[str, ...] = ()
+
+
+def _estimate(prepared: Prepared) -> list[_Line]:
+    """One line for each cell of the plan."""
+    records = list(prepared.store.records())
+    runs = _shared_out(prepared.plan.open, _runs(prepared))
+    return [
+        _line(cell, records) if cell.laid is None else _learnt(cell, runs.get(cell.key, []))
+        for cell in prepared.plan.cells
+    ]
+
+
+def _runs(prepared: Prepared) -> dict[str, Estimate]:
+    """What each run that is not there yet will take, by its key, from a few steps of it."""
+    plan = prepared.plan
+    jobs = [job for job in plan.jobs if job.kind == "train" and job.key not in plan.known]
+    if not jobs or prepared.recipe is None:
+        return {}
+    request = prepared.request
+    desk = Desk(
+        device=check_devices(prepared.devices)[0],
+        cache=prepared.cache,
+        emit=lambda _event: None,
+        threads=request.threads,
+    )
+    found = prepared.recipe.estimate(jobs, desk)
+    return {job.key: one for job, one in zip(jobs, found, strict=True) if one is not None}
+
+
+def _shared_out(cells: Sequence[Cell], runs: dict[str, Estimate]) -> dict[str, list[Estimate]]:
+    """Each run once: with the score of its own task, else with the first that needs it."""
+    found: dict[str, list[Estimate]] = {}
+    for own in (True, False):
+        for cell in cells:
+            for job in cell.laid.jobs if cell.laid else ():
+                if job.key in runs and (not own or (job.place and job.place.task == cell.task.name)):
+                    found.setdefault(cell.key, []).append(runs.pop(job.key))
+    return found
+
+
+def _learnt(cell: Cell, mine: Sequence[Estimate]) -> _Line:
+    """The line of a score that a recipe trains for."""
+    return _Line(
+        model=cell.subject.artifact.name,
+        task=cell.task.name,
+        state="cannot run" if cell.problem else "to do" if cell.record is None else "done",
+        texts=None,
+        tokens=None,
+        flops=sum(one.flops for one in mine),
+        seconds=sum(one.seconds for one in mine),
+        runs=len(mine),
+        steps=sum(one.steps for one in mine),
+        notes=tuple(dict.fromkeys(note for one in mine for note in one.notes)),
+    )
+
+
+def _to_json(lines: list[_Line]) -> dict[str, Any]:
+    """The estimate for machines (docs/json.md)."""
+    from dataclasses import asdict
+
+    return {"schema": 1, "plan": [asdict(line) for line in lines]}
+
+
+def _show(lines: list[_Line], suites: Sequence[Suite], console: Console) -> None:
+    """The estimate as tables with their totals, and what could not be made of the data."""
+    learnt = [line for line in lines if line.runs is not None]
+    for some, names in (
+        ([line for line in lines if line.runs is None], ("texts ≤", "tokens ≈", "TFLOPs ≈", "time ≈")),
+        (learnt, ("runs", "steps ≤", "TFLOPs ≈", "time ≤")),
+    ):
+        if some:
+            console.print(_table(some, names))
+    if learnt:
+        told = "Times of runs are from twenty steps on this machine, in one process; early stopping and"
+        console.print(f"{told} several at once shorten them.", style="dim", highlight=False, soft_wrap=True)
+    for note in dict.fromkeys(note for suite in suites for note in suite.notes):
+        console.print(note, style="dim", highlight=False, soft_wrap=True)
+    for line in learnt:
+        for note in line.notes:
+            console.print(f"{line.task}: {note}", style="yellow", highlight=False, soft_wrap=True)
+    to_do = [line for line in lines if line.state == "to do"]
+    known = [line.seconds for line in to_do if line.seconds is not None]
+    more = "" if len(known) == len(to_do) else f", and {len(to_do) - len(known)} of unknown time"
+    console.print(
+        f"{len(to_do)} to do, {sum(line.state == 'done' for line in lines)} done, "
+        f"{sum(line.state == 'cannot run' for line in lines)} cannot run; about {_time(sum(known))}{more}.",
+        highlight=False,
+    )
+
+
+def _table(lines: Sequence[_Line], numbers: Sequence[str]) -> Table:
+    from rich.table import Table
+
+    table = Table(title="plan; nothing was run", title_justify="left")
+    for name in ("model", "task", "state"):
+        table.add_column(name)
+    for name in numbers:
+        table.add_column(name, justify="right")
+    for line in lines:
+        table.add_row(line.model, line.task, line.state, *_numbers(line))
+    return table
+
+
+def _line(cell: Cell, records: Iterable[Record]) -> _Line:
+    size = cell.task.size if cell.problem is None else Size()
+    tokens = None
+    if size.texts is not None and size.characters is not None:
+        longest = size.texts * cell.subject.encoding.max_length
+        tokens = min(round(size.characters / CHARACTERS_PER_TOKEN) + 2 * size.texts, longest)
+    same = [r for r in records if r.model.artifact == cell.subject.artifact.key]
+    rates = [r.provenance["tokens_per_second"] for r in same if r.provenance.get("tokens_per_second")]
+    parameters = next((r.model.parameters for r in same if r.model.parameters), None)
+    state = "cannot run" if cell.problem else "to do" if cell.record is None else "done"
+    return _Line(
+        model=cell.subject.artifact.name,
+        task=cell.task.name,
+        state=state,
+        texts=size.texts,
+        tokens=tokens,
+        flops=2.0 * parameters * tokens if parameters and tokens else None,
+        seconds=tokens / (sum(rates) / len(rates)) if tokens and rates else None,
+    )
+
+
+def _numbers(line: _Line) -> list[str]:
+    counts = (line.texts, line.tokens) if line.runs is None else (line.runs, line.steps)
+    return [
+        *("?" if count is None else f"{count:,}" for count in counts),
+        "?" if line.flops is None else f"{line.flops / 1e12:,.1f}",
+        "?" if line.seconds is None else _time(line.seconds),
+    ]
+
+
+def _time(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"

@@ -1,11 +1,12 @@
-"""`harness watch`: evaluate the checkpoints of a pretraining run as they come."""
+"""`harness watch`: evaluate every new checkpoint of a pretraining run, and show the curve as it grows."""
 
 from __future__ import annotations
 
 import contextlib
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,13 +14,17 @@ from harness import paths, progress
 from harness.commands import options
 from harness.errors import HarnessError, UsageError, unknown
 from harness.progress import console
-from harness.report import Report
+from harness.report import Report, score_text
 from harness.request import Prepared, Request, request_of_options
 from harness.watch import state
-from harness.watch.report import how, listed, print_list, print_watch, said_of, said_of_look
-from harness.watch.source import open_source
-from harness.watch.state import Watch, opened_suites, usual_name
+from harness.watch.source import Checkpoint, open_source
+from harness.watch.state import ChangePoint, Entry, Watch, opened_suites, usual_name
 from harness.watch.watch import Asked, Evaluated, Hearing, Look, follow
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
 
 SCHEMA = 1
 """Version of what --json prints (docs/json.md)."""
@@ -85,7 +90,7 @@ def _watch(source: str, as_json: bool, given: dict[str, Any]) -> int:
     _require_task(given["task"], request)
     plainly = ("name", "every", "settle", "once", "until")
     wanted = Asked(source=source, request=request, **{name: given[name] for name in plainly})
-    said = Json() if as_json else Spoken(given["task"], once=given["once"])
+    said = _Json() if as_json else _Spoken(given["task"], once=given["once"])
     watch = follow(
         wanted,
         Hearing(looked=said.looked, ended=said.ended, troubled=said.troubled, carry_out=said.carry_out),
@@ -102,7 +107,7 @@ def _require_task(name: str, request: Request) -> None:
             raise unknown("task of this watch", name, known, then="Give one of them with --task.")
 
 
-class Spoken:
+class _Spoken:
     """Says to people how a watch goes on."""
 
     def __init__(self, task: str, *, once: bool) -> None:
@@ -114,13 +119,13 @@ class Spoken:
     def looked(self, found: Look) -> None:
         """What is waited for, every time; what is skipped, when it is another than before."""
         skipped = frozenset(one.name for one in found.skipped)
-        for line in said_of_look(found, skipped=skipped != self._skipped):
+        for line in _said_of_look(found, skipped=skipped != self._skipped):
             self._err.print(line, style="dim", highlight=False, soft_wrap=True)
         self._skipped = skipped
 
     def ended(self, done: Evaluated, watch: Watch) -> None:
         """A line for the checkpoint, and the curve anew."""
-        self._out.print(said_of(done), highlight=False, soft_wrap=True)
+        self._out.print(_said_of(done), highlight=False, soft_wrap=True)
         if not self._once:
             self.over(watch)
 
@@ -138,10 +143,10 @@ class Spoken:
             return
         self._drawn = watch
         scored = {name for one in watch.checkpoints for name in one.scores}
-        print_watch(watch, self._out, task=self._task if self._task in scored else "")
+        _print_watch(watch, self._out, task=self._task if self._task in scored else "")
 
 
-class Json:
+class _Json:
     """Prints one JSON object a line for machines."""
 
     def looked(self, found: Look) -> None:
@@ -156,7 +161,7 @@ class Json:
     def ended(self, done: Evaluated, _watch: Watch) -> None:
         """What became of a checkpoint."""
         entry = done.entry.model_dump(mode="json")
-        _line("checkpoint", how=how(done), scored=done.new, known=done.known, checkpoint=entry)
+        _line("checkpoint", how=_how(done), scored=done.new, known=done.known, checkpoint=entry)
 
     def troubled(self, error: HarnessError) -> None:
         """Why a look failed."""
@@ -186,14 +191,14 @@ def _tell(name: str | None, listing: bool, as_json: bool, given: dict[str, Any])
             found = {"schema": SCHEMA, "watch": watch.model_dump(mode="json", by_alias=True)}
             click.echo(json.dumps(found, indent=1, ensure_ascii=False))
         else:
-            print_watch(watch, console(), task=given["task"])
+            _print_watch(watch, console(), task=given["task"])
         return 0
     watches = [state.require(results, one) for one in state.names(results)]
     if as_json:
-        rows = {"schema": SCHEMA, "watches": [listed(one) for one in watches]}
+        rows = {"schema": SCHEMA, "watches": [_listed(one) for one in watches]}
         click.echo(json.dumps(rows, indent=1, ensure_ascii=False))
     else:
-        print_list(watches, results, console())
+        _print_list(watches, results, console())
     return 0
 
 
@@ -204,3 +209,170 @@ def _named(results: Path, text: str) -> str:
     with contextlib.suppress(UsageError):
         return usual_name(open_source(text))
     return text
+
+
+def _how(done: Evaluated) -> str:
+    """Whether a checkpoint was evaluated now, its scores were known, or nothing was scored."""
+    return "evaluated" if done.new else "known already" if done.known else "nothing scored"
+
+
+def _said_of(done: Evaluated) -> str:
+    """One line on a checkpoint that was evaluated."""
+    entry = done.entry
+    mean = f"mean {score_text(entry.mean)}" if entry.mean is not None else entry.state
+    tasks = f"{done.new} scored now, {done.known} known"
+    same = f"; the same weights as step {entry.same_as}" if entry.same_as is not None else ""
+    reason = f": {entry.reason}" if entry.reason else ""
+    return f"step {entry.step} ({entry.name}): {_how(done)} ({tasks}), {mean}{reason}{same}"
+
+
+def _said_of_look(found: Look, *, skipped: bool) -> list[str]:
+    """What a look waits for and, if asked for, what it passes over."""
+    lines = [f"waiting for {_called(one.checkpoint)}: {one.reason}" for one in found.waiting]
+    if skipped:
+        lines += [f"skipped {one.name}: {one.reason}" for one in found.skipped]
+    return lines
+
+
+def _said_of_change(change: ChangePoint) -> str:
+    """A drop with its step, its size and how sure it is."""
+    size = f"{100 * change.size:.2f} points"
+    if change.kind == "shift":
+        return f"from step {change.step} on the level is {size} lower ({_chance(change.p, 'curves')})"
+    to = f" (to step {change.last})" if change.last != change.step else ""
+    chance = _chance(change.p, "checkpoints")
+    return f"step {change.step}{to} is {size} below what those before it lead to expect ({chance})"
+
+
+def _print_watch(watch: Watch, console: Console, *, task: str = "") -> None:
+    """The curve, the table and what is flagged.
+
+    Raises:
+        UsageError: No checkpoint has a score on `task`.
+    """
+    points = _points(watch, task)
+    wanted = max((one.wanted for one in watch.checkpoints), default=0)
+    what = task or f"mean of {wanted} task{'s' * (wanted != 1)}"
+    console.print(f"{watch.name}: {what} of {watch.suite}, scores × 100", style="bold", highlight=False)
+    if points:
+        scores = [score for _, score in points]
+        console.print(
+            f"{score_text(min(scores))} {_sparkline(scores)} {score_text(max(scores))}", highlight=False
+        )
+    console.print(_table(watch, dict(points), task))
+    for change in watch.change_points:
+        console.print(_said_of_change(change), style="red", highlight=False, soft_wrap=True)
+    off = [one for one in watch.checkpoints if one.mean is not None and one not in watch.curve]
+    if off:
+        console.print(
+            f"{len(off)} measured on other data or by other code: not on the curve.", highlight=False
+        )
+
+
+def _listed(watch: Watch) -> dict[str, Any]:
+    """A watch as a row of a list."""
+    states = [one.state for one in watch.checkpoints]
+    last = max(watch.curve, key=lambda one: one.step, default=None)
+    return {
+        "name": watch.name,
+        "source": watch.source,
+        "suite": watch.suite,
+        **{state: states.count(state) for state in ("done", "partial", "failed", "waiting")},
+        "last_step": None if last is None else last.step,
+        "last_mean": None if last is None else last.mean,
+        "drops": [change.step for change in watch.change_points],
+    }
+
+
+def _print_list(watches: Sequence[Watch], results: Path, console: Console) -> None:
+    """The watches of a results folder."""
+    from rich.table import Table
+
+    if not watches:
+        console.print(f"Nothing is watched with the results in {results}.", highlight=False, soft_wrap=True)
+        return
+    table = Table()
+    curves = [[one.mean for one in watch.curve if one.mean is not None] for watch in watches]
+    rows = [
+        {**_listed(watch), "curve": _sparkline(curve)} for watch, curve in zip(watches, curves, strict=True)
+    ]
+    for name in rows[0]:
+        table.add_column(name.replace("_", " "), overflow="fold")
+    for row in rows:
+        row |= {"last_mean": score_text(row["last_mean"]), "drops": ", ".join(map(str, row["drops"]))}
+        table.add_row(*("–" if value is None else str(value) for value in row.values()))
+    console.print(table)
+
+
+def _points(watch: Watch, task: str) -> list[tuple[int, float]]:
+    if not task:
+        return [(one.step, one.mean) for one in watch.curve if one.mean is not None]
+    known = {name for one in watch.checkpoints for name in one.scores}
+    if watch.checkpoints and task not in known:
+        raise unknown("task of this watch", task, known, then=f"`harness list tasks --match {task}`.")
+    latest = max((one for one in watch.checkpoints if task in one.scores), key=_when, default=None)
+    alike = [one for one in watch.checkpoints if latest and one.treatment == latest.treatment]
+    return [(one.step, one.scores[task]) for one in alike if task in one.scores]
+
+
+def _when(entry: Entry) -> str:
+    return entry.evaluated
+
+
+def _table(watch: Watch, points: dict[int, float], task: str) -> Table:
+    from rich.table import Table
+
+    table = Table()
+    for name in ("step", "score", "Δ"):
+        table.add_column(name, justify="right")
+    table.add_column("tasks", justify="right")
+    table.add_column("", overflow="fold")
+    before: float | None = None
+    for one in watch.checkpoints:
+        score = points.get(one.step)
+        delta = "" if score is None or before is None else f"{100 * (score - before):+.2f}"
+        tasks = f"{one.there}/{one.wanted}" if one.wanted else ""
+        table.add_row(f"{one.step:,}", score_text(score), delta, tasks, _flag(watch, one, task))
+        before = before if score is None else score
+    return table
+
+
+def _flag(watch: Watch, one: Entry, task: str) -> str:
+    """What is to be said of a checkpoint in a table."""
+    found = [f"{one.state}: {one.reason}"] if one.state != "done" else []
+    for change in watch.change_points if not task else ():
+        if change.step == one.step:
+            found.append(f"{change.kind} of {100 * change.size:.2f} ({_chance(change.p)})")
+        elif change.step < one.step <= change.last:
+            found.append("still low")
+    found += [f"the same weights as step {one.same_as}"] if one.same_as is not None else []
+    return "; ".join(found)
+
+
+def _chance(p: float, of: str = "") -> str:
+    """How often chance does as much.
+
+    >>> _chance(0.0004, "curves"), _chance(0.0)
+    ('by chance in 1 of 2,500 curves', 'by chance in less than 1 of 1,000,000')
+    """
+    share = f"1 of {1 / p:,.0f}" if p > 1e-6 else "less than 1 of 1,000,000"
+    return f"by chance in {share}{f' {of}' if of else ''}"
+
+
+def _called(one: Checkpoint) -> str:
+    return f"step {one.step} ({one.name})"
+
+
+_BLOCKS = "▁▂▃▄▅▆▇█"
+
+
+def _sparkline(values: Sequence[float]) -> str:
+    """Values as a row of bars, one each, from the lowest value to the highest.
+
+    >>> _sparkline([0.1, 0.5, 0.3]), _sparkline([0.2, 0.2]), _sparkline([])
+    ('▁█▅', '▄▄', '')
+    """
+    if not values or min(values) == max(values):
+        return "▄" * len(values)
+    low, spread = min(values), max(values) - min(values)
+    return "".join(_BLOCKS[min(int((value - low) / spread * 8), 7)] for value in values)

@@ -94,7 +94,7 @@ def _entry(*, size: int, sha256: str, **_: Any) -> FileEntry:
     return FileEntry(size=size, sha256=sha256)
 
 
-def content_of(hashes: Mapping[str, str]) -> str:
+def _content_of(hashes: Mapping[str, str]) -> str:
     """The content hash of a data set: over its sorted file names and the SHA-256 of each file."""
     return "sha256:" + digest(sorted(hashes.items()))
 
@@ -114,7 +114,7 @@ def identify(data: Data, folder: Path, cache: Path) -> Data:
         listed = {name: entry.sha256 for name, entry in manifest.files.items()}
         if listed == hashes:
             return Data(path=data.path, revision=manifest.revision)
-    return Data(path=data.path, content=content_of(hashes))
+    return Data(path=data.path, content=_content_of(hashes))
 
 
 def _raise(error: OSError) -> None:

@@ -1,16 +1,331 @@
-"""Finding a data set: a data root first, then the hub's cache, then the hub itself."""
+"""Where a data set lies: the data root, the hub's cache, the hub; sizes and errors of the hub.
+
+Hub cache, errors, sizes.
+
+The hub's cache on this machine: the snapshot of a revision, and whether it is whole.
+
+Loading one subset of a data set from the hub leaves a snapshot with only that subset's files, so
+a snapshot that is there is not yet one that can be used.
+
+What went wrong while fetching from the hub, in one message each.
+
+How large data sets are on the hub, and sizes fit to read.
+
+Finding a data set: a data root first, then the hub's cache, then the hub itself.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import errno
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from harness.data.folder import identify, read_manifest, visible_files
-from harness.data.hub import absent_subsets, gaps, snapshot
-from harness.errors import DataError
+from harness.data.folder import Need, identify, read_manifest, visible_files
+from harness.errors import DataError, HarnessError
 from harness.types import Data
+
+_SHARD = re.compile(r"^(?P<stem>.*-)(?P<number>\d{5})-of-(?P<count>\d{5})")
+_HEADER = re.compile(r"\s*---\r?\n(.*?)\n---[ \t]*(?:\r?\n|$)", re.DOTALL)
+RETRIEVAL_PARTS = ("corpus", "queries", "qrels", "top_ranked", "instruction", "instructions")
+_NOT_DATA = (".md", ".py", ".txt.license", "LICENSE", "dataset_infos.json")
+
+
+def _snapshot(path: str, revision: str) -> Path | None:
+    """The folder of a data set's revision in the hub's cache, None if there is none."""
+    from huggingface_hub import constants
+
+    if not revision:
+        return None
+    repo = Path(constants.HF_HUB_CACHE) / f"datasets--{path.replace('/', '--')}"
+    reference = repo / "refs" / revision
+    commit = reference.read_text().strip() if reference.is_file() else revision
+    folder = repo / "snapshots" / commit
+    return folder if folder.is_dir() else None
+
+
+def _gaps(folder: Path, data: Data, subsets: Sequence[str]) -> tuple[str, ...]:
+    """What a snapshot lacks for reading `subsets` (all, if empty); empty if it will do.
+
+    A snapshot fetched whole carries a list of its files. One without that list is judged by the
+    data files its README declares and by the shard numbers in file names.
+    """
+    present = {name for name, path in visible_files(folder).items() if path.exists()}
+    listed = _listed(data)
+    if listed is not None and listed <= present:
+        return ()
+    if not any(not name.endswith(_NOT_DATA) for name in present):
+        return ("data file",)
+    declared = _wanted(_configs(folder), subsets)
+    undeclared = (p for patterns in declared.values() for p in patterns if not _matches(folder, p))
+    return (*undeclared, *_missing_shards(present))
+
+
+def _absent_subsets(folder: Path, subsets: Sequence[str]) -> tuple[str, ...]:
+    """The subsets that no configuration of the README stands for, if one stands for any other of them."""
+    if len(subsets) < 2:  # a single one has no other
+        return ()
+    configs = _configs(folder)
+    absent = tuple(s for s in subsets if not any(_stands_for(c, s) for c in configs))
+    return absent if len(absent) < len(subsets) else ()
+
+
+def declared_subsets(folder: Path) -> tuple[str, ...]:
+    """The configurations that a data set's README declares, none if it has no such list."""
+    return tuple(_configs(folder))
+
+
+def _stands_for(config: str, subset: str) -> bool:
+    return config == subset or config.startswith(f"{subset}-") or config.endswith(f"-{subset}")
+
+
+def _listed(data: Data) -> set[str] | None:
+    try:
+        from huggingface_hub import get_cached_repo_tree
+        from huggingface_hub.errors import CachedRepoTreeNotFoundError
+    except ImportError:  # an older huggingface_hub keeps no such list
+        return None
+    try:
+        tree = get_cached_repo_tree(data.path, repo_type="dataset", revision=data.revision)
+    except CachedRepoTreeNotFoundError:
+        return None
+    return {file.path for file in tree if not any(p.startswith(".") for p in file.path.split("/"))}
+
+
+def _configs(folder: Path) -> dict[str, list[str]]:
+    """The configurations a README declares, in order: name → patterns of its data files."""
+    try:
+        header = _header((folder / "README.md").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    declared = header.get("configs")
+    configs = [c for c in declared if isinstance(c, dict)] if isinstance(declared, list) else []
+    return {str(c.get("config_name", "default")): list(_patterns(c.get("data_files"))) for c in configs}
+
+
+def _header(card: str) -> Mapping[str, Any]:
+    """The metadata at the top of a README; {} where it has none, or lists no configurations."""
+    found = _HEADER.match(card)
+    if found is None or "configs:" not in found[1]:
+        return {}
+    import yaml
+
+    try:
+        read = yaml.safe_load(found[1])
+    except yaml.YAMLError:
+        return {}
+    return read if isinstance(read, dict) else {}
+
+
+def _patterns(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        for entry in value:
+            yield from _patterns(entry)
+    elif isinstance(value, dict):
+        yield from _patterns(value["path"] if "path" in value else list(value.values()))
+
+
+def _wanted(configs: Mapping[str, list[str]], subsets: Sequence[str]) -> dict[str, list[str]]:
+    """The configurations that reading `subsets` needs.
+
+    A subset is a configuration, or the first or last part of one (`fr-corpus`, `corpus-fr`); to
+    the subset `default` belong those that hold the parts of a retrieval task.
+    The first declared one is always needed: its files tell the loader their format.
+    """
+    first = next(iter(configs), "")
+    if "default" in subsets:
+        subsets = [*subsets, *RETRIEVAL_PARTS]
+    named = {c for c in configs for s in subsets if _stands_for(c, s)}
+    return {c: patterns for c, patterns in configs.items() if not named or c in {first, *named}}
+
+
+def _matches(folder: Path, pattern: str) -> bool:
+    try:
+        return any(path.exists() for path in folder.glob(pattern))
+    except (NotImplementedError, ValueError):  # not a pattern inside the folder
+        return False
+
+
+def _missing_shards(names: set[str]) -> Iterator[str]:
+    """Shards that the numbers in file names (`train-00000-of-00002`) promise and nothing holds."""
+    held: dict[tuple[str, str], set[int]] = {}
+    for match in filter(None, map(_SHARD.match, names)):
+        held.setdefault((match["stem"], match["count"]), set()).add(int(match["number"]))
+    for (stem, count), numbers in sorted(held.items()):
+        yield from (f"{stem}{n:05d}-of-{count}" for n in range(int(count)) if n not in numbers)
+
+
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
+_TOKEN = "make a token at the hub's settings page and set HF_TOKEN to it"
+
+
+class Unavailable(DataError):
+    """What hits every data set alike, so that trying the next one is no use."""
+
+
+@contextmanager
+def explained(need: Need, root: Path | None) -> Iterator[None]:
+    """Turn whatever goes wrong while fetching `need` into a DataError."""
+    try:
+        yield
+    except HarnessError:
+        raise
+    except Exception as error:
+        raise _explain(error, need, root) from error
+
+
+def _explain(error: Exception, need: Need, root: Path | None) -> DataError:
+    """The error a user can act on for what huggingface_hub, or writing under `root`, raised."""
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    if isinstance(error, LocalEntryNotFoundError) and isinstance(error.__cause__, Exception):
+        error = error.__cause__  # "not found here", said because asking the hub failed
+    return (
+        _from_hub(error, need)
+        or _from_network(error, need)
+        or _from_disk(error, need, root)
+        or _other(error, need)
+    )
+
+
+def _from_hub(error: Exception, need: Need) -> DataError | None:
+    from huggingface_hub import errors as hub
+
+    match error:
+        case hub.GatedRepoError():
+            return DataError(
+                f"The data set {need.path} is gated: its owner must let you in.",
+                hint=f"Accept its terms on its page on the hub, then {_TOKEN}.",
+            )
+        case hub.RevisionNotFoundError():
+            return DataError(
+                f"The data set {need.path} has no revision {need.revision} on the hub.",
+                hint="The revision is pinned by the suite; its owner may have rewritten the history.",
+            )
+        case hub.RepositoryNotFoundError():
+            return DataError(
+                f"The hub has no data set {need.path}, or it is private.",
+                hint=f"If it is private, {_TOKEN}.",
+            )
+        case hub.HfHubHTTPError():
+            return _from_status(error.response.status_code, need)
+    return None
+
+
+def _from_status(code: int, need: Need) -> DataError:
+    if code in (401, 403):
+        return DataError(
+            f"The hub refuses access to {need.path} (HTTP {code}).", hint=f"To be let in, {_TOKEN}."
+        )
+    if code == 429:
+        return DataError(
+            f"The hub turns down further requests for {need.path} (HTTP 429).",
+            hint=f"Wait some minutes and run the same command again; to be allowed more, {_TOKEN}.",
+        )
+    return DataError(
+        f"The hub answered HTTP {code} for {need.path}.", hint="Run the same command again later."
+    )
+
+
+def _from_network(error: Exception, need: Need) -> DataError | None:
+    import httpx
+    from huggingface_hub.errors import LocalEntryNotFoundError, OfflineModeIsEnabled
+
+    if isinstance(error, OfflineModeIsEnabled):
+        return Unavailable(
+            f"The hub may not be asked for {need.path}: offline mode is on.",
+            hint="Unset HF_HUB_OFFLINE (or leave out --offline) and run the same command again.",
+        )
+    if isinstance(error, httpx.HTTPError | ConnectionError | TimeoutError | LocalEntryNotFoundError):
+        return Unavailable(
+            f"No connection to the hub for {need.path}: {_first_line(error)}.",
+            hint="Run the same command on a connected machine; what was fetched so far is kept.",
+        )
+    return None
+
+
+def _from_disk(error: Exception, need: Need, root: Path | None) -> DataError | None:
+    code = error.errno if isinstance(error, OSError) else None
+    if code in _FULL or "No space left" in str(error):  # the hub's compiled part gives text only
+        return Unavailable(
+            f"The disk is full: {need.path} cannot be written under {root} ({_first_line(error)}).",
+            hint="Free some room and run the same command again: it goes on where it stopped.",
+        )
+    if isinstance(error, OSError) and code in _DENIED:
+        return Unavailable(
+            f"No permission to write {error.filename or root}.",
+            hint="Choose a folder this user may write: --data DIR.",
+        )
+    return None
+
+
+def _other(error: Exception, need: Need) -> DataError:
+    return DataError(
+        f"Fetching {need.path} failed: {type(error).__name__}: {_first_line(error)}.",
+        hint="Run the same command again: it goes on where it stopped.",
+    )
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+
+
+def remote_size(need: Need, *, timeout: float = 10.0) -> int:
+    """How many bytes a data set has on the hub, hidden files left out.
+
+    Raises:
+        DataError: The hub cannot be reached, or does not have it.
+    """
+    from huggingface_hub import HfApi
+
+    with explained(need, None):
+        info = HfApi().dataset_info(need.path, revision=need.revision, files_metadata=True, timeout=timeout)
+        visible = [s for s in info.siblings or [] if not s.rfilename.startswith(".")]
+        return sum(sibling.size or 0 for sibling in visible)
+
+
+def remote_sizes(wanted: Sequence[Need]) -> dict[Need, int]:
+    """The sizes the hub tells; after the first sign that it cannot be reached no more is asked."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    reachable = True
+
+    def ask(need: Need) -> int | None:
+        nonlocal reachable
+        try:
+            return remote_size(need, timeout=5) if reachable else None
+        except Unavailable:
+            reachable = False
+        except DataError:
+            pass
+        return None
+
+    with ThreadPoolExecutor(max_workers=8) as pool:
+        asked = zip(wanted, pool.map(ask, wanted), strict=True)
+        return {need: size for need, size in asked if size is not None}
+
+
+def human_size(size: int | None) -> str:
+    """Bytes in a unit fit to read, "?" if unknown.
+
+    >>> human_size(None), human_size(999), human_size(1_250_000)
+    ('?', '999 B', '1.2 MB')
+    """
+    if size is None:
+        return "?"
+    value = float(size)
+    for unit in ("B", "kB", "MB", "GB"):
+        if value < 1000:
+            return f"{value:.0f} B" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1000
+    return f"{value:.1f} TB"
+
 
 Origin = Literal["root", "hub-cache", "hub", "built"]
 """A data root, the hub's cache on this machine, the hub, or data that is built or local."""
@@ -62,8 +377,8 @@ def locate_data(data: Data, settings: DataSettings, *, subsets: Sequence[str] = 
     near = locate_local(data, settings, subsets=subsets)
     if near is not None:
         return near
-    held = snapshot(data.path, data.revision)
-    lacking = gaps(held, data, subsets) if held else ()
+    held = _snapshot(data.path, data.revision)
+    lacking = _gaps(held, data, subsets) if held else ()
     if held and not lacking:
         return Located(data=data, folder=held, origin="hub-cache")
     if settings.offline:
@@ -89,7 +404,7 @@ def locate_local(data: Data, settings: DataSettings, *, subsets: Sequence[str] =
 
 def _require(subsets: Sequence[str], folder: Path, data: Data) -> None:
     """Refuse a folder that says it has some of the subsets and not the others."""
-    absent = absent_subsets(folder, subsets)
+    absent = _absent_subsets(folder, subsets)
     if absent:
         some = ", ".join(absent[:3]) + (f" and {len(absent) - 3} more" if len(absent) > 3 else "")
         raise DataMissing(

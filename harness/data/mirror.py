@@ -17,15 +17,18 @@ from pathlib import Path
 from typing import Literal
 
 from harness.data.folder import MANIFEST, FileEntry, Manifest, Need, read_manifest, visible_files
-from harness.data.hub import Unavailable, explained, human_size, remote_size
 from harness.data.locate import (
     DataMissing,
     DataSettings,
     Located,
     Origin,
+    Unavailable,
+    explained,
+    human_size,
     locate_data,
     other_revision,
     places,
+    remote_size,
     root_folder,
     unreadable,
 )

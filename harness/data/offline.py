@@ -51,15 +51,15 @@ def forbid_network() -> ExitStack:
         _set_variable(undo, variable, "1")
     for module, name in CONSTANTS:
         if hasattr(sys.modules.get(module), name):
-            swap(undo, sys.modules[module], name, True)
+            _swap(undo, sys.modules[module], name, True)
     for method in ("connect", "connect_ex", "sendto"):
-        swap(undo, socket.socket, method, _guard_socket(getattr(socket.socket, method)))
+        _swap(undo, socket.socket, method, _guard_socket(getattr(socket.socket, method)))
     for function in ("getaddrinfo", "gethostbyname"):
-        swap(undo, socket, function, _guard_lookup(getattr(socket, function)))
+        _swap(undo, socket, function, _guard_lookup(getattr(socket, function)))
     return undo
 
 
-def swap(undo: ExitStack, target: object, name: str, value: object) -> None:
+def _swap(undo: ExitStack, target: object, name: str, value: object) -> None:
     """Set an attribute until `undo` is closed."""
     undo.callback(setattr, target, name, getattr(target, name))
     setattr(target, name, value)
@@ -157,5 +157,5 @@ def datasets_cache(content: str, cache: Path) -> Iterator[Path]:
     }
     with ExitStack() as undo:
         for name, place in places.items():
-            swap(undo, datasets.config, name, place)
+            _swap(undo, datasets.config, name, place)
         yield folder

@@ -133,7 +133,7 @@ TOKENIZED = ("Transformer", "CLIPModel")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Length:
+class _Length:
     """How many tokens enter by one module.
 
     `most` is where texts are cut, NO_LIMIT if nowhere, and `named` where the files say they are, None
@@ -148,7 +148,7 @@ class Length:
     table: int | None
 
 
-def lengths(folder: Path, *, own_code: bool = False) -> tuple[Length, ...]:
+def lengths(folder: Path, *, own_code: bool = False) -> tuple[_Length, ...]:
     """The length of each module that texts enter by, in the order of `input_modules`.
 
     With `own_code`, a backbone that names classes of its own runs those.
@@ -157,17 +157,17 @@ def lengths(folder: Path, *, own_code: bool = False) -> tuple[Length, ...]:
     return tuple(_length(kind, folder / sub, bare=not kind, own_code=own_code) for kind, sub in entered)
 
 
-def longest(found: Sequence[Length]) -> int:
+def _longest(found: Sequence[_Length]) -> int:
     """Where texts are cut by the module that takes the longest, of those that cut at all."""
     return max((length.most for length in found if length.most < NO_LIMIT), default=NO_LIMIT)
 
 
-def most_asked(found: Sequence[Length]) -> int | None:
+def _most_asked(found: Sequence[_Length]) -> int | None:
     """The most that may be asked for of any module, None if no file names a limit."""
     return max((length.limit for length in found if length.limit is not None), default=None)
 
 
-def _length(kind: str, root: Path, *, bare: bool, own_code: bool) -> Length:
+def _length(kind: str, root: Path, *, bare: bool, own_code: bool) -> _Length:
     config = _text_config(read_object(root / "config.json"))
     own = None if bare else _own_length(root)
     table = _table(config, own_code=own_code)
@@ -178,7 +178,7 @@ def _length(kind: str, root: Path, *, bare: bool, own_code: bool) -> Length:
     # A tokenizer that knows no limit says 1e30.
     known = int(named) if isinstance(named, int | float) and 0 < named < NO_LIMIT else None
     most = min((length for length in (known, limit) if length), default=NO_LIMIT)
-    return Length(most=most, named=known, limit=limit, table=table)
+    return _Length(most=most, named=known, limit=limit, table=table)
 
 
 def _own_length(root: Path) -> int | None:
@@ -210,7 +210,7 @@ def _table(config: Mapping[str, Any], *, own_code: bool) -> int | None:
         or config.get("position_embedding_type") not in (None, "absolute")
         or config.get("position_biased_input") is False
     )
-    own = None if runs_own_code(config, own_code) else most_positions(config)
+    own = None if _runs_own_code(config, own_code) else _most_positions(config)
     if own is not None:
         return own
     if positions is None or computed:
@@ -259,7 +259,7 @@ class Description:
     normalize: bool = False
     max_length: int
     position_limit: int | None = None
-    lengths: tuple[Length, ...]
+    lengths: tuple[_Length, ...]
     prompts: Mapping[str, str] = field(default_factory=dict)
     default_prompt_name: str | None = None
     similarity_fn_name: Similarity = "cosine"
@@ -290,8 +290,8 @@ def describe(folder: Path, *, own_code: bool = False) -> Description:
         pooling=_pooling(folder, modules),
         usual_pooling=_usual_pooling(folder),
         normalize=bool(modules) and library_class(modules[-1][0]) == "Normalize",
-        max_length=longest(found),
-        position_limit=most_asked(found),
+        max_length=_longest(found),
+        position_limit=_most_asked(found),
         lengths=found,
         prompts=_prompts(library),
         default_prompt_name=library.get("default_prompt_name"),
@@ -386,13 +386,13 @@ def has_network(folder: Path, *, own_code: bool = False) -> bool:
     With `own_code`, one that names classes of its own does not.
     """
     config = read_object(folder / "config.json")
-    if runs_own_code(config, own_code) or (folder / "adapter_config.json").is_file():
+    if _runs_own_code(config, own_code) or (folder / "adapter_config.json").is_file():
         return False
     family = family_in(folder)
     return config.get("model_type") == MODEL_TYPE or (family is not None and family.shape is not None)
 
 
-def runs_own_code(config: Mapping[str, Any], allowed: bool) -> bool:
+def _runs_own_code(config: Mapping[str, Any], allowed: bool) -> bool:
     """Whether the classes that a config names as its own run, which they do where that is allowed."""
     return allowed and bool(config.get("auto_map"))
 
@@ -421,7 +421,7 @@ def check_family(artifact: Artifact, encoding: Encoding) -> None:
 def _check_positions(artifact: Artifact, folder: Path) -> None:
     config = read_object(folder / "config.json")
     asked = config.get("position_embedding_type")
-    own_code = runs_own_code(config, artifact.trust_remote_code)
+    own_code = _runs_own_code(config, artifact.trust_remote_code)
     if asked in RELATIVE and config.get("model_type") not in HAVE_RELATIVE and not own_code:
         raise ModelError(
             f"{artifact.name} has {asked} positions, which transformers 5 has dropped: it would run without.",
@@ -445,7 +445,7 @@ def _require_no_variant(artifact: Artifact, folder: Path) -> None:
         )
 
 
-def most_positions(config: Mapping[str, Any]) -> int | None:
+def _most_positions(config: Mapping[str, Any]) -> int | None:
     """The most tokens of a text in our network, as far as its own config says; None where it does not.
 
     Of transformers' own types, those with rotary positions say it here.

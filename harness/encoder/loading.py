@@ -53,7 +53,7 @@ def load(artifact: Artifact, encoding: Encoding, *, device: str) -> Encoder:
     try:
         with _quiet():
             model, report, notes = _build(artifact, encoding, description, device)
-            require_loaded(model, report, artifact.name)
+            _require_loaded(model, report, artifact.name)
             encoder = Encoder(model, encoding)
             encoder.notes += notes
             return encoder
@@ -65,12 +65,12 @@ def load(artifact: Artifact, encoding: Encoding, *, device: str) -> Encoder:
 
 def _build(
     artifact: Artifact, encoding: Encoding, description: Description, device: str
-) -> tuple[SentenceTransformer, LoadReport, list[str]]:
+) -> tuple[SentenceTransformer, _LoadReport, list[str]]:
     import torch
 
     from harness.encoder.sentence_transformer import SentenceTransformer
 
-    with recorded() as report:
+    with _recorded() as report:
         model = SentenceTransformer(
             str(artifact.folder),
             device=device,
@@ -185,7 +185,7 @@ SHOWN = 5
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Fresh:
+class _Fresh:
     """A tensor that no file set, of one backbone; `shapes` if the file has one of another shape."""
 
     backbone: nn.Module
@@ -195,10 +195,10 @@ class Fresh:
 
 
 @dataclass
-class LoadReport:
+class _LoadReport:
     """What loading found wrong: tensors that no file had, or whose shape was another there."""
 
-    fresh: list[Fresh] = field(default_factory=list)
+    fresh: list[_Fresh] = field(default_factory=list)
 
     def note(self, model: nn.Module, info: dict[str, Any]) -> None:
         """Add what transformers says of one loaded backbone."""
@@ -210,15 +210,15 @@ class LoadReport:
         for name in sorted({*info["missing_keys"], *mismatched}):
             if name in tensors and tensors[name].is_floating_point():
                 shapes = mismatched.get(name, "")
-                self.fresh.append(Fresh(backbone=model, name=name, tensor=tensors[name], shapes=shapes))
+                self.fresh.append(_Fresh(backbone=model, name=name, tensor=tensors[name], shapes=shapes))
 
 
 @contextmanager
-def recorded() -> Iterator[LoadReport]:
+def _recorded() -> Iterator[_LoadReport]:
     """While open, every backbone transformers loads adds to the report."""
     from transformers import PreTrainedModel
 
-    report = LoadReport()
+    report = _LoadReport()
     patched: Any = PreTrainedModel
     original = PreTrainedModel.__dict__["from_pretrained"]
 
@@ -235,7 +235,7 @@ def recorded() -> Iterator[LoadReport]:
         patched.from_pretrained = original
 
 
-def require_loaded(model: SentenceTransformer, report: LoadReport, name: str) -> None:
+def _require_loaded(model: SentenceTransformer, report: _LoadReport, name: str) -> None:
     """See that every tensor that reaches the output came from a file.
 
     A tensor that no file set may be one the output does not depend on, such as the pooler of
@@ -255,14 +255,14 @@ def require_loaded(model: SentenceTransformer, report: LoadReport, name: str) ->
     )
 
 
-def _place(model: SentenceTransformer, fresh: Fresh) -> str:
+def _place(model: SentenceTransformer, fresh: _Fresh) -> str:
     """The name of a tensor, with that of its backbone where there are several."""
     if len(backbone_modules(model)) < 2:
         return fresh.name
     return next((f"{n}.{fresh.name}" for n, m in model.named_modules() if m is fresh.backbone), fresh.name)
 
 
-def _reaching(model: SentenceTransformer, suspects: list[Fresh]) -> list[Fresh]:
+def _reaching(model: SentenceTransformer, suspects: list[_Fresh]) -> list[_Fresh]:
     """The suspects that the vectors of any side depend on."""
     silent = set(suspects)
     for role in roles(model) if suspects else ():
@@ -270,7 +270,7 @@ def _reaching(model: SentenceTransformer, suspects: list[Fresh]) -> list[Fresh]:
     return [fresh for fresh in suspects if fresh not in silent]
 
 
-def _silent(model: SentenceTransformer, suspects: list[Fresh], role: Role) -> set[Fresh]:
+def _silent(model: SentenceTransformer, suspects: list[_Fresh], role: Role) -> set[_Fresh]:
     """The suspects that the vectors of one side do not depend on; none where no gradient can tell."""
     import torch
 

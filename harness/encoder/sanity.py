@@ -29,7 +29,7 @@ Vectors = NDArray[np.float32]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Failure:
+class _Failure:
     """One check that the model did not pass, and what to do about it."""
 
     check: str
@@ -40,14 +40,14 @@ class Failure:
         return self.message
 
 
-def on_side(role: Role, failure: Failure | None) -> Failure | None:
+def _on_side(role: Role, failure: _Failure | None) -> _Failure | None:
     """The failure, with the side it was found on where the model has sides."""
     if failure is None or not role:
         return failure
     return replace(failure, message=f"On side {role}: {failure.message}")
 
 
-def distance(first: Vectors, second: Vectors) -> NDArray[np.float64]:
+def _distance(first: Vectors, second: Vectors) -> NDArray[np.float64]:
     """The distance of each two rows, against the length of the first."""
     wide = first.astype(np.float64)
     lengths = np.maximum(np.linalg.norm(wide, axis=1), 1e-30)
@@ -81,15 +81,15 @@ takes part moves by more than 1e-1 beside a neighbour this long.
 
 
 @dataclass(frozen=True, kw_only=True)
-class SanityReport:
+class _SanityReport:
     """What the gate found: the names of the checks that ran, and those that failed."""
 
     checks: tuple[str, ...]
-    failures: tuple[Failure, ...]
+    failures: tuple[_Failure, ...]
     seconds: float
 
 
-def check(encoder: Encoder, reload: Callable[[], Encoder] | None = None) -> SanityReport:
+def check(encoder: Encoder, reload: Callable[[], Encoder] | None = None) -> _SanityReport:
     """Run every check, on each side that has a tower of its own.
 
     Args:
@@ -99,26 +99,26 @@ def check(encoder: Encoder, reload: Callable[[], Encoder] | None = None) -> Sani
     """
     began = time.perf_counter()
     alone = {role: _alone(encoder, role) for role in encoder.roles}
-    failures = [on_side(role, _not_finite(vectors, SHORT)) for role, vectors in alone.items()]
+    failures = [_on_side(role, _not_finite(vectors, SHORT)) for role, vectors in alone.items()]
     ran = ["finite"]
     if not any(failures):
         for role, vectors in alone.items():
             failures += [
-                on_side(role, _constant(vectors)),
-                on_side(role, _moved_by_padding(encoder, vectors, role)),
+                _on_side(role, _constant(vectors)),
+                _on_side(role, _moved_by_padding(encoder, vectors, role)),
             ]
         ran += ["constant", "padding"]
         if reload is not None:
-            failures += disagreeing(encoder, SHORT, reload)
+            failures += _disagreeing(encoder, SHORT, reload)
             ran.append("reload")
-    return SanityReport(
+    return _SanityReport(
         checks=tuple(ran),
         failures=tuple(f for f in failures if f is not None),
         seconds=time.perf_counter() - began,
     )
 
 
-def require(report: SanityReport) -> None:
+def require(report: _SanityReport) -> None:
     """Stop if a check failed.
 
     Raises:
@@ -134,38 +134,38 @@ def _alone(encoder: Encoder, role: Role) -> Vectors:
     return np.concatenate([encoder.encode_batch([text], role=role) for text in SHORT])
 
 
-def _not_finite(vectors: Vectors, texts: tuple[str, ...]) -> Failure | None:
+def _not_finite(vectors: Vectors, texts: tuple[str, ...]) -> _Failure | None:
     bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
     if not bad.size:
         return None
-    return Failure(
+    return _Failure(
         check="finite",
         message=f"{bad.size} of {len(texts)} vectors are not finite, that of {texts[bad[0]]!r} first.",
         hint="Half precision overflows in some models: ask for float32. If it was, the weights are damaged.",
     )
 
 
-def _constant(vectors: Vectors) -> Failure | None:
+def _constant(vectors: Vectors) -> _Failure | None:
     wide = vectors.astype(np.float64)
     norms = np.linalg.norm(wide, axis=1, keepdims=True)
     cosines = (wide / np.maximum(norms, 1e-30)) @ (wide / np.maximum(norms, 1e-30)).T
     if norms.all() and cosines.min() < 1 - SAME:
         return None
-    return Failure(
+    return _Failure(
         check="constant",
         message=f"{len(vectors)} different texts all have the same vector.",
         hint="The tokenizer may not be the model's own, or the weights were never set.",
     )
 
 
-def _moved_by_padding(encoder: Encoder, alone: Vectors, role: Role) -> Failure | None:
+def _moved_by_padding(encoder: Encoder, alone: Vectors, role: Role) -> _Failure | None:
     padded = encoder.encode_batch([*SHORT, LONG], role=role)[:-1]
-    moved = distance(alone, padded)
+    moved = _distance(alone, padded)
     allowed = PADDING.get(encoder.dtype_as_run, PADDING["float32"])
     if (moved <= allowed).all():
         return None
     worst = int(moved.argmax())
-    return Failure(
+    return _Failure(
         check="padding",
         message=f"The vector of {SHORT[worst]!r} moves by {moved[worst]:.1%} of its length when its batch "
         f"is padded ({allowed:.2%} is rounding in {encoder.dtype_as_run}).",
@@ -180,25 +180,25 @@ SHOWN = 5
 """How many tensors that differ are named."""
 
 
-def disagreeing(
+def _disagreeing(
     encoder: Encoder, texts: Sequence[str], reload: Callable[[], Encoder]
-) -> list[Failure | None]:
+) -> list[_Failure | None]:
     """Load the model again, and compare the vectors of each side; the encoder goes on with that load.
 
     Of the first load its vectors and the checksums of its tensors are kept.
     """
     first = {role: encoder.encode_batch(texts, role=role) for role in encoder.roles}
-    sums = checksums(encoder.model)
+    sums = _checksums(encoder.model)
     encoder.reload(reload)
-    second = checksums(encoder.model)
+    second = _checksums(encoder.model)
     other = [name for name in sums if sums[name] != second.get(name)]
     return [
-        on_side(role, _moved(encoder, texts, (vectors, encoder.encode_batch(texts, role=role)), other))
+        _on_side(role, _moved(encoder, texts, (vectors, encoder.encode_batch(texts, role=role)), other))
         for role, vectors in first.items()
     ]
 
 
-def checksums(model: nn.Module) -> dict[str, int]:
+def _checksums(model: nn.Module) -> dict[str, int]:
     """The sum of the bits of each parameter and buffer, read as integers, on the model's device.
 
     Two tensors set at random differ in it; it is no hash, for the order of the numbers counts for
@@ -218,13 +218,13 @@ def _sum(tensor: Tensor) -> int:
 
 def _moved(
     encoder: Encoder, texts: Sequence[str], loads: tuple[Vectors, Vectors], other: Sequence[str]
-) -> Failure | None:
-    moved = distance(*loads)
+) -> _Failure | None:
+    moved = _distance(*loads)
     if (moved <= RELOADED.get(encoder.dtype_as_run, RELOADED["float32"])).all():
         return None
     worst = int(moved.argmax())
     named = f" Its tensors that differ: {', '.join(other[:SHOWN])}." if other else ""
-    return Failure(
+    return _Failure(
         check="reload",
         message=f"Two loads of the model disagree: the vector of {texts[worst]!r} differs by "
         f"{moved[worst]:.1%} of its length.{named}",

@@ -18,8 +18,8 @@ from torch import nn
 
 from harness import backbones
 from harness.encoder.attention.kernels import AUTO, LIBRARY_NAMES
-from harness.encoder.batching import let_end_pad
 from harness.encoder.describe import family_in, has_network
+from harness.encoder.engine import let_end_pad
 from harness.encoder.family import MODEL_TYPE
 from harness.encoder.folder import library_class, read_object
 from harness.encoder.network.checkpoint import configured, load_network
@@ -40,7 +40,7 @@ TAKEN = frozenset(
 """Arguments of a model that are heeded, or that change nothing here."""
 
 
-class Transformer(LibraryTransformer):
+class _Transformer(LibraryTransformer):
     """Loads a folder into our network, and is the library's own class from then on.
 
     So it is saved as one, and a folder of a family that transformers knows loads without us. As for
@@ -149,7 +149,7 @@ class SentenceTransformer(_SentenceTransformer):
 
     def _load_module_class_from_ref(self, class_ref: str, *args: Any, **kwargs: Any) -> Any:
         if library_class(class_ref) == "Transformer":
-            return Transformer
+            return _Transformer
         return super()._load_module_class_from_ref(class_ref, *args, **kwargs)
 
     def _load_auto_model(
@@ -167,7 +167,7 @@ class SentenceTransformer(_SentenceTransformer):
     ) -> list[nn.Module]:
         """A bare backbone with mean pooling."""
         shared = {"trust_remote_code": trust_remote_code, "local_files_only": local_files_only}
-        transformer = Transformer(
+        transformer = _Transformer(
             model_name_or_path,
             cache_dir=cache_folder,
             model_args={**shared, **(model_kwargs or {})},

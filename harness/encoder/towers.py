@@ -18,7 +18,7 @@ WIDENED = ("token_embeddings", "sentence_embedding")
 """What a backbone leaves; all that follows is computed in float32."""
 
 
-def routers(model: SentenceTransformer) -> list[Router]:
+def _routers(model: SentenceTransformer) -> list[Router]:
     """Every Router of the model, at any depth."""
     from sentence_transformers.models import Router
 
@@ -27,12 +27,12 @@ def routers(model: SentenceTransformer) -> list[Router]:
 
 def route(model: SentenceTransformer, role: Role) -> dict[str, str]:
     """What the library's `encode` is told so that a text of that side takes its tower, if there is one."""
-    return {"task": role} if any(role in router.sub_modules for router in routers(model)) else {}
+    return {"task": role} if any(role in router.sub_modules for router in _routers(model)) else {}
 
 
 def roles(model: SentenceTransformer) -> list[Role]:
     """The sides whose texts take different ways through the model; one alone has no side."""
-    found = routers(model)
+    found = _routers(model)
     if not found:
         return [""]
     ways = {side: route(model, side).get("task", found[0].default_route) for side in ROLES}
@@ -91,7 +91,7 @@ def widen(features: dict[str, Any]) -> dict[str, Any]:
 
 def widen_towers(model: SentenceTransformer) -> None:
     """Have every module within a Router leave what the next one computes with in float32."""
-    for router in routers(model):
+    for router in _routers(model):
         for module in chain.from_iterable(_towers(router)):
             module.register_forward_hook(lambda _module, _args, features: widen(features))
 

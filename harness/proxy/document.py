@@ -10,20 +10,15 @@ A proxy as tables and lines for people.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from harness import files
 from harness.errors import RecordError, UsageError, unknown
 from harness.types import Predicted
-
-if TYPE_CHECKING:
-    from rich.table import Table
-
 
 SCHEMA = 1
 """The form of a proxy; a newer one is refused."""
@@ -127,7 +122,7 @@ class Proxy(_Part):
         return self.model_dump_json(by_alias=True, indent=1) + "\n"
 
 
-def home(results: Path) -> Path:
+def _home(results: Path) -> Path:
     """Where the proxies of a results folder lie."""
     return results / "proxies"
 
@@ -147,7 +142,7 @@ def named(name: str) -> str:
 
 def write(proxy: Proxy, results: Path) -> Path:
     """Write a proxy under its name, in place of the former one; gives its file."""
-    path = home(results) / f"{proxy.name}.json"
+    path = _home(results) / f"{proxy.name}.json"
     files.replace(path, proxy.to_json().encode())
     return path
 
@@ -185,16 +180,16 @@ def find(text: str, results: Path) -> Path:
         if path.is_file():
             return path
         raise UsageError(f"There is no {path}.", hint="`harness proxy list` shows what there is.")
-    path = home(results) / f"{text}.json"
+    path = _home(results) / f"{text}.json"
     if not path.is_file() or Path(text).name != text:
         names = [one.stem for one in every(results)]
-        raise unknown(f"proxy in {home(results)}", text, names, then="`harness proxy fit` makes one.")
+        raise unknown(f"proxy in {_home(results)}", text, names, then="`harness proxy fit` makes one.")
     return path
 
 
 def every(results: Path) -> Iterator[Path]:
     """The files of all proxies of a results folder, by name."""
-    yield from sorted(home(results).glob("*.json"))
+    yield from sorted(_home(results).glob("*.json"))
 
 
 def _schema(path: Path) -> int | None:
@@ -249,59 +244,3 @@ class ProxyPredictor:
             families=proxy.fitted.families,
             outside=tuple(outside),
         )
-
-
-def table(proxy: Proxy) -> Table:
-    """The tasks of a proxy with their weights."""
-    from rich.table import Table
-
-    found = Table(title=f"{proxy.name}: {len(proxy.tasks)} tasks that predict {proxy.target.title}")
-    found.title_justify = "left"
-    found.add_column("task", overflow="fold")
-    for name in ("weight", "minutes", "seen from", "to"):
-        found.add_column(name, justify="right")
-    for task in proxy.tasks:
-        seen = (f"{100 * task.low:.1f}", f"{100 * task.high:.1f}")
-        found.add_row(task.task, f"{task.coefficient:+.4f}", _minutes(task.minutes), *seen)
-    return found
-
-
-def lines(proxy: Proxy) -> list[str]:
-    """The intercept, the error, the cost, and what it was fitted on."""
-    error, cost, fitted = proxy.error, proxy.cost, proxy.fitted
-    whom = cost.reference or "a model of median speed" + (f", as {cost.nearest}" if cost.nearest else "")
-    chosen = "tasks chosen and fitted" if proxy.chosen == "greedy" else "fitted"
-    return [
-        f"intercept {100 * proxy.intercept:+.2f}; scores × 100",
-        f"±{100 * error.half_width:.2f} ({100 * error.level:g} %) on models of held-out families, "
-        f"{chosen} without them: RMSE {100 * error.rmse:.2f}, mean error {100 * error.mae:.2f}, "
-        f"Kendall {_rank(error.kendall)}, Spearman {_rank(error.spearman)}",
-        f"(the error it was chosen by, which errs on the low side: RMSE {100 * error.plain_rmse:.2f}; "
-        f"of the models' mean alone: {100 * error.deviation:.2f})",
-        f"{_minutes(cost.minutes)} of {_minutes(cost.whole)} minutes of the whole benchmark, on {whom}",
-        f"fitted on {fitted.models} complete models of {fitted.families} families of {proxy.imported.source} "
-        f"({proxy.imported.when[:10]}), {fitted.other_data} of them with a score on another data revision",
-    ]
-
-
-def listing(found: Sequence[Proxy]) -> Table:
-    """Proxies, one in a row."""
-    from rich.table import Table
-
-    rows = Table(title=f"{len(found)} {'proxy' if len(found) == 1 else 'proxies'}", title_justify="left")
-    rows.add_column("name", overflow="fold")
-    rows.add_column("target")
-    for name in ("tasks", "minutes", "± (95 %)"):
-        rows.add_column(name, justify="right")
-    for one in found:
-        facts = (str(len(one.tasks)), _minutes(one.cost.minutes), f"{100 * one.error.half_width:.2f}")
-        rows.add_row(one.name, one.target.title, *facts)
-    return rows
-
-
-def _minutes(value: float | None) -> str:
-    return "?" if value is None else f"{value:.3g}" if value < 100 else f"{value:,.0f}"
-
-
-def _rank(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3f}"

@@ -62,15 +62,15 @@ def fit_proxy(source: Imported, suite: Suite, wish: Wish, progress: Progress | N
         UsageError: The import, a name or the budget does not allow it.
     """
     table = read(source, suite)
-    times = fit_times(table.seconds)
+    times = _fit_times(table.seconds)
     meant = _meant(source, table, times, wish.reference)
     minutes = times.minutes(meant)
     choose = _chooser(table, wish, minutes)
     chosen = choose(table.scores, table.target, table.groups)
-    predicted = held_out(table.scores, table.target, table.groups, choose, progress)
-    line = fit_ridge(table.scores[:, list(chosen.tasks)], table.target, chosen.penalty)
+    predicted = _held_out(table.scores, table.target, table.groups, choose, progress)
+    line = _fit_ridge(table.scores[:, list(chosen.tasks)], table.target, chosen.penalty)
     return Proxy(
-        name=wish.name or default_name(suite.title, wish),
+        name=wish.name or _default_name(suite.title, wish),
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         target=TargetPart(suite=wish.suite, title=suite.title, columns=len(suite.columns)),
         chosen="given" if wish.tasks else "greedy",
@@ -98,7 +98,7 @@ def fit_proxy(source: Imported, suite: Suite, wish: Wish, progress: Progress | N
     )
 
 
-def default_name(title: str, wish: Wish) -> str:
+def _default_name(title: str, wish: Wish) -> str:
     """A name made of the target and the minutes.
 
     >>> default_name("MTEB(eng, v2)", Wish(suite="mteb", minutes=5))
@@ -116,7 +116,7 @@ def _chooser(table: Table, wish: Wish, minutes: Floats) -> Choose:
             if name not in names:
                 raise unknown("task of the target", name, names, then="--tasks takes the target's tasks.")
         places = sorted({names.index(name) for name in wish.tasks})
-        return lambda scores, target, families: given(scores, target, families, places)
+        return lambda scores, target, families: _given(scores, target, families, places)
     if not np.isfinite(minutes).any():
         raise UsageError(
             "The import tells the time of none of the target's tasks.", hint="Name the tasks with --tasks."
@@ -128,10 +128,10 @@ def _chooser(table: Table, wish: Wish, minutes: Floats) -> Choose:
             f"takes {minutes[cheapest]:.2g}.",
             hint="Type more --minutes.",
         )
-    return lambda scores, target, families: choose(scores, target, families, minutes, wish.minutes)
+    return lambda scores, target, families: _choose(scores, target, families, minutes, wish.minutes)
 
 
-def _meant(source: Imported, table: Table, times: Times, reference: str) -> Ints:
+def _meant(source: Imported, table: Table, times: _Times, reference: str) -> Ints:
     """The entries whose median speed the minutes are for."""
     if not reference:
         return table.rows
@@ -157,8 +157,8 @@ def _task(table: Table, at: int, weight: float, minutes: Floats) -> TaskPart:
     )
 
 
-def _error(table: Table, chosen: Choice, predicted: Floats) -> ErrorPart:
-    found = judged(table.target, predicted)
+def _error(table: Table, chosen: _Choice, predicted: Floats) -> ErrorPart:
+    found = _judged(table.target, predicted)
     return ErrorPart(
         rmse=found.rmse,
         mae=found.mae,
@@ -171,7 +171,7 @@ def _error(table: Table, chosen: Choice, predicted: Floats) -> ErrorPart:
     )
 
 
-def _cost(table: Table, times: Times, chosen: Choice, meant: Ints, wish: Wish, minutes: Floats) -> CostPart:
+def _cost(table: Table, times: _Times, chosen: _Choice, meant: Ints, wish: Wish, minutes: Floats) -> CostPart:
     nearest = times.nearest(table.rows) if not wish.reference else -1
     at = np.flatnonzero(table.rows == nearest)
     return CostPart(
@@ -196,7 +196,7 @@ FOLDS, PARTITIONS = 5, 4
 
 
 @dataclass(frozen=True, kw_only=True)
-class Linear:
+class _Linear:
     """What predicts: intercept + scores · coefficients, (tasks,)."""
 
     coefficients: Floats
@@ -208,7 +208,7 @@ class Linear:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Products:
+class _Products:
     """Products of the columns [scaled scores, 1, target]: (tasks + 2, tasks + 2) of all `rows`.
 
     `folds` are those of each fold of every partition, (partitions * folds, tasks + 2, tasks + 2).
@@ -225,7 +225,7 @@ class Products:
         return int(self.folds.shape[1]) - 2
 
 
-def products(scores: Floats, target: Floats, groups: Ints) -> Products:
+def _products(scores: Floats, target: Floats, groups: Ints) -> _Products:
     """The products of a training set.
 
     Args:
@@ -236,7 +236,7 @@ def products(scores: Floats, target: Floats, groups: Ints) -> Products:
     scaled = (scores - scores.mean(axis=0)) / _scale(scores)
     columns = np.column_stack([scaled, np.ones(len(target)), target - target.mean()])
     parts = [columns[one == fold] for one in groups for fold in range(int(one.max()) + 1)]
-    return Products(
+    return _Products(
         folds=np.stack([part.T @ part for part in parts]),
         whole=columns.T @ columns,
         rows=len(target),
@@ -244,7 +244,7 @@ def products(scores: Floats, target: Floats, groups: Ints) -> Products:
     )
 
 
-def errors(of: Products, sets: Sequence[Sequence[int]], penalty: float) -> Floats:
+def _errors(of: _Products, sets: Sequence[Sequence[int]], penalty: float) -> Floats:
     """The mean squared error of each set of tasks, every fold predicted without itself, (sets,).
 
     Args:
@@ -264,16 +264,16 @@ def errors(of: Products, sets: Sequence[Sequence[int]], penalty: float) -> Float
     return np.asarray(total.sum(axis=0) / (of.rows * of.partitions))
 
 
-def fit_ridge(scores: Floats, target: Floats, penalty: float) -> Linear:
+def _fit_ridge(scores: Floats, target: Floats, penalty: float) -> _Linear:
     """The ridge regression of `target` (models,) on `scores` (models, tasks), in the scores' own unit."""
     scale, middle = _scale(scores), scores.mean(axis=0)
     scaled = (scores - middle) / scale
     inner = scaled.T @ scaled + penalty * np.eye(scores.shape[1])
     coefficients = np.linalg.solve(inner, scaled.T @ (target - target.mean())) / scale
-    return Linear(coefficients=coefficients, intercept=float(target.mean() - middle @ coefficients))
+    return _Linear(coefficients=coefficients, intercept=float(target.mean() - middle @ coefficients))
 
 
-def folds(families: Ints, count: int = FOLDS, partitions: int = PARTITIONS) -> Ints:
+def _folds(families: Ints, count: int = FOLDS, partitions: int = PARTITIONS) -> Ints:
     """A fold for each model in every partition, (partitions, models), the same at every call.
 
     Families stay whole, the folds are about alike in size, and the largest families lie apart.
@@ -305,7 +305,7 @@ ROUNDS, CLOSE = 500, 1e-9
 
 
 @dataclass(frozen=True, kw_only=True)
-class Times:
+class _Times:
     """The fit log seconds = model + task.
 
     Attributes:
@@ -336,7 +336,7 @@ class Times:
         return int(rows[np.nanargmin(np.abs(found - np.nanmedian(found)))])
 
 
-def fit_times(seconds: Floats) -> Times:
+def _fit_times(seconds: Floats) -> _Times:
     """Fit log time = model + task by alternating medians, which single wild times do not move.
 
     Args:
@@ -358,7 +358,7 @@ def fit_times(seconds: Floats) -> Times:
             if np.nanmax(np.abs(tasks - before), initial=0) < CLOSE:
                 break
         residuals = np.abs(logs - tasks - models[:, None])
-        return Times(models=models, tasks=tasks, spread=float(np.round(np.nanmedian(residuals), 12)))
+        return _Times(models=models, tasks=tasks, spread=float(np.round(np.nanmedian(residuals), 12)))
 
 
 MOST = 15
@@ -372,7 +372,7 @@ Pace = Literal["gain", "rate"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choice:
+class _Choice:
     """Some tasks by their columns, the penalty, and the mean squared error by which they were chosen."""
 
     tasks: tuple[int, ...]
@@ -380,7 +380,7 @@ class Choice:
     error: float
 
 
-def choose(scores: Floats, target: Floats, families: Ints, minutes: Floats, budget: float) -> Choice:
+def _choose(scores: Floats, target: Floats, families: Ints, minutes: Floats, budget: float) -> _Choice:
     """The tasks within a budget that predict the target best on families that were held out.
 
     For every penalty and both paces one task is added after the other; after each the best drop and the
@@ -393,22 +393,22 @@ def choose(scores: Floats, target: Floats, families: Ints, minutes: Floats, budg
         minutes: (tasks,), what each costs.
         budget: What all may cost together; at least one task must fit in.
     """
-    of = products(scores, target, folds(families))
+    of = _products(scores, target, _folds(families))
     paces: tuple[Pace, ...] = ("gain", "rate")
     ends = [_descend(of, minutes, budget, penalty, pace) for penalty in PENALTIES for pace in paces]
     return min(ends, key=lambda end: end.error)
 
 
-def given(scores: Floats, target: Floats, families: Ints, tasks: Sequence[int]) -> Choice:
+def _given(scores: Floats, target: Floats, families: Ints, tasks: Sequence[int]) -> _Choice:
     """Tasks that are given, with the best penalty for them."""
-    of = products(scores, target, folds(families))
-    tried = {penalty: float(errors(of, [tasks], penalty)[0]) for penalty in PENALTIES}
+    of = _products(scores, target, _folds(families))
+    tried = {penalty: float(_errors(of, [tasks], penalty)[0]) for penalty in PENALTIES}
     penalty = min(tried, key=lambda one: tried[one])
-    return Choice(tasks=tuple(tasks), penalty=penalty, error=tried[penalty])
+    return _Choice(tasks=tuple(tasks), penalty=penalty, error=tried[penalty])
 
 
-def _descend(of: Products, minutes: Floats, budget: float, penalty: float, pace: Pace) -> Choice:
-    now = Choice(tasks=(), penalty=penalty, error=float(of.whole[-1, -1] / of.rows))
+def _descend(of: _Products, minutes: Floats, budget: float, penalty: float, pace: Pace) -> _Choice:
+    now = _Choice(tasks=(), penalty=penalty, error=float(of.whole[-1, -1] / of.rows))
     while True:
         before = now
         now = _added(of, now, minutes, budget, pace)
@@ -418,28 +418,28 @@ def _descend(of: Products, minutes: Floats, budget: float, penalty: float, pace:
             return now
 
 
-def _added(of: Products, now: Choice, minutes: Floats, budget: float, pace: Pace) -> Choice:
+def _added(of: _Products, now: _Choice, minutes: Floats, budget: float, pace: Pace) -> _Choice:
     """With one task more; the first task is taken even if it helps nothing."""
     places = _affordable(now.tasks, minutes, budget) if len(now.tasks) < MOST else []
     if not places:
         return now
-    found = errors(of, [(*now.tasks, place) for place in places], now.penalty)
+    found = _errors(of, [(*now.tasks, place) for place in places], now.penalty)
     gains = (now.error - found) / (minutes[places] if pace == "rate" else 1.0)
     best = int(gains.argmax())
     if now.tasks and found[best] >= now.error * (1 - BETTER):
         return now
-    return Choice(tasks=(*now.tasks, places[best]), penalty=now.penalty, error=float(found[best]))
+    return _Choice(tasks=(*now.tasks, places[best]), penalty=now.penalty, error=float(found[best]))
 
 
-def _better(of: Products, now: Choice, sets: Sequence[tuple[int, ...]]) -> Choice:
+def _better(of: _Products, now: _Choice, sets: Sequence[tuple[int, ...]]) -> _Choice:
     """The best of some sets if it is better than what there is."""
     if not sets:
         return now
-    found = errors(of, sets, now.penalty)
+    found = _errors(of, sets, now.penalty)
     best = int(found.argmin())
     if found[best] >= now.error * (1 - BETTER):
         return now
-    return Choice(tasks=sets[best], penalty=now.penalty, error=float(found[best]))
+    return _Choice(tasks=sets[best], penalty=now.penalty, error=float(found[best]))
 
 
 def _affordable(tasks: Sequence[int], minutes: Floats, budget: float) -> list[int]:
@@ -462,7 +462,7 @@ def _exchanges(tasks: tuple[int, ...], minutes: Floats, budget: float) -> list[t
 LEVEL = 0.95
 """The share of held-out models whose mean lies in the interval."""
 
-Choose = Callable[[Floats, Floats, Ints], Choice]
+Choose = Callable[[Floats, Floats, Ints], _Choice]
 """Chooses on a training set: (scores, target, families)."""
 
 Progress = Callable[[int, int], None]
@@ -470,7 +470,7 @@ Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Errors:
+class _Errors:
     """Held-out errors, shares of 1.
 
     Attributes:
@@ -488,7 +488,7 @@ class Errors:
     spearman: float | None
 
 
-def held_out(
+def _held_out(
     scores: Floats, target: Floats, families: Ints, choose: Choose, progress: Progress | None = None
 ) -> Floats:
     """Each model's prediction by a proxy chosen and fitted without its family, (models,).
@@ -507,7 +507,7 @@ def held_out(
         out = families == family
         choice = choose(scores[~out], target[~out], families[~out])
         columns = list(choice.tasks)
-        line = fit_ridge(scores[~out][:, columns], target[~out], choice.penalty)
+        line = _fit_ridge(scores[~out][:, columns], target[~out], choice.penalty)
         return out, line.predict(scores[out][:, columns])
 
     tell(0, len(names))
@@ -520,7 +520,7 @@ def held_out(
     return predicted
 
 
-def judged(target: Floats, predicted: Floats) -> Errors:
+def _judged(target: Floats, predicted: Floats) -> _Errors:
     """The errors of predictions, both (models,).
 
     >>> off = judged(np.array([0.1, 0.2, 0.3]), np.array([0.2, 0.2, 0.4]))
@@ -528,16 +528,16 @@ def judged(target: Floats, predicted: Floats) -> Errors:
     (0.1, 0.067)
     """
     residuals = np.abs(predicted - target)
-    return Errors(
+    return _Errors(
         rmse=float(np.sqrt(np.mean(residuals**2))),
         mae=float(residuals.mean()),
-        half_width=half_width(residuals),
+        half_width=_half_width(residuals),
         kendall=_correlation("kendalltau", target, predicted),
         spearman=_correlation("spearmanr", target, predicted),
     )
 
 
-def half_width(residuals: Floats) -> float:
+def _half_width(residuals: Floats) -> float:
     """The split-conformal bound: the ⌈(n + 1) · LEVEL⌉-th smallest of n, the largest where n is too small.
 
     >>> half_width(np.arange(1.0, 101.0))

@@ -31,7 +31,7 @@ Cells = Mapping[tuple[int, str], Mapping[tuple[str, str], "float | None"]]
 """(entry, task) → (split, subset) → main score, None where it is no sane one."""
 
 
-def cells_of(source: Imported, tasks: Sequence[Task]) -> tuple[Cells, Mapping[tuple[int, str], str]]:
+def _cells_of(source: Imported, tasks: Sequence[Task]) -> tuple[Cells, Mapping[tuple[int, str], str]]:
     """The scores of some tasks, and by entry and task the revision of the data that they are on."""
     columns = ["entry", "task", "split", "subset", "main_score", "flag", "data_revision"]
     cells: dict[tuple[int, str], dict[tuple[str, str], float | None]] = {}
@@ -43,7 +43,7 @@ def cells_of(source: Imported, tasks: Sequence[Task]) -> tuple[Cells, Mapping[tu
     return cells, revisions
 
 
-def seconds_of(source: Imported, entries: int, tasks: Sequence[Task], cells: Cells) -> Floats:
+def _seconds_of(source: Imported, entries: int, tasks: Sequence[Task], cells: Cells) -> Floats:
     """Times of files that hold what is asked for and nothing else, (entries, tasks); NaN without one.
 
     Raises:
@@ -77,7 +77,7 @@ def _of_tasks(table: Any, tasks: Sequence[Task]) -> list[dict[str, Any]]:
     return found
 
 
-def families(models: Sequence[str], parents: Mapping[str, str]) -> list[str]:
+def _families(models: Sequence[str], parents: Mapping[str, str]) -> list[str]:
     """A name for the family of each model, the same for all of one family.
 
     Models with one root, by what they were adapted from, are one family; so are those of an
@@ -215,11 +215,11 @@ def read(source: Imported, suite: Suite) -> Table:
     """
     tasks = suite.tasks
     entries = source.entries(["model", "experiment", "trust", "adapted_from", "rows"]).to_pylist()
-    cells, revisions = cells_of(source, tasks)
+    cells, revisions = _cells_of(source, tasks)
     found = _complete(entries, cells, tasks)
     lines = {one["model"]: one["adapted_from"] for one in reversed(entries) if one["adapted_from"]}
     every = sorted({one["model"] for one in entries})
-    family = dict(zip(every, families(every, lines), strict=True))
+    family = dict(zip(every, _families(every, lines), strict=True))
     _enough(suite, found, {family[name] for name in found})
     pinned = {task.name: task.data.revision for task in tasks}
     return Table(
@@ -228,7 +228,7 @@ def read(source: Imported, suite: Suite) -> Table:
         tasks=tasks,
         scores=np.array([[_mean(cells[row, task.name], task) for task in tasks] for row in found.values()]),
         weights=_weights(suite),
-        seconds=seconds_of(source, len(entries), tasks, cells),
+        seconds=_seconds_of(source, len(entries), tasks, cells),
         rows=np.array(list(found.values()), np.int64),
         other_data=sum(
             any(revisions[row, name] != pinned[name] for name in pinned) for row in found.values()

@@ -47,7 +47,7 @@ SETTLED = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class Change:
+class _Change:
     """A drop of the level.
 
     Attributes:
@@ -65,7 +65,7 @@ class Change:
     p: float
 
 
-def changes(steps: Sequence[int], values: Sequence[float] | Floats, *, seed: int = 0) -> tuple[Change, ...]:
+def changes(steps: Sequence[int], values: Sequence[float] | Floats, *, seed: int = 0) -> tuple[_Change, ...]:
     """Where the level of a curve drops, by step.
 
     Args:
@@ -77,14 +77,16 @@ def changes(steps: Sequence[int], values: Sequence[float] | Floats, *, seed: int
     drops, aside = _arrivals(x, y)
     kept = np.array([i for i in range(len(x)) if i not in aside], int)
     shifts = _shifts(x[kept], y[kept], np.random.default_rng(seed)) if len(kept) else []
-    found = [Change(step=steps[a], last=steps[b], kind="drop", size=size, p=p) for a, b, size, p in drops] + [
-        Change(step=steps[kept[at]], last=steps[kept[at]], kind="shift", size=size, p=p)
+    found = [
+        _Change(step=steps[a], last=steps[b], kind="drop", size=size, p=p) for a, b, size, p in drops
+    ] + [
+        _Change(step=steps[kept[at]], last=steps[kept[at]], kind="shift", size=size, p=p)
         for at, size, p in shifts
     ]
     return tuple(sorted(found, key=lambda change: (change.step, change.kind)))
 
 
-def forecast(x: Floats, y: Floats, at: float) -> tuple[float, float, int]:
+def _forecast(x: Floats, y: Floats, at: float) -> tuple[float, float, int]:
     """The straight line through points, continued.
 
     Returns:
@@ -112,7 +114,7 @@ def _arrivals(x: Floats, y: Floats) -> tuple[list[tuple[int, int, float, float]]
         size = p = 0.0
         if len(sound) >= LEAST:
             window = sound[-WINDOW:]
-            expected, error, degrees = forecast(x[window], y[window], x[i])
+            expected, error, degrees = _forecast(x[window], y[window], x[i])
             size, p = expected - float(y[i]), float(stdtr(degrees, (y[i] - expected) / error))
         if len(sound) < LEAST or p >= ARRIVAL or y[i] >= y[sound[-1]]:
             aside.update(low)

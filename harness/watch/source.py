@@ -68,7 +68,7 @@ class Source(Protocol):
     def found(self) -> Found:
         """The checkpoints that are there now, by step, and what is skipped."""
 
-    def condition(self, one: Checkpoint, *, settle: float, own_code: bool) -> Condition:
+    def condition(self, one: Checkpoint, *, settle: float, own_code: bool) -> _Condition:
         """Whether a checkpoint is whole."""
 
     def stamp(self, one: Checkpoint) -> str:
@@ -86,7 +86,7 @@ def open_source(text: str, *, offline: bool = False) -> Source:
     """
     folder = paths.expanded(text)
     if folder.is_dir():
-        return Folder(folder)
+        return _Folder(folder)
     if folder.exists():
         raise UsageError(f"{text} is a file.", hint="Watch the folder that checkpoints are written into.")
     if text.startswith((".", "/", "~")) or not HUB_ID.match(text):
@@ -104,16 +104,16 @@ def open_source(text: str, *, offline: bool = False) -> Source:
             f"{text} is a hub repository (no folder lies there): --offline cannot see its revisions.",
             hint="Leave out --offline, or give a folder.",
         )
-    return Hub(text)
+    return _Hub(text)
 
 
-def by_step(named: Iterable[tuple[str, Path | None]]) -> Found:
+def _by_step(named: Iterable[tuple[str, Path | None]]) -> Found:
     """What has a step in its name, by step, of names and the folders of their models (None on the hub)."""
     found: dict[int, Checkpoint] = {}
     skipped: list[Skipped] = []
     for name, path in named:
-        step = step_of(name)
-        if unfinished(name):
+        step = _step_of(name)
+        if _unfinished(name):
             skipped.append(Skipped(name=name, reason="a name for what is being written"))
         elif step is None:
             skipped.append(Skipped(name=name, reason="no step in its name"))
@@ -124,7 +124,7 @@ def by_step(named: Iterable[tuple[str, Path | None]]) -> Found:
     return tuple(found[step] for step in sorted(found)), tuple(skipped)
 
 
-class Folder:
+class _Folder:
     """A folder into which a training run writes, one folder for each checkpoint."""
 
     def __init__(self, folder: Path) -> None:
@@ -143,17 +143,17 @@ class Folder:
                 f"{self._folder} is one model, not a folder of checkpoints.",
                 hint=f"Type harness watch {self._folder.parent}, or harness run --model {self._folder}.",
             )
-        return by_step((path.name, _model_folder(path)) for path in below)
+        return _by_step((path.name, _model_folder(path)) for path in below)
 
-    def condition(self, one: Checkpoint, *, settle: float, own_code: bool) -> Condition:
+    def condition(self, one: Checkpoint, *, settle: float, own_code: bool) -> _Condition:
         """As its files tell."""
         assert one.folder is not None
-        return condition(one.folder, settle=settle, own_code=own_code)
+        return _condition(one.folder, settle=settle, own_code=own_code)
 
     def stamp(self, one: Checkpoint) -> str:
         """Of sizes and times."""
         assert one.folder is not None
-        return stamp_of(one.folder)
+        return _stamp_of(one.folder)
 
     def label(self, one: Checkpoint) -> str:
         """With the run's name in front, as every run has a checkpoint-1000."""
@@ -178,7 +178,7 @@ def _configured(path: Path) -> Iterator[Path]:
         return
 
 
-class Hub:
+class _Hub:
     """A hub repository whose branches and tags are checkpoints; each is pinned to its commit."""
 
     def __init__(self, repository: str) -> None:
@@ -193,7 +193,7 @@ class Hub:
         """
         refs = _refs(self.text)
         commits = dict(reversed(refs))
-        found, skipped = by_step((name, None) for name in sorted(commits))
+        found, skipped = _by_step((name, None) for name in sorted(commits))
         pinned = (
             Checkpoint(
                 step=c.step, name=c.name, model=f"{self.text}@{commits[c.name]}", commit=commits[c.name]
@@ -205,9 +205,9 @@ class Hub:
     def _pinned(self, one: Checkpoint, commit: str) -> Checkpoint:
         return replace(one, model=f"{self.text}@{commit}", commit=commit)
 
-    def condition(self, one: Checkpoint, *, settle: float, own_code: bool) -> Condition:
+    def condition(self, one: Checkpoint, *, settle: float, own_code: bool) -> _Condition:
         """A commit is whole."""
-        return Condition(stamp=one.commit)
+        return _Condition(stamp=one.commit)
 
     def stamp(self, one: Checkpoint) -> str:
         """The commit."""
@@ -238,14 +238,14 @@ def _refs(repository: str) -> list[tuple[str, str]]:
         ) from error
     except (HfHubHTTPError, httpx.HTTPError, OSError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise HubSilent(
+        raise _HubSilent(
             f"No folder is at {repository}, and the hub does not tell its revisions: {reason}.",
             hint="Check the path of the folder; a repository of the hub needs the network.",
         ) from error
     return [(ref.name, ref.target_commit) for ref in (*refs.branches, *refs.tags)]
 
 
-class HubSilent(ModelError):
+class _HubSilent(ModelError):
     """The hub could not be asked: a watch asks again at its next look."""
 
 
@@ -258,7 +258,7 @@ _UNITS = {"": 1, "k": 1_000, "m": 1_000_000}
 _UNFINISHED = re.compile(r"^\.|^te?mp(?![a-z])|\.(tmp|partial|incomplete|part)$|^_", re.IGNORECASE)
 
 
-def step_of(name: str) -> int | None:
+def _step_of(name: str) -> int | None:
     """The step that a folder's or a revision's name tells, None if it tells none.
 
     A number behind one of WORDS, else a number at the end of the name that stands by itself; k and
@@ -277,7 +277,7 @@ def step_of(name: str) -> int | None:
     return _value(last) if last else None
 
 
-def unfinished(name: str) -> bool:
+def _unfinished(name: str) -> bool:
     """Whether a name is one that programs write under before they rename.
 
     >>> unfinished("tmp-checkpoint-1000"), unfinished(".step5"), unfinished("step5.tmp"), unfinished("step5")
@@ -298,7 +298,7 @@ ZIP, LEGACY = b"PK\x03\x04", b"\x80\x02"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Condition:
+class _Condition:
     """How a checkpoint's folder stands.
 
     `problem` says what it lacks, "" for a whole one. `stamp` changes when a file that decides what
@@ -311,7 +311,7 @@ class Condition:
     settles: float = 0.0
 
 
-def condition(folder: Path, *, settle: float = SETTLE, own_code: bool = False) -> Condition:
+def _condition(folder: Path, *, settle: float = SETTLE, own_code: bool = False) -> _Condition:
     """Look at a checkpoint; with `own_code`, code that it brings is run.
 
     Weights must be readable to their end (the length that a safetensors header promises, every part
@@ -326,17 +326,17 @@ def condition(folder: Path, *, settle: float = SETTLE, own_code: bool = False) -
         for path in content_files(folder):
             if path.suffix == ".json":
                 read_json(path)
-        stamp = stamp_of(folder)
+        stamp = _stamp_of(folder)
     except ModelError as error:
-        return Condition(problem=error.message.replace(f"{folder}/", "").replace(str(folder), "it"))
+        return _Condition(problem=error.message.replace(f"{folder}/", "").replace(str(folder), "it"))
     except (OSError, ValueError) as error:
-        return Condition(problem=f"it cannot be read: {error}")
+        return _Condition(problem=f"it cannot be read: {error}")
     if age < settle:
-        return Condition(problem=f"it changed {max(age, 0.0):.0f} s ago", settles=settle - age)
-    return Condition(stamp=stamp)
+        return _Condition(problem=f"it changed {max(age, 0.0):.0f} s ago", settles=settle - age)
+    return _Condition(stamp=stamp)
 
 
-def stamp_of(folder: Path) -> str:
+def _stamp_of(folder: Path) -> str:
     """Changes when a file that decides what the model computes does; "" where there is no whole model."""
     try:
         files = [(p.relative_to(folder).as_posix(), p.stat()) for p in content_files(folder)]

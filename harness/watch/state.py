@@ -118,7 +118,7 @@ class Watch(_Part):
         return json.dumps(self.model_dump(mode="json", by_alias=True), indent=1, ensure_ascii=False) + "\n"
 
 
-def path_of(results: Path, name: str) -> Path:
+def _path_of(results: Path, name: str) -> Path:
     """Where the state of a watch lies.
 
     Raises:
@@ -138,7 +138,7 @@ def read(results: Path, name: str) -> Watch | None:
     Raises:
         RecordError: It is of a newer schema, or cannot be read.
     """
-    path = path_of(results, name)
+    path = _path_of(results, name)
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -176,7 +176,7 @@ def names(results: Path) -> list[str]:
 
 def write(results: Path, watch: Watch) -> None:
     """Write a watch in place of its former state, in one step."""
-    files.replace(path_of(results, watch.name), watch.to_json().encode())
+    files.replace(_path_of(results, watch.name), watch.to_json().encode())
 
 
 @contextmanager
@@ -189,7 +189,7 @@ def held(results: Path, name: str) -> Iterator[None]:
     """
     from filelock import FileLock, Timeout
 
-    folder = path_of(results, name).parent
+    folder = _path_of(results, name).parent
     files.writable(folder)
     files.sweep(folder)
     lock = FileLock(folder / f".{name}.lock")
@@ -218,7 +218,7 @@ def begun(results: Path, name: str, source: Source, request: Request) -> Watch:
     Raises:
         UsageError: The name is another watch's.
     """
-    now = Watch(name=name, source=source.text, suite=request.suites[0], request=echo(request))
+    now = Watch(name=name, source=source.text, suite=request.suites[0], request=_echo(request))
     former = read(results, name)
     if former is None:
         return now
@@ -231,7 +231,7 @@ def begun(results: Path, name: str, source: Source, request: Request) -> Watch:
     return former
 
 
-def echo(request: Request) -> dict[str, Any]:
+def _echo(request: Request) -> dict[str, Any]:
     """What of a request decides the scores, as plain values."""
     places = ("cache", "results")
     options = {key: value for key, value in asdict(request.options).items() if key not in places}

@@ -27,7 +27,7 @@ from harness.watch.state import ChangePoint, Entry, Watch, begun, refuse_early, 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ready:
+class _Ready:
     """A checkpoint that is whole; `former` is what is known of it if it was evaluated before."""
 
     checkpoint: Checkpoint
@@ -36,7 +36,7 @@ class Ready:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Waiting:
+class _Waiting:
     """A checkpoint that is waited for, and why; `settles` as in `whole.Condition`."""
 
     checkpoint: Checkpoint
@@ -52,9 +52,9 @@ class Look:
     `known` are the steps of which nothing is left to do.
     """
 
-    new: tuple[Ready, ...]
-    unfinished: tuple[Ready, ...]
-    waiting: tuple[Waiting, ...]
+    new: tuple[_Ready, ...]
+    unfinished: tuple[_Ready, ...]
+    waiting: tuple[_Waiting, ...]
     known: tuple[int, ...]
     skipped: tuple[Skipped, ...]
 
@@ -65,7 +65,7 @@ class Look:
         return tuple(sorted([*ready, *(one.checkpoint.step for one in self.waiting), *self.known]))
 
 
-def look(
+def _look(
     source: str | Source,
     watch: Watch | None = None,
     *,
@@ -90,9 +90,9 @@ def look(
     """
     opened = open_source(source, offline=offline) if isinstance(source, str) else source
     found, skipped = opened.found()
-    new: list[Ready] = []
-    unfinished: list[Ready] = []
-    waiting: list[Waiting] = []
+    new: list[_Ready] = []
+    unfinished: list[_Ready] = []
+    waiting: list[_Waiting] = []
     known: list[int] = []
     for one in found:
         former = watch.entry(one.step) if watch is not None else None
@@ -100,13 +100,13 @@ def look(
             if former.state == "done":
                 known.append(one.step)
             else:
-                unfinished.append(Ready(checkpoint=one, stamp=former.stamp, former=former))
+                unfinished.append(_Ready(checkpoint=one, stamp=former.stamp, former=former))
             continue
         stands = opened.condition(one, settle=settle, own_code=own_code)
         if stands.problem:
-            waiting.append(Waiting(checkpoint=one, reason=stands.problem, settles=stands.settles))
+            waiting.append(_Waiting(checkpoint=one, reason=stands.problem, settles=stands.settles))
         else:
-            new.append(Ready(checkpoint=one, stamp=stands.stamp))
+            new.append(_Ready(checkpoint=one, stamp=stands.stamp))
     return Look(
         new=tuple(new),
         unfinished=tuple(unfinished),
@@ -132,8 +132,8 @@ class Evaluated:
     known: int = 0
 
 
-def evaluate(
-    one: Ready, source: Source, request: Request, carry_out: Callable[[Prepared], Report]
+def _evaluate(
+    one: _Ready, source: Source, request: Request, carry_out: Callable[[Prepared], Report]
 ) -> Evaluated:
     """Evaluate a checkpoint; what goes wrong with it alone is in the outcome.
 
@@ -164,7 +164,7 @@ def evaluate(
     return Evaluated(entry=entry, new=hows.count("done"), known=hows.count("cached") + hows.count("shared"))
 
 
-def _entry(one: Ready, began: float, **outcome: Any) -> Entry:
+def _entry(one: _Ready, began: float, **outcome: Any) -> Entry:
     before = one.former.seconds if one.former is not None else 0.0
     folder = one.checkpoint.folder
     return Entry(
@@ -316,7 +316,7 @@ class _Following:
             self._forget()
 
     def _look(self) -> Look:
-        found = look(self._source, self._watch, settle=self._asked.settle, own_code=self._own_code)
+        found = _look(self._source, self._watch, settle=self._asked.settle, own_code=self._own_code)
         self._keep(_waited_for(self._watch, found))
         return found
 
@@ -335,7 +335,7 @@ class _Following:
         partial = {one.step for one in self._watch.checkpoints if one.state == "partial"}
         self._tried = {(step, stamp) for step, stamp in self._tried if step not in partial}
 
-    def _queue(self, found: Look) -> list[Ready]:
+    def _queue(self, found: Look) -> list[_Ready]:
         """What is to be evaluated now, first things first: what is new, then what was not finished."""
         last = self._last(found)
         ready = [*found.new, *found.unfinished]
@@ -360,12 +360,12 @@ class _Following:
         partial = [one.checkpoint.step for one in found.unfinished if one.former and _partial(one.former)]
         return all(step > last for step in (*partial, *(one.checkpoint.step for one in found.waiting)))
 
-    def _evaluate(self, one: Ready) -> None:
+    def _evaluate(self, one: _Ready) -> None:
         self._tried.add((one.checkpoint.step, one.stamp))
-        done = evaluate(one, self._source, self._asked.request, self._hearing.carry_out)
+        done = _evaluate(one, self._source, self._asked.request, self._hearing.carry_out)
         done = replace(done, entry=done.entry.model_copy(update={"same_as": self._twin(done.entry)}))
         watch = self._watch.with_entry(done.entry)
-        self._keep(watch.model_copy(update={"change_points": change_points(watch)}))
+        self._keep(watch.model_copy(update={"change_points": _change_points(watch)}))
         self._hearing.ended(done, self._watch)
 
     def _twin(self, entry: Entry) -> int | None:
@@ -384,7 +384,7 @@ class _Following:
         time.sleep(min([self._asked.every, *settling]))
 
 
-def change_points(watch: Watch) -> tuple[ChangePoint, ...]:
+def _change_points(watch: Watch) -> tuple[ChangePoint, ...]:
     """Where the level of a watch's curve drops (harness.watch.changes)."""
     curve = watch.curve
     if not curve:
@@ -411,7 +411,7 @@ def _waited_for(watch: Watch, found: Look) -> Watch:
     return watch
 
 
-def _waiting_entry(one: Waiting) -> Entry:
+def _waiting_entry(one: _Waiting) -> Entry:
     folder = one.checkpoint.folder
     reason = "it has changed a moment ago" if one.settles else one.reason
     return Entry(

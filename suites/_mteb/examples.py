@@ -86,12 +86,12 @@ class Examples:
     def _lines_of(self, split: str, subset: str, written: Mapping[str, Any]) -> Iterable[Line]:
         task = self._task
         if _searches(task):
-            return retrieval(task, self._model.found[subset, split], split, subset)
+            return _retrieval(task, self._model.found[subset, split], split, subset)
         rows = _rows(task, split, subset)
         predictions = written.get("parallel" if is_parallel(task) else subset, {}).get(split)
         if predictions is None or rows is None:
             return ()
-        return of(task, rows, predictions, split=split, subset=subset, random=self._random)
+        return _of(task, rows, predictions, split=split, subset=subset, random=self._random)
 
     def _written(self) -> Mapping[str, Any]:
         """What mteb wrote since the last time; it would read and write all of it again for the next."""
@@ -150,7 +150,9 @@ def _rows(task: Any, split: str, subset: str) -> Any:
     return rows
 
 
-def of(task: Any, rows: Dataset, predictions: Any, *, split: str, subset: str, random: Any) -> Iterable[Line]:
+def _of(
+    task: Any, rows: Dataset, predictions: Any, *, split: str, subset: str, random: Any
+) -> Iterable[Line]:
     """The lines of any task that does not search; none for a kind that has no examples.
 
     Args:
@@ -164,25 +166,25 @@ def of(task: Any, rows: Dataset, predictions: Any, *, split: str, subset: str, r
     kinds = [c.__name__.removeprefix("AbsTask") for c in type(task).__mro__]
     match next((kind for kind in kinds if kind in KINDS), None):
         case "STS":
-            return pairs(rows, predictions["cosine_scores"], task.column_names, "score")
+            return _pairs(rows, predictions["cosine_scores"], task.column_names, "score")
         case "PairClassification":
             columns = (task.input1_column_name, task.input2_column_name)
-            return pairs(rows, predictions["similarity_scores"], columns, task.label_column_name)
+            return _pairs(rows, predictions["similarity_scores"], columns, task.label_column_name)
         case "Clustering":
-            return clustering(task, rows, predictions, random)
+            return _clustering(task, rows, predictions, random)
         case "ClusteringLegacy":
-            return clustering_sets(task, rows, predictions)
+            return _clustering_sets(task, rows, predictions)
         case "MultilabelClassification":
-            return multilabel(task, rows, predictions, split)
+            return _multilabel(task, rows, predictions, split)
         case "Regression":
-            return regression(task, rows, predictions)
+            return _regression(task, rows, predictions)
         case "Classification":
-            folds = cross_validated if task.is_cross_validation else classification
+            folds = _cross_validated if task.is_cross_validation else _classification
             return folds(task, rows, predictions)
         case "BitextMining":
-            return bitext(rows, predictions, subset if task.parallel_subsets else "sentence1-sentence2")
+            return _bitext(rows, predictions, subset if task.parallel_subsets else "sentence1-sentence2")
         case "Summarization":
-            return summaries(task, rows, predictions)
+            return _summaries(task, rows, predictions)
     return ()
 
 
@@ -202,7 +204,7 @@ KINDS = frozenset(
 """What follows AbsTask in the names of mteb's classes; a subclass is looked up before its base."""
 
 
-def retrieval(
+def _retrieval(
     task: AbsTask, found: Mapping[str, Mapping[str, float]], split: str, subset: str
 ) -> Iterator[Line]:
     """One line a query: its ten best documents, the judged ones, and its own main metric."""
@@ -214,26 +216,26 @@ def retrieval(
         yield query, 0, shown, json.dumps(judged[query], sort_keys=True), metric.get(query)
 
 
-def pairs(rows: Any, predicted: Sequence[float], columns: Sequence[str], gold: str) -> Iterator[Line]:
+def _pairs(rows: Any, predicted: Sequence[float], columns: Sequence[str], gold: str) -> Iterator[Line]:
     """One line a pair: the similarity given to it and its gold score or label."""
-    ids = row_ids(rows, columns)
+    ids = _row_ids(rows, columns)
     for name, prediction, truth in zip(ids, predicted, rows[gold], strict=True):
         yield name, 0, repr(prediction), str(truth), None
 
 
-def classification(task: Any, rows: Any, predictions: Sequence[Sequence[Any]]) -> Iterator[Line]:
+def _classification(task: Any, rows: Any, predictions: Sequence[Sequence[Any]]) -> Iterator[Line]:
     """One line a test text and probe: the label given, the true one, and whether they agree."""
-    ids = row_ids(rows, (task.input_column_name,))
+    ids = _row_ids(rows, (task.input_column_name,))
     labels = list(rows[task.label_column_name])
     for probe, predicted in enumerate(predictions):
         yield from _labelled(task, zip(ids, predicted, labels, strict=True), probe)
 
 
-def cross_validated(task: Any, rows: Any, predictions: Sequence[Sequence[Any]]) -> Iterator[Line]:
+def _cross_validated(task: Any, rows: Any, predictions: Sequence[Sequence[Any]]) -> Iterator[Line]:
     """One line a text: the label it was given in the fold that left it out; the replicate is the fold."""
     from sklearn.model_selection import KFold
 
-    ids = row_ids(rows, (task.input_column_name,))
+    ids = _row_ids(rows, (task.input_column_name,))
     labels = list(rows[task.label_column_name])
     folds = KFold(n_splits=task.n_splits, shuffle=True, random_state=task.seed).split(range(len(rows)))
     for fold, (predicted, (_, held_out)) in enumerate(zip(predictions, folds, strict=True)):
@@ -242,24 +244,24 @@ def cross_validated(task: Any, rows: Any, predictions: Sequence[Sequence[Any]]) 
         yield from _labelled(task, ((name, guess, truth) for (name, truth), guess in told), fold)
 
 
-def regression(task: Any, rows: Any, predictions: Sequence[Sequence[float]]) -> Iterator[Line]:
+def _regression(task: Any, rows: Any, predictions: Sequence[Sequence[float]]) -> Iterator[Line]:
     """One line a test text and probe: the value given and the true one."""
-    ids = row_ids(rows, (task.input_column_name,))
+    ids = _row_ids(rows, (task.input_column_name,))
     values = list(rows[task.label_column_name])
     for probe, predicted in enumerate(predictions):
         for name, guess, truth in zip(ids, predicted, values, strict=True):
             yield name, probe, repr(guess), str(truth), None
 
 
-def bitext(rows: Any, predictions: Mapping[str, Sequence[Mapping[str, Any]]], pair: str) -> Iterator[Line]:
+def _bitext(rows: Any, predictions: Mapping[str, Sequence[Mapping[str, Any]]], pair: str) -> Iterator[Line]:
     """One line a sentence: the nearest in the other language, its translation, whether they are one."""
-    ids = row_ids(rows, pair.split("-"))
+    ids = _row_ids(rows, pair.split("-"))
     for row, (name, found) in enumerate(zip(ids, predictions[pair], strict=True)):
         at = int(found["corpus_id"])
         yield name, 0, ids[at], name, float(at == row)
 
 
-def summaries(task: Any, rows: Any, predictions: Mapping[str, Sequence[Any]]) -> Iterator[Line]:
+def _summaries(task: Any, rows: Any, predictions: Mapping[str, Sequence[Any]]) -> Iterator[Line]:
     """One line a machine summary: its likeness to the human ones and the grade people gave it.
 
     mteb leaves out a text whose summaries all have one grade.
@@ -267,7 +269,7 @@ def summaries(task: Any, rows: Any, predictions: Mapping[str, Sequence[Any]]) ->
     Raises:
         ValueError: It left out others too, and which ones cannot be told.
     """
-    ids = row_ids(rows, (task.text_column_name,))
+    ids = _row_ids(rows, (task.text_column_name,))
     grades = list(rows[task.relevancy_column_name])
     kept = [row for row, values in enumerate(grades) if len(set(values)) > 1]
     if len(kept) != len(predictions["cosine_scores"]):
@@ -330,7 +332,7 @@ Line = tuple[str, int, str | None, str | None, float | None]
 """example id, replicate, prediction, gold, metric"""
 
 
-def row_ids(rows: Any, columns: Sequence[str]) -> list[str]:
+def _row_ids(rows: Any, columns: Sequence[str]) -> list[str]:
     """The rows' own ids; else ids from their content, which stay the same when rows move.
 
     A content id is the start of the hash of the given columns, with a count if it is repeated.
@@ -346,7 +348,7 @@ def row_ids(rows: Any, columns: Sequence[str]) -> list[str]:
     return ids
 
 
-def multilabel(task: Any, rows: Any, predictions: Sequence[Any], split: str) -> Iterator[Line]:
+def _multilabel(task: Any, rows: Any, predictions: Sequence[Any], split: str) -> Iterator[Line]:
     """One line a test text and probe: the labels given, the true ones, and whether all agree."""
     from mteb.abstasks.abstask import _multilabel_subsampling
 
@@ -358,7 +360,7 @@ def multilabel(task: Any, rows: Any, predictions: Sequence[Any], split: str) -> 
             label=task.label_column_name,
             n_samples=task.max_eval_samples,
         )[split]
-    ids = row_ids(rows, (task.input_column_name,))
+    ids = _row_ids(rows, (task.input_column_name,))
     gold = [sorted(set(labels)) for labels in rows[task.label_column_name]]
     known = sorted({label for labels in gold for label in labels})
     for probe, predicted in enumerate(predictions):
@@ -367,13 +369,13 @@ def multilabel(task: Any, rows: Any, predictions: Sequence[Any], split: str) -> 
             yield name, probe, json.dumps(guess), json.dumps(truth), float(guess == truth)
 
 
-def clustering(task: Any, rows: Any, predictions: Mapping[str, Any], random: Any) -> Iterator[Line]:
+def _clustering(task: Any, rows: Any, predictions: Mapping[str, Any], random: Any) -> Iterator[Line]:
     """One line a drawn text: the cluster it was put in and the group it belongs to.
 
     The replicate counts the draws of all levels in turn.
     """
     rows = _embedded(task, rows, random)
-    ids = row_ids(rows, (task.input_column_name,))
+    ids = _row_ids(rows, (task.input_column_name,))
     labels = [label if isinstance(label, list) else [label] for label in rows[task.label_column_name]]
     replicate = 0
     for level, draws in enumerate(predictions.values()):
@@ -406,7 +408,7 @@ def _at_level(labels: Sequence[Sequence[Any]], level: int) -> tuple[Any, list[in
     return gold, [row for row, group in enumerate(gold) if group != -1]
 
 
-def clustering_sets(task: Any, rows: Any, predictions: Sequence[Sequence[int]]) -> Iterator[Line]:
+def _clustering_sets(task: Any, rows: Any, predictions: Sequence[Sequence[int]]) -> Iterator[Line]:
     """One line a text of each set that is clustered on its own; the replicate is the set.
 
     A set of one group is not clustered by mteb, and has no lines.
@@ -419,7 +421,7 @@ def clustering_sets(task: Any, rows: Any, predictions: Sequence[Sequence[int]]) 
         if len(set(labels)) <= 1:
             continue
         texts = Dataset.from_dict({"text": row[task.input_column_name]})
-        for name, cluster, label in zip(row_ids(texts, ("text",)), next(assigned), labels, strict=True):
+        for name, cluster, label in zip(_row_ids(texts, ("text",)), next(assigned), labels, strict=True):
             yield name, number, str(cluster), str(label), None
 
 

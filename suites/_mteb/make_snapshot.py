@@ -30,20 +30,20 @@ Statistics = Mapping[str, Any]
 """What mteb counted in one subset of one split."""
 
 
-def render() -> str:
+def _render() -> str:
     """The content of the file for the installed mteb."""
     import mteb
     from mteb.get_tasks import _SIMILAR_TASKS, TASK_LIST
 
-    tasks = {t.metadata.name: task_row(t) for t in TASK_LIST if t.metadata.modalities == ["text"]}
+    tasks = {t.metadata.name: _task_row(t) for t in TASK_LIST if t.metadata.modalities == ["text"]}
     benchmarks = {b.name: _benchmark(b) for b in mteb.get_benchmarks()}
-    similar = {first: others for first, *others in groups(_SIMILAR_TASKS) if {first, *others} & tasks.keys()}
+    similar = {first: others for first, *others in _groups(_SIMILAR_TASKS) if {first, *others} & tasks.keys()}
     head = f'"made_by": "{COMMAND}",\n"mteb_version": "{mteb.__version__}"'
     parts = [_lines("tasks", tasks), _lines("benchmarks", benchmarks), _lines("similar", similar)]
     return "{\n" + ",\n".join([head, *parts]) + "\n}\n"
 
 
-def groups(similar: Mapping[str, Sequence[str]]) -> list[list[str]]:
+def _groups(similar: Mapping[str, Sequence[str]]) -> list[list[str]]:
     """Names put together that are similar, directly or through others; sorted.
 
     mteb follows the relation both ways and without end, so that each name is in one group only. A
@@ -66,7 +66,7 @@ def _json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def task_row(task: type[AbsTask]) -> dict[str, Any]:
+def _task_row(task: type[AbsTask]) -> dict[str, Any]:
     """What the file says of one task, without its name."""
     meta = task.metadata
     members: list[AbsTask] = getattr(meta, "tasks", [])
@@ -224,7 +224,7 @@ def _sum(amounts: Iterable[Amount]) -> Amount:
 
 def main(arguments: list[str]) -> int:
     """Write the file, or with --check say how it differs; the exit status."""
-    made = render()
+    made = _render()
     if "--check" not in arguments:
         PATH.write_text(made, encoding="utf-8")
         return 0

@@ -66,7 +66,7 @@ class Model:
     ) -> dict[str, dict[str, float]]:
         """The best documents of each query, or the order of those given in `top_ranked`."""
         assert self._corpus is not None
-        asked, documents = query_texts(queries), document_texts(self._corpus)
+        asked, documents = _query_texts(queries), _document_texts(self._corpus)
         self.encoder.require(asked, role="query")
         self.encoder.require(documents, role="document")
         vectors = self.encoder.encode(asked, role="query")
@@ -82,7 +82,7 @@ class Model:
     def _search(
         self, vectors: NDArray[np.float32], documents: list[str], names: tuple[list[str], list[str]], k: int
     ) -> dict[str, dict[str, float]]:
-        scores, at = top_k(
+        scores, at = _top_k(
             vectors,
             lambda start, end: self.encoder.encode(documents[start:end], role="document"),
             len(documents),
@@ -110,7 +110,7 @@ class Model:
             results[query] = {}
             if candidates:
                 block = self.encoder.encode([documents[where[c]] for c in candidates], role="document")
-                scores = compare(vectors[row], block, self.encoder.similarity)
+                scores = _compare(vectors[row], block, self.encoder.similarity)
                 results[query] = dict(zip(candidates, scores, strict=True))
         return results
 
@@ -125,7 +125,7 @@ class Model:
         return getattr(functions, prefix + names[self.encoder.similarity])
 
 
-def query_texts(queries: Dataset) -> list[str]:
+def _query_texts(queries: Dataset) -> list[str]:
     """The text of each query as a model reads it, by mteb's own rules (instructions, dialogues)."""
     from mteb._create_dataloaders import _retrieval_texts
     from mteb.types import PromptType
@@ -135,7 +135,7 @@ def query_texts(queries: Dataset) -> list[str]:
     return list(_retrieval_texts(queries, PromptType.query))
 
 
-def document_texts(corpus: Dataset) -> list[str]:
+def _document_texts(corpus: Dataset) -> list[str]:
     """The text of each document as a model reads it: title, a blank, text, stripped.
 
     The same as mteb's row by row map, over whole columns (a test compares the two).
@@ -165,7 +165,7 @@ DOCUMENTS = 32_768
 """Rows of the largest score block: 512 × 32,768 float32 are 64 MiB."""
 
 
-def top_k(
+def _top_k(
     queries: NDArray[np.float32],
     documents: Callable[[int, int], NDArray[np.float32]],
     count: int,
@@ -206,7 +206,7 @@ def top_k(
     return scores.cpu().numpy(), positions.cpu().numpy()
 
 
-def compare(
+def _compare(
     query: NDArray[np.float32], documents: NDArray[np.float32], similarity: Similarity
 ) -> Sequence[float]:
     """The similarity of one query, shape (dimension,), to each of `documents`, (n, dimension)."""

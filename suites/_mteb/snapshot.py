@@ -32,7 +32,7 @@ from harness.errors import UsageError, unknown
 from harness.types import Column, Size, Suite, SuiteOptions
 
 
-class Rows(Mapping[str, Any]):
+class _Rows(Mapping[str, Any]):
     """A section of the file: name → row."""
 
     def __init__(self, lines: dict[str, str]) -> None:
@@ -54,7 +54,7 @@ class Rows(Mapping[str, Any]):
         return name in self._lines
 
 
-def sections(text: str) -> dict[str, Any]:
+def _sections(text: str) -> dict[str, Any]:
     r"""The content of a file that has one row a line; an object at its top becomes `Rows`.
 
     >>> found = sections('{\n"version": "2",\n"tasks": {\n"A": {"type":"STS"},\n"B": {}\n}\n}')
@@ -69,7 +69,7 @@ def sections(text: str) -> dict[str, Any]:
             lines = None
         elif value == "{":
             lines = {}
-            found[_name(name)] = Rows(lines)
+            found[_name(name)] = _Rows(lines)
         elif lines is None:
             found[_name(name)] = json.loads(value)
         else:
@@ -146,7 +146,7 @@ class TaskInfo:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BenchmarkInfo:
+class _BenchmarkInfo:
     """One benchmark of mteb, an aggregate task being one of its `tasks`."""
 
     name: str
@@ -154,7 +154,7 @@ class BenchmarkInfo:
     aliases: tuple[str, ...] = ()
 
 
-def subsets_of(row: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+def _subsets_of(row: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     """The languages of each subset: of the only one, of each, or of every ordered pair of codes."""
     if "pairs_of" in row:
         codes = row["pairs_of"].items()
@@ -165,7 +165,7 @@ def subsets_of(row: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     return {subset: tuple(codes.split()) for subset, codes in languages.items()}
 
 
-def sizes_of(row: Mapping[str, Any]) -> dict[tuple[str, str], tuple[int, int]]:
+def _sizes_of(row: Mapping[str, Any]) -> dict[tuple[str, str], tuple[int, int]]:
     """(texts, characters) of each (split, subset): a pair in the file where there is one subset."""
     by_split = {
         split: cells if isinstance(cells, dict) else {"default": cells}
@@ -179,7 +179,7 @@ THEN = "`harness list tasks` shows all."
 
 
 @dataclass(frozen=True, kw_only=True)
-class Snapshot:
+class _Snapshot:
     """The text tasks and benchmarks of one version of mteb; `load()` gives it.
 
     `rows` and `benchmark_rows` are as they lie in the file; a row becomes a TaskInfo when asked for.
@@ -240,7 +240,7 @@ class Snapshot:
         rows = self.benchmark_rows.items()
         return next((own for own, row in rows if name in row.get("aliases", ())), None)
 
-    def benchmark(self, name: str) -> BenchmarkInfo:
+    def benchmark(self, name: str) -> _BenchmarkInfo:
         """The benchmark called `name`, or that has `name` as an alias in mteb.
 
         Raises:
@@ -253,7 +253,7 @@ class Snapshot:
         if "other_tasks" in row:
             others = f"{row['other_tasks']} of its tasks take more than text"
             raise UsageError(f"{name} is not a benchmark of texts: {others}.", hint=THEN)
-        return BenchmarkInfo(
+        return _BenchmarkInfo(
             name=found,
             tasks=tuple(self._use(use) for use in row["tasks"]),
             aliases=tuple(row.get("aliases", ())),
@@ -274,7 +274,7 @@ class Snapshot:
         splits = tuple(row.get("splits", ("test",)))
         members = tuple(self._use(use) for use in row.get("aggregate_of", ()))
         read = {"name": name, "abstask": row["class"], "splits": splits, "aggregate_of": members}
-        return TaskInfo(**{**rest, **read, "subsets": subsets_of(row), "sizes": sizes_of(row)})
+        return TaskInfo(**{**rest, **read, "subsets": _subsets_of(row), "sizes": _sizes_of(row)})
 
 
 def narrow(
@@ -305,20 +305,20 @@ def narrow(
     has_subsets = within.subsets if within else tuple(info.subsets)
     kept_splits = tuple(s for s in has_splits if not splits or s in splits)
     if not kept_splits:
-        raise nothing_left(info.name, "split", splits, has_splits)
+        raise _nothing_left(info.name, "split", splits, has_splits)
     wanted = {_code(language) for language in languages}
     codes = {subset: {_code(language) for language in info.subsets[subset]} for subset in has_subsets}
     kept_subsets = tuple(s for s in has_subsets if not wanted or wanted & codes[s])
     if not kept_subsets:
-        raise nothing_left(info.name, "language", languages, sorted(set().union(*codes.values())))
+        raise _nothing_left(info.name, "language", languages, sorted(set().union(*codes.values())))
     return kept_splits, kept_subsets
 
 
 @functools.cache
-def load() -> Snapshot:
+def load() -> _Snapshot:
     """The committed snapshot, read once."""
-    content = sections(PATH.read_text(encoding="utf-8"))
-    return Snapshot(
+    content = _sections(PATH.read_text(encoding="utf-8"))
+    return _Snapshot(
         version=content["mteb_version"],
         rows=content["tasks"],
         benchmark_rows=content["benchmarks"],
@@ -373,11 +373,11 @@ def narrowed(suite: Suite, options: SuiteOptions) -> Suite:
     columns = tuple(_only(column, options.splits) for column in suite.columns)
     if not any(column.tasks for column in columns):
         has = dict.fromkeys(split for task in suite.tasks for split in task.splits)
-        raise nothing_left(suite.name, "split", options.splits, [*has])
+        raise _nothing_left(suite.name, "split", options.splits, [*has])
     return replace(suite, columns=columns)
 
 
-def nothing_left(name: str, what: str, asked: Collection[str], has: Collection[str]) -> UsageError:
+def _nothing_left(name: str, what: str, asked: Collection[str], has: Collection[str]) -> UsageError:
     """The error for asking for splits or languages that are not there; it says which are."""
     shown = ", ".join(list(has)[:40]) + (f" and {len(has) - 40} more" if len(has) > 40 else "")
     return UsageError(

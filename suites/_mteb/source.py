@@ -55,8 +55,8 @@ class MtebSource:
         snapshot.require()
         info = snapshot.load().task(task.name)
         _require_hub(info, data)
-        with quiet():
-            outcome = run(fresh(task, seed=seed, data=data), encoder)
+        with _quiet():
+            outcome = _run(_fresh(task, seed=seed, data=data), encoder)
         return replace(outcome, notes=(*outcome.notes, *_pinned(info, task.data)))
 
 
@@ -86,18 +86,18 @@ def _pinned(info: TaskInfo, data: Data) -> tuple[str, ...]:
     return ()
 
 
-def fresh(task: Task, *, seed: int, data: Path | None) -> AbsTask:
+def _fresh(task: Task, *, seed: int, data: Path | None) -> AbsTask:
     """A task object of mteb on which nothing has run yet, with its data."""
 
     def make() -> AbsTask:
-        built = build(task, seed=seed, data=data)
+        built = _build(task, seed=seed, data=data)
         built.load_data()
         return built
 
-    return loaded((task, seed, data), make)
+    return _duplicate_of_loaded((task, seed, data), make)
 
 
-def loaded(wanted: tuple[object, ...], make: Callable[[], AbsTask]) -> AbsTask:
+def _duplicate_of_loaded(wanted: tuple[object, ...], make: Callable[[], AbsTask]) -> AbsTask:
     """A copy of the loaded task that `make` gives; the last one made is kept.
 
     Each copy has the random state that the task had right after loading, so what is scored
@@ -106,12 +106,12 @@ def loaded(wanted: tuple[object, ...], make: Callable[[], AbsTask]) -> AbsTask:
     if wanted not in _loaded:
         _loaded.clear()
         made = make()
-        made.dataset = with_lists(made.dataset)
+        made.dataset = _with_lists(made.dataset)
         _loaded[wanted] = made
-    return duplicate(_loaded[wanted])
+    return _duplicate(_loaded[wanted])
 
 
-def build(task: Task, *, seed: int, data: Path | None) -> AbsTask:
+def _build(task: Task, *, seed: int, data: Path | None) -> AbsTask:
     """mteb's task object, narrowed to the splits and subsets, its data path put in place."""
     import mteb
 
@@ -127,16 +127,16 @@ def build(task: Task, *, seed: int, data: Path | None) -> AbsTask:
     return found
 
 
-def duplicate(task: AbsTask) -> AbsTask:
+def _duplicate(task: AbsTask) -> AbsTask:
     """A copy that shares the data but not the random state nor the containers around the data."""
     twin = copy.copy(task)
     twin.rng_state = copy.deepcopy(task.rng_state)
     twin.np_rng = copy.deepcopy(task.np_rng)
-    twin.dataset = in_new_containers(task.dataset, lambda data: data)
+    twin.dataset = _in_new_containers(task.dataset, lambda data: data)
     return twin
 
 
-def run(task: AbsTask, encoder: TextEncoder) -> Outcome:
+def _run(task: AbsTask, encoder: TextEncoder) -> Outcome:
     """Run a loaded task and gather scores and examples.
 
     Raises:
@@ -160,17 +160,17 @@ def run(task: AbsTask, encoder: TextEncoder) -> Outcome:
                     encode_kwargs={"show_progress_bar": False},
                     prediction_folder=examples.folder,
                 )
-                scores[split].update({name: plain(values) for name, values in made.items()})
+                scores[split].update({name: _plain(values) for name, values in made.items()})
                 examples.after(split, subsets)
     return Outcome(
-        main_score=main_score(scores),
+        main_score=_main_score(scores),
         scores=scores,
         examples=examples.columns,
         notes=(*getattr(task, "notes", ()), *examples.notes),
     )
 
 
-def main_score(scores: Scores) -> float:
+def _main_score(scores: Scores) -> float:
     """The mean of the main score over all splits and subsets, as mteb takes it.
 
     Raises:
@@ -183,14 +183,14 @@ def main_score(scores: Scores) -> float:
     return mean
 
 
-def plain(value: Any) -> Any:
+def _plain(value: Any) -> Any:
     """JSON's own types for what task code returns; NaN becomes None."""
     if isinstance(value, Mapping):
-        return {str(k): plain(v) for k, v in value.items()}
+        return {str(k): _plain(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(v) for v in value]
+        return [_plain(v) for v in value]
     if hasattr(value, "tolist"):
-        return plain(value.tolist())
+        return _plain(value.tolist())
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
@@ -203,7 +203,7 @@ RULES = 1
 """Raised whenever the same data would be scored otherwise by the same mteb."""
 
 
-class Loader(Protocol):
+class _Loader(Protocol):
     """Knows how to get a task's data; small, picklable and hashable."""
 
     def content(self) -> Content:
@@ -219,7 +219,7 @@ class Loader(Protocol):
 class BuiltSource:
     """Scores data that a loader gives, under mteb's rules for its kind."""
 
-    loader: Loader
+    loader: _Loader
 
     @property
     def scoring(self) -> str:
@@ -229,12 +229,14 @@ class BuiltSource:
     def evaluate(self, task: Task, encoder: TextEncoder, *, seed: int, data: Path | None) -> Outcome:
         """Score `encoder` on the loader's data (see harness.types.TaskSource)."""
         snapshot.require()
-        with quiet():
-            made = loaded((task, seed), lambda: mteb_task(task, self.loader.content(), seed=seed))
-            return run(made, encoder)
+        with _quiet():
+            made = _duplicate_of_loaded(
+                (task, seed), lambda: _mteb_task(task, self.loader.content(), seed=seed)
+            )
+            return _run(made, encoder)
 
 
-def mteb_task(task: Task, content: Content, *, seed: int) -> AbsTask:
+def _mteb_task(task: Task, content: Content, *, seed: int) -> AbsTask:
     """An mteb task object that holds `content`, ready to be scored."""
     match content:
         case Retrieval():
@@ -323,19 +325,19 @@ def _make(base: Any, task: Task, seed: int, data: dict[str, Any], **attributes: 
     return made
 
 
-def with_lists(value: Any) -> Any:
+def _with_lists(value: Any) -> Any:
     """The same data sets, in the same containers, whose columns come as lists."""
     from datasets import Dataset
 
-    return in_new_containers(value, lambda inner: _listed(inner) if isinstance(inner, Dataset) else inner)
+    return _in_new_containers(value, lambda inner: _listed(inner) if isinstance(inner, Dataset) else inner)
 
 
-def in_new_containers(value: Any, change: Callable[[Any], Any], *, depth: int = 3) -> Any:
+def _in_new_containers(value: Any, change: Callable[[Any], Any], *, depth: int = 3) -> Any:
     """What `change` makes of a task's data, in copies of the subsets, splits and parts that hold it."""
     if not depth or not isinstance(value, dict):
         return change(value)
     twin = copy.copy(value)
-    twin.update({name: in_new_containers(inner, change, depth=depth - 1) for name, inner in value.items()})
+    twin.update({name: _in_new_containers(inner, change, depth=depth - 1) for name, inner in value.items()})
     return twin
 
 
@@ -365,7 +367,7 @@ def _class() -> type[Dataset]:
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
+def _quiet() -> Iterator[None]:
     """Keep mteb's own progress bars, log lines and warnings off the terminal."""
     import logging
     import warnings

@@ -18,7 +18,7 @@ def benchmark(name: str, *, called: str, options: SuiteOptions) -> Suite:
     info = snapshot.load().benchmark(name)
     columns = tuple(_column_or_empty(use, options) for use in info.tasks)
     if not any(column.tasks for column in columns):
-        column(info.tasks[0], options)
+        _column(info.tasks[0], options)
     return Suite(name=called, title=info.name, columns=columns)
 
 
@@ -29,7 +29,7 @@ def benchmark_or_task(name: str, *, called: str, options: SuiteOptions) -> Suite
         info = known.task(name)
         splits, subsets = info.splits, tuple(info.subsets)
         use = TaskUse(name=name, splits=splits, subsets=subsets)
-        return Suite(name=called, title=name, columns=(column(use, options),))
+        return Suite(name=called, title=name, columns=(_column(use, options),))
     if known.resolve(name):
         return benchmark(name, called=called, options=options)
     raise unknown(
@@ -57,7 +57,7 @@ def _offer(info: TaskInfo, similar: tuple[str, ...]) -> Offer:
     return Offer(kind="task", name=info.name, facts={**facts, **more, **others})
 
 
-def column(use: TaskUse, options: SuiteOptions) -> Column:
+def _column(use: TaskUse, options: SuiteOptions) -> Column:
     """One column: a task, or the members of an aggregate, which count once."""
     info = snapshot.load().task(use.name)
     members = info.aggregate_of or (use,)
@@ -67,7 +67,7 @@ def column(use: TaskUse, options: SuiteOptions) -> Column:
 
 def _column_or_empty(use: TaskUse, options: SuiteOptions) -> Column:
     try:
-        return column(use, options)
+        return _column(use, options)
     except UsageError:
         info = snapshot.load().task(use.name)
         return Column(name=info.name, type=info.type, tasks=())

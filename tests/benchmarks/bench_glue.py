@@ -32,12 +32,12 @@ from turns import in_turns
 from finetune.glue.model import classifier_of
 from finetune.glue.plan import entry
 from finetune.glue.protocol import Cadence, Grid, Head, Schedule, Trial
-from finetune.glue.rows import Rows, tokenized
+from finetune.glue.rows import Rows, _tokenized
 from finetune.glue.trainer import evaluation, train
 from finetune.recipes import glue_quick
 from harness import backbones
 from harness.types import REGRESSION
-from suites.glue import TASKS, GlueTask
+from suites.glue import TASKS, _GlueTask
 
 ROWS, STEPS, WARMUP = 2000, 125, 8
 NAMED = {task.subset: task for task in TASKS.values()}
@@ -61,11 +61,11 @@ def backbone() -> Path:
     return Path(entry.locate())
 
 
-def rows(root: Path, task: GlueTask, split: str, tokenizer: Any, count: int | None = None) -> Rows:
+def rows(root: Path, task: _GlueTask, split: str, tokenizer: Any, count: int | None = None) -> Rows:
     """The first rows of a split."""
     path = root / "nyu-mll" / "glue" / task.subset / f"{split}.parquet"
     table = pq.read_table(path).slice(0, count).to_pydict()
-    return tokenized(
+    return _tokenized(
         tokenizer,
         [table[name] for name in task.columns],
         table["label"],
@@ -75,7 +75,7 @@ def rows(root: Path, task: GlueTask, split: str, tokenizer: Any, count: int | No
     )
 
 
-def trial_of(task: GlueTask, seed: int) -> Trial:
+def trial_of(task: _GlueTask, seed: int) -> Trial:
     """The cell of the reference."""
     return Trial(
         task=task.name,
@@ -88,7 +88,7 @@ def trial_of(task: GlueTask, seed: int) -> Trial:
     )
 
 
-def ours(task: GlueTask, seed: int, given: Rows, dev: Rows) -> dict[str, float]:
+def ours(task: _GlueTask, seed: int, given: Rows, dev: Rows) -> dict[str, float]:
     """The metrics at the end of a run."""
     trial = trial_of(task, seed)
     model, _ = classifier_of(backbone(), trial, classes=task.classes)
@@ -97,7 +97,7 @@ def ours(task: GlueTask, seed: int, given: Rows, dev: Rows) -> dict[str, float]:
     return {name: value for (_, name), value in found.evaluations[-1].metrics.items()}
 
 
-def theirs(task: GlueTask, seed: int, root: Path, learning_rate: float = 5e-5) -> dict[str, float]:
+def theirs(task: _GlueTask, seed: int, root: Path, learning_rate: float = 5e-5) -> dict[str, float]:
     """The same cell by a plain Trainer, tokenizing and evaluating among it."""
     from datasets import Dataset
     from transformers import (

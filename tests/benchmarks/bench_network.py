@@ -31,7 +31,7 @@ from turns import in_turns
 
 from harness import backbones
 from harness.encoder.family import Config, Family
-from harness.encoder.network.checkpoint import build, configured_from
+from harness.encoder.network.checkpoint import _build, _configured_from
 
 BARS = {
     "cpu": {"fixed": 0.97, "padded to 512": 1.5, "padded to the batch": 1.15},
@@ -76,11 +76,11 @@ def pair(name: str, device: torch.device, dtype: torch.dtype) -> Pair:
     from transformers import AutoModel
 
     family, content = sizes()[name]
-    config, shape = configured_from(content, family)
+    config, shape = _configured_from(content, family)
     torch.manual_seed(0)
-    ours: Any = build(config, shape, family).to(device, dtype).eval()
+    ours: Any = _build(config, shape, family).to(device, dtype).eval()
     if not family.native or family.names is None:
-        padded = build(config, shape, family).to(device, dtype).eval()
+        padded = _build(config, shape, family).to(device, dtype).eval()
         padded.load_state_dict(ours.state_dict())
         padded.attention_asked = "sdpa"  # type: ignore[assignment, union-attr]
         return Pair(ours=ours, theirs=partial(_all_computed, padded), opponent="our padded path")

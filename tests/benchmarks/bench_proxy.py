@@ -89,7 +89,7 @@ def main() -> int:
             print(row(label, found[label], time.perf_counter() - began), flush=True)
         places = [[task.name for task in table.tasks].index(name) for name in hand.tasks]
         means = table.scores[:, places].mean(axis=1)
-        plain = fit.judged(table.target, means - means.mean() + table.target.mean())
+        plain = fit._judged(table.target, means - means.mean() + table.target.mean())
         print(
             f"(the hand-picked tasks' plain mean, moved by a constant: RMSE {100 * plain.rmse:.2f}, ", end=""
         )

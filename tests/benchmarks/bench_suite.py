@@ -98,14 +98,14 @@ def theirs(tasks: tuple[str, ...], data: Path, batch: int) -> Scores:
     from sentence_transformers import SentenceTransformer
 
     from harness.types import SuiteOptions
-    from suites._mteb.source import build
+    from suites._mteb.source import _build
     from suites._mteb.tasks import benchmark_or_task
 
     with tempfile.TemporaryDirectory() as folder, no_arrow_cache(folder):
         made = []
         for name in tasks:
             task = benchmark_or_task(name, called=name, options=SuiteOptions()).tasks[0]
-            made.append(build(task, seed=42, data=data / task.data.path))
+            made.append(_build(task, seed=42, data=data / task.data.path))
         model = SentenceTransformer(str(get_model_path()), device="cpu", local_files_only=True)
         found = mteb.evaluate(
             model, made, cache=None, encode_kwargs={"batch_size": batch}, show_progress_bar=False

@@ -24,13 +24,12 @@ from typing import Any
 import numpy as np
 
 from harness.checks.baselines import Run
-from harness.checks.decide import conclude, said
+from harness.checks.decide import _judge, _Limits, conclude, said
 from harness.checks.difference import Difference, difference
 from harness.checks.policy import DEFAULT
 from harness.checks.scored import Scored
 from harness.checks.sides import Side, Sides
 from harness.checks.units import Stratum, Units
-from harness.checks.verdicts import Limits, judge
 from harness.metrics import Floats
 from harness.types import Column, Data, Suite, Task
 
@@ -150,8 +149,8 @@ class Question:
 def verdicts(seed: int, question: Question, seeds: bool) -> dict[str, str]:
     """The verdict of every task of one trial."""
     found = trial(seed, effects=question.effects, seeds=seeds, names=question.names)
-    limits = {name: Limits(margin=question.margin) for name in found}
-    judged = judge(found, limits, alpha=ALPHA, correction="holm", units=dict.fromkeys(found, "units"))
+    limits = {name: _Limits(margin=question.margin) for name in found}
+    judged = _judge(found, limits, alpha=ALPHA, correction="holm", units=dict.fromkeys(found, "units"))
     return {name: one.verdict for name, one in judged.items()}
 
 

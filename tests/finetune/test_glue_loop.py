@@ -15,8 +15,8 @@ import tiny
 from finetune.glue import trainer
 from finetune.glue.model import Classifier
 from finetune.glue.protocol import Cadence, Head, Optimizer, Schedule, Stopping, Training, Trial
-from finetune.glue.rows import Batch, Rows, tokenized
-from finetune.glue.trainer import Evaluation, Progress, autocast_of, loss_of, order_of, predict, train
+from finetune.glue.rows import Batch, Rows, _tokenized
+from finetune.glue.trainer import Evaluation, Progress, _loss_of, _order_of, autocast_of, predict, train
 
 CPU = torch.device("cpu")
 TEXTS = ["the cat sat", "on the mat 42", "a query: what", "x", "the mat sat on the cat, the cat", "42 mats?"]
@@ -46,7 +46,7 @@ def rows(count: int = 40, *, numbers: bool = False) -> Rows:
     draw = torch.Generator().manual_seed(0)
     picked = torch.randint(len(TEXTS), (2, count), generator=draw).tolist()
     labels = torch.rand(count, generator=draw) * 5 if numbers else torch.randint(2, (count,), generator=draw)
-    return tokenized(
+    return _tokenized(
         tiny.tokenizer(),
         [[TEXTS[i] for i in column] for column in picked],
         labels.tolist(),
@@ -84,7 +84,7 @@ class Wrapped(nn.Module):
 
     def forward(self, labels: Tensor, num_items_in_batch: Any = None, **inputs: Tensor) -> dict[str, Tensor]:
         scores = self.inside(**inputs)
-        return {"loss": loss_of(scores, Batch(inputs=inputs, labels=labels)), "logits": scores}
+        return {"loss": _loss_of(scores, Batch(inputs=inputs, labels=labels)), "logits": scores}
 
 
 def by_the_trainer(model: Classifier, given: Rows, trial: Trial, target: Path) -> list[float]:
@@ -162,12 +162,12 @@ def test_composers_decay_is_that_of_its_formula() -> None:
     peak, decay, betas, eps = 8e-2, 3e-3, (0.9, 0.98), 1e-6
     training = replace(TRAINING, optimizer=Optimizer(betas=betas, eps=eps, decay="composer"), clip=None)
     trial = replace(TRIAL, training=training, learning_rate=peak, weight_decay=decay)
-    from finetune.glue.trainer import factor_of, optimizer_of
+    from finetune.glue.trainer import _factor_of, _optimizer_of
 
     layer = nn.Linear(3, 1, bias=False).double()
     weight = layer.weight.detach().clone()
     first, second = torch.zeros_like(weight), torch.zeros_like(weight)
-    optimizer, factor = optimizer_of(layer, trial), factor_of(training, 20)
+    optimizer, factor = _optimizer_of(layer, trial), _factor_of(training, 20)
     x = torch.randn(20, 3, dtype=torch.float64)
     for step in range(20):
         rate = peak * factor(step)
@@ -286,14 +286,14 @@ def test_runs_are_scored_in_their_own_precision() -> None:
 
 
 def test_the_order_of_rows() -> None:
-    plain = [chosen.tolist() for chosen in order_of(10, replace(TRIAL, epochs=2))]
+    plain = [chosen.tolist() for chosen in _order_of(10, replace(TRIAL, epochs=2))]
     assert plain == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]] * 2
     drawn = replace(TRIAL, epochs=2, training=replace(TRAINING, shuffled=True))
-    found = [row for chosen in order_of(10, drawn) for row in chosen.tolist()]
+    found = [row for chosen in _order_of(10, drawn) for row in chosen.tolist()]
     assert sorted(found[:10]) == sorted(found[10:]) == list(range(10))
     assert found[:10] != found[10:]
-    again = [row for chosen in order_of(10, drawn) for row in chosen.tolist()]
-    other = [row for chosen in order_of(10, replace(drawn, seed=4)) for row in chosen.tolist()]
+    again = [row for chosen in _order_of(10, drawn) for row in chosen.tolist()]
+    other = [row for chosen in _order_of(10, replace(drawn, seed=4)) for row in chosen.tolist()]
     assert found == again != other
 
 

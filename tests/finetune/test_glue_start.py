@@ -12,11 +12,11 @@ import torch
 import tiny
 from finetune.glue.model import classifier_of
 from finetune.glue.protocol import Protocol, Schedule
-from finetune.glue.rows import as_it_runs, tokenized
-from finetune.glue.trainer import evaluation, optimizer_of, predict, train
+from finetune.glue.rows import _tokenized, as_it_runs
+from finetune.glue.trainer import _optimizer_of, evaluation, predict, train
 from finetune.recipes import glue_modernbert, glue_neobert, glue_quick
-from harness.encoder.batching import let_end_pad, require_padding
 from harness.encoder.describe import family_in
+from harness.encoder.engine import let_end_pad, require_padding
 from harness.errors import ModelError
 
 
@@ -68,7 +68,7 @@ def test_what_neoberts_code_does_not_decay(family: str, tmp_path: Path) -> None:
     """It looks for "bias" and "LayerNorm.weight" in the names that the authors of a backbone gave."""
     folder = tiny.folder(tiny.families()[family], tmp_path)
     model, _ = classifier_of(folder, first(glue_neobert.PROTOCOL), classes=2)
-    optimizer = optimizer_of(model, first(glue_neobert.PROTOCOL))
+    optimizer = _optimizer_of(model, first(glue_neobert.PROTOCOL))
     spared = {id(p) for p in optimizer.param_groups[1]["params"]}
     names = {name: id(p) for name, p in model.named_parameters()}
     biases = {name for name in names if name.endswith("bias")}
@@ -86,7 +86,7 @@ def test_the_trainer_decays_no_norm(family: str, tmp_path: Path) -> None:
     """transformers' trainer spares every norm and bias, whatever it is called."""
     folder = tiny.folder(tiny.families()[family], tmp_path)
     model, _ = classifier_of(folder, first(glue_quick.PROTOCOL), classes=2)
-    optimizer = optimizer_of(model, first(glue_quick.PROTOCOL))
+    optimizer = _optimizer_of(model, first(glue_quick.PROTOCOL))
     spared = {id(p) for p in optimizer.param_groups[1]["params"]}
     wanted = {id(p) for n, p in model.named_parameters() if n.endswith("bias") or "norm" in n}
     assert spared == wanted
@@ -126,7 +126,7 @@ def test_a_model_that_ends_infinite_has_diverged(tmp_path: Path, classes: int) -
     clipless = replace(quick.training, clip=None, schedule=Schedule(name="linear", warmup=0.0))
     trial = replace(quick, learning_rate=1e30, batch_size=8, training=clipless)
     model, _ = classifier_of(folder, trial, classes=classes)
-    rows = tokenized(
+    rows = _tokenized(
         tiny.tokenizer(),
         [["the cat", "sat on"] * 4],
         [0.0, 1.0] * 4,

@@ -12,7 +12,7 @@ from torch import Tensor
 import plain_attention
 from harness.encoder.attention.interface import Needs
 from harness.encoder.attention.kernels import BACKENDS, choose
-from harness.encoder.network.positions import slopes
+from harness.encoder.network.layers import _slopes
 
 pytestmark = pytest.mark.gpu
 
@@ -28,10 +28,10 @@ LAYERS: dict[str, dict[str, Any]] = {
     "window": {"window": 64},
     "narrow window": {"window": 20},
     "window wider than any text": {"window": 1000},
-    "alibi": {"slopes": slopes(HEADS)},
+    "alibi": {"slopes": _slopes(HEADS)},
     "partly": {"partly": True},
     "partly, window": {"partly": True, "window": 64},
-    "partly, alibi": {"partly": True, "slopes": slopes(HEADS)},
+    "partly, alibi": {"partly": True, "slopes": _slopes(HEADS)},
 }
 
 
@@ -129,7 +129,7 @@ def test_flash_attn_drops_attention() -> None:
 def test_flex_compiles_once_for_texts_of_all_lengths() -> None:
     from torch._dynamo.utils import counters
 
-    needs = Needs(slopes=slopes(HEADS), head_dim=WIDTH)
+    needs = Needs(slopes=_slopes(HEADS), head_dim=WIDTH)
     require("flex", torch.bfloat16, needs)
     counters.clear()
     for lengths in ((700, 300, 5), (400, 30), (1000,), (513, 20, 20, 1)):
@@ -147,7 +147,7 @@ def test_what_is_chosen_on_this_gpu() -> None:
         return choose(DEVICE, dtype, needs)[0].name
 
     assert chosen(torch.float32, Needs()) == "sdpa"
-    assert chosen(torch.bfloat16, Needs(slopes=slopes(HEADS))) in ("flash", "flex")
+    assert chosen(torch.bfloat16, Needs(slopes=_slopes(HEADS))) in ("flash", "flex")
     if torch.cuda.get_device_capability(DEVICE) >= (8, 0):
         assert chosen(torch.bfloat16, Needs()) == "varlen"
         assert chosen(torch.float16, Needs(window=64)) == "varlen"

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from fakes import task
-from harness.report import mean_text
+from harness.report import _mean_text
 from harness.scores import aggregate
 from harness.types import Column, Suite
 
@@ -39,14 +39,14 @@ def test_both_means_by_hand() -> None:
 def test_a_column_lacking_a_member_is_not_there_and_the_means_say_so() -> None:
     found = aggregate(SUITE, {"A": 0.1, "B": 0.2, "C1": 0.6, "D": 0.5})
     assert found.columns["C"] is None
-    assert mean_text(found.over_tasks) == "mean over tasks 26.67 (3 of 4)"
-    assert mean_text(found.over_types) == "mean over types 15.00 (1 of 2)"
+    assert _mean_text(found.over_tasks) == "mean over tasks 26.67 (3 of 4)"
+    assert _mean_text(found.over_types) == "mean over types 15.00 (1 of 2)"
     assert not found.over_types.complete
 
 
 def test_nothing_there() -> None:
     found = aggregate(SUITE, {})
-    assert mean_text(found.over_tasks) == "mean over tasks – (0 of 4)"
+    assert _mean_text(found.over_tasks) == "mean over tasks – (0 of 4)"
     assert found.over_types.value is None
 
 

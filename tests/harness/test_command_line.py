@@ -23,7 +23,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from blocked import BLOCK
-from harness.cli import invoke
+from harness.cli import _invoke
 from harness.errors import UsageError
 from harness.record import SCHEMA
 
@@ -65,7 +65,7 @@ def harness(*arguments: object, **options: Any) -> tuple[int, Any, str]:
 def here(*arguments: object) -> tuple[int, Any, str]:
     """The command in this process, which has the libraries imported already."""
     with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
-        code = invoke([*map(str, arguments), "--json"])
+        code = _invoke([*map(str, arguments), "--json"])
     return _told(code, out.getvalue(), err.getvalue())
 
 
@@ -114,11 +114,11 @@ def test_a_run_and_what_changes_it(own_data: Path, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_two_checkpoints_of_one_folder_name_are_two_models(own_data: Path, tmp_path: Path) -> None:
     """The second has its word embeddings shuffled; in both orders each scores as it does alone."""
-    from harness.backbones.minilm import locate
+    from harness.backbones.minilm import _locate
 
     folders = [tmp_path / name / "model" for name in ("a", "b")]
     for folder in folders:
-        shutil.copytree(locate(), folder)
+        shutil.copytree(_locate(), folder)
     weights = load_file(folders[1] / "model.safetensors")
     words = weights["embeddings.word_embeddings.weight"]
     weights["embeddings.word_embeddings.weight"] = np.ascontiguousarray(np.roll(words, 500, axis=0))
@@ -139,15 +139,15 @@ def test_two_checkpoints_of_one_folder_name_are_two_models(own_data: Path, tmp_p
 
 @pytest.mark.slow
 def test_one_checkpoint_by_name_path_and_copy_is_one_artifact(own_data: Path, tmp_path: Path) -> None:
-    from harness.backbones.minilm import locate
+    from harness.backbones.minilm import _locate
 
     copy = tmp_path / "elsewhere"
-    shutil.copytree(locate(), copy)
-    models = ["--model", "minilm", "--model", locate(), "--model", copy]
+    shutil.copytree(_locate(), copy)
+    models = ["--model", "minilm", "--model", _locate(), "--model", copy]
     what = ("run", *models, "--suite", f"local:{own_data}", "--results", tmp_path / "r")
     code, found, _ = here(*what)
     assert (code, len(found["records"]), len(found["suites"])) == (0, 2, 1)
-    assert [one["asked"] for one in found["models"]] == ["minilm", locate(), str(copy)]
+    assert [one["asked"] for one in found["models"]] == ["minilm", _locate(), str(copy)]
     assert len({one["artifact"] for one in found["models"]}) == 1
     assert found["suites"][0]["mean_over_tasks"]["there"] == 2
     code, again, _ = here("run", "--model", copy, *what[7:])
@@ -236,7 +236,7 @@ def test_misuse_is_one_message_and_exit_2(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert invoke(["run", *arguments]) == 2
+    assert _invoke(["run", *arguments]) == 2
     error = capfd.readouterr().err
     assert said in error
     assert "Traceback" not in error
@@ -258,12 +258,14 @@ def test_misuse_is_one_message_and_exit_2(
 def test_a_spoilt_model_folder_is_one_message_and_exit_2(
     spoil: Any, said: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    from harness.backbones.minilm import locate
+    from harness.backbones.minilm import _locate
 
     folder = tmp_path / "spoilt"
-    shutil.copytree(locate(), folder)
+    shutil.copytree(_locate(), folder)
     spoil(folder)
-    assert invoke(["run", "--model", str(folder), "--suite", "stdlib", "--results", str(tmp_path / "r")]) == 2
+    assert (
+        _invoke(["run", "--model", str(folder), "--suite", "stdlib", "--results", str(tmp_path / "r")]) == 2
+    )
     assert said in capfd.readouterr().err
 
 
@@ -297,13 +299,13 @@ def without_a_layer(folder: Path, _: Path) -> None:
 def test_a_model_that_does_not_load_as_it_should_fails_its_tasks(
     spoil: Any, said: str, own_data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    from harness.backbones.minilm import locate
+    from harness.backbones.minilm import _locate
 
     folder = tmp_path / "spoilt"
-    shutil.copytree(locate(), folder)
+    shutil.copytree(_locate(), folder)
     spoil(folder, tmp_path / "trace")
     places = ["--results", str(tmp_path / "r"), "--cache", str(tmp_path / "c")]
-    assert invoke(["run", "--model", str(folder), "--suite", f"local:{own_data}", *places]) == 1
+    assert _invoke(["run", "--model", str(folder), "--suite", f"local:{own_data}", *places]) == 1
     captured = capfd.readouterr()
     assert said in captured.out + captured.err
     assert "Traceback" not in captured.out + captured.err
@@ -312,7 +314,7 @@ def test_a_model_that_does_not_load_as_it_should_fails_its_tasks(
 
 
 def test_a_near_miss_of_a_command(capfd: pytest.CaptureFixture[str]) -> None:
-    assert invoke(["rnu"]) == 2
+    assert _invoke(["rnu"]) == 2
     assert "Did you mean run?" in capfd.readouterr().err
 
 
@@ -328,7 +330,7 @@ def test_tasks_without_data_are_named_at_once_and_the_rest_is_planned(
         "--results",
         str(tmp_path / "r"),
     ]
-    assert invoke(["run", "--model", "minilm", *arguments, "--dry-run", "--json"]) == 1
+    assert _invoke(["run", "--model", "minilm", *arguments, "--dry-run", "--json"]) == 1
     states = {line["task"]: line["state"] for line in json.loads(capfd.readouterr().out)["plan"]}
     assert states["SciFact"] == "cannot run"
     assert states["StdlibCodeSearch"] == "to do"
@@ -367,7 +369,9 @@ def test_a_record_of_a_newer_schema_is_refused(
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps({"schema": SCHEMA + 1}))
     assert (
-        invoke(["run", "--model", "minilm", "--suite", f"local:{own_data}", "--results", str(tmp_path / "r")])
+        _invoke(
+            ["run", "--model", "minilm", "--suite", f"local:{own_data}", "--results", str(tmp_path / "r")]
+        )
         == 2
     )
     assert "written by a newer version" in capfd.readouterr().err
@@ -414,21 +418,21 @@ print("told", json.dumps(told))
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become nobody")
 def test_what_may_not_be_read_or_written_is_said(own_data: Path) -> None:
     """As user nobody: locked results, cache, model folder, weights, own data; each one message."""
-    from harness.backbones.minilm import locate
+    from harness.backbones.minilm import _locate
 
     with tempfile.TemporaryDirectory() as made:
         place = Path(made)
         place.chmod(0o755)
-        shutil.copytree(locate(), place / "model")
+        shutil.copytree(_locate(), place / "model")
         shutil.copytree(own_data, place / "own")
         (place / "open").mkdir(mode=0o777)
         (place / "open").chmod(0o777)
         for name in ("locked", "secret"):
             (place / name).mkdir()
-        shutil.copytree(locate(), place / "secret" / "model")
+        shutil.copytree(_locate(), place / "secret" / "model")
         shutil.copytree(own_data, place / "secret" / "own")
         (place / "secret").chmod(0o700)
-        shutil.copytree(locate(), place / "weightless")
+        shutil.copytree(_locate(), place / "weightless")
         (place / "weightless" / "model.safetensors").chmod(0)
 
         def command(model: str, own: str, results: str, cache: str) -> list[str]:
@@ -473,10 +477,10 @@ def test_what_may_not_be_read_or_written_is_said(own_data: Path) -> None:
 
 def test_what_is_asked_for_twice_alike_is_told_apart_or_said(own_data: Path, tmp_path: Path) -> None:
     """Two names of one model, and two models of one name."""
-    from harness.backbones.minilm import locate
+    from harness.backbones.minilm import _locate
 
     for name in ("a", "b"):
-        shutil.copytree(locate(), tmp_path / name / "model")
+        shutil.copytree(_locate(), tmp_path / name / "model")
     config = tmp_path / "b" / "model" / "1_Pooling" / "config.json"
     text = config.read_text()
     for mode, on in (("mean_tokens", "false"), ("cls_token", "true")):
@@ -491,17 +495,19 @@ def test_what_is_asked_for_twice_alike_is_told_apart_or_said(own_data: Path, tmp
         str(tmp_path / "b" / "model"),
     ]
     with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
-        assert invoke(["run", *models, "--suite", f"local:{own_data}", "--results", str(tmp_path / "r")]) == 0
+        assert (
+            _invoke(["run", *models, "--suite", f"local:{own_data}", "--results", str(tmp_path / "r")]) == 0
+        )
     assert f"{tmp_path / 'a' / 'model'} is the same model as minilm" in err.getvalue()
     both = models[2:]
     with contextlib.redirect_stdout(io.StringIO()) as out:
-        assert invoke(["run", *both, "--suite", f"local:{own_data}", "--results", str(tmp_path / "r")]) == 0
+        assert _invoke(["run", *both, "--suite", f"local:{own_data}", "--results", str(tmp_path / "r")]) == 0
     assert "model (6234ab89)" in out.getvalue()
 
 
 def test_tasks_without_data_are_one_message(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     places = ["--results", str(tmp_path / "r"), "--cache", str(tmp_path / "c")]
-    assert invoke(["run", "--model", "minilm", "--suite", "beir", "--offline", *places]) == 1
+    assert _invoke(["run", "--model", "minilm", "--suite", "beir", "--offline", *places]) == 1
     captured = capfd.readouterr()
     for text in (captured.out, captured.err):
         assert text.count("harness data pull --suite 'beir' --data DIR") == 1

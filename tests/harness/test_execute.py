@@ -14,19 +14,19 @@ from typing import Any
 import pytest
 
 from fakes import FakeEncoder, artifact, encoding, task
-from harness.context import Desk, Event, Known
+from harness.context import Desk, Event
 from harness.data.locate import DataSettings
 from harness.encoder import sanity
 from harness.errors import DataError, ModelError, StoreError
 from harness.execute import Listeners, Result, Run
 from harness.files import Leases
-from harness.jobs import Job
+from harness.jobs import Job, _Known
 from harness.plan import Plan, Subject, make_plan
 from harness.report import Report
 from harness.request import Prepared, Request
 from harness.store import Store
 from harness.types import Artifact, Column, Purpose, Suite, Task
-from harness.workers import Apart, Finished
+from harness.workers import Finished, _Apart
 
 Encoders = dict[str, FakeEncoder]
 
@@ -267,16 +267,16 @@ def job(do: str = "") -> Job:
 
 
 @pytest.fixture
-def apart(tmp_path: Path) -> Iterator[tuple[Apart, list[str]]]:
+def apart(tmp_path: Path) -> Iterator[tuple[_Apart, list[str]]]:
     heard: list[str] = []
-    worker = Apart(
+    worker = _Apart(
         device="cpu", cache=tmp_path, listener=lambda key, event: heard.append(f"{key} {event.text}")
     )
     yield worker, heard
     worker.close()
 
 
-def wait(worker: Apart) -> Finished:
+def wait(worker: _Apart) -> Finished:
     until = time.time() + 60
     while time.time() < until:
         finished = worker.poll(0.2)
@@ -285,7 +285,7 @@ def wait(worker: Apart) -> Finished:
     raise TimeoutError
 
 
-def test_a_worker_apart_runs_jobs_in_its_own_process(apart: tuple[Apart, list[str]]) -> None:
+def test_a_worker_apart_runs_jobs_in_its_own_process(apart: tuple[_Apart, list[str]]) -> None:
     worker, heard = apart
     worker.start(job(), {"k": {"n": b"input"}})
     pid, inputs = json.loads(wait(worker).output["pid"])
@@ -295,7 +295,7 @@ def test_a_worker_apart_runs_jobs_in_its_own_process(apart: tuple[Apart, list[st
     assert worker.free
 
 
-def test_a_worker_apart_passes_errors_on_and_survives_death(apart: tuple[Apart, list[str]]) -> None:
+def test_a_worker_apart_passes_errors_on_and_survives_death(apart: tuple[_Apart, list[str]]) -> None:
     worker, _ = apart
     worker.start(job("fail"), {})
     failure = wait(worker).failure
@@ -319,12 +319,12 @@ class LookThenAsk:
 
     def run(self, desk: Desk) -> Mapping[str, bytes]:
         desk.load = lambda *_: FakeEncoder()  # type: ignore[method-assign, assignment, return-value]
-        known = Known(desk, self.artifact, encoding(), task())
+        known = _Known(desk, self.artifact, encoding(), task())
         total = sum(float(known.encode([text], role="").sum()) for text in ("one", "two", "one"))
         return {"total": json.dumps([total, known.encoded.texts]).encode()}
 
 
-def test_a_worker_apart_knows_what_it_encoded_while_scoring(apart: tuple[Apart, list[str]]) -> None:
+def test_a_worker_apart_knows_what_it_encoded_while_scoring(apart: tuple[_Apart, list[str]]) -> None:
     """The driver writes vectors in its own time: here never."""
     worker, _ = apart
     worker.start(Job(key="k", kind="score", label="x", work=LookThenAsk(artifact(Path("m")))), {})

@@ -92,11 +92,11 @@ def test_two_entries_of_one_name_are_refused(monkeypatch: pytest.MonkeyPatch, tm
 def test_weights_that_are_not_the_published_ones_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     from harness.backbones import minilm
     from harness.errors import ModelError
-    from harness.models import ModelOptions, resolve
+    from harness.models import ModelOptions, _resolve
 
     monkeypatch.setattr(minilm, "BACKBONE", replace(minilm.BACKBONE, weights="0" * 64))
     with pytest.raises(ModelError, match="not the official ones of minilm"):
-        resolve("minilm", ModelOptions())
+        _resolve("minilm", ModelOptions())
 
 
 def test_data_that_is_gone_is_no_matter_where_the_record_is_there(tmp_path: Path) -> None:

@@ -12,13 +12,13 @@ from types import SimpleNamespace
 import pytest
 
 from harness import __version__, provenance
-from harness.provenance import Checkout, Provenance, checkout, cores, cpu_flags, cpu_model
+from harness.provenance import _Checkout, _Provenance, checkout, cores, cpu_flags, cpu_model
 
 
 def test_a_snapshot_is_plain_json_with_every_documented_field():
     found = provenance.snapshot(device="cpu", threads=3)
     assert json.loads(json.dumps(found)) == found
-    assert set(found) == set({field.name for field in fields(Provenance)})
+    assert set(found) == set({field.name for field in fields(_Provenance)})
     assert found["harness"] == __version__
     assert found["python"] == platform.python_version()
     assert found["threads"] == 3
@@ -56,7 +56,7 @@ def test_times_are_utc_and_in_order():
 
 
 def test_the_cpu_is_named_as_the_kernel_names_it():
-    assert provenance.device_facts("cpu") == {"kind": "cpu", "name": cpu_model()}
+    assert provenance._device_facts("cpu") == {"kind": "cpu", "name": cpu_model()}
     if os.path.exists("/proc/cpuinfo"):
         with open("/proc/cpuinfo") as file:
             text = file.read()
@@ -85,7 +85,7 @@ def fake_gpu(monkeypatch):
 
 
 def test_a_gpu_is_described_by_an_imported_torch(fake_gpu):
-    assert provenance.device_facts("cuda:1") == {
+    assert provenance._device_facts("cuda:1") == {
         "kind": "cuda",
         "name": "Some GPU",
         "memory_bytes": 80 * 2**30,
@@ -149,10 +149,10 @@ def test_a_checkout_is_its_commit_and_whether_it_changed(repository):
     commit = git(repository, "rev-parse", "HEAD")
     package = repository / "package"
     checkout.cache_clear()
-    assert checkout(package) == Checkout(commit=commit, dirty=False)
+    assert checkout(package) == _Checkout(commit=commit, dirty=False)
     (repository / "package/new.py").write_text("2")
     checkout.cache_clear()
-    assert checkout(package) == Checkout(commit=commit, dirty=True)
+    assert checkout(package) == _Checkout(commit=commit, dirty=True)
 
 
 def test_an_installation_inside_somebodys_checkout_is_no_part_of_it(repository, tmp_path_factory):

@@ -32,7 +32,7 @@ def test_blocks_find_what_the_whole_matrix_has(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(model, "QUERIES", 4)
         patch.setattr(model, "DOCUMENTS", 7)
-        scores, at = model.top_k(q, lambda a, b: d[a:b], documents, k=k, similarity=similarity)
+        scores, at = model._top_k(q, lambda a, b: d[a:b], documents, k=k, similarity=similarity)
     truth = brute_force(q, d, similarity)
     best = -np.sort(-truth, axis=1)[:, :k]
     assert scores.shape == at.shape == best.shape
@@ -54,7 +54,7 @@ def test_the_whole_score_matrix_is_never_held(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(model, "_scores", watched)
     documents = np.random.default_rng(0).normal(size=(100_000, 4)).astype(np.float32)
-    model.top_k(documents[:1500], lambda a, b: documents[a:b], len(documents), k=10)
+    model._top_k(documents[:1500], lambda a, b: documents[a:b], len(documents), k=10)
     assert largest <= model.QUERIES * model.DOCUMENTS < 1500 * 100_000
 
 
@@ -62,4 +62,6 @@ def test_compare_is_one_row_of_the_matrix() -> None:
     rng = np.random.default_rng(1)
     q, d = rng.normal(size=4).astype(np.float32), rng.normal(size=(6, 4)).astype(np.float32)
     for similarity in ("cosine", "dot", "euclidean", "manhattan"):
-        assert np.allclose(model.compare(q, d, similarity), brute_force(q[None], d, similarity)[0], atol=1e-5)  # type: ignore[arg-type]
+        assert np.allclose(
+            model._compare(q, d, similarity), brute_force(q[None], d, similarity)[0], atol=1e-5
+        )  # type: ignore[arg-type]

@@ -17,7 +17,7 @@ from harness.jobs import examples_bytes, model_part, task_part
 from harness.record import Record
 from harness.report import print_standing, standing_json
 from harness.results import suite_views
-from harness.scores import Standing, predictions, standing
+from harness.scores import Standing, _predictions, standing
 from harness.stats import mean_of_bounds
 from harness.types import Column, Convention, Data, LabelledData, Suite, Task
 
@@ -134,7 +134,7 @@ def files(tmp_path: Path) -> Mapping[str, Path]:
 
 
 def accuracy(path: Path, split: str) -> float:
-    found = predictions(path)[split]
+    found = _predictions(path)[split]
     return float((found.predicted == found.gold).mean())
 
 

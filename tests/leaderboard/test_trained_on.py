@@ -14,7 +14,7 @@ from leaderboard.found import Entry
 from leaderboard.trained_on import similar_tasks, trained_on
 from site_data import Import
 from suites._mteb import snapshot
-from suites._mteb.make_snapshot import groups
+from suites._mteb.make_snapshot import _groups
 
 SIMILAR = {
     "A": frozenset({"A.v2", "A-VN"}),
@@ -76,11 +76,11 @@ def test_every_card_of_a_model_behind_counts_but_of_the_entry_its_own() -> None:
 
 
 def test_groups_go_both_ways_and_through_others() -> None:
-    assert groups({"A": ["A.v2"], "B": ["C"], "A.v2": ["A.v3"], "A.v4": ["A.v3", "A"]}) == [
+    assert _groups({"A": ["A.v2"], "B": ["C"], "A.v2": ["A.v3"], "A.v4": ["A.v3", "A"]}) == [
         ["A", "A.v2", "A.v3", "A.v4"],
         ["B", "C"],
     ]
-    assert groups({}) == []
+    assert _groups({}) == []
 
 
 def test_the_suites_say_what_is_similar() -> None:

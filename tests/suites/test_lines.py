@@ -18,7 +18,7 @@ from sklearn.metrics import mean_absolute_error, v_measure_score
 
 from bags import TOPICS, Bags, table
 from suites._mteb import examples
-from suites._mteb.source import quiet, run
+from suites._mteb.source import _quiet, _run
 
 WORDS = [word for topic in TOPICS for word in topic.split()]
 
@@ -52,8 +52,8 @@ def made(
 
 
 def lines_and_scores(task: AbsTask, subset: str = "default") -> tuple[list[dict[str, Any]], Any]:
-    with quiet():
-        found = run(task, Bags())
+    with _quiet():
+        found = _run(task, Bags())
     assert found.notes == ()
     return [line for line in table(found) if line["subset"] == subset], found.scores["test"][subset]
 
@@ -221,8 +221,8 @@ def test_too_many_lines_are_not_made_and_the_score_stays(
     monkeypatch.setattr(
         AbsTask, "_save_task_predictions", lambda _, *a, **k: wrote.append(1) or save(*a, **k)
     )
-    with quiet():
-        found = run(task, Bags())
+    with _quiet():
+        found = _run(task, Bags())
     assert found.main_score == 1
     assert (found.examples, found.notes) == ({}, ("No per-example results: there are more than 17.",))
     assert bool(wrote) != parallel
@@ -234,8 +234,8 @@ def test_lines_that_cannot_be_made_cost_no_score(monkeypatch: pytest.MonkeyPatch
 
     data = DatasetDict({"test": Dataset.from_dict({"sentence1": texts(9), "sentence2": texts(9)})})
     monkeypatch.setattr(examples.lines, "bitext", broken)
-    with quiet():
-        found = run(made(abstasks.AbsTaskBitextMining, data, metric="f1"), Bags())
+    with _quiet():
+        found = _run(made(abstasks.AbsTaskBitextMining, data, metric="f1"), Bags())
     assert (found.main_score, found.examples) == (1, {})
     assert found.notes == ("No per-example results: ValueError: the draws do not fit",)
 

@@ -14,7 +14,7 @@ import pytest
 from harness.errors import DataError, HarnessError, UsageError
 from suites._content import Clusters, Document, Labelled, Pair, Pairs, Query, Retrieval, Row, content_hash
 from suites._local_description import KINDS, LocalTask, read
-from suites._local_rows import load_vectors
+from suites.local import _load_vectors
 
 SHARED = Path(__file__).parents[3] / "shared" / "datasets" / "local"
 DOCS = Path(__file__).parents[2] / "docs" / "local-data.md"
@@ -57,7 +57,7 @@ def test_beir_layout_without_a_description(tmp_path: Path) -> None:
     task = only(tmp_path, BEIR)
     assert (task.name, task.type, task.metric, task.split) == ("mine", "retrieval", "ndcg_at_10", "test")
     assert [f.relative_to(tmp_path / "mine").as_posix() for f in task.files] == [*BEIR]
-    assert load_vectors(task) == Retrieval(
+    assert _load_vectors(task) == Retrieval(
         documents=(
             Document(id="d1", title="Refunds", text="Five days."),
             Document(id="d2", text="A drum."),
@@ -100,15 +100,15 @@ def test_a_description_goes_before_the_layout_and_gives_tasks_in_its_order(tmp_p
         ("0", "classification", "test"),
         ("g", "clustering", "test"),
     ]
-    assert [type(load_vectors(t)) for t in tasks] == [Retrieval, Pairs, Labelled, Clusters]
+    assert [type(_load_vectors(t)) for t in tasks] == [Retrieval, Pairs, Labelled, Clusters]
     assert [t.metric for t in tasks] == ["ndcg_at_10", "cosine_spearman", "accuracy", "v_measure"]
 
 
 def test_rows_without_ids_are_numbered_and_numbers_may_be_labels_and_ids(tmp_path: Path) -> None:
-    assert load_vectors(only(tmp_path / "1", STS)) == Pairs(
+    assert _load_vectors(only(tmp_path / "1", STS)) == Pairs(
         rows=(Pair(id="1", text1="a", text2="b", score=1.0), Pair(id="2", text1="c", text2="d", score=2.5))
     )
-    assert load_vectors(only(tmp_path / "2", GROUPS)) == Clusters(
+    assert _load_vectors(only(tmp_path / "2", GROUPS)) == Clusters(
         rows=(
             Row(id="1", text="a", label="1"),
             Row(id="2", text="b", label="2"),
@@ -116,7 +116,7 @@ def test_rows_without_ids_are_numbered_and_numbers_may_be_labels_and_ids(tmp_pat
         )
     )
     named = '{"id": 7, "text": "c", "label": "y"}\n{"_id": "n", "id": 3, "text": "d", "label": "y"}\n'
-    labelled = load_vectors(only(tmp_path / "3", CLASSES | {"test.jsonl": named}))
+    labelled = _load_vectors(only(tmp_path / "3", CLASSES | {"test.jsonl": named}))
     assert isinstance(labelled, Labelled)
     assert [row.id for row in labelled.test] == ["7", "n"]
 
@@ -126,7 +126,7 @@ def test_columns_are_mapped(tmp_path: Path) -> None:
     toml += 'text1 = "sentence 1"\ntext2 = "text1"\nscore = "gold"\nid = "key"\nextra = "x"\n'
     table = 'key,sentence 1,text1,gold\nk1,one,two,0\nk2,"a, ""b""\nc",four,5\n'
     files = {"harness.toml": toml.replace('extra = "x"\n', ""), "p.csv": table}
-    assert load_vectors(only(tmp_path, files)) == Pairs(
+    assert _load_vectors(only(tmp_path, files)) == Pairs(
         rows=(
             Pair(id="k1", text1="one", text2="two", score=0.0),
             Pair(id="k2", text1='a, "b"\nc', text2="four", score=5.0),
@@ -137,7 +137,7 @@ def test_columns_are_mapped(tmp_path: Path) -> None:
 @pytest.mark.parametrize("format_", ["csv", "tsv"])
 @pytest.mark.parametrize("ending", ["\n", "\r\n"])
 def test_every_format_gives_the_same_data(tmp_path: Path, format_: str, ending: str) -> None:
-    expected = load_vectors(only(tmp_path / "jsonl", BEIR))
+    expected = _load_vectors(only(tmp_path / "jsonl", BEIR))
     place = folder(tmp_path, BEIR | {"harness.toml": ""})
     rows = {
         "corpus": [
@@ -160,7 +160,7 @@ def test_every_format_gives_the_same_data(tmp_path: Path, format_: str, ending: 
             writer.writerows(table)
     (place / "harness.toml").write_text("\n".join(lines))
     (task,) = read(place)
-    assert load_vectors(task) == expected
+    assert _load_vectors(task) == expected
 
 
 @pytest.mark.parametrize(
@@ -182,14 +182,14 @@ def test_every_format_gives_the_same_data(tmp_path: Path, format_: str, ending: 
 )
 def test_layouts_of_qrels(tmp_path: Path, name: str, text: str) -> None:
     toml = f'[[task]]\ntype = "retrieval"\nqrels = "{name}"\n'
-    data = load_vectors(only(tmp_path, BEIR | {"harness.toml": toml, name: text}))
+    data = _load_vectors(only(tmp_path, BEIR | {"harness.toml": toml, name: text}))
     assert isinstance(data, Retrieval)
     assert data.qrels == {"q1": {"d1": 1}, "q2": {"d2": 2}}
 
 
 def test_queries_outside_the_split_are_left_out_and_counted(tmp_path: Path) -> None:
     task = only(tmp_path, BEIR | {"qrels/test.tsv": "query-id\tcorpus-id\tscore\nq2\td1\t-1\nq2\td2\t1\n"})
-    data = load_vectors(task)
+    data = _load_vectors(task)
     assert isinstance(data, Retrieval)
     assert [q.id for q in data.queries] == ["q2"]
     assert data.notes == ("1 of 2 queries have no judgement: left out.",)
@@ -201,14 +201,14 @@ def test_numbers_too_large_for_a_grade_are_no_grade_in_json_either(tmp_path: Pat
     for score in ("1" * 10, "true", "1.0", "null"):
         files = BEIR | {"harness.toml": toml, "r.jsonl": row.format(score)}
         with pytest.raises(DataError, match=r"r.jsonl:1: the score is .*, not a whole number"):
-            load_vectors(only(tmp_path, files))
-    data = load_vectors(only(tmp_path, BEIR | {"harness.toml": toml, "r.jsonl": row.format("999999999")}))
+            _load_vectors(only(tmp_path, files))
+    data = _load_vectors(only(tmp_path, BEIR | {"harness.toml": toml, "r.jsonl": row.format("999999999")}))
     assert isinstance(data, Retrieval)
     assert data.qrels == {"q1": {"d1": 999_999_999}}
 
 
 def test_queries_that_no_model_can_answer_are_counted(tmp_path: Path) -> None:
-    data = load_vectors(only(tmp_path, BEIR | {"qrels/test.tsv": "q1\td1\t0\nq2\td2\t1\n"}))
+    data = _load_vectors(only(tmp_path, BEIR | {"qrels/test.tsv": "q1\td1\t0\nq2\td2\t1\n"}))
     assert isinstance(data, Retrieval)
     assert data.notes == ("1 of 2 queries have no relevant document: every model scores 0 on them.",)
 
@@ -221,13 +221,13 @@ IGNORED = '[[task]]\ntype = "retrieval"\nignore_identical_ids = {}\n'
 
 
 def test_queries_called_like_documents_are_told_unless_it_is_said_what_to_do(tmp_path: Path) -> None:
-    plain = load_vectors(only(tmp_path / "plain", SAME_IDS))
+    plain = _load_vectors(only(tmp_path / "plain", SAME_IDS))
     assert isinstance(plain, Retrieval)
     assert plain.notes == (
         "1 of 2 queries have the id of a document, which they may find; "
         "ignore_identical_ids = true in harness.toml leaves it out.",
     )
-    ignored = load_vectors(only(tmp_path / "ignored", SAME_IDS | {"harness.toml": IGNORED.format("true")}))
+    ignored = _load_vectors(only(tmp_path / "ignored", SAME_IDS | {"harness.toml": IGNORED.format("true")}))
     assert isinstance(ignored, Retrieval)
     assert (ignored.notes, ignored.ignore_identical_ids) == ((), True)
     assert content_hash(ignored) != content_hash(plain)
@@ -253,12 +253,12 @@ def test_blank_lines_are_passed_over_and_long_fields_are_read(tmp_path: Path) ->
     before = csv.field_size_limit()
     files = {"harness.toml": '[[task]]\ntype = "clustering"\nfile = "t.csv"\n'}
     files["t.csv"] = f"text,label\n\na,1\n{long}!,2\n\n\nb,1\n"
-    data = load_vectors(only(tmp_path, files))
+    data = _load_vectors(only(tmp_path, files))
     assert isinstance(data, Clusters)
     assert [len(row.text) for row in data.rows] == [1, len(long) + 1, 1]
     assert csv.field_size_limit() == before
     task = only(tmp_path / "json", GROUPS | {"texts.jsonl": TEXTS.replace("\n", "\n\n  \n")})
-    found = load_vectors(pickle.loads(pickle.dumps(task)))
+    found = _load_vectors(pickle.loads(pickle.dumps(task)))
     assert isinstance(found, Clusters)
     assert len(found.rows) == 3
 
@@ -267,7 +267,7 @@ def test_reading_a_folder_does_not_read_its_data(tmp_path: Path) -> None:
     task = only(tmp_path, GROUPS | {"texts.jsonl": "no JSON at all"})
     assert len(task.content) == 64
     with pytest.raises(DataError):
-        load_vectors(task)
+        _load_vectors(task)
 
 
 @pytest.mark.parametrize(
@@ -292,7 +292,7 @@ def test_same_files_elsewhere_have_the_same_content(tmp_path: Path, files: dict[
     (copy / "README.md").write_text("not part of it")
     (moved,) = read(copy)
     assert moved.content == task.content
-    assert content_hash(load_vectors(moved)) == content_hash(load_vectors(task))
+    assert content_hash(_load_vectors(moved)) == content_hash(_load_vectors(task))
 
 
 @pytest.mark.parametrize("files", ALL)
@@ -334,7 +334,7 @@ def test_a_file_that_vanished_is_a_data_error(tmp_path: Path) -> None:
     with pytest.raises(DataError) as hashing:
         _ = task.content
     with pytest.raises(DataError) as loading:
-        load_vectors(task)
+        _load_vectors(task)
     assert hashing.value.message == loading.value.message == f"{path}: No such file or directory."
 
 
@@ -686,7 +686,7 @@ def test_errors_of_the_data_name_file_and_line(
 ) -> None:
     task = only(tmp_path, files | {file: text})
     with pytest.raises(DataError) as caught:
-        load_vectors(task)
+        _load_vectors(task)
     place = tmp_path / "mine"
     assert caught.value.message.startswith(message.format(path=place / file, folder=place))
 
@@ -698,7 +698,7 @@ def test_bytes_that_are_not_utf8(tmp_path: Path, name: str) -> None:
     (place / name).write_bytes(rows.encode() + "grün".encode("latin-1"))
     (task,) = read(place)
     with pytest.raises(DataError) as caught:
-        load_vectors(task)
+        _load_vectors(task)
     assert caught.value.message == f"{place / name}:3: not UTF-8 text: byte 0xfc."
     assert caught.value.hint == "Save the file as UTF-8."
 
@@ -706,11 +706,11 @@ def test_bytes_that_are_not_utf8(tmp_path: Path, name: str) -> None:
 def test_hints_name_the_likely_column_and_the_header(tmp_path: Path) -> None:
     near = only(tmp_path / "1", STS | {"pairs.jsonl": '{"text_1": "a", "text2": "b", "score": 1}\n'})
     with pytest.raises(DataError) as column:
-        load_vectors(near)
+        _load_vectors(near)
     assert column.value.hint == "Is 'text_1' the one? Other names are given under 'columns' in harness.toml."
     other = only(tmp_path / "2", BEIR | {"qrels/test.tsv": "query_id\tdoc_id\trelevance\nq1\td1\t1\n"})
     with pytest.raises(DataError) as header:
-        load_vectors(other)
+        _load_vectors(other)
     assert header.value.message.endswith(
         "test.tsv:1: the score is 'relevance', not a whole number of up to 9 digits."
     )
@@ -718,7 +718,7 @@ def test_hints_name_the_likely_column_and_the_header(tmp_path: Path) -> None:
     toml = '[[task]]\ntype = "retrieval"\nqrels = "r.csv"\n'
     table = only(tmp_path / "3", BEIR | {"harness.toml": toml, "r.csv": "query,document,score\nq1,d1,1\n"})
     with pytest.raises(DataError) as columns:
-        load_vectors(table)
+        _load_vectors(table)
     assert columns.value.message.endswith("r.csv:2: this is no row of qrels.")
     assert columns.value.hint == "The columns of a qrels file are query-id, corpus-id, score."
 
@@ -727,7 +727,7 @@ def test_a_mapped_id_is_required_in_every_row(tmp_path: Path) -> None:
     toml = '[[task]]\ntype = "retrieval"\ncolumns = { id = "key" }\n'
     task = only(tmp_path, BEIR | {"harness.toml": toml})
     with pytest.raises(DataError, match=r"corpus.jsonl:1: there is no field 'key'"):
-        load_vectors(task)
+        _load_vectors(task)
 
 
 # Documentation and real data
@@ -747,7 +747,7 @@ def test_the_guide_names_every_type_file_column_and_its_examples_work(tmp_path: 
     files |= {"pairs.csv": pairs, "train.jsonl": train, "test.jsonl": train, "texts.tsv": texts}
     tasks = read(folder(tmp_path, files))
     assert [task.name for task in tasks] == ["mine", "my-sts", "tickets", "headlines"]
-    loaded = [load_vectors(task) for task in tasks]
+    loaded = [_load_vectors(task) for task in tasks]
     assert isinstance(loaded[1], Pairs)
     assert [pair.score for pair in loaded[1].rows] == [3.8, 0, 5]
     assert loaded[1].rows[1].text1 == "Rain, at last."
@@ -763,7 +763,7 @@ def test_the_guide_names_every_type_file_column_and_its_examples_work(tmp_path: 
 def test_real_folders_in_beir_layout(name: str, documents: int, queries: int, judgements: int) -> None:
     (task,) = read(SHARED / name)
     assert (task.name, task.type) == (name, "retrieval")
-    data = load_vectors(task)
+    data = _load_vectors(task)
     assert isinstance(data, Retrieval)
     assert (len(data.documents), len(data.queries)) == (documents, queries)
     assert sum(map(len, data.qrels.values())) == judgements

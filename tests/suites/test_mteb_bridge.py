@@ -16,11 +16,11 @@ from sklearn.metrics import v_measure_score
 
 from bags import TOPICS, Bags, table
 from harness.errors import DataError, UsageError
-from harness.types import Data, Outcome, SuiteOptions, Task, TaskSource
+from harness.types import Data, Outcome, SuiteOptions, Task, _TaskSource
 from suites._content import Clusters, Content, Document, Labelled, Pair, Pairs, Query, Retrieval, Row
 from suites._mteb import snapshot, source
-from suites._mteb.model import Model, document_texts
-from suites._mteb.source import BuiltSource, MtebSource, mteb_task, quiet
+from suites._mteb.model import Model, _document_texts
+from suites._mteb.source import BuiltSource, MtebSource, _mteb_task, _quiet
 from suites._mteb.tasks import benchmark_or_task
 
 
@@ -112,8 +112,8 @@ def test_scores_are_those_of_stock_mteb(kind: str) -> None:
         def encode(self, inputs: Any, **_: Any) -> np.ndarray:
             return Bags().encode([text for batch in inputs for text in batch["text"]], role="")
 
-    with quiet():
-        made = mteb_task(task(kind), CONTENTS[kind], seed=42)
+    with _quiet():
+        made = _mteb_task(task(kind), CONTENTS[kind], seed=42)
         stock = mteb.evaluate(Stock(), made, cache=None, show_progress_bar=False)  # type: ignore[arg-type]
     assert stock.task_results[0].get_score() == pytest.approx(outcome(kind).main_score, abs=1e-6)
 
@@ -184,7 +184,7 @@ def test_replayed_draws_give_the_v_measure_of_each_repetition() -> None:
 )
 @pytest.mark.parametrize("scorer", [MtebSource(), BuiltSource(loader=Given("STS"))])
 def test_another_mteb_than_results_name_may_not_score(
-    installed: str, said: str, scorer: TaskSource, monkeypatch: pytest.MonkeyPatch
+    installed: str, said: str, scorer: _TaskSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(snapshot, "_installed", lambda: installed)
     monkeypatch.setattr(snapshot.snapshot, "load", lambda: SimpleNamespace(version="2.26.24"))
@@ -203,8 +203,8 @@ def test_a_task_that_reads_the_hub_by_itself_is_refused_elsewhere(
     """In the hub's cache its data is the hub's, as long as the hub may be asked."""
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", offline)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
-    monkeypatch.setattr(source, "fresh", lambda *_, **__: None)
-    monkeypatch.setattr(source, "run", lambda *_: Outcome(main_score=0.5, scores={}))
+    monkeypatch.setattr(source, "_fresh", lambda *_, **__: None)
+    monkeypatch.setattr(source, "_run", lambda *_: Outcome(main_score=0.5, scores={}))
     wanted = benchmark_or_task("SKQuadRetrieval", called="it", options=SuiteOptions()).tasks[0]
     root, held = tmp_path / "root", tmp_path / "hub" / "snapshots" / "sha"
     for data in (root, held) if offline else (root,):
@@ -222,8 +222,8 @@ def test_a_task_that_reads_the_hub_by_itself_is_refused_elsewhere(
 def test_data_that_is_pinned_to_a_branch_is_told(
     name: str, revision: str, told: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(source, "fresh", lambda *_, **__: None)
-    monkeypatch.setattr(source, "run", lambda *_: Outcome(main_score=0.5, scores={}, notes=("first",)))
+    monkeypatch.setattr(source, "_fresh", lambda *_, **__: None)
+    monkeypatch.setattr(source, "_run", lambda *_: Outcome(main_score=0.5, scores={}, notes=("first",)))
     wanted = benchmark_or_task(name, called="it", options=SuiteOptions()).tasks[0]
     wanted = replace(wanted, data=replace(wanted.data, revision=revision))
     found = wanted.source.evaluate(wanted, Bags(), seed=42, data=None)
@@ -249,8 +249,8 @@ def test_documents_read_as_mteb_reads_them(titles: bool) -> None:
     if titles:
         lines = [{**line, "title": title} for line, title in zip(lines, ["T", "", "U "], strict=True)]
     corpus = Dataset.from_list(lines)
-    with quiet():
-        assert document_texts(corpus) == _retrieval_texts(corpus, PromptType.document)
+    with _quiet():
+        assert _document_texts(corpus) == _retrieval_texts(corpus, PromptType.document)
 
 
 @pytest.mark.shared
@@ -270,10 +270,10 @@ def test_published_scores_of_minilm(name: str, published: float, shared: Path, t
 def test_columns_come_as_lists_of_ones_own() -> None:
     from datasets import Dataset, DatasetDict
 
-    from suites._mteb.source import with_lists
+    from suites._mteb.source import _with_lists
 
     plain = Dataset.from_dict({"text": ["a", "b", "c"], "label": [0, 1, 0]})
-    made = with_lists(DatasetDict({"test": plain}))
+    made = _with_lists(DatasetDict({"test": plain}))
     labels = made["test"]["label"]
     assert labels == [0, 1, 0]
     labels.append(5)

@@ -17,18 +17,18 @@ import pytest
 from harness.errors import DataError
 from suites._content import content_hash, size
 from suites._python import (
-    Function,
     Tasks,
+    _classification,
+    _clustering,
+    _code_search,
+    _docstring_topics,
+    _Function,
+    _scan,
+    _summary,
     build,
-    classification,
-    clustering,
-    code_search,
-    docstring_topics,
     python_files,
-    scan,
     stdlib_revision,
     stdlib_root,
-    summary,
 )
 
 BODY = "    a = 1\n    b = 2\n    return a + b\n"
@@ -46,18 +46,18 @@ def function(name: str, docstring: str, body: str = BODY) -> str:
     return f'def {name}(x):\n    """{docstring}"""\n{body}\n'
 
 
-def extract(root: Path) -> tuple[Function, ...]:
-    return scan(root).functions
+def extract(root: Path) -> tuple[_Function, ...]:
+    return _scan(root).functions
 
 
-def one(root: Path, text: str) -> Function:
+def one(root: Path, text: str) -> _Function:
     found = extract(write(root, {"m.py": text}))
     assert len(found) == 1
     return found[0]
 
 
-def made(label: str, number: int) -> Function:
-    return Function(
+def made(label: str, number: int) -> _Function:
+    return _Function(
         name=f"f{number}",
         module=label,
         docstring=f"Do thing number {number} of {label}.",
@@ -211,7 +211,7 @@ def test_three_words_and_three_lines_are_enough(tmp_path: Path) -> None:
     ],
 )
 def test_summary_is_the_first_paragraph(docstring: str, first: str | None) -> None:
-    assert summary(docstring) == first
+    assert _summary(docstring) == first
 
 
 def test_first_of_equal_docstrings_codes_and_names_is_kept(tmp_path: Path) -> None:
@@ -272,7 +272,7 @@ def test_files_that_give_nothing_are_counted(tmp_path: Path, monkeypatch: pytest
         return opened(path)
 
     monkeypatch.setattr(tokenize, "open", refuse)
-    source = scan(tmp_path)
+    source = _scan(tmp_path)
     assert source.files == 13
     assert source.skipped == {"cannot be parsed": 9, "larger than 1 MB": 1, "cannot be read": 1}
     assert [f.id for f in source.functions] == ["good:f"]
@@ -292,7 +292,7 @@ def test_module_names_follow_the_path(tmp_path: Path) -> None:
 
 def test_a_missing_folder_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="is not a folder"):
-        scan(tmp_path / "nowhere")
+        _scan(tmp_path / "nowhere")
 
 
 def repository(root: Path, packages: int = 6, each: int = 24) -> Path:
@@ -347,7 +347,7 @@ def test_order_of_the_directory_listing_is_irrelevant(
 
 def test_code_search_pairs_each_docstring_with_its_function() -> None:
     functions = [made("m", n) for n in range(40)]
-    data = code_search(functions, limit=15, corpus=30)
+    data = _code_search(functions, limit=15, corpus=30)
     assert (len(data.queries), len(data.documents)) == (15, 30)
     codes = {d.id: d.text for d in data.documents}
     source = {f.docstring: f.code for f in functions}
@@ -361,27 +361,27 @@ def test_code_search_pairs_each_docstring_with_its_function() -> None:
 
 def test_code_search_sample_does_not_depend_on_the_order_and_grows_by_adding() -> None:
     functions = [made("m", n) for n in range(40)]
-    small = code_search(functions, limit=10, corpus=12)
-    assert code_search(functions[::-1], limit=10, corpus=12) == small
-    large = code_search(functions, limit=20, corpus=24)
+    small = _code_search(functions, limit=10, corpus=12)
+    assert _code_search(functions[::-1], limit=10, corpus=12) == small
+    large = _code_search(functions, limit=20, corpus=24)
     assert large.queries[:10] == small.queries
     assert large.documents[:12] == small.documents
     assert [q.id for q in large.queries] != sorted(q.id for q in large.queries)
 
 
 def test_code_search_leaves_out_long_functions() -> None:
-    long = Function(name="long", module="m", docstring="A long one indeed.", code="x" * 1501)
-    fits = Function(name="fits", module="m", docstring="Just fits in here.", code="x" * 1500)
-    data = code_search([made("m", n) for n in range(10)] + [long, fits])
+    long = _Function(name="long", module="m", docstring="A long one indeed.", code="x" * 1501)
+    fits = _Function(name="fits", module="m", docstring="Just fits in here.", code="x" * 1500)
+    data = _code_search([made("m", n) for n in range(10)] + [long, fits])
     ids = {d.id for d in data.documents}
     assert "m:fits" in ids
     assert "m:long" not in ids
 
 
 def test_code_search_needs_ten_pairs() -> None:
-    assert len(code_search([made("m", n) for n in range(10)]).queries) == 10
+    assert len(_code_search([made("m", n) for n in range(10)]).queries) == 10
     with pytest.raises(DataError, match=r"^9 documented functions were found, 9 of them short enough"):
-        code_search([made("m", n) for n in range(9)])
+        _code_search([made("m", n) for n in range(9)])
 
 
 def test_building_from_too_little_says_what_was_found(tmp_path: Path) -> None:
@@ -419,18 +419,18 @@ def test_labels_of_a_repository_are_its_subpackages(tmp_path: Path) -> None:
 def test_classification_splits_each_label_without_overlap() -> None:
     functions = [made("big", n) for n in range(90)] + [made("small", n) for n in range(20)]
     functions += [made("rare", n) for n in range(19)]
-    data = classification(docstring_topics(functions))
+    data = _classification(_docstring_topics(functions))
     assert Counter(r.label for r in data.train) == {"big": 16, "small": 10}
     assert Counter(r.label for r in data.test) == {"big": 50, "small": 10}
     assert not {r.text for r in data.train} & {r.text for r in data.test}
     for row in (*data.train, *data.test):
         assert row.text.endswith(f"of {row.label}.")
-    assert classification(docstring_topics(functions[::-1])) == data
+    assert _classification(_docstring_topics(functions[::-1])) == data
 
 
 def test_clustering_caps_each_label_and_mixes_them() -> None:
     functions = [made("big", n) for n in range(90)] + [made("small", n) for n in range(20)]
-    data = clustering(docstring_topics(functions))
+    data = _clustering(_docstring_topics(functions))
     labels = [r.label for r in data.rows]
     assert Counter(labels) == {"big": 50, "small": 20}
     assert labels not in (sorted(labels), sorted(labels, reverse=True))
@@ -438,15 +438,15 @@ def test_clustering_caps_each_label_and_mixes_them() -> None:
 
 def test_at_most_the_twenty_largest_labels_are_used() -> None:
     functions = [made(f"m{label:02}", n) for label in range(25) for n in range(20 + label)]
-    labels = {r.label for r in clustering(docstring_topics(functions)).rows}
+    labels = {r.label for r in _clustering(_docstring_topics(functions)).rows}
     assert labels == {f"m{label:02}" for label in range(5, 25)}
 
 
 def test_labels_need_two_packages() -> None:
     with pytest.raises(DataError, match="1 have at least 20 docstrings; two are needed"):
-        docstring_topics([made("m", n) for n in range(50)])
+        _docstring_topics([made("m", n) for n in range(50)])
     with pytest.raises(DataError, match="0 have at least 60 docstrings; two are needed"):
-        docstring_topics([made("m", n) for n in range(50)], at_least=60)
+        _docstring_topics([made("m", n) for n in range(50)], at_least=60)
 
 
 @pytest.fixture(scope="module")

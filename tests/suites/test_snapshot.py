@@ -14,7 +14,7 @@ import pytest
 from harness.errors import UsageError
 from harness.types import SIDES, Size, SuiteOptions
 from suites._mteb import make_snapshot
-from suites._mteb.snapshot import PATH, Snapshot, TaskInfo, TaskUse, load, narrow, sections
+from suites._mteb.snapshot import PATH, TaskInfo, TaskUse, _sections, _Snapshot, load, narrow
 from suites._mteb.tasks import benchmark_or_task, offers
 
 ROOT = Path(__file__).parents[2]
@@ -118,8 +118,10 @@ def test_a_benchmark_is_found_by_its_alias() -> None:
 
 def test_a_name_is_resolved_without_building_every_benchmark(monkeypatch: pytest.MonkeyPatch) -> None:
     built: list[str] = []
-    benchmark = Snapshot.benchmark
-    monkeypatch.setattr(Snapshot, "benchmark", lambda self, name: built.append(name) or benchmark(self, name))
+    benchmark = _Snapshot.benchmark
+    monkeypatch.setattr(
+        _Snapshot, "benchmark", lambda self, name: built.append(name) or benchmark(self, name)
+    )
     benchmark_or_task("NanoBEIR", called="it", options=SuiteOptions())
     with pytest.raises(UsageError, match="No benchmark or task of mteb is called 'Nanobier'"):
         benchmark_or_task("Nanobier", called="it", options=SuiteOptions())
@@ -248,7 +250,7 @@ def test_a_file_out_of_date_is_named_and_left_alone(
     old = tmp_path / "snapshot.json"
     old.write_text('{\n"made_by": "hand",\n"tasks": {}\n}\n')
     monkeypatch.setattr(make_snapshot, "PATH", old)
-    monkeypatch.setattr(make_snapshot, "render", lambda: '{\n"made_by": "hand",\n"A": {}\n}\n')
+    monkeypatch.setattr(make_snapshot, "_render", lambda: '{\n"made_by": "hand",\n"A": {}\n}\n')
     assert make_snapshot.main(["--check"]) == 1
     assert capsys.readouterr().out == (
         'snapshot.json is out of date for 2: "A", "tasks". Next: python -m suites._mteb.make_snapshot\n'
@@ -386,8 +388,8 @@ def estimated(task: Any, stats: dict[str, Any], monkeypatch: pytest.MonkeyPatch)
     from mteb.abstasks.task_metadata import TaskMetadata
 
     monkeypatch.setattr(TaskMetadata, "descriptive_stats", stats)
-    row = make_snapshot.task_row(type(task))
-    info = Snapshot(version="", rows={"it": row}, benchmark_rows={}).task("it")
+    row = make_snapshot._task_row(type(task))
+    info = _Snapshot(version="", rows={"it": row}, benchmark_rows={}).task("it")
     return info.size(info.splits, info.subsets)
 
 
@@ -474,7 +476,7 @@ def test_the_size_of_data_sampled_from_is_the_most_mteb_encodes(
 
 def test_rows_read_one_by_one_are_those_of_the_file() -> None:
     whole = json.loads(PATH.read_text(encoding="utf-8"))
-    found = sections(PATH.read_text(encoding="utf-8"))
+    found = _sections(PATH.read_text(encoding="utf-8"))
     assert list(found) == list(whole)
     assert {name: list(part) for name, part in found.items()} == {n: list(p) for n, p in whole.items()}
     assert all(dict(found[name]) == whole[name] for name in ("tasks", "benchmarks", "similar"))
@@ -484,4 +486,4 @@ def test_rows_read_one_by_one_are_those_of_the_file() -> None:
 def test_a_name_may_hold_a_colon_or_what_json_escapes() -> None:
     rows = {"a: b,": {"type": "STS"}, "c\u2028\\d": ["x", "y: z,"]}
     lines = ",\n".join(f"{json.dumps(n)}: {json.dumps(r)}" for n, r in rows.items())
-    assert dict(sections(f'{{\n"tasks": {{\n{lines}\n}}\n}}\n')["tasks"]) == rows
+    assert dict(_sections(f'{{\n"tasks": {{\n{lines}\n}}\n}}\n')["tasks"]) == rows

@@ -65,11 +65,11 @@ def network(family: Family, *, seed: int = 0, head: bool = False, **changes: Any
     """A tiny network of a family with weights drawn widely enough that every part matters."""
     import torch
 
-    from harness.encoder.network.checkpoint import build, configured_from
+    from harness.encoder.network.checkpoint import _build, _configured_from
 
-    made = configured_from(config(family, **changes), family)
+    made = _configured_from(config(family, **changes), family)
     torch.manual_seed(seed)
-    model: Any = build(*made, family, head=head)
+    model: Any = _build(*made, family, head=head)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.normal_(std=0.3) if parameter.dim() > 1 else parameter.add_(

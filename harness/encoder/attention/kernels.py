@@ -35,7 +35,7 @@ WIDEST_HEAD, HEAD_STEP = 256, 8
 """FlashAttention's kernels take heads up to this width, in steps of that many dimensions."""
 
 
-class Varlen:
+class _Varlen:
     """The backend of choice on a GPU."""
 
     name = "varlen"
@@ -46,11 +46,11 @@ class Varlen:
             return "this torch has no varlen_attn with windows"
         if needs.slopes is not None:
             return "it knows no ALiBi"
-        return kernel_refusal(device, dtype, needs) or ("it drops no attention" if needs.dropout else None)
+        return _kernel_refusal(device, dtype, needs) or ("it drops no attention" if needs.dropout else None)
 
     def layout(self, lengths: Sequence[int], attended: Tensor | None, device: torch.device) -> Layout:
         """Where each text begins."""
-        return bounds(lengths, attended, device) if lengths else Nothing()
+        return _bounds(lengths, attended, device) if lengths else Nothing()
 
 
 @functools.cache
@@ -62,7 +62,7 @@ def _has_varlen() -> bool:
     return "window_size" in inspect.signature(varlen_attn).parameters
 
 
-def kernel_refusal(device: torch.device, dtype: torch.dtype, needs: Needs) -> str | None:
+def _kernel_refusal(device: torch.device, dtype: torch.dtype, needs: Needs) -> str | None:
     """What FlashAttention's kernels cannot do, None for what they can."""
     import torch
 
@@ -80,7 +80,7 @@ def kernel_refusal(device: torch.device, dtype: torch.dtype, needs: Needs) -> st
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bounds:
+class _Bounds:
     """Where texts begin among the queries, and among the keys.
 
     Attributes:
@@ -103,7 +103,7 @@ class Bounds:
         groups = query.shape[1] // key.shape[1]
         if groups > 1:
             key, value = key.repeat_interleave(groups, dim=1), value.repeat_interleave(groups, dim=1)
-        window = window_size(needs)
+        window = _window_size(needs)
         out = varlen_attn(query, key, value, self.queries, self.keys, *self.longest, window_size=window)
         assert not isinstance(out, tuple)
         return out
@@ -113,26 +113,26 @@ class Bounds:
         return packed if self.kept is None else packed[self.kept]
 
 
-def window_size(needs: Needs) -> tuple[int, int]:
+def _window_size(needs: Needs) -> tuple[int, int]:
     """How many tokens are seen to the left and to the right; -1 for all, as FlashAttention has it."""
     return (-1, -1) if needs.window is None else (needs.window, needs.window)
 
 
-def bounds(lengths: Sequence[int], attended: Tensor | None, device: torch.device) -> Bounds:
+def _bounds(lengths: Sequence[int], attended: Tensor | None, device: torch.device) -> _Bounds:
     """The bounds of texts, and of the tokens attended to within them; see `Backend.layout`."""
     import torch
 
     longest = lengths[0]
     queries = torch.tensor([*accumulate(lengths, initial=0)], dtype=torch.int32, device=device)
     if attended is None:
-        return Bounds(queries=queries, keys=queries, longest=(longest, longest), kept=None)
+        return _Bounds(queries=queries, keys=queries, longest=(longest, longest), kept=None)
     before = torch.cat([attended.new_zeros(1, dtype=torch.int32), attended.cumsum(0, dtype=torch.int32)])
     keys = before[queries.long()]
     most = int(keys.diff().max())
-    return Bounds(queries=queries, keys=keys, longest=(longest, most), kept=attended.nonzero().flatten())
+    return _Bounds(queries=queries, keys=keys, longest=(longest, most), kept=attended.nonzero().flatten())
 
 
-class Flash:
+class _Flash:
     """FlashAttention 2 with dropout and ALiBi."""
 
     name = "flash"
@@ -143,11 +143,11 @@ class Flash:
             return missing
         if needs.slopes is not None and needs.partly:
             return "it has no ALiBi where not all tokens are attended to"
-        return kernel_refusal(device, dtype, needs)
+        return _kernel_refusal(device, dtype, needs)
 
     def layout(self, lengths: Sequence[int], attended: Tensor | None, device: torch.device) -> Layout:
         """Where each text begins."""
-        return FlashBounds(bounds=bounds(lengths, attended, device)) if lengths else Nothing()
+        return _FlashBounds(bounds=_bounds(lengths, attended, device)) if lengths else Nothing()
 
 
 @functools.cache
@@ -163,10 +163,10 @@ def _missing() -> str | None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FlashBounds:
+class _FlashBounds:
     """Where texts begin."""
 
-    bounds: Bounds
+    bounds: _Bounds
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, needs: Needs) -> Tensor:
         """See `Layout.attend`."""
@@ -185,7 +185,7 @@ class FlashBounds:
             at.keys,
             *at.longest,
             dropout_p=needs.dropout,
-            window_size=window_size(needs),
+            window_size=_window_size(needs),
             alibi_slopes=slopes,
         )
         return out
@@ -198,7 +198,7 @@ NARROWEST_HEAD = 16
 """The kernel takes no narrower head on a GPU."""
 
 
-class Flex:
+class _Flex:
     """Compiled on the first call; for ALiBi on a GPU."""
 
     name = "flex"
@@ -221,7 +221,7 @@ class Flex:
         """The texts; which pairs of blocks take part depends on the window."""
         if not lengths:
             return Nothing()
-        return Documents(lengths=tuple(lengths), attended=attended, device=device)
+        return _Documents(lengths=tuple(lengths), attended=attended, device=device)
 
 
 @functools.cache
@@ -236,7 +236,7 @@ def _uncompilable() -> str | None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Documents:
+class _Documents:
     """A layout, with the masks and biases worked out so far.
 
     Attributes:
@@ -256,7 +256,7 @@ class Documents:
     def attend(self, query: Tensor, key: Tensor, value: Tensor, needs: Needs) -> Tensor:
         """See `Layout.attend`."""
         if needs.window not in self.masks:
-            self.masks[needs.window] = block_mask(self.lengths, self.attended, needs.window, self.device)
+            self.masks[needs.window] = _block_mask(self.lengths, self.attended, needs.window, self.device)
         if needs.slopes is not None and needs.slopes not in self.biases:
             self.biases[needs.slopes] = _bias(needs.slopes, self.device)
         q, k, v = (t.transpose(0, 1)[None] for t in (query, key, value))
@@ -271,7 +271,7 @@ class Documents:
         return out[0].transpose(0, 1)
 
 
-def block_mask(
+def _block_mask(
     lengths: Sequence[int], attended: Tensor | None, window: int | None, device: torch.device
 ) -> BlockMask:
     """Which pairs of tokens are allowed, and the blocks of keys that each block of queries needs.
@@ -333,7 +333,7 @@ def _flex(device: str) -> Callable[..., Any]:
     return torch.compile(flex_attention, dynamic=True) if device == "cuda" else flex_attention
 
 
-BACKENDS: dict[str, Backend] = {b.name: b for b in (Varlen(), Flash(), Flex(), Sdpa())}
+BACKENDS: dict[str, Backend] = {b.name: b for b in (_Varlen(), _Flash(), _Flex(), Sdpa())}
 """In the order in which they are tried on a GPU."""
 
 AUTO = "auto"

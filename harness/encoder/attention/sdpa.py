@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kind:
+class _Kind:
     """What the masks of one kind of layer depend on, beside the lengths of the texts.
 
     Attributes:
@@ -45,7 +45,7 @@ class Kind:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mask:
+class _Mask:
     """What is added to the scores of one call.
 
     A softmax over nothing is NaN in some kernels, so a query that may see no key sees all of them,
@@ -60,7 +60,9 @@ class Mask:
     blind: Tensor | None = None
 
 
-def mask(allowed: Tensor, dtype: torch.dtype, *, bias: Tensor | None = None, blind: bool = False) -> Mask:
+def _additive_mask(
+    allowed: Tensor, dtype: torch.dtype, *, bias: Tensor | None = None, blind: bool = False
+) -> _Mask:
     """The mask that allows these pairs.
 
     Args:
@@ -74,10 +76,10 @@ def mask(allowed: Tensor, dtype: torch.dtype, *, bias: Tensor | None = None, bli
     sees = allowed.any(dim=-1, keepdim=True)
     base = torch.zeros((), dtype=dtype, device=allowed.device) if bias is None else bias
     added = torch.where(allowed | ~sees, base, float("-inf"))
-    return Mask(bias=added.to(dtype), blind=~sees if blind else None)
+    return _Mask(bias=added.to(dtype), blind=~sees if blind else None)
 
 
-def attend(query: Tensor, key: Tensor, value: Tensor, mask: Mask, *, dropout: float) -> Tensor:
+def _attend(query: Tensor, key: Tensor, value: Tensor, mask: _Mask, *, dropout: float) -> Tensor:
     """scaled_dot_product_attention under a mask, all tensors (batch, heads, tokens, head_dim)."""
     import torch.nn.functional as f
 
@@ -93,7 +95,7 @@ SMALLEST = 32
 
 
 @dataclass(frozen=True, kw_only=True)
-class Blocks:
+class _Blocks:
     """Texts in one row, cut into blocks that see themselves and their two neighbours.
 
     Attributes:
@@ -104,7 +106,7 @@ class Blocks:
 
     tokens: int
     size: int
-    mask: Mask
+    mask: _Mask
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, *, dropout: float) -> Tensor:
         """The result for these texts: (tokens, heads, head_dim)."""
@@ -112,7 +114,7 @@ class Blocks:
 
         filled = f.pad(query[: self.tokens], (0, 0, 0, 0, 0, -self.tokens % self.size))
         queries = filled.unflatten(0, (-1, self.size)).transpose(1, 2)
-        out = attend(queries, self._threes(key), self._threes(value), self.mask, dropout=dropout)
+        out = _attend(queries, self._threes(key), self._threes(value), self.mask, dropout=dropout)
         return out.transpose(1, 2).flatten(0, 1)[: self.tokens]
 
     def _threes(self, packed: Tensor) -> Tensor:
@@ -124,18 +126,18 @@ class Blocks:
         return filled.unfold(0, 3 * self.size, self.size).transpose(-1, -2)
 
 
-def block_size(window: int) -> int:
+def _block_size(window: int) -> int:
     """Tokens of a block for that window."""
     return max(window, SMALLEST)
 
 
-def blocks(lengths: Sequence[int], kind: Kind) -> Blocks:
+def _blocks(lengths: Sequence[int], kind: _Kind) -> _Blocks:
     """The blocks of texts that stand first of all, for a layer with a window and without ALiBi."""
     import torch
     import torch.nn.functional as f
 
     assert kind.window is not None
-    tokens, size = sum(lengths), block_size(kind.window)
+    tokens, size = sum(lengths), _block_size(kind.window)
     count, fill = -(-tokens // size), -tokens % size
     first, last = reach(lengths, kind.window, kind.device)
     # What fills the last block sees nothing.
@@ -147,8 +149,8 @@ def blocks(lengths: Sequence[int], kind: Kind) -> Blocks:
     if kind.attended is not None:
         near = f.pad(kind.attended[:tokens], (size, size + fill)).unfold(0, 3 * size, size)
         allowed = allowed & near[:, None]
-    made = mask(allowed[:, None], kind.dtype, blind=kind.attended is not None)
-    return Blocks(tokens=tokens, size=size, mask=made)
+    made = _additive_mask(allowed[:, None], kind.dtype, blind=kind.attended is not None)
+    return _Blocks(tokens=tokens, size=size, mask=made)
 
 
 SLACK = 8
@@ -161,7 +163,7 @@ Span = tuple[int, int]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Group:
+class _Group:
     """Texts that are attended in one call.
 
     Attributes:
@@ -179,12 +181,12 @@ class Group:
     span: Span
     gather: Tensor | None
     places: Tensor | None
-    mask: Mask
+    mask: _Mask
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, *, dropout: float) -> Tensor:
         """The result for these texts: (tokens of the group, heads, head_dim)."""
         query, key, value = (self._padded(packed) for packed in (query, key, value))
-        found = attend(query, key, value, self.mask, dropout=dropout)
+        found = _attend(query, key, value, self.mask, dropout=dropout)
         flat = found.transpose(1, 2).flatten(0, 1)
         return flat if self.places is None else flat.index_select(0, self.places)
 
@@ -194,7 +196,7 @@ class Group:
         return found.view(self.texts, self.length, *found.shape[1:]).transpose(1, 2)
 
 
-def spans(lengths: Sequence[int], slack: int = SLACK) -> list[Span]:
+def _spans(lengths: Sequence[int], slack: int = SLACK) -> list[Span]:
     """Cut texts, longest first, into runs of one length, or of nearly one where texts are short.
 
     >>> spans([300, 300, 200, 12, 10, 9])
@@ -217,7 +219,7 @@ def _together(longest: int, length: int, texts: int, slack: int) -> bool:
     return longest - length <= min(slack, longest // 2) and longest * texts <= MASKED_TOKENS
 
 
-def group(lengths: Sequence[int], start: int, kind: Kind, bias: Tensor | None) -> Group:
+def _group(lengths: Sequence[int], start: int, kind: _Kind, bias: Tensor | None) -> _Group:
     """The group of these texts, the first token of which is the one at `start` of all packed ones.
 
     `bias` is from `alibi`, for texts that may be longer; None without ALiBi.
@@ -237,10 +239,10 @@ def group(lengths: Sequence[int], start: int, kind: Kind, bias: Tensor | None) -
         seen = (kind.attended[slice(*span)] if gather is None else kind.attended[gather]).view(texts, length)
         keys = seen if keys is None else keys & seen
     made = _mask(keys, length, kind, bias)
-    return Group(texts=texts, length=length, span=span, gather=gather, places=places, mask=made)
+    return _Group(texts=texts, length=length, span=span, gather=gather, places=places, mask=made)
 
 
-def _mask(keys: Tensor | None, length: int, kind: Kind, bias: Tensor | None) -> Mask:
+def _mask(keys: Tensor | None, length: int, kind: _Kind, bias: Tensor | None) -> _Mask:
     """The mask of a group, of which `keys` (texts, length) may be attended to; None for all."""
     import torch
 
@@ -252,12 +254,12 @@ def _mask(keys: Tensor | None, length: int, kind: Kind, bias: Tensor | None) -> 
         near = ((place[:, None] - place).abs() <= window)[None, None]
         allowed = near if allowed is None else near & allowed
     if allowed is None:
-        return Mask(bias=own)
+        return _Mask(bias=own)
     blind = window is not None and kind.attended is not None
-    return mask(allowed, kind.dtype, bias=own, blind=blind)
+    return _additive_mask(allowed, kind.dtype, bias=own, blind=blind)
 
 
-def alibi(length: int, kind: Kind) -> Tensor | None:
+def _alibi(length: int, kind: _Kind) -> Tensor | None:
     """ALiBi's loss for texts of up to that length: (1, heads, length, length); None without it."""
     import torch
 
@@ -284,11 +286,11 @@ class Sdpa:
 
     def layout(self, lengths: Sequence[int], attended: Tensor | None, device: torch.device) -> Layout:
         """The texts; how they are grouped depends on what a layer needs."""
-        return Texts(lengths=tuple(lengths), attended=attended, device=device) if lengths else Nothing()
+        return _Texts(lengths=tuple(lengths), attended=attended, device=device) if lengths else Nothing()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Texts:
+class _Texts:
     """A layout, with the calls worked out so far for each kind of layer.
 
     Attributes:
@@ -301,7 +303,7 @@ class Texts:
     lengths: tuple[int, ...]
     attended: Tensor | None
     device: torch.device
-    calls: dict[tuple[object, ...], list[Group | Blocks]] = field(default_factory=dict)
+    calls: dict[tuple[object, ...], list[_Group | _Blocks]] = field(default_factory=dict)
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, needs: Needs) -> Tensor:
         """See `Layout.attend`."""
@@ -313,8 +315,8 @@ class Texts:
         parts = [call.attend(query, key, value, dropout=needs.dropout) for call in self.calls[known]]
         return torch.cat(parts) if len(parts) > 1 else parts[0]
 
-    def _worked_out(self, needs: Needs, dtype: torch.dtype) -> Iterator[Group | Blocks]:
-        kind = Kind(
+    def _worked_out(self, needs: Needs, dtype: torch.dtype) -> Iterator[_Group | _Blocks]:
+        kind = _Kind(
             window=needs.window,
             slopes=needs.slopes,
             attended=self.attended,
@@ -323,21 +325,21 @@ class Texts:
         )
         long = 0
         if needs.window is not None and needs.slopes is None:
-            least = BLOCKS_FROM * block_size(needs.window)
+            least = BLOCKS_FROM * _block_size(needs.window)
             long = sum(length > least for length in self.lengths)
         if long:
-            yield blocks(self.lengths[:long], kind)
+            yield _blocks(self.lengths[:long], kind)
         if self.lengths[long:]:
             yield from self._groups(long, kind)
 
-    def _groups(self, first: int, kind: Kind) -> Iterator[Group]:
+    def _groups(self, first: int, kind: _Kind) -> Iterator[_Group]:
         """Groups of the texts from `first` on."""
         lengths = self.lengths[first:]
         starts = [*accumulate(self.lengths, initial=0)][first:]
-        bias = alibi(lengths[0], kind)
+        bias = _alibi(lengths[0], kind)
         # With a bias, texts of one length share it as it is.
-        for a, b in spans(lengths, SLACK if bias is None else 0):
-            yield group(lengths[a:b], starts[a], kind, bias)
+        for a, b in _spans(lengths, SLACK if bias is None else 0):
+            yield _group(lengths[a:b], starts[a], kind, bias)
 
 
 def reach(lengths: Sequence[int], window: int | None, device: torch.device) -> tuple[Tensor, Tensor]:

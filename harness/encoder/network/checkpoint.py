@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Loaded:
+class _Loaded:
     """A network, and the tensors of its folder that are not in it, each with the reason."""
 
     model: EncoderModel | EncoderForMaskedLM
@@ -42,7 +42,7 @@ def load_network(
     head: bool = False,
     config: PreTrainedConfig | None = None,
     changes: Mapping[str, Any] | None = None,
-) -> Loaded:
+) -> _Loaded:
     """The network that lies in a folder.
 
     Args:
@@ -63,14 +63,14 @@ def load_network(
     if config is None:
         config, shape = configured(folder, family)
     else:
-        shape = shape_of(config, family)
+        shape = _shape_of(config, family)
     found = read_tensors(folder, None if family is None else family.names, head=head)
     pooled = shape.pooler and any("pooler." in name for name in found.state)
     shape = replace(shape, pooler=pooled, **(changes or {}))
     if isinstance(config, EncoderConfig):
         config.adopt(shape)
     with torch.device("meta"):
-        model = build(config, shape, family, head=head)
+        model = _build(config, shape, family, head=head)
     problems = found.problems(model.state_dict(), shape)
     if problems:
         raise ModelError(
@@ -82,7 +82,7 @@ def load_network(
     model.load_state_dict(state, assign=True, strict=False)
     model.tie_weights()
     model.eval()  # type: ignore[no-untyped-call]
-    return Loaded(model=model, ignored=found.ignored)
+    return _Loaded(model=model, ignored=found.ignored)
 
 
 DECODER, TABLE = "head.decoder.weight", f"{ENCODER}embeddings.tokens.weight"
@@ -101,7 +101,7 @@ HEAD_IGNORED = "it belongs to the masked-language head, which a vector does not 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
+class _Found:
     """The tensors of a folder.
 
     Attributes:
@@ -169,11 +169,11 @@ class Found:
             return f"{ours} (which the family has no name for)"
 
 
-def read_tensors(folder: Path, names: Names | None, *, head: bool) -> Found:
+def read_tensors(folder: Path, names: Names | None, *, head: bool) -> _Found:
     """The tensors of a folder's weight files, on the CPU."""
     tensors = raw_tensors(folder)
     prefixed = names is not None and any(name.startswith(names.prefix) for name in tensors)
-    found = Found(names=names, prefixed=prefixed)
+    found = _Found(names=names, prefixed=prefixed)
     for name, tensor in tensors.items():
         found.add(name, tensor, head=head)
     return found
@@ -198,7 +198,7 @@ def _counted(names: list[str], what: str) -> str:
     return f"{len(names)} tensors {what}: {', '.join(names[:SHOWN])}{more}"
 
 
-def build(
+def _build(
     config: PreTrainedConfig, shape: Architecture, family: Family | None, *, head: bool = False
 ) -> EncoderModel | EncoderForMaskedLM:
     """A network without weights worth keeping."""
@@ -232,7 +232,7 @@ def configured(
             hint="`harness list backbones` shows the families; others load with transformers' AutoModel.",
         )
     if family is not None:
-        config, shape = configured_from({**content, **(changes or {})}, family)
+        config, shape = _configured_from({**content, **(changes or {})}, family)
     else:
         config = EncoderConfig.from_dict(_changed(content, changes or {}))
         shape = config.shape
@@ -254,7 +254,7 @@ def _changed(content: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str
     return {**content, **outside, "architecture": {**content["architecture"], **within}}
 
 
-def configured_from(content: Mapping[str, Any], family: Family) -> tuple[PreTrainedConfig, Architecture]:
+def _configured_from(content: Mapping[str, Any], family: Family) -> tuple[PreTrainedConfig, Architecture]:
     """The config and the shape that the content of a published config.json stands for."""
     from transformers import CONFIG_MAPPING
 
@@ -264,13 +264,13 @@ def configured_from(content: Mapping[str, Any], family: Family) -> tuple[PreTrai
         shape = family.architecture(content)
         return EncoderConfig.of(shape), shape
     config: PreTrainedConfig = CONFIG_MAPPING[str(content["model_type"])].from_dict(dict(content))
-    shape = shape_of(config, family)
+    shape = _shape_of(config, family)
     # A CamembertConfig that says nothing of it has no default, and transformers then ties nothing.
     config.tie_word_embeddings = shape.tie_word_embeddings
     return config, shape
 
 
-def shape_of(config: PreTrainedConfig, family: Family | None) -> Architecture:
+def _shape_of(config: PreTrainedConfig, family: Family | None) -> Architecture:
     """The architecture that a config of `configured` stands for."""
     from harness.encoder.network.pretrained import EncoderConfig
 

@@ -1,4 +1,12 @@
-"""Embeddings, attention, feed-forward, heads, norms.
+"""The layers of the encoder: rotary and ALiBi positions, embeddings, attention, feed-forward, heads, norms.
+
+Rotary and ALiBi.
+
+Rotary positions: frequencies, their scaling for long inputs, and the rotation itself.
+
+Attention with linear biases: the further a token, the less it counts.
+
+Embeddings, attention, feed-forward, heads, norms.
 
 The parts of the network, each working on packed tokens: (tokens, width).
 
@@ -11,7 +19,9 @@ Norms and activations by what a shape says of them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
@@ -20,7 +30,126 @@ from transformers.activations import ACT2FN
 
 from harness.encoder.attention.interface import Layout, Needs
 from harness.encoder.family import Architecture
-from harness.encoder.network.positions import Table, rotate, slopes
+from harness.errors import ModelError
+
+Table = tuple["Tensor", "Tensor"]
+"""Cosines and sines, each (tokens, 1, head_dim / 2) in float32."""
+
+
+def turned(shape: Architecture, packed: Packing) -> dict[float, Table]:
+    """The rotations of each base of frequencies in a network, none where its positions are others."""
+    if shape.positions != "rotary":
+        return {}
+    lengths = packed.text_lengths()
+    return {
+        theta: _table(
+            packed.positions, _frequencies(shape.head_dim, theta, lengths, scaling=shape.rotary_scaling)
+        )
+        for theta in {shape.theta(n) for n in range(shape.num_hidden_layers)}
+    }
+
+
+def _frequencies(
+    head_dim: int, theta: float, lengths: Tensor, *, scaling: Mapping[str, Any] | None = None
+) -> Tensor:
+    """How far each pair of dimensions turns from one position to the next, in radians.
+
+    `scaling` is None or names its `kind`:
+        "dynamic": NTK-aware, the base grows with the text's own length beyond `trained` positions,
+            by `factor` (as in NomicBERT's code, where it is the length of the padded batch).
+        "ntk": lowered by `factor`, spread over the dimensions by `mixed` where it is given (as in
+            GTE's code).
+        "linear": divided by `factor`.
+
+    Args:
+        head_dim: Dimensions that are turned.
+        theta: Base of the frequencies.
+        lengths: (tokens,) of each token the length of its text.
+        scaling: What is done for long inputs.
+
+    Returns:
+        Shape (tokens or 1, head_dim / 2), float32.
+
+    Raises:
+        ModelError: For another kind.
+    """
+    import torch
+
+    steps = torch.arange(0, head_dim, 2, device=lengths.device, dtype=torch.float32)[None] / head_dim
+    plain = torch.pow(theta, steps).reciprocal()
+    if scaling is None:
+        return plain
+    kind, factor = scaling["kind"], float(scaling["factor"])
+    if kind == "dynamic":
+        beyond = lengths.float() / float(scaling["trained"])
+        grown = (beyond * factor - (factor - 1)).clamp(min=1.0)
+        base = grown[:, None].pow(head_dim / (head_dim - 2)) * theta
+        return base.pow(steps).reciprocal()
+    if kind == "linear":
+        return plain / factor
+    if kind == "ntk" and scaling.get("mixed") is None:
+        return torch.pow(theta * factor, steps).reciprocal() / math.pow(factor, 2 / head_dim)
+    if kind == "ntk":
+        return plain / _spread(steps, factor, scaling["mixed"])
+    raise ModelError(f"The rotary scaling {kind!r} is not known; there are dynamic, linear and ntk.")
+
+
+def _table(positions: Tensor, frequency: Tensor) -> Table:
+    """The cosines and sines of tokens at these positions."""
+    angles = (positions[:, None].float() * frequency)[:, None]
+    return angles.cos(), angles.sin()
+
+
+def _rotate(x: Tensor, turn: Table, *, interleaved: bool) -> Tensor:
+    """Turn each head's vector by its position; computed in float32.
+
+    Args:
+        x: (tokens, heads, head_dim).
+        turn: From `table`.
+        interleaved: Whether pairs are neighbouring dimensions; otherwise pair i is dimension i of
+            each half.
+    """
+    import torch
+
+    cosine, sine = turn
+    first, second = (x[..., ::2], x[..., 1::2]) if interleaved else x.chunk(2, dim=-1)
+    # The product of a half-precision and a float32 tensor is float32.
+    turned = (
+        (first * cosine).addcmul_(second, sine, value=-1),
+        (second * cosine).addcmul_(first, sine),
+    )
+    both = torch.stack(turned, dim=-1).flatten(-2) if interleaved else torch.cat(turned, dim=-1)
+    return both.to(x.dtype)
+
+
+def _spread(steps: Tensor, factor: float, mixed: float) -> Tensor:
+    """By what each pair is divided: from little for the first to `factor` for the last."""
+    import torch
+
+    count = steps.shape[-1]
+    ranks = torch.arange(1, count + 1, device=steps.device, dtype=torch.float32)
+    return (ranks.pow(mixed) * (math.log(factor) / math.pow(count, mixed))).exp()
+
+
+def _slopes(heads: int) -> tuple[float, ...]:
+    """How much each head loses with every token of distance.
+
+    For a power of two the geometric sequence of the ALiBi paper (section 3), otherwise that of the
+    next smaller one followed by every other slope of the next larger one, as in its code.
+
+    >>> slopes(4)
+    (0.25, 0.0625, 0.015625, 0.00390625)
+    >>> [round(s, 4) for s in slopes(3)]
+    [0.0625, 0.0039, 0.25]
+    """
+    below = 2 ** math.floor(math.log2(heads))
+    rest = _geometric(2 * below)[::2][: heads - below]
+    return _geometric(below) + rest
+
+
+def _geometric(heads: int) -> tuple[float, ...]:
+    return tuple(2 ** (-8 * (i + 1) / heads) for i in range(heads))
+
 
 PIECE = 1024
 """So many tokens' inner vectors stay in the cache of a CPU; more cost it time."""
@@ -52,7 +181,7 @@ class Embeddings(nn.Module):
         return out
 
 
-class FeedForward(nn.Module):
+class _FeedForward(nn.Module):
     """Two projections with an activation between them, gated or not."""
 
     def __init__(self, shape: Architecture) -> None:
@@ -62,7 +191,7 @@ class FeedForward(nn.Module):
         fused = shape.gated and shape.gate_first is not None
         self.up = nn.Linear(width, 2 * inside if fused else inside, bias=bias)
         self.gate = nn.Linear(width, inside, bias=bias) if shape.gated and not fused else None
-        self.activation = activation(shape.activation)
+        self.activation = _activation(shape.activation)
         self.dropout = nn.Dropout(shape.mlp_dropout)
         self.down = nn.Linear(inside, width, bias=shape.mlp_out_bias)
         self.out_dropout = nn.Dropout(shape.mlp_out_dropout)
@@ -95,9 +224,9 @@ class Block(nn.Module):
         self.prenorm = shape.prenorm
         bare = shape.prenorm and layer == 0 and not shape.first_attention_norm
         self.attention_norm = nn.Identity() if bare else norm(shape)
-        self.attention = Attention(shape, layer)
+        self.attention = _Attention(shape, layer)
         self.mlp_norm = norm(shape)
-        self.mlp = FeedForward(shape)
+        self.mlp = _FeedForward(shape)
 
     def forward(self, x: Tensor, layout: Layout, turn: Table | None, partly: bool) -> Tensor:
         """(tokens, width) to (tokens, width)."""
@@ -106,7 +235,7 @@ class Block(nn.Module):
         else:
             x = self.attention_norm(x + self.attention(x, layout, turn, partly=partly))
         whole = self.training or torch.is_grad_enabled() or torch.compiler.is_compiling()
-        return self._fed(x) if whole else in_pieces(self._fed, x)
+        return self._fed(x) if whole else _in_pieces(self._fed, x)
 
     def _fed(self, x: Tensor) -> Tensor:
         """Through the feed-forward part, each token alone."""
@@ -114,7 +243,7 @@ class Block(nn.Module):
         return out
 
 
-def in_pieces(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+def _in_pieces(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     """What a function of single tokens gives for (tokens, width), PIECE tokens at once on a CPU.
 
     Not for training: dropout would draw its numbers in another order than in one piece.
@@ -124,14 +253,14 @@ def in_pieces(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     return torch.cat([function(piece) for piece in x.split(PIECE)])
 
 
-class Attention(nn.Module):
+class _Attention(nn.Module):
     """Self-attention within each text."""
 
     def __init__(self, shape: Architecture, layer: int) -> None:
         super().__init__()
         self.shape = shape
         self.window = shape.window(layer)
-        self.slopes = slopes(shape.num_attention_heads) if shape.positions == "alibi" else None
+        self.slopes = _slopes(shape.num_attention_heads) if shape.positions == "alibi" else None
         self.dropout = shape.attention_dropout
         width, each = shape.hidden_size, shape.head_dim
         queries, keys = shape.num_attention_heads * each, shape.num_key_value_heads * each
@@ -154,8 +283,8 @@ class Attention(nn.Module):
         """(tokens, width) to (tokens, width)."""
         query, key, value = self._project(x)
         if turn is not None:
-            query = rotate(query, turn, interleaved=self.shape.rotary_interleaved)
-            key = rotate(key, turn, interleaved=self.shape.rotary_interleaved)
+            query = _rotate(query, turn, interleaved=self.shape.rotary_interleaved)
+            key = _rotate(key, turn, interleaved=self.shape.rotary_interleaved)
         found = self._attend(layout, query, key, value, partly=partly)
         out: Tensor = self.out_dropout(self.out(found.flatten(1)))
         return out
@@ -198,7 +327,7 @@ class MaskedHead(nn.Module):
         super().__init__()
         head, width = shape.head, shape.hidden_size
         self.dense = nn.Linear(width, width, bias=head.dense_bias) if head.dense else nn.Identity()
-        self.activation = activation(head.activation) if head.dense else nn.Identity()
+        self.activation = _activation(head.activation) if head.dense else nn.Identity()
         plain = nn.LayerNorm(width, eps=shape.norm_eps, bias=head.norm_bias)
         self.norm = plain if head.norm else nn.Identity()
         self.decoder = nn.Linear(width, shape.vocab_size, bias=head.decoder_bias)
@@ -216,6 +345,59 @@ def norm(shape: Architecture) -> nn.Module:
     return nn.LayerNorm(shape.hidden_size, eps=shape.norm_eps, bias=shape.norm_bias)
 
 
-def activation(name: str) -> nn.Module:
+def _activation(name: str) -> nn.Module:
     """An activation by its name in transformers."""
     return cast(nn.Module, cast(Mapping[str, Any], ACT2FN)[name])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Packing:
+    """Which tokens of a batch are computed, and which of those are attended to.
+
+    The texts follow one another, the longest first, so that texts of one length are neighbours.
+
+    Attributes:
+        shape: Texts and columns of the padded batch.
+        index: (tokens,) place of each computed token in the flattened batch.
+        positions: (tokens,) its rank among the computed tokens of its text.
+        lengths: Computed tokens of each text that has any, falling.
+        attended: (tokens,) whether it is attended to; None where all are.
+    """
+
+    shape: tuple[int, int]
+    index: Tensor
+    positions: Tensor
+    lengths: tuple[int, ...]
+    attended: Tensor | None
+
+    @property
+    def whole(self) -> bool:
+        """Whether every place of the batch is computed; then the tokens stand in its order."""
+        return len(self.index) == self.shape[0] * self.shape[1]
+
+    def pack(self, padded: Tensor) -> Tensor:
+        """(texts, columns, ...) to (tokens, ...)."""
+        return padded.flatten(0, 1) if self.whole else padded.flatten(0, 1)[self.index]
+
+    def unpack(self, packed: Tensor) -> Tensor:
+        """(tokens, width) to (texts, columns, width), zero where nothing was computed."""
+        texts, columns = self.shape
+        width = packed.shape[-1]
+        if self.whole:
+            return packed.view(texts, columns, width)
+        out = packed.new_zeros(texts * columns, width)
+        return out.index_copy_(0, self.index, packed).view(texts, columns, width)
+
+    def first(self, packed: Tensor) -> Tensor:
+        """The first token of each text: (tokens, width) to (texts, width), zero for an empty text."""
+        texts, columns = self.shape
+        begins = self.positions == 0
+        out = packed.new_zeros(texts, packed.shape[-1])
+        return out.index_copy_(0, self.index[begins] // max(columns, 1), packed[begins])
+
+    def text_lengths(self) -> Tensor:
+        """(tokens,) of each token the length of its text."""
+        import torch
+
+        lengths = torch.tensor(self.lengths, device=self.index.device, dtype=torch.long)
+        return lengths.repeat_interleave(lengths, output_size=len(self.index))

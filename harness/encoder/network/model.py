@@ -1,4 +1,12 @@
-"""EncoderModel, EncoderForMaskedLM.
+"""The padding-free encoder: packing of a batch, EncoderModel, EncoderForMaskedLM.
+
+Padded batch -> one row of tokens and back.
+
+From a padded batch to one row of tokens without padding, and back.
+
+One pass of a batch through the blocks: how its texts lie for the attention of each.
+
+EncoderModel, EncoderForMaskedLM.
 
 The encoder as transformers, sentence-transformers, PyLate and peft know a model.
 
@@ -9,7 +17,7 @@ Registration of the harness's own model type with transformers.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import torch
@@ -17,21 +25,120 @@ from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, PreTrainedConfig
 from transformers.modeling_outputs import BaseModelOutputWithPooling, MaskedLMOutput
 
-from harness.encoder.attention.interface import Sealed
-from harness.encoder.attention.kernels import AUTO, LIBRARY_NAMES
+from harness.encoder.attention.interface import Layout, Needs, Sealed
+from harness.encoder.attention.kernels import AUTO, LIBRARY_NAMES, choose
 from harness.encoder.family import MODEL_TYPE, Architecture
-from harness.encoder.network.layers import Block, Embeddings, MaskedHead, Pooler, norm
-from harness.encoder.network.packing import (
-    Packing,
-    Pass,
-    check_length,
-    dtype_of,
-    mask_of,
-    packing,
-    positions_of,
-)
-from harness.encoder.network.positions import Table, turned
+from harness.encoder.network.layers import Block, Embeddings, MaskedHead, Packing, Pooler, Table, norm, turned
 from harness.encoder.network.pretrained import EncoderConfig, EncoderPreTrainedModel, Published
+from harness.errors import ModelError
+
+
+def _packing(compute: Tensor, attend: Tensor) -> Packing:
+    """The packing of a batch.
+
+    A token may be computed without being attended to, as the expansion tokens of a ColBERT query
+    are. A text of which no token is attended to has all its computed tokens attend to each other.
+
+    Args:
+        compute: (texts, columns) bool, the tokens whose vectors are wanted.
+        attend: (texts, columns) bool, the tokens others attend to; those are computed as well.
+    """
+    import torch
+
+    compute = compute | attend
+    lengths = compute.sum(dim=1)
+    order = torch.argsort(lengths, descending=True, stable=True)
+    ordered = compute[order]
+    row, column = ordered.nonzero(as_tuple=True)
+    ranks = ordered.cumsum(dim=1) - 1
+    index = order[row] * compute.shape[1] + column
+    counted = tuple(length for length in lengths[order].tolist() if length)
+    keys = attend | ~attend.any(dim=1, keepdim=True)
+    attended = keys.flatten()[index]
+    return Packing(
+        shape=(compute.shape[0], compute.shape[1]),
+        index=index,
+        positions=ranks[row, column],
+        lengths=counted,
+        attended=None if bool(attended.all()) else attended,
+    )
+
+
+def _positions_of(ids: Tensor, pad: int) -> Tensor:
+    """RoBERTa's positions, (texts, columns): the rank among what is no padding token, -1 for one that is."""
+    real = (ids != pad).long()
+    return real.cumsum(dim=1) * real - 1
+
+
+def _mask_of(given: Tensor, mask: Tensor | None) -> Tensor:
+    """The mask of a batch as (texts, columns) bool; without one, everything is attended to."""
+    import torch
+
+    if mask is None:
+        return torch.ones(given.shape[:2], dtype=torch.bool, device=given.device)
+    if mask.dim() != 2:
+        raise ValueError(f"attention_mask has {mask.dim()} dimensions; it is (texts, columns).")
+    return mask.bool()
+
+
+def _check_length(packed: Packing, most: int) -> None:
+    """See that no text is longer than there are positions.
+
+    Raises:
+        ModelError: If one is.
+    """
+    longest = max(packed.lengths, default=0)
+    if longest > most:
+        raise ModelError(
+            f"A text has {longest} tokens, and the model has positions for {most}.",
+            hint=f"Cut texts at {most} tokens or fewer (--max-length).",
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Pass:
+    """The layouts of one pass, one for each backend that takes part.
+
+    Attributes:
+        packed: The texts.
+        device: Where they are.
+        dtype: In which attention computes.
+        asked: The backend asked for.
+        layouts: Those worked out so far, by the name of their backend.
+        notes: Why a backend that was asked for did not do it.
+    """
+
+    packed: Packing
+    device: torch.device
+    dtype: torch.dtype
+    asked: str
+    layouts: dict[str, Layout] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def partly(self) -> bool:
+        """Whether some computed tokens are not attended to."""
+        return self.packed.attended is not None
+
+    def layout(self, needs: Needs) -> Layout:
+        """The texts as the backend for such a layer wants them."""
+        backend, note = choose(self.device, self.dtype, needs, self.asked)
+        if note is not None and note not in self.notes:
+            self.notes.append(note)
+        if backend.name not in self.layouts:
+            self.layouts[backend.name] = backend.layout(
+                self.packed.lengths, self.packed.attended, self.device
+            )
+        return self.layouts[backend.name]
+
+
+def _dtype_of(hidden: Tensor) -> torch.dtype:
+    """The dtype that attention over these computes in, under autocast or not."""
+    import torch
+
+    if torch.is_autocast_enabled(hidden.device.type):
+        return torch.get_autocast_dtype(hidden.device.type)
+    return hidden.dtype
 
 
 class EncoderModel(EncoderPreTrainedModel):
@@ -155,23 +262,23 @@ class EncoderModel(EncoderPreTrainedModel):
         """How the tokens of a batch lie, and their embeddings, (tokens, width)."""
         given = ids if ids is not None else embeds
         assert given is not None
-        attend = mask_of(given, mask)
-        packed = packing(self._computed(ids, compute, attend), attend)
+        attend = _mask_of(given, mask)
+        packed = _packing(self._computed(ids, compute, attend), attend)
         if self.shape.positions != "alibi":
-            check_length(packed, self.shape.max_position_embeddings)
+            _check_length(packed, self.shape.max_position_embeddings)
         tokens = packed.pack(given)
         embedded = tokens if ids is None else self.embeddings.tokens(tokens)
         kinds = None if types is None else packed.pack(types)
         places = packed.positions
         pad = self.shape.pad_token_id
         if ids is not None and pad is not None and self.shape.position_offset:
-            places = packed.pack(positions_of(ids, pad))
+            places = packed.pack(_positions_of(ids, pad))
         return packed, self.embeddings(embedded, places, kinds)
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def _laid_out(self, packed: Packing, hidden: Tensor) -> tuple[dict[float, Table], list[Sealed]]:
         """The rotations of each base of frequencies, and the texts as each layer's attention wants them."""
-        pass_ = Pass(packed=packed, device=hidden.device, dtype=dtype_of(hidden), asked=self._asked())
+        pass_ = _Pass(packed=packed, device=hidden.device, dtype=_dtype_of(hidden), asked=self._asked())
         parts = [cast(Block, block).attention for block in self.layers]
         layouts = [Sealed(pass_.layout(part.needs(partly=pass_.partly))) for part in parts]
         self._remember(pass_)
@@ -183,7 +290,7 @@ class EncoderModel(EncoderPreTrainedModel):
             return self.attention_asked
         return LIBRARY_NAMES.get(str(self.config._attn_implementation), AUTO)
 
-    def _remember(self, pass_: Pass) -> None:
+    def _remember(self, pass_: _Pass) -> None:
         """Keep which backends took part, for whoever asks."""
         self.attention_as_run = "+".join(sorted(pass_.layouts))
         self.notes += [note for note in pass_.notes if note not in self.notes]

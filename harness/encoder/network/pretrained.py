@@ -68,7 +68,7 @@ class Published:
             ) from error
 
 
-def save(
+def _save(
     model: EncoderPreTrainedModel,
     folder: Path,
     *,
@@ -98,8 +98,8 @@ def save(
         )
     if not is_main_process:
         return
-    if has_adapter(model):
-        save_adapter(model, folder, state_dict=state_dict)
+    if _has_adapter(model):
+        _save_adapter(model, folder, state_dict=state_dict)
         return
     folder.mkdir(parents=True, exist_ok=True)
     for stale in (WEIGHTS, CONFIG):
@@ -141,12 +141,12 @@ ONE_BY_ONE = ("exclude_modules", "layers_to_transform", "layers_pattern")
 """Settings that say nothing more once every adapted module is named."""
 
 
-def has_adapter(model: EncoderPreTrainedModel) -> bool:
+def _has_adapter(model: EncoderPreTrainedModel) -> bool:
     """Whether `add_adapter` or `load_adapter` gave the network one."""
     return bool(getattr(model, "_hf_peft_config_loaded", False))
 
 
-def require_lora(config: Any) -> None:
+def _require_lora(config: Any) -> None:
     """See that an adapter is one that can be saved.
 
     Raises:
@@ -161,7 +161,7 @@ def require_lora(config: Any) -> None:
         )
 
 
-def save_adapter(
+def _save_adapter(
     model: EncoderPreTrainedModel, folder: Path, *, state_dict: Mapping[str, Tensor] | None = None
 ) -> None:
     """Write the active adapter as peft does, every adapted module by its published name.
@@ -175,7 +175,7 @@ def save_adapter(
     if len(active) > 1:
         raise ModelError(f"{len(active)} adapters are active, and one can be saved.", hint="Activate one.")
     adapters: Any = model.peft_config
-    require_lora(adapters[active[0]])
+    _require_lora(adapters[active[0]])
     state: dict[str, Any] = model.get_adapter_state_dict(active[0], state_dict=state_dict)  # type: ignore[arg-type]
     modules = {name.partition(PART)[0] for name in state}
     folder.mkdir(parents=True, exist_ok=True)
@@ -203,7 +203,7 @@ def _written(model: EncoderPreTrainedModel, config: LoraConfig, name: str, modul
     return cast("LoraConfig", made)
 
 
-def load_adapter(model: EncoderPreTrainedModel, folder: Path, name: str, *, trainable: bool) -> None:
+def _load_adapter(model: EncoderPreTrainedModel, folder: Path, name: str, *, trainable: bool) -> None:
     """Put the LoRA adapter in a folder onto the network.
 
     Raises:
@@ -215,7 +215,7 @@ def load_adapter(model: EncoderPreTrainedModel, folder: Path, name: str, *, trai
     if not (folder / CONFIG).is_file() or not (folder / WEIGHTS).is_file():
         raise ModelError(f"{folder} holds no adapter: {CONFIG} and {WEIGHTS} are wanted.")
     config: Any = PeftConfig.from_pretrained(str(folder))
-    require_lora(config)
+    _require_lora(config)
     given = load_file(folder / WEIGHTS)
     state = {_ours(model, key.removeprefix(PREFIX)): tensor for key, tensor in given.items()}
     config.target_modules = {key.partition(PART)[0] for key in state}
@@ -360,11 +360,11 @@ class EncoderPreTrainedModel(PreTrainedModel):
         Raises:
             ModelError: If it is to be pushed to the hub, or to be a variant.
         """
-        save(self, Path(save_directory), **kwargs)
+        _save(self, Path(save_directory), **kwargs)
 
     def add_adapter(self, adapter_config: Any, adapter_name: str | None = None) -> None:
         """Give the network a LoRA adapter of peft; ModelError if it is one that could not be saved."""
-        require_lora(adapter_config)
+        _require_lora(adapter_config)
         super().add_adapter(adapter_config, adapter_name)
 
     def load_adapter(  # type: ignore[override]
@@ -388,7 +388,7 @@ class EncoderPreTrainedModel(PreTrainedModel):
         Raises:
             ModelError: If it is no LoRA adapter, or not one for this network.
         """
-        load_adapter(self, Path(peft_model_id), adapter_name or "default", trainable=is_trainable)
+        _load_adapter(self, Path(peft_model_id), adapter_name or "default", trainable=is_trainable)
 
     def lora_targets(self) -> list[str]:
         """The names of the modules a LoRA adapter goes into: every linear one of the blocks."""

@@ -14,7 +14,7 @@ from authors import drawn
 from harness import backbones
 from harness.backbones import gte, mosaicbert, neobert, nomic_bert
 from harness.encoder.family import Architecture, Config, Family
-from harness.encoder.network.checkpoint import Loaded, configured, load_network
+from harness.encoder.network.checkpoint import _Loaded, configured, load_network
 from harness.errors import ModelError
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -45,7 +45,7 @@ def family(golden: Golden) -> Family:
     return found
 
 
-def loaded(folder: Path, golden: Golden, *, head: bool = False, prefix: str = "", **changes: Any) -> Loaded:
+def loaded(folder: Path, golden: Golden, *, head: bool = False, prefix: str = "", **changes: Any) -> _Loaded:
     place = checkpoint(folder, golden, prefix=prefix)
     return load_network(place, family(golden), dtype=torch.float32, head=head, changes=changes)
 
@@ -54,7 +54,7 @@ def given(batch: Golden) -> dict[str, torch.Tensor]:
     return {name: torch.tensor(batch[name]) for name in INPUTS if name in batch}
 
 
-def saved_shape(found: Loaded, folder: Path) -> Architecture:
+def saved_shape(found: _Loaded, folder: Path) -> Architecture:
     found.model.save_pretrained(folder)
     return configured(folder, None)[1]
 

@@ -19,7 +19,7 @@ from blocked import BLOCKER
 from harness import backbones
 from harness.encoder.describe import describe
 from harness.encoder.family import Family
-from harness.encoder.network.checkpoint import build, configured_from, load_network
+from harness.encoder.network.checkpoint import _build, _configured_from, load_network
 from harness.encoder.network.pretrained import EncoderConfig
 from harness.errors import ModelError
 from tiny_networks import batch, texts
@@ -92,8 +92,8 @@ def _built(family: Family, content: dict[str, Any]) -> tuple[Any, int, int]:
     from transformers import CONFIG_MAPPING, AutoModel
 
     if family.shape is not None:
-        config, shape = configured_from(content, family)
-        return build(config, shape, family), shape.hidden_size, shape.num_hidden_layers
+        config, shape = _configured_from(content, family)
+        return _build(config, shape, family), shape.hidden_size, shape.num_hidden_layers
     known = CONFIG_MAPPING[content["model_type"]].from_dict(content)
     return AutoModel.from_config(known), known.hidden_size, known.num_hidden_layers
 

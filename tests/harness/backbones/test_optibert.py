@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 import tiny
 from harness import backbones
-from harness.backbones.optibert import convert, inside
+from harness.backbones.optibert import _convert, _inside
 from harness.encoder.content import content_key
 from harness.encoder.describe import describe, resolve_encoding
 from harness.encoder.loading import load
@@ -127,7 +127,7 @@ def network(folder: Path, **options: Any) -> Any:
 
 
 def test_the_last_hidden_state_and_the_head_are_those_of_the_paper(lingua: Path, tmp_path: Path) -> None:
-    convert(lingua, tmp_path / "model")
+    _convert(lingua, tmp_path / "model")
     state = {name.removesuffix(".weight"): t.double().numpy() for name, t in lingua_state().items()}
     given = texts((LENGTH, 5, 1), 1)
     padded = batch(given, 1)
@@ -143,7 +143,7 @@ def test_the_last_hidden_state_and_the_head_are_those_of_the_paper(lingua: Path,
 
 def test_the_converted_folder_runs_as_a_model(lingua: Path, tmp_path: Path) -> None:
     folder = tmp_path / "model"
-    convert(lingua, folder)
+    _convert(lingua, folder)
     key, weights = content_key(folder)
     artifact = Artifact(name="tiny", source=str(folder), folder=folder, key=key, weights=weights)
     found = load(artifact, resolve_encoding(describe(folder), Settings()), device="cpu")
@@ -155,7 +155,7 @@ def test_a_tied_head_is_the_token_embedding(tmp_path: Path) -> None:
     state = lingua_state()
     state["output.tied_module.weight"] = state["tok_embeddings.weight"]
     del state["output.weight"]
-    convert(consolidated(tmp_path / "tied", state, weight_tying=True), tmp_path / "model")
+    _convert(consolidated(tmp_path / "tied", state, weight_tying=True), tmp_path / "model")
     model = network(tmp_path / "model", head=True).model
     assert model.head.decoder.weight is model.encoder.embeddings.tokens.weight
     assert model.encoder.embeddings.tokens.weight.equal(state["tok_embeddings.weight"])
@@ -164,7 +164,7 @@ def test_a_tied_head_is_the_token_embedding(tmp_path: Path) -> None:
 def test_a_checkpoint_of_another_model_of_linguas_is_none_of_optiberts(tmp_path: Path) -> None:
     state = lingua_state()
     del state["embedding_norm.weight"]
-    convert(consolidated(tmp_path / "llama", state), tmp_path / "model")
+    _convert(consolidated(tmp_path / "llama", state), tmp_path / "model")
     with pytest.raises(ModelError, match=r"are in no file: embedding_norm\.weight\."):
         network(tmp_path / "model")
     assert backbones.family_of({"model_type": "optibert", **ARGUMENTS, "sliding_window": 512}) is None
@@ -172,16 +172,16 @@ def test_a_checkpoint_of_another_model_of_linguas_is_none_of_optiberts(tmp_path:
 
 @pytest.mark.parametrize("width", [256, 512, 768, 1024, 1088])
 def test_the_feed_forward_width_is_that_of_equation_8(width: int) -> None:
-    assert inside({"dim": width}) == 256 * math.ceil(2 / 3 * 4 * width / 256)
-    assert inside({"dim": width, "multiple_of": 32, "ffn_dim_multiplier": 1.5}) % 32 == 0
+    assert _inside({"dim": width}) == 256 * math.ceil(2 / 3 * 4 * width / 256)
+    assert _inside({"dim": width, "multiple_of": 32, "ffn_dim_multiplier": 1.5}) % 32 == 0
 
 
 def test_optibert_neo_has_198_million_parameters_beside_the_embedding() -> None:
-    from harness.encoder.network.checkpoint import build, configured_from
+    from harness.encoder.network.checkpoint import _build, _configured_from
 
     family = backbones.all_backbones()["optibert"].family
     assert family is not None
     with torch.device("meta"):
-        model = build(*configured_from(family.sizes["optibert-neo"], family), family)
+        model = _build(*_configured_from(family.sizes["optibert-neo"], family), family)
     beside = sum(p.numel() for name, p in model.named_parameters() if name != "embeddings.tokens.weight")
     assert beside / 1e6 == pytest.approx(198, abs=0.5)

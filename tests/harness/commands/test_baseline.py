@@ -28,7 +28,7 @@ def test_it_is_pinned_to_the_keys_of_its_records(measured: Any, asked: Any) -> N
             assert (record.key, record.model.artifact) == (key, run["artifact"])
     assert (
         baselines.read(measured.results, "repeated").to_json()
-        == baselines.read_file(measured.results / "baselines" / "repeated.json").to_json()
+        == baselines._read_file(measured.results / "baselines" / "repeated.json").to_json()
     )
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.cli import invoke
-from harness.vectors import shard_bytes, space_folder, text_keys, write_shard
+from harness.cli import _invoke
+from harness.vectors import _space_folder, shard_bytes, text_keys, write_shard
 
 
 def fill(cache: Path, artifact: str, *, days_ago: float = 0) -> Path:
@@ -18,13 +18,13 @@ def fill(cache: Path, artifact: str, *, days_ago: float = 0) -> Path:
     identity = {"artifact": artifact, "prompt": ""}
     write_shard(cache, identity, shard_bytes(text_keys(["a text"]), np.ones((1, 2), np.float32)))
     then = time.time() - days_ago * 86_400
-    for file in space_folder(cache, identity).rglob("*"):
+    for file in _space_folder(cache, identity).rglob("*"):
         os.utime(file, (then, then))
-    return space_folder(cache, identity)
+    return _space_folder(cache, identity)
 
 
 def asked(capsys: pytest.CaptureFixture[str], *arguments: object) -> Any:
-    assert invoke(["cache", *map(str, arguments), "--json"]) == 0
+    assert _invoke(["cache", *map(str, arguments), "--json"]) == 0
     return json.loads(capsys.readouterr().out)
 
 
@@ -66,5 +66,5 @@ def test_prune_by_model_and_by_age(tmp_path: Path, capsys: Any) -> None:
 
 
 def test_a_model_is_named_by_its_key(tmp_path: Path, capsys: Any) -> None:
-    assert invoke(["cache", "prune", "--model", "minilm", "--cache", str(tmp_path)]) == 2
+    assert _invoke(["cache", "prune", "--model", "minilm", "--cache", str(tmp_path)]) == 2
     assert "six or more digits" in capsys.readouterr().err

@@ -17,7 +17,7 @@ import pytest
 from blocked import BLOCK
 from harness.checks import outcome
 from harness.checks.outcome import from_json
-from harness.checks.policy import DEFAULT, parse
+from harness.checks.policy import DEFAULT, _parse
 
 
 def check(measured: Any, asked: Any, candidate: str, baseline: str, *more: object) -> tuple[int, Any]:
@@ -200,7 +200,7 @@ def test_another_treatment_is_refused_with_the_difference(
     assert (code, out) == (2, "")
     assert "is not evaluated as the baseline last was" in err
     assert field in " ".join(err.split())
-    assert not list(outcome.checks(measured.results))
+    assert not list(outcome._checks(measured.results))
 
 
 def test_other_data_is_refused_with_the_difference(measured: Any, asked: Any, tmp_path: Path) -> None:
@@ -325,7 +325,7 @@ def test_every_form_is_written_and_says_the_same(measured: Any, asked: Any, tmp_
     assert "alike" in out
     assert "regressed" in out
     told = json.loads(files["json"].read_text())
-    (kept,) = outcome.checks(measured.results)
+    (kept,) = outcome._checks(measured.results)
     assert kept == from_json(told, where="the file")
     assert [path.name for path in (measured.results / "checks").iterdir()] == [
         f"{kept.when.replace('-', '').replace(':', '').partition('+')[0]}-{kept.id}.json"
@@ -341,9 +341,9 @@ def test_every_form_is_written_and_says_the_same(measured: Any, asked: Any, tmp_
 def test_the_policy_is_explained_and_can_be_saved(asked: Any, tmp_path: Path) -> None:
     code, out, _ = asked("check", "--explain")
     assert code == 0
-    assert parse(tomllib.loads(out), where="out") == DEFAULT
+    assert _parse(tomllib.loads(out), where="out") == DEFAULT
     code, out, _ = asked("check", "--explain", *policy(tmp_path, "alpha = 0.01\n[tasks.A]\nmargin = 3\n"))
-    assert parse(tomllib.loads(out), where="out").margin_of("A") == 3
+    assert _parse(tomllib.loads(out), where="out").margin_of("A") == 3
     code, out, _ = asked("check", "--explain", "--json")
     assert json.loads(out)["alpha"] == 0.05
 

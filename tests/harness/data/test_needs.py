@@ -1,7 +1,7 @@
 import pytest
 
 from harness.data.folder import Need
-from harness.data.hub import human_size
+from harness.data.locate import human_size
 from harness.data.mirror import files_found, needs, status
 from harness.types import Data, Task
 

@@ -13,8 +13,7 @@ from httpx import Request, Response
 from huggingface_hub.errors import HfHubHTTPError
 
 from harness.data.folder import Manifest, Need, read_manifest
-from harness.data.hub import Unavailable, explain, remote_size, remote_sizes
-from harness.data.locate import DataSettings, locate_data
+from harness.data.locate import DataSettings, Unavailable, _explain, locate_data, remote_size, remote_sizes
 from harness.data.mirror import files_found, pull, verify
 from harness.errors import DataError
 from harness.types import Data
@@ -205,7 +204,7 @@ def test_what_the_hub_refuses_is_said_in_one_message(hub, need, root, code, head
 
 def test_too_many_requests_is_said(need):
     answer = Response(429, request=Request("GET", "http://127.0.0.1/"))
-    assert "Wait some minutes" in str(explain(HfHubHTTPError("slow down", response=answer), need, None))
+    assert "Wait some minutes" in str(_explain(HfHubHTTPError("slow down", response=answer), need, None))
 
 
 def test_no_connection_is_said_with_what_to_do(need, root, monkeypatch, hub_cache):

@@ -13,10 +13,9 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from harness.encoder import engine
-from harness.encoder.batching import prepare
 from harness.encoder.content import content_key
 from harness.encoder.describe import describe, resolve_encoding
-from harness.encoder.engine import Encoder
+from harness.encoder.engine import Encoder, _prepare
 from harness.errors import ModelError
 from harness.types import Artifact, Settings
 
@@ -94,7 +93,7 @@ def test_padding_goes_to_the_tokenizers_side(build: Build, loaded: Loaded) -> No
     together = ours.encode_batch(TEXTS, prompt="query: ")
     # In a batch, a BERT of transformers counts its positions from the padding on.
     assert np.abs(together - theirs.encode(TEXTS, prompt="query: ", batch_size=1)).max() < 1e-5
-    mask = prepare(ours.model, TEXTS, "", "").features((0, len(TEXTS)))["attention_mask"]
+    mask = _prepare(ours.model, TEXTS, "", "").features((0, len(TEXTS)))["attention_mask"]
     assert mask[:, -1].all()
     assert not mask[:, 0].all()
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from harness.encoder.engine import use_onednn
+from harness.encoder.engine import _use_onednn
 
 
 def model() -> Any:
@@ -20,7 +20,7 @@ def test_products_are_the_same(shape: tuple[int, ...]) -> None:
     import torch
 
     plain, fast = model(), model()
-    use_onednn(fast)
+    _use_onednn(fast)
     assert "forward" in vars(fast[0])
     given = torch.randn(shape)
     with torch.inference_mode():
@@ -36,7 +36,7 @@ def test_only_plain_float32_layers_change() -> None:
         pass
 
     changed = torch.nn.ModuleList([Own(2, 2), torch.nn.Linear(2, 2).bfloat16(), torch.nn.Identity()])
-    use_onednn(changed)
+    _use_onednn(changed)
     assert not any("forward" in vars(module) for module in changed)
 
 
@@ -45,5 +45,5 @@ def test_without_onednn_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
     plain = model()
-    use_onednn(plain)
+    _use_onednn(plain)
     assert "forward" not in vars(plain[0])

@@ -66,7 +66,7 @@ def test_without_a_second_load_that_check_is_left_out(bare: Path, loaded: Loaded
     assert "reload" not in check(loaded(bare)).checks
 
 
-def only_failure(encoder: Encoder, reload: Callable[[], Encoder] | None = None) -> sanity.Failure:
+def only_failure(encoder: Encoder, reload: Callable[[], Encoder] | None = None) -> sanity._Failure:
     report = check(encoder, reload)
     with pytest.raises(ModelError) as caught:
         require(report)

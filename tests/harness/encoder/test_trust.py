@@ -15,7 +15,7 @@ from harness.encoder.describe import describe, resolve_encoding
 from harness.encoder.engine import Encoder
 from harness.encoder.loading import load
 from harness.errors import ModelError
-from harness.models import ModelOptions, resolve
+from harness.models import ModelOptions, _resolve
 from harness.types import Artifact, Settings
 
 Build = Callable[..., Path]
@@ -96,7 +96,7 @@ def test_a_tokenizer_of_its_own_is_not_passed_over(
 
 
 def test_the_key_says_whether_own_code_runs(native: Path, bare: Path) -> None:
-    trusted, plain = (resolve(str(native), ModelOptions(trust_remote_code=t)) for t in (True, False))
+    trusted, plain = (_resolve(str(native), ModelOptions(trust_remote_code=t)) for t in (True, False))
     assert trusted.key != plain.key == content_key(native)[0]
     assert trusted.weights == plain.weights
     assert content_key(bare, trust_remote_code=True) == content_key(bare)

@@ -14,7 +14,7 @@ from harness.encoder.content import content_files
 from harness.encoder.describe import describe
 from harness.encoder.folder import weight_files
 from harness.errors import ModelError
-from harness.models import ModelOptions, resolve
+from harness.models import ModelOptions, _resolve
 
 Build = Callable[..., Path]
 
@@ -110,5 +110,5 @@ def test_pickles_are_fetched_where_no_safetensors_lie_beside_them(
     info = SimpleNamespace(sha="a" * 40, siblings=[SimpleNamespace(rfilename=name) for name in there])
     monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
     monkeypatch.setattr(huggingface_hub.HfApi, "model_info", lambda *_, **__: info)
-    resolve("org/tiny", ModelOptions())
+    _resolve("org/tiny", ModelOptions())
     assert asked == fetched

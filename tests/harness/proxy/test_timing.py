@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from harness.proxy.fit import fit_times
+from harness.proxy.fit import _fit_times
 
 
 def test_planted_effects_are_recovered_from_few_and_partly_wild_times() -> None:
@@ -13,7 +13,7 @@ def test_planted_effects_are_recovered_from_few_and_partly_wild_times() -> None:
     seconds = np.exp(logs)
     seconds[draw.random((60, 12)) < 0.3] = np.nan
     seconds[draw.random((60, 12)) < 0.05] *= 1000  # a machine that slept
-    found = fit_times(seconds)
+    found = _fit_times(seconds)
     shift = np.median(found.tasks - tasks)
     assert np.abs(found.tasks - tasks - shift).max() < 0.1
     assert np.nanmax(np.abs(found.models + shift - models)) < 0.15
@@ -22,7 +22,7 @@ def test_planted_effects_are_recovered_from_few_and_partly_wild_times() -> None:
 
 def test_minutes_are_those_of_a_model_of_median_speed() -> None:
     seconds = np.outer([1.0, 2.0, 30.0], [60.0, 120.0, 600.0])
-    found = fit_times(seconds)
+    found = _fit_times(seconds)
     rows = np.array([0, 1, 2])
     assert found.minutes(rows) == pytest.approx([2, 4, 20])
     assert found.minutes(rows[2:]) == pytest.approx([30, 60, 300])
@@ -32,17 +32,17 @@ def test_minutes_are_those_of_a_model_of_median_speed() -> None:
 def test_a_task_without_times_costs_more_than_any_budget() -> None:
     seconds = np.ones((8, 6))
     seconds[:, 2] = np.nan
-    minutes = fit_times(seconds).minutes(np.arange(8))
+    minutes = _fit_times(seconds).minutes(np.arange(8))
     assert np.isinf(minutes[2])
     assert np.isfinite(np.delete(minutes, 2)).all()
 
 
 def test_who_ran_few_tasks_only_moves_nothing() -> None:
     seconds = np.outer(np.ones(8), np.arange(1.0, 9.0))
-    before = fit_times(seconds).tasks
+    before = _fit_times(seconds).tasks
     more = np.vstack([seconds, np.full((3, 8), np.nan)])
     more[8:, 0] = 1e6
-    after = fit_times(more)
+    after = _fit_times(more)
     assert after.tasks == pytest.approx(before)
     assert np.isnan(after.models[8:]).all()
     assert after.nearest(np.arange(8, 11)) == -1

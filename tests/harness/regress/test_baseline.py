@@ -35,7 +35,7 @@ ONE = Baseline(
 def test_it_reads_what_was_written(tmp_path: Path) -> None:
     path = baselines.write(tmp_path, ONE, again=False)
     assert path == tmp_path / "baselines" / "release-1.2.json"
-    assert baselines.read(tmp_path, ONE.name) == ONE == baselines.read_file(path)
+    assert baselines.read(tmp_path, ONE.name) == ONE == baselines._read_file(path)
     assert baselines.names(tmp_path) == [ONE.name]
     assert json.loads(path.read_text())["schema"] == SCHEMA
 
@@ -97,9 +97,9 @@ def test_a_damaged_file_is_said_to_be_no_baseline(content: str, tmp_path: Path) 
     path = tmp_path / "x.json"
     path.write_text(content)
     with pytest.raises(RecordError, match=r"x\.json"):
-        baselines.read_file(path)
+        baselines._read_file(path)
 
 
 def test_a_file_that_is_gone_is_named(tmp_path: Path) -> None:
     with pytest.raises(RecordError, match="cannot be read: No such file"):
-        baselines.read_file(tmp_path / "gone.json")
+        baselines._read_file(tmp_path / "gone.json")

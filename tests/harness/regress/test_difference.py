@@ -15,9 +15,9 @@ import scipy.stats
 import sklearn.metrics
 from simulate_check import units
 
-from harness.checks.difference import ALIKE, Difference, Part, difference, of_runs, together
+from harness.checks.decide import _p_improved, _p_regressed
+from harness.checks.difference import ALIKE, Difference, Part, _of_runs, _together, difference
 from harness.checks.units import Units
-from harness.checks.verdicts import p_improved, p_regressed
 from harness.metrics import Floats
 
 DRAWS = 4000
@@ -50,8 +50,8 @@ def test_the_p_value_of_a_mean_is_nearly_that_of_the_paired_t_test() -> None:
     mine = theirs + rng.normal(-0.01, 0.1, 400)
     found = compared(means(mine), means(theirs), draws=40_000)
     test = scipy.stats.ttest_rel(mine, theirs, alternative="less")
-    assert p_regressed(found, 0.0) == pytest.approx(test.pvalue, rel=0.05)
-    assert p_improved(found) == pytest.approx(1 - test.pvalue, rel=0.05)
+    assert _p_regressed(found, 0.0) == pytest.approx(test.pvalue, rel=0.05)
+    assert _p_improved(found) == pytest.approx(1 - test.pvalue, rel=0.05)
 
 
 def spearman(gold: Floats, predicted: Floats) -> float:
@@ -127,7 +127,7 @@ def test_strata_are_drawn_on_their_own_and_weigh_as_their_shares() -> None:
 
 def test_runs_that_are_not_paired_are_those_of_welch() -> None:
     mine, theirs = [0.51, 0.55, 0.50], [0.52, 0.60, 0.47, 0.49, 0.58]
-    part = of_runs(mine, theirs, paired=False)
+    part = _of_runs(mine, theirs, paired=False)
     test = scipy.stats.ttest_ind(mine, theirs, equal_var=False)
     assert part is not None
     assert part.freedom == pytest.approx(test.df)
@@ -137,7 +137,7 @@ def test_runs_that_are_not_paired_are_those_of_welch() -> None:
 
 def test_paired_runs_are_those_of_the_paired_test() -> None:
     mine, theirs = [0.51, 0.55, 0.50], [0.50, 0.53, 0.51]
-    part = of_runs(mine, theirs, paired=True)
+    part = _of_runs(mine, theirs, paired=True)
     test = scipy.stats.ttest_rel(mine, theirs)
     assert part is not None
     assert part.freedom == test.df == 2
@@ -147,22 +147,22 @@ def test_paired_runs_are_those_of_the_paired_test() -> None:
 def test_a_single_run_is_as_uncertain_as_those_of_the_other_side() -> None:
     theirs = [0.5, 0.6, 0.7]
     for mine, others in (([0.4], theirs), (theirs, [0.4])):
-        part = of_runs(mine, others, paired=False)
+        part = _of_runs(mine, others, paired=False)
         assert part is not None
         assert part.variance == pytest.approx(0.01 * (1 + 1 / 3))
         assert part.freedom == 2
-    assert of_runs([0.4], [0.5], paired=False) is None
+    assert _of_runs([0.4], [0.5], paired=False) is None
 
 
 def test_runs_without_spread_add_nothing() -> None:
-    assert of_runs([0.5, 0.5], [0.5, 0.5], paired=False) == Part(variance=0.0, freedom=pytest.approx(1e7))
-    assert of_runs([0.6, 0.5], [0.5, 0.4], paired=True) == Part(variance=pytest.approx(0), freedom=1)
+    assert _of_runs([0.5, 0.5], [0.5, 0.5], paired=False) == Part(variance=0.0, freedom=pytest.approx(1e7))
+    assert _of_runs([0.6, 0.5], [0.5, 0.4], paired=True) == Part(variance=pytest.approx(0), freedom=1)
 
 
 def test_parts_add_up_with_the_freedom_of_welch_and_satterthwaite() -> None:
-    found = together([Part(variance=2.0, freedom=10), Part(variance=1.0, freedom=2)])
+    found = _together([Part(variance=2.0, freedom=10), Part(variance=1.0, freedom=2)])
     assert found == Part(variance=3.0, freedom=pytest.approx(9 / (4 / 10 + 1 / 2)))
-    assert together([Part(variance=2.0, freedom=5), Part(variance=0.0, freedom=1)]).freedom == pytest.approx(
+    assert _together([Part(variance=2.0, freedom=5), Part(variance=0.0, freedom=1)]).freedom == pytest.approx(
         5
     )
 
@@ -174,7 +174,7 @@ def test_runs_are_a_level_above_the_units() -> None:
     shifts = (0.05, -0.03, 0.01), (0.0, 0.02, -0.04)
     mine, theirs = (means(*(hard + s for s in side)) for side in shifts)
     found = compared(mine, theirs)
-    expected = of_runs(
+    expected = _of_runs(
         [hard.mean() + s for s in shifts[0]], [hard.mean() + s for s in shifts[1]], paired=False
     )
     assert found.examples.variance < 1e-8
@@ -197,8 +197,8 @@ def test_answers_right_or_wrong_are_the_sign_test(worse: int, better: int) -> No
     low = sum(comb(count, k) for k in range(better + 1)) / 2**count
     high = sum(comb(count, k) for k in range(better, count + 1)) / 2**count
     assert found.exact == pytest.approx((low, high))
-    assert p_regressed(found, 0.0) >= low
-    assert p_improved(found) >= high
+    assert _p_regressed(found, 0.0) >= low
+    assert _p_improved(found) >= high
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -286,7 +286,7 @@ def test_that_all_units_differ_by_the_same_does_not_make_it_certain(count: int) 
     found = compared(wrong, right, draws=1000)
     assert found.delta == -1
     assert found.examples.variance == pytest.approx(0.5 / (count + 2) ** 2)
-    assert p_regressed(found, 0.0) > 0
+    assert _p_regressed(found, 0.0) > 0
 
 
 def test_similarities_that_rank_alike_are_not_certain_of_few_pairs() -> None:
@@ -302,7 +302,7 @@ def test_one_record_on_both_sides_is_certain() -> None:
         mine=(0.5,), theirs=(0.5,), units=10, examples=Part(variance=0.0, freedom=1), same=True
     )
     assert found.seeds is None
-    assert (p_regressed(found, 0.0), p_improved(found)) == (1.0, 1.0)
+    assert (_p_regressed(found, 0.0), _p_improved(found)) == (1.0, 1.0)
 
 
 def test_the_same_seed_gives_the_same_numbers() -> None:

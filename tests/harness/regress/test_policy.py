@@ -17,11 +17,11 @@ from harness.checks.policy import (
     MEANINGS,
     MEASURED,
     Policy,
-    TaskPolicy,
+    _parse,
+    _TaskPolicy,
+    _to_toml,
     explanation,
-    parse,
     read,
-    to_toml,
 )
 from harness.errors import UsageError
 
@@ -45,7 +45,7 @@ FULL = {
 
 
 def test_every_setting_can_be_set() -> None:
-    policy = parse(FULL, where="here")
+    policy = _parse(FULL, where="here")
     assert FULL.keys() == {one.name for one in fields(Policy)}
     assert policy.margin_of("Other") == MEASURED
     assert (policy.margin_of("SciFact"), policy.max_drop_of("SciFact")) == (3.0, 1.0)
@@ -55,8 +55,8 @@ def test_every_setting_can_be_set() -> None:
         True,
         False,
     )
-    assert policy.tasks == {"SciFact": TaskPolicy(margin=3.0, max_drop=1.0, must_not_regress=False)}
-    assert parse({}, where="here") == DEFAULT
+    assert policy.tasks == {"SciFact": _TaskPolicy(margin=3.0, max_drop=1.0, must_not_regress=False)}
+    assert _parse({}, where="here") == DEFAULT
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_every_setting_can_be_set() -> None:
 )
 def test_what_cannot_be_used_is_named(raw: dict[str, Any], told: str) -> None:
     with pytest.raises(UsageError, match=told) as caught:
-        parse(raw, where="the policy p.toml")
+        _parse(raw, where="the policy p.toml")
     error = caught.value
     assert "p.toml" in f"{error.message} {error.hint}"
 
@@ -111,9 +111,9 @@ def test_what_cannot_be_used_is_named(raw: dict[str, Any], told: str) -> None:
 )
 def test_a_drop_beyond_the_margin_is_refused(raw: dict[str, Any], told: str) -> None:
     with pytest.raises(UsageError, match=told):
-        parse(raw, where="p")
-    parse({"margin": MEASURED, "max_drop": 2}, where="p")
-    parse({"margin": 2, "max_drop": 2}, where="p")
+        _parse(raw, where="p")
+    _parse({"margin": MEASURED, "max_drop": 2}, where="p")
+    _parse({"margin": 2, "max_drop": 2}, where="p")
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ policies = st.builds(
     tasks=st.dictionaries(
         texts,
         st.builds(
-            TaskPolicy,
+            _TaskPolicy,
             margin=st.none() | margins,
             max_drop=st.none() | points,
             must_not_regress=st.none() | st.booleans(),
@@ -160,8 +160,8 @@ policies = st.builds(
 
 @given(policies)
 def test_a_policy_reads_what_it_wrote(policy: Policy) -> None:
-    assert parse(tomllib.loads(to_toml(policy)), where="p") == policy
-    assert parse(tomllib.loads(explanation(policy)), where="p") == policy
+    assert _parse(tomllib.loads(_to_toml(policy)), where="p") == policy
+    assert _parse(tomllib.loads(explanation(policy)), where="p") == policy
 
 
 def test_the_explanation_says_what_each_setting_means(tmp_path: Path) -> None:

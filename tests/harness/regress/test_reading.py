@@ -12,7 +12,7 @@ import pytest
 import scipy.stats
 import sklearn.metrics
 
-from harness.checks.scored import Parts, units_of
+from harness.checks.scored import Parts, _units_of
 from harness.checks.units import NotTestableError, Units, alike, joined, read
 from harness.jobs import examples_bytes
 from harness.record import ModelPart, Record, TaskPart
@@ -56,7 +56,7 @@ def taken(tmp_path: Path) -> Write:
         content = examples_bytes({name: [one[at] for one in lines] for at, name in enumerate(COLUMNS)})
         path.write_bytes(content or b"")
         told = scores if scores is not None else {"test": {"default": {raw or metric: score}}}
-        return units_of(record(kind, metric, told, score, **identity), path, parts)
+        return _units_of(record(kind, metric, told, score, **identity), path, parts)
 
     return go
 

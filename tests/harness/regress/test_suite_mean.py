@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from fakes import task
+from harness.checks.decide import _bounds
 from harness.checks.difference import Difference, Part, mean_difference
-from harness.checks.verdicts import bounds
 from harness.types import Column, Suite
 
 
@@ -77,7 +77,7 @@ def test_seeds_that_move_all_tasks_together_widen_the_interval() -> None:
     assert together.seeds.variance == pytest.approx(alone.variance)
     assert against.seeds is not None
     assert against.seeds.variance == pytest.approx(variance(ups) / 3)
-    wide, narrow = (np.diff(bounds(one, 0.05))[0] for one in (together, against))
+    wide, narrow = (np.diff(_bounds(one, 0.05))[0] for one in (together, against))
     assert wide > narrow
 
 
@@ -129,7 +129,7 @@ def test_the_interval_of_a_mean_holds_the_truth_as_often_as_it_says() -> None:
         }
         made = mean_difference(columns, found)
         assert made is not None
-        low, high = bounds(made, 0.05)
+        low, high = _bounds(made, 0.05)
         missed += not low <= 0 <= high
     assert missed / trials < 0.1 + 4 * sqrt(0.09 / trials)
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from harness.watch.changes import HINDSIGHT, _arrivals, changes, forecast
+from harness.watch.changes import HINDSIGHT, _arrivals, _forecast, changes
 
 EVEN = [1000 * step for step in range(1, 31)]
 DOUBLED = [round(64 * 1.35**power) for power in range(30)]
@@ -25,7 +25,7 @@ def test_the_forecast_is_the_prediction_interval_of_a_straight_line() -> None:
     fit = stats.linregress(x, y)
     residual = np.sqrt(((y - fit.intercept - fit.slope * x) ** 2).sum() / 6)
     error = np.sqrt(residual**2 + fit.intercept_stderr**2)
-    expected, found, degrees = forecast(x, y, 0.0)
+    expected, found, degrees = _forecast(x, y, 0.0)
     assert expected == pytest.approx(fit.intercept)
     assert found == pytest.approx(error)
     assert degrees == 6

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.watch.source import step_of, unfinished
+from harness.watch.source import _step_of, _unfinished
 
 STEPS = {
     "checkpoint-1000": 1000,  # transformers' Trainer
@@ -42,13 +42,13 @@ STEPS = {
 
 @pytest.mark.parametrize(("name", "step"), STEPS.items())
 def test_the_step_of_a_name(name: str, step: int | None) -> None:
-    assert step_of(name) == step
+    assert _step_of(name) == step
 
 
 @pytest.mark.parametrize("name", ["tmp-checkpoint-1000", ".step5", "step5.tmp", "_step5", "step5.incomplete"])
 def test_names_of_what_is_being_written(name: str) -> None:
-    assert unfinished(name)
+    assert _unfinished(name)
 
 
 def test_other_names_are_finished() -> None:
-    assert not any(map(unfinished, STEPS))
+    assert not any(map(_unfinished, STEPS))

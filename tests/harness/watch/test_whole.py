@@ -12,24 +12,24 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from blocked import BLOCKER
-from harness.watch.source import condition
+from harness.watch.source import _condition
 
 Write = Callable[..., Path]
 
 
 def problem(folder: Path) -> str:
-    return condition(folder, settle=0).problem
+    return _condition(folder, settle=0).problem
 
 
 def test_a_whole_checkpoint_has_a_stamp_that_its_weights_change(write: Write) -> None:
     folder = write("checkpoint-1")
-    first = condition(folder, settle=0)
+    first = _condition(folder, settle=0)
     assert (first.problem, bool(first.stamp)) == ("", True)
     (folder / "trainer_state.json").write_text("{}")
-    assert condition(folder, settle=0).stamp == first.stamp
+    assert _condition(folder, settle=0).stamp == first.stamp
     weights = folder / "model.safetensors"
     weights.write_bytes(weights.read_bytes())
-    assert condition(folder, settle=0).stamp != first.stamp
+    assert _condition(folder, settle=0).stamp != first.stamp
 
 
 @pytest.mark.parametrize("left", [0, 4, 100, -1])
@@ -106,7 +106,7 @@ def test_a_zip_of_torchs_is_read_to_its_directory(write: Write) -> None:
 def test_a_checkpoint_must_lie_still(write: Write) -> None:
     folder = write("checkpoint-1")
     (folder / "optimizer.pt").write_bytes(b"x")
-    found = condition(folder, settle=30)
+    found = _condition(folder, settle=30)
     assert found.problem == "it changed 0 s ago"
     assert 25 < found.settles <= 30
     assert found.stamp == ""

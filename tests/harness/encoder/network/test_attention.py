@@ -10,10 +10,10 @@ import plain_attention
 import tiny_networks
 from harness.encoder.attention import kernels
 from harness.encoder.attention.interface import Needs
-from harness.encoder.attention.kernels import BACKENDS, block_mask, choose
-from harness.encoder.attention.sdpa import Blocks, Sdpa, spans
+from harness.encoder.attention.kernels import BACKENDS, _block_mask, choose
+from harness.encoder.attention.sdpa import Sdpa, _Blocks, _spans
 from harness.encoder.family import Architecture
-from harness.encoder.network.positions import slopes
+from harness.encoder.network.layers import _slopes
 from harness.errors import UsageError
 
 CPU = torch.device("cpu")
@@ -46,7 +46,7 @@ def test_a_backend_computes_attention(backend: str, alibi: bool, groups: int, so
         packed = plain_attention.tokens(lengths, groups=groups)
         seen = plain_attention.partly(lengths) if some else None
         for window in WINDOWS:
-            needs = Needs(window=window, slopes=slopes(4) if alibi else None, partly=some, head_dim=8)
+            needs = Needs(window=window, slopes=_slopes(4) if alibi else None, partly=some, head_dim=8)
             expected = plain_attention.attend(*packed, lengths, seen, needs)
             with torch.no_grad():
                 found = run(backend, lengths, needs, seen, *packed)
@@ -56,7 +56,7 @@ def test_a_backend_computes_attention(backend: str, alibi: bool, groups: int, so
 @pytest.mark.parametrize("some", [False, True])
 @pytest.mark.parametrize("window", WINDOWS)
 def test_sdpa_gives_the_gradients_of_attention(window: int | None, some: bool) -> None:
-    needs = Needs(window=window, slopes=slopes(4) if window is None else None, partly=some)
+    needs = Needs(window=window, slopes=_slopes(4) if window is None else None, partly=some)
     seen = plain_attention.partly(LENGTHS, 0.3) if some else None
     packed = [t.requires_grad_() for t in plain_attention.tokens(LENGTHS, groups=2)]
     weights = plain_attention.tokens(LENGTHS, seed=1)[0]
@@ -69,7 +69,7 @@ def test_sdpa_gives_the_gradients_of_attention(window: int | None, some: bool) -
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-6), (torch.bfloat16, 2e-2)])
-@pytest.mark.parametrize("needs", [Needs(), Needs(window=20), Needs(slopes=slopes(4))])
+@pytest.mark.parametrize("needs", [Needs(), Needs(window=20), Needs(slopes=_slopes(4))])
 def test_sdpa_keeps_the_dtype(dtype: torch.dtype, tolerance: float, needs: Needs) -> None:
     packed = [t.to(dtype) for t in plain_attention.tokens(LENGTHS)]
     found = run("sdpa", LENGTHS, needs, None, *packed)
@@ -92,7 +92,7 @@ def test_a_token_that_sees_nothing_gets_zeros(window: int | None) -> None:
     torch.testing.assert_close(found[last], packed[2][last])
 
 
-@pytest.mark.parametrize("needs", [Needs(), Needs(window=5), Needs(slopes=slopes(4))])
+@pytest.mark.parametrize("needs", [Needs(), Needs(window=5), Needs(slopes=_slopes(4))])
 def test_a_broken_text_does_not_reach_the_others(needs: Needs) -> None:
     lengths = (12, 11, 10, 9)
     packed = plain_attention.tokens(lengths)
@@ -118,7 +118,7 @@ def test_a_long_windowed_text_is_never_attended_whole() -> None:
     layout.attend(*packed, Needs(window=64))
     (calls,) = layout.calls.values()  # type: ignore[attr-defined]
     first, second = calls
-    assert isinstance(first, Blocks)
+    assert isinstance(first, _Blocks)
     assert first.mask.bias is not None
     assert first.mask.bias.numel() < 200 * tokens
     assert second.length == 80
@@ -130,7 +130,7 @@ def test_flex_looks_at_the_blocks_with_an_allowed_pair_and_no_others() -> None:
     lengths = (700, 300, 129, 60, 5)
     seen = plain_attention.partly(lengths, 0.9)
     for window in (None, 5, 128, 200):
-        found = block_mask(lengths, seen, window, CPU)
+        found = _block_mask(lengths, seen, window, CPU)
         tokens = sum(lengths)
         expected = create_block_mask(found.mask_mod, None, None, tokens, tokens, device="cpu")
         assert torch.equal(found.to_dense(), expected.to_dense())
@@ -138,7 +138,7 @@ def test_flex_looks_at_the_blocks_with_an_allowed_pair_and_no_others() -> None:
 
 def test_texts_are_cut_into_runs_that_keep_to_the_bounds() -> None:
     lengths = sorted([n % 97 + 1 for n in range(0, 9000, 7)], reverse=True)
-    found = spans(lengths)
+    found = _spans(lengths)
     assert [n for a, b in found for n in range(a, b)] == [*range(len(lengths))]
     for a, b in found:
         assert lengths[a] - lengths[b - 1] <= min(8, lengths[a] // 2)
@@ -149,7 +149,7 @@ def test_texts_are_cut_into_runs_that_keep_to_the_bounds() -> None:
     ("asked", "needs", "reason"),
     [
         ("varlen", Needs(), "it needs a GPU"),
-        ("varlen", Needs(slopes=slopes(4)), "it knows no ALiBi"),
+        ("varlen", Needs(slopes=_slopes(4)), "it knows no ALiBi"),
         ("flex", Needs(dropout=0.1), "it drops no attention"),
         ("flex", Needs(), "it gives no gradients on a CPU"),
     ],
@@ -182,9 +182,9 @@ def test_flash_says_whether_it_is_missing_or_broken(monkeypatch: pytest.MonkeyPa
         (Needs(head_dim=12), torch.bfloat16, "sdpa"),
         (Needs(head_dim=512), torch.bfloat16, "sdpa"),
         (Needs(), torch.float32, "sdpa"),
-        (Needs(slopes=slopes(4)), torch.bfloat16, "flex"),
-        (Needs(slopes=slopes(4), dropout=0.1), torch.bfloat16, "sdpa"),
-        (Needs(slopes=slopes(4), head_dim=8), torch.bfloat16, "sdpa"),
+        (Needs(slopes=_slopes(4)), torch.bfloat16, "flex"),
+        (Needs(slopes=_slopes(4), dropout=0.1), torch.bfloat16, "sdpa"),
+        (Needs(slopes=_slopes(4), head_dim=8), torch.bfloat16, "sdpa"),
     ],
 )
 def test_what_runs_on_a_gpu_without_flash_attn(
@@ -200,7 +200,7 @@ def test_what_runs_on_a_gpu_without_flash_attn(
 def test_flash_attn_brings_dropout_and_alibi(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: (8, 0))
     monkeypatch.setattr(kernels, "_missing", lambda: None)
-    for needs in (Needs(dropout=0.1), Needs(slopes=slopes(4))):
+    for needs in (Needs(dropout=0.1), Needs(slopes=_slopes(4))):
         assert choose(torch.device("cuda"), torch.bfloat16, needs)[0].name == "flash"
 
 
@@ -286,5 +286,5 @@ def test_autocast_runs_in_half_precision_and_stays_near(changes: dict[str, Any])
 
 
 def test_slopes_are_those_of_the_paper() -> None:
-    assert slopes(8) == tuple(2.0 ** -(n + 1) for n in range(8))
-    assert slopes(12) == (*slopes(8), *(2.0 ** -(n + 0.5) for n in range(4)))
+    assert _slopes(8) == tuple(2.0 ** -(n + 1) for n in range(8))
+    assert _slopes(12) == (*_slopes(8), *(2.0 ** -(n + 0.5) for n in range(4)))

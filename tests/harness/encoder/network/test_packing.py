@@ -5,21 +5,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from harness.encoder.network.packing import Packing, packing
+from harness.encoder.network.layers import Packing
+from harness.encoder.network.model import _packing
 
 SHAPES = hnp.array_shapes(min_dims=2, max_dims=2, min_side=1, max_side=7)
 MASKS = SHAPES.flatmap(lambda shape: st.tuples(hnp.arrays(bool, shape), hnp.arrays(bool, shape)))
 
 
 def packed(compute: object, attend: object) -> Packing:
-    return packing(torch.as_tensor(compute).bool(), torch.as_tensor(attend).bool())
+    return _packing(torch.as_tensor(compute).bool(), torch.as_tensor(attend).bool())
 
 
 @settings(max_examples=60, deadline=None)
 @given(MASKS)
 def test_packing_is_what_its_attributes_say(masks: tuple[object, object]) -> None:
     compute, attend = (torch.as_tensor(mask) for mask in masks)
-    found = packing(compute, attend)
+    found = _packing(compute, attend)
     wanted = compute | attend
     texts = [[c for c in range(wanted.shape[1]) if wanted[t, c]] for t in range(len(wanted))]
     order = sorted((t for t in range(len(texts)) if texts[t]), key=lambda t: -len(texts[t]))
@@ -35,7 +36,7 @@ def test_packing_is_what_its_attributes_say(masks: tuple[object, object]) -> Non
 @given(MASKS)
 def test_what_is_packed_comes_back_to_its_place(masks: tuple[object, object]) -> None:
     compute, attend = (torch.as_tensor(mask) for mask in masks)
-    found = packing(compute, attend)
+    found = _packing(compute, attend)
     padded = torch.randn(*compute.shape, 3)
     expected = padded * (compute | attend)[..., None]
     assert torch.equal(found.unpack(found.pack(padded)), expected)
@@ -77,7 +78,7 @@ def test_a_text_without_an_attended_token_attends_to_itself() -> None:
 def test_empty_texts_and_empty_batches_are_packed_to_nothing() -> None:
     for shape in ((2, 3), (2, 0), (0, 3)):
         mask = torch.zeros(shape, dtype=torch.bool)
-        found = packing(mask, mask)
+        found = _packing(mask, mask)
         assert (found.lengths, found.attended) == ((), None)
         vectors = torch.randn(0, 4, requires_grad=True)
         assert torch.equal(found.unpack(vectors), torch.zeros(*shape, 4))
@@ -86,7 +87,7 @@ def test_empty_texts_and_empty_batches_are_packed_to_nothing() -> None:
 
 def test_gradients_go_back_through_packing() -> None:
     mask = torch.tensor([[True, True, False], [True, False, False]])
-    found = packing(mask, mask)
+    found = _packing(mask, mask)
     vectors = torch.randn(3, 2, requires_grad=True)
     weights = torch.randn(2, 3, 2)
     (found.unpack(vectors) * weights).sum().backward()

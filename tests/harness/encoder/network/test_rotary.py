@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 import torch
 
-from harness.encoder.network.positions import frequencies, rotate, table
+from harness.encoder.network.layers import _frequencies, _rotate, _table
 from harness.errors import ModelError
 
 WIDTH = 8
 
 
 def one(theta: float = 100.0, length: int = 1, **scaling: Any) -> list[float]:
-    found = frequencies(WIDTH, theta, torch.tensor([length]), scaling=scaling or None)
+    found = _frequencies(WIDTH, theta, torch.tensor([length]), scaling=scaling or None)
     assert found.dtype == torch.float32
     return [float(value) for value in found[0]]
 
@@ -23,7 +23,7 @@ def one(theta: float = 100.0, length: int = 1, **scaling: Any) -> list[float]:
 def test_a_pair_of_dimensions_is_a_complex_number_that_turns(interleaved: bool) -> None:
     positions = torch.tensor([0, 1, 5, 700])
     x = torch.randn(4, 2, WIDTH, dtype=torch.float64)
-    found = rotate(x, table(positions, frequencies(WIDTH, 100.0, positions)), interleaved=interleaved)
+    found = _rotate(x, _table(positions, _frequencies(WIDTH, 100.0, positions)), interleaved=interleaved)
     for token, place in enumerate(positions.tolist()):
         for head in range(2):
             for pair in range(WIDTH // 2):
@@ -35,8 +35,8 @@ def test_a_pair_of_dimensions_is_a_complex_number_that_turns(interleaved: bool) 
 
 def test_scores_depend_on_the_distance_alone() -> None:
     query, key = torch.randn(1, 1, WIDTH).expand(50, 1, WIDTH), torch.randn(1, 1, WIDTH).expand(50, 1, WIDTH)
-    turn = table(torch.arange(50), frequencies(WIDTH, 100.0, torch.tensor([50])))
-    query, key = (rotate(x, turn, interleaved=False)[:, 0] for x in (query, key))
+    turn = _table(torch.arange(50), _frequencies(WIDTH, 100.0, torch.tensor([50])))
+    query, key = (_rotate(x, turn, interleaved=False)[:, 0] for x in (query, key))
     scores = query @ key.T
     for distance in (-7, 0, 3):
         line = scores.diagonal(distance)
@@ -45,18 +45,18 @@ def test_scores_depend_on_the_distance_alone() -> None:
 
 def test_half_precision_is_turned_in_float32() -> None:
     x = torch.randn(300, 2, WIDTH).bfloat16()
-    turn = table(torch.arange(300), frequencies(WIDTH, 10_000.0, torch.tensor([300])))
-    found = rotate(x, turn, interleaved=False)
+    turn = _table(torch.arange(300), _frequencies(WIDTH, 10_000.0, torch.tensor([300])))
+    found = _rotate(x, turn, interleaved=False)
     assert found.dtype == torch.bfloat16
-    assert torch.equal(found, rotate(x.float(), turn, interleaved=False).bfloat16())
+    assert torch.equal(found, _rotate(x.float(), turn, interleaved=False).bfloat16())
 
 
 def test_the_gradient_turns_back() -> None:
     x = torch.randn(5, 2, WIDTH, requires_grad=True)
     weights = torch.randn(5, 2, WIDTH)
-    cosine, sine = table(torch.arange(5), frequencies(WIDTH, 100.0, torch.tensor([5])))
-    (rotate(x, (cosine, sine), interleaved=True) * weights).sum().backward()
-    torch.testing.assert_close(x.grad, rotate(weights, (cosine, -sine), interleaved=True))
+    cosine, sine = _table(torch.arange(5), _frequencies(WIDTH, 100.0, torch.tensor([5])))
+    (_rotate(x, (cosine, sine), interleaved=True) * weights).sum().backward()
+    torch.testing.assert_close(x.grad, _rotate(weights, (cosine, -sine), interleaved=True))
 
 
 def test_frequencies_fall_from_one() -> None:
@@ -76,9 +76,9 @@ def test_dynamic_scaling_grows_the_base_with_the_text_beyond_the_trained_length(
 
 def test_dynamic_scaling_of_a_text_does_not_depend_on_its_neighbours() -> None:
     scaling = {"kind": "dynamic", "factor": 2, "trained": 10}
-    both = frequencies(WIDTH, 100.0, torch.tensor([30, 5]), scaling=scaling)
+    both = _frequencies(WIDTH, 100.0, torch.tensor([30, 5]), scaling=scaling)
     for row, length in enumerate((30, 5)):
-        alone = frequencies(WIDTH, 100.0, torch.tensor([length]), scaling=scaling)
+        alone = _frequencies(WIDTH, 100.0, torch.tensor([length]), scaling=scaling)
         assert torch.equal(both[row], alone[0])
 
 

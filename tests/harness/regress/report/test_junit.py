@@ -18,8 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from check_data import TASKS, small_check
-from harness.checks.export import junit
 from harness.checks.outcome import Check, TaskOutcome
+from harness.checks.report import junit
 
 NUMBER = r"[0-9]+"
 SECONDS = r"[0-9]+\.[0-9]{3}"

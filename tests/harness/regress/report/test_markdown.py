@@ -13,8 +13,8 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from check_data import TASKS, small_check
-from harness.checks.export import address, escaped, hidden, markdown
 from harness.checks.outcome import Check, TaskOutcome
+from harness.checks.report import _address, _escaped, _hidden, markdown
 
 LIMIT = 65_536
 OURS = re.compile(
@@ -158,8 +158,8 @@ def test_no_name_is_read_as_markdown(name: str) -> None:
 
 @given(st.text(max_size=200))
 def test_a_marker_is_one_whole_comment(name: str) -> None:
-    assert re.fullmatch(r"[A-Za-z0-9._+-]+", hidden(name))
-    assert "--" not in hidden(name)
+    assert re.fullmatch(r"[A-Za-z0-9._+-]+", _hidden(name))
+    assert "--" not in _hidden(name)
 
 
 @pytest.mark.parametrize("task", TASKS, ids=[task.verdict for task in TASKS])
@@ -200,7 +200,7 @@ def test_a_link_leads_to_the_whole_check() -> None:
 
 
 def test_what_is_no_web_address_is_no_link() -> None:
-    assert address("javascript:alert(1)") == ""
+    assert _address("javascript:alert(1)") == ""
     assert "The whole check" not in markdown(small_check(), link="file:///etc")
 
 
@@ -216,4 +216,4 @@ def test_a_predicted_benchmark_is_told() -> None:
 
 
 def test_long_text_is_cut() -> None:
-    assert escaped("x" * 400, most=10) == "x" * 9 + "…"
+    assert _escaped("x" * 400, most=10) == "x" * 9 + "…"

@@ -16,14 +16,14 @@ REGRESSED, EQUIVALENT, INCONCLUSIVE, UNTESTED, MISSING = TASKS
 def test_a_mean_reads_as_a_sentence() -> None:
     mean = replace(small_check().means[0], there=40, wanted=41)
     assert (
-        report.mean_text(mean)
+        report._mean_text(mean)
         == "mean over 40 of 41 columns 75.50 → 74.00, −1.50 [−2.20, −0.80], margin ±0.50"
     )
 
 
 def test_a_mean_of_nothing_has_dashes() -> None:
     mean = MeanOutcome(suite="mteb", verdict="inconclusive", wanted=41)
-    assert report.mean_text(mean) == "mean over 0 of 41 columns"
+    assert report._mean_text(mean) == "mean over 0 of 41 columns"
 
 
 def predicted(**changed: object) -> MeanOutcome:
@@ -40,12 +40,12 @@ def predicted(**changed: object) -> MeanOutcome:
 
 
 def test_a_predicted_benchmark_has_its_error() -> None:
-    assert report.predicted_text(predicted()) == "predicted MTEB(eng, v2): 51.5 ± 0.6 → 51.2 ± 0.6"
-    assert report.predicted_text(small_check().means[0]) == ""
+    assert report._predicted_text(predicted()) == "predicted MTEB(eng, v2): 51.5 ± 0.6 → 51.2 ± 0.6"
+    assert report._predicted_text(small_check().means[0]) == ""
 
 
 def test_a_lopsided_prediction_shows_both_bounds() -> None:
-    lopsided = report.predicted_text(predicted(candidate_high=0.53, baseline=None))
+    lopsided = report._predicted_text(predicted(candidate_high=0.53, baseline=None))
     assert lopsided == "predicted MTEB(eng, v2): 51.2 [50.6, 53.0]"
 
 
@@ -64,7 +64,7 @@ def test_the_order_is_by_verdict_then_by_size() -> None:
     smaller = replace(REGRESSED, task="smaller", delta=-0.01)
     larger = replace(REGRESSED, task="larger", delta=-0.2)
     improved = replace(EQUIVALENT, task="improved", verdict="improved", delta=0.9)
-    found = report.ordered(
+    found = report._ordered(
         [EQUIVALENT, improved, UNTESTED, INCONCLUSIVE, MISSING, smaller, REGRESSED, larger]
     )
     assert [task.task for task in found] == [
@@ -76,11 +76,11 @@ def test_the_order_is_by_verdict_then_by_size() -> None:
 def test_counts_and_units() -> None:
     check = small_check()
     counted = "5 tasks: 1 regressed, 1 missing, 1 inconclusive, 1 not testable, 1 equivalent"
-    assert report.counts_text(check) == counted
-    assert report.counts_text(small_check(tasks=())) == "0 tasks"
-    assert report.units_text(INCONCLUSIVE) == "3,080 texts"
-    assert report.units_text(MISSING) == "–"
-    assert [report.seeds_text(task) for task in (REGRESSED, INCONCLUSIVE)] == ["1", "3 / 5"]
+    assert report._counts_text(check) == counted
+    assert report._counts_text(small_check(tasks=())) == "0 tasks"
+    assert report._units_text(INCONCLUSIVE) == "3,080 texts"
+    assert report._units_text(MISSING) == "–"
+    assert [report._seeds_text(task) for task in (REGRESSED, INCONCLUSIVE)] == ["1", "3 / 5"]
 
 
 @pytest.mark.parametrize(
@@ -94,18 +94,18 @@ def test_counts_and_units() -> None:
     ],
 )
 def test_exit_codes_are_explained(overall: str, code: int, text: str) -> None:
-    assert report.exit_text(small_check(overall=overall, exit_code=code)) == text
+    assert report._exit_text(small_check(overall=overall, exit_code=code)) == text
 
 
 def test_a_regression_that_is_allowed_says_so() -> None:
-    assert report.verdict_text(replace(REGRESSED, must_not_regress=False)) == "regressed (allowed)"
-    assert report.verdict_text(EQUIVALENT) == "equivalent"
+    assert report._verdict_text(replace(REGRESSED, must_not_regress=False)) == "regressed (allowed)"
+    assert report._verdict_text(EQUIVALENT) == "equivalent"
 
 
 def test_each_reason_is_said_once() -> None:
     more = [replace(MISSING, task=f"t{number}") for number in range(3)]
     silent = replace(MISSING, task="silent", reason="")
-    assert report.reasons([*more, silent]) == {
+    assert report._reasons([*more, silent]) == {
         "the candidate has no score: its data cannot be had": ["t0", "t1", "t2"],
         "no reason was recorded": ["silent"],
     }
