@@ -14,11 +14,11 @@ from dataclasses import replace
 
 from harness.errors import UsageError, unknown
 from harness.recipe import Recipe, RecipeEntry, RecipeOptions
-from harness.registry import Shelf
+from harness.registry import Registry
 from harness.types import Suite, SuiteEntry, SuiteOptions
 
-SUITES = Shelf(kind=SuiteEntry, package="suites", attribute="SUITE", group="harness.suites")
-RECIPES = Shelf(kind=RecipeEntry, package="finetune.recipes", attribute="RECIPE", group="harness.recipes")
+SUITES = Registry(kind=SuiteEntry, package="suites", attribute="SUITE", group="harness.suites")
+RECIPES = Registry(kind=RecipeEntry, package="finetune.recipes", attribute="RECIPE", group="harness.recipes")
 
 
 @functools.cache

@@ -1,6 +1,6 @@
 """JobContext (was Desk): device, loaded model, vectors, events; the two encoders a task sees.
 
-What a job finds on its desk: the device, loaded models, vectors, and a line to the driver.
+What a job finds on its context: the device, loaded models, vectors, and a line to the driver.
 
 The two faces a model shows to a task: one that only notes the texts, one that has vectors.
 
@@ -51,7 +51,7 @@ class Event:
 
 
 @dataclass(kw_only=True)
-class Encoded:
+class EncodedTexts:
     """What it took to know vectors: texts and tokens encoded, seconds, and notes for the record."""
 
     texts: int = 0
@@ -59,7 +59,7 @@ class Encoded:
     seconds: float = 0.0
     notes: list[str] = field(default_factory=list)
 
-    def add(self, more: Encoded) -> None:
+    def add(self, more: EncodedTexts) -> None:
         """Count `more` in."""
         self.texts += more.texts
         self.tokens += more.tokens
@@ -67,7 +67,7 @@ class Encoded:
         self.notes += more.notes
 
 
-class Desk:
+class JobContext:
     """The means of one process on one device; jobs take turns on it.
 
     Only the driver writes: what a job wants kept goes through `emit`, or is returned by it.
@@ -101,8 +101,8 @@ class Desk:
                 return dict(json.loads(output[name]))
         return {}
 
-    def kept(self, name: str, wanted: Hashable, make: Callable[[], Made]) -> Made:
-        """What jobs on this desk share, such as rows tokenized once: the last one made under a name.
+    def cached(self, name: str, wanted: Hashable, make: Callable[[], Made]) -> Made:
+        """What jobs on this context share, such as rows tokenized once: the last one made under a name.
 
         It is made anew when something else is wanted.
         """
@@ -151,7 +151,7 @@ class Desk:
         texts: list[str],
         *,
         hold: bool = False,
-    ) -> Encoded:
+    ) -> EncodedTexts:
         """Encode those of `texts` whose vectors are not known.
 
         Vectors are handed over in shards as they are made, so that a crash loses little. `hold`
@@ -163,7 +163,7 @@ class Desk:
         space.refresh()
         missing = space.missing(texts)
         if not missing:
-            return Encoded()
+            return EncodedTexts()
         encoder = self.encoder(artifact, encoding)
         started = time.monotonic()
         self.emit(Event(kind="encoding", text=role, texts=len(missing)))
@@ -184,7 +184,7 @@ class Desk:
         self._tell(encoder.notes[noted:])
         space.refresh()
         seconds = time.monotonic() - started
-        return Encoded(texts=len(missing), tokens=tokens, seconds=seconds, notes=list(encoder.notes))
+        return EncodedTexts(texts=len(missing), tokens=tokens, seconds=seconds, notes=list(encoder.notes))
 
     def _tell(self, notes: list[str]) -> None:
         for note in notes:

@@ -30,7 +30,7 @@ MEASURED = frozenset(
 """Fields of the provenance that are measurements rather than conditions."""
 
 
-def conditions(
+def comparable_fields(
     identity: Mapping[str, Any], provenance: Mapping[str, Any], *, measurements: bool = False
 ) -> dict[str, Any]:
     """What a score came about under, as dotted fields, without what differs between any two models.
@@ -67,7 +67,7 @@ Reason = Literal["task", "splits", "number", "data", "settings"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Alone:
+class _Unpaired:
     """A record that has no counterpart, and what keeps the other model's records of the task apart."""
 
     record: Record
@@ -80,10 +80,10 @@ class _Pairing:
     """Records of two models that may be compared, and those that may not."""
 
     pairs: tuple[tuple[Record, Record], ...]
-    alone: tuple[_Alone, ...]
+    alone: tuple[_Unpaired, ...]
 
 
-def pair(first: Sequence[Record], second: Sequence[Record], *, across_data: bool = False) -> _Pairing:
+def pair_records(first: Sequence[Record], second: Sequence[Record], *, across_data: bool = False) -> _Pairing:
     """Hold records of the same task, splits, subsets, data and settings against each other.
 
     What is left over then, one record of each model on the same data, is a pair as well: each model
@@ -103,7 +103,7 @@ def pair(first: Sequence[Record], second: Sequence[Record], *, across_data: bool
     paired = [record for both in pairs for record in both]
     left = [(r, "first", second) for r in first if r not in paired]
     left += [(r, "second", first) for r in second if r not in paired]
-    alone = tuple(_Alone(record=r, of=of, reason=_reason(r, others)) for r, of, others in left)  # type: ignore[arg-type]
+    alone = tuple(_Unpaired(record=r, of=of, reason=_reason(r, others)) for r, of, others in left)  # type: ignore[arg-type]
     return _Pairing(pairs=tuple(pairs), alone=alone)
 
 
@@ -167,7 +167,9 @@ def _differences(candidate: Identity, baseline: Identity) -> list[Difference]:
     return [(f, first.get(f), second.get(f)) for f in fields if first.get(f) != second.get(f)]
 
 
-def paired(candidate: Sequence[Identity], baseline: Sequence[Identity]) -> list[tuple[Identity, Identity]]:
+def pair_seeds(
+    candidate: Sequence[Identity], baseline: Sequence[Identity]
+) -> list[tuple[Identity, Identity]]:
     """Each evaluation of the baseline with the candidate's of the same seed, else with its first."""
     seeds = {one.get("seed"): one for one in reversed(candidate)}
     return [(seeds.get(other.get("seed"), candidate[0]), other) for other in baseline if candidate]
@@ -175,7 +177,7 @@ def paired(candidate: Sequence[Identity], baseline: Sequence[Identity]) -> list[
 
 def _identity(identity: Identity) -> dict[str, Any]:
     kept = {name: value for name, value in identity.items() if name not in SEEDS}
-    found = conditions(kept, {})
+    found = comparable_fields(kept, {})
     return {name.removeprefix("identity."): value for name, value in found.items()}
 
 
@@ -200,7 +202,7 @@ def require_alike(
     refused = {d: t for d, t in found.items() if d not in allowed_ones}
     if refused:
         raise _refusal(refused, baseline)
-    return [f"{_told(d, tasks)}, as the policy allows." for d, tasks in allowed_ones.items()]
+    return [f"{_describe(d, tasks)}, as the policy allows." for d, tasks in allowed_ones.items()]
 
 
 def _text(difference: Difference) -> tuple[str, str, str]:
@@ -209,7 +211,7 @@ def _text(difference: Difference) -> tuple[str, str, str]:
 
 
 def _refusal(refused: Mapping[Difference, Sequence[str]], baseline: str) -> UsageError:
-    lines = [f"  {_told(d, tasks)}" for d, tasks in refused.items()]
+    lines = [f"  {_describe(d, tasks)}" for d, tasks in refused.items()]
     more = len(lines) - SHOWN
     listed = "\n".join([*lines[:SHOWN], *([f"  and {more} more"] if more > 0 else [])])
     fields = json.dumps(list(dict.fromkeys(field for field, _, _ in refused)))
@@ -221,7 +223,7 @@ def _refusal(refused: Mapping[Difference, Sequence[str]], baseline: str) -> Usag
     )
 
 
-def _told(difference: Difference, tasks: Sequence[str]) -> str:
+def _describe(difference: Difference, tasks: Sequence[str]) -> str:
     field, mine, theirs = difference
     more = f" and {len(tasks) - 1} more" if len(tasks) > 1 else ""
     return f"{field} is {_short(mine)}, the baseline's {_short(theirs)} ({tasks[0]}{more})"
@@ -231,7 +233,9 @@ def _short(text: str) -> str:
     return text if len(text) <= 60 else f"{text[:57]}…"
 
 
-def other_conditions(pairs: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]]) -> list[str]:
+def describe_provenance_differences(
+    pairs: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]],
+) -> list[str]:
     """Sentences on library versions, device and precision that differ: they only warn.
 
     Args:

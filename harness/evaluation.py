@@ -9,15 +9,15 @@ from typing import Any
 
 from harness.encoder.folder import weight_files
 from harness.errors import unknown
-from harness.execute import Listeners, Run
+from harness.execute import Driver, Listeners
 from harness.plan import make_plan
 from harness.provenance import check_devices
 from harness.recipe import RecipeOptions
 from harness.report import Report
-from harness.request import Prepared, Request, network, opened
+from harness.request import PreparedRun, Request, network, resolve_request
 from harness.store import Store
 from harness.types import Settings, SuiteOptions
-from harness.workers import Crowd, crowd
+from harness.workers import WorkerPlan, plan_workers
 
 
 def run(
@@ -67,13 +67,13 @@ def changed(request: Request, fields_: Mapping[str, Any], *, of: str) -> Request
     )
 
 
-def prepare(request: Request) -> Prepared:
+def prepare(request: Request) -> PreparedRun:
     """Resolve models and suites and lay out the plan; nothing is encoded.
 
     Raises:
         UsageError: A name, a setting or a record that cannot be used.
     """
-    found = opened(request)
+    found = resolve_request(request)
     store = Store(found.results)
     plan = make_plan(
         found.subjects,
@@ -86,7 +86,7 @@ def prepare(request: Request) -> Prepared:
         purpose=request.purpose,
         recipe=found.recipe,
     )
-    return Prepared(
+    return PreparedRun(
         request=request,
         asked=found.asked,
         subjects=found.subjects,
@@ -98,13 +98,13 @@ def prepare(request: Request) -> Prepared:
     )
 
 
-def execute(prepared: Prepared, listeners: Listeners | None = None) -> Report:
+def execute(prepared: PreparedRun, listeners: Listeners | None = None) -> Report:
     """Carry out what was prepared."""
     request = prepared.request
     plan = prepared.plan
-    places = Crowd(devices=("cpu",), threads=request.threads)
+    places = WorkerPlan(devices=("cpu",), threads=request.threads)
     if plan.jobs:
-        places = crowd(
+        places = plan_workers(
             check_devices(prepared.devices),
             [job for job in plan.jobs if job.key not in plan.known],
             prepared.recipe,
@@ -113,7 +113,7 @@ def execute(prepared: Prepared, listeners: Listeners | None = None) -> Report:
             asked=request.workers,
             threads=request.threads,
         )
-    running = Run(
+    running = Driver(
         plan,
         store=prepared.store,
         cache=prepared.cache,

@@ -13,7 +13,7 @@ from harness.context import Event
 from harness.errors import HarnessError, StoreError
 from harness.files import Leases
 from harness.jobs import Job, model_part, task_part
-from harness.plan import Cell, Plan
+from harness.plan import Plan, PlannedScore
 from harness.record import ErrorPart, Record, parse
 from harness.store import Store
 from harness.workers import Failure, Finished, Worker, open_workers
@@ -32,7 +32,7 @@ class Result:
     it meanwhile), "failed", "impossible" (no data), or "stopped" (not reached).
     """
 
-    cell: Cell
+    cell: PlannedScore
     how: Literal["cached", "done", "shared", "failed", "impossible", "stopped"]
     record: Record | None = None
     failure: Failure | None = None
@@ -47,7 +47,7 @@ class Listeners:
     trained: Callable[[Job, Record], None] = lambda _job, _record: None
 
 
-class Run:
+class Driver:
     """One execution of a plan."""
 
     def __init__(
@@ -79,7 +79,7 @@ class Run:
         }
         self._outputs: dict[str, Mapping[str, bytes]] = {}
         self._claimed: set[str] = set()
-        self._cells: dict[str, Cell] = {cell.key: cell for cell in plan.cells}
+        self._cells: dict[str, PlannedScore] = {cell.key: cell for cell in plan.cells}
 
     def run(self) -> tuple[Result, ...]:
         """Carry the plan out; results in the order of the plan.
@@ -223,7 +223,7 @@ class Run:
             self._fail_cell(self._cells[job.key], failure, model_refused=False)
         self._give_back(job)
 
-    def _fail_cell(self, cell: Cell, failure: Failure, *, model_refused: bool) -> None:
+    def _fail_cell(self, cell: PlannedScore, failure: Failure, *, model_refused: bool) -> None:
         record = None
         if not model_refused:
             record = self._store.put(cell.subject.artifact.slug, _failed_record(cell, failure))
@@ -262,7 +262,7 @@ def failure_of(problem: HarnessError) -> Failure:
     return Failure(kind=type(problem).__name__, message=problem.message, hint=problem.hint, fault=problem)
 
 
-def _failed_record(cell: Cell, failure: Failure) -> Record:
+def _failed_record(cell: PlannedScore, failure: Failure) -> Record:
     return Record(
         key=cell.key,
         status="failed",

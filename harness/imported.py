@@ -100,17 +100,17 @@ class Imported:
         return self.folder / f"{table}-{self.id}.parquet"
 
 
-def home(results: Path, source: str) -> Path:
+def imports_folder(results: Path, source: str) -> Path:
     """Where the import of a source lies in a results folder."""
     return results / "imported" / source
 
 
-def folders(results: Path) -> list[Path]:
+def import_folders(results: Path) -> list[Path]:
     """Where the imports of a results folder lie, by name."""
     return [stamp.parent for stamp in sorted((results / "imported").glob(f"*/{STAMP}"))]
 
 
-def read(folder: Path) -> Imported | None:
+def read_import(folder: Path) -> Imported | None:
     """The import in `folder`, None if there is none.
 
     Raises:
@@ -137,7 +137,7 @@ def read(folder: Path) -> Imported | None:
 
 
 @contextmanager
-def writing(folder: Path) -> Iterator[None]:
+def write_import(folder: Path) -> Iterator[None]:
     """Keep other imports out of `folder` for as long as this one takes.
 
     Raises:
@@ -157,7 +157,7 @@ def writing(folder: Path) -> Iterator[None]:
         yield
 
 
-def publish(
+def publish_import(
     folder: Path, tables: Mapping[str, Any], facts: Mapping[str, Any], versions: Mapping[str, Any]
 ) -> Imported:
     """Write an import in place of the former one: its tables (pyarrow), then its stamp.
@@ -168,7 +168,7 @@ def publish(
         facts: What the importer tells, `counts` above all.
         versions: What else than this program decides what the tables hold.
     """
-    former = read(folder) if (folder / STAMP).exists() else None
+    former = read_import(folder) if (folder / STAMP).exists() else None
     own = secrets.token_hex(6)
     written = {}
     for name in TABLES:

@@ -1,6 +1,6 @@
 """The jobs of a run: resolve a model, encode a task's texts, score a task.
 
-A job is a small picklable object. `run` finds its means on a desk (harness.context) and returns
+A job is a small picklable object. `run` finds its means on a context (harness.context) and returns
 named bytes; it writes nothing itself.
 """
 
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol
 
 from harness import provenance
-from harness.context import Desk, Encoded, Event
+from harness.context import EncodedTexts, Event, JobContext
 from harness.data.offline import datasets_cache
 from harness.errors import DataError
 from harness.record import EXAMPLE_COLUMNS, ExamplesPart, ModelPart, Record, TaskPart
@@ -48,7 +48,7 @@ Examples = Mapping[str, Sequence[Any]]
 class _Work(Protocol):
     """What a job does."""
 
-    def run(self, desk: Desk) -> Mapping[str, bytes]:
+    def run(self, context: JobContext) -> Mapping[str, bytes]:
         """Do the work and return what it makes, by name."""
         ...
 
@@ -88,21 +88,21 @@ class Resolve:
     encoding: Encoding
     gate: bool = True
 
-    def run(self, desk: Desk) -> Mapping[str, bytes]:
+    def run(self, context: JobContext) -> Mapping[str, bytes]:
         """Load the model, refuse one that loads wrongly, tell what was loaded."""
-        from harness.encoder.sanity import check, require
+        from harness.encoder.sanity import check_encoder, require_sane
 
-        desk.emit(Event(kind="stage", text=f"loading {self.artifact.name}"))
-        encoder = desk.encoder(self.artifact, self.encoding)
+        context.emit(Event(kind="stage", text=f"loading {self.artifact.name}"))
+        encoder = context.encoder(self.artifact, self.encoding)
         try:
-            report = check(encoder, lambda: desk.load(self.artifact, self.encoding))
+            report = check_encoder(encoder, lambda: context.load(self.artifact, self.encoding))
             if self.gate:
-                require(report)
+                require_sane(report)
         except BaseException:
-            desk.forget()
+            context.forget()
             raise
         for failure in () if self.gate else report.failures:
-            desk.emit(Event(kind="note", text=f"the sanity gate was overruled: {failure}"))
+            context.emit(Event(kind="note", text=f"the sanity gate was overruled: {failure}"))
         facts = {
             "parameters": encoder.parameters,
             "dimension": encoder.dimension,
@@ -123,17 +123,17 @@ class Encode:
     seed: int
     data: Path | None
 
-    def run(self, desk: Desk) -> Mapping[str, bytes]:
+    def run(self, context: JobContext) -> Mapping[str, bytes]:
         """Collect the task's texts with its own code, then encode what is missing."""
         started = time.monotonic()
-        desk.emit(Event(kind="stage", text=f"loading {self.task.name}"))
+        context.emit(Event(kind="stage", text=f"loading {self.task.name}"))
         collector = _Collector(self.encoding)
         with contextlib.suppress(_VectorsNeeded):
-            _evaluate(self, collector, desk.cache)
+            _evaluate(self, collector, context.cache)
         loaded = time.monotonic() - started
-        made = Encoded()
+        made = EncodedTexts()
         for role, texts in collector.texts.items():
-            made.add(desk.encode_missing(self.artifact, self.encoding, self.task, role, list(texts)))
+            made.add(context.encode_missing(self.artifact, self.encoding, self.task, role, list(texts)))
         told = {"texts": collector.count, "load_seconds": loaded, "encoded": asdict(made)}
         return {"counts": json.dumps(told).encode()}
 
@@ -151,37 +151,39 @@ class Score:
     identity: Mapping[str, Any]
     purpose: Purpose = "final"
 
-    def run(self, desk: Desk) -> Mapping[str, bytes]:
+    def run(self, context: JobContext) -> Mapping[str, bytes]:
         """Run the task with known vectors and write down what came out and how."""
         started = datetime.now(tz=UTC)
-        desk.emit(Event(kind="stage", text=f"scoring {self.task.name}"))
-        known = _Known(desk, self.artifact, self.encoding, self.task)
-        outcome = _evaluate(self, known, desk.cache)
+        context.emit(Event(kind="stage", text=f"scoring {self.task.name}"))
+        known = _Known(context, self.artifact, self.encoding, self.task)
+        outcome = _evaluate(self, known, context.cache)
         for note in outcome.notes:
-            desk.emit(Event(kind="note", text=note))
+            context.emit(Event(kind="note", text=note))
         examples = examples_bytes(outcome.examples)
         record = Record(
             key=self.key,
             purpose=self.purpose,
             status="done",
-            model=model_part(self.artifact, desk.input("facts")),
+            model=model_part(self.artifact, context.input("facts")),
             task=task_part(self.task),
             identity=self.identity,
             main_score=outcome.main_score,
             scores=outcome.scores,
             examples=examples_part(outcome.examples, examples),
-            provenance=self._provenance(desk, known, outcome, started),
+            provenance=self._provenance(context, known, outcome, started),
         )
         return record_output(record, examples)
 
-    def _provenance(self, desk: Desk, known: _Known, outcome: Outcome, started: datetime) -> dict[str, Any]:
-        facts, counts = desk.input("facts"), desk.input("counts")
-        made = Encoded(**counts.get("encoded", {}))
+    def _provenance(
+        self, context: JobContext, known: _Known, outcome: Outcome, started: datetime
+    ) -> dict[str, Any]:
+        facts, counts = context.input("facts"), context.input("counts")
+        made = EncodedTexts(**counts.get("encoded", {}))
         made.add(known.encoded)
         seconds = (datetime.now(tz=UTC) - started).total_seconds() - known.encoded.seconds
         spent = {"load": counts.get("load_seconds", 0.0), "encode": made.seconds, "score": seconds}
         return {
-            **provenance.snapshot(device=desk.device, threads=desk.threads, started=started),
+            **provenance.snapshot(device=context.device, threads=context.threads, started=started),
             "dtype_as_run": facts.get("dtype_as_run"),
             "attention": facts.get("attention"),
             "gate": facts.get("gate"),
@@ -299,11 +301,11 @@ class _Collector:
 class _Known:
     """Gives a task its vectors from the cache, encoding on the way what is missing there."""
 
-    def __init__(self, desk: Desk, artifact: Artifact, encoding: Encoding, task: Task) -> None:
+    def __init__(self, context: JobContext, artifact: Artifact, encoding: Encoding, task: Task) -> None:
         self.similarity: Similarity = encoding.similarity
-        self.encoded = Encoded()
+        self.encoded = EncodedTexts()
         self.applied: dict[str, str] = {}
-        self._desk = desk
+        self._desk = context
         self._asked: dict[Role, set[str]] = {}
         self._of = (artifact, encoding, task)
 

@@ -13,7 +13,7 @@ from harness import backbones, paths
 from harness.encoder import content, describe
 from harness.encoder.family import BackboneEntry
 from harness.errors import ModelError, UsageError, nearest
-from harness.plan import Subject
+from harness.plan import ConfiguredModel
 from harness.types import Artifact, Settings
 
 HUB_ID = re.compile(r"^[\w.-]+/[\w.-]+(@[\w./-]+)?$")
@@ -37,7 +37,7 @@ class ModelOptions:
     cache: Path | None = None
 
 
-def subject(text: str, settings: Settings, options: ModelOptions) -> Subject:
+def subject(text: str, settings: Settings, options: ModelOptions) -> ConfiguredModel:
     """The model `text` names and how it turns text into vectors, every default filled in.
 
     Raises:
@@ -46,7 +46,7 @@ def subject(text: str, settings: Settings, options: ModelOptions) -> Subject:
     """
     artifact = _resolve(text, options)
     description = describe.describe(artifact.folder, own_code=artifact.trust_remote_code)
-    return Subject(artifact=artifact, encoding=describe.resolve_encoding(description, settings))
+    return ConfiguredModel(artifact=artifact, encoding=describe.resolve_encoding(description, settings))
 
 
 def _resolve(text: str, options: ModelOptions) -> Artifact:

@@ -15,7 +15,7 @@ from harness.data.locate import DataSettings, Located, locate_data, locate_local
 from harness.errors import DataError
 from harness.identity import digest, evaluation_identity
 from harness.jobs import Encode, Job, Place, Resolve, Score
-from harness.recipe import Laid, Locate, Recipe
+from harness.recipe import Locate, Recipe, RecipePlan
 from harness.record import Record
 from harness.store import Store
 from harness.types import SEED, Artifact, Data, Encoding, Purpose, Suite, Task
@@ -32,7 +32,7 @@ class _Look(Protocol[Found]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Subject:
+class ConfiguredModel:
     """A model together with how it turns text into vectors."""
 
     artifact: Artifact
@@ -40,15 +40,15 @@ class Subject:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cell:
+class PlannedScore:
     """One score that is wanted: a subject on a task.
 
     `located` says where its data lies, `record` is what the store has of it, and `problem` why it
-    cannot be run, each as far as somebody has looked; `laid` is what a recipe has to do for it,
+    cannot be run, each as far as somebody has looked; `recipe_plan` is what a recipe has to do for it,
     where the task is one to be trained for.
     """
 
-    subject: Subject
+    subject: ConfiguredModel
     task: Task
     seed: int
     key: str
@@ -56,50 +56,50 @@ class Cell:
     located: Located | None = None
     record: Record | None = None
     problem: DataError | None = None
-    laid: Laid | None = None
+    recipe_plan: RecipePlan | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Wanted:
+class _PlannedScores:
     """Every score that is wanted, once, in order.
 
     `keys` says which cell is the score of a subject on a task as a suite has it.
     """
 
-    cells: tuple[Cell, ...]
-    keys: Mapping[tuple[Subject, Task], str]
+    cells: tuple[PlannedScore, ...]
+    keys: Mapping[tuple[ConfiguredModel, Task], str]
 
 
-def wanted(
-    subjects: Sequence[Subject],
+def plan_scores(
+    subjects: Sequence[ConfiguredModel],
     suites: Sequence[Suite],
     *,
     settings: DataSettings,
     seed: int = SEED,
     recipe: Recipe | None = None,
-) -> _Wanted:
+) -> _PlannedScores:
     """Every task of every suite for every subject, each once.
 
     No record is read. Where a data set is not at hand, the hub is left out too: it could have no
     other than the one that the task pins. `recipe` is needed where tasks have labels.
     """
     tasks = tuple(dict.fromkeys(t for s in suites for t in s.tasks))
-    at_hand, locate = _looking(locate_local, settings), _looking(locate_data, settings)
-    cells: dict[str, Cell] = {}
-    keys: dict[tuple[Subject, Task], str] = {}
+    at_hand, locate = _lookup_once(locate_local, settings), _lookup_once(locate_data, settings)
+    cells: dict[str, PlannedScore] = {}
+    keys: dict[tuple[ConfiguredModel, Task], str] = {}
     for subject in subjects:
         for task in tasks:
             if task.output == "label":
                 assert recipe is not None
-                cell = _learnt(subject, task, recipe, locate, seed=seed)
+                cell = _trained_score(subject, task, recipe, locate, seed=seed)
             else:
-                cell = _cell(subject, task, at_hand(task), seed=seed)
+                cell = _encoded_score(subject, task, at_hand(task), seed=seed)
             keys[subject, task] = cell.key
             cells.setdefault(cell.key, cell)
-    return _Wanted(cells=tuple(cells.values()), keys=keys)
+    return _PlannedScores(cells=tuple(cells.values()), keys=keys)
 
 
-def _looking(look: _Look[Found], settings: DataSettings) -> Callable[[Task], Found | DataError]:
+def _lookup_once(look: _Look[Found], settings: DataSettings) -> Callable[[Task], Found | DataError]:
     """A way to look for a task's data that looks once for each task, and gives the error it meets."""
     found: dict[Task, Found | DataError] = {}
 
@@ -114,26 +114,30 @@ def _looking(look: _Look[Found], settings: DataSettings) -> Callable[[Task], Fou
     return looked_for
 
 
-def _learnt(subject: Subject, task: Task, recipe: Recipe, locate: Locate, *, seed: int) -> Cell:
+def _trained_score(
+    subject: ConfiguredModel, task: Task, recipe: Recipe, locate: Locate, *, seed: int
+) -> PlannedScore:
     """The cell of a task that a recipe trains for."""
-    laid = recipe.lay_out(subject.artifact, task, locate=locate)
-    return Cell(
+    recipe_plan = recipe.plan_task(subject.artifact, task, locate=locate)
+    return PlannedScore(
         subject=subject,
         task=task,
         seed=seed,
-        key=digest(laid.identity),
-        identity=laid.identity,
-        problem=laid.problem,
-        laid=laid,
+        key=digest(recipe_plan.identity),
+        identity=recipe_plan.identity,
+        problem=recipe_plan.problem,
+        recipe_plan=recipe_plan,
     )
 
 
-def _cell(subject: Subject, task: Task, found: Located | DataError | None, *, seed: int) -> Cell:
+def _encoded_score(
+    subject: ConfiguredModel, task: Task, found: Located | DataError | None, *, seed: int
+) -> PlannedScore:
     located = found if isinstance(found, Located) else None
     if located is not None:
         task = replace(task, data=located.data)
     identity = evaluation_identity(subject.artifact, task, subject.encoding, seed=seed)
-    return Cell(
+    return PlannedScore(
         subject=subject,
         task=task,
         seed=seed,
@@ -153,26 +157,26 @@ class Plan:
     but that must be made once more.
     """
 
-    cells: tuple[Cell, ...]
+    cells: tuple[PlannedScore, ...]
     jobs: tuple[Job, ...]
-    keys: Mapping[tuple[Subject, Task], str]
+    keys: Mapping[tuple[ConfiguredModel, Task], str]
     known: frozenset[str] = frozenset()
     anew: frozenset[str] = frozenset()
     purpose: Purpose = "final"
 
     @property
-    def open(self) -> tuple[Cell, ...]:
+    def open(self) -> tuple[PlannedScore, ...]:
         """Cells that are neither done nor impossible."""
         return tuple(c for c in self.cells if c.record is None and c.problem is None)
 
     @property
-    def impossible(self) -> tuple[Cell, ...]:
+    def impossible(self) -> tuple[PlannedScore, ...]:
         """Cells whose data cannot be had."""
         return tuple(c for c in self.cells if c.problem is not None)
 
 
 def make_plan(
-    subjects: Sequence[Subject],
+    subjects: Sequence[ConfiguredModel],
     suites: Sequence[Suite],
     *,
     store: Store,
@@ -184,10 +188,10 @@ def make_plan(
     recipe: Recipe | None = None,
 ) -> Plan:
     """Lay out a run: every task of every suite for every subject, each once."""
-    asked = wanted(subjects, suites, settings=settings, seed=seed, recipe=recipe)
-    cells = asked.cells if force else tuple(_looked_up(cell, store, purpose) for cell in asked.cells)
-    locate = _looking(locate_data, settings)
-    cells = tuple(_located(cell, locate) for cell in cells)
+    asked = plan_scores(subjects, suites, settings=settings, seed=seed, recipe=recipe)
+    cells = asked.cells if force else tuple(_with_record(cell, store, purpose) for cell in asked.cells)
+    locate = _lookup_once(locate_data, settings)
+    cells = tuple(_with_data(cell, locate) for cell in cells)
     jobs, known_jobs = _all_jobs(cells, store, gate=gate, purpose=purpose)
     own = {cell.key for cell in cells}
     stale = (job for job in jobs if job.key not in known_jobs and job.key not in own)
@@ -196,20 +200,20 @@ def make_plan(
         jobs=jobs,
         keys=asked.keys,
         known=known_jobs,
-        anew=frozenset(job.key for job in stale if job.place and _recorded(job, job.place, store)),
+        anew=frozenset(job.key for job in stale if job.place and _has_record(job, job.place, store)),
         purpose=purpose,
     )
 
 
-def _looked_up(cell: Cell, store: Store, purpose: Purpose) -> Cell:
+def _with_record(cell: PlannedScore, store: Store, purpose: Purpose) -> PlannedScore:
     """The cell with what the store has of it."""
     found = store.get(cell.subject.artifact.slug, cell.task.name, cell.key, purpose=purpose)
     return replace(cell, record=found)
 
 
-def _located(cell: Cell, locate: Locate) -> Cell:
+def _with_data(cell: PlannedScore, locate: Locate) -> PlannedScore:
     """The cell with where its data lies, or why it cannot be had, where it is yet to be scored."""
-    if any(known is not None for known in (cell.laid, cell.record, cell.problem, cell.located)):
+    if any(known is not None for known in (cell.recipe_plan, cell.record, cell.problem, cell.located)):
         return cell
     found = locate(cell.task)
     if isinstance(found, DataError):
@@ -218,7 +222,7 @@ def _located(cell: Cell, locate: Locate) -> Cell:
 
 
 def _all_jobs(
-    cells: Iterable[Cell], store: Store, *, gate: bool, purpose: Purpose
+    cells: Iterable[PlannedScore], store: Store, *, gate: bool, purpose: Purpose
 ) -> tuple[tuple[Job, ...], frozenset[str]]:
     """The jobs of all open cells, each once, and which of them are done."""
     jobs: dict[str, Job] = {}
@@ -227,11 +231,11 @@ def _all_jobs(
         if cell.record is not None or cell.problem is not None:
             continue
         resolve = _resolve(cell.subject, gate=gate)
-        if cell.laid is None:
+        if cell.recipe_plan is None:
             jobs |= {job.key: job for job in (resolve, *_task_jobs(cell, resolve.key, purpose))}
             continue
-        there = _settled(cell, cell.laid.jobs, store)
-        for job in _needed(cell.key, cell.laid.jobs, there):
+        there = _settled(cell, cell.recipe_plan.jobs, store)
+        for job in _needed(cell.key, cell.recipe_plan.jobs, there):
             if job.key in there:
                 known.add(job.key)
             elif job.kind == "train":
@@ -241,7 +245,7 @@ def _all_jobs(
     return tuple(jobs.values()), frozenset(known)
 
 
-def _settled(cell: Cell, jobs: Sequence[Job], store: Store) -> frozenset[str]:
+def _settled(cell: PlannedScore, jobs: Sequence[Job], store: Store) -> frozenset[str]:
     """The runs that are there and stand on nothing that must be made once more.
 
     A run of a chosen cell is known by the choice, not by its outcome, so it is good only as long as
@@ -250,7 +254,7 @@ def _settled(cell: Cell, jobs: Sequence[Job], store: Store) -> frozenset[str]:
     firm: set[str] = set()
     for job in jobs:
         stands = all(key in firm for key in job.inputs)
-        done = job.place is None or (job.key != cell.key and _there(job, job.place, store))
+        done = job.place is None or (job.key != cell.key and _has_predictions(job, job.place, store))
         if stands and done:
             firm.add(job.key)
     return frozenset(job.key for job in jobs if job.place is not None and job.key in firm)
@@ -269,11 +273,11 @@ def _needed(key: str, jobs: Sequence[Job], there: frozenset[str]) -> list[Job]:
     return [job for job in jobs if job.key in needed]
 
 
-def _recorded(job: Job, place: Place, store: Store) -> bool:
+def _has_record(job: Job, place: Place, store: Store) -> bool:
     return store.get(place.artifact, place.task, job.key, purpose=place.purpose) is not None
 
 
-def _there(job: Job, place: Place, store: Store) -> bool:
+def _has_predictions(job: Job, place: Place, store: Store) -> bool:
     """Whether a run's record is there with its predictions."""
     record = store.get(place.artifact, place.task, job.key, purpose=place.purpose)
     return record is not None and (
@@ -281,14 +285,14 @@ def _there(job: Job, place: Place, store: Store) -> bool:
     )
 
 
-def _resolve(subject: Subject, *, gate: bool) -> Job:
+def _resolve(subject: ConfiguredModel, *, gate: bool) -> Job:
     artifact, encoding = subject.artifact, subject.encoding
     key = digest({"job": "resolve", "artifact": artifact.key, "encoding": encoding})
     work = Resolve(artifact=artifact, encoding=encoding, gate=gate)
     return Job(key=key, kind="resolve", label=artifact.name, work=work)
 
 
-def _task_jobs(cell: Cell, resolve: str, purpose: Purpose) -> Iterable[Job]:
+def _task_jobs(cell: PlannedScore, resolve: str, purpose: Purpose) -> Iterable[Job]:
     assert cell.located is not None
     artifact, encoding = cell.subject.artifact, cell.subject.encoding
     folder = cell.located.folder

@@ -26,8 +26,8 @@ from harness.execute import Listeners, Result
 from harness.identity import encoding_identity
 from harness.jobs import Job
 from harness.record import Record
-from harness.report import Report, impossible, print_failures, score_text
-from harness.request import Prepared
+from harness.report import Report, impossible_results, print_failures, score_text
+from harness.request import PreparedRun
 
 if TYPE_CHECKING:
     from rich.progress import Task as Bar
@@ -161,7 +161,7 @@ def console(*, stderr: bool = False) -> Console:
     return Console(file=stream, width=width, markup=False)
 
 
-def carry_out(prepared: Prepared, out: Console, *, quiet: bool) -> Report:
+def carry_out(prepared: PreparedRun, out: Console, *, quiet: bool) -> Report:
     """Say what is to come, carry it out with a progress bar, and give the report.
 
     Args:
@@ -176,11 +176,11 @@ def carry_out(prepared: Prepared, out: Console, *, quiet: bool) -> Report:
         return evaluation.execute(prepared, follower.listeners)
 
 
-def _announce(prepared: Prepared, out: Console, *, quiet: bool) -> None:
+def _announce(prepared: PreparedRun, out: Console, *, quiet: bool) -> None:
     """What cannot run and why, before anything is encoded."""
     if quiet:
         return
-    lost = impossible(prepared)
+    lost = impossible_results(prepared)
     if lost:
         out.print(f"{len(lost)} of {len(prepared.plan.cells)} tasks cannot run:", style="bold red")
         print_failures(lost, prepared, out)
@@ -191,8 +191,8 @@ def _announce(prepared: Prepared, out: Console, *, quiet: bool) -> None:
     for line in _said(prepared):
         out.print(line, highlight=False, soft_wrap=True)
     for one in prepared.subjects:
-        how = results.how_text(encoding_identity(one.encoding))
-        if prepared.recipe is not None and all(cell.laid for cell in prepared.plan.cells):
+        how = results.encoding_text(encoding_identity(one.encoding))
+        if prepared.recipe is not None and all(cell.recipe_plan for cell in prepared.plan.cells):
             how = f"{prepared.recipe.name}, {prepared.recipe.source}"
         out.print(
             f"{prepared.label(one)}: {how}; key {one.artifact.key[:12]}",
@@ -202,11 +202,11 @@ def _announce(prepared: Prepared, out: Console, *, quiet: bool) -> None:
         )
 
 
-def _said(prepared: Prepared) -> list[str]:
+def _said(prepared: PreparedRun) -> list[str]:
     """What recipes have to say of their tasks before they begin, each once."""
     tasks: dict[str, list[str]] = {}
     for cell in prepared.plan.open:
-        for sentence in cell.laid.says if cell.laid else ():
+        for sentence in cell.recipe_plan.notes if cell.recipe_plan else ():
             tasks.setdefault(sentence, []).append(cell.task.name)
     lines = [f"{', '.join(dict.fromkeys(names))}: {sentence}" for sentence, names in tasks.items()]
     runs = sum(job.kind == "train" for job in prepared.plan.jobs)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from harness.context import Desk
+from harness.context import JobContext
 from harness.data.locate import Located
 from harness.errors import DataError
 from harness.jobs import Job
@@ -35,20 +35,20 @@ class RecipeOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Laid:
+class RecipePlan:
     """One score that a recipe is to give.
 
     Attributes:
         identity: What the score depends on; its digest is the key, and that of the last job.
         jobs: All that makes the score, what is needed first standing first; without `resolve`.
         problem: Why it cannot be made.
-        says: What a user should know before it begins, in sentences.
+        notes: What a user should know before it begins, in sentences.
     """
 
     identity: Mapping[str, Any]
     jobs: tuple[Job, ...] = ()
     problem: DataError | None = None
-    says: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,11 +86,11 @@ class Recipe(Protocol):
         """The name of its paper's way to make a number of raw metrics."""
         ...
 
-    def lay_out(self, artifact: Artifact, task: Task, *, locate: Locate) -> Laid:
+    def plan_task(self, artifact: Artifact, task: Task, *, locate: Locate) -> RecipePlan:
         """The jobs behind a backbone's score on a task; nothing is loaded."""
         ...
 
-    def estimate(self, jobs: Sequence[Job], desk: Desk) -> list[Estimate | None]:
+    def estimate(self, jobs: Sequence[Job], context: JobContext) -> list[Estimate | None]:
         """What each of these runs will take, from a few steps on this machine; None for other jobs."""
         ...
 

@@ -25,7 +25,7 @@ Entry = TypeVar("Entry", bound=_Named)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shelf(Generic[Entry]):
+class Registry(Generic[Entry]):
     """Where the entries of a kind stand.
 
     Attributes:

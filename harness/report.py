@@ -21,11 +21,20 @@ from typing import TYPE_CHECKING, Any
 from harness.data.locate import DataMissing
 from harness.errors import shortened
 from harness.execute import Result, failure_of
-from harness.plan import Subject
+from harness.plan import ConfiguredModel
 from harness.record import Record
-from harness.request import Prepared
+from harness.request import PreparedRun
 from harness.results import notes_of
-from harness.scores import Aggregates, Mean, Row, Standing, aggregate, learnt_part, raw, standing
+from harness.scores import (
+    Aggregates,
+    Mean,
+    TaskResult,
+    TrainedResult,
+    aggregate,
+    raw_metrics,
+    trained_part,
+    trained_result,
+)
 from harness.types import Convention, Predicted, Suite, Task
 from harness.workers import Failure
 
@@ -66,7 +75,7 @@ def _report_json(report: Report) -> dict[str, Any]:
     }
 
 
-def _suite_json(report: Report, one: Subject, suite: Suite) -> dict[str, Any]:
+def _suite_json(report: Report, one: ConfiguredModel, suite: Suite) -> dict[str, Any]:
     """One model's columns and means on one suite."""
     found, standing = report.aggregates(one, suite), report.standing(one, suite)
     return {
@@ -74,7 +83,7 @@ def _suite_json(report: Report, one: Subject, suite: Suite) -> dict[str, Any]:
         "model": one.artifact.name,
         "artifact": one.artifact.key,
         **aggregates_json(suite, found),
-        **({"standing": standing_json(standing)} if standing else {}),
+        **({"standing": trained_result_json(standing)} if standing else {}),
     }
 
 
@@ -119,7 +128,7 @@ def print_report(report: Report, console: Console) -> None:
     for note in report.notes:
         console.print(note, style="dim", highlight=False, soft_wrap=True)
     print_failures(report.failures, report.prepared, console)
-    if all(cell.laid for cell in report.prepared.plan.cells):
+    if all(cell.recipe_plan for cell in report.prepared.plan.cells):
         there = sum(result.how == "cached" for result in report.results)
         known = f"{there} of {len(report.results)} scores were there. " if there else ""
         told = f"{known}Records: {report.prepared.store.root / 'records'}"
@@ -139,7 +148,7 @@ def _print_standings(suite: Suite, report: Report, console: Console) -> None:
         found = report.standing(one, suite)
         if found is not None and recipe is not None:
             title = f"{report.prepared.label(one)} on {suite.title}, {recipe.name}"
-            print_standing(found, title, console)
+            print_trained_result(found, title, console)
 
 
 def _suite_table(suite: Suite, report: Report) -> Table:
@@ -206,13 +215,13 @@ def _mean_text(mean: Mean) -> str:
     return f"mean over {mean.over} {score_text(mean.value)} ({mean.there} of {mean.wanted})"
 
 
-def impossible(prepared: Prepared) -> list[Result]:
+def impossible_results(prepared: PreparedRun) -> list[Result]:
     """The scores that cannot be had, as results of a run that has not begun."""
     cells = [cell for cell in prepared.plan.cells if cell.problem is not None]
     return [Result(cell=c, how="impossible", failure=failure_of(c.problem)) for c in cells if c.problem]
 
 
-def print_failures(results: Sequence[Result], prepared: Prepared, console: Console) -> None:
+def print_failures(results: Sequence[Result], prepared: PreparedRun, console: Console) -> None:
     """Say each reason once. Tasks without data have one reason, whichever data set each lacks."""
     from rich.text import Text
 
@@ -221,7 +230,7 @@ def print_failures(results: Sequence[Result], prepared: Prepared, console: Conso
         if result.failure is not None:
             groups.setdefault(_reason(result, result.failure, prepared), []).append(result)
     for group in groups.values():
-        label, message, hint = _told(group, prepared)
+        label, message, hint = _describe(group, prepared)
         console.print(Text.assemble((f"{label}: ", "bold red"), message), soft_wrap=True)
         if hint:
             console.print(Text(f"  {hint}"), soft_wrap=True)
@@ -232,13 +241,13 @@ def print_failures(results: Sequence[Result], prepared: Prepared, console: Conso
         console.print(f"{stopped} not run: {why}.", highlight=False)
 
 
-def _reason(result: Result, failure: Failure, prepared: Prepared) -> tuple[str, str, str]:
+def _reason(result: Result, failure: Failure, prepared: PreparedRun) -> tuple[str, str, str]:
     if isinstance(failure.fault, DataMissing):
         return "", "no data", ""
     return prepared.label(result.cell.subject), _message(failure), failure.hint or ""
 
 
-def _told(group: Sequence[Result], prepared: Prepared) -> tuple[str, str, str]:
+def _describe(group: Sequence[Result], prepared: PreparedRun) -> tuple[str, str, str]:
     """Whom it concerns, what happened, and what to type next."""
     failure = group[0].failure
     assert failure is not None
@@ -313,7 +322,7 @@ LOST = (("diverged", "diverged"), ("constant", "predict one and the same for eve
 """What runs come to that learn nothing."""
 
 
-def standing_json(found: Standing) -> dict[str, Any]:
+def trained_result_json(found: TrainedResult) -> dict[str, Any]:
     """The standing as plain values (docs/json.md)."""
     return {
         "view": found.convention.name if found.convention else None,
@@ -329,7 +338,7 @@ def standing_json(found: Standing) -> dict[str, Any]:
     }
 
 
-def _row_json(row: Row) -> dict[str, Any]:
+def _row_json(row: TaskResult) -> dict[str, Any]:
     return {
         "task": row.task,
         "key": row.record.key if row.record else None,
@@ -351,7 +360,7 @@ def _bounds(found: Interval | None) -> list[float] | None:
     return None if found is None else [found.low, found.high]
 
 
-def print_standing(found: Standing, title: str, console: Console) -> None:
+def print_trained_result(found: TrainedResult, title: str, console: Console) -> None:
     """The table of a model, and below it the mean with both of its intervals."""
     from rich.table import Table
 
@@ -369,7 +378,7 @@ def print_standing(found: Standing, title: str, console: Console) -> None:
         console.print(line, highlight=False, soft_wrap=True)
 
 
-def _trained_cells(row: Row) -> list[str]:
+def _trained_cells(row: TaskResult) -> list[str]:
     scores = row.seeds.get("scores", [])
     return [
         score_text(row.number),
@@ -394,7 +403,7 @@ def _half_text(found: Interval | None) -> str:
     return "–" if found is None else f"{50 * (found.high - found.low):.2f}"
 
 
-def _lines(found: Standing) -> list[str]:
+def _lines(found: TrainedResult) -> list[str]:
     average = found.average
     lines = [_mean_text(average) + (f" ± {_half_text(found.interval)}" if found.interval else "")]
     if found.interval is not None and found.mean_of_bounds is not None:
@@ -423,7 +432,7 @@ def _between(found: Interval) -> str:
     return f"{score_text(found.low)} to {score_text(found.high)}"
 
 
-def _lost(found: Standing) -> list[str]:
+def _lost(found: TrainedResult) -> list[str]:
     """Runs that came to nothing, never passed over."""
     told = []
     for row in found.rows:
@@ -446,7 +455,7 @@ SCHEMA = 1
 class Report:
     """What a run gives: a result for each wanted score, and the aggregates of each suite."""
 
-    prepared: Prepared
+    prepared: PreparedRun
     results: tuple[Result, ...]
     texts_encoded: int
     tokens_encoded: int
@@ -466,25 +475,25 @@ class Report:
         """0 if every wanted score is there, else 1."""
         return 1 if self.failures else 0
 
-    def aggregates(self, one: Subject, suite: Suite) -> Aggregates:
+    def aggregates(self, one: ConfiguredModel, suite: Suite) -> Aggregates:
         """A suite's columns and means for one model."""
         numbers = {name: self._number(suite, record) for name, record in self._done(one, suite).items()}
         return aggregate(suite, {name: value for name, value in numbers.items() if value is not None})
 
-    def standing(self, one: Subject, suite: Suite) -> Standing | None:
+    def standing(self, one: ConfiguredModel, suite: Suite) -> TrainedResult | None:
         """One model on what it was trained for in a suite, with intervals; None if there is no such task."""
-        part = learnt_part(suite)
+        part = trained_part(suite)
         if part is None:
             return None
         store, slug = self.prepared.store, one.artifact.slug
-        return standing(
+        return trained_result(
             part,
             self._done(one, part),
             self._convention(suite),
             lambda record: store.examples(record, slug),
         )
 
-    def _done(self, one: Subject, suite: Suite) -> dict[str, Record]:
+    def _done(self, one: ConfiguredModel, suite: Suite) -> dict[str, Record]:
         """What is there of a suite, by task."""
         found = {task.name: self.result(one, task).record for task in suite.tasks}
         return {name: record for name, record in found.items() if record and record.status == "done"}
@@ -497,9 +506,13 @@ class Report:
     def _number(self, suite: Suite, record: Record) -> float | None:
         """What a suite's mean takes of a record."""
         convention = self._convention(suite) if "recipe" in record.identity else None
-        return record.main_score if convention is None else convention.number(record.task.name, raw(record))
+        return (
+            record.main_score
+            if convention is None
+            else convention.number(record.task.name, raw_metrics(record))
+        )
 
-    def result(self, one: Subject, task: Task) -> Result:
+    def result(self, one: ConfiguredModel, task: Task) -> Result:
         """What became of one model's score on a task, as a suite has it."""
         return self._by_key[self.prepared.plan.keys[one, task]]
 

@@ -22,7 +22,7 @@ from harness.data.locate import DataSettings
 from harness.data.offline import forbid_network
 from harness.errors import UsageError, shortened, unknown
 from harness.models import ModelOptions, subject
-from harness.plan import Plan, Subject
+from harness.plan import ConfiguredModel, Plan
 from harness.provenance import default_devices, require_spelled
 from harness.recipe import Recipe, RecipeOptions
 from harness.store import Store
@@ -62,7 +62,7 @@ class Request:
     names: Mapping[str, str] = field(default_factory=dict)
 
 
-def recipe_for(suites: Sequence[Suite], request: Request) -> Recipe | None:
+def open_recipe_for(suites: Sequence[Suite], request: Request) -> Recipe | None:
     """The recipe that trains for those tasks that need one, None where none does.
 
     Raises:
@@ -139,7 +139,7 @@ def check_prompts(prompts: Mapping[str, str], suites: Sequence[Suite]) -> None:
             raise unknown("side, type or task", name, known, then=then)
 
 
-def existing(root: Path | None) -> Path | None:
+def existing_folder(root: Path | None) -> Path | None:
     """The data root, if there is one to be used.
 
     Raises:
@@ -189,8 +189,8 @@ def request_of_options(
         settings=_settings(given),
         options=SuiteOptions(
             tasks=_tasks(given["tasks"]),
-            languages=listed(given["languages"]),
-            splits=listed(given["splits"]),
+            languages=split_names(given["languages"]),
+            splits=split_names(given["splits"]),
         ),
         recipe=given["recipe"],
         recipe_options=RecipeOptions(
@@ -198,7 +198,7 @@ def request_of_options(
             transfer=not given["no_transfer"],
             source=Path(given["mnli"]) if given["mnli"] else None,
         ),
-        devices=listed(given["devices"]),
+        devices=split_names(given["devices"]),
         gate=not given["no_gate"],
         **{name: given[name] for name in same},
         **more,
@@ -221,13 +221,13 @@ def _settings(given: Mapping[str, Any]) -> Settings:
 
 def _tasks(text: str | None) -> tuple[str, ...]:
     """The tasks asked for; a variable that is not set must not mean all of them."""
-    found = listed(text or "")
+    found = split_names(text or "")
     if text is not None and not found:
         raise UsageError("--tasks is empty.", hint="Name tasks, e.g. --tasks RTE,MRPC, or leave it out.")
     return found
 
 
-def listed(text: str) -> tuple[str, ...]:
+def split_names(text: str) -> tuple[str, ...]:
     """The parts of a comma-separated list."""
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
@@ -259,14 +259,14 @@ def _prompt_file(file: Path) -> dict[str, str]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Opened:
+class ResolvedRequest:
     """What a request names.
 
     `asked` is what each of its models came out as; `subjects` has each once.
     """
 
     request: Request
-    asked: tuple[Subject, ...]
+    asked: tuple[ConfiguredModel, ...]
     suites: tuple[Suite, ...]
     recipe: Recipe | None
     results: Path
@@ -274,12 +274,12 @@ class Opened:
     data: DataSettings
 
     @property
-    def subjects(self) -> tuple[Subject, ...]:
+    def subjects(self) -> tuple[ConfiguredModel, ...]:
         """Every model once."""
         return tuple(dict.fromkeys(self.asked))
 
 
-def opened(request: Request) -> Opened:
+def resolve_request(request: Request) -> ResolvedRequest:
     """Find the models, suites and recipe of a request.
 
     Raises:
@@ -291,12 +291,14 @@ def opened(request: Request) -> Opened:
             "A run needs at least one model and one suite.", hint="`harness list` shows what there is."
         )
     cache, results = paths.cache_folder(request.cache), paths.results_folder(request.results)
-    data = DataSettings(root=existing(paths.data_root(request.data)), offline=request.offline, cache=cache)
+    data = DataSettings(
+        root=existing_folder(paths.data_root(request.data)), offline=request.offline, cache=cache
+    )
     suites = catalog.open_suites(request.suites, replace(request.options, cache=cache, results=results))
-    asked = _subjects(request, cache)
-    recipe = recipe_for(suites, request)
+    asked = _configured_models(request, cache)
+    recipe = open_recipe_for(suites, request)
     check_prompts(request.settings.prompts or {}, suites)
-    return Opened(
+    return ResolvedRequest(
         request=request,
         asked=asked,
         suites=tuple(suites),
@@ -312,37 +314,37 @@ def network(request: Request) -> contextlib.AbstractContextManager[object]:
     return forbid_network() if request.offline else contextlib.nullcontext()
 
 
-def _subjects(request: Request, cache: Path) -> tuple[Subject, ...]:
+def _configured_models(request: Request, cache: Path) -> tuple[ConfiguredModel, ...]:
     """The models as they were asked for; of two that are the same the first one's name stands."""
     options = ModelOptions(offline=request.offline, trust_remote_code=request.trust_remote_code, cache=cache)
-    every = [_named(subject(text, request.settings, options), text, request) for text in request.models]
+    every = [_with_name(subject(text, request.settings, options), text, request) for text in request.models]
     first = {(one.artifact.key, one.encoding): one for one in reversed(every)}
     return tuple(first[one.artifact.key, one.encoding] for one in every)
 
 
-def _named(one: Subject, text: str, request: Request) -> Subject:
+def _with_name(one: ConfiguredModel, text: str, request: Request) -> ConfiguredModel:
     """A model under the name that the request has for it."""
     name = request.names.get(text)
     return replace(one, artifact=replace(one.artifact, name=name)) if name else one
 
 
 @dataclass(frozen=True, kw_only=True)
-class Prepared:
+class PreparedRun:
     """A request with everything resolved: what will run, and where it is kept.
 
     `asked` is what each of the request's models came out as; `subjects` has each once.
     """
 
     request: Request
-    asked: tuple[Subject, ...]
-    subjects: tuple[Subject, ...]
+    asked: tuple[ConfiguredModel, ...]
+    subjects: tuple[ConfiguredModel, ...]
     suites: tuple[Suite, ...]
     plan: Plan
     store: Store
     cache: Path
     recipe: Recipe | None = None
 
-    def label(self, one: Subject) -> str:
+    def label(self, one: ConfiguredModel) -> str:
         """A model's name, with the start of its key where another model has the same name."""
         name = one.artifact.name
         alike = sum(other.artifact.name == name for other in self.subjects)

@@ -21,7 +21,7 @@ from harness.store import Store
 from harness.types import SEED, Suite, Task, prompt_for
 
 
-class Treatment(Protocol):
+class Condition(Protocol):
     """How a model was measured: what two records must share to stand in one mean."""
 
     @property
@@ -40,7 +40,7 @@ class Treatment(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trained:
+class RecipeCondition:
     """A recipe, with what a user asked of it.
 
     `protocol` is the digest of all its settings; `kind` says what the seeds behind a score are
@@ -76,7 +76,7 @@ class Trained:
         """Whether `record` is what this treatment gives on `task`."""
         if "recipe" not in record.identity or task.output != "label":
             return False
-        own = _trained_of(record)
+        own = _recipe_condition(record)
         alike = replace(own, start=self.start) == self and own.start in (None, self.start)
         data = task.data.content == "" or record.identity["data"] == data_identity(task.data)
         same = record.task.name == task.name and record.identity["scoring"] == task.source.scoring
@@ -93,7 +93,7 @@ def _seeds_text(seeds: Sequence[int]) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Encoded:
+class EncodingCondition:
     """How a finished model was measured.
 
     `encoding` is the part of the identity of that name; `prompts` are all that were given, of
@@ -113,7 +113,7 @@ class Encoded:
         if len(named) > 4:
             named = [f"{len(named)} prompts"]
         seed = [] if self.seed == SEED else [f"seed {self.seed}"]
-        return ", ".join([how_text(self.encoding), *named, *seed])
+        return ", ".join([encoding_text(self.encoding), *named, *seed])
 
     @property
     def rank(self) -> tuple[Any, ...]:
@@ -137,7 +137,7 @@ class Encoded:
         return all(record.identity.get(name) == value for name, value in wanted.items())
 
 
-def how_text(encoding: Mapping[str, Any]) -> str:
+def encoding_text(encoding: Mapping[str, Any]) -> str:
     """An identity's encoding in a few words.
 
     >>> how_text({"dtype": "float32", "max_length": 256, "normalize": True, "output": "vector",
@@ -157,12 +157,12 @@ def how_text(encoding: Mapping[str, Any]) -> str:
     return ", ".join([*parts, *(f"{name} {value}" for name, value in rest.items())])
 
 
-def treatment_of(record: Record) -> Treatment:
+def condition_of(record: Record) -> Condition:
     """The treatment under which a record was made."""
     if "recipe" in record.identity:
-        return _trained_of(record)
+        return _recipe_condition(record)
     asked = record.provenance.get("prompts_asked", {})
-    return Encoded(
+    return EncodingCondition(
         encoding=record.identity["encoding"],
         prompts=asked.get("named", {}),
         default_prompt=asked.get("default"),
@@ -171,10 +171,10 @@ def treatment_of(record: Record) -> Treatment:
     )
 
 
-def _trained_of(record: Record) -> Trained:
+def _recipe_condition(record: Record) -> RecipeCondition:
     """The recipe, and what was asked of it, under which a record was made."""
     identity = record.identity
-    return Trained(
+    return RecipeCondition(
         recipe=identity["recipe"],
         protocol=identity.get("protocol", ""),
         kind=identity.get("kind", ""),
@@ -186,7 +186,7 @@ def _trained_of(record: Record) -> Trained:
     )
 
 
-def treatment_json(treatment: Treatment) -> dict[str, Any]:
+def condition_json(treatment: Condition) -> dict[str, Any]:
     """A treatment as plain values (docs/json.md)."""
     assert is_dataclass(treatment)
     return asdict(treatment)
@@ -200,14 +200,14 @@ def all_stores(results: Path | None) -> list[Store]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured:
+class MeasuredSuite:
     """Every final record of a model; `reference` are the keys of those that came with the project."""
 
     records: tuple[Record, ...]
     reference: frozenset[str]
 
 
-def records_of(model: str, results: Path | None) -> Measured:
+def records_of(model: str, results: Path | None) -> MeasuredSuite:
     """The records of a model: by name, artifact key (or its first six digits and more), or folder.
 
     A record of the results folder goes before the reference record of the same key.
@@ -229,7 +229,7 @@ def records_of(model: str, results: Path | None) -> Measured:
             f"{model!r} names {len(artifacts)} models: {listed}.", hint="Type one of these keys instead."
         )
     mine = tuple(r for r in everything.values() if r.model.artifact in artifacts)
-    return Measured(records=mine, reference=frozenset(r.key for r in mine) - {r.key for r in own})
+    return MeasuredSuite(records=mine, reference=frozenset(r.key for r in mine) - {r.key for r in own})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -240,7 +240,7 @@ class _View:
     tasks whose data came from a folder that does not prove the pinned revision.
     """
 
-    treatment: Treatment
+    treatment: Condition
     records: Mapping[str, Record]
     scores: Mapping[str, float]
     unproven: tuple[str, ...]
@@ -256,7 +256,7 @@ def suite_views(records: Sequence[Record], suite: Suite) -> list[_View]:
     mine = sorted((r for r in records if r.main_score is not None or r.training), key=_written)
     names = {task.name for task in suite.tasks}
     found = []
-    for treatment in _distinct([treatment_of(r) for r in mine if r.task.name in names]):
+    for treatment in _distinct([condition_of(r) for r in mine if r.task.name in names]):
         kept = {t.name: r for t in suite.tasks for r in mine if treatment.fits(r, t)}
         found.append((treatment, kept))
     found.sort(key=lambda pair: (-len(pair[1]), pair[0].rank))
@@ -269,7 +269,7 @@ def suite_views(records: Sequence[Record], suite: Suite) -> list[_View]:
     return views
 
 
-def _view(treatment: Treatment, kept: Mapping[str, Record], suite: Suite) -> _View:
+def _view(treatment: Condition, kept: Mapping[str, Record], suite: Suite) -> _View:
     pinned = {task.name: task.data.revision for task in suite.tasks if task.data.path}
     unproven = [n for n, r in kept.items() if n in pinned and r.identity["data"].get("revision") != pinned[n]]
     scores = {name: r.main_score for name, r in kept.items() if r.main_score is not None}
@@ -291,14 +291,14 @@ def notes_of(records: Iterable[Record]) -> tuple[str, ...]:
 def record_text(record: Record) -> str:
     """What tells two records of one task apart: encoding, prompts applied and seed, or the recipe."""
     if "recipe" in record.identity:
-        return _trained_of(record).text
+        return _recipe_condition(record).text
     prompts = sorted({repr(p) for p in record.identity["prompts"].values() if p})
     seed = [] if record.identity["seed"] == SEED else [f"seed {record.identity['seed']}"]
-    return ", ".join([how_text(record.identity["encoding"]), *prompts, *seed])
+    return ", ".join([encoding_text(record.identity["encoding"]), *prompts, *seed])
 
 
-def _distinct(treatments: Iterable[Treatment]) -> list[Treatment]:
-    found: list[Treatment] = []
+def _distinct(treatments: Iterable[Condition]) -> list[Condition]:
+    found: list[Condition] = []
     for one in treatments:
         if one not in found:
             found.append(one)

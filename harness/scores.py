@@ -85,7 +85,7 @@ def _mean(over: str, values: Sequence[float | None]) -> Mean:
     return Mean(over=over, value=value, there=len(there), wanted=len(values))
 
 
-def raw(record: Record) -> Raw:
+def raw_metrics(record: Record) -> Raw:
     """The raw metrics of a record, a mean over subsets where there are several."""
     found: dict[tuple[str, str], float] = {}
     for split, subsets in record.scores.items():
@@ -101,7 +101,7 @@ Files = Callable[[Record], "Path | None"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
+class TaskResult:
     """One task.
 
     Attributes:
@@ -140,7 +140,7 @@ class Row:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Standing:
+class TrainedResult:
     """A model on a suite under one recipe.
 
     Attributes:
@@ -152,14 +152,14 @@ class Standing:
         mean_of_bounds: The means of the tasks' bounds, which OptiBERT prints as the average's interval.
     """
 
-    rows: tuple[Row, ...]
+    rows: tuple[TaskResult, ...]
     convention: Convention | None
     average: Mean
     interval: Interval | None = None
     mean_of_bounds: Interval | None = None
 
 
-def learnt_part(suite: Suite) -> Suite | None:
+def trained_part(suite: Suite) -> Suite | None:
     """The columns of a suite that a model is trained for, None if there are none.
 
     Columns without a task stay where there is nothing else, so that a narrowed suite is incomplete.
@@ -170,24 +170,24 @@ def learnt_part(suite: Suite) -> Suite | None:
     return replace(suite, columns=tuple(c for c in suite.columns if c.name not in others))
 
 
-def standing(
+def trained_result(
     suite: Suite, records: Mapping[str, Record], convention: Convention | None, files: Files
-) -> Standing:
+) -> TrainedResult:
     """Put records together, by the names of their tasks."""
     from harness import stats
 
     rows, drawn = [], {}
     for column in suite.columns:
         for task in column.tasks or (None,):
-            nothing = Row(task=column.name, raw={}, asked=False)
-            row, replicates = _row(task, records, convention, files) if task else (nothing, None)
+            nothing = TaskResult(task=column.name, raw={}, asked=False)
+            row, replicates = _task_result(task, records, convention, files) if task else (nothing, None)
             rows.append(row)
             if replicates is not None:
                 drawn[row.task] = replicates
     numbers = {row.task: row.number for row in rows if row.number is not None}
     bounds = [row.interval for row in rows if row.interval is not None]
     whole = bool(numbers) and drawn.keys() == numbers.keys()
-    return Standing(
+    return TrainedResult(
         rows=tuple(rows),
         convention=convention,
         average=_mean("tasks", [row.number for row in rows]),
@@ -196,17 +196,17 @@ def standing(
     )
 
 
-def _row(
+def _task_result(
     task: Task, records: Mapping[str, Record], convention: Convention | None, files: Files
-) -> tuple[Row, Floats | None]:
+) -> tuple[TaskResult, Floats | None]:
     record = records.get(task.name)
     if record is None:
-        return Row(task=task.name, raw={}), None
-    found = raw(record)
+        return TaskResult(task=task.name, raw={}), None
+    found = raw_metrics(record)
     number = record.main_score if convention is None else convention.number(task.name, found)
     parts = tuple(found) if convention is None else convention.parts[task.name]
     best = max(_numbers(record, parts), default=None)
-    row = Row(task=task.name, record=record, number=number, raw=found, best_run=best)
+    row = TaskResult(task=task.name, record=record, number=number, raw=found, best_run=best)
     path = files(record)
     if number is None or path is None:
         return row, None
@@ -224,8 +224,8 @@ def _numbers(record: Record, parts: Sequence[tuple[str, str]]) -> list[float]:
 
 
 def _with_interval(
-    row: Row, number: float, sets: Mapping[str, Predictions], parts: Sequence[tuple[str, str]]
-) -> tuple[Row, Floats | None]:
+    row: TaskResult, number: float, sets: Mapping[str, Predictions], parts: Sequence[tuple[str, str]]
+) -> tuple[TaskResult, Floats | None]:
     import numpy as np
 
     from harness import stats

@@ -116,9 +116,9 @@ class Store:
         One that cannot be read, or is of a newer schema, is warned of and left out.
         """
         found = []
-        for folder in imported.folders(self.root):
+        for folder in imported.import_folders(self.root):
             try:
-                found.append(imported.read(folder))
+                found.append(imported.read_import(folder))
             except RecordError as error:
                 _warn(f"{error.message} It is left out.")
         return [one for one in found if one is not None]

@@ -19,7 +19,7 @@ from pathlib import Path
 from pickle import UnpicklingError
 from typing import Protocol
 
-from harness.context import Desk, Event
+from harness.context import Event, JobContext
 from harness.errors import HarnessError
 from harness.jobs import Job
 from harness.provenance import cores
@@ -82,11 +82,11 @@ class Worker(Protocol):
         ...
 
 
-def _run_job(job: Job, inputs: Inputs, desk: Desk) -> Finished:
+def _run_job(job: Job, inputs: Inputs, context: JobContext) -> Finished:
     """Run a job to its end; an error becomes a Failure."""
-    desk.inputs = inputs
+    context.inputs = inputs
     try:
-        return Finished(key=job.key, output=job.work.run(desk))
+        return Finished(key=job.key, output=job.work.run(context))
     except HarnessError as error:
         failure = Failure(
             kind=type(error).__name__,
@@ -101,7 +101,7 @@ def _run_job(job: Job, inputs: Inputs, desk: Desk) -> Finished:
     return Finished(key=job.key, failure=failure)
 
 
-class _Here:
+class _InProcess:
     """Runs jobs in this process."""
 
     def __init__(self, *, device: str, cache: Path, listener: Listener, threads: int | None = None) -> None:
@@ -109,7 +109,7 @@ class _Here:
         self._listener = listener
         self._current = ""
         self._finished: Finished | None = None
-        self._desk = Desk(device=device, cache=cache, emit=self._tell, threads=threads)
+        self._desk = JobContext(device=device, cache=cache, emit=self._tell, threads=threads)
 
     @property
     def free(self) -> bool:
@@ -133,7 +133,7 @@ class _Here:
         self._listener(self._current, event)
 
 
-class _Apart:
+class _Subprocess:
     """Runs jobs in a process of its own, bound to one device."""
 
     def __init__(self, *, device: str, cache: Path, listener: Listener, threads: int | None = None) -> None:
@@ -200,21 +200,21 @@ def open_workers(
 ) -> list[Worker]:
     """One worker for each device: a single one works in this process."""
     if len(devices) == 1:
-        return [_Here(device=devices[0], cache=cache, listener=listener, threads=threads)]
-    return [_Apart(device=d, cache=cache, listener=listener, threads=threads) for d in devices]
+        return [_InProcess(device=devices[0], cache=cache, listener=listener, threads=threads)]
+    return [_Subprocess(device=d, cache=cache, listener=listener, threads=threads) for d in devices]
 
 
 def _serve(device: str, cache: str, threads: int | None, line: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver decides when to stop
     for library in LIBRARIES:
         importlib.import_module(library)
-    desk = Desk(device=device, cache=Path(cache), emit=line.send, threads=threads)
+    context = JobContext(device=device, cache=Path(cache), emit=line.send, threads=threads)
     while True:
         try:
             job, inputs = line.recv()
         except EOFError:  # the driver is gone
             return
-        line.send(_run_job(job, inputs, desk))
+        line.send(_run_job(job, inputs, context))
 
 
 SHARE = 0.9
@@ -228,14 +228,14 @@ PROCESS = 2_500_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Crowd:
+class WorkerPlan:
     """Where processes run: a device for each, and the threads of every one."""
 
     devices: tuple[str, ...]
     threads: int | None
 
 
-def crowd(
+def plan_workers(
     devices: Sequence[str],
     jobs: Sequence[Job],
     recipe: Recipe | None,
@@ -244,7 +244,7 @@ def crowd(
     weights: int,
     asked: int | None = None,
     threads: int | None = None,
-) -> Crowd:
+) -> WorkerPlan:
     """The processes for a plan.
 
     On a CPU several runs with few threads each take less time than one after the other with all of
@@ -261,12 +261,12 @@ def crowd(
     """
     runs = [job for job in jobs if job.kind == "train"]
     if not runs or recipe is None:
-        return Crowd(devices=tuple(devices), threads=threads)
+        return WorkerPlan(devices=tuple(devices), threads=threads)
     each = -(-len(runs) // len(devices))
     count = asked or min(each, _fitting(devices, runs, recipe, cache=cache, weights=weights, threads=threads))
     on_cpu = all(device == "cpu" for device in devices)
     spread = max(1, cores() // count) if on_cpu and count > 1 else None
-    return Crowd(devices=tuple(d for d in devices for _ in range(count)), threads=threads or spread)
+    return WorkerPlan(devices=tuple(d for d in devices for _ in range(count)), threads=threads or spread)
 
 
 def _fitting(
@@ -304,7 +304,7 @@ def _measured(device: str, runs: Sequence[Job], recipe: Recipe, cache: Path) -> 
     job = recipe.probe(runs)
     if job is None:
         return None
-    worker = _Apart(device=device, cache=cache, listener=lambda _key, _event: None)
+    worker = _Subprocess(device=device, cache=cache, listener=lambda _key, _event: None)
     try:
         worker.start(job, {})
         finished = None

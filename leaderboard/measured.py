@@ -14,8 +14,8 @@ from typing import Any
 
 from harness.errors import RecordError
 from harness.record import Record
-from harness.results import Encoded, Trained, Treatment, treatment_json, treatment_of
-from harness.scores import Standing, standing
+from harness.results import Condition, EncodingCondition, RecipeCondition, condition_json, condition_of
+from harness.scores import TrainedResult, trained_result
 from harness.store import Store
 from leaderboard.found import Entry, Number, Outcome, Unit
 from leaderboard.scopes import Listed, main_scores
@@ -80,10 +80,10 @@ def _goes_before(record: Record, there: Mapping[str, tuple[Record, Path]]) -> bo
 
 def _entries(group: Sequence[tuple[Record, Path]], learnt: Sequence[Listed]) -> Iterator[Entry]:
     """The entries of one artifact: one for each treatment."""
-    treatments: dict[str, tuple[Treatment, list[tuple[Record, Path]]]] = {}
+    treatments: dict[str, tuple[Condition, list[tuple[Record, Path]]]] = {}
     for record, path in group:
         try:
-            treatment = treatment_of(record)
+            treatment = condition_of(record)
             assert treatment.text
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             log.warning("%s does not say how it was measured (%r). It is left out.", path, error)
@@ -98,18 +98,18 @@ def _entries(group: Sequence[tuple[Record, Path]], learnt: Sequence[Listed]) -> 
         yield _entry(treatment, text, members, learnt)
 
 
-def _form(treatment: Treatment) -> str:
-    return json.dumps(treatment_json(treatment), sort_keys=True, default=str)
+def _form(treatment: Condition) -> str:
+    return json.dumps(condition_json(treatment), sort_keys=True, default=str)
 
 
 def _with_shared(
-    treatments: Mapping[str, tuple[Treatment, list[tuple[Record, Path]]]],
-) -> Iterator[tuple[Treatment, list[tuple[Record, Path]]]]:
+    treatments: Mapping[str, tuple[Condition, list[tuple[Record, Path]]]],
+) -> Iterator[tuple[Condition, list[tuple[Record, Path]]]]:
     """Treatments with their records: tasks that start from nothing belong to every start of a recipe."""
     for treatment, members in treatments.values():
-        if isinstance(treatment, Trained):
+        if isinstance(treatment, RecipeCondition):
             if treatment.start is None and any(
-                isinstance(t, Trained) and t.start is not None and replace(t, start=None) == treatment
+                isinstance(t, RecipeCondition) and t.start is not None and replace(t, start=None) == treatment
                 for t, _ in treatments.values()
             ):
                 continue
@@ -121,11 +121,11 @@ def _with_shared(
 
 
 def _entry(
-    treatment: Treatment, text: str, members: Sequence[tuple[Record, Path]], learnt: Sequence[Listed]
+    treatment: Condition, text: str, members: Sequence[tuple[Record, Path]], learnt: Sequence[Listed]
 ) -> Entry:
     newest = max((record for record, _ in members), key=_written)
-    trained = isinstance(treatment, Trained)
-    encoding: Mapping[str, Any] = treatment.encoding if isinstance(treatment, Encoded) else {}
+    trained = isinstance(treatment, RecipeCondition)
+    encoding: Mapping[str, Any] = treatment.encoding if isinstance(treatment, EncodingCondition) else {}
     numbers, averages = _standings(treatment, members, learnt) if trained else ({}, [])
     return Entry(
         model=newest.model.name,
@@ -135,13 +135,13 @@ def _entry(
         treatment=text,
         revision=newest.model.revision,
         artifact=newest.model.artifact,
-        recipe=treatment.recipe if isinstance(treatment, Trained) else None,
+        recipe=treatment.recipe if isinstance(treatment, RecipeCondition) else None,
         output="label" if trained else str(encoding.get("output", "vector")),
         parameters=newest.model.parameters,
         dimension=newest.model.dimension,
         max_tokens=encoding.get("max_length"),
         open_weights=None,
-        facts={"treatment": treatment_json(treatment), "weights": newest.model.weights},
+        facts={"treatment": condition_json(treatment), "weights": newest.model.weights},
         outcomes=[_outcome(record, numbers.get(record.task.name, {})) for record, _ in members],
         averages=averages,
     )
@@ -166,7 +166,7 @@ def _outcome(record: Record, numbers: Mapping[str, Number]) -> Outcome:
 
 
 def _standings(
-    treatment: Treatment, members: Sequence[tuple[Record, Path]], learnt: Sequence[Listed]
+    treatment: Condition, members: Sequence[tuple[Record, Path]], learnt: Sequence[Listed]
 ) -> tuple[dict[str, dict[str, Number]], list[tuple[str, str, str]]]:
     """What a recipe trained, by every convention: task → view → number, and the means."""
     done = sorted((record for record, _ in members if record.status == "done"), key=_written)
@@ -176,20 +176,20 @@ def _standings(
     for one in learnt:
         records = {task.name: r for task in one.suite.tasks for r in done if treatment.fits(r, task)}
         for view, convention in one.suite.conventions.items():
-            found = standing(one.suite, records, convention, lambda r: _examples(r, places))
+            found = trained_result(one.suite, records, convention, lambda r: _examples(r, places))
             _collect(found, view, numbers)
             averages.append((one.slug, view, json.dumps(_average(found))))
     return numbers, averages
 
 
-def _collect(found: Standing, view: str, numbers: dict[str, dict[str, Number]]) -> None:
+def _collect(found: TrainedResult, view: str, numbers: dict[str, dict[str, Number]]) -> None:
     for row in found.rows:
         if row.record is not None:
             low, high = (row.interval.low, row.interval.high) if row.interval else (None, None)
             numbers.setdefault(row.task, {})[view] = Number(value=row.number, low=low, high=high)
 
 
-def _average(found: Standing) -> dict[str, Any]:
+def _average(found: TrainedResult) -> dict[str, Any]:
     bounds = {"interval": found.interval, "mean_of_bounds": found.mean_of_bounds}
     return {
         "value": found.average.value,

@@ -51,7 +51,7 @@ class _SourceLoader:
         content = _content_tasks(self.root, self.cache).content(self.part)
         if content is None:
             raise DataError(f"{self.root} no longer has enough source for {self.part}.")
-        _tables.require(str(self.root), content_hash(content), self.planned)
+        _tables.require_unchanged(str(self.root), content_hash(content), self.planned)
         return content
 
 

@@ -70,8 +70,8 @@ class Retrieval:
     notes: tuple[str, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
-        _filled(self.documents, "The corpus has no documents.")
-        _filled(self.queries, "There are no queries.")
+        _require_text(self.documents, "The corpus has no documents.")
+        _require_text(self.queries, "There are no queries.")
         documents = _unique(self.documents, "document")
         queries = _unique(self.queries, "query")
         for document in self.documents:
@@ -79,8 +79,8 @@ class Retrieval:
             _text(document.text, f"text of document {document.id!r}", bool(document.title.strip()))
         for query in self.queries:
             _text(query.text, f"text of query {query.id!r}")
-        _known(self.qrels, queries, "query")
-        _known((d for grades in self.qrels.values() for d in grades), documents, "document")
+        _require_known(self.qrels, queries, "query")
+        _require_known((d for grades in self.qrels.values() for d in grades), documents, "document")
         _grades(self.qrels)
 
     @property
@@ -110,7 +110,7 @@ class Pairs:
     rows: tuple[Pair, ...]
 
     def __post_init__(self) -> None:
-        _filled(self.rows, "There are no pairs.")
+        _require_text(self.rows, "There are no pairs.")
         _unique(self.rows, "pair")
         for row in self.rows:
             _text(row.text1, f"text1 of pair {row.id!r}")
@@ -201,7 +201,7 @@ def _texts(data: Content) -> Iterator[str]:
             yield from (r.text for r in data.rows)
 
 
-def _filled(rows: Sequence[object], message: str) -> None:
+def _require_text(rows: Sequence[object], message: str) -> None:
     if not rows:
         raise DataError(message)
 
@@ -229,7 +229,7 @@ def _text(value: object, what: str, may_be_blank: bool = False) -> None:
         raise DataError(f"The {what} is not valid Unicode: it holds half a surrogate pair.") from None
 
 
-def _known(names: Iterable[str], known: frozenset[str], what: str) -> None:
+def _require_known(names: Iterable[str], known: frozenset[str], what: str) -> None:
     missing = sorted(set(names) - known)
     if missing:
         more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
@@ -247,7 +247,7 @@ def _grades(qrels: Mapping[str, Mapping[str, int]]) -> None:
 
 
 def _rows(rows: Sequence[Row], what: str) -> None:
-    _filled(rows, f"There is no {what}.")
+    _require_text(rows, f"There is no {what}.")
     _unique(rows, what)
     for row in rows:
         _text(row.text, f"text of {what} {row.id!r}")

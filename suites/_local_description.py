@@ -28,7 +28,7 @@ from typing import Any
 
 from harness.errors import DataError, UsageError, nearest, unknown
 from harness.identity import digest
-from suites._tables import FORMATS, Record, reading, records
+from suites._tables import FORMATS, TableRow, read_rows, readable
 from suites.glue import TASKS
 
 DESCRIPTION = "harness.toml"
@@ -47,7 +47,7 @@ def read(folder: Path) -> tuple[LocalTask, ...]:
         UsageError: If the description cannot be followed.
         DataError: If a file it names is missing or empty, or this user may not reach one.
     """
-    with reading(folder):
+    with readable(folder):
         return _read(folder)
 
 
@@ -393,15 +393,15 @@ class LocalTask:
 
 
 def _file_hash(path: Path) -> str:
-    with reading(path), path.open("rb") as file:
+    with readable(path), path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def identified(task: LocalTask, path: Path) -> list[tuple[str, Record]]:
+def rows_with_ids(task: LocalTask, path: Path) -> list[tuple[str, TableRow]]:
     """Each row with its id: the mapped column, else `_id` or `id`, else (no retrieval) its number."""
     mapped = dict(task.columns).get("id")
-    found: dict[str, Record] = {}
-    for number, record in enumerate(records(path), start=1):
+    found: dict[str, TableRow] = {}
+    for number, record in enumerate(read_rows(path), start=1):
         column = mapped or next((name for name in ("_id", "id") if name in record.fields), None)
         if column is None and task.type == "retrieval":
             column = "_id"
@@ -413,7 +413,7 @@ def identified(task: LocalTask, path: Path) -> list[tuple[str, Record]]:
 
 
 @contextmanager
-def named(*paths: Path) -> Iterator[None]:
+def errors_naming(*paths: Path) -> Iterator[None]:
     """Put the files before what is wrong with the data as a whole."""
     try:
         yield

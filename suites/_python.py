@@ -236,7 +236,7 @@ class _Skip(Exception):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Found:
+class _SourceFiles:
     """What lies below a folder, as relative paths with "/" between the parts, sorted.
 
     `closed` are the folders that this user may not list or enter; "." is the folder itself.
@@ -246,7 +246,7 @@ class _Found:
     closed: tuple[str, ...] = ()
 
 
-def python_files(root: Path, *, include_tests: bool = False) -> _Found:
+def python_files(root: Path, *, include_tests: bool = False) -> _SourceFiles:
     """The Python files to read below `root`, without those of tests, of installations and of builds."""
     files: list[str] = []
     closed: list[str] = []
@@ -262,7 +262,7 @@ def python_files(root: Path, *, include_tests: bool = False) -> _Found:
         names[:] = [name for name in names if _enters(Path(folder, name), include_tests)]
         paths = [Path(folder, name) for name in here if _is_read(name, include_tests)]
         files += [path.relative_to(root).as_posix() for path in paths if os.path.isfile(path)]
-    return _Found(files=tuple(sorted(files)), closed=tuple(sorted(closed)))
+    return _SourceFiles(files=tuple(sorted(files)), closed=tuple(sorted(closed)))
 
 
 def _read(path: Path) -> str:

@@ -29,7 +29,7 @@ _HEADER = f"The columns of a qrels file are {', '.join(QRELS_HEADER)}."
 
 
 @dataclass(frozen=True, kw_only=True)
-class Record:
+class TableRow:
     """One row of a file: its fields by name, and where it stands."""
 
     path: Path
@@ -87,7 +87,7 @@ def _fail(path: Path, line: int, message: str, *, hint: str | None = None) -> Da
     return DataError(f"{path}:{line}: {message}", hint=hint)
 
 
-def records(path: Path) -> list[Record]:
+def read_rows(path: Path) -> list[TableRow]:
     """The rows of a file, in its order.
 
     Raises:
@@ -99,13 +99,13 @@ def records(path: Path) -> list[Record]:
     return found
 
 
-def qrels(path: Path) -> list[Record]:
+def qrels(path: Path) -> list[TableRow]:
     """The rows of a relevance file: fields query-id, corpus-id and score, all strings or numbers.
 
     A text file has three columns with BEIR's header or without one, or TREC's four without one.
     """
     if path.suffix in (".jsonl", ".csv"):
-        rows = records(path)
+        rows = read_rows(path)
         if lacking := [row for row in rows if not set(QRELS_HEADER) <= set(row.fields)]:
             raise lacking[0].error("this is no row of qrels.", hint=_HEADER)
         return rows
@@ -115,7 +115,7 @@ def qrels(path: Path) -> list[Record]:
     return found
 
 
-def grade(record: Record) -> int:
+def grade(record: TableRow) -> int:
     """The relevance grade of a row of qrels."""
     value = record.value("score")
     if type(value) in (int, str) and re.fullmatch("[+-]?[0-9]{1,9}", str(value)):
@@ -124,16 +124,16 @@ def grade(record: Record) -> int:
     raise record.error(f"the score is {shown}, not a whole number of up to 9 digits.", hint=_HEADER)
 
 
-def _qrels(path: Path) -> Iterator[Record]:
+def _qrels(path: Path) -> Iterator[TableRow]:
     order = QRELS_HEADER
     for line, text in _lines(path):
         values = [v.strip() for v in text.split("\t")] if "\t" in text else text.split()
         if set(values) == set(QRELS_HEADER) and line == 1:
             order = (values[0], values[1], values[2])
         elif len(values) == 4:
-            yield Record(path=path, line=line, fields=dict(zip(QRELS_HEADER, _trec(values), strict=True)))
+            yield TableRow(path=path, line=line, fields=dict(zip(QRELS_HEADER, _trec(values), strict=True)))
         elif len(values) == 3:
-            yield Record(path=path, line=line, fields=dict(zip(order, values, strict=True)))
+            yield TableRow(path=path, line=line, fields=dict(zip(order, values, strict=True)))
         elif text.strip():
             raise _fail(path, line, f"{len(values)} columns, where qrels have 3 (BEIR) or 4 (TREC).")
 
@@ -143,7 +143,7 @@ def _trec(values: list[str]) -> tuple[str, str, str]:
     return query, document, score
 
 
-def _json(path: Path) -> Iterator[Record]:
+def _json(path: Path) -> Iterator[TableRow]:
     for line, text in _lines(path):
         if not text.strip():
             continue
@@ -155,10 +155,10 @@ def _json(path: Path) -> Iterator[Record]:
             raise _fail(path, line, f"not valid JSON: {error}.") from None
         if not isinstance(fields, dict):
             raise _fail(path, line, f"a JSON object is needed, not {text.strip()[:40]!r}.")
-        yield Record(path=path, line=line, fields=fields)
+        yield TableRow(path=path, line=line, fields=fields)
 
 
-def _csv(path: Path) -> Iterator[Record]:
+def _csv(path: Path) -> Iterator[TableRow]:
     rows = _csv_rows(path, "\t" if path.suffix == ".tsv" else ",")
     if not rows:
         return
@@ -168,7 +168,7 @@ def _csv(path: Path) -> Iterator[Record]:
     for line, values in rows[1:]:
         if len(values) != len(header):
             raise _fail(path, line, f"{len(values)} columns, where the header has {len(header)}.")
-        yield Record(path=path, line=line, fields=dict(zip(header, values, strict=True)))
+        yield TableRow(path=path, line=line, fields=dict(zip(header, values, strict=True)))
 
 
 def _csv_rows(path: Path, delimiter: str) -> list[tuple[int, list[str]]]:
@@ -219,12 +219,12 @@ def is_folder(path: Path) -> bool:
     Raises:
         DataError: That cannot be told, for example because this user may not enter what it is in.
     """
-    with reading(path):
+    with readable(path):
         return path.is_dir()
 
 
 @contextmanager
-def reading(path: Path) -> Iterator[None]:
+def readable(path: Path) -> Iterator[None]:
     """Turn an error of the file system into a DataError that names the file, else `path`."""
     try:
         yield
@@ -232,7 +232,7 @@ def reading(path: Path) -> Iterator[None]:
         raise DataError(f"{error.filename or path}: {error.strerror or error}.") from error
 
 
-def require(name: str, found: str, planned: str) -> None:
+def require_unchanged(name: str, found: str, planned: str) -> None:
     """Refuse data that is read for a plan made of other data.
 
     Args:

@@ -34,10 +34,10 @@ from harness.types import (
 )
 from suites import _local_description, _tables
 from suites._content import Clusters, Content, Document, Labelled, Pair, Pairs, Query, Retrieval, Row
-from suites._local_description import KINDS, Learning, LocalTask, identified, named
+from suites._local_description import KINDS, Learning, LocalTask, errors_naming, rows_with_ids
 from suites._mteb.snapshot import narrowed
 from suites._mteb.source import BuiltSource
-from suites._tables import Record, grade, place, qrels, reading
+from suites._tables import TableRow, grade, place, qrels, readable
 
 OPTIONAL = "text2"
 """The column that a task of single texts lacks."""
@@ -79,7 +79,7 @@ class _LocalSource:
         Raises:
             DataError: They cannot be used, or changed after the plan was made.
         """
-        _tables.require(task.name, self.task.content, task.data.content)
+        _tables.require_unchanged(task.name, self.task.content, task.data.content)
         return _load_labelled(self.task, self.learning)
 
 
@@ -89,8 +89,8 @@ def _load_labelled(task: LocalTask, learning: Learning) -> LabelledData:
     Raises:
         DataError: With the file and the line of what cannot be used.
     """
-    with reading(task.files[0].parent):
-        train, dev = (dict(identified(task, path)) for path in task.files)
+    with readable(task.files[0].parent):
+        train, dev = (dict(rows_with_ids(task, path)) for path in task.files)
     first, second = [*train.values()], [*dev.values()]
     columns = _text_columns(task, [*first, *second])
     texts, scored = _texts(columns, first), _texts(columns, second)
@@ -105,18 +105,18 @@ def _load_labelled(task: LocalTask, learning: Learning) -> LabelledData:
     )
 
 
-def _text_columns(task: LocalTask, rows: Sequence[Record]) -> list[str]:
+def _text_columns(task: LocalTask, rows: Sequence[TableRow]) -> list[str]:
     """What the columns of texts are called in the files; the second may be in neither file."""
     one, two = task.column("text1"), task.column(OPTIONAL)
     there = OPTIONAL in dict(task.columns) or any(two in record.fields for record in rows)
     return [one, two] if there else [one]
 
 
-def _texts(columns: Sequence[str], rows: Sequence[Record]) -> Texts:
+def _texts(columns: Sequence[str], rows: Sequence[TableRow]) -> Texts:
     return tuple([record.text(name) for record in rows] for name in columns)
 
 
-def _unread(columns: Sequence[str], label: str, row: Record) -> tuple[str, ...]:
+def _unread(columns: Sequence[str], label: str, row: TableRow) -> tuple[str, ...]:
     """That there may be a second text in another column."""
     rest = [
         repr(name)
@@ -162,7 +162,7 @@ class _Labels:
     notes: tuple[str, ...] = ()
 
 
-def _numbers(column: str, train: Sequence[Record], dev: Sequence[Record]) -> _Labels:
+def _numbers(column: str, train: Sequence[TableRow], dev: Sequence[TableRow]) -> _Labels:
     """Labels that are numbers.
 
     Raises:
@@ -185,7 +185,7 @@ def _large(values: Sequence[float]) -> tuple[str, ...]:
     )
 
 
-def _classes(column: str, learning: Learning, train: Sequence[Record], dev: Sequence[Record]) -> _Labels:
+def _classes(column: str, learning: Learning, train: Sequence[TableRow], dev: Sequence[TableRow]) -> _Labels:
     """Labels that are names, numbered from 0 in the order of `in_order`, the positive one last.
 
     Raises:
@@ -220,7 +220,7 @@ def _in_order(names: Iterable[str]) -> list[str]:
     return sorted(found, key=int) if all(_WHOLE.fullmatch(name) for name in found) else found
 
 
-def _require_classes(names: list[str], learning: Learning, train: Sequence[Record]) -> None:
+def _require_classes(names: list[str], learning: Learning, train: Sequence[TableRow]) -> None:
     if len(names) < 2:
         raise _of(train, f"there is only the label {names[0]!r}: at least two are needed.")
     limited = _of_two(learning)
@@ -239,12 +239,12 @@ def _require_classes(names: list[str], learning: Learning, train: Sequence[Recor
         )
 
 
-def _require_label(record: Record, name: str, names: Sequence[str], train: Path) -> None:
+def _require_label(record: TableRow, name: str, names: Sequence[str], train: Path) -> None:
     if name not in names:
         raise record.error(f"the label {name!r} is in no row of {train.name}.", hint=_there(name, names))
 
 
-def _require_both(found: set[str], learning: Learning, dev: Sequence[Record]) -> None:
+def _require_both(found: set[str], learning: Learning, dev: Sequence[TableRow]) -> None:
     limited = _of_two(learning)
     if limited and len(found) == 1:
         says = f"{' and '.join(limited)} {'say' if len(limited) > 1 else 'says'} nothing of one class."
@@ -264,7 +264,7 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(map(repr, names[:8])) + (", …" if len(names) > 8 else "")
 
 
-def _of(rows: Sequence[Record], message: str, *, hint: str | None = None) -> DataError:
+def _of(rows: Sequence[TableRow], message: str, *, hint: str | None = None) -> DataError:
     return DataError(f"{rows[0].path}: {message}", hint=hint)
 
 
@@ -274,14 +274,14 @@ def _load_vectors(task: LocalTask) -> Content:
     Raises:
         DataError: With the file and the line of what cannot be used.
     """
-    with reading(task.files[0].parent):
+    with readable(task.files[0].parent):
         return LOADERS[task.type](task)
 
 
 def _load_retrieval(task: LocalTask) -> Retrieval:
     corpus, queries, relevance = task.files
-    documents = tuple(_document(task, r, id_) for id_, r in identified(task, corpus))
-    asked = tuple(Query(id=id_, text=r.text(task.column("text"))) for id_, r in identified(task, queries))
+    documents = tuple(_document(task, r, id_) for id_, r in rows_with_ids(task, corpus))
+    asked = tuple(Query(id=id_, text=r.text(task.column("text"))) for id_, r in rows_with_ids(task, queries))
     known = {"query-id": {q.id for q in asked}, "corpus-id": {d.id for d in documents}}
     found: dict[str, dict[str, int]] = {}
     for record in qrels(relevance):
@@ -293,7 +293,7 @@ def _load_retrieval(task: LocalTask) -> Retrieval:
         grades = found.setdefault(record.token("query-id"), {})
         if grades.setdefault(record.token("corpus-id"), score) != score:
             raise record.error("this query and document were given another score before.")
-    with named(relevance):
+    with errors_naming(relevance):
         rule = task.ignore_identical_ids
         return _noted(
             Retrieval(documents=documents, queries=asked, qrels=found, ignore_identical_ids=rule).judged()
@@ -314,7 +314,7 @@ def _noted(data: Retrieval) -> Retrieval:
     return replace(data, notes=tuple(notes))
 
 
-def _document(task: LocalTask, record: Record, id_: str) -> Document:
+def _document(task: LocalTask, record: TableRow, id_: str) -> Document:
     column = task.column("title")
     optional = column == "title" and record.fields.get(column) is None
     title = "" if optional else record.text(column, may_be_blank=True)
@@ -326,27 +326,27 @@ def _load_sts(task: LocalTask) -> Pairs:
     one, two, score = (task.column(c) for c in ("text1", "text2", "score"))
     rows = tuple(
         Pair(id=id_, text1=r.text(one), text2=r.text(two), score=r.number(score))
-        for id_, r in identified(task, task.files[0])
+        for id_, r in rows_with_ids(task, task.files[0])
     )
-    with named(*task.files):
+    with errors_naming(*task.files):
         return Pairs(rows=rows)
 
 
 def _load_classification(task: LocalTask) -> Labelled:
     train, test = (_rows(task, path) for path in task.files)
-    with named(*task.files):
+    with errors_naming(*task.files):
         return Labelled(train=train, test=test)
 
 
 def _load_clustering(task: LocalTask) -> Clusters:
     rows = _rows(task, task.files[0])
-    with named(*task.files):
+    with errors_naming(*task.files):
         return Clusters(rows=rows)
 
 
 def _rows(task: LocalTask, path: Path) -> tuple[Row, ...]:
     text, label = task.column("text"), task.column("label")
-    return tuple(Row(id=id_, text=r.text(text), label=r.token(label)) for id_, r in identified(task, path))
+    return tuple(Row(id=id_, text=r.text(text), label=r.token(label)) for id_, r in rows_with_ids(task, path))
 
 
 LOADERS: Mapping[str, Callable[[LocalTask], Content]] = MappingProxyType(
@@ -373,7 +373,7 @@ class _FolderLoader:
         Raises:
             DataError: A file cannot be used, or changed after the plan was made.
         """
-        _tables.require(self.task.name, self.task.content, self.planned)
+        _tables.require_unchanged(self.task.name, self.task.content, self.planned)
         return _load_vectors(self.task)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from harness import catalog, paths
 from harness.errors import UsageError
 from harness.proxy import document
-from harness.proxy.document import Proxy, ProxyPredictor, TaskPart
+from harness.proxy.document import Proxy, ProxyPredictor, ProxyTask
 from harness.types import Column, Suite, SuiteEntry, SuiteOptions
 
 
@@ -14,7 +14,7 @@ def _open(argument: str, options: SuiteOptions) -> Suite:
         raise UsageError(
             "A proxy predicts from its tasks as they were fitted.", hint="Leave out --languages and --splits."
         )
-    found = document.read(document.find(argument, paths.results_folder(options.results)))
+    found = document.read_proxy(document.find_proxy(argument, paths.results_folder(options.results)))
     if found.target.suite.partition(":")[0] == "proxy":
         raise UsageError(f"{found.name} is a proxy of a proxy.", hint="Fit one on a benchmark.")
     target = catalog.open_suite(found.target.suite, SuiteOptions(cache=options.cache))
@@ -29,7 +29,7 @@ def _open(argument: str, options: SuiteOptions) -> Suite:
     )
 
 
-def _column(part: TaskPart, found: Proxy, target: Suite) -> Column:
+def _column(part: ProxyTask, found: Proxy, target: Suite) -> Column:
     task = next((task for task in target.tasks if task.name == part.task), None)
     if task is None or (set(task.splits), set(task.subsets)) != (set(part.splits), set(part.subsets)):
         raise UsageError(

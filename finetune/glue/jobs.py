@@ -12,7 +12,7 @@ The choice among runs as jobs: the best cell of a grid, and the MNLI model that 
 
 The score of a task as a job: a record made of its runs.
 
-Runs as the jobs behind them find them on their desk.
+Runs as the jobs behind them find them on their context.
 
 The weights of MNLI runs that others start from: of each grid the best so far, in the cache.
 
@@ -31,16 +31,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from finetune.glue.protocol import Trial, Tried, select, select_source
-from finetune.glue.rows import Prepared, as_it_runs, tokenized_rows
+from finetune.glue.protocol import RunScore, Trial, select, select_source
+from finetune.glue.rows import TokenizedTask, as_it_runs, tokenized_rows
 from harness import files, provenance
-from harness.context import Desk, Event
+from harness.context import Event, JobContext
 from harness.encoder.folder import backbone_folder
 from harness.errors import HarnessError
 from harness.files import sha256_file
 from harness.jobs import examples_bytes, examples_part, model_part, record_output, task_part
 from harness.record import EXAMPLE_COLUMNS, Record, parse
-from harness.scores import raw
+from harness.scores import raw_metrics
 from harness.types import Artifact, LabelledData, LabelSource, Raw, Task
 from suites.glue import VIEWS, GlueSource
 
@@ -60,7 +60,7 @@ def _cell_of(trial: Trial) -> dict[str, Any]:
     return {name: getattr(trial, name) for name in CELL}
 
 
-def said(trial: Trial) -> str:
+def notes_of_runs(trial: Trial) -> str:
     """A run in a few words.
 
     >>> from finetune.recipes.glue_quick import PROTOCOL
@@ -81,7 +81,7 @@ def _number(task: Task, view: str, found: Raw) -> float | None:
     return sum(found.values()) / len(found)
 
 
-def _choosing(task: Task, view: str, found: Raw) -> float:
+def _selection_metric(task: Task, view: str, found: Raw) -> float:
     """What a cell is chosen by: the task's number, or the mean of its parts that are there."""
     whole = _number(task, view, found)
     if whole is not None:
@@ -98,7 +98,7 @@ def _scores_of(task: Task, metrics: Raw) -> dict[str, dict[str, dict[str, float]
     return found
 
 
-def _counted(progress: Progress) -> Evaluation | None:
+def _count_lost(progress: Progress) -> Evaluation | None:
     """The evaluation that is a run's score; None if it diverged."""
     if progress.diverged:
         return None
@@ -107,7 +107,7 @@ def _counted(progress: Progress) -> Evaluation | None:
 
 def _training_of(trial: Trial, progress: Progress, steps: int) -> dict[str, Any]:
     """How a run went, for its record."""
-    found = _counted(progress)
+    found = _count_lost(progress)
     first = None if found is None else next(iter(found.predictions.values()))
     finite = [loss for loss in progress.losses if math.isfinite(loss)]
     return {
@@ -145,29 +145,31 @@ def _examples_of(task: Task, labelled: LabelledData, found: Evaluation, seed: in
     return columns
 
 
-def _tried_of(record: Record, trial: Trial, task: Task, view: str) -> Tried:
+def _run_score(record: Record, trial: Trial, task: Task, view: str) -> RunScore:
     """What a run's record says to a selection."""
     training = record.training
-    return Tried(
+    return RunScore(
         trial=trial,
-        score=None if training["diverged"] else _choosing(task, view, raw(record)),
+        score=None if training["diverged"] else _selection_metric(task, view, raw_metrics(record)),
         watched=training["watched"],
         constant=training["constant"],
     )
 
 
-def _all_tried(records: Sequence[Record], trials: Sequence[Trial], task: Task, view: str) -> list[Tried]:
+def _all_run_scores(
+    records: Sequence[Record], trials: Sequence[Trial], task: Task, view: str
+) -> list[RunScore]:
     """What the records of a grid say to a selection."""
-    return [_tried_of(r, trial, task, view) for r, trial in zip(records, trials, strict=True)]
+    return [_run_score(r, trial, task, view) for r, trial in zip(records, trials, strict=True)]
 
 
-def _cells_of(tried: Sequence[Tried], records: Sequence[Record]) -> list[dict[str, Any]]:
+def _cells_of(tried: Sequence[RunScore], records: Sequence[Record]) -> list[dict[str, Any]]:
     """Every run of a grid with its score and raw metrics: how sensitive the task is to the settings."""
     return [
         {
             **_cell_of(one.trial),
             "score": one.score,
-            "metrics": [[*name, value] for name, value in raw(record).items()],
+            "metrics": [[*name, value] for name, value in raw_metrics(record).items()],
             "diverged": one.diverged,
             "constant": one.constant,
             "micro_batch": record.training["micro_batch"],
@@ -181,7 +183,7 @@ def _means_of(records: Sequence[Record]) -> dict[tuple[str, str], float]:
     """The mean of every raw metric over runs."""
     import numpy as np
 
-    found = [raw(record) for record in records]
+    found = [raw_metrics(record) for record in records]
     return {name: float(np.mean([one[name] for one in found])) for name in found[0]}
 
 
@@ -192,13 +194,13 @@ def _spread(values: Sequence[float]) -> float | None:
     return float(np.std(values, ddof=1)) if len(values) > 1 else None
 
 
-def _together(columns: Sequence[Mapping[str, Sequence[Any]]]) -> dict[str, list[Any]]:
+def _joined_examples(columns: Sequence[Mapping[str, Sequence[Any]]]) -> dict[str, list[Any]]:
     """Per-example columns of several runs, one behind the other."""
     return {name: [value for one in columns for value in one[name]] for name in columns[0]}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Start:
+class StartFrom:
     """What a run starts from in place of its backbone.
 
     Attributes:
@@ -232,29 +234,29 @@ class Finetune:
     trials: tuple[Trial, ...]
     seed: int
     data: Path | None
-    start: Start | None = None
+    start: StartFrom | None = None
     view: str
     key: str
     identity: Mapping[str, Any]
     group: str | None = None
 
-    def run(self, desk: Desk) -> Mapping[str, bytes]:
+    def run(self, context: JobContext) -> Mapping[str, bytes]:
         """Train, score, and write down how it went."""
         started = datetime.now(tz=UTC)
-        desk.set_threads()
-        desk.forget()  # the memory is for training
+        context.set_threads()
+        context.forget()  # the memory is for training
         folder = backbone_folder(self.artifact.folder)
-        trial, changed = as_it_runs(folder, self.trial(desk))
-        desk.emit(Event(kind="stage", text=f"{self.task.name}: {said(trial)}"))
-        labelled, rows, notes = tokenized_rows(desk, self.artifact, self.task, self.data, trial)
-        weights = self._weights(desk)
-        started_from = sha256_file(weights, desk.cache) if weights else None
-        model, more = self._model(desk, trial, labelled.classes, weights)
-        progress = self._trained(desk, trial, model, rows)
-        found = _counted(progress)
+        trial, changed = as_it_runs(folder, self.trial(context))
+        context.emit(Event(kind="stage", text=f"{self.task.name}: {notes_of_runs(trial)}"))
+        labelled, rows, notes = tokenized_rows(context, self.artifact, self.task, self.data, trial)
+        weights = self._weights(context)
+        started_from = sha256_file(weights, context.cache) if weights else None
+        model, more = self._model(context, trial, labelled.classes, weights)
+        progress = self._trained(context, trial, model, rows)
+        found = _count_lost(progress)
         if self.group is not None and found is not None:
             model.load_state_dict(progress.weights or {}, strict=False)
-            _Checkpoints(folder=desk.cache / "finetuned").offer(
+            _Checkpoints(folder=context.cache / "finetuned").offer(
                 self.group, self.key, found.watched, model.transferable()
             )
         columns = _examples_of(self.task, labelled, found, trial.seed) if found else {}
@@ -265,7 +267,7 @@ class Finetune:
             key=self.key,
             purpose="trial",
             status="done",
-            model=model_part(self.artifact, desk.input("facts")),
+            model=model_part(self.artifact, context.input("facts")),
             task=task_part(self.task),
             identity=self.identity,
             main_score=_number(self.task, self.view, metrics) if metrics else None,
@@ -273,7 +275,7 @@ class Finetune:
             examples=examples_part(columns, examples),
             training=_training_of(trial, progress, trial.steps(len(labelled.train))),
             provenance={
-                **provenance.snapshot(device=desk.device, threads=desk.threads, started=started),
+                **provenance.snapshot(device=context.device, threads=context.threads, started=started),
                 "notes": [*labelled.notes, *changed, *notes, *more, *progress.notes],
                 "seconds": {"train": round(seconds, 3)},
                 "start_weights": started_from,
@@ -282,27 +284,27 @@ class Finetune:
         )
         return record_output(record, examples)
 
-    def trial(self, desk: Desk) -> Trial:
+    def trial(self, context: JobContext) -> Trial:
         """The run that it is, once a selection has chosen."""
-        chosen = int(desk.input("selection").get("chosen", 0))
+        chosen = int(context.input("selection").get("chosen", 0))
         return replace(self.trials[chosen], seed=self.seed)
 
-    def _trained(self, desk: Desk, trial: Trial, model: Classifier, rows: Prepared) -> Progress:
+    def _trained(self, context: JobContext, trial: Trial, model: Classifier, rows: TokenizedTask) -> Progress:
         import torch
 
         from finetune.glue.trainer import autocast_of, evaluation, train
 
         assert isinstance(self.task.source, LabelSource)
         metrics = self.task.source.metrics
-        autocast = autocast_of(torch.device(desk.device), trial)
+        autocast = autocast_of(torch.device(context.device), trial)
         told = 0
 
         def tell(step: int, steps: int) -> None:
             nonlocal told
             if step == 1:
-                desk.emit(Event(kind="training", text=said(trial), steps=steps))
+                context.emit(Event(kind="training", text=notes_of_runs(trial), steps=steps))
             if step - told >= max(1, steps // 100) or step == steps:
-                desk.emit(Event(kind="trained", steps=step - told))
+                context.emit(Event(kind="trained", steps=step - told))
                 told = step
 
         torch.manual_seed(trial.seed)
@@ -315,7 +317,7 @@ class Finetune:
         )
 
     def _model(
-        self, desk: Desk, trial: Trial, classes: int, weights: Path | None
+        self, context: JobContext, trial: Trial, classes: int, weights: Path | None
     ) -> tuple[Classifier, list[str]]:
         from safetensors.torch import load_file
 
@@ -326,9 +328,9 @@ class Finetune:
         model, notes = classifier_of(folder, trial, classes=classes, source=source)
         if weights is not None:
             model.start_from(load_file(weights))
-        return model.to(desk.device), notes
+        return model.to(context.device), notes
 
-    def _weights(self, desk: Desk) -> Path | None:
+    def _weights(self, context: JobContext) -> Path | None:
         """The file that it starts from, None where that is a model folder or nothing.
 
         Raises:
@@ -338,8 +340,8 @@ class Finetune:
             return None
         if self.start.path is not None:
             return self.start.path
-        source = desk.input("source")
-        found = _Checkpoints(folder=desk.cache / "finetuned").find(source["run"], source["watched"])
+        source = context.input("source")
+        found = _Checkpoints(folder=context.cache / "finetuned").find(source["run"], source["watched"])
         if found is None:
             raise HarnessError(
                 f"The weights of the MNLI run {source['run'][:12]} are no longer in the cache.",
@@ -357,10 +359,10 @@ class Select:
     keys: tuple[str, ...]
     view: str
 
-    def run(self, desk: Desk) -> Mapping[str, bytes]:
+    def run(self, context: JobContext) -> Mapping[str, bytes]:
         """Choose, and show every cell."""
-        records = _records_in(desk, self.keys)
-        tried = [_tried_of(r, t, self.task, self.view) for r, t in zip(records, self.trials, strict=True)]
+        records = _records_in(context, self.keys)
+        tried = [_run_score(r, t, self.task, self.view) for r, t in zip(records, self.trials, strict=True)]
         found = select(tried)
         told = {
             "chosen": tried.index(found.chosen),
@@ -373,17 +375,17 @@ class Select:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Source:
+class SelectStart:
     """The MNLI run that others start from: the highest accuracy on the matched set; gives it as JSON."""
 
     runs: tuple[Finetune, ...]
     view: str
 
-    def run(self, desk: Desk) -> Mapping[str, bytes]:
+    def run(self, context: JobContext) -> Mapping[str, bytes]:
         """Choose."""
-        records = _records_in(desk, [run.key for run in self.runs])
+        records = _records_in(context, [run.key for run in self.runs])
         trials = [run.trials[0] for run in self.runs]
-        tried = _all_tried(records, trials, self.runs[0].task, self.view)
+        tried = _all_run_scores(records, trials, self.runs[0].task, self.view)
         chosen = select_source(tried).chosen
         run = self.runs[tried.index(chosen)]
         told = {"run": run.key, **_cell_of(chosen.trial), "watched": chosen.watched}
@@ -391,30 +393,30 @@ class Source:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Weights:
+class RestoreWeights:
     """See that the weights of the chosen run are in the cache; it is run once more if they are gone."""
 
     runs: tuple[Finetune, ...]
 
-    def run(self, desk: Desk) -> Mapping[str, bytes]:
+    def run(self, context: JobContext) -> Mapping[str, bytes]:
         """Look for them; gives the choice once more, with what these weights score.
 
         Raises:
             HarnessError: The run diverges when it is run once more.
         """
-        source = desk.input("source")
-        kept = _Checkpoints(folder=desk.cache / "finetuned")
+        source = context.input("source")
+        kept = _Checkpoints(folder=context.cache / "finetuned")
         again = kept.find(source["run"], source["watched"]) is None
         if again:
             said = "the weights of the selected MNLI run are not in the cache: it is run once more"
-            desk.emit(Event(kind="note", text=said))
-            source["watched"] = self._remade(desk, kept, source["run"])
+            context.emit(Event(kind="note", text=said))
+            source["watched"] = self._remade(context, kept, source["run"])
         return {"source": json.dumps({**source, "again": again}).encode()}
 
-    def _remade(self, desk: Desk, kept: _Checkpoints, key: str) -> float:
+    def _remade(self, context: JobContext, kept: _Checkpoints, key: str) -> float:
         run = next(run for run in self.runs if run.key == key)
         kept.forget(run.group or "")
-        made = parse(run.run(desk)["record"].decode(), where="the run made once more")
+        made = parse(run.run(context)["record"].decode(), where="the run made once more")
         watched = made.training["watched"]
         if watched is None:
             raise HarnessError(
@@ -429,7 +431,7 @@ Kind = Literal["fresh", "final", "protocol", "maximum"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Conclude:
+class ScoreFromRuns:
     """A task's score: the mean over the seeds that count, with all that was tried on the way.
 
     Attributes:
@@ -449,21 +451,21 @@ class Conclude:
     identity: Mapping[str, Any]
     told: Mapping[str, Any]
 
-    def run(self, desk: Desk) -> Mapping[str, bytes]:
+    def run(self, context: JobContext) -> Mapping[str, bytes]:
         """Put the runs together.
 
         Raises:
             HarnessError: All runs that count diverged.
         """
         started = datetime.now(tz=UTC)
-        selection = desk.input("selection") or self._unselected(desk)
+        selection = context.input("selection") or self._unselected(context)
         chosen = (self.runs[selection["chosen"]],) if self.kind == "maximum" else ()
-        counted = _records_in(desk, self.seeds or chosen)
+        counted = _records_in(context, self.seeds or chosen)
         whole = [record for record in counted if not record.training["diverged"]]
         if not whole:
             raise HarnessError(f"All {len(counted)} runs of the chosen cell diverged.")
         metrics = _means_of(whole)
-        columns = _together([_examples_in(desk, record.key) for record in whole])
+        columns = _joined_examples([_examples_in(context, record.key) for record in whole])
         examples = examples_bytes(columns)
         record = Record(
             key=self.key,
@@ -474,23 +476,23 @@ class Conclude:
             main_score=_number(self.task, self.view, metrics),
             scores=_scores_of(self.task, metrics),
             examples=examples_part(columns, examples),
-            training=self._training(desk, selection, counted),
+            training=self._training(context, selection, counted),
             provenance={
-                **provenance.snapshot(device=desk.device, threads=desk.threads, started=started),
+                **provenance.snapshot(device=context.device, threads=context.threads, started=started),
                 "notes": self._notes(counted),
-                "seconds": {"train": round(self._seconds(desk, counted), 3)},
+                "seconds": {"train": round(self._seconds(context, counted), 3)},
             },
         )
         return record_output(record, examples)
 
     def _training(
-        self, desk: Desk, selection: Mapping[str, Any], counted: Sequence[Record]
+        self, context: JobContext, selection: Mapping[str, Any], counted: Sequence[Record]
     ) -> dict[str, Any]:
         cell = _cell_of(self.trials[selection["chosen"]])
         scores = [self._score(record) for record in counted]
         return {
             **self.told,
-            "source": desk.input("source") or None,
+            "source": context.input("source") or None,
             "chosen": None if self.kind == "protocol" else cell,
             "grid_maximum": selection["maximum"],
             "cells": selection["cells"],
@@ -511,7 +513,7 @@ class Conclude:
         """By this recipe's view; another recipe may have made the run by its own."""
         if record.training["diverged"]:
             return None
-        return _choosing(self.task, self.view, raw(record))
+        return _selection_metric(self.task, self.view, raw_metrics(record))
 
     def _notes(self, counted: Sequence[Record]) -> list[str]:
         notes = [note for record in counted for note in record.provenance.get("notes", ())]
@@ -520,15 +522,15 @@ class Conclude:
             notes.append(f"{lost} of {len(counted)} seeds diverged: the mean is over the rest")
         return [*dict.fromkeys(notes)]
 
-    def _seconds(self, desk: Desk, counted: Sequence[Record]) -> float:
+    def _seconds(self, context: JobContext, counted: Sequence[Record]) -> float:
         """Of every run behind the score, each once."""
-        found = {r.key: r for r in (*_records_in(desk, self.runs), *counted)}
+        found = {r.key: r for r in (*_records_in(context, self.runs), *counted)}
         return float(sum(record.provenance["seconds"]["train"] for record in found.values()))
 
-    def _unselected(self, desk: Desk) -> dict[str, Any]:
+    def _unselected(self, context: JobContext) -> dict[str, Any]:
         """The runs of a protocol that chooses nothing, shown as those of a grid are."""
-        records = _records_in(desk, self.runs)
-        tried = [_tried_of(r, t, self.task, self.view) for r, t in zip(records, self.trials, strict=True)]
+        records = _records_in(context, self.runs)
+        tried = [_run_score(r, t, self.task, self.view) for r, t in zip(records, self.trials, strict=True)]
         scores = [one.score for one in tried if one.score is not None]
         return {
             "chosen": 0,
@@ -539,16 +541,16 @@ class Conclude:
         }
 
 
-def _records_in(desk: Desk, keys: Sequence[str]) -> list[Record]:
+def _records_in(context: JobContext, keys: Sequence[str]) -> list[Record]:
     """The records of runs that are this job's inputs."""
-    return [parse(desk.inputs[key]["record"].decode(), where=f"the run {key[:12]}") for key in keys]
+    return [parse(context.inputs[key]["record"].decode(), where=f"the run {key[:12]}") for key in keys]
 
 
-def _examples_in(desk: Desk, key: str) -> dict[str, list[Any]]:
+def _examples_in(context: JobContext, key: str) -> dict[str, list[Any]]:
     """The per-example columns of a run that is this job's input."""
     import pyarrow.parquet as pq
 
-    table = pq.read_table(io.BytesIO(desk.inputs[key]["examples"]))
+    table = pq.read_table(io.BytesIO(context.inputs[key]["examples"]))
     return {name: table[name].to_pylist() for name in EXAMPLE_COLUMNS}
 
 
@@ -565,7 +567,7 @@ class _Checkpoints:
     def find(self, key: str, watched: float) -> Path | None:
         """Where the weights of a run lie that scored this: one made anew may score otherwise."""
         places = sorted(self.folder.glob(f"*/{key}.safetensors"))
-        return next((path for path in places if _held(path.parent).get(key) == watched), None)
+        return next((path for path in places if _read_state(path.parent).get(key) == watched), None)
 
     def offer(self, group: str, key: str, watched: float, tensors: dict[str, Tensor]) -> None:
         """Keep the weights of a run unless a better one of its grid is there; remove those of worse ones.
@@ -581,7 +583,7 @@ class _Checkpoints:
         place = self.folder / group
         files.writable(place)
         with FileLock(place / ".lock"):
-            others = {old: score for old, score in _held(place).items() if old != key}
+            others = {old: score for old, score in _read_state(place).items() if old != key}
             best = max([*others.values(), watched])
             kept = {old: score for old, score in others.items() if score == best}
             if watched == best:
@@ -598,7 +600,7 @@ class _Checkpoints:
         (self.folder / group / STATE).unlink(missing_ok=True)
 
 
-def _held(place: Path) -> dict[str, float]:
+def _read_state(place: Path) -> dict[str, float]:
     path = place / STATE
     found: dict[str, float] = json.loads(path.read_text()) if path.exists() else {}
     return found

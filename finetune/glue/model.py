@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from finetune.glue.protocol import Dropout, Head, Trial
+from finetune.glue.protocol import ClassifierHead, Dropout, Trial
 from harness.encoder.describe import family_in, has_network
 from harness.encoder.family import Family, Names
 from harness.encoder.network.checkpoint import load_network, raw_tensors, read_tensors
@@ -39,7 +39,7 @@ class Classifier(nn.Module):
         *,
         width: int,
         classes: int,
-        head: Head,
+        head: ClassifierHead,
         dense: nn.Linear | None = None,
         names: Names | None = None,
     ) -> None:
@@ -136,7 +136,7 @@ def classifier_of(
     torch.manual_seed(trial.seed)  # what a library draws for tensors that are not there
     encoder, dense, notes = _encoder(source or folder, asked, trial.training.dropout)
     if source is not None:
-        dense = _tuned_dense(source) or dense
+        dense = _trained_dense(source) or dense
     if (asked.dense != "fresh" or source is not None) and dense is None:
         of = "checkpoint" if source is not None else f"backbone's {asked.dense}"
         notes.append(f"the {of} has no dense layer: a fresh one was trained")
@@ -152,7 +152,7 @@ DENSE = ("pooler.dense", "head.dense", "classifier.dense", "pre_classifier", "de
 """What models for a task call the dense layer of their heads, the last only at the top."""
 
 
-def _tuned_dense(folder: Path) -> nn.Linear | None:
+def _trained_dense(folder: Path) -> nn.Linear | None:
     """The dense layer in the head of a model that was trained for a task, whatever it is called."""
     import torch
 
@@ -168,7 +168,7 @@ def _tuned_dense(folder: Path) -> nn.Linear | None:
     return None
 
 
-def _encoder(folder: Path, head: Head, dropout: Dropout) -> tuple[Any, nn.Linear | None, list[str]]:
+def _encoder(folder: Path, head: ClassifierHead, dropout: Dropout) -> tuple[Any, nn.Linear | None, list[str]]:
     import torch
 
     if not has_network(folder):
@@ -192,7 +192,7 @@ def _has_dense(folder: Path, family: Family | None) -> bool:
     return "head.dense.weight" in read_tensors(folder, names, head=True).state
 
 
-def _library(folder: Path, head: Head, dropout: Dropout) -> tuple[Any, nn.Linear | None, list[str]]:
+def _library(folder: Path, head: ClassifierHead, dropout: Dropout) -> tuple[Any, nn.Linear | None, list[str]]:
     """transformers' own class, which knows fewer kinds of dropout."""
     import torch
     from transformers import AutoConfig, AutoModel

@@ -16,9 +16,18 @@ from pathlib import Path
 from typing import Any, Literal
 
 from finetune.glue import probe
-from finetune.glue.jobs import Conclude, Finetune, Kind, Select, Source, Start, Weights, said
+from finetune.glue.jobs import (
+    Finetune,
+    Kind,
+    RestoreWeights,
+    ScoreFromRuns,
+    Select,
+    SelectStart,
+    StartFrom,
+    notes_of_runs,
+)
 from finetune.glue.protocol import Protocol, Trial
-from harness.context import Desk
+from harness.context import JobContext
 from harness.data.locate import DataMissing, Located, declared_subsets
 from harness.encoder.content import content_key
 from harness.encoder.folder import backbone_folder, check_safetensors, read_object
@@ -26,13 +35,13 @@ from harness.errors import DataError, UsageError, unknown
 from harness.files import sha256_file
 from harness.identity import digest, plain, task_identity
 from harness.jobs import Job, Place
-from harness.recipe import Estimate, Laid, Locate, Recipe, RecipeEntry, RecipeOptions
+from harness.recipe import Estimate, Locate, Recipe, RecipeEntry, RecipeOptions, RecipePlan
 from harness.types import Artifact, LabelSource, Task
 from suites.glue import GLUE, MNLI
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Beginning:
+class _StartModel:
     """What the runs of a task start from.
 
     Attributes:
@@ -41,14 +50,14 @@ class _Beginning:
         jobs: That make it; the last two are the choice among runs, and having its weights.
         said: Of it, as a part of the score's identity; None where the protocol starts no such task
             from elsewhere.
-        says: What a user should know of it.
+        notes: What a user should know of it.
     """
 
-    start: Start | None = None
+    start: StartFrom | None = None
     identity: Mapping[str, Any] | None = None
     jobs: tuple[Job, ...] = ()
     said: Mapping[str, Any] | None = None
-    says: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def before(self) -> tuple[str, ...]:
@@ -62,12 +71,12 @@ class _Beginning:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Ready:
+class _TaskRuns:
     """A task that can be run: its data found, what its runs start from, and the runs themselves."""
 
     task: Task
     folder: Path | None
-    begin: _Beginning
+    begin: _StartModel
     trials: tuple[Trial, ...]
 
 
@@ -114,7 +123,7 @@ class _Runs:
             transfer = False
         return self.protocol.trials(task.name, like=source.like, transfer=transfer)
 
-    def grid(self, ready: _Ready) -> tuple[Job, ...]:
+    def grid(self, ready: _TaskRuns) -> tuple[Job, ...]:
         """Every run of the protocol's own."""
         identities = [self._identity(ready, trial) for trial in ready.trials]
         kept = ready.task.name == MNLI and bool(self.protocol.transfer)
@@ -124,7 +133,7 @@ class _Runs:
             for trial, identity in zip(ready.trials, identities, strict=True)
         )
 
-    def again(self, ready: _Ready, select: Job | None, seeds: Sequence[int]) -> tuple[Job, ...]:
+    def again(self, ready: _TaskRuns, select: Job | None, seeds: Sequence[int]) -> tuple[Job, ...]:
         """Runs with other seeds: of the cell that is chosen, or of the only one."""
         made = []
         for seed in seeds:
@@ -137,7 +146,7 @@ class _Runs:
             made.append(replace(run, inputs=(*run.inputs, select.key)))
         return tuple(made)
 
-    def select(self, ready: _Ready, runs: tuple[str, ...]) -> Job:
+    def select(self, ready: _TaskRuns, runs: tuple[str, ...]) -> Job:
         """The choice of the best of them."""
         view = self.protocol.view
         return Job(
@@ -148,13 +157,13 @@ class _Runs:
             work=Select(task=ready.task, trials=ready.trials, keys=runs, view=view),
         )
 
-    def _identity(self, ready: _Ready, trial: object) -> dict[str, Any]:
+    def _identity(self, ready: _TaskRuns, trial: object) -> dict[str, Any]:
         """What a run depends on."""
         return {**task_identity(self.artifact, ready.task), "trial": trial, "start": ready.begin.identity}
 
     def _run(
         self,
-        ready: _Ready,
+        ready: _TaskRuns,
         trials: tuple[Trial, ...],
         seed: int,
         identity: Mapping[str, Any],
@@ -162,7 +171,7 @@ class _Runs:
         group: str | None = None,
     ) -> Job:
         key, task = digest(identity), ready.task
-        what = said(trials[0]) if len(trials) == 1 else f"chosen cell, seed {seed}"
+        what = notes_of_runs(trials[0]) if len(trials) == 1 else f"chosen cell, seed {seed}"
         return Job(
             key=key,
             kind="train",
@@ -197,13 +206,13 @@ OTHERWISE = "--mnli MODEL starts from another one, --no-transfer from the backbo
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Layout:
+class _TaskPlanner:
     """The runs of a protocol, with what a user asked of it."""
 
     runs: _Runs
     options: RecipeOptions
 
-    def score(self, task: Task, name: str) -> Laid:
+    def score(self, task: Task, name: str) -> RecipePlan:
         """Everything behind one score; `name` is the recipe's.
 
         Raises:
@@ -217,18 +226,18 @@ class _Layout:
         conclude = self._conclude(ready, name, grid, select, again)
         chosen = () if select is None else (select,)
         jobs = (*ready.begin.jobs, *grid, *chosen, *again, conclude)
-        return Laid(identity=self._identity(ready, name, keys), jobs=jobs, says=ready.begin.says)
+        return RecipePlan(identity=self._identity(ready, name, keys), jobs=jobs, notes=ready.begin.notes)
 
     @property
     def protocol(self) -> Protocol:
         """Of the runs."""
         return self.runs.protocol
 
-    def _ready(self, task: Task) -> _Ready:
+    def _ready(self, task: Task) -> _TaskRuns:
         task, folder = self.runs.located(task)
-        return _Ready(task=task, folder=folder, begin=self._beginning(task), trials=self.runs.trials(task))
+        return _TaskRuns(task=task, folder=folder, begin=self._beginning(task), trials=self.runs.trials(task))
 
-    def _identity(self, ready: _Ready, name: str, keys: tuple[str, ...]) -> dict[str, Any]:
+    def _identity(self, ready: _TaskRuns, name: str, keys: tuple[str, ...]) -> dict[str, Any]:
         """What the score depends on."""
         return {
             **task_identity(self.runs.artifact, ready.task),
@@ -242,7 +251,7 @@ class _Layout:
             **({"start": ready.begin.said} if ready.begin.said else {}),
         }
 
-    def _told(self, ready: _Ready, name: str) -> dict[str, Any]:
+    def _told(self, ready: _TaskRuns, name: str) -> dict[str, Any]:
         """What the record says of the recipe."""
         own = len(ready.trials) + len(self.protocol.final_seeds)
         return {
@@ -255,7 +264,7 @@ class _Layout:
         }
 
     def _conclude(
-        self, ready: _Ready, name: str, grid: tuple[Job, ...], select: Job | None, again: tuple[Job, ...]
+        self, ready: _TaskRuns, name: str, grid: tuple[Job, ...], select: Job | None, again: tuple[Job, ...]
     ) -> Job:
         runs = tuple(job.key for job in grid)
         identity = self._identity(ready, name, runs)
@@ -263,7 +272,7 @@ class _Layout:
         chosen = () if select is None else (select.key,)
         counted = again[len(self.protocol.final_seeds) :] if self.fresh_seeds else again
         own = runs if select is None else ()
-        work = Conclude(
+        work = ScoreFromRuns(
             task=ready.task,
             trials=ready.trials,
             runs=runs,
@@ -303,24 +312,24 @@ class _Layout:
             return "final"
         return "maximum" if self.protocol.selection == "best" else "protocol"
 
-    def _beginning(self, task: Task) -> _Beginning:
+    def _beginning(self, task: Task) -> _StartModel:
         wanted = replace(self.runs, transfer=True).trials(task)
         if wanted[0].start == "backbone":
             asked = isinstance(task.source, LabelSource) and task.source.from_mnli
-            return _Beginning(
-                says=("starts from the backbone, as the recipe has no MNLI model",) if asked else ()
+            return _StartModel(
+                notes=("starts from the backbone, as the recipe has no MNLI model",) if asked else ()
             )
         if not self.options.transfer:
-            return _Beginning(said={"from": "backbone"})
+            return _StartModel(said={"from": "backbone"})
         if self.options.source is not None:
             _require_same(self.runs.artifact.folder, self.options.source)
             content = {"from": "checkpoint", "content": _checkpoint_key(self.options.source)}
             kind: Literal["file", "folder"] = "folder" if self.options.source.is_dir() else "file"
-            start = Start(kind=kind, path=self.options.source)
-            return _Beginning(start=start, identity=content, said=content)
+            start = StartFrom(kind=kind, path=self.options.source)
+            return _StartModel(start=start, identity=content, said=content)
         return self._selected(task)
 
-    def _selected(self, task: Task) -> _Beginning:
+    def _selected(self, task: Task) -> _StartModel:
         """The model that the protocol's own runs on MNLI give."""
         try:
             mnli, folder = self.runs.located(GLUE[MNLI])
@@ -330,7 +339,7 @@ class _Layout:
                 hint=f"{error.hint or ''} {OTHERWISE}.".replace("--suite SUITE", "--suite glue").strip(),
             ) from error
         trials = self.runs.trials(GLUE[MNLI])
-        grid = self.runs.grid(_Ready(task=mnli, folder=folder, begin=_Beginning(), trials=trials))
+        grid = self.runs.grid(_TaskRuns(task=mnli, folder=folder, begin=_StartModel(), trials=trials))
         works = tuple(job.work for job in grid if isinstance(job.work, Finetune))
         key = _source_key(tuple(job.key for job in grid))
         source = Job(
@@ -338,7 +347,7 @@ class _Layout:
             kind="select",
             label=f"the MNLI model to start from ({self.runs.artifact.name})",
             inputs=tuple(job.key for job in grid),
-            work=Source(runs=works, view=self.protocol.view),
+            work=SelectStart(runs=works, view=self.protocol.view),
         )
         weights = Job(
             key=digest({"job": "weights", "source": key}),
@@ -346,16 +355,16 @@ class _Layout:
             label=f"the weights to start from ({self.runs.artifact.name})",
             inputs=(key,),
             claim=digest({"job": "weights", "source": key}),
-            work=Weights(runs=works),
+            work=RestoreWeights(runs=works),
         )
         selected = {"from": "selected", "run": key}
         count = f"{len(grid)} runs come" if len(grid) > 1 else "run comes"
-        return _Beginning(
-            start=Start(kind="selected"),
+        return _StartModel(
+            start=StartFrom(kind="selected"),
             identity=selected,
             jobs=(*grid, source, weights),
             said=selected,
-            says=(f"starts from the selected MNLI model, whose {count} first ({OTHERWISE})",),
+            notes=(f"starts from the selected MNLI model, whose {count} first ({OTHERWISE})",),
         )
 
 
@@ -447,7 +456,7 @@ class _GlueRecipe:
         """The paper's own, or NeoBERT's where there is no paper."""
         return self.protocol.view
 
-    def lay_out(self, artifact: Artifact, task: Task, *, locate: Locate) -> Laid:
+    def plan_task(self, artifact: Artifact, task: Task, *, locate: Locate) -> RecipePlan:
         """The runs of the task's grid, the choice, the runs at the chosen cell, and the score."""
         source = task.source
         assert isinstance(source, LabelSource)
@@ -455,14 +464,16 @@ class _GlueRecipe:
             raise unknown("task of GLUE", source.like, self.protocol.grids, then="See docs/glue.md.")
         runs = _Runs(protocol=self.protocol, artifact=artifact, locate=locate, transfer=self.options.transfer)
         try:
-            return _Layout(runs=runs, options=self.options).score(task, self.name)
+            return _TaskPlanner(runs=runs, options=self.options).score(task, self.name)
         except DataError as error:
             identity = {"artifact": artifact.key, "task": task.name, "recipe": self.name}
-            return Laid(identity=identity, problem=error)
+            return RecipePlan(identity=identity, problem=error)
 
-    def estimate(self, jobs: Sequence[Job], desk: Desk) -> list[Estimate | None]:
+    def estimate(self, jobs: Sequence[Job], context: JobContext) -> list[Estimate | None]:
         """What each of these runs will take, from twenty steps on this machine."""
-        return probe.estimates(desk, [job.work if isinstance(job.work, Finetune) else None for job in jobs])
+        return probe.estimates(
+            context, [job.work if isinstance(job.work, Finetune) else None for job in jobs]
+        )
 
     def probe(self, jobs: Sequence[Job]) -> Job | None:
         """A job that measures the memory of one run."""

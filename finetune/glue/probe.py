@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from finetune.glue.jobs import Finetune
 from finetune.glue.protocol import Cadence, Trial
-from finetune.glue.rows import Rows, as_it_runs, tokenized_rows
-from harness.context import Desk, Event
+from finetune.glue.rows import TokenizedRows, as_it_runs, tokenized_rows
+from harness.context import Event, JobContext
 from harness.encoder.folder import backbone_folder
 from harness.errors import DataError
 from harness.recipe import Estimate
@@ -49,17 +49,17 @@ class Memory:
 
     runs: tuple[Finetune, ...]
 
-    def run(self, desk: Desk) -> Mapping[str, bytes]:
+    def run(self, context: JobContext) -> Mapping[str, bytes]:
         """Two steps and a scored batch of each; gives the peak as JSON."""
         import torch
 
         for work in self.runs:
-            desk.emit(Event(kind="stage", text=f"measuring the memory of {work.task.name}"))
+            context.emit(Event(kind="stage", text=f"measuring the memory of {work.task.name}"))
             trial = work.trials[0]
-            labelled, rows, _ = tokenized_rows(desk, work.artifact, work.task, work.data, trial)
+            labelled, rows, _ = tokenized_rows(context, work.artifact, work.task, work.data, trial)
             longest = rows.train.lengths.argsort(descending=True)[: 2 * trial.batch_size]
-            _timed(desk, work, trial, rows.train.take(longest), labelled.classes)
-        peak = torch.cuda.max_memory_reserved(desk.device) if desk.device.startswith("cuda") else None
+            _timed(context, work, trial, rows.train.take(longest), labelled.classes)
+        peak = torch.cuda.max_memory_reserved(context.device) if context.device.startswith("cuda") else None
         return {"memory": json.dumps({"peak_bytes": peak}).encode()}
 
 
@@ -75,10 +75,12 @@ def largest(works: Sequence[Finetune]) -> tuple[Finetune, ...]:
     return tuple(found.values())
 
 
-def _speed_of(desk: Desk, works: Sequence[Finetune]) -> _Speed:
+def _speed_of(context: JobContext, works: Sequence[Finetune]) -> _Speed:
     """Twenty steps of a backbone, with the smallest and the largest batch of some runs."""
     trials = [(trial, work) for work in works for trial in work.trials]
-    few, many = (_some_steps(desk, *pick(trials, key=lambda pair: pair[0].batch_size)) for pick in (min, max))
+    few, many = (
+        _some_steps(context, *pick(trials, key=lambda pair: pair[0].batch_size)) for pick in (min, max)
+    )
     more = many.tokens - few.tokens
     token = (many.seconds - few.seconds) / more if more > 0 else many.seconds / many.tokens
     token = max(token, 0.0)
@@ -100,26 +102,26 @@ class _Passed:
     parameters: int
 
 
-def _some_steps(desk: Desk, trial: Trial, work: Finetune) -> _Passed:
+def _some_steps(context: JobContext, trial: Trial, work: Finetune) -> _Passed:
     import torch
 
-    labelled, rows, _ = tokenized_rows(desk, work.artifact, work.task, work.data, trial)
+    labelled, rows, _ = tokenized_rows(context, work.artifact, work.task, work.data, trial)
     count = min(STEPS // 2 * trial.batch_size, len(rows.train))
-    return _timed(desk, work, trial, rows.train.take(torch.arange(count)), labelled.classes)
+    return _timed(context, work, trial, rows.train.take(torch.arange(count)), labelled.classes)
 
 
-def _timed(desk: Desk, work: Finetune, trial: Trial, rows: Rows, classes: int) -> _Passed:
+def _timed(context: JobContext, work: Finetune, trial: Trial, rows: TokenizedRows, classes: int) -> _Passed:
     """One pass over rows, and scoring them."""
     import torch
 
     from finetune.glue.model import classifier_of
     from finetune.glue.trainer import Evaluation, autocast_of, predict, train
 
-    desk.set_threads()
+    context.set_threads()
     folder = backbone_folder(work.artifact.folder)
     trial, _ = as_it_runs(folder, trial)
-    model: Any = classifier_of(folder, trial, classes=classes)[0].to(desk.device)
-    autocast = autocast_of(torch.device(desk.device), trial)
+    model: Any = classifier_of(folder, trial, classes=classes)[0].to(context.device)
+    autocast = autocast_of(torch.device(context.device), trial)
     scoring = 0.0
 
     def evaluate(trained: nn.Module, step: int) -> Evaluation:
@@ -143,14 +145,14 @@ def _timed(desk: Desk, work: Finetune, trial: Trial, rows: Rows, classes: int) -
     )
 
 
-def estimates(desk: Desk, works: Sequence[Finetune | None]) -> list[Estimate | None]:
+def estimates(context: JobContext, works: Sequence[Finetune | None]) -> list[Estimate | None]:
     """What each of some runs will take; of one whose data cannot be read, why."""
     known = [work for work in works if work is not None]
     sizes = {_place(work): work for work in known}
-    found = {place: _size(desk, work) for place, work in sizes.items()}
+    found = {place: _size(context, work) for place, work in sizes.items()}
     whole = [work for work in known if not isinstance(found[_place(work)], DataError)]
     keys = dict.fromkeys(work.artifact.key for work in whole)
-    speeds = {key: _speed_of(desk, [work for work in whole if work.artifact.key == key]) for key in keys}
+    speeds = {key: _speed_of(context, [work for work in whole if work.artifact.key == key]) for key in keys}
     return [None if work is None else _estimate(work, speeds, found[_place(work)]) for work in works]
 
 
@@ -172,9 +174,9 @@ class _Size:
     notes: tuple[str, ...]
 
 
-def _size(desk: Desk, work: Finetune) -> _Size | DataError:
+def _size(context: JobContext, work: Finetune) -> _Size | DataError:
     try:
-        labelled, rows, _ = tokenized_rows(desk, work.artifact, work.task, work.data, work.trials[0])
+        labelled, rows, _ = tokenized_rows(context, work.artifact, work.task, work.data, work.trials[0])
     except DataError as error:
         return error
     return _Size(

@@ -73,7 +73,7 @@ class Dropout(Whole):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Head(Whole):
+class ClassifierHead(Whole):
     """From the token vectors to the scores: pooling, dropout, dense, activation, dropout, linear.
 
     Attributes:
@@ -170,7 +170,7 @@ class Training(Whole):
     autocast: Dtype
     float32_tasks: tuple[str, ...] = ()
     dropout: Dropout = Dropout()
-    head: Head
+    head: ClassifierHead
     clip: float | None = None
     shuffled: bool = True
     cadence: Cadence
@@ -300,7 +300,7 @@ class Protocol(Whole):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tried:
+class RunScore:
     """A run that has ended.
 
     Attributes:
@@ -331,7 +331,7 @@ class _Selection:
         constant: How many predict one and the same for every row.
     """
 
-    chosen: Tried
+    chosen: RunScore
     diverged: int
     constant: int
 
@@ -342,7 +342,7 @@ class _Selection:
         return self.chosen.score
 
 
-def select(tried: Sequence[Tried]) -> _Selection:
+def select(tried: Sequence[RunScore]) -> _Selection:
     """The best cell of a task's grid.
 
     Raises:
@@ -351,12 +351,12 @@ def select(tried: Sequence[Tried]) -> _Selection:
     return _by([run.score for run in tried], tried)
 
 
-def select_source(tried: Sequence[Tried]) -> _Selection:
+def select_source(tried: Sequence[RunScore]) -> _Selection:
     """The MNLI run that others start from: the highest accuracy on the matched set; errors as `select`."""
     return _by([run.watched for run in tried], tried)
 
 
-def _by(values: Sequence[float | None], tried: Sequence[Tried]) -> _Selection:
+def _by(values: Sequence[float | None], tried: Sequence[RunScore]) -> _Selection:
     known = [(value, -at) for at, value in enumerate(values) if value is not None]
     if not known:
         raise HarnessError(

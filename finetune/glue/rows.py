@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from finetune.glue.protocol import Trial
-from harness.context import Desk
+from harness.context import JobContext
 from harness.data.offline import no_bars
 from harness.encoder.describe import family_in, lengths
 from harness.encoder.folder import backbone_folder
@@ -39,7 +39,7 @@ class Batch:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rows:
+class TokenizedRows:
     """Tokenized rows, one behind the other.
 
     Attributes:
@@ -77,7 +77,7 @@ class Rows:
         }
         return Batch(inputs=inputs, labels=self.labels[chosen.to(device)])
 
-    def take(self, chosen: Tensor) -> Rows:
+    def take(self, chosen: Tensor) -> TokenizedRows:
         """Only these rows, in this order; `chosen` is on the CPU."""
         import torch
 
@@ -87,7 +87,9 @@ class Rows:
         at = torch.repeat_interleave(first - starts[:-1], lengths) + torch.arange(int(starts[-1]))
         device = self.labels.device
         columns = {name: column[at.to(device)] for name, column in self.columns.items()}
-        return Rows(columns=columns, starts=starts, labels=self.labels[chosen.to(device)], fill=self.fill)
+        return TokenizedRows(
+            columns=columns, starts=starts, labels=self.labels[chosen.to(device)], fill=self.fill
+        )
 
     def by_length(self, tokens: int) -> Iterator[Tensor]:
         """All rows in batches of at most so many padded tokens, the longest first."""
@@ -109,7 +111,7 @@ def _tokenized(
     max_length: int,
     device: torch.device,
     numbers: bool,
-) -> Rows:
+) -> TokenizedRows:
     """Tokenize the rows of a split.
 
     Args:
@@ -128,7 +130,7 @@ def _tokenized(
     names = [n for n in ("input_ids", "attention_mask", "token_type_ids") if n in made]
     columns = {n: torch.tensor([i for row in made[n] for i in row], device=device) for n in names}
     kind = torch.float32 if numbers else torch.long
-    return Rows(
+    return TokenizedRows(
         columns=columns,
         starts=starts,
         labels=torch.tensor(labels, device=device).to(kind),
@@ -137,16 +139,16 @@ def _tokenized(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Prepared:
+class TokenizedTask:
     """The rows of a task on a device."""
 
-    train: Rows
-    dev: Mapping[str, Rows]
+    train: TokenizedRows
+    dev: Mapping[str, TokenizedRows]
 
 
 def tokenized_rows(
-    desk: Desk, artifact: Artifact, task: Task, data: Path | None, trial: Trial
-) -> tuple[LabelledData, Prepared, list[str]]:
+    context: JobContext, artifact: Artifact, task: Task, data: Path | None, trial: Trial
+) -> tuple[LabelledData, TokenizedTask, list[str]]:
     """A task's rows, read and tokenized once for all runs of a worker, and notes."""
     import torch
 
@@ -157,17 +159,17 @@ def tokenized_rows(
     length = min(trial.training.max_length, most or trial.training.max_length)
     notes = [f"inputs are cut at {length} tokens: the backbone has no more positions"]
 
-    def make() -> tuple[LabelledData, Prepared]:
+    def make() -> tuple[LabelledData, TokenizedTask]:
         from transformers import AutoTokenizer
 
         from harness.encoder.engine import let_end_pad, require_padding
 
-        with prepared_data(task, data, desk.cache), no_bars():
+        with prepared_data(task, data, context.cache), no_bars():
             labelled = source.load(task, data=data)
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
         let_end_pad(tokenizer, family_in(folder))
         require_padding(tokenizer)
-        device = torch.device(desk.device)
+        device = torch.device(context.device)
         made = {
             name: _tokenized(
                 tokenizer,
@@ -179,9 +181,9 @@ def tokenized_rows(
             )
             for name, split in {"": labelled.train, **labelled.dev}.items()
         }
-        return labelled, Prepared(train=made.pop(""), dev=made)
+        return labelled, TokenizedTask(train=made.pop(""), dev=made)
 
-    labelled, rows = desk.kept("rows", (artifact.key, task, data, length), make)
+    labelled, rows = context.cached("rows", (artifact.key, task, data, length), make)
     return labelled, rows, notes if length < trial.training.max_length else []
 
 

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.amp.grad_scaler import GradScaler
 
 from finetune.glue.protocol import Training, Trial
-from finetune.glue.rows import Batch, Rows
+from finetune.glue.rows import Batch, TokenizedRows
 from harness.metrics import METRICS
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -121,7 +121,7 @@ def _order_of(rows: int, trial: Trial) -> Iterator[Tensor]:
 
 def train(
     model: nn.Module,
-    rows: Rows,
+    rows: TokenizedRows,
     trial: Trial,
     evaluate: Callable[[nn.Module, int], Evaluation],
     *,
@@ -171,7 +171,7 @@ def autocast_of(device: torch.device, trial: Trial) -> Callable[[], Any]:
 
 def _step(
     model: nn.Module,
-    rows: Rows,
+    rows: TokenizedRows,
     chosen: Tensor,
     autocast: Callable[[], Any],
     scaler: GradScaler,
@@ -239,7 +239,9 @@ def _waited(progress: Progress, trial: Trial) -> bool:
     return patience is not None and progress.behind >= patience
 
 
-def predict(model: nn.Module, rows: Rows, *, autocast: Callable[[], Any] = contextlib.nullcontext) -> Tensor:
+def predict(
+    model: nn.Module, rows: TokenizedRows, *, autocast: Callable[[], Any] = contextlib.nullcontext
+) -> Tensor:
     """What the model says of rows, (rows,) on the CPU: classes, or numbers; NaN where it is not finite.
 
     Rows are scored in large batches, in smaller ones where memory runs out.
@@ -257,7 +259,7 @@ def predict(model: nn.Module, rows: Rows, *, autocast: Callable[[], Any] = conte
             tokens //= 2
 
 
-def _predicted(model: nn.Module, rows: Rows, tokens: int) -> Tensor:
+def _predicted(model: nn.Module, rows: TokenizedRows, tokens: int) -> Tensor:
     found = torch.empty(len(rows))
     for chosen in rows.by_length(tokens):
         scores = model(**rows.batch(chosen).inputs)
@@ -269,7 +271,7 @@ def _predicted(model: nn.Module, rows: Rows, tokens: int) -> Tensor:
 
 def evaluation(
     model: nn.Module,
-    dev: Mapping[str, Rows],
+    dev: Mapping[str, TokenizedRows],
     metrics: Sequence[str],
     step: int,
     *,

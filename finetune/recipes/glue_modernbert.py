@@ -5,7 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 from finetune.glue.plan import entry
-from finetune.glue.protocol import Cadence, Dropout, Grid, Head, Optimizer, Protocol, Schedule, Training
+from finetune.glue.protocol import (
+    Cadence,
+    ClassifierHead,
+    Dropout,
+    Grid,
+    Optimizer,
+    Protocol,
+    Schedule,
+    Training,
+)
 from suites.glue import TASKS
 
 INTERVALS = {
@@ -23,7 +32,7 @@ TRAINING = Training(
     autocast="bfloat16",
     float32_tasks=("STS-B",),
     dropout=Dropout(embedding=0.0, attention=0.0, attention_out=0.1, mlp=0.0, mlp_out=0.0),
-    head=Head(pooling="first", dense="mlm", dense_bias=False, activation="gelu"),
+    head=ClassifierHead(pooling="first", dense="mlm", dense_bias=False, activation="gelu"),
     cadence=Cadence(steps=INTERVALS),
 )
 

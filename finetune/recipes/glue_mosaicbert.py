@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from finetune.glue.plan import entry
-from finetune.glue.protocol import Dropout, Grid, Head, Protocol
+from finetune.glue.protocol import ClassifierHead, Dropout, Grid, Protocol
 from finetune.recipes import glue_modernbert
 
 SEEDS = (19, 8364, 717, 10_536, 90_166)
@@ -13,7 +13,7 @@ SEEDS = (19, 8364, 717, 10_536, 90_166)
 TRAINING = replace(
     glue_modernbert.TRAINING,
     dropout=Dropout(embedding=0.1, attention_out=0.1, mlp_out=0.1),
-    head=Head(pooling="first", dense="pooler", activation="tanh", dropout=0.1),
+    head=ClassifierHead(pooling="first", dense="pooler", activation="tanh", dropout=0.1),
     shuffled=False,
 )
 """Optimizer, schedule, length, precision and evaluations are as in ModernBERT's code."""

@@ -7,9 +7,9 @@ from dataclasses import replace
 from finetune.glue.plan import entry
 from finetune.glue.protocol import (
     Cadence,
+    ClassifierHead,
     Dropout,
     Grid,
-    Head,
     Optimizer,
     Protocol,
     Schedule,
@@ -26,7 +26,7 @@ TRAINING = Training(
     max_length=1024,
     autocast="float16",
     dropout=Dropout(embedding=0.0, attention=0.0, attention_out=0.0, mlp=0.0, mlp_out=0.0),
-    head=Head(pooling="first", dense="fresh", activation="tanh", dropout_before=0.1, dropout=0.1),
+    head=ClassifierHead(pooling="first", dense="fresh", activation="tanh", dropout_before=0.1, dropout=0.1),
     cadence=Cadence(at_most=1000, full_batches=1, places=0.1),
     stopping=Stopping(patience=15, counts="best"),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from finetune.glue.plan import entry
-from finetune.glue.protocol import Cadence, Grid, Head, Optimizer, Protocol, Schedule, Training
+from finetune.glue.protocol import Cadence, ClassifierHead, Grid, Optimizer, Protocol, Schedule, Training
 from suites.glue import TASKS
 
 GRID = Grid(learning_rates=(5e-5,), batch_sizes=(16,), weight_decays=(1e-2,), epochs=(1,), seeds=(0, 1, 2))
@@ -16,7 +16,7 @@ PROTOCOL = Protocol(
         schedule=Schedule(name="linear", warmup=0.06),
         max_length=256,
         autocast="float32",
-        head=Head(pooling="first", dense="pooler", activation="tanh", dropout=0.1),
+        head=ClassifierHead(pooling="first", dense="pooler", activation="tanh", dropout=0.1),
         clip=1.0,
         cadence=Cadence(batches=1),
     ),

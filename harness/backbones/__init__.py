@@ -3,27 +3,27 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from harness.encoder.family import BackboneEntry, Family
-from harness.registry import Shelf
+from harness.registry import Registry
 
-BACKBONES = Shelf(
+BACKBONES = Registry(
     kind=BackboneEntry, package="harness.backbones", attribute="BACKBONE", group="harness.backbones"
 )
 
 
 @functools.cache
-def all_backbones() -> dict[str, BackboneEntry]:
+def entries() -> dict[str, BackboneEntry]:
     """Every family of encoders, and every model with a name of its own, by name."""
     return BACKBONES.all()
 
 
 def named_models() -> dict[str, BackboneEntry]:
     """The entries that name a model."""
-    return {name: entry for name, entry in all_backbones().items() if entry.locate is not None}
+    return {name: entry for name, entry in entries().items() if entry.locate is not None}
 
 
 def named_model(name: str) -> BackboneEntry | None:
     """The entry that names a model so, None if none does."""
-    entry = BACKBONES.named(name) or all_backbones().get(name)
+    entry = BACKBONES.named(name) or entries().get(name)
     return entry if entry is not None and entry.locate is not None else None
 
 
@@ -35,4 +35,4 @@ def family_of(config: Mapping[str, Any]) -> Family | None:
 def _families() -> Iterator[Family]:
     """Every family in the order of `backbones`, as far as they are asked for."""
     yield from (entry.family for entry in BACKBONES.ours() if entry.family is not None)
-    yield from (entry.family for entry in all_backbones().values() if entry.family is not None)
+    yield from (entry.family for entry in entries().values() if entry.family is not None)

@@ -24,7 +24,7 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run:
+class BaselineModel:
     """One model of a baseline; of several the second and further ones are repeats of the first.
 
     Attributes:
@@ -62,7 +62,7 @@ class Baseline:
     suites: tuple[str, ...]
     seeds: int
     asked: Mapping[str, Any]
-    runs: tuple[Run, ...]
+    runs: tuple[BaselineModel, ...]
 
     def to_json(self) -> dict[str, Any]:
         """The baseline for machines (docs/json.md)."""
@@ -110,11 +110,11 @@ def write(results: Path, baseline: Baseline, *, again: bool) -> Path:
     if again:
         files.replace(path, content)
     elif not files.write_once(path, content):
-        raise taken(baseline.name)
+        raise name_taken_error(baseline.name)
     return path
 
 
-def taken(name: str) -> UsageError:
+def name_taken_error(name: str) -> UsageError:
     """The error for a name that another baseline has."""
     return UsageError(
         f"There is a baseline {name!r} already.",
@@ -166,7 +166,7 @@ def _made(raw: dict[str, Any]) -> Baseline:
     for run in raw["runs"]:
         _require(all(isinstance(keys, list) for keys in run["keys"].values()), "keys")
     runs = tuple(
-        Run(**{**run, "keys": {task: tuple(keys) for task, keys in run["keys"].items()}})
+        BaselineModel(**{**run, "keys": {task: tuple(keys) for task, keys in run["keys"].items()}})
         for run in raw["runs"]
     )
     if not runs:
@@ -180,7 +180,7 @@ def _require(holds: bool, field: str) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Standard:
+class Reference:
     """What a candidate is held against.
 
     Attributes:
@@ -194,7 +194,7 @@ class Standard:
     results: Path | None = None
 
 
-def standard_of(text: str, results: Path | None) -> Standard:
+def resolve_reference(text: str, results: Path | None) -> Reference:
     """The baseline or the model that a text names.
 
     Raises:
@@ -205,18 +205,18 @@ def standard_of(text: str, results: Path | None) -> Standard:
     if path.suffix == ".json":
         return _from_file(text, path)
     if text in names(home):
-        return Standard(name=text, baseline=read(home, text))
+        return Reference(name=text, baseline=read(home, text))
     if "/" not in text and backbones.named_model(text) is None and not path.is_dir():
         known = [*names(home), *backbones.named_models()]
         raise unknown("baseline or model", text, known, then="`harness baseline list` shows the baselines.")
-    return Standard(name=text)
+    return Reference(name=text)
 
 
-def _from_file(text: str, path: Path) -> Standard:
+def _from_file(text: str, path: Path) -> Reference:
     if not path.is_file():
         raise UsageError(
             f"There is no file {text}.", hint="`harness baseline list` shows the baselines that are set."
         )
     beside = path.absolute().parent.parent
     own = beside if (beside / "records").is_dir() else None
-    return Standard(name=text, baseline=_read_file(path), results=own)
+    return Reference(name=text, baseline=_read_file(path), results=own)

@@ -19,23 +19,31 @@ from typing import Any
 from harness import evaluation
 from harness.checks import decide, outcome
 from harness.checks import policy as policies
-from harness.checks.baselines import Baseline, Standard, standard_of
+from harness.checks.baselines import Baseline, Reference, resolve_reference
 from harness.checks.decide import conclude
 from harness.checks.outcome import Check, Party, TaskOutcome
 from harness.checks.policy import DEFAULT, Policy, fitting
-from harness.checks.sides import Asked, CarryOut, Side, Sides, ask, score_of, side
-from harness.differences import other_conditions, paired, require_alike
+from harness.checks.sides import (
+    CarryOut,
+    CheckRequest,
+    CheckSide,
+    Comparison,
+    mean_score,
+    read_side,
+    request_check,
+)
+from harness.differences import describe_provenance_differences, pair_seeds, require_alike
 from harness.errors import UsageError, shortened
 from harness.execute import Listeners
 from harness.identity import digest
 from harness.report import Report
-from harness.request import Opened, Request, network, request_of_options
+from harness.request import Request, ResolvedRequest, network, request_of_options
 from harness.types import Suite, Task
 
 
 def run_check(
     candidate: str,
-    standard: Standard,
+    standard: Reference,
     request: Request,
     *,
     seeds: int = 1,
@@ -57,24 +65,26 @@ def run_check(
         StoreError: The results folder cannot be written.
     """
     budget = policy.budget_minutes * 60 or None
-    asked = _asked(candidate, standard, replace(request, budget=budget), seeds)
+    asked = _requests(candidate, standard, replace(request, budget=budget), seeds)
     told = fitting(policy, [task.name for task in _tasks(asked[0].opened.suites)])
-    sides = _sides(asked, standard, {})
-    told += _alike(asked, sides, standard, policy)
+    sides = _comparison(asked, standard, {})
+    told += _require_same_conditions(asked, sides, standard, policy)
     if not sides.candidate.complete or (standard.baseline is None and not sides.baseline.complete):
-        sides = _sides(asked, standard, _measured(asked, carry_out))
-    made = _compared(asked[0].opened, sides, standard, policy, told)
+        sides = _comparison(asked, standard, _measured(asked, carry_out))
+    made = _decided(asked[0].opened, sides, standard, policy, told)
     outcome.keep(asked[0].opened.results, made)
     return made
 
 
-def _asked(candidate: str, standard: Standard, request: Request, seeds: int) -> tuple[Asked, ...]:
+def _requests(candidate: str, standard: Reference, request: Request, seeds: int) -> tuple[CheckRequest, ...]:
     """What is wanted of the candidate, and of the baseline if it is a model."""
     models = (candidate,) if standard.baseline is not None else (candidate, standard.name)
-    return tuple(ask(request, model, seeds) for model in models)
+    return tuple(request_check(request, model, seeds) for model in models)
 
 
-def _alike(asked: Sequence[Asked], sides: Sides, standard: Standard, policy: Policy) -> list[str]:
+def _require_same_conditions(
+    asked: Sequence[CheckRequest], sides: Comparison, standard: Reference, policy: Policy
+) -> list[str]:
     """Refuse what is not evaluated alike, before anything is measured; what the policy allows, in words."""
     if standard.baseline is None:
         theirs = asked[1].identities
@@ -82,11 +92,11 @@ def _alike(asked: Sequence[Asked], sides: Sides, standard: Standard, policy: Pol
         _require_records(sides.baseline, standard)
         theirs = {t: tuple(one.identity for one in ones) for t, ones in sides.baseline.scored.items()}
     mine = asked[0].identities
-    pairs = {task: paired(mine[task], theirs.get(task, ())) for task in mine}
+    pairs = {task: pair_seeds(mine[task], theirs.get(task, ())) for task in mine}
     return require_alike(pairs, policy.allow_differences, standard.name)
 
 
-def _require_records(baseline: Side, standard: Standard) -> None:
+def _require_records(baseline: CheckSide, standard: Reference) -> None:
     """Refuse a baseline none of whose records is there.
 
     Raises:
@@ -101,7 +111,7 @@ def _require_records(baseline: Side, standard: Standard) -> None:
     )
 
 
-def _measured(asked: Sequence[Asked], carry_out: CarryOut) -> dict[tuple[str, str], str]:
+def _measured(asked: Sequence[CheckRequest], carry_out: CarryOut) -> dict[tuple[str, str], str]:
     """Run what is missing; by model and task, why there is no score all the same."""
     failures: dict[tuple[str, str], str] = {}
     began = time.monotonic()
@@ -119,20 +129,24 @@ def _failures(report: Report) -> Iterator[tuple[str, str]]:
         yield result.cell.task.name, result.failure.message if result.failure else told
 
 
-def _sides(asked: Sequence[Asked], standard: Standard, failures: Mapping[tuple[str, str], str]) -> Sides:
+def _comparison(
+    asked: Sequence[CheckRequest], standard: Reference, failures: Mapping[tuple[str, str], str]
+) -> Comparison:
     found = asked[0].opened
     other = standard.baseline
     runs = other.runs if other is not None else (asked[1].run,)
-    return Sides(
-        candidate=side([asked[0].run], found, found.results),
-        baseline=side(runs, found, standard.results or found.results),
+    return Comparison(
+        candidate=read_side([asked[0].run], found, found.results),
+        baseline=read_side(runs, found, standard.results or found.results),
         failures=failures,
     )
 
 
-def _compared(found: Opened, sides: Sides, standard: Standard, policy: Policy, told: Sequence[str]) -> Check:
+def _decided(
+    found: ResolvedRequest, sides: Comparison, standard: Reference, policy: Policy, told: Sequence[str]
+) -> Check:
     started = time.monotonic()
-    said = decide.said(sides, found.suites, policy, standard.name)
+    said = decide.decide(sides, found.suites, policy, standard.name)
     tasks = (*_in_suites(said.tasks, found.suites), *_dropped(standard, found))
     means = tuple(
         replace(mean, predicted=_predicted(suite, sides))
@@ -163,7 +177,7 @@ def _tasks(suites: Sequence[Suite]) -> list[Task]:
     return list({task.name: task for suite in suites for task in suite.tasks}.values())
 
 
-def _party(one: Side, typed: str, baseline: Baseline | None) -> Party:
+def _party(one: CheckSide, typed: str, baseline: Baseline | None) -> Party:
     """One side of a check."""
     first = one.runs[0]
     return Party(
@@ -176,7 +190,7 @@ def _party(one: Side, typed: str, baseline: Baseline | None) -> Party:
 
 
 def _name_of(
-    tasks: Sequence[TaskOutcome], policy: Policy, found: Opened, parties: tuple[Party, Party]
+    tasks: Sequence[TaskOutcome], policy: Policy, found: ResolvedRequest, parties: tuple[Party, Party]
 ) -> str:
     """What a check is called: the same for the same records under the same policy."""
     compared = [[t.task, list(t.candidate_keys), list(t.baseline_keys), t.verdict, t.delta] for t in tasks]
@@ -198,7 +212,7 @@ def _in_suites(tasks: Sequence[TaskOutcome], suites: Sequence[Suite]) -> Iterato
         yield replace(one, suites=tuple(names))
 
 
-def _dropped(standard: Standard, found: Opened) -> Iterator[TaskOutcome]:
+def _dropped(standard: Reference, found: ResolvedRequest) -> Iterator[TaskOutcome]:
     """Tasks that a baseline has, and its suites no longer; none where others were asked for."""
     asked = found.request
     other = standard.baseline
@@ -219,11 +233,11 @@ def _dropped(standard: Standard, found: Opened) -> Iterator[TaskOutcome]:
             )
 
 
-def _predicted(suite: Suite, sides: Sides) -> dict[str, Any]:
+def _predicted(suite: Suite, sides: Comparison) -> dict[str, Any]:
     """What a proxy says of the benchmark that it stands for, from main scores; {} if one is missing."""
     found: dict[str, Any] = {}
     for name, one in (("candidate", sides.candidate), ("baseline", sides.baseline)):
-        scores = {task: score_of(ones) for task, ones in one.scored.items()}
+        scores = {task: mean_score(ones) for task, ones in one.scored.items()}
         known = {task: score for task, score in scores.items() if score is not None}
         told = suite.predictor.predict(known) if suite.predictor is not None else None
         if told is None:
@@ -233,14 +247,14 @@ def _predicted(suite: Suite, sides: Sides) -> dict[str, Any]:
     return found
 
 
-def _warnings(tasks: Sequence[TaskOutcome], sides: Sides, found: Opened) -> Iterator[str]:
+def _warnings(tasks: Sequence[TaskOutcome], sides: Comparison, found: ResolvedRequest) -> Iterator[str]:
     """What does not decide but should be known."""
     pairs = {
         task: (mine[0].provenance, sides.baseline.scored[task][0].provenance)
         for task, mine in sides.candidate.scored.items()
         if mine and sides.baseline.scored[task]
     }
-    yield from other_conditions(pairs)
+    yield from describe_provenance_differences(pairs)
     if any(one.unit == "examples" and one.runs == (1, 1) for one in tasks):
         yield "Each side was trained once, so what another seed would give is not known (--seeds 3)."
     for suite in found.suites:
@@ -264,7 +278,7 @@ def check(
     **request: Any,
 ) -> Check:
     """Hold a candidate against a baseline; `harness.check` documents the arguments."""
-    standard = standard_of(baseline, request.get("results"))
+    standard = resolve_reference(baseline, request.get("results"))
     set_one = standard.baseline
     suites = (suite,) if isinstance(suite, str) else tuple(suite)
     if set_one is not None:

@@ -12,7 +12,7 @@ from harness.checks.difference import Compared, Difference, MeanDifference, Part
 from harness.checks.outcome import MeanOutcome, Overall, TaskOutcome, Verdict
 from harness.checks.policy import EXIT_CODES, MEASURED, Correction, Margin, Policy
 from harness.checks.report import delta_text, margin_text, p_text, signed
-from harness.checks.sides import Sides, differences, missing, score_of
+from harness.checks.sides import Comparison, mean_score, missing_reason, task_differences
 from harness.errors import UsageError, shortened
 from harness.types import Suite, Task
 
@@ -36,7 +36,7 @@ class _Limits:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Judged:
+class _TaskVerdict:
     """What is said of one task.
 
     Attributes:
@@ -64,7 +64,7 @@ def _judge(
     correction: Correction,
     units: Mapping[str, str],
     share: float = 1.0,
-) -> dict[str, _Judged]:
+) -> dict[str, _TaskVerdict]:
     """The verdict of every task.
 
     A task is `equivalent` if two one-sided tests at alpha put the difference within the margin
@@ -95,7 +95,7 @@ def _judge(
             if verdict == "inconclusive"
             else ""
         )
-        found[name] = _Judged(
+        found[name] = _TaskVerdict(
             verdict=verdict, low=low, high=high, p_regressed=lower, p_improved=higher, to_settle=hint
         )
     return found
@@ -177,7 +177,7 @@ def _corrected(p: Sequence[float], correction: Correction) -> list[float]:
     return found
 
 
-def _learnt_margin(one: Compared, alpha: float) -> float | None:
+def _measured_margin(one: Compared, alpha: float) -> float | None:
     """How far another run of the baseline would lie from the mean of its runs; None of a single run.
 
     The one-sided bound of a prediction for as many runs as the candidate has.
@@ -262,7 +262,7 @@ def _limits(task: str, one: Difference, policy: Policy, baseline: str) -> _Limit
     margin, drop = policy.margin_of(task), policy.max_drop_of(task) * POINT
     if margin != MEASURED:
         return _Limits(margin=margin * POINT, max_drop=drop)
-    learnt = _learnt_margin(one, policy.alpha)
+    learnt = _measured_margin(one, policy.alpha)
     if not one.same and len(one.theirs) < LEAST_RUNS:
         raise _too_few_runs(task, baseline, len(one.theirs))
     return _Limits(margin=max(learnt or 0.0, policy.least_margin * POINT), max_drop=drop, measured=True)
@@ -281,14 +281,14 @@ def _too_few_runs(task: str, baseline: str, runs: int) -> UsageError:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Said:
+class _Decisions:
     """What is said of every task and of every suite's mean, in the order of the suites."""
 
     tasks: tuple[TaskOutcome, ...]
     means: tuple[MeanOutcome, ...]
 
 
-def said(sides: Sides, suites: Sequence[Suite], policy: Policy, baseline: str) -> _Said:
+def decide(sides: Comparison, suites: Sequence[Suite], policy: Policy, baseline: str) -> _Decisions:
     """Test every task and mean, and say what came of it.
 
     Args:
@@ -301,7 +301,7 @@ def said(sides: Sides, suites: Sequence[Suite], policy: Policy, baseline: str) -
         UsageError: A margin is to be measured, and the baseline has too few runs.
     """
     tasks = list({task.name: task for suite in suites for task in suite.tasks}.values())
-    found = differences(sides, tasks, policy)
+    found = task_differences(sides, tasks, policy)
     tested = {task: one for task, one in found.items() if isinstance(one, Difference)}
     limited = _all_limits(tested, policy, baseline=baseline)
     means = {suite.name: mean_difference(suite, tested) for suite in suites}
@@ -320,13 +320,17 @@ def said(sides: Sides, suites: Sequence[Suite], policy: Policy, baseline: str) -
         units={task: _unit(sides, task) for task in tested},
         share=1 - OF_MEANS if several else 1.0,
     )
-    return _Said(
+    return _Decisions(
         tasks=tuple(
-            _said(sides, task, found.get(task.name), policy, limited.get(task.name), judged.get(task.name))
+            _decide_task(
+                sides, task, found.get(task.name), policy, limited.get(task.name), judged.get(task.name)
+            )
             for task in tasks
         ),
         means=tuple(
-            _mean_said(suite, means[suite.name], policy, bars.get(suite.name), _level(suite, several, policy))
+            _decide_mean(
+                suite, means[suite.name], policy, bars.get(suite.name), _level(suite, several, policy)
+            )
             for suite in suites
         ),
     )
@@ -337,18 +341,18 @@ def _level(suite: Suite, several: int, policy: Policy) -> float:
     return policy.alpha * OF_MEANS / several if len(suite.tasks) > 1 else policy.alpha
 
 
-def _said(
-    sides: Sides,
+def _decide_task(
+    sides: Comparison,
     task: Task,
     one: Difference | str | None,
     policy: Policy,
     limit: _Limits | None,
-    judged: _Judged | None,
+    judged: _TaskVerdict | None,
 ) -> TaskOutcome:
-    said = _plain(sides, task, policy)
+    said = _untested_outcome(sides, task, policy)
     if not isinstance(one, Difference) or limit is None or judged is None:
         if one is None:
-            return replace(said, reason=missing(sides, task.name))
+            return replace(said, reason=missing_reason(sides, task.name))
         both = said.candidate is not None and said.baseline is not None
         delta = (said.candidate or 0) - (said.baseline or 0) if both else None
         return replace(said, verdict="not testable", reason=str(one), delta=delta)
@@ -374,7 +378,7 @@ def _said(
     )
 
 
-def _plain(sides: Sides, task: Task, policy: Policy) -> TaskOutcome:
+def _untested_outcome(sides: Comparison, task: Task, policy: Policy) -> TaskOutcome:
     """A task as it is before anything is tested: its scores, as far as they are there."""
     mine, theirs = sides.candidate.scored[task.name], sides.baseline.scored[task.name]
     return TaskOutcome(
@@ -383,25 +387,25 @@ def _plain(sides: Sides, task: Task, policy: Policy) -> TaskOutcome:
         metric=task.metric,
         verdict="missing",
         must_not_regress=policy.forbids(task.name),
-        candidate=score_of(mine),
-        baseline=score_of(theirs),
+        candidate=mean_score(mine),
+        baseline=mean_score(theirs),
         runs=(len(mine), len(theirs)),
         candidate_keys=tuple(one.key for one in mine),
         baseline_keys=tuple(one.key for one in theirs),
     )
 
 
-def _unit(sides: Sides, task: str) -> str:
+def _unit(sides: Comparison, task: str) -> str:
     units = sides.candidate.scored[task][0].units
     return units.unit if units else ""
 
 
-def _metric(sides: Sides, task: Task) -> str:
+def _metric(sides: Comparison, task: Task) -> str:
     units = sides.candidate.scored[task.name][0].units
     return units.metric if units else task.metric
 
 
-def _mean_said(
+def _decide_mean(
     suite: Suite, mean: MeanDifference | None, policy: Policy, limit: _Limits | None, level: float
 ) -> MeanOutcome:
     """What is said of a suite's mean."""
@@ -428,7 +432,7 @@ def _mean_limit(mean: MeanDifference, policy: Policy, suite: Suite, baseline: st
     margin = _mean_margin(suite, policy)
     if margin != MEASURED:
         return _Limits(margin=margin * POINT)
-    learnt = _learnt_margin(mean, policy.alpha)
+    learnt = _measured_margin(mean, policy.alpha)
     if not mean.same and len(mean.theirs) < LEAST_RUNS:
         raise _too_few_runs(f"the mean of {suite.name}", baseline, len(mean.theirs))
     return _Limits(margin=max(learnt or 0.0, policy.least_margin * POINT), measured=True)
@@ -480,7 +484,7 @@ def conclude(tasks: Sequence[TaskOutcome], means: Sequence[MeanOutcome], policy:
     improved = any(mean.verdict == "improved" for mean in means)
     return _Conclusion(
         verdict="improved" if improved else "equivalent",
-        because=tuple(_held(mean) for mean in means),
+        because=tuple(_mean_sentence(mean) for mean in means),
         exit_code=0,
     )
 
@@ -527,7 +531,7 @@ def _undecided(means: Sequence[MeanOutcome]) -> list[str]:
     ]
 
 
-def _held(one: MeanOutcome) -> str:
+def _mean_sentence(one: MeanOutcome) -> str:
     where = "wholly above 0" if one.verdict == "improved" else f"within {margin_text(one)}"
     verdict = "better" if one.verdict == "improved" else "equivalent"
     return f"{_named(one)} is {verdict}: {delta_text(one)} points, {where}."

@@ -19,11 +19,11 @@ import numpy as np
 
 from harness import files
 from harness.checks import units
-from harness.checks.units import NotTestableError, Rows, Stratum, Units, read
+from harness.checks.units import ExampleRows, NotTestableError, Stratum, Units, read_examples
 from harness.errors import StoreError
 from harness.identity import digest
 from harness.record import Record
-from harness.scores import raw
+from harness.scores import raw_metrics
 from harness.store import Store
 
 VERSION = 2
@@ -31,7 +31,7 @@ VERSION = 2
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scored:
+class ScoredRecord:
     """A finished score.
 
     Attributes:
@@ -55,7 +55,9 @@ class Scored:
     problem: str = ""
 
 
-def find(store: Store, artifact: str, task: str, key: str, *, parts: Parts, cache: Path) -> Scored | None:
+def read_scored_record(
+    store: Store, artifact: str, task: str, key: str, *, parts: Parts, cache: Path
+) -> ScoredRecord | None:
     """The record under `key` taken apart, None if there is none.
 
     Args:
@@ -82,7 +84,7 @@ def find(store: Store, artifact: str, task: str, key: str, *, parts: Parts, cach
     record = store.get(artifact, task, key)
     if record is None or record.status != "done":
         return None
-    found = _taken_apart(record, store.examples(record, artifact), parts)
+    found = _with_units(record, store.examples(record, artifact), parts)
     try:
         files.replace(kept, _packed(found))
     except StoreError:
@@ -99,9 +101,9 @@ def _stamp(path: Path) -> list[int]:
     return [stat.st_size, stat.st_mtime_ns, stat.st_ino]
 
 
-def _taken_apart(record: Record, examples: Path | None, parts: Parts) -> Scored:
+def _with_units(record: Record, examples: Path | None, parts: Parts) -> ScoredRecord:
     ran = {n: record.provenance.get(n) for n in ("packages", "device", "dtype_as_run", "attention")}
-    found = Scored(
+    found = ScoredRecord(
         key=record.key,
         task=record.task.model_dump(),
         model=record.model.model_dump(),
@@ -124,7 +126,7 @@ def _taken_apart(record: Record, examples: Path | None, parts: Parts) -> Scored:
         )
 
 
-def _packed(found: Scored) -> bytes:
+def _packed(found: ScoredRecord) -> bytes:
     about: dict[str, Any] = {
         name: getattr(found, name)
         for name in ("key", "task", "model", "identity", "provenance", "score", "problem")
@@ -142,12 +144,12 @@ def _packed(found: Scored) -> bytes:
     return sink.getvalue()
 
 
-def _unpacked(path: Path) -> Scored:
+def _unpacked(path: Path) -> ScoredRecord:
     with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
         about = json.loads(arrays["about"].tobytes())
         whole = about.pop("units", None)
         if whole is None:
-            return Scored(**about)
+            return ScoredRecord(**about)
         strata = tuple(
             Stratum(
                 measures=tuple(one["measures"]),
@@ -158,7 +160,7 @@ def _unpacked(path: Path) -> Scored:
             )
             for at, one in enumerate(whole["strata"])
         )
-        return Scored(**about, units=Units(metric=whole["metric"], unit=whole["unit"], strata=strata))
+        return ScoredRecord(**about, units=Units(metric=whole["metric"], unit=whole["unit"], strata=strata))
 
 
 NEAR = 2e-5
@@ -179,14 +181,14 @@ def _units_of(record: Record, path: Path, parts: Parts = ()) -> Units:
     Raises:
         NotTestableError: Its score cannot be computed again from these examples.
     """
-    rows = read(path)
+    rows = read_examples(path)
     if "recipe" in record.identity:
-        return _of_trained(record, rows, parts or tuple(raw(record)))
+        return _of_trained(record, rows, parts or tuple(raw_metrics(record)))
     found = [units.units_of(record.task.type, record.task.metric, part) for _, part in rows.parts()]
     if not found:
         raise NotTestableError("the per-example file is empty")
     made = Units(
-        metric=units.measured(record.task.type, record.task.metric),
+        metric=units.example_metric(record.task.type, record.task.metric),
         unit=found[0][0],
         strata=tuple(replace(s, share=s.share / len(found)) for _, strata in found for s in strata),
     )
@@ -194,20 +196,20 @@ def _units_of(record: Record, path: Path, parts: Parts = ()) -> Units:
     return made
 
 
-def _of_trained(record: Record, rows: Rows, parts: Parts) -> Units:
+def _of_trained(record: Record, rows: ExampleRows, parts: Parts) -> Units:
     made = Units(
         metric=", ".join(dict.fromkeys(metric for _, metric in parts)),
         unit="examples",
         strata=tuple(_trained(rows, parts)),
     )
-    found = raw(record)
+    found = raw_metrics(record)
     if not all(part in found for part in parts):
         raise NotTestableError("its record lacks a metric that its number is made of")
     _same(made, float(np.mean([found[part] for part in parts])))
     return made
 
 
-def _trained(rows: Rows, parts: Parts) -> Iterator[Stratum]:
+def _trained(rows: ExampleRows, parts: Parts) -> Iterator[Stratum]:
     """The rows of each development set, a run for each seed."""
     sets = {split: part for (split, _), part in rows.parts()}
     for split in dict.fromkeys(split for split, _ in parts):

@@ -20,17 +20,17 @@ import numpy as np
 
 from harness import paths
 from harness.checks import baselines
-from harness.checks.baselines import Baseline, Run
+from harness.checks.baselines import Baseline, BaselineModel
 from harness.checks.difference import Difference, Part, difference
 from harness.checks.policy import Policy
-from harness.checks.scored import Parts, Scored, find
-from harness.checks.units import Units, alike, as_probes, joined
-from harness.differences import Identity, paired, require_alike
+from harness.checks.scored import Parts, ScoredRecord, read_scored_record
+from harness.checks.units import Units, as_probes, join_runs, same_examples
+from harness.differences import Identity, pair_seeds, require_alike
 from harness.errors import HarnessError, UsageError, shortened
-from harness.plan import Cell, Subject, wanted
+from harness.plan import ConfiguredModel, PlannedScore, plan_scores
 from harness.recipe import RecipeOptions
 from harness.report import Report
-from harness.request import Opened, Request, opened
+from harness.request import Request, ResolvedRequest, resolve_request
 from harness.store import Store
 from harness.types import Suite, Task
 
@@ -39,7 +39,7 @@ SEEDED = frozenset({"Classification", "MultilabelClassification", "Regression", 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Side:
+class CheckSide:
     """One side of a check.
 
     Attributes:
@@ -49,14 +49,14 @@ class Side:
         missing: By task: how many records are not there.
     """
 
-    runs: tuple[Run, ...]
+    runs: tuple[BaselineModel, ...]
     home: Path
-    scored: Mapping[str, tuple[Scored, ...]]
+    scored: Mapping[str, tuple[ScoredRecord, ...]]
     missing: Mapping[str, int]
 
-    def by_model(self, task: str) -> list[list[Scored]]:
+    def by_model(self, task: str) -> list[list[ScoredRecord]]:
         """The records of a task, those of each model together."""
-        found: dict[str, list[Scored]] = {}
+        found: dict[str, list[ScoredRecord]] = {}
         for one in self.scored[task]:
             found.setdefault(str(one.model.get("artifact")), []).append(one)
         return list(found.values())
@@ -68,7 +68,7 @@ class Side:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class CheckRequest:
     """What is wanted of one model: a request for each seed.
 
     Attributes:
@@ -79,20 +79,20 @@ class Asked:
     """
 
     requests: tuple[Request, ...]
-    opened: Opened
+    opened: ResolvedRequest
     keys: Mapping[str, tuple[str, ...]]
     identities: Mapping[str, tuple[Identity, ...]]
 
     @property
-    def subject(self) -> Subject:
+    def subject(self) -> ConfiguredModel:
         """The model."""
         return self.opened.asked[0]
 
     @property
-    def run(self) -> Run:
+    def run(self) -> BaselineModel:
         """The model as a baseline has it."""
         artifact = self.subject.artifact
-        return Run(
+        return BaselineModel(
             model=artifact.name,
             source=artifact.source,
             artifact=artifact.key,
@@ -102,7 +102,7 @@ class Asked:
         )
 
 
-def ask(request: Request, model: str, seeds: int) -> Asked:
+def request_check(request: Request, model: str, seeds: int) -> CheckRequest:
     """The requests for a model, and the keys of all its scores.
 
     Tasks that a recipe trains for have their seeds within one record; of finished models only those
@@ -114,7 +114,7 @@ def ask(request: Request, model: str, seeds: int) -> Asked:
     first = replace(request, models=(model,))
     if seeds > 1 and first.recipe:
         first = replace(first, recipe_options=replace(first.recipe_options, fresh_seeds=seeds))
-    found = opened(first)
+    found = resolve_request(first)
     requests, cells = [first], _cells(found)
     every = {task: [cell] for task, cell in cells.items()}
     again = _seeded(found.suites)
@@ -127,9 +127,9 @@ def ask(request: Request, model: str, seeds: int) -> Asked:
             recipe_options=RecipeOptions(),
         )
         requests.append(more)
-        for task, cell in _cells(opened(more)).items():
+        for task, cell in _cells(resolve_request(more)).items():
             every[task].append(cell)
-    return Asked(
+    return CheckRequest(
         requests=tuple(requests),
         opened=found,
         keys={task: tuple(cell.key for cell in cells) for task, cells in every.items()},
@@ -143,13 +143,13 @@ def _seeded(suites: Sequence[Suite]) -> tuple[str, ...]:
     return tuple(c.name for c in columns if any(t.output != "label" and t.type in SEEDED for t in c.tasks))
 
 
-def _cells(found: Opened) -> dict[str, Cell]:
+def _cells(found: ResolvedRequest) -> dict[str, PlannedScore]:
     """The score of every task that the one model of a request wants.
 
     Raises:
         UsageError: Two suites have different tasks of one name.
     """
-    asked = wanted(
+    asked = plan_scores(
         found.subjects,
         found.suites,
         settings=found.data,
@@ -157,7 +157,7 @@ def _cells(found: Opened) -> dict[str, Cell]:
         recipe=found.recipe,
     )
     by_key = {cell.key: cell for cell in asked.cells}
-    cells: dict[str, Cell] = {}
+    cells: dict[str, PlannedScore] = {}
     for (_, task), key in asked.keys.items():
         if cells.setdefault(task.name, by_key[key]).key != key:
             raise UsageError(
@@ -167,7 +167,7 @@ def _cells(found: Opened) -> dict[str, Cell]:
     return cells
 
 
-def side(runs: Sequence[Run], found: Opened, results: Path) -> Side:
+def read_side(runs: Sequence[BaselineModel], found: ResolvedRequest, results: Path) -> CheckSide:
     """What is there of one side.
 
     Args:
@@ -179,19 +179,20 @@ def side(runs: Sequence[Run], found: Opened, results: Path) -> Side:
         RecordError: A record is of a newer schema, or cannot be read.
     """
     store = Store(results)
-    scored: dict[str, tuple[Scored, ...]] = {}
+    scored: dict[str, tuple[ScoredRecord, ...]] = {}
     missing: dict[str, int] = {}
     for task, parts in _parts(found).items():
         wanted_ones = [(run, key) for run in runs for key in run.keys.get(task, ())]
         there = [
-            find(store, run.folder, task, key, parts=parts, cache=found.cache) for run, key in wanted_ones
+            read_scored_record(store, run.folder, task, key, parts=parts, cache=found.cache)
+            for run, key in wanted_ones
         ]
         scored[task] = tuple(one for one in there if one is not None)
         missing[task] = there.count(None) + (not wanted_ones)
-    return Side(runs=tuple(runs), home=results, scored=scored, missing=missing)
+    return CheckSide(runs=tuple(runs), home=results, scored=scored, missing=missing)
 
 
-def _parts(found: Opened) -> dict[str, Parts]:
+def _parts(found: ResolvedRequest) -> dict[str, Parts]:
     """What the number of every task is made of, where a paper's convention says so."""
     view = found.recipe.convention if found.recipe is not None else ""
     parts: dict[str, Parts] = {}
@@ -204,7 +205,7 @@ def _parts(found: Opened) -> dict[str, Parts]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sides:
+class Comparison:
     """Both sides, and why records are not there.
 
     Attributes:
@@ -213,8 +214,8 @@ class Sides:
         failures: By artifact and task: why a record is missing.
     """
 
-    candidate: Side
-    baseline: Side
+    candidate: CheckSide
+    baseline: CheckSide
     failures: Mapping[tuple[str, str], str]
 
     @property
@@ -223,14 +224,16 @@ class Sides:
         return len({run.artifact for run in self.baseline.runs}) > 1
 
 
-def differences(sides: Sides, tasks: Sequence[Task], policy: Policy) -> dict[str, Difference | str]:
+def task_differences(sides: Comparison, tasks: Sequence[Task], policy: Policy) -> dict[str, Difference | str]:
     """By task how much the sides differ; in its place why that cannot be told."""
     return {
-        task.name: _difference(sides, task.name, policy) for task in tasks if not missing(sides, task.name)
+        task.name: _difference(sides, task.name, policy)
+        for task in tasks
+        if not missing_reason(sides, task.name)
     }
 
 
-def missing(sides: Sides, task: str) -> str:
+def missing_reason(sides: Comparison, task: str) -> str:
     """Why a task has no score on one of the sides; empty if it has on both."""
     for name, one in (("candidate", sides.candidate), ("baseline", sides.baseline)):
         if one.missing[task] or any(scored.score is None for scored in one.scored[task]):
@@ -238,7 +241,7 @@ def missing(sides: Sides, task: str) -> str:
     return ""
 
 
-def _why(sides: Sides, one: Side, task: str) -> str:
+def _why(sides: Comparison, one: CheckSide, task: str) -> str:
     """Why a side lacks a record, and what helps."""
     reasons = [
         sides.failures[run.artifact, task] for run in one.runs if (run.artifact, task) in sides.failures
@@ -253,7 +256,7 @@ def _why(sides: Sides, one: Side, task: str) -> str:
     return f"its record {keys} is not in {one.home / 'records'}" if keys else "a part of it is missing"
 
 
-def _difference(sides: Sides, task: str, policy: Policy) -> Difference | str:
+def _difference(sides: Comparison, task: str, policy: Policy) -> Difference | str:
     mine, theirs = sides.candidate.scored[task], sides.baseline.scored[task]
     if {one.key: one.score for one in mine} == {one.key: one.score for one in theirs}:
         scores = tuple(_own_score(one) for one in mine)
@@ -269,20 +272,20 @@ def _difference(sides: Sides, task: str, policy: Policy) -> Difference | str:
         problem = next((one.problem for one in ones if one.units is None), "")
         if problem:
             return f"the {name}: {problem}"
-    return _tested(sides, task, policy)
+    return _resampled_difference(sides, task, policy)
 
 
-def _own_score(one: Scored) -> float:
+def _own_score(one: ScoredRecord) -> float:
     """By its units, which have the recipe's own number where a record has another view's."""
     return float(one.score or 0) if one.units is None else float(one.units.scores().mean())
 
 
-def _tested(sides: Sides, task: str, policy: Policy) -> Difference | str:
+def _resampled_difference(sides: Comparison, task: str, policy: Policy) -> Difference | str:
     try:
         one, other = (_runs(side, task, sides.repeated) for side in (sides.candidate, sides.baseline))
     except ValueError as error:
         return str(error)
-    if not alike(one, other):
+    if not same_examples(one, other):
         return "the two sides were measured on different examples"
     if min(stratum.count for stratum in one.strata) < 2:
         return f"there is a single one of its {one.unit}"
@@ -292,16 +295,16 @@ def _tested(sides: Sides, task: str, policy: Policy) -> Difference | str:
     return difference(one, other, paired=paired, rng=rng, draws=policy.draws)
 
 
-def _runs(side: Side, task: str, repeated: bool) -> Units:
+def _runs(side: CheckSide, task: str, repeated: bool) -> Units:
     """The units of one side with its runs: seeds, or models where a baseline repeats its training.
 
     The seeds of one of several models are no trainings of their own: they count as probes of it.
     """
-    models = [joined([one.units for one in ones if one.units is not None]) for ones in side.by_model(task)]
-    return joined([as_probes(units) for units in models]) if repeated else models[0]
+    models = [join_runs([one.units for one in ones if one.units is not None]) for ones in side.by_model(task)]
+    return join_runs([as_probes(units) for units in models]) if repeated else models[0]
 
 
-def score_of(ones: Sequence[Scored]) -> float | None:
+def mean_score(ones: Sequence[ScoredRecord]) -> float | None:
     """The mean of main scores; None unless all are there."""
     known = [one.score for one in ones if one.score is not None]
     return sum(known) / len(known) if known and len(known) == len(ones) else None
@@ -333,13 +336,13 @@ def set_baseline(
     baselines.check_name(name)
     results = paths.results_folder(request.results)
     if not again and name in baselines.names(results):
-        raise baselines.taken(name)
+        raise baselines.name_taken_error(name)
     runs, lost = [], dict[str, str]()
-    every = [ask(replace(request, models=()), model, seeds) for model in request.models]
+    every = [request_check(replace(request, models=()), model, seeds) for model in request.models]
     _require_repeats(every)
     for one in every:
-        if not side([one.run], one.opened, results).complete:
-            lost |= _measured(one, carry_out)
+        if not read_side([one.run], one.opened, results).complete:
+            lost |= _run_missing(one, carry_out)
         runs.append(one.run)
     if lost:
         reasons = "; ".join(f"{task}: {reason.rstrip('.')}" for task, reason in list(lost.items())[:3])
@@ -359,7 +362,7 @@ def set_baseline(
     return made
 
 
-def _require_repeats(every: Sequence[Asked]) -> None:
+def _require_repeats(every: Sequence[CheckRequest]) -> None:
     """Refuse repeats that are the same model twice, or that are not evaluated alike.
 
     Raises:
@@ -372,11 +375,11 @@ def _require_repeats(every: Sequence[Asked]) -> None:
                 f"The model {one.run.source} stands twice: its weights are those of another one.",
                 hint="Repeats are models of the same training with other seeds.",
             )
-        pairs = {task: paired(one.identities[task], first.identities[task]) for task in first.identities}
+        pairs = {task: pair_seeds(one.identities[task], first.identities[task]) for task in first.identities}
         require_alike(pairs, (), first.run.source)
 
 
-def _measured(one: Asked, carry_out: CarryOut) -> dict[str, str]:
+def _run_missing(one: CheckRequest, carry_out: CarryOut) -> dict[str, str]:
     """Run what is missing of a model; why a task has no score all the same."""
     return {
         failed.cell.task.name: failed.failure.message if failed.failure else "not reached"

@@ -93,7 +93,7 @@ DRAWS = "draws"
 """Units of which another seed has others."""
 
 
-def joined(parts: Sequence[Units]) -> Units:
+def join_runs(parts: Sequence[Units]) -> Units:
     """Several runs as one.
 
     Runs on the same units stand side by side. The draws of other seeds are further units of the
@@ -131,7 +131,7 @@ def as_probes(units: Units) -> Units:
     return replace(units, strata=tuple(strata))
 
 
-def alike(first: Units, second: Units) -> bool:
+def same_examples(first: Units, second: Units) -> bool:
     """Whether two models were measured on the same units."""
     return _shape(first) == _shape(second)
 
@@ -152,12 +152,12 @@ class NotTestableError(Exception):
     """There are no units that a score could be computed of again; the message says why."""
 
 
-def measured(kind: str, metric: str) -> str:
+def example_metric(kind: str, metric: str) -> str:
     """The raw metric that is computed of single examples where `metric` is a task's main one."""
     return "similarity_ap" if (kind, metric) == ("PairClassification", "max_ap") else metric
 
 
-def units_of(kind: str, metric: str, rows: Rows) -> tuple[str, list[Stratum]]:
+def units_of(kind: str, metric: str, rows: ExampleRows) -> tuple[str, list[Stratum]]:
     """What the units of one split and subset are, and they themselves; their shares sum to 1.
 
     Args:
@@ -197,11 +197,11 @@ def _mean(values: Sequence[float] | Floats, examples: str) -> Stratum:
     return _one("mean", NOTHING, np.asarray(values, dtype=np.float64), examples)
 
 
-def _numbers(rows: Rows) -> tuple[Floats, Floats]:
+def _numbers(rows: ExampleRows) -> tuple[Floats, Floats]:
     return rows.gold.astype(np.float64), rows.prediction.astype(np.float64)
 
 
-def _codes(rows: Rows) -> tuple[Floats, Floats]:
+def _codes(rows: ExampleRows) -> tuple[Floats, Floats]:
     """Labels as numbers, the same for gold and prediction, and in every file."""
     names, places = np.unique(np.concatenate([rows.gold, rows.prediction]).astype(str), return_inverse=True)
     codes = np.array([_code(name) for name in names.tolist()])[places]
@@ -213,7 +213,7 @@ def _code(label: str) -> float:
     return float(int(_digest([label])[:13], 16))
 
 
-def _queries(rows: Rows, metric: str) -> Stratum:
+def _queries(rows: ExampleRows, metric: str) -> Stratum:
     if not np.isfinite(rows.metric).all():
         raise NotTestableError(f"the per-example file has no {metric} of single queries")
     if not metric.startswith(SUBQUERIES):
@@ -223,7 +223,7 @@ def _queries(rows: Rows, metric: str) -> Stratum:
     return _mean(rows.metric[first], _digest(names.tolist()))
 
 
-def _summaries(rows: Rows) -> Stratum:
+def _summaries(rows: ExampleRows) -> Stratum:
     """Each text's correlation over its summaries."""
     texts = np.array([name.rpartition("/")[0] for name in rows.ids.tolist()])
     names, of_text = np.unique(texts, return_inverse=True)
@@ -233,7 +233,7 @@ def _summaries(rows: Rows) -> Stratum:
     return _mean(found, _digest(names.tolist()))
 
 
-def _draws(rows: Rows) -> Stratum:
+def _draws(rows: ExampleRows) -> Stratum:
     """Each draw's V-measure; a draw is named by its texts."""
     gold, predicted = (one.astype(np.intp) for one in _separate_codes(rows))
     found, names = [], []
@@ -244,12 +244,12 @@ def _draws(rows: Rows) -> Stratum:
     return _mean(found, _digest(names))
 
 
-def _separate_codes(rows: Rows) -> tuple[Floats, Floats]:
+def _separate_codes(rows: ExampleRows) -> tuple[Floats, Floats]:
     found = [np.unique(v.astype(str), return_inverse=True)[1] for v in (rows.gold, rows.prediction)]
     return found[0].astype(np.float64), found[1].astype(np.float64)
 
 
-def _probes(rows: Rows, measure: str) -> list[Stratum]:
+def _probes(rows: ExampleRows, measure: str) -> list[Stratum]:
     """The texts with all their probes; where each has one of several folds, a stratum for each fold."""
     gold, predicted = _codes(rows) if measure == "macro_f1" else (rows.metric, rows.metric)
     places = [np.flatnonzero(rows.replicate == one) for one in sorted(set(rows.replicate.tolist()))]
@@ -274,7 +274,7 @@ Texts = NDArray[np.object_]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rows:
+class ExampleRows:
     """Columns of equal length (results/README.md).
 
     Attributes:
@@ -295,20 +295,20 @@ class Rows:
     gold: NDArray[Any]
     metric: NDArray[np.float64]
 
-    def parts(self) -> Iterator[tuple[tuple[str, str], Rows]]:
+    def parts(self) -> Iterator[tuple[tuple[str, str], ExampleRows]]:
         """The rows of each split and subset, by the ids of their examples."""
         for name in dict.fromkeys(zip(self.split.tolist(), self.subset.tolist(), strict=True)):
             chosen = np.flatnonzero((self.split == name[0]) & (self.subset == name[1]))
             yield name, self.at(chosen[np.argsort(self.ids[chosen].astype(str), kind="stable")])
 
-    def replicates(self) -> list[Rows]:
+    def replicates(self) -> list[ExampleRows]:
         """The rows of each probe, fold, draw or seed."""
         found = dict.fromkeys(self.replicate.tolist())
         return [self.at(np.flatnonzero(self.replicate == one)) for one in sorted(found)]
 
-    def at(self, places: NDArray[np.intp]) -> Rows:
+    def at(self, places: NDArray[np.intp]) -> ExampleRows:
         """Some of the rows."""
-        return Rows(
+        return ExampleRows(
             split=self.split[places],
             subset=self.subset[places],
             ids=self.ids[places],
@@ -329,7 +329,7 @@ def _digest(names: list[str]) -> str:
     return hashlib.sha256("\0".join(names).encode()).hexdigest()
 
 
-def read(path: Path) -> Rows:
+def read_examples(path: Path) -> ExampleRows:
     """The rows of a per-example file."""
     from pyarrow import parquet
 
@@ -338,7 +338,7 @@ def read(path: Path) -> Rows:
     texts = {name: np.array(table[name].to_pylist(), dtype=object) for name in ("split", "subset")}
     values = {name: table[name].to_numpy() for name in ("prediction", "gold")}
     metric = table["metric"].to_pylist()
-    return Rows(
+    return ExampleRows(
         split=texts["split"],
         subset=texts["subset"],
         ids=np.array(table["example_id"].to_pylist(), dtype=object),

@@ -13,7 +13,7 @@ from click.core import ParameterSource
 from harness import evaluation, files, paths, progress
 from harness.checks import outcome
 from harness.checks import policy as policies
-from harness.checks.baselines import standard_of
+from harness.checks.baselines import resolve_reference
 from harness.checks.outcome import Check
 from harness.checks.policy import Policy, explanation
 from harness.checks.report import junit, markdown, print_check
@@ -140,7 +140,7 @@ def _check(
             f"A check needs {lacking}.",
             hint="Type harness check --candidate MODEL --baseline NAME (`harness baseline list`).",
         )
-    standard = standard_of(baseline, given["results"])
+    standard = resolve_reference(baseline, given["results"])
     other = standard.baseline
     if other is not None:
         given = _filled(context, given, other.asked)

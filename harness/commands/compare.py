@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from harness.commands import options
-from harness.differences import conditions, pair
+from harness.differences import comparable_fields, pair_records
 from harness.errors import unknown
 from harness.progress import console, most_common
 from harness.report import score_text
@@ -57,14 +57,14 @@ def command(
     left over, if that is one score of each model.
     """
     a, b = (_of(records_of(model, results).records, tasks) for model in (first, second))
-    pairing = pair(a, b, across_data=across_data)
+    pairing = pair_records(a, b, across_data=across_data)
     found = {
         "deltas": [_delta(x, y) for x, y in pairing.pairs],
         "differences": _differences(
             [
                 (
-                    conditions(x.identity, x.provenance, measurements=measurements),
-                    conditions(y.identity, y.provenance, measurements=measurements),
+                    comparable_fields(x.identity, x.provenance, measurements=measurements),
+                    comparable_fields(y.identity, y.provenance, measurements=measurements),
                 )
                 for x, y in pairing.pairs
             ]

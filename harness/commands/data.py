@@ -21,7 +21,7 @@ from harness.data.folder import Need
 from harness.data.locate import DataSettings, Unavailable, human_size, remote_sizes
 from harness.data.mirror import Problem, Status, files_found, needs, pull, status, verify
 from harness.errors import DataError, UsageError
-from harness.request import listed
+from harness.request import split_names
 from harness.types import SuiteOptions
 
 SCHEMA = 1
@@ -121,7 +121,7 @@ def _verify_data(suites: tuple[str, ...], languages: str, data: Path | None, as_
 
 def _wanted(suites: Sequence[str], languages: str, root: Path | None) -> tuple[Need, ...]:
     if suites:
-        opened = open_suites(suites, SuiteOptions(languages=listed(languages)))
+        opened = open_suites(suites, SuiteOptions(languages=split_names(languages)))
         return needs([task for suite in opened for task in suite.tasks])
     if root is None:
         raise UsageError("Which data?", hint="Name a suite (--suite SUITE) or a data root (--data DIR).")

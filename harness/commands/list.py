@@ -55,9 +55,7 @@ def _models() -> list[dict[str, Any]]:
 
 
 def _backbones() -> list[dict[str, Any]]:
-    found = [
-        (entry, entry.family) for entry in backbones.all_backbones().values() if entry.family is not None
-    ]
+    found = [(entry, entry.family) for entry in backbones.entries().values() if entry.family is not None]
     return [
         {
             "name": entry.name,

@@ -17,7 +17,7 @@ from harness.errors import RecordError, UsageError
 from harness.progress import console
 from harness.proxy import document
 from harness.proxy.document import Proxy
-from harness.request import listed
+from harness.request import split_names
 from harness.types import SuiteOptions
 
 if TYPE_CHECKING:
@@ -82,13 +82,13 @@ def _fit(
     wish = fit.Wish(
         suite=typed,
         minutes=5.0 if minutes is None else minutes,
-        tasks=listed(tasks),
+        tasks=split_names(tasks),
         reference=reference,
-        name=document.named(name) if name else "",
+        name=document.require_proxy_name(name) if name else "",
     )
     with _progress(quiet=as_json) as tell:
         found = fit.fit_proxy(table.open_import(source, folder), suite, wish, tell)
-    path = document.write(found, folder)
+    path = document.write_proxy(found, folder)
     if as_json:
         click.echo(json.dumps(_document(found, path), indent=1))
     else:
@@ -104,9 +104,9 @@ def _list_proxies(results: Path | None, as_json: bool) -> int:
     """List the proxies of the results folder."""
     found: list[Proxy] = []
     broken: list[RecordError] = []
-    for path in document.every(paths.results_folder(results)):
+    for path in document.proxy_files(paths.results_folder(results)):
         try:
-            found.append(document.read(path))
+            found.append(document.read_proxy(path))
         except RecordError as error:
             broken.append(error)
     if as_json:
@@ -126,8 +126,8 @@ def _list_proxies(results: Path | None, as_json: bool) -> int:
 @options.as_json
 def _show(name: str, results: Path | None, as_json: bool) -> int:
     """Show a proxy, by its name or its JSON file: tasks, formula, error and cost."""
-    path = document.find(name, paths.results_folder(results))
-    found = document.read(path)
+    path = document.find_proxy(name, paths.results_folder(results))
+    found = document.read_proxy(path)
     if as_json:
         click.echo(json.dumps(_document(found, path), indent=1))
     else:

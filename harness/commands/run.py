@@ -16,14 +16,14 @@ import click
 
 from harness import evaluation, progress
 from harness.commands import options
-from harness.context import Desk
-from harness.plan import Cell
+from harness.context import JobContext
+from harness.plan import PlannedScore
 from harness.progress import console
 from harness.provenance import check_devices
 from harness.recipe import Estimate
 from harness.record import Record
-from harness.report import impossible, print_failures, print_report
-from harness.request import Prepared, network, request_of_options
+from harness.report import impossible_results, print_failures, print_report
+from harness.request import PreparedRun, network, request_of_options
 from harness.types import Size, Suite
 
 if TYPE_CHECKING:
@@ -73,13 +73,13 @@ def command(
     return report.exit_code
 
 
-def _show_plan(prepared: Prepared, as_json: bool) -> int:
+def _show_plan(prepared: PreparedRun, as_json: bool) -> int:
     estimate = _estimate(prepared)
     if as_json:
         click.echo(json.dumps(_to_json(estimate), indent=1))
     else:
         _show(estimate, prepared.suites, console())
-        print_failures(impossible(prepared), prepared, console())
+        print_failures(impossible_results(prepared), prepared, console())
     return 1 if prepared.plan.impossible else 0
 
 
@@ -106,45 +106,45 @@ class _Line:
     notes: tuple[str, ...] = ()
 
 
-def _estimate(prepared: Prepared) -> list[_Line]:
+def _estimate(prepared: PreparedRun) -> list[_Line]:
     """One line for each cell of the plan."""
     records = list(prepared.store.records())
     runs = _shared_out(prepared.plan.open, _runs(prepared))
     return [
-        _line(cell, records) if cell.laid is None else _learnt(cell, runs.get(cell.key, []))
+        _line(cell, records) if cell.recipe_plan is None else _learnt(cell, runs.get(cell.key, []))
         for cell in prepared.plan.cells
     ]
 
 
-def _runs(prepared: Prepared) -> dict[str, Estimate]:
+def _runs(prepared: PreparedRun) -> dict[str, Estimate]:
     """What each run that is not there yet will take, by its key, from a few steps of it."""
     plan = prepared.plan
     jobs = [job for job in plan.jobs if job.kind == "train" and job.key not in plan.known]
     if not jobs or prepared.recipe is None:
         return {}
     request = prepared.request
-    desk = Desk(
+    context = JobContext(
         device=check_devices(prepared.devices)[0],
         cache=prepared.cache,
         emit=lambda _event: None,
         threads=request.threads,
     )
-    found = prepared.recipe.estimate(jobs, desk)
+    found = prepared.recipe.estimate(jobs, context)
     return {job.key: one for job, one in zip(jobs, found, strict=True) if one is not None}
 
 
-def _shared_out(cells: Sequence[Cell], runs: dict[str, Estimate]) -> dict[str, list[Estimate]]:
+def _shared_out(cells: Sequence[PlannedScore], runs: dict[str, Estimate]) -> dict[str, list[Estimate]]:
     """Each run once: with the score of its own task, else with the first that needs it."""
     found: dict[str, list[Estimate]] = {}
     for own in (True, False):
         for cell in cells:
-            for job in cell.laid.jobs if cell.laid else ():
+            for job in cell.recipe_plan.jobs if cell.recipe_plan else ():
                 if job.key in runs and (not own or (job.place and job.place.task == cell.task.name)):
                     found.setdefault(cell.key, []).append(runs.pop(job.key))
     return found
 
 
-def _learnt(cell: Cell, mine: Sequence[Estimate]) -> _Line:
+def _learnt(cell: PlannedScore, mine: Sequence[Estimate]) -> _Line:
     """The line of a score that a recipe trains for."""
     return _Line(
         model=cell.subject.artifact.name,
@@ -207,7 +207,7 @@ def _table(lines: Sequence[_Line], numbers: Sequence[str]) -> Table:
     return table
 
 
-def _line(cell: Cell, records: Iterable[Record]) -> _Line:
+def _line(cell: PlannedScore, records: Iterable[Record]) -> _Line:
     size = cell.task.size if cell.problem is None else Size()
     tokens = None
     if size.texts is not None and size.characters is not None:

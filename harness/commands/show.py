@@ -14,19 +14,19 @@ from harness import catalog, paths
 from harness.commands import options
 from harness.errors import UsageError, shortened, unknown
 from harness.progress import console, most_common
-from harness.report import aggregates_json, means_lines, print_standing, score_text, standing_json
-from harness.request import listed
+from harness.report import aggregates_json, means_lines, print_trained_result, score_text, trained_result_json
+from harness.request import split_names
 from harness.results import (
-    Measured,
-    Trained,
+    MeasuredSuite,
+    RecipeCondition,
     all_stores,
+    condition_json,
     notes_of,
     record_text,
     records_of,
     suite_views,
-    treatment_json,
 )
-from harness.scores import aggregate, learnt_part, standing
+from harness.scores import aggregate, trained_part, trained_result
 from harness.types import SuiteOptions
 
 
@@ -63,8 +63,8 @@ def command(
     measured = records_of(model, results)
     records = measured.records
     narrowed = SuiteOptions(
-        languages=listed(languages),
-        splits=listed(splits),
+        languages=split_names(languages),
+        splits=split_names(splits),
         cache=paths.cache_folder(),
         results=results,
     )
@@ -78,7 +78,7 @@ def command(
     return 0
 
 
-def _all(measured: Measured, as_json: bool) -> None:
+def _all(measured: MeasuredSuite, as_json: bool) -> None:
     records, about = measured.records, measured.records[0].model
     if as_json:
         rows = [
@@ -109,7 +109,7 @@ def _all(measured: Measured, as_json: bool) -> None:
     console().print(table)
 
 
-def _apart(record: Any, measured: Measured, common: str) -> str:
+def _apart(record: Any, measured: MeasuredSuite, common: str) -> str:
     """What tells a record from the others: its settings, its data, that it came with the project."""
     settings = record_text(record)
     parts = [settings] if settings != common else []
@@ -136,10 +136,10 @@ def _suites(
         rows = [
             {
                 "suite": suite.name,
-                "settings": treatment_json(seen.treatment) if seen else None,
+                "settings": condition_json(seen.treatment) if seen else None,
                 "unproven_data": list(seen.unproven) if seen else [],
                 **aggregates_json(suite, aggregate(suite, _numbers(seen, stands))),
-                **({"standing": standing_json(stands)} if stands else {}),
+                **({"standing": trained_result_json(stands)} if stands else {}),
             }
             for suite, seen, stands in found
         ]
@@ -169,8 +169,8 @@ def _standing(suite: Any, seen: Any, view: str, results: Path | None) -> Any:
             )
         then = f"`harness show MODEL --suite {suite.name}` takes the recipe's own."
         raise unknown(f"view of {suite.name}", view, suite.conventions, then=then)
-    part = learnt_part(suite)
-    if part is None or seen is None or not isinstance(seen.treatment, Trained):
+    part = trained_part(suite)
+    if part is None or seen is None or not isinstance(seen.treatment, RecipeCondition):
         return None
     own = next(iter(seen.records.values())).training.get("view", "")
     stores = all_stores(results)
@@ -179,12 +179,12 @@ def _standing(suite: Any, seen: Any, view: str, results: Path | None) -> Any:
         places = (store.examples(record, f"model-{record.model.artifact[:12]}") for store in stores)
         return next((place for place in places if place is not None and place.exists()), None)
 
-    return standing(part, seen.records, suite.conventions.get(view or own), files)
+    return trained_result(part, seen.records, suite.conventions.get(view or own), files)
 
 
 def _print_suite(title: str, suite: Any, view: Any, stands: Any) -> None:
     if stands is not None:
-        print_standing(stands, f"{title}, {view.treatment.text}", console())
+        print_trained_result(stands, f"{title}, {view.treatment.text}", console())
         for line in (*suite.notes, *_unproven(view), *notes_of(view.records.values())):
             console().print(line, highlight=False, soft_wrap=True)
         return

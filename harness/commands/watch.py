@@ -15,11 +15,11 @@ from harness.commands import options
 from harness.errors import HarnessError, UsageError, unknown
 from harness.progress import console
 from harness.report import Report, score_text
-from harness.request import Prepared, Request, request_of_options
+from harness.request import PreparedRun, Request, request_of_options
 from harness.watch import state
 from harness.watch.source import Checkpoint, open_source
 from harness.watch.state import ChangePoint, Entry, Watch, opened_suites, usual_name
-from harness.watch.watch import Asked, Evaluated, Hearing, Look, follow
+from harness.watch.watch import EvaluatedCheckpoint, Scan, WatchListeners, WatchOptions, follow
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -89,11 +89,13 @@ def _watch(source: str, as_json: bool, given: dict[str, Any]) -> int:
     request = request_of_options((), (given["suite"],), given, budget=budget)
     _require_task(given["task"], request)
     plainly = ("name", "every", "settle", "once", "until")
-    wanted = Asked(source=source, request=request, **{name: given[name] for name in plainly})
+    wanted = WatchOptions(source=source, request=request, **{name: given[name] for name in plainly})
     said = _Json() if as_json else _Spoken(given["task"], once=given["once"])
     watch = follow(
         wanted,
-        Hearing(looked=said.looked, ended=said.ended, troubled=said.troubled, carry_out=said.carry_out),
+        WatchListeners(
+            looked=said.looked, ended=said.ended, troubled=said.troubled, carry_out=said.carry_out
+        ),
     )
     said.over(watch)
     return 1 if any(one.state == "failed" for one in watch.checkpoints) else 0
@@ -116,14 +118,14 @@ class _Spoken:
         self._skipped: frozenset[str] = frozenset()
         self._drawn: Watch | None = None
 
-    def looked(self, found: Look) -> None:
+    def looked(self, found: Scan) -> None:
         """What is waited for, every time; what is skipped, when it is another than before."""
         skipped = frozenset(one.name for one in found.skipped)
         for line in _said_of_look(found, skipped=skipped != self._skipped):
             self._err.print(line, style="dim", highlight=False, soft_wrap=True)
         self._skipped = skipped
 
-    def ended(self, done: Evaluated, watch: Watch) -> None:
+    def ended(self, done: EvaluatedCheckpoint, watch: Watch) -> None:
         """A line for the checkpoint, and the curve anew."""
         self._out.print(_said_of(done), highlight=False, soft_wrap=True)
         if not self._once:
@@ -133,7 +135,7 @@ class _Spoken:
         """Why a look failed."""
         self._err.print(f"{error.message} Looking again.", style="yellow", highlight=False, soft_wrap=True)
 
-    def carry_out(self, prepared: Prepared) -> Report:
+    def carry_out(self, prepared: PreparedRun) -> Report:
         """With a progress bar."""
         return progress.carry_out(prepared, self._err, quiet=False)
 
@@ -149,7 +151,7 @@ class _Spoken:
 class _Json:
     """Prints one JSON object a line for machines."""
 
-    def looked(self, found: Look) -> None:
+    def looked(self, found: Scan) -> None:
         """What there is to do, what is waited for and what is skipped."""
         waiting = [
             {"step": o.checkpoint.step, "name": o.checkpoint.name, "reason": o.reason} for o in found.waiting
@@ -158,7 +160,7 @@ class _Json:
         skipped = [{"name": one.name, "reason": one.reason} for one in found.skipped]
         _line("look", ready=ready, known=list(found.known), waiting=waiting, skipped=skipped)
 
-    def ended(self, done: Evaluated, _watch: Watch) -> None:
+    def ended(self, done: EvaluatedCheckpoint, _watch: Watch) -> None:
         """What became of a checkpoint."""
         entry = done.entry.model_dump(mode="json")
         _line("checkpoint", how=_how(done), scored=done.new, known=done.known, checkpoint=entry)
@@ -167,7 +169,7 @@ class _Json:
         """Why a look failed."""
         _line("trouble", message=error.message, hint=error.hint)
 
-    def carry_out(self, prepared: Prepared) -> Report:
+    def carry_out(self, prepared: PreparedRun) -> Report:
         """Without a word."""
         return progress.carry_out(prepared, console(stderr=True), quiet=True)
 
@@ -186,14 +188,14 @@ def _tell(name: str | None, listing: bool, as_json: bool, given: dict[str, Any])
     if not listing:
         if name is None:
             raise UsageError("Which watch?", hint="Type harness watch NAME --show, or harness watch --list.")
-        watch = state.require(results, _named(results, name))
+        watch = state.require_name(results, _named(results, name))
         if as_json:
             found = {"schema": SCHEMA, "watch": watch.model_dump(mode="json", by_alias=True)}
             click.echo(json.dumps(found, indent=1, ensure_ascii=False))
         else:
             _print_watch(watch, console(), task=given["task"])
         return 0
-    watches = [state.require(results, one) for one in state.names(results)]
+    watches = [state.require_name(results, one) for one in state.names(results)]
     if as_json:
         rows = {"schema": SCHEMA, "watches": [_listed(one) for one in watches]}
         click.echo(json.dumps(rows, indent=1, ensure_ascii=False))
@@ -211,12 +213,12 @@ def _named(results: Path, text: str) -> str:
     return text
 
 
-def _how(done: Evaluated) -> str:
+def _how(done: EvaluatedCheckpoint) -> str:
     """Whether a checkpoint was evaluated now, its scores were known, or nothing was scored."""
     return "evaluated" if done.new else "known already" if done.known else "nothing scored"
 
 
-def _said_of(done: Evaluated) -> str:
+def _said_of(done: EvaluatedCheckpoint) -> str:
     """One line on a checkpoint that was evaluated."""
     entry = done.entry
     mean = f"mean {score_text(entry.mean)}" if entry.mean is not None else entry.state
@@ -226,7 +228,7 @@ def _said_of(done: Evaluated) -> str:
     return f"step {entry.step} ({entry.name}): {_how(done)} ({tasks}), {mean}{reason}{same}"
 
 
-def _said_of_look(found: Look, *, skipped: bool) -> list[str]:
+def _said_of_look(found: Scan, *, skipped: bool) -> list[str]:
     """What a look waits for and, if asked for, what it passes over."""
     lines = [f"waiting for {_called(one.checkpoint)}: {one.reason}" for one in found.waiting]
     if skipped:

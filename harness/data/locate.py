@@ -170,7 +170,7 @@ class Unavailable(DataError):
 
 
 @contextmanager
-def explained(need: Need, root: Path | None) -> Iterator[None]:
+def explain_hub_error(need: Need, root: Path | None) -> Iterator[None]:
     """Turn whatever goes wrong while fetching `need` into a DataError."""
     try:
         yield
@@ -284,7 +284,7 @@ def remote_size(need: Need, *, timeout: float = 10.0) -> int:
     """
     from huggingface_hub import HfApi
 
-    with explained(need, None):
+    with explain_hub_error(need, None):
         info = HfApi().dataset_info(need.path, revision=need.revision, files_metadata=True, timeout=timeout)
         visible = [s for s in info.siblings or [] if not s.rfilename.startswith(".")]
         return sum(sibling.size or 0 for sibling in visible)
@@ -430,7 +430,7 @@ def root_folder(path: str, revision: str, root: Path | None) -> Path | None:
             if folder.is_dir() and visible_files(folder) and other_revision(folder, revision) is None:
                 return folder
         except OSError as error:
-            raise unreadable(folder, error) from error
+            raise unreadable_error(folder, error) from error
     return None
 
 
@@ -458,7 +458,7 @@ def other_revision(folder: Path, revision: str) -> str | None:
     return manifest.revision if manifest and revision and manifest.revision != revision else None
 
 
-def unreadable(folder: Path, error: OSError) -> DataError:
+def unreadable_error(folder: Path, error: OSError) -> DataError:
     """The error for a data set's folder that cannot be read."""
     return DataError(
         f"Cannot read {error.filename or folder}: {error.strerror or error}.",
@@ -470,7 +470,7 @@ def _identified(data: Data, folder: Path, cache: Path) -> Data:
     try:
         return identify(data, folder, cache)
     except OSError as error:
-        raise unreadable(folder, error) from error
+        raise unreadable_error(folder, error) from error
 
 
 def _held(data: Data, root: Path | None) -> str | None:

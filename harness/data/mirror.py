@@ -23,14 +23,14 @@ from harness.data.locate import (
     Located,
     Origin,
     Unavailable,
-    explained,
+    explain_hub_error,
     human_size,
     locate_data,
     other_revision,
     places,
     remote_size,
     root_folder,
-    unreadable,
+    unreadable_error,
 )
 from harness.errors import DataError
 from harness.files import sha256_file
@@ -149,7 +149,7 @@ def pull(need: Need, root: Path, *, progress: Progress = _quiet) -> Literal["pul
         DataError: The hub cannot be reached or refuses, the disk is full, the root cannot be
             written, or a folder stands there that no pull made.
     """
-    with explained(need, root), _locked(_place(need, root)) as target:
+    with explain_hub_error(need, root), _locked(_place(need, root)) as target:
         if target.exists():
             wrong = [problem for problem in verify(need, root) if problem.kind != "extra"]
             if not wrong:
@@ -283,7 +283,7 @@ def verify(need: Need, root: Path) -> tuple[Problem, ...]:
     try:
         return (*_revision(need, manifest), *_files(manifest, visible_files(folder)))
     except OSError as error:
-        raise unreadable(folder, error) from error
+        raise unreadable_error(folder, error) from error
 
 
 def _absent(need: Need, root: Path) -> Problem:

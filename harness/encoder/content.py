@@ -91,7 +91,7 @@ def content_key(
     files = content_files(folder)
     hashes = {p.relative_to(folder).as_posix(): _hash(p, cache_dir) for p in files}
     content = digest(sorted(hashes.items()))
-    own_code = trust_remote_code and bool(own_classes(folder))
+    own_code = trust_remote_code and bool(remote_classes(folder))
     weights = {name: sha for name, sha in hashes.items() if name.endswith((".safetensors", ".bin"))}
     weights_hash = next(iter(weights.values())) if len(weights) == 1 else digest(sorted(weights.items()))
     made = read_object(folder / "model.json")
@@ -121,7 +121,7 @@ NAMING = (*LOADED, "processor_config.json", "preprocessor_config.json")
 
 
 @dataclass(frozen=True, kw_only=True)
-class OwnClass:
+class RemoteClass:
     """A class that stands in the `auto_map` of a folder's `file` for the class `name` of transformers.
 
     `reference` is "module.Class", with "org/repository--" before it where the code lies elsewhere.
@@ -133,7 +133,7 @@ class OwnClass:
     reference: str
 
 
-def named_classes(folder: Path) -> list[OwnClass]:
+def declared_classes(folder: Path) -> list[RemoteClass]:
     """Every class that any module's files name.
 
     Raises:
@@ -142,23 +142,23 @@ def named_classes(folder: Path) -> list[OwnClass]:
     return [found for place in module_folders(folder) for file in NAMING for found in _named(place, file)]
 
 
-def own_classes(folder: Path) -> list[OwnClass]:
+def remote_classes(folder: Path) -> list[RemoteClass]:
     """Those of `named_classes` that stand for a class the model is loaded with.
 
     Raises:
         ModelError: If a config cannot be read.
     """
-    return [found for found in named_classes(folder) if found.name in LOADED.get(found.file, ())]
+    return [found for found in declared_classes(folder) if found.name in LOADED.get(found.file, ())]
 
 
-def _named(place: Path, file: str) -> Iterator[OwnClass]:
+def _named(place: Path, file: str) -> Iterator[RemoteClass]:
     named = read_object(place / file).get("auto_map") or {}
     if not isinstance(named, dict):  # the old way for a tokenizer: the slow and the fast class
         named = {"AutoTokenizer": named}
     for name, references in named.items():
         for reference in references if isinstance(references, list) else [references]:
             if reference is not None:
-                yield OwnClass(folder=place, file=file, name=name, reference=str(reference))
+                yield RemoteClass(folder=place, file=file, name=name, reference=str(reference))
 
 
 REFUSED = {
@@ -183,7 +183,7 @@ NOTHING: tuple[Any, ...] = (None, False, {}, [], "")
 """Values with which an argument does nothing."""
 
 
-def check_elsewhere(folder: Path) -> None:
+def check_external_references(folder: Path) -> None:
     """See that the files of the folder, and of each of its modules, are what will be loaded.
 
     Raises:

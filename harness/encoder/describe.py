@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, cast, get_args
 
 from harness import backbones
-from harness.encoder.content import check_elsewhere
+from harness.encoder.content import check_external_references
 from harness.encoder.family import MODEL_TYPE, Family
 from harness.encoder.folder import (
     Module,
@@ -276,7 +276,7 @@ def describe(folder: Path, *, own_code: bool = False) -> Description:
         raise ModelError(f"{folder} is not a folder.", hint="Give the folder that holds config.json.")
     modules = read_modules(folder)
     _require_configs(folder)
-    check_elsewhere(folder)
+    check_external_references(folder)
     for path in weight_files(folder):
         if path.suffix == ".safetensors":
             check_safetensors(path)
@@ -288,7 +288,7 @@ def describe(folder: Path, *, own_code: bool = False) -> Description:
     return Description(
         folder=folder,
         pooling=_pooling(folder, modules),
-        usual_pooling=_usual_pooling(folder),
+        usual_pooling=_family_pooling(folder),
         normalize=bool(modules) and library_class(modules[-1][0]) == "Normalize",
         max_length=_longest(found),
         position_limit=_most_asked(found),
@@ -331,7 +331,7 @@ def _require_tokenizers(folder: Path) -> None:
         )
 
 
-def _usual_pooling(folder: Path) -> str:
+def _family_pooling(folder: Path) -> str:
     family = family_in(backbone_folder(folder))
     return "mean" if family is None else family.pooling
 
@@ -432,7 +432,7 @@ def _check_positions(artifact: Artifact, folder: Path) -> None:
 def _require_no_variant(artifact: Artifact, folder: Path) -> None:
     """See that a type which only we know is one of those that we know."""
     kind = read_object(folder / "config.json").get("model_type")
-    families = {n: e.family for n, e in backbones.all_backbones().items() if e.family is not None}
+    families = {n: e.family for n, e in backbones.entries().items() if e.family is not None}
     named = {name: family for name, family in families.items() if kind in family.model_types}
     if named and not any(family.native or family.shape is None for family in named.values()):
         if artifact.trust_remote_code:

@@ -185,7 +185,7 @@ SHOWN = 5
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Fresh:
+class _UninitialisedTensor:
     """A tensor that no file set, of one backbone; `shapes` if the file has one of another shape."""
 
     backbone: nn.Module
@@ -198,7 +198,7 @@ class _Fresh:
 class _LoadReport:
     """What loading found wrong: tensors that no file had, or whose shape was another there."""
 
-    fresh: list[_Fresh] = field(default_factory=list)
+    fresh: list[_UninitialisedTensor] = field(default_factory=list)
 
     def note(self, model: nn.Module, info: dict[str, Any]) -> None:
         """Add what transformers says of one loaded backbone."""
@@ -210,7 +210,9 @@ class _LoadReport:
         for name in sorted({*info["missing_keys"], *mismatched}):
             if name in tensors and tensors[name].is_floating_point():
                 shapes = mismatched.get(name, "")
-                self.fresh.append(_Fresh(backbone=model, name=name, tensor=tensors[name], shapes=shapes))
+                self.fresh.append(
+                    _UninitialisedTensor(backbone=model, name=name, tensor=tensors[name], shapes=shapes)
+                )
 
 
 @contextmanager
@@ -255,14 +257,14 @@ def _require_loaded(model: SentenceTransformer, report: _LoadReport, name: str) 
     )
 
 
-def _place(model: SentenceTransformer, fresh: _Fresh) -> str:
+def _place(model: SentenceTransformer, fresh: _UninitialisedTensor) -> str:
     """The name of a tensor, with that of its backbone where there are several."""
     if len(backbone_modules(model)) < 2:
         return fresh.name
     return next((f"{n}.{fresh.name}" for n, m in model.named_modules() if m is fresh.backbone), fresh.name)
 
 
-def _reaching(model: SentenceTransformer, suspects: list[_Fresh]) -> list[_Fresh]:
+def _reaching(model: SentenceTransformer, suspects: list[_UninitialisedTensor]) -> list[_UninitialisedTensor]:
     """The suspects that the vectors of any side depend on."""
     silent = set(suspects)
     for role in roles(model) if suspects else ():
@@ -270,7 +272,9 @@ def _reaching(model: SentenceTransformer, suspects: list[_Fresh]) -> list[_Fresh
     return [fresh for fresh in suspects if fresh not in silent]
 
 
-def _silent(model: SentenceTransformer, suspects: list[_Fresh], role: Role) -> set[_Fresh]:
+def _silent(
+    model: SentenceTransformer, suspects: list[_UninitialisedTensor], role: Role
+) -> set[_UninitialisedTensor]:
     """The suspects that the vectors of one side do not depend on; none where no gradient can tell."""
     import torch
 

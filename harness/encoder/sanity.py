@@ -89,7 +89,7 @@ class _SanityReport:
     seconds: float
 
 
-def check(encoder: Encoder, reload: Callable[[], Encoder] | None = None) -> _SanityReport:
+def check_encoder(encoder: Encoder, reload: Callable[[], Encoder] | None = None) -> _SanityReport:
     """Run every check, on each side that has a tower of its own.
 
     Args:
@@ -98,7 +98,7 @@ def check(encoder: Encoder, reload: Callable[[], Encoder] | None = None) -> _San
             that check out.
     """
     began = time.perf_counter()
-    alone = {role: _alone(encoder, role) for role in encoder.roles}
+    alone = {role: _encode_alone(encoder, role) for role in encoder.roles}
     failures = [_on_side(role, _not_finite(vectors, SHORT)) for role, vectors in alone.items()]
     ran = ["finite"]
     if not any(failures):
@@ -109,7 +109,7 @@ def check(encoder: Encoder, reload: Callable[[], Encoder] | None = None) -> _San
             ]
         ran += ["constant", "padding"]
         if reload is not None:
-            failures += _disagreeing(encoder, SHORT, reload)
+            failures += _reload_disagreement(encoder, SHORT, reload)
             ran.append("reload")
     return _SanityReport(
         checks=tuple(ran),
@@ -118,7 +118,7 @@ def check(encoder: Encoder, reload: Callable[[], Encoder] | None = None) -> _San
     )
 
 
-def require(report: _SanityReport) -> None:
+def require_sane(report: _SanityReport) -> None:
     """Stop if a check failed.
 
     Raises:
@@ -130,7 +130,7 @@ def require(report: _SanityReport) -> None:
         )
 
 
-def _alone(encoder: Encoder, role: Role) -> Vectors:
+def _encode_alone(encoder: Encoder, role: Role) -> Vectors:
     return np.concatenate([encoder.encode_batch([text], role=role) for text in SHORT])
 
 
@@ -180,7 +180,7 @@ SHOWN = 5
 """How many tensors that differ are named."""
 
 
-def _disagreeing(
+def _reload_disagreement(
     encoder: Encoder, texts: Sequence[str], reload: Callable[[], Encoder]
 ) -> list[_Failure | None]:
     """Load the model again, and compare the vectors of each side; the encoder goes on with that load.
@@ -193,7 +193,9 @@ def _disagreeing(
     second = _checksums(encoder.model)
     other = [name for name in sums if sums[name] != second.get(name)]
     return [
-        _on_side(role, _moved(encoder, texts, (vectors, encoder.encode_batch(texts, role=role)), other))
+        _on_side(
+            role, _largest_change(encoder, texts, (vectors, encoder.encode_batch(texts, role=role)), other)
+        )
         for role, vectors in first.items()
     ]
 
@@ -216,7 +218,7 @@ def _sum(tensor: Tensor) -> int:
     return int(bits.sum(dtype=torch.int64))
 
 
-def _moved(
+def _largest_change(
     encoder: Encoder, texts: Sequence[str], loads: tuple[Vectors, Vectors], other: Sequence[str]
 ) -> _Failure | None:
     moved = _distance(*loads)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 
-from harness.encoder.content import OwnClass, named_classes, own_classes
+from harness.encoder.content import RemoteClass, declared_classes, remote_classes
 from harness.encoder.describe import TOKENIZED, family_in
 from harness.encoder.family import Family
 from harness.encoder.folder import all_modules, library_class, read_object
@@ -45,10 +45,10 @@ def check_trust(artifact: Artifact) -> None:
             raise ModelError(
                 f"{artifact.name} needs code of its own: its module {kind}.", hint=_how_to(artifact)
             )
-    for own in named_classes(artifact.folder):
+    for own in declared_classes(artifact.folder):
         if _network(own) is None:
             _require_native(artifact, own)
-    for own in own_classes(artifact.folder):
+    for own in remote_classes(artifact.folder):
         family = _network(own)
         if family is None or not family.replaces(own.reference):
             _require_no_other(artifact, own)
@@ -63,13 +63,13 @@ def _imported(folder: Path) -> Iterator[str]:
             yield str(tokenizer)
 
 
-def _network(own: OwnClass) -> Family | None:
+def _network(own: RemoteClass) -> Family | None:
     """The family whose network may take the place of a class that a config names, if there is one."""
     family = family_in(own.folder)
     return family if own.file == "config.json" and family is not None and family.shape is not None else None
 
 
-def _require_native(artifact: Artifact, own: OwnClass) -> None:
+def _require_native(artifact: Artifact, own: RemoteClass) -> None:
     from transformers import CONFIG_MAPPING
 
     if _model_type(own) not in CONFIG_MAPPING:
@@ -80,7 +80,7 @@ def _require_native(artifact: Artifact, own: OwnClass) -> None:
         )
 
 
-def _require_no_other(artifact: Artifact, own: OwnClass) -> None:
+def _require_no_other(artifact: Artifact, own: RemoteClass) -> None:
     from transformers.models.auto.tokenization_auto import MODELS_WITH_INCORRECT_HUB_TOKENIZER_CLASS
 
     if own.name == "AutoTokenizer" and _model_type(own) in MODELS_WITH_INCORRECT_HUB_TOKENIZER_CLASS:
@@ -93,12 +93,12 @@ def _require_no_other(artifact: Artifact, own: OwnClass) -> None:
     )
 
 
-def _whose(own: OwnClass) -> str:
+def _whose(own: RemoteClass) -> str:
     family = _network(own)
     return "transformers'" if family is None or family.native else "the harness's"
 
 
-def _model_type(own: OwnClass) -> str:
+def _model_type(own: RemoteClass) -> str:
     return str(read_object(own.folder / "config.json").get("model_type", ""))
 
 
@@ -113,7 +113,7 @@ def _check_pinned(artifact: Artifact) -> None:
             f"{ALLOW} needs a pinned commit, and {artifact.name} is at {artifact.revision!r}.",
             hint=f"Type {artifact.source}@<40 hex digits of the commit you have read>.",
         )
-    named = [(own.name, own.reference, own.file) for own in named_classes(artifact.folder)]
+    named = [(own.name, own.reference, own.file) for own in declared_classes(artifact.folder)]
     modules = [("a module", kind, "modules.json") for kind in _imported(artifact.folder)]
     for name, reference, file in [*named, *modules]:
         repository, _, inside = reference.partition("--")

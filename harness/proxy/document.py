@@ -28,7 +28,7 @@ class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, allow_inf_nan=False)
 
 
-class TargetPart(_Part):
+class ProxyTarget(_Part):
     """What is predicted: `suite` is what --suite takes, `columns` how many its mean is over."""
 
     suite: str
@@ -36,7 +36,7 @@ class TargetPart(_Part):
     columns: int
 
 
-class ImportPart(_Part):
+class ProxyImport(_Part):
     """The import that it was fitted on."""
 
     source: str
@@ -45,7 +45,7 @@ class ImportPart(_Part):
     commit: str | None = None
 
 
-class TaskPart(_Part):
+class ProxyTask(_Part):
     """One task of the proxy: `low` and `high` are its scores' range among the fitted models."""
 
     task: str
@@ -57,7 +57,7 @@ class TaskPart(_Part):
     minutes: float | None
 
 
-class ErrorPart(_Part):
+class ProxyErrors(_Part):
     """Errors as shares of 1 on models whose families were held out.
 
     `rmse`, `mae`, `half_width` (of the `level` interval), `kendall` and `spearman` are nested: tasks and
@@ -75,7 +75,7 @@ class ErrorPart(_Part):
     deviation: float
 
 
-class CostPart(_Part):
+class ProxyCost(_Part):
     """Minutes on a model of median speed among the fitted ones, or on the `reference` asked for.
 
     `whole` is what the benchmark itself takes, null where a task's time is unknown; `nearest` is the fitted
@@ -91,7 +91,7 @@ class CostPart(_Part):
     spread: float | None
 
 
-class FittedPart(_Part):
+class ProxyFit(_Part):
     """What it was fitted on: `other_data` counts models with a score on another revision of the data."""
 
     models: int
@@ -107,15 +107,15 @@ class Proxy(_Part):
     form: int = Field(default=SCHEMA, alias="schema")
     name: str
     created: str
-    target: TargetPart
+    target: ProxyTarget
     chosen: str
     penalty: float
     intercept: float
-    tasks: tuple[TaskPart, ...] = Field(min_length=1)
-    error: ErrorPart
-    cost: CostPart
-    fitted: FittedPart
-    imported: ImportPart
+    tasks: tuple[ProxyTask, ...] = Field(min_length=1)
+    error: ProxyErrors
+    cost: ProxyCost
+    fitted: ProxyFit
+    imported: ProxyImport
 
     def to_json(self) -> str:
         """The contents of its file."""
@@ -127,7 +127,7 @@ def _home(results: Path) -> Path:
     return results / "proxies"
 
 
-def named(name: str) -> str:
+def require_proxy_name(name: str) -> str:
     """A proxy's name, if it is one.
 
     Raises:
@@ -140,14 +140,14 @@ def named(name: str) -> str:
     return name
 
 
-def write(proxy: Proxy, results: Path) -> Path:
+def write_proxy(proxy: Proxy, results: Path) -> Path:
     """Write a proxy under its name, in place of the former one; gives its file."""
     path = _home(results) / f"{proxy.name}.json"
     files.replace(path, proxy.to_json().encode())
     return path
 
 
-def read(path: Path) -> Proxy:
+def read_proxy(path: Path) -> Proxy:
     """The proxy in a file.
 
     Raises:
@@ -169,7 +169,7 @@ def read(path: Path) -> Proxy:
     return found
 
 
-def find(text: str, results: Path) -> Path:
+def find_proxy(text: str, results: Path) -> Path:
     """The file of a proxy, from its name or from a path that ends in .json.
 
     Raises:
@@ -182,12 +182,12 @@ def find(text: str, results: Path) -> Path:
         raise UsageError(f"There is no {path}.", hint="`harness proxy list` shows what there is.")
     path = _home(results) / f"{text}.json"
     if not path.is_file() or Path(text).name != text:
-        names = [one.stem for one in every(results)]
+        names = [one.stem for one in proxy_files(results)]
         raise unknown(f"proxy in {_home(results)}", text, names, then="`harness proxy fit` makes one.")
     return path
 
 
-def every(results: Path) -> Iterator[Path]:
+def proxy_files(results: Path) -> Iterator[Path]:
     """The files of all proxies of a results folder, by name."""
     yield from sorted(_home(results).glob("*.json"))
 

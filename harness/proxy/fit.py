@@ -31,8 +31,16 @@ from numpy.typing import NDArray
 
 from harness.errors import UsageError, unknown
 from harness.imported import Imported
-from harness.proxy.document import CostPart, ErrorPart, FittedPart, ImportPart, Proxy, TargetPart, TaskPart
-from harness.proxy.table import Floats, Ints, Table, read
+from harness.proxy.document import (
+    Proxy,
+    ProxyCost,
+    ProxyErrors,
+    ProxyFit,
+    ProxyImport,
+    ProxyTarget,
+    ProxyTask,
+)
+from harness.proxy.table import Floats, Ints, Table, read_table
 from harness.types import Suite
 
 
@@ -61,7 +69,7 @@ def fit_proxy(source: Imported, suite: Suite, wish: Wish, progress: Progress | N
     Raises:
         UsageError: The import, a name or the budget does not allow it.
     """
-    table = read(source, suite)
+    table = read_table(source, suite)
     times = _fit_times(table.seconds)
     meant = _meant(source, table, times, wish.reference)
     minutes = times.minutes(meant)
@@ -72,7 +80,7 @@ def fit_proxy(source: Imported, suite: Suite, wish: Wish, progress: Progress | N
     return Proxy(
         name=wish.name or _default_name(suite.title, wish),
         created=datetime.now(UTC).isoformat(timespec="seconds"),
-        target=TargetPart(suite=wish.suite, title=suite.title, columns=len(suite.columns)),
+        target=ProxyTarget(suite=wish.suite, title=suite.title, columns=len(suite.columns)),
         chosen="given" if wish.tasks else "greedy",
         penalty=chosen.penalty,
         intercept=line.intercept,
@@ -82,14 +90,14 @@ def fit_proxy(source: Imported, suite: Suite, wish: Wish, progress: Progress | N
         ),
         error=_error(table, chosen, predicted),
         cost=_cost(table, times, chosen, meant, wish, minutes),
-        fitted=FittedPart(
+        fitted=ProxyFit(
             models=len(table.models),
             families=len(set(table.families)),
             other_data=table.other_data,
             low=float(table.target.min()),
             high=float(table.target.max()),
         ),
-        imported=ImportPart(
+        imported=ProxyImport(
             source=source.source,
             id=source.id,
             when=str(source.stamp.get("when", "")),
@@ -144,9 +152,9 @@ def _meant(source: Imported, table: Table, times: _Times, reference: str) -> Int
     return np.array([row for row, name in enumerate(models) if name == reference], np.int64)
 
 
-def _task(table: Table, at: int, weight: float, minutes: Floats) -> TaskPart:
+def _task(table: Table, at: int, weight: float, minutes: Floats) -> ProxyTask:
     task, scores = table.tasks[at], table.scores[:, at]
-    return TaskPart(
+    return ProxyTask(
         task=task.name,
         splits=task.splits,
         subsets=task.subsets,
@@ -157,9 +165,9 @@ def _task(table: Table, at: int, weight: float, minutes: Floats) -> TaskPart:
     )
 
 
-def _error(table: Table, chosen: _Choice, predicted: Floats) -> ErrorPart:
+def _error(table: Table, chosen: _Choice, predicted: Floats) -> ProxyErrors:
     found = _judged(table.target, predicted)
-    return ErrorPart(
+    return ProxyErrors(
         rmse=found.rmse,
         mae=found.mae,
         half_width=found.half_width,
@@ -171,10 +179,12 @@ def _error(table: Table, chosen: _Choice, predicted: Floats) -> ErrorPart:
     )
 
 
-def _cost(table: Table, times: _Times, chosen: _Choice, meant: Ints, wish: Wish, minutes: Floats) -> CostPart:
+def _cost(
+    table: Table, times: _Times, chosen: _Choice, meant: Ints, wish: Wish, minutes: Floats
+) -> ProxyCost:
     nearest = times.nearest(table.rows) if not wish.reference else -1
     at = np.flatnonzero(table.rows == nearest)
-    return CostPart(
+    return ProxyCost(
         minutes=_finite(minutes[list(chosen.tasks)].sum()),
         budget=None if wish.tasks else wish.minutes,
         whole=_finite(minutes.sum()),

@@ -203,7 +203,7 @@ class Table:
         return np.unique(self.families, return_inverse=True)[1].astype(np.int64)
 
 
-def read(source: Imported, suite: Suite) -> Table:
+def read_table(source: Imported, suite: Suite) -> Table:
     """The complete models of an import on a suite; nothing is imputed.
 
     Of several entries of a model the best known revision stands for it; results of an experiment are

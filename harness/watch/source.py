@@ -46,17 +46,17 @@ class Checkpoint:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Skipped:
+class SkippedEntry:
     """Something in a source that is no checkpoint, and why."""
 
     name: str
     reason: str
 
 
-Found = tuple[tuple[Checkpoint, ...], tuple[Skipped, ...]]
+Found = tuple[tuple[Checkpoint, ...], tuple[SkippedEntry, ...]]
 
 
-class Source(Protocol):
+class CheckpointSource(Protocol):
     """What is watched.
 
     `text` is how the source is written into the state of a watch; `name` the watch's usual name.
@@ -78,7 +78,7 @@ class Source(Protocol):
         """What a checkpoint is to be called as a model; "" for what it is called anyway."""
 
 
-def open_source(text: str, *, offline: bool = False) -> Source:
+def open_source(text: str, *, offline: bool = False) -> CheckpointSource:
     """What is to be watched, of how it was typed.
 
     Raises:
@@ -110,15 +110,15 @@ def open_source(text: str, *, offline: bool = False) -> Source:
 def _by_step(named: Iterable[tuple[str, Path | None]]) -> Found:
     """What has a step in its name, by step, of names and the folders of their models (None on the hub)."""
     found: dict[int, Checkpoint] = {}
-    skipped: list[Skipped] = []
+    skipped: list[SkippedEntry] = []
     for name, path in named:
         step = _step_of(name)
         if _unfinished(name):
-            skipped.append(Skipped(name=name, reason="a name for what is being written"))
+            skipped.append(SkippedEntry(name=name, reason="a name for what is being written"))
         elif step is None:
-            skipped.append(Skipped(name=name, reason="no step in its name"))
+            skipped.append(SkippedEntry(name=name, reason="no step in its name"))
         elif step in found:
-            skipped.append(Skipped(name=name, reason=f"step {step}, as {found[step].name}"))
+            skipped.append(SkippedEntry(name=name, reason=f"step {step}, as {found[step].name}"))
         else:
             found[step] = Checkpoint(step=step, name=name, model=str(path or name), folder=path)
     return tuple(found[step] for step in sorted(found)), tuple(skipped)

@@ -20,9 +20,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from harness import catalog, files, paths
 from harness.errors import RecordError, UsageError, unknown
 from harness.provenance import check_devices, require_spelled
-from harness.request import Request, check_prompts, existing, recipe_for
+from harness.request import Request, check_prompts, existing_folder, open_recipe_for
 from harness.types import Suite
-from harness.watch.source import Source
+from harness.watch.source import CheckpointSource
 
 SCHEMA = 1
 """The schema this version writes; a newer one is refused."""
@@ -157,7 +157,7 @@ def read(results: Path, name: str) -> Watch | None:
         raise RecordError(f"{path} is no state of a watch.", hint=_AGAIN) from error
 
 
-def require(results: Path, name: str) -> Watch:
+def require_name(results: Path, name: str) -> Watch:
     """A watch of a results folder.
 
     Raises:
@@ -180,7 +180,7 @@ def write(results: Path, watch: Watch) -> None:
 
 
 @contextmanager
-def held(results: Path, name: str) -> Iterator[None]:
+def lock_watch(results: Path, name: str) -> Iterator[None]:
     """Keep other processes from going on with the same watch.
 
     Raises:
@@ -207,12 +207,12 @@ def held(results: Path, name: str) -> Iterator[None]:
 _AGAIN = "Remove it and type the same command again: scores that are recorded are not measured anew."
 
 
-def usual_name(source: Source) -> str:
+def usual_name(source: CheckpointSource) -> str:
     """What a watch of a source is called unless said otherwise."""
     return re.sub(r"[^A-Za-z0-9_.+-]", "-", source.name).lstrip(".-+")[:100] or "watch"
 
 
-def begun(results: Path, name: str, source: Source, request: Request) -> Watch:
+def begin_watch(results: Path, name: str, source: CheckpointSource, request: Request) -> Watch:
     """The state of a watch that goes on, or of one that begins.
 
     Raises:
@@ -277,7 +277,7 @@ def opened_suites(request: Request) -> Sequence[Suite]:
     return catalog.open_suites(request.suites, replace(request.options, cache=cache, results=results))
 
 
-def refuse_early(request: Request) -> None:
+def check_request(request: Request) -> None:
     """Refuse what no checkpoint could be evaluated with.
 
     Raises:
@@ -286,9 +286,9 @@ def refuse_early(request: Request) -> None:
     if len(request.suites) != 1:
         raise UsageError("A watch is over one suite.", hint="Give one --suite.")
     require_spelled(request.devices)
-    existing(paths.data_root(request.data))
+    existing_folder(paths.data_root(request.data))
     suites = opened_suites(request)
-    recipe_for(suites, request)
+    open_recipe_for(suites, request)
     check_prompts(request.settings.prompts or {}, suites)
     if request.devices:
         check_devices(request.devices)

@@ -20,14 +20,14 @@ from harness import evaluation, paths
 from harness.errors import HarnessError, StoreError, shortened
 from harness.identity import digest
 from harness.report import Report
-from harness.request import Prepared, Request, network
+from harness.request import PreparedRun, Request, network
 from harness.watch import state
-from harness.watch.source import SETTLE, Checkpoint, Skipped, Source, open_source
-from harness.watch.state import ChangePoint, Entry, Watch, begun, refuse_early, usual_name
+from harness.watch.source import SETTLE, Checkpoint, CheckpointSource, SkippedEntry, open_source
+from harness.watch.state import ChangePoint, Entry, Watch, begin_watch, check_request, usual_name
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Ready:
+class _ReadyCheckpoint:
     """A checkpoint that is whole; `former` is what is known of it if it was evaluated before."""
 
     checkpoint: Checkpoint
@@ -36,7 +36,7 @@ class _Ready:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Waiting:
+class _PendingCheckpoint:
     """A checkpoint that is waited for, and why; `settles` as in `whole.Condition`."""
 
     checkpoint: Checkpoint
@@ -45,18 +45,18 @@ class _Waiting:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Look:
+class Scan:
     """What a look found, each by step.
 
     `new` was never evaluated as it lies there now; `unfinished` was, partly or with a failure;
     `known` are the steps of which nothing is left to do.
     """
 
-    new: tuple[_Ready, ...]
-    unfinished: tuple[_Ready, ...]
-    waiting: tuple[_Waiting, ...]
+    new: tuple[_ReadyCheckpoint, ...]
+    unfinished: tuple[_ReadyCheckpoint, ...]
+    waiting: tuple[_PendingCheckpoint, ...]
     known: tuple[int, ...]
-    skipped: tuple[Skipped, ...]
+    skipped: tuple[SkippedEntry, ...]
 
     @property
     def steps(self) -> tuple[int, ...]:
@@ -65,14 +65,14 @@ class Look:
         return tuple(sorted([*ready, *(one.checkpoint.step for one in self.waiting), *self.known]))
 
 
-def _look(
-    source: str | Source,
+def scan_source(
+    source: str | CheckpointSource,
     watch: Watch | None = None,
     *,
     settle: float = SETTLE,
     offline: bool = False,
     own_code: bool = False,
-) -> Look:
+) -> Scan:
     """Look at a source once; nothing is evaluated or written, and torch is not needed.
 
     Args:
@@ -90,9 +90,9 @@ def _look(
     """
     opened = open_source(source, offline=offline) if isinstance(source, str) else source
     found, skipped = opened.found()
-    new: list[_Ready] = []
-    unfinished: list[_Ready] = []
-    waiting: list[_Waiting] = []
+    new: list[_ReadyCheckpoint] = []
+    unfinished: list[_ReadyCheckpoint] = []
+    waiting: list[_PendingCheckpoint] = []
     known: list[int] = []
     for one in found:
         former = watch.entry(one.step) if watch is not None else None
@@ -100,14 +100,14 @@ def _look(
             if former.state == "done":
                 known.append(one.step)
             else:
-                unfinished.append(_Ready(checkpoint=one, stamp=former.stamp, former=former))
+                unfinished.append(_ReadyCheckpoint(checkpoint=one, stamp=former.stamp, former=former))
             continue
         stands = opened.condition(one, settle=settle, own_code=own_code)
         if stands.problem:
-            waiting.append(_Waiting(checkpoint=one, reason=stands.problem, settles=stands.settles))
+            waiting.append(_PendingCheckpoint(checkpoint=one, reason=stands.problem, settles=stands.settles))
         else:
-            new.append(_Ready(checkpoint=one, stamp=stands.stamp))
-    return Look(
+            new.append(_ReadyCheckpoint(checkpoint=one, stamp=stands.stamp))
+    return Scan(
         new=tuple(new),
         unfinished=tuple(unfinished),
         waiting=tuple(waiting),
@@ -124,7 +124,7 @@ TREATMENT = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evaluated:
+class EvaluatedCheckpoint:
     """What became of a checkpoint: what is kept of it, and how many tasks were scored now."""
 
     entry: Entry
@@ -133,8 +133,11 @@ class Evaluated:
 
 
 def _evaluate(
-    one: _Ready, source: Source, request: Request, carry_out: Callable[[Prepared], Report]
-) -> Evaluated:
+    one: _ReadyCheckpoint,
+    source: CheckpointSource,
+    request: Request,
+    carry_out: Callable[[PreparedRun], Report],
+) -> EvaluatedCheckpoint:
     """Evaluate a checkpoint; what goes wrong with it alone is in the outcome.
 
     Args:
@@ -155,16 +158,18 @@ def _evaluate(
     except StoreError:
         raise
     except (HarnessError, OSError) as error:
-        return Evaluated(entry=_entry(one, began, state="failed", reason=_line(str(error))))
+        return EvaluatedCheckpoint(entry=_entry(one, began, state="failed", reason=_line(str(error))))
     outcome = _outcome(report)
     if source.stamp(one.checkpoint) not in (one.stamp, ""):  # "": removed meanwhile, not rewritten
         outcome = {"state": "waiting", "reason": "it changed while it was evaluated"}
     hows = [result.how for result in report.results]
     entry = _entry(one, began, **outcome)
-    return Evaluated(entry=entry, new=hows.count("done"), known=hows.count("cached") + hows.count("shared"))
+    return EvaluatedCheckpoint(
+        entry=entry, new=hows.count("done"), known=hows.count("cached") + hows.count("shared")
+    )
 
 
-def _entry(one: _Ready, began: float, **outcome: Any) -> Entry:
+def _entry(one: _ReadyCheckpoint, began: float, **outcome: Any) -> Entry:
     before = one.former.seconds if one.former is not None else 0.0
     folder = one.checkpoint.folder
     return Entry(
@@ -196,7 +201,7 @@ def _outcome(report: Report) -> dict[str, Any]:
         "mean": sum(there) / len(there) if state == "done" else None,
         "there": len(there),
         "wanted": len(asked),
-        "treatment": digest([_treatment(cell.identity) for cell in report.prepared.plan.cells]),
+        "treatment": digest([_condition_text(cell.identity) for cell in report.prepared.plan.cells]),
     }
 
 
@@ -212,7 +217,7 @@ def _state(report: Report, lacking: int) -> tuple[str, str]:
     return ("failed", f"{lacking} of its tasks have no score") if lacking else ("done", "")
 
 
-def _treatment(identity: Mapping[str, Any]) -> dict[str, Any]:
+def _condition_text(identity: Mapping[str, Any]) -> dict[str, Any]:
     return {name: identity[name] for name in TREATMENT if name in identity}
 
 
@@ -225,7 +230,7 @@ EVERY = 60.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class WatchOptions:
     """What is to be watched, and how.
 
     `request` has no model and one suite; its `budget` is each checkpoint's. `name` is the source's
@@ -242,25 +247,25 @@ class Asked:
     until: int | None = None
 
 
-def _execute(prepared: Prepared) -> Report:
+def _execute(prepared: PreparedRun) -> Report:
     return evaluation.execute(prepared)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Hearing:
+class WatchListeners:
     """How a watch is followed.
 
     `looked` hears of every look, `ended` of every checkpoint that was evaluated with the watch as it
     is then, `troubled` of a look that failed, and `carry_out` evaluates.
     """
 
-    looked: Callable[[Look], None] = lambda _look: None
-    ended: Callable[[Evaluated, Watch], None] = lambda _evaluated, _watch: None
+    looked: Callable[[Scan], None] = lambda _look: None
+    ended: Callable[[EvaluatedCheckpoint, Watch], None] = lambda _evaluated, _watch: None
     troubled: Callable[[HarnessError], None] = lambda _error: None
-    carry_out: Callable[[Prepared], Report] = _execute
+    carry_out: Callable[[PreparedRun], Report] = _execute
 
 
-def follow(asked: Asked, hearing: Hearing | None = None) -> Watch:
+def follow(asked: WatchOptions, hearing: WatchListeners | None = None) -> Watch:
     """Evaluate the checkpoints of a run as they come; what was evaluated before is not done again.
 
     Args:
@@ -281,18 +286,25 @@ def follow(asked: Asked, hearing: Hearing | None = None) -> Watch:
         >>> [(one.step, one.mean) for one in watch.checkpoints]  # doctest: +SKIP
     """
     source = open_source(asked.source, offline=asked.request.offline)
-    refuse_early(asked.request)
+    check_request(asked.request)
     name = asked.name or usual_name(source)
     results = paths.results_folder(asked.request.results)
-    with state.held(results, name):
-        watch = begun(results, name, source, asked.request)
-        return _Following(asked, source, results, watch, hearing or Hearing()).run()
+    with state.lock_watch(results, name):
+        watch = begin_watch(results, name, source, asked.request)
+        return _Following(asked, source, results, watch, hearing or WatchListeners()).run()
 
 
 class _Following:
     """A watch that goes on in this process."""
 
-    def __init__(self, asked: Asked, source: Source, results: Path, watch: Watch, hearing: Hearing) -> None:
+    def __init__(
+        self,
+        asked: WatchOptions,
+        source: CheckpointSource,
+        results: Path,
+        watch: Watch,
+        hearing: WatchListeners,
+    ) -> None:
         self._asked, self._source, self._results = asked, source, results
         self._watch, self._hearing = watch, hearing
         self._tried: set[tuple[int, str]] = set()
@@ -315,12 +327,12 @@ class _Following:
             self._hearing.looked(found)
             self._forget()
 
-    def _look(self) -> Look:
-        found = _look(self._source, self._watch, settle=self._asked.settle, own_code=self._own_code)
+    def _look(self) -> Scan:
+        found = scan_source(self._source, self._watch, settle=self._asked.settle, own_code=self._own_code)
         self._keep(_waited_for(self._watch, found))
         return found
 
-    def _look_again(self, former: Look) -> Look:
+    def _look_again(self, former: Scan) -> Scan:
         """Another look; one that fails is told, and nothing is evaluated until the next."""
         try:
             return self._look()
@@ -335,7 +347,7 @@ class _Following:
         partial = {one.step for one in self._watch.checkpoints if one.state == "partial"}
         self._tried = {(step, stamp) for step, stamp in self._tried if step not in partial}
 
-    def _queue(self, found: Look) -> list[_Ready]:
+    def _queue(self, found: Scan) -> list[_ReadyCheckpoint]:
         """What is to be evaluated now, first things first: what is new, then what was not finished."""
         last = self._last(found)
         ready = [*found.new, *found.unfinished]
@@ -346,12 +358,12 @@ class _Following:
             and (last is None or one.checkpoint.step <= last)
         ]
 
-    def _last(self, found: Look) -> int | None:
+    def _last(self, found: Scan) -> int | None:
         """The last step that is wanted, None if there is no end to them yet."""
         until = self._asked.until
         return min((step for step in found.steps if until is not None and step >= until), default=None)
 
-    def _over(self, found: Look) -> bool:
+    def _over(self, found: Scan) -> bool:
         if self._asked.once:
             return True
         last = self._last(found)
@@ -360,7 +372,7 @@ class _Following:
         partial = [one.checkpoint.step for one in found.unfinished if one.former and _partial(one.former)]
         return all(step > last for step in (*partial, *(one.checkpoint.step for one in found.waiting)))
 
-    def _evaluate(self, one: _Ready) -> None:
+    def _evaluate(self, one: _ReadyCheckpoint) -> None:
         self._tried.add((one.checkpoint.step, one.stamp))
         done = _evaluate(one, self._source, self._asked.request, self._hearing.carry_out)
         done = replace(done, entry=done.entry.model_copy(update={"same_as": self._twin(done.entry)}))
@@ -378,7 +390,7 @@ class _Following:
             state.write(self._results, watch)
             self._watch = watch
 
-    def _sleep(self, found: Look) -> None:
+    def _sleep(self, found: Scan) -> None:
         """Until the next look, or until the first of those that only have to lie still has."""
         settling = [one.settles for one in found.waiting if one.settles > 0]
         time.sleep(min([self._asked.every, *settling]))
@@ -399,7 +411,7 @@ def _partial(entry: Entry) -> bool:
     return entry.state == "partial"
 
 
-def _waited_for(watch: Watch, found: Look) -> Watch:
+def _waited_for(watch: Watch, found: Scan) -> Watch:
     """The watch with what a look waits for, and without what it waited for that is gone."""
     waiting = {one.checkpoint.step: one for one in found.waiting}
     stay = tuple(one for one in watch.checkpoints if one.state != "waiting" or one.step in waiting)
@@ -411,7 +423,7 @@ def _waited_for(watch: Watch, found: Look) -> Watch:
     return watch
 
 
-def _waiting_entry(one: _Waiting) -> Entry:
+def _waiting_entry(one: _PendingCheckpoint) -> Entry:
     folder = one.checkpoint.folder
     reason = "it has changed a moment ago" if one.settles else one.reason
     return Entry(

@@ -71,9 +71,9 @@ def import_results(
             f"{path} holds no results of mteb.",
             hint="They lie at <model>/<revision>/<Task>.json, here or in `results` below.",
         )
-    folder = imported.home(results, SOURCE)
-    with imported.writing(folder):
-        standing = imported.read(folder)
+    folder = imported.imports_folder(results, SOURCE)
+    with imported.write_import(folder):
+        standing = imported.read_import(folder)
         digest = digest_of(found)
         told = {"commit": commit_of(root), "scan": digest}
         if standing is None or not former.usable(standing, versions()):
@@ -111,7 +111,7 @@ def _refreshed(
     from leaderboard.importers._mteb_tables import tables_of
 
     tables, facts = tables_of(found, read, parsed, before)
-    now = imported.publish(folder, tables, {**told, **facts}, versions())
+    now = imported.publish_import(folder, tables, {**told, **facts}, versions())
     return Outcome(imported=now, changed=True, read=len(read), unchanged=len(found) - len(read), removed=gone)
 
 

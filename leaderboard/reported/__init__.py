@@ -1,4 +1,4 @@
-"""The papers' tables: read from `results/reported`, laid out as in print, and beside one another."""
+"""The papers' tables: read from `results/reported`, recipe_plan out as in print, and beside one another."""
 
 __all__ = [
     "FIELDS",

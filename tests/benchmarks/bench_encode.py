@@ -99,13 +99,13 @@ def has_bf16() -> bool:
 
 def gate() -> dict[str, float]:
     """The seconds the sanity gate takes with and without a second load."""
-    from harness.encoder.sanity import check
+    from harness.encoder.sanity import check_encoder
 
     taken = {}
     for dtype in ("float32", "bfloat16"):
         _, encoder = ours(dtype)
-        taken[f"{dtype}"] = check(encoder).seconds
-        taken[f"{dtype} with reload"] = check(encoder, lambda d=dtype: ours(d)[1]).seconds
+        taken[f"{dtype}"] = check_encoder(encoder).seconds
+        taken[f"{dtype} with reload"] = check_encoder(encoder, lambda d=dtype: ours(d)[1]).seconds
     return taken
 
 

@@ -31,8 +31,8 @@ from turns import in_turns
 
 from finetune.glue.model import classifier_of
 from finetune.glue.plan import entry
-from finetune.glue.protocol import Cadence, Grid, Head, Schedule, Trial
-from finetune.glue.rows import Rows, _tokenized
+from finetune.glue.protocol import Cadence, ClassifierHead, Grid, Schedule, Trial
+from finetune.glue.rows import TokenizedRows, _tokenized
 from finetune.glue.trainer import evaluation, train
 from finetune.recipes import glue_quick
 from harness import backbones
@@ -49,7 +49,7 @@ RATES = (2e-5, 3e-5, 5e-5)
 TRAINING = replace(
     glue_quick.PROTOCOL.training,
     schedule=Schedule(name="linear", warmup=WARMUP / STEPS),
-    head=Head(pooling="first", dense="pooler", activation="tanh", dropout=0.1),
+    head=ClassifierHead(pooling="first", dense="pooler", activation="tanh", dropout=0.1),
     cadence=Cadence(at_most=STEPS),
 )
 
@@ -61,7 +61,7 @@ def backbone() -> Path:
     return Path(entry.locate())
 
 
-def rows(root: Path, task: _GlueTask, split: str, tokenizer: Any, count: int | None = None) -> Rows:
+def rows(root: Path, task: _GlueTask, split: str, tokenizer: Any, count: int | None = None) -> TokenizedRows:
     """The first rows of a split."""
     path = root / "nyu-mll" / "glue" / task.subset / f"{split}.parquet"
     table = pq.read_table(path).slice(0, count).to_pydict()
@@ -88,7 +88,7 @@ def trial_of(task: _GlueTask, seed: int) -> Trial:
     )
 
 
-def ours(task: _GlueTask, seed: int, given: Rows, dev: Rows) -> dict[str, float]:
+def ours(task: _GlueTask, seed: int, given: TokenizedRows, dev: TokenizedRows) -> dict[str, float]:
     """The metrics at the end of a run."""
     trial = trial_of(task, seed)
     model, _ = classifier_of(backbone(), trial, classes=task.classes)

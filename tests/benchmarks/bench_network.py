@@ -62,7 +62,7 @@ class Pair:
 
 def sizes() -> dict[str, tuple[Family, Config]]:
     """Every published size of every family that runs through our network."""
-    families = [entry.family for entry in backbones.all_backbones().values() if entry.family is not None]
+    families = [entry.family for entry in backbones.entries().values() if entry.family is not None]
     return {
         name: (family, config)
         for family in families

@@ -23,7 +23,7 @@ import numpy as np
 from harness.proxy import fit
 from harness.proxy.document import Proxy
 from harness.proxy.fit import Wish, fit_proxy
-from harness.proxy.table import open_import, open_target, read
+from harness.proxy.table import open_import, open_target, read_table
 from harness.types import Suite, SuiteOptions
 
 PICKED = (
@@ -71,7 +71,7 @@ def main() -> int:
     for target in TARGETS:
         typed, suite = open_target(target, SuiteOptions())
         hand = Wish(suite=typed, tasks=picked(suite))
-        table = read(source, suite)
+        table = read_table(source, suite)
         first = fit_proxy(source, suite, hand)
         wishes = {
             "hand-picked": hand,

@@ -41,8 +41,8 @@ def counting(log: Path, arguments: list[str]) -> int:
 
     made = Score.run
 
-    def run(self: Score, desk: Any) -> Any:
-        found = made(self, desk)
+    def run(self: Score, context: Any) -> Any:
+        found = made(self, context)
         with log.open("a") as file:
             file.write(f"{self.artifact.name} {self.task.name}\n")
         return found

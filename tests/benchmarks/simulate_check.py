@@ -23,12 +23,12 @@ from typing import Any
 
 import numpy as np
 
-from harness.checks.baselines import Run
-from harness.checks.decide import _judge, _Limits, conclude, said
+from harness.checks.baselines import BaselineModel
+from harness.checks.decide import _judge, _Limits, conclude, decide
 from harness.checks.difference import Difference, difference
 from harness.checks.policy import DEFAULT
-from harness.checks.scored import Scored
-from harness.checks.sides import Side, Sides
+from harness.checks.scored import ScoredRecord
+from harness.checks.sides import CheckSide, Comparison
 from harness.checks.units import Stratum, Units
 from harness.metrics import Floats
 from harness.types import Column, Data, Suite, Task
@@ -164,7 +164,7 @@ def overall(seed: int, kind: str) -> dict[str, str]:
     """The verdict of a whole check of 20 tasks in which nothing differs, under the default policy."""
     rng = np.random.default_rng(seed)
     pairs = {name: scored(rng, name, kind) for name in NAMES}
-    sides = Sides(candidate=_side(pairs, 0), baseline=_side(pairs, 1), failures={})
+    sides = Comparison(candidate=_side(pairs, 0), baseline=_side(pairs, 1), failures={})
     source: Any = None
     tasks = [
         Task(name=name, type="any", metric="any", splits=("test",), data=Data(), source=source)
@@ -173,11 +173,11 @@ def overall(seed: int, kind: str) -> dict[str, str]:
     columns = tuple(Column(name=task.name, type=task.type, tasks=(task,)) for task in tasks)
     suite = Suite(name="made up", title="", columns=columns)
     policy = replace(DEFAULT, draws=DRAWS, margin=0.0, mean_margin=0.0)
-    found = said(sides, [suite], policy, "baseline")
+    found = decide(sides, [suite], policy, "baseline")
     return {"whole": conclude(found.tasks, found.means, policy).verdict}
 
 
-def scored(rng: np.random.Generator, name: str, kind: str) -> tuple[list[Scored], list[Scored]]:
+def scored(rng: np.random.Generator, name: str, kind: str) -> tuple[list[ScoredRecord], list[ScoredRecord]]:
     """The records of both sides on one task: one run, runs with seeds, or repeats with two seeds each."""
     runs = {"one run": (1, 1), "seeds": SEEDS, "repeats": (1, REPEATS)}[kind]
     own = float(rng.normal(0, SPREAD)) if kind == "repeats" else 0.0
@@ -194,7 +194,7 @@ def _run(whole: Units, at: int) -> Units:
     return replace(whole, strata=(stratum,))
 
 
-def _evaluated(rng: np.random.Generator, whole: Units, model: str) -> list[Scored]:
+def _evaluated(rng: np.random.Generator, whole: Units, model: str) -> list[ScoredRecord]:
     """One model under two seeds, which tell the same of pairs, and nearly so of what is drawn."""
     if whole.strata[0].measures != ("mean",):
         return [_record(whole, model)]
@@ -203,18 +203,18 @@ def _evaluated(rng: np.random.Generator, whole: Units, model: str) -> list[Score
     return [_record(whole, model), _record(replace(whole, strata=(other,)), model)]
 
 
-def _record(whole: Units, model: str) -> Scored:
+def _record(whole: Units, model: str) -> ScoredRecord:
     key = f"{model} {id(whole)}"
-    return Scored(
+    return ScoredRecord(
         key=key, task={}, model={"artifact": model}, identity={}, provenance={}, score=0.5, units=whole
     )
 
 
-def _side(pairs: Mapping[str, tuple[list[Scored], list[Scored]]], at: int) -> Side:
+def _side(pairs: Mapping[str, tuple[list[ScoredRecord], list[ScoredRecord]]], at: int) -> CheckSide:
     models = dict.fromkeys(str(one.model["artifact"]) for pair in pairs.values() for one in pair[at])
-    runs = tuple(Run(model=m, source=m, artifact=m, folder=m, keys={}) for m in models)
+    runs = tuple(BaselineModel(model=m, source=m, artifact=m, folder=m, keys={}) for m in models)
     held = {name: tuple(pair[at]) for name, pair in pairs.items()}
-    return Side(runs=runs, home=Path(), scored=held, missing=dict.fromkeys(pairs, 0))
+    return CheckSide(runs=runs, home=Path(), scored=held, missing=dict.fromkeys(pairs, 0))
 
 
 def answers(pool: ProcessPoolExecutor, trials: int, *, seeds: bool) -> dict[str, float]:

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 import tiny
 from finetune.glue import trainer
 from finetune.glue.model import Classifier
-from finetune.glue.protocol import Cadence, Head, Optimizer, Schedule, Stopping, Training, Trial
-from finetune.glue.rows import Batch, Rows, _tokenized
+from finetune.glue.protocol import Cadence, ClassifierHead, Optimizer, Schedule, Stopping, Training, Trial
+from finetune.glue.rows import Batch, TokenizedRows, _tokenized
 from finetune.glue.trainer import Evaluation, Progress, _loss_of, _order_of, autocast_of, predict, train
 
 CPU = torch.device("cpu")
@@ -26,7 +26,7 @@ TRAINING = Training(
     schedule=Schedule(name="linear", warmup=0.1),
     max_length=32,
     autocast="float32",
-    head=Head(),
+    head=ClassifierHead(),
     clip=1.0,
     shuffled=False,
     cadence=Cadence(batches=1),
@@ -42,7 +42,7 @@ TRIAL = Trial(
 )
 
 
-def rows(count: int = 40, *, numbers: bool = False) -> Rows:
+def rows(count: int = 40, *, numbers: bool = False) -> TokenizedRows:
     draw = torch.Generator().manual_seed(0)
     picked = torch.randint(len(TEXTS), (2, count), generator=draw).tolist()
     labels = torch.rand(count, generator=draw) * 5 if numbers else torch.randint(2, (count,), generator=draw)
@@ -56,12 +56,12 @@ def rows(count: int = 40, *, numbers: bool = False) -> Rows:
     )
 
 
-def classifier(classes: int = 2, *, seed: int = 0, head: Head | None = None) -> Classifier:
+def classifier(classes: int = 2, *, seed: int = 0, head: ClassifierHead | None = None) -> Classifier:
     encoder = tiny.network(
         tiny.families()["bert"], hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, seed=seed
     )
     torch.manual_seed(seed)
-    return Classifier(encoder, width=32, classes=classes, head=head or Head())
+    return Classifier(encoder, width=32, classes=classes, head=head or ClassifierHead())
 
 
 def scored(*values: float) -> Any:
@@ -87,7 +87,7 @@ class Wrapped(nn.Module):
         return {"loss": _loss_of(scores, Batch(inputs=inputs, labels=labels)), "logits": scores}
 
 
-def by_the_trainer(model: Classifier, given: Rows, trial: Trial, target: Path) -> list[float]:
+def by_the_trainer(model: Classifier, given: TokenizedRows, trial: Trial, target: Path) -> list[float]:
     """The same run by transformers: its batches, its optimizer, its schedule; the losses."""
     from transformers import Trainer, TrainingArguments
 
@@ -307,7 +307,9 @@ def test_predictions_stand_at_their_rows() -> None:
 
 
 def test_the_head_by_hand() -> None:
-    head = Head(pooling="mean", activation="gelu", dense_bias=False, dropout=0.5, dropout_before=0.5)
+    head = ClassifierHead(
+        pooling="mean", activation="gelu", dense_bias=False, dropout=0.5, dropout_before=0.5
+    )
     model = classifier(2, head=head).eval().double()
     batch = rows().batch(torch.tensor([3, 4]))
     with torch.no_grad():

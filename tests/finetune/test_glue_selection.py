@@ -4,16 +4,16 @@ from dataclasses import replace
 
 import pytest
 
-from finetune.glue.protocol import Tried, select, select_source
+from finetune.glue.protocol import RunScore, select, select_source
 from finetune.recipes import glue_neobert
 from harness.errors import HarnessError
 
 TRIALS = glue_neobert.PROTOCOL.trials("MNLI")
 
 
-def tried(*scores: float | None, watched: tuple[float | None, ...] | None = None) -> list[Tried]:
+def tried(*scores: float | None, watched: tuple[float | None, ...] | None = None) -> list[RunScore]:
     by = watched or scores
-    return [Tried(trial=t, score=s, watched=w) for t, s, w in zip(TRIALS, scores, by, strict=False)]
+    return [RunScore(trial=t, score=s, watched=w) for t, s, w in zip(TRIALS, scores, by, strict=False)]
 
 
 def test_the_highest_score_is_chosen_and_the_first_of_equals() -> None:

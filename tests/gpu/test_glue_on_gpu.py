@@ -10,8 +10,8 @@ from torch import nn
 
 import tiny
 from finetune.glue.model import Classifier
-from finetune.glue.protocol import Cadence, Head, Optimizer, Schedule, Training, Trial
-from finetune.glue.rows import Rows, _tokenized
+from finetune.glue.protocol import Cadence, ClassifierHead, Optimizer, Schedule, Training, Trial
+from finetune.glue.rows import TokenizedRows, _tokenized
 from finetune.glue.trainer import Evaluation, autocast_of, predict, train
 
 pytestmark = pytest.mark.gpu
@@ -29,13 +29,13 @@ TRIAL = Trial(
         schedule=Schedule(name="linear"),
         max_length=32,
         autocast="float32",
-        head=Head(),
+        head=ClassifierHead(),
         cadence=Cadence(batches=1),
     ),
 )
 
 
-def rows(device: str, count: int = 64) -> Rows:
+def rows(device: str, count: int = 64) -> TokenizedRows:
     draw = torch.Generator().manual_seed(0)
     labels = torch.randint(2, (count,), generator=draw).tolist()
     texts = [" ".join([WORDS[label], *WORDS[2 : 3 + at % 4]]) for at, label in enumerate(labels)]
@@ -49,7 +49,7 @@ def trained(device: str, autocast: str = "float32") -> tuple[list[float], float]
     trial = replace(TRIAL, training=replace(TRIAL.training, autocast=autocast))
     torch.manual_seed(0)
     encoder = tiny.network(tiny.families()["bert"], hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
-    model = Classifier(encoder, width=32, classes=2, head=Head()).to(device)
+    model = Classifier(encoder, width=32, classes=2, head=ClassifierHead()).to(device)
     given = rows(device)
     context = autocast_of(torch.device(device), trial)
 
@@ -92,7 +92,7 @@ def test_memory_that_runs_out_halves_a_batch() -> None:
 
     torch.manual_seed(0)
     encoder = tiny.network(tiny.families()["bert"], hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
-    model = Greedy(encoder, width=32, classes=2, head=Head()).to("cuda")
+    model = Greedy(encoder, width=32, classes=2, head=ClassifierHead()).to("cuda")
     nothing = Evaluation(step=0, metrics={("dev", "accuracy"): 0.0}, predictions={})
     progress = train(model, rows("cuda"), TRIAL, lambda _model, _step: nothing)
     assert progress.micro_batch == 4

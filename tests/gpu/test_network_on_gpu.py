@@ -24,7 +24,7 @@ LENGTHS = (250, 180, 180, 64, 33, 20, 12, 5, 1)
 SAME = 1e-5
 FAMILIES = {
     name: entry.family
-    for name, entry in backbones.all_backbones().items()
+    for name, entry in backbones.entries().items()
     if entry.family is not None and entry.family.shape is not None and entry.family.sizes
 }
 

@@ -14,19 +14,19 @@ from typing import Any
 import pytest
 
 from fakes import FakeEncoder, artifact, encoding, task
-from harness.context import Desk, Event
+from harness.context import Event, JobContext
 from harness.data.locate import DataSettings
 from harness.encoder import sanity
 from harness.errors import DataError, ModelError, StoreError
-from harness.execute import Listeners, Result, Run
+from harness.execute import Driver, Listeners, Result
 from harness.files import Leases
 from harness.jobs import Job, _Known
-from harness.plan import Plan, Subject, make_plan
+from harness.plan import ConfiguredModel, Plan, make_plan
 from harness.report import Report
-from harness.request import Prepared, Request
+from harness.request import PreparedRun, Request
 from harness.store import Store
 from harness.types import Artifact, Column, Purpose, Suite, Task
-from harness.workers import Finished, _Apart
+from harness.workers import Finished, _Subprocess
 
 Encoders = dict[str, FakeEncoder]
 
@@ -36,12 +36,12 @@ def encoders(monkeypatch: pytest.MonkeyPatch) -> Encoders:
     """Fake models by artifact key; loading one looks it up."""
     known: Encoders = {}
 
-    def load(_desk: Desk, model: object, _how: object) -> FakeEncoder:
+    def load(_desk: JobContext, model: object, _how: object) -> FakeEncoder:
         return known.setdefault(model.key, FakeEncoder(salt=model.key))  # type: ignore[attr-defined]
 
-    monkeypatch.setattr(Desk, "load", load)
-    monkeypatch.setattr(sanity, "check", lambda *_: SimpleNamespace(failures=()))
-    monkeypatch.setattr(sanity, "require", lambda _: None)
+    monkeypatch.setattr(JobContext, "load", load)
+    monkeypatch.setattr(sanity, "check_encoder", lambda *_: SimpleNamespace(failures=()))
+    monkeypatch.setattr(sanity, "require_sane", lambda _: None)
     return known
 
 
@@ -53,13 +53,13 @@ def suite_of(*tasks: Task) -> Suite:
 
 def plan(tmp_path: Path, *tasks: Task, keys: tuple[str, ...] = ("a" * 64,), force: bool = False) -> Plan:
     suite = suite_of(*tasks)
-    subjects = [Subject(artifact=artifact(tmp_path, key=k), encoding=encoding()) for k in keys]
+    subjects = [ConfiguredModel(artifact=artifact(tmp_path, key=k), encoding=encoding()) for k in keys]
     settings = DataSettings(cache=tmp_path / "cache")
     return make_plan(subjects, [suite], store=Store(tmp_path / "r"), settings=settings, force=force)
 
 
-def run(tmp_path: Path, laid: Plan, **options: object) -> tuple[Run, tuple[Result, ...]]:
-    made = Run(laid, store=Store(tmp_path / "r"), cache=tmp_path / "cache", **options)  # type: ignore[arg-type]
+def run(tmp_path: Path, recipe_plan: Plan, **options: object) -> tuple[Driver, tuple[Result, ...]]:
+    made = Driver(recipe_plan, store=Store(tmp_path / "r"), cache=tmp_path / "cache", **options)  # type: ignore[arg-type]
     return made, made.run()
 
 
@@ -81,9 +81,9 @@ def test_a_run_encodes_scores_and_records(tmp_path: Path, encoders: Encoders) ->
 def test_again_encodes_nothing_and_changes_nothing(tmp_path: Path, encoders: Encoders) -> None:
     run(tmp_path, plan(tmp_path, task()))
     calls = len(encoders["a" * 64].calls)
-    laid = plan(tmp_path, task())
-    assert laid.jobs == ()
-    made, (result,) = run(tmp_path, laid)
+    recipe_plan = plan(tmp_path, task())
+    assert recipe_plan.jobs == ()
+    made, (result,) = run(tmp_path, recipe_plan)
     assert (result.how, made.texts_encoded, len(encoders["a" * 64].calls)) == ("cached", 0, calls)
 
 
@@ -95,13 +95,13 @@ def test_another_task_reuses_vectors(tmp_path: Path, encoders: Encoders) -> None
 
 
 def test_query_and_document_prompts_are_encoded_apart(tmp_path: Path, encoders: Encoders) -> None:
-    laid = plan(tmp_path, task())
+    recipe_plan = plan(tmp_path, task())
     prompted = encoding(prompts=(("query", "q: "), ("document", "d: ")))
-    subject = Subject(artifact=artifact(tmp_path), encoding=prompted)
+    subject = ConfiguredModel(artifact=artifact(tmp_path), encoding=prompted)
     settings = DataSettings(cache=tmp_path / "cache")
     suite = suite_of(task())
-    laid = make_plan([subject], [suite], store=Store(tmp_path / "r"), settings=settings)
-    made, (result,) = run(tmp_path, laid)
+    recipe_plan = make_plan([subject], [suite], store=Store(tmp_path / "r"), settings=settings)
+    made, (result,) = run(tmp_path, recipe_plan)
     assert made.texts_encoded == 6
     encoder = encoders["a" * 64]
     assert [call[0] for call in encoder.calls] == ["q: ", "d: "]
@@ -139,8 +139,8 @@ def test_a_failed_task_is_recorded_the_rest_goes_on_and_it_is_tried_again(
 
 
 def test_fail_fast_stops_at_the_first_failure(tmp_path: Path, encoders: Encoders) -> None:
-    laid = plan(tmp_path, task("Bad", error="boom"), task("Good"))
-    _, (bad, good) = run(tmp_path, laid, fail_fast=True)
+    recipe_plan = plan(tmp_path, task("Bad", error="boom"), task("Good"))
+    _, (bad, good) = run(tmp_path, recipe_plan, fail_fast=True)
     assert (bad.how, good.how) == ("failed", "stopped")
 
 
@@ -154,8 +154,8 @@ def test_a_model_the_gate_refuses_fails_its_tasks_and_no_other_model(
         if report.failures:
             raise ModelError("constant embeddings")
 
-    monkeypatch.setattr(sanity, "check", refuse)
-    monkeypatch.setattr(sanity, "require", require)
+    monkeypatch.setattr(sanity, "check_encoder", refuse)
+    monkeypatch.setattr(sanity, "require_sane", require)
     _, (a, b) = run(tmp_path, plan(tmp_path, task(), keys=("a" * 64, "b" * 64)))
     assert (a.how, b.how) == ("failed", "done")
     assert a.failure is not None
@@ -197,8 +197,8 @@ def test_a_store_that_cannot_be_written_stops_the_run(
 
 
 def test_work_that_another_process_holds_is_waited_for_and_shared(tmp_path: Path, encoders: Encoders) -> None:
-    laid = plan(tmp_path, task())
-    key = laid.cells[0].key
+    recipe_plan = plan(tmp_path, task())
+    key = recipe_plan.cells[0].key
     _, (elsewhere,) = run(tmp_path / "other", plan(tmp_path / "other", task()))
     assert elsewhere.record is not None
     other = Leases(tmp_path / "r" / "leases")
@@ -206,12 +206,12 @@ def test_work_that_another_process_holds_is_waited_for_and_shared(tmp_path: Path
 
     def finish() -> None:
         time.sleep(1.0)
-        Store(tmp_path / "r").put(laid.cells[0].subject.artifact.slug, elsewhere.record)  # type: ignore[arg-type]
+        Store(tmp_path / "r").put(recipe_plan.cells[0].subject.artifact.slug, elsewhere.record)  # type: ignore[arg-type]
         other.close()
 
     thread = threading.Thread(target=finish)
     thread.start()
-    made, (result,) = run(tmp_path, laid)
+    made, (result,) = run(tmp_path, recipe_plan)
     thread.join()
     assert (result.how, made.texts_encoded) == ("shared", 0)
 
@@ -232,9 +232,9 @@ def test_ctrl_c_keeps_what_was_finished(tmp_path: Path, encoders: Encoders) -> N
     def stop(result: Result) -> None:
         raise KeyboardInterrupt
 
-    laid = plan(tmp_path, task("A"), task("B"))
+    recipe_plan = plan(tmp_path, task("A"), task("B"))
     with pytest.raises(KeyboardInterrupt):
-        run(tmp_path, laid, listeners=Listeners(result=stop))
+        run(tmp_path, recipe_plan, listeners=Listeners(result=stop))
     again = plan(tmp_path, task("A"), task("B"))
     assert [c.task.name for c in again.open] == ["B"]
     assert list((tmp_path / "r" / "leases").iterdir()) == []
@@ -246,18 +246,19 @@ class Say:
 
     do: str = ""
 
-    def run(self, desk: Desk) -> Mapping[str, bytes]:
-        desk.emit(Event(kind="note", text=desk.device))
+    def run(self, context: JobContext) -> Mapping[str, bytes]:
+        context.emit(Event(kind="note", text=context.device))
         if self.do == "die while talking":
             threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGKILL)).start()
             while True:
-                desk.emit(Event(kind="note", text="x" * 10_000_000))
+                context.emit(Event(kind="note", text="x" * 10_000_000))
         if self.do == "die":
             os.kill(os.getpid(), signal.SIGKILL)
         if self.do == "fail":
             raise DataError("no", hint="do this")
         inputs = {
-            key: {name: value.decode() for name, value in made.items()} for key, made in desk.inputs.items()
+            key: {name: value.decode() for name, value in made.items()}
+            for key, made in context.inputs.items()
         }
         return {"pid": json.dumps([os.getpid(), inputs]).encode()}
 
@@ -267,16 +268,16 @@ def job(do: str = "") -> Job:
 
 
 @pytest.fixture
-def apart(tmp_path: Path) -> Iterator[tuple[_Apart, list[str]]]:
+def apart(tmp_path: Path) -> Iterator[tuple[_Subprocess, list[str]]]:
     heard: list[str] = []
-    worker = _Apart(
+    worker = _Subprocess(
         device="cpu", cache=tmp_path, listener=lambda key, event: heard.append(f"{key} {event.text}")
     )
     yield worker, heard
     worker.close()
 
 
-def wait(worker: _Apart) -> Finished:
+def wait(worker: _Subprocess) -> Finished:
     until = time.time() + 60
     while time.time() < until:
         finished = worker.poll(0.2)
@@ -285,7 +286,7 @@ def wait(worker: _Apart) -> Finished:
     raise TimeoutError
 
 
-def test_a_worker_apart_runs_jobs_in_its_own_process(apart: tuple[_Apart, list[str]]) -> None:
+def test_a_worker_apart_runs_jobs_in_its_own_process(apart: tuple[_Subprocess, list[str]]) -> None:
     worker, heard = apart
     worker.start(job(), {"k": {"n": b"input"}})
     pid, inputs = json.loads(wait(worker).output["pid"])
@@ -295,7 +296,7 @@ def test_a_worker_apart_runs_jobs_in_its_own_process(apart: tuple[_Apart, list[s
     assert worker.free
 
 
-def test_a_worker_apart_passes_errors_on_and_survives_death(apart: tuple[_Apart, list[str]]) -> None:
+def test_a_worker_apart_passes_errors_on_and_survives_death(apart: tuple[_Subprocess, list[str]]) -> None:
     worker, _ = apart
     worker.start(job("fail"), {})
     failure = wait(worker).failure
@@ -317,14 +318,14 @@ class LookThenAsk:
 
     artifact: Artifact
 
-    def run(self, desk: Desk) -> Mapping[str, bytes]:
-        desk.load = lambda *_: FakeEncoder()  # type: ignore[method-assign, assignment, return-value]
-        known = _Known(desk, self.artifact, encoding(), task())
+    def run(self, context: JobContext) -> Mapping[str, bytes]:
+        context.load = lambda *_: FakeEncoder()  # type: ignore[method-assign, assignment, return-value]
+        known = _Known(context, self.artifact, encoding(), task())
         total = sum(float(known.encode([text], role="").sum()) for text in ("one", "two", "one"))
         return {"total": json.dumps([total, known.encoded.texts]).encode()}
 
 
-def test_a_worker_apart_knows_what_it_encoded_while_scoring(apart: tuple[_Apart, list[str]]) -> None:
+def test_a_worker_apart_knows_what_it_encoded_while_scoring(apart: tuple[_Subprocess, list[str]]) -> None:
     """The driver writes vectors in its own time: here never."""
     worker, _ = apart
     worker.start(Job(key="k", kind="score", label="x", work=LookThenAsk(artifact(Path("m")))), {})
@@ -338,16 +339,16 @@ def test_tasks_of_one_name_in_two_suites_keep_their_own_scores(tmp_path: Path, e
     one = task("Find", texts=("a",))
     other = replace(task("Find", texts=("b",)), data=replace(one.data, content="d" * 8))
     suites = (suite_of(one), suite_of(other))
-    subject = Subject(artifact=artifact(tmp_path), encoding=encoding())
+    subject = ConfiguredModel(artifact=artifact(tmp_path), encoding=encoding())
     settings = DataSettings(cache=tmp_path / "cache")
-    laid = make_plan([subject], suites, store=Store(tmp_path / "r"), settings=settings)
-    _, results = run(tmp_path, laid)
-    prepared = Prepared(
+    recipe_plan = make_plan([subject], suites, store=Store(tmp_path / "r"), settings=settings)
+    _, results = run(tmp_path, recipe_plan)
+    prepared = PreparedRun(
         request=Request(models=(), suites=()),
         asked=(),
         subjects=(subject,),
         suites=suites,
-        plan=laid,
+        plan=recipe_plan,
         store=Store(tmp_path / "r"),
         cache=tmp_path,
     )
@@ -359,7 +360,7 @@ def test_tasks_of_one_name_in_two_suites_keep_their_own_scores(tmp_path: Path, e
 
 def test_a_trial_is_done_again_as_final(tmp_path: Path, encoders: Encoders) -> None:
     def planned(purpose: Purpose) -> Plan:
-        subject = Subject(artifact=artifact(tmp_path), encoding=encoding())
+        subject = ConfiguredModel(artifact=artifact(tmp_path), encoding=encoding())
         settings = DataSettings(cache=tmp_path / "cache")
         store = Store(tmp_path / "r")
         return make_plan([subject], [suite_of(task())], store=store, settings=settings, purpose=purpose)
@@ -417,17 +418,17 @@ def test_plan_leaves_out_what_cannot_run(tmp_path: Path) -> None:
     lost = replace(task("Lost"), data=replace(task().data, path="org/name", revision="r", content=""))
     suite = suite_of(lost, task())
     settings = DataSettings(offline=True, cache=tmp_path)
-    subject = Subject(artifact=artifact(tmp_path), encoding=encoding())
-    laid = make_plan([subject], [suite], store=Store(tmp_path / "r"), settings=settings)
-    assert [c.task.name for c in laid.impossible] == ["Lost"]
-    assert [c.task.name for c in laid.open] == ["Fake"]
-    assert "harness data pull" in str(laid.impossible[0].problem)
+    subject = ConfiguredModel(artifact=artifact(tmp_path), encoding=encoding())
+    recipe_plan = make_plan([subject], [suite], store=Store(tmp_path / "r"), settings=settings)
+    assert [c.task.name for c in recipe_plan.impossible] == ["Lost"]
+    assert [c.task.name for c in recipe_plan.open] == ["Fake"]
+    assert "harness data pull" in str(recipe_plan.impossible[0].problem)
 
 
 def test_notes_are_told_once_with_their_tasks(tmp_path: Path, encoders: Encoders) -> None:
     """One model's note on a task does not hide another's."""
-    laid = plan(tmp_path, task("One"), task("Two"), keys=("a" * 64, "b" * 64))
-    _, results = run(tmp_path, laid)
+    recipe_plan = plan(tmp_path, task("One"), task("Two"), keys=("a" * 64, "b" * 64))
+    _, results = run(tmp_path, recipe_plan)
     own = {("a", "One"): ["of a"], ("a", "Two"): ["of a"], ("b", "One"): ["of b"], ("b", "Two"): []}
 
     def noted(result: Result) -> Result:

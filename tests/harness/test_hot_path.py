@@ -16,8 +16,8 @@ from fakes import artifact, encoding, record, task
 from harness import backbones, catalog, evaluation
 from harness.data.locate import DataSettings
 from harness.errors import UsageError
-from harness.plan import Subject, make_plan, wanted
-from harness.registry import Shelf
+from harness.plan import ConfiguredModel, make_plan, plan_scores
+from harness.registry import Registry
 from harness.request import Request
 from harness.store import Store
 from harness.types import Column, Suite, SuiteEntry
@@ -66,7 +66,7 @@ def test_one_suite_opens_no_other(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "shelf", [catalog.SUITES, backbones.BACKBONES, catalog.RECIPES], ids=lambda s: s.group
 )
-def test_every_entry_is_in_the_file_of_its_name(shelf: Shelf[SuiteEntry]) -> None:
+def test_every_entry_is_in_the_file_of_its_name(shelf: Registry[SuiteEntry]) -> None:
     for entry in shelf.ours():
         assert shelf.named(entry.name) is entry
 
@@ -103,9 +103,9 @@ def test_data_that_is_gone_is_no_matter_where_the_record_is_there(tmp_path: Path
     lost = replace(task("Lost"), data=replace(task().data, path="org/name", revision="r", content=""))
     suite = Suite(name="s", title="s", columns=(Column(name="Lost", type="STS", tasks=(lost,)),))
     settings = DataSettings(offline=True, cache=tmp_path)
-    subject = Subject(artifact=artifact(tmp_path), encoding=encoding())
+    subject = ConfiguredModel(artifact=artifact(tmp_path), encoding=encoding())
     store = Store(tmp_path / "results")
-    (cell,) = wanted([subject], [suite], settings=settings).cells
+    (cell,) = plan_scores([subject], [suite], settings=settings).cells
     before = make_plan([subject], [suite], store=store, settings=settings)
     assert [c.key for c in before.impossible] == [cell.key]
     store.put(subject.artifact.slug, record(lost, 0.5, model=subject.artifact))

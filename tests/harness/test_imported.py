@@ -21,9 +21,11 @@ def tables(*scores: float) -> dict[str, Any]:
 
 
 def publish(root: Path, *scores: float) -> imported.Imported:
-    folder = imported.home(root, "there")
-    with imported.writing(folder):
-        return imported.publish(folder, tables(*scores), {"counts": {"rows": len(scores)}}, {"parser": 1})
+    folder = imported.imports_folder(root, "there")
+    with imported.write_import(folder):
+        return imported.publish_import(
+            folder, tables(*scores), {"counts": {"rows": len(scores)}}, {"parser": 1}
+        )
 
 
 def scores(found: imported.Imported) -> list[float]:
@@ -100,9 +102,9 @@ def test_what_is_no_stamp_is_said(
     folder = tmp_path / "imported" / "there"
     folder.mkdir(parents=True)
     (folder / imported.STAMP).write_text(text)
-    with imported.writing(imported.home(tmp_path, "other")):
-        imported.publish(
-            imported.home(tmp_path, "other"), tables(0.5), {"counts": {"rows": 1}}, {"parser": 1}
+    with imported.write_import(imported.imports_folder(tmp_path, "other")):
+        imported.publish_import(
+            imported.imports_folder(tmp_path, "other"), tables(0.5), {"counts": {"rows": 1}}, {"parser": 1}
         )
     assert [one.source for one in Store(tmp_path).imported()] == ["other"]
     assert said in caplog.text
@@ -119,9 +121,9 @@ def test_a_damaged_table_is_told_with_what_to_do(tmp_path: Path) -> None:
 
 def test_only_one_import_writes_at_a_time(tmp_path: Path) -> None:
     busy = pytest.raises(UsageError, match="Another import")
-    with imported.writing(tmp_path), busy, imported.writing(tmp_path):
+    with imported.write_import(tmp_path), busy, imported.write_import(tmp_path):
         pass
-    with imported.writing(tmp_path):
+    with imported.write_import(tmp_path):
         assert (tmp_path / ".lock").exists()
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import tiny
 from harness.errors import HarnessError, UsageError
-from harness.request import Request, network, opened
+from harness.request import Request, network, resolve_request
 from harness.types import Settings, SuiteOptions
 
 
@@ -31,7 +31,7 @@ def asked(*models: object, folders: dict[str, Path], **more: Any) -> Request:
 
 
 def test_what_a_request_names_is_found(model: Path, folders: dict[str, Path]) -> None:
-    found = opened(asked(model, folders=folders, settings=Settings(max_length=32)))
+    found = resolve_request(asked(model, folders=folders, settings=Settings(max_length=32)))
     (subject,) = found.subjects
     assert (subject.artifact.name, subject.encoding.max_length) == ("tiny", 32)
     assert [task.name for suite in found.suites for task in suite.tasks] == ["STS12"]
@@ -42,16 +42,16 @@ def test_what_a_request_names_is_found(model: Path, folders: dict[str, Path]) ->
 def test_a_model_that_was_typed_twice_is_one(model: Path, folders: dict[str, Path], tmp_path: Path) -> None:
     link = tmp_path / "other-name"
     link.symlink_to(model)
-    found = opened(asked(model, link, model, folders=folders))
+    found = resolve_request(asked(model, link, model, folders=folders))
     assert len(found.asked) == 3
     assert len(found.subjects) == 1
     assert {one.artifact.name for one in found.asked} == {"tiny"}
 
 
 def test_a_request_may_name_its_models(model: Path, folders: dict[str, Path]) -> None:
-    found = opened(asked(model, folders=folders, names={str(model): "step 100"}))
+    found = resolve_request(asked(model, folders=folders, names={str(model): "step 100"}))
     assert found.asked[0].artifact.name == "step 100"
-    assert found.asked[0].artifact.key == opened(asked(model, folders=folders)).asked[0].artifact.key
+    assert found.asked[0].artifact.key == resolve_request(asked(model, folders=folders)).asked[0].artifact.key
 
 
 @pytest.mark.parametrize(
@@ -70,13 +70,13 @@ def test_what_cannot_be_used_is_named(
     more: dict[str, Any], told: str, model: Path, folders: dict[str, Path]
 ) -> None:
     with pytest.raises(UsageError, match=told):
-        opened(asked(model, folders=folders, **more))
+        resolve_request(asked(model, folders=folders, **more))
 
 
 def test_a_suite_with_labels_needs_a_recipe(model: Path, folders: dict[str, Path]) -> None:
     with pytest.raises(UsageError, match="which recipe"):
-        opened(asked(model, folders=folders, suites=("glue",)))
-    found = opened(asked(model, folders=folders, suites=("glue",), recipe="glue-quick"))
+        resolve_request(asked(model, folders=folders, suites=("glue",)))
+    found = resolve_request(asked(model, folders=folders, suites=("glue",), recipe="glue-quick"))
     assert found.recipe is not None
 
 

@@ -15,9 +15,9 @@ from fakes import task as fake_task
 from harness.identity import digest, task_identity
 from harness.jobs import examples_bytes, model_part, task_part
 from harness.record import Record
-from harness.report import print_standing, standing_json
+from harness.report import print_trained_result, trained_result_json
 from harness.results import suite_views
-from harness.scores import Standing, _predictions, standing
+from harness.scores import TrainedResult, _predictions, trained_result
 from harness.stats import mean_of_bounds
 from harness.types import Column, Convention, Data, LabelledData, Suite, Task
 
@@ -144,7 +144,7 @@ def test_numbers_intervals_and_both_of_the_mean(files: Mapping[str, Path]) -> No
         "Two": {split: {"accuracy": accuracy(files["Two"], split)} for split in ("m", "mm")},
     }
     records = {task.name: record(task, scores[task.name]) for task in (ONE, TWO)}
-    found = standing(SUITE, records, SUITE.conventions["first"], lambda r: files[r.task.name])
+    found = trained_result(SUITE, records, SUITE.conventions["first"], lambda r: files[r.task.name])
     assert [row.number for row in found.rows] == [
         scores["One"]["dev"]["accuracy"],
         scores["Two"]["m"]["accuracy"],
@@ -164,41 +164,41 @@ def test_numbers_intervals_and_both_of_the_mean(files: Mapping[str, Path]) -> No
     wide = found.mean_of_bounds
     assert wide is not None
     assert (found.interval.high - found.interval.low) < 0.9 * (wide.high - wide.low)
-    assert standing(SUITE, records, SUITE.conventions["first"], lambda r: files[r.task.name]) == found
+    assert trained_result(SUITE, records, SUITE.conventions["first"], lambda r: files[r.task.name]) == found
 
 
 def test_what_a_convention_needs_and_is_not_there(files: Mapping[str, Path]) -> None:
     records = {"Two": record(TWO, {"m": {"accuracy": 0.7}})}
-    found = standing(SUITE, records, SUITE.conventions["both"], lambda r: files[r.task.name])
+    found = trained_result(SUITE, records, SUITE.conventions["both"], lambda r: files[r.task.name])
     assert [row.number for row in found.rows] == [None, None]
     assert (found.average.value, found.average.there, found.average.wanted) == (None, 0, 2)
     assert "Two: not all is there that the view both is made of" in printed(found)
-    other = standing(SUITE, records, SUITE.conventions["first"], lambda r: files[r.task.name])
+    other = trained_result(SUITE, records, SUITE.conventions["first"], lambda r: files[r.task.name])
     assert (other.average.there, other.average.complete) == (1, False)
     assert "incomplete: not to be ranked" in printed(other)
 
 
 def test_without_predictions_there_is_no_interval() -> None:
     records = {"One": record(ONE, {"dev": {"accuracy": 0.7, "f1": 0.5}})}
-    found = standing(SUITE, records, SUITE.conventions["both"], lambda _record: None)
+    found = trained_result(SUITE, records, SUITE.conventions["both"], lambda _record: None)
     assert found.rows[0].number == pytest.approx(0.6)
     assert found.rows[0].interval is None
     assert found.interval is None
-    assert standing_json(found)["tasks"][0]["interval"] is None
+    assert trained_result_json(found)["tasks"][0]["interval"] is None
 
 
 def test_runs_that_diverged_are_told(files: Mapping[str, Path]) -> None:
     records = {"One": record(ONE, {"dev": {"accuracy": 0.8, "f1": 0.9}})}
-    found = standing(SUITE, records, SUITE.conventions["both"], lambda r: files[r.task.name])
+    found = trained_result(SUITE, records, SUITE.conventions["both"], lambda r: files[r.task.name])
     assert "One: 1 of 3 runs diverged" in printed(found)
-    (row, _) = standing_json(found)["tasks"]
+    (row, _) = trained_result_json(found)["tasks"]
     assert (row["diverged"], row["runs"], row["seeds"]) == (1, 3, "fresh")
     assert len(row["scores"]) == 3
 
 
-def printed(found: Standing) -> str:
+def printed(found: TrainedResult) -> str:
     console = Console(record=True, width=200, file=io.StringIO())
-    print_standing(found, "tiny on S", console)
+    print_trained_result(found, "tiny on S", console)
     return console.export_text()
 
 

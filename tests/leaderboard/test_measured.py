@@ -15,8 +15,8 @@ import pytest
 from harness.identity import digest
 from harness.jobs import examples_bytes
 from harness.record import ErrorPart, Record
-from harness.results import suite_views, treatment_of
-from harness.scores import standing
+from harness.results import condition_of, suite_views
+from harness.scores import trained_result
 from harness.store import Store
 from leaderboard import measured
 from leaderboard.found import Entry, Outcome
@@ -59,7 +59,7 @@ def test_an_entry_holds_what_the_records_say(tmp_path: Path) -> None:
         "measured",
         "a" * 64,
     )
-    assert found.treatment == treatment_of(records[0]).text
+    assert found.treatment == condition_of(records[0]).text
     assert (found.output, found.max_tokens, found.recipe) == ("vector", 128, None)
     for record in records:
         outcome = outcomes(found)[record.task.name]
@@ -153,7 +153,7 @@ def test_each_treatment_is_an_entry_of_its_own(tmp_path: Path) -> None:
     seeded = changed(first, seed=7)
     put(tmp_path, model, [first, short, seeded])
     found = entries(tmp_path)
-    assert {entry.treatment for entry in found} == {treatment_of(r).text for r in (first, short, seeded)}
+    assert {entry.treatment for entry in found} == {condition_of(r).text for r in (first, short, seeded)}
     assert len({entry.slug for entry in found}) == 3
     assert sorted(entry.max_tokens or 0 for entry in found) == [64, 128, 128]
 
@@ -172,7 +172,7 @@ def test_treatments_that_the_same_words_describe_have_names_of_their_own(tmp_pat
     plain = trained(model, "RTE", 0.7)
     put(tmp_path, model, [plain, changed(plain, protocol="q" * 64)])
     found = entries(tmp_path)
-    assert len({treatment_of(prompted(letter)).text for letter in "ab"}) == 1
+    assert len({condition_of(prompted(letter)).text for letter in "ab"}) == 1
     assert (
         len(found) == len({entry.slug for entry in found}) == len({entry.treatment for entry in found}) == 4
     )
@@ -233,7 +233,7 @@ def test_means_and_intervals_are_those_of_the_harness(tmp_path: Path) -> None:
     documents = {view: json.loads(text) for suite, view, text in found.averages if suite == "glue"}
     assert documents.keys() == GLUE.conventions.keys()
     for view, convention in GLUE.conventions.items():
-        wanted = standing(GLUE, records, convention, lambda r: store.examples(r, model.slug))
+        wanted = trained_result(GLUE, records, convention, lambda r: store.examples(r, model.slug))
         document = documents[view]
         assert (document["value"], document["there"], document["wanted"]) == (
             wanted.average.value,
@@ -269,12 +269,12 @@ def test_tasks_that_start_from_nothing_belong_to_every_start(tmp_path: Path) -> 
     ]
     put(tmp_path, model, [shared, *own])
     found = entries(tmp_path)
-    assert sorted(entry.treatment for entry in found) == sorted(treatment_of(r).text for r in own)
+    assert sorted(entry.treatment for entry in found) == sorted(condition_of(r).text for r in own)
     for entry in found:
         assert outcomes(entry)["CoLA"].key == shared.key
     assert {outcomes(entry)["RTE"].key for entry in found} == {record.key for record in own}
     put(tmp_path / "alone", model, [shared])
-    assert only(tmp_path / "alone").treatment == treatment_of(shared).text
+    assert only(tmp_path / "alone").treatment == condition_of(shared).text
 
 
 def test_a_number_of_a_recipe_is_of_the_record_that_the_suite_asks_for(tmp_path: Path) -> None:

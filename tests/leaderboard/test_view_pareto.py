@@ -64,7 +64,7 @@ def fill(folder: Path) -> None:
     for name, letter, device, seconds, tokens in (
         ("fast", "a", GPU, 2.0, 1000),
         ("slow", "b", GPU, 8.0, 1000),
-        ("desk", "c", CPU, 100.0, 1000),
+        ("context", "c", CPU, 100.0, 1000),
     ):
         model, records = timed(name, letter, device, tasks, seconds, tokens)
         site_data.put(folder / "results", model, records)
@@ -203,7 +203,7 @@ def test_throughput_is_of_one_device(client: TestClient) -> None:
     assert [p["model"] for p in rows(twin, "frontier")] == ["fast"]
     assert "AMD EPYC" in " ".join(twin["notes"])
     other = read(client, "x=throughput&device=AMD EPYC")
-    assert {p["model"]: p["x"] for p in rows(other, "points")} == {"desk": 10}
+    assert {p["model"]: p["x"] for p in rows(other, "points")} == {"context": 10}
     gone = read(client, "x=throughput&device=TPU")
     assert "Nothing was measured on TPU." in gone["notes"]
 

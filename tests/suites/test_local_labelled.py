@@ -31,7 +31,7 @@ from harness.data.locate import Located
 from harness.errors import DataError, HarnessError, UsageError
 from harness.identity import digest
 from harness.metrics import METRICS
-from harness.recipe import Laid, RecipeOptions
+from harness.recipe import RecipeOptions, RecipePlan
 from harness.report import Report
 from harness.store import Store
 from harness.types import LabelledData, LabelledSplit, LabelSource, Suite, SuiteOptions, Task, VectorSource
@@ -309,17 +309,17 @@ def test_data_that_changed_after_the_plan_is_refused(folder: Folder, name: str) 
         task.source.load(task, data=None)
 
 
-def laid(task: Task, recipe: str, place: Path) -> Laid:
+def recipe_plan(task: Task, recipe: str, place: Path) -> RecipePlan:
     def locate(wanted: Task) -> Located:
         return Located(data=wanted.data, folder=None, origin="built")
 
-    return catalog.open_recipe(recipe, RecipeOptions()).lay_out(artifact(place), task, locate=locate)
+    return catalog.open_recipe(recipe, RecipeOptions()).plan_task(artifact(place), task, locate=locate)
 
 
 def test_every_recipe_runs_the_cells_of_the_task_it_is_like(folder: Folder, tmp_path: Path) -> None:
     for recipe, like in product(catalog.recipes(), ("RTE", "STS-B", "QNLI")):
         task = folder.describe(more=f'like = "{like}"').task
-        found, model = laid(task, recipe, tmp_path), catalog.open_recipe(recipe, RecipeOptions())
+        found, model = recipe_plan(task, recipe, tmp_path), catalog.open_recipe(recipe, RecipeOptions())
         assert found.problem is None
         runs = [job.work for job in found.jobs if isinstance(job.work, Finetune)]
         assert all(run.task == task for run in runs)
@@ -332,11 +332,11 @@ def test_every_recipe_runs_the_cells_of_the_task_it_is_like(folder: Folder, tmp_
 
 def test_the_settings_and_the_start_make_another_result(folder: Folder, tmp_path: Path) -> None:
     keys = {
-        digest(laid(folder.describe(more=more).task, "glue-modernbert", tmp_path).identity)
+        digest(recipe_plan(folder.describe(more=more).task, "glue-modernbert", tmp_path).identity)
         for more in ("", 'like = "QNLI"', "from_mnli = true", 'metrics = ["mcc"]')
     }
     assert len(keys) == 4
-    begun = laid(folder.describe(more="from_mnli = true").task, "glue-modernbert", tmp_path)
+    begun = recipe_plan(folder.describe(more="from_mnli = true").task, "glue-modernbert", tmp_path)
     assert begun.identity["start"]["from"] == "selected"
     assert {job.work.task.name for job in begun.jobs if isinstance(job.work, Finetune)} == {"MNLI", "own"}
 

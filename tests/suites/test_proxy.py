@@ -73,7 +73,7 @@ def test_what_is_recorded_is_shown_with_its_prediction(results: Path, tmp_path: 
     shown = capsys.readouterr().out
     assert _invoke([*arguments, "--json"]) == 0
     [told] = json.loads(capsys.readouterr().out)["suites"]
-    proxy = document.read(results / "proxies" / "quick.json")
+    proxy = document.read_proxy(results / "proxies" / "quick.json")
     by_hand = proxy.intercept + sum(t.coefficient * (0.4 + at / 10) for at, t in enumerate(proxy.tasks))
     assert told["predicted"]["value"] == pytest.approx(by_hand)
     half = 100 * proxy.error.half_width

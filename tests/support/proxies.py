@@ -78,9 +78,9 @@ def put(
         "files": pa.Table.from_pylist(files),
         "scores": pa.Table.from_pylist(rows),
     }
-    home = imported.home(folder, "mteb-results")
-    with imported.writing(home):
-        return imported.publish(home, tables, {"counts": {}}, {"parser": 2})
+    home = imported.imports_folder(folder, "mteb-results")
+    with imported.write_import(home):
+        return imported.publish_import(home, tables, {"counts": {}}, {"parser": 2})
 
 
 def _told(seconds: float) -> float | None:

@@ -205,9 +205,9 @@ def put_imports(folder: Path, entries: Sequence[Import]) -> None:
         "files": pa.table({"entry": pa.array([], pa.int32())}),
         "scores": pa.Table.from_pylist(scores),
     }
-    home = imported.home(folder, "mteb-results")
-    with imported.writing(home):
-        imported.publish(
+    home = imported.imports_folder(folder, "mteb-results")
+    with imported.write_import(home):
+        imported.publish_import(
             home,
             tables,
             {"counts": {"entries": len(about), "files": sum(one["files"] for one in about)}},

@@ -48,7 +48,7 @@ def families() -> dict[str, Family]:
     """Every family of the catalog that runs through our network and has a published form."""
     return {
         name: entry.family
-        for name, entry in backbones.all_backbones().items()
+        for name, entry in backbones.entries().items()
         if entry.family is not None and entry.family.shape is not None and entry.family.names is not None
     }
 

@@ -91,17 +91,17 @@ def _laid(queries: Queries, paper: Paper, table: PaperTable) -> Table:
     return replace(found, notes=[*found.notes, RAW]) if any("as published" in h for h in heads) else found
 
 
-def _section(paper: Paper, table: PaperTable, laid: Table) -> Section:
+def _section(paper: Paper, table: PaperTable, recipe_plan: Table) -> Section:
     told = warnings(table)
     own = replace(
-        laid,
+        recipe_plan,
         caption=f"{table.numbers} numbers as printed",
-        columns=[_grouped(column) for column in laid.columns],
-        notes=[note for note in laid.notes if note not in told],
+        columns=[_grouped(column) for column in recipe_plan.columns],
+        notes=[note for note in recipe_plan.notes if note not in told],
     )
     name = title(table.id)
     return Section(
-        anchor=laid.name,
+        anchor=recipe_plan.name,
         heading=f"{name[0].upper()}{name[1:]}: {table.caption}",
         warnings=told,
         html=render.html(own),

@@ -166,4 +166,4 @@ def test_a_config_of_what_a_family_does_not_have_is_none_of_it(config: Config) -
 def test_mosaicbert_is_told_from_bert_by_its_alibi() -> None:
     plain = {name: value for name, value in mosaicbert.BASE.items() if name != "alibi_starting_size"}
     assert backbones.family_of(mosaicbert.BASE) is mosaicbert.BACKBONE.family
-    assert backbones.family_of(plain) is backbones.all_backbones()["bert"].family
+    assert backbones.family_of(plain) is backbones.entries()["bert"].family

@@ -45,7 +45,7 @@ OF_TASKS = ("classifier_", "qa_", "seq_classif_")
 
 def config(kind: str, **changes: Any) -> dict[str, Any]:
     name, own = MODELS[kind]
-    family = backbones.all_backbones()[name].family
+    family = backbones.entries()[name].family
     assert family is not None
     return tiny.config(family, **{"max_position_embeddings": 160, **own, **changes})
 
@@ -210,7 +210,7 @@ def test_the_rows_of_robertas_positions_start_behind_that_of_the_padding(kind: s
     ],
 )
 def test_what_the_network_does_not_do_is_left_to_transformers(kind: str, change: dict[str, Any]) -> None:
-    family = backbones.all_backbones()[kind].family
+    family = backbones.entries()[kind].family
     assert family is not None
     assert family.holds(config(kind))
     assert not family.holds({**config(kind), **change})
@@ -231,7 +231,7 @@ def test_a_size_has_as_many_parameters_as_published(size: str) -> None:
 
     family, content = next(
         (entry.family, entry.family.sizes[size])
-        for entry in backbones.all_backbones().values()
+        for entry in backbones.entries().values()
         if entry.family is not None and size in entry.family.sizes
     )
     config, shape = _configured_from(content, family)
@@ -251,7 +251,7 @@ def test_minilms_vectors_are_the_same_for_a_thousand_texts() -> None:
     folder = Path(place())
     tokenizer: Any = AutoTokenizer.from_pretrained(folder)
     reference = AutoModel.from_pretrained(folder).eval()
-    ours = load_network(folder, backbones.all_backbones()["bert"].family, dtype=torch.float32).model
+    ours = load_network(folder, backbones.entries()["bert"].family, dtype=torch.float32).model
     written = _written(1000, list(tokenizer.get_vocab()))
     lowest = 1.0
     for start in range(0, len(written), 20):

@@ -24,7 +24,7 @@ from harness.encoder.network.pretrained import EncoderConfig
 from harness.errors import ModelError
 from tiny_networks import batch, texts
 
-ENTRIES = {name: entry for name, entry in backbones.all_backbones().items() if entry.family is not None}
+ENTRIES = {name: entry for name, entry in backbones.entries().items() if entry.family is not None}
 OURS = tiny.families()
 SIZES = [(name, size) for name, entry in ENTRIES.items() for size in entry.family.sizes]  # type: ignore[union-attr]
 
@@ -66,7 +66,7 @@ def test_it_says_what_it_is(name: str) -> None:
 def test_listing_the_families_takes_no_library() -> None:
     code = f"{BLOCKER}\nfrom harness import catalog\nprint(*catalog.backbones())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert set(done.stdout.split()) == set(backbones.all_backbones())
+    assert set(done.stdout.split()) == set(backbones.entries())
 
 
 def test_its_own_sizes_belong_to_it_and_to_no_other(family: Family) -> None:

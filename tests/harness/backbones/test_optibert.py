@@ -122,7 +122,7 @@ def consolidated(folder: Path, state: dict[str, Any], **arguments: Any) -> Path:
 
 
 def network(folder: Path, **options: Any) -> Any:
-    family = backbones.all_backbones()["optibert"].family
+    family = backbones.entries()["optibert"].family
     return load_network(folder, family, dtype=torch.float32, **options)
 
 
@@ -179,7 +179,7 @@ def test_the_feed_forward_width_is_that_of_equation_8(width: int) -> None:
 def test_optibert_neo_has_198_million_parameters_beside_the_embedding() -> None:
     from harness.encoder.network.checkpoint import _build, _configured_from
 
-    family = backbones.all_backbones()["optibert"].family
+    family = backbones.entries()["optibert"].family
     assert family is not None
     with torch.device("meta"):
         model = _build(*_configured_from(family.sizes["optibert-neo"], family), family)

@@ -41,7 +41,7 @@ def folder(kind: str, tmp_path: Path) -> Path:
     from transformers import CONFIG_MAPPING, AutoModel
 
     name, _, changes = KINDS[kind]
-    family = backbones.all_backbones()[name].family
+    family = backbones.entries()[name].family
     assert family is not None
     content = {**tiny.config(family, initializer_range=0.3, **changes), "max_position_embeddings": 64}
     torch.manual_seed(0)
@@ -127,7 +127,7 @@ def test_a_size_has_as_many_parameters_as_published(size: str, millions: float) 
     """Those of DeBERTa without the head, those of Pythia with it."""
     from transformers import CONFIG_MAPPING, AutoModel, AutoModelForCausalLM
 
-    sizes = {n: c for e in backbones.all_backbones().values() if e.family for n, c in e.family.sizes.items()}
+    sizes = {n: c for e in backbones.entries().values() if e.family for n, c in e.family.sizes.items()}
     config = CONFIG_MAPPING[sizes[size]["model_type"]].from_dict(dict(sizes[size]))
     with torch.device("meta"):
         model = (AutoModelForCausalLM if "pythia" in size else AutoModel).from_config(config)

@@ -1,4 +1,4 @@
-"""Snapshots in the hub's cache, laid out as its library lays them out (links into blobs)."""
+"""Snapshots in the hub's cache, recipe_plan out as its library lays them out (links into blobs)."""
 
 import hashlib
 import json

@@ -11,7 +11,7 @@ import pytest
 from harness.encoder.content import content_key
 from harness.encoder.describe import describe, resolve_encoding
 from harness.encoder.engine import Encoder
-from harness.encoder.sanity import check
+from harness.encoder.sanity import check_encoder
 from harness.types import Encoding, Settings
 
 Loaded = Callable[..., Encoder]
@@ -44,7 +44,7 @@ def test_it_is_described_and_known(minilm: Path) -> None:
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_it_passes_the_gate(minilm: Path, loaded: Loaded, dtype: str) -> None:
-    report = check(loaded(minilm, dtype=dtype), lambda: loaded(minilm, dtype=dtype))
+    report = check_encoder(loaded(minilm, dtype=dtype), lambda: loaded(minilm, dtype=dtype))
     assert (report.failures, len(report.checks)) == ((), 4)
 
 

@@ -10,7 +10,7 @@ import pytest
 from harness.encoder import sanity
 from harness.encoder.describe import describe, resolve_encoding
 from harness.encoder.engine import Encoder
-from harness.encoder.sanity import check, require
+from harness.encoder.sanity import check_encoder, require_sane
 from harness.errors import ModelError
 from harness.types import Settings
 
@@ -27,11 +27,11 @@ def copy(bare: Path, tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_a_sound_model_passes(bare: Path, loaded: Loaded, dtype: str) -> None:
-    report = check(loaded(bare, dtype=dtype), lambda: loaded(bare, dtype=dtype))
+    report = check_encoder(loaded(bare, dtype=dtype), lambda: loaded(bare, dtype=dtype))
     assert report.checks == ("finite", "constant", "padding", "reload")
     assert report.failures == ()
     assert report.seconds > 0
-    require(report)
+    require_sane(report)
 
 
 def test_there_is_one_model_at_a_time(bare: Path, loaded: Loaded) -> None:
@@ -45,7 +45,7 @@ def test_there_is_one_model_at_a_time(bare: Path, loaded: Loaded) -> None:
         return loaded(bare)
 
     before = encoder.encode(sanity.SHORT)
-    assert check(encoder, reload).failures == ()
+    assert check_encoder(encoder, reload).failures == ()
     assert (encoder.encode(sanity.SHORT) == before).all()
 
 
@@ -59,17 +59,17 @@ def test_tensors_that_differ_are_named(copy: Path, loaded: Loaded, edit: Edit) -
 def test_a_tensor_that_no_vector_depends_on_may_differ(copy: Path, loaded: Loaded, edit: Edit) -> None:
     encoder = loaded(copy)
     edit(copy, lambda tensors: tensors["pooler.dense.weight"].add_(1))
-    assert check(encoder, lambda: loaded(copy)).failures == ()
+    assert check_encoder(encoder, lambda: loaded(copy)).failures == ()
 
 
 def test_without_a_second_load_that_check_is_left_out(bare: Path, loaded: Loaded) -> None:
-    assert "reload" not in check(loaded(bare)).checks
+    assert "reload" not in check_encoder(loaded(bare)).checks
 
 
 def only_failure(encoder: Encoder, reload: Callable[[], Encoder] | None = None) -> sanity._Failure:
-    report = check(encoder, reload)
+    report = check_encoder(encoder, reload)
     with pytest.raises(ModelError) as caught:
-        require(report)
+        require_sane(report)
     assert len(report.failures) == 1
     assert caught.value.message == str(report.failures[0])
     assert caught.value.hint
@@ -158,7 +158,7 @@ def test_fresh_weights_disagree_with_themselves(bare: Path) -> None:
 
 def test_all_failures_are_told(bare: Path, loaded: Loaded, copy: Path, edit: Edit) -> None:
     edit(copy, lambda tensors: tensors[f"{LAST}.weight"].zero_())
-    report = check(loaded(copy), lambda: loaded(bare))
+    report = check_encoder(loaded(copy), lambda: loaded(bare))
     assert [failure.check for failure in report.failures] == ["constant", "reload"]
     with pytest.raises(ModelError, match=r"(?s)same vector.*Two loads"):
-        require(report)
+        require_sane(report)

@@ -11,7 +11,7 @@ import pytest
 
 from harness.encoder.describe import NO_LIMIT, describe
 from harness.encoder.engine import Encoder
-from harness.encoder.sanity import check
+from harness.encoder.sanity import check_encoder
 from harness.errors import ModelError, UsageError
 
 Loaded = Callable[..., Encoder]
@@ -124,7 +124,7 @@ def test_bfloat16_runs_in_every_tower(
     for role in SIDES:
         got, expected = half.encode(TEXTS, role=role), full.encode(TEXTS, role=role)
         assert 1e-6 < np.abs(got - expected).max() / np.abs(expected).max() < 5e-2
-    assert check(half, lambda: loaded(folder, dtype="bfloat16")).failures == ()
+    assert check_encoder(half, lambda: loaded(folder, dtype="bfloat16")).failures == ()
 
 
 def test_the_dtype_is_the_backbones(build: Build, router: Build, static: Path, loaded: Loaded) -> None:
@@ -152,7 +152,7 @@ def test_the_gate_looks_at_every_tower(sides: Path, loaded: Loaded, edit: Edit, 
         tensors["encoder.layer.1.output.LayerNorm.gamma"].zero_()  # the name it is saved under
 
     edit(sides / f"{side}_0_Transformer", flatten)
-    (failure,) = check(loaded(sides)).failures
+    (failure,) = check_encoder(loaded(sides)).failures
     assert failure.message == f"On side {side}: 6 different texts all have the same vector."
 
 
@@ -160,7 +160,7 @@ def test_the_gate_looks_at_every_tower(sides: Path, loaded: Loaded, edit: Edit, 
 def test_both_loads_of_every_tower_are_compared(sides: Path, loaded: Loaded, edit: Edit, side: str) -> None:
     encoder = loaded(sides)
     edit(sides / f"{side}_0_Transformer", lambda tensors: tensors[f"{LAYER}.weight"][0, 0].add_(0.01))
-    (failure,) = check(encoder, lambda: loaded(sides)).failures
+    (failure,) = check_encoder(encoder, lambda: loaded(sides)).failures
     assert failure.message.startswith(f"On side {side}: Two loads of the model disagree")
     assert f"tensors that differ: 0.sub_modules.{side}.0.auto_model.{LAYER}.weight." in failure.message
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.checks import baselines
-from harness.checks.baselines import SCHEMA, Baseline, Run
+from harness.checks.baselines import SCHEMA, Baseline, BaselineModel
 from harness.errors import RecordError, UsageError
 
 ONE = Baseline(
@@ -19,7 +19,7 @@ ONE = Baseline(
     seeds=2,
     asked={"dtype": "float32", "prompts": ["query=find: "], "languages": [], "pooling": None},
     runs=(
-        Run(
+        BaselineModel(
             model="minilm",
             source="minilm",
             artifact="a" * 64,
@@ -27,7 +27,9 @@ ONE = Baseline(
             revision="r" * 40,
             keys={"SciFact": ("1" * 64,), "Banking77": ("2" * 64, "3" * 64)},
         ),
-        Run(model="again", source="./x", artifact="b" * 64, folder="x-b", keys={"SciFact": ("4" * 64,)}),
+        BaselineModel(
+            model="again", source="./x", artifact="b" * 64, folder="x-b", keys={"SciFact": ("4" * 64,)}
+        ),
     ),
 )
 

@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 
 from fakes import artifact, encoding, task
-from harness.checks.scored import Scored
-from harness.differences import SHOWN, _differences, other_conditions, require_alike
+from harness.checks.scored import ScoredRecord
+from harness.differences import SHOWN, _differences, describe_provenance_differences, require_alike
 from harness.errors import UsageError
 from harness.identity import evaluation_identity
 from harness.types import Data, Encoding, Task
 
 
-def scored(of: Task, how: Encoding, *, key: str = "a", seed: int = 42, **provenance: Any) -> Scored:
+def scored(of: Task, how: Encoding, *, key: str = "a", seed: int = 42, **provenance: Any) -> ScoredRecord:
     model = artifact(Path("x"), key=key * 64)
-    return Scored(
+    return ScoredRecord(
         key="k",
         task={"name": of.name, "type": of.type, "metric": of.metric},
         model={},
@@ -31,7 +31,7 @@ def scored(of: Task, how: Encoding, *, key: str = "a", seed: int = 42, **provena
 BASE = scored(task(), encoding(prompts=(("query", "find: "),)))
 
 
-def refused(other: Scored, *allowed: str) -> str:
+def refused(other: ScoredRecord, *allowed: str) -> str:
     with pytest.raises(UsageError) as caught:
         require_alike({"Fake": [(other.identity, BASE.identity)]}, allowed, "last")
     assert "baseline last" in caught.value.message
@@ -87,7 +87,7 @@ def test_another_model_is_no_difference() -> None:
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_a_difference_is_refused_with_the_field_and_both_values(
-    other: Scored, field: str, mine: str, theirs: str
+    other: ScoredRecord, field: str, mine: str, theirs: str
 ) -> None:
     message = refused(other)
     line = next(line for line in message.splitlines()[1:] if field in line)
@@ -137,8 +137,8 @@ def test_libraries_and_devices_only_warn() -> None:
     alike = {name: [(a.identity, b.identity)] for name, (a, b) in pairs.items()}
     assert require_alike(alike, (), "last") == []
     ran = {name: (a.provenance, b.provenance) for name, (a, b) in pairs.items()}
-    assert other_conditions(ran) == [
+    assert describe_provenance_differences(ran) == [
         "torch was 2.10 for the baseline and is 2.11 for the candidate (2 tasks).",
         "device.name was B for the baseline and is A for the candidate (2 tasks).",
     ]
-    assert other_conditions({"T3": ran["T3"]}) == []
+    assert describe_provenance_differences({"T3": ran["T3"]}) == []

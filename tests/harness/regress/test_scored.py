@@ -11,8 +11,8 @@ import pytest
 import scipy.stats
 
 from fakes import record, task
-from harness.checks.scored import Scored, find
-from harness.checks.units import alike
+from harness.checks.scored import ScoredRecord, read_scored_record
+from harness.checks.units import same_examples
 from harness.jobs import examples_bytes, examples_part
 from harness.record import Record
 from harness.store import Store
@@ -50,8 +50,8 @@ def store(tmp_path: Path) -> Store:
     return Store(tmp_path / "results")
 
 
-def found(store: Store, key: str, tmp_path: Path) -> Scored | None:
-    return find(store, FOLDER, "Fake", key, parts=(), cache=tmp_path / "units-cache")
+def found(store: Store, key: str, tmp_path: Path) -> ScoredRecord | None:
+    return read_scored_record(store, FOLDER, "Fake", key, parts=(), cache=tmp_path / "units-cache")
 
 
 def kept(tmp_path: Path) -> list[Path]:
@@ -76,7 +76,7 @@ def test_it_is_the_same_from_the_record_and_from_what_was_kept(store: Store, tmp
     assert second is not None
     assert first.units is not None
     assert second.units is not None
-    assert alike(first.units, second.units)
+    assert same_examples(first.units, second.units)
 
 
 def test_what_is_not_there_is_none(store: Store, tmp_path: Path) -> None:
@@ -187,5 +187,5 @@ def test_what_its_number_is_made_of_is_part_of_what_is_kept(store: Store, tmp_pa
     one, content = made()
     store.put(FOLDER, one, content)
     for parts in ((), (("test", "cosine_spearman"),)):
-        find(store, FOLDER, "Fake", one.key, parts=parts, cache=tmp_path / "units-cache")
+        read_scored_record(store, FOLDER, "Fake", one.key, parts=parts, cache=tmp_path / "units-cache")
     assert len(kept(tmp_path)) == 2

@@ -18,12 +18,12 @@ from harness.checks.decide import (
     _corrected,
     _equivalent,
     _judge,
-    _Judged,
-    _learnt_margin,
     _Limits,
+    _measured_margin,
     _p_improved,
     _p_regressed,
     _settle,
+    _TaskVerdict,
 )
 from harness.checks.difference import Difference, Part
 from harness.checks.policy import CORRECTIONS, Correction
@@ -31,7 +31,7 @@ from harness.checks.policy import CORRECTIONS, Correction
 NAMED = re.compile(r"about ([\d,]+) (\w+)")
 
 
-def judged(*differences: Any, **how: Any) -> dict[str, _Judged]:
+def judged(*differences: Any, **how: Any) -> dict[str, _TaskVerdict]:
     return _judge(*differences, **how)
 
 
@@ -163,10 +163,10 @@ def test_a_measured_margin_is_that_of_a_prediction() -> None:
     theirs = (0.50, 0.52, 0.49, 0.53)
     one = made(0.0, 0.001, mine=(0.51,), theirs=theirs)
     expected = scipy.stats.t.ppf(0.95, 3) * stdev(theirs) * sqrt(1 + 1 / 4)
-    assert _learnt_margin(one, 0.05) == pytest.approx(expected)
+    assert _measured_margin(one, 0.05) == pytest.approx(expected)
     both = made(0.0, 0.001, mine=(0.51, 0.5), theirs=theirs)
-    assert _learnt_margin(both, 0.05) == pytest.approx(expected / sqrt(1 + 1 / 4) * sqrt(1 / 2 + 1 / 4))
-    assert _learnt_margin(made(0.0, 0.001), 0.05) is None
+    assert _measured_margin(both, 0.05) == pytest.approx(expected / sqrt(1 + 1 / 4) * sqrt(1 / 2 + 1 / 4))
+    assert _measured_margin(made(0.0, 0.001), 0.05) is None
 
 
 def test_another_run_of_the_baseline_lies_within_its_measured_margin() -> None:
@@ -181,13 +181,13 @@ def test_another_run_of_the_baseline_lies_within_its_measured_margin() -> None:
             units=1,
             examples=Part(variance=0.0, freedom=1),
         )
-        below += one.delta < -(_learnt_margin(one, 0.05) or 0)
+        below += one.delta < -(_measured_margin(one, 0.05) or 0)
     assert below / trials == pytest.approx(0.05, abs=4 * sqrt(0.05 * 0.95 / trials))
 
 
 def test_what_runs_add_counts_once_where_the_margin_is_measured() -> None:
     one = made(0.0, 0.001, mine=(0.51,), theirs=(0.48, 0.5, 0.52))
-    margin = _learnt_margin(one, 0.05) or 0.0
+    margin = _measured_margin(one, 0.05) or 0.0
     assert _equivalent(one, _Limits(margin=margin, measured=True), 0.05)
     assert not _equivalent(one, _Limits(margin=margin), 0.05)
 

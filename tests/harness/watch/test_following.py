@@ -15,7 +15,7 @@ import pytest
 
 from fakes import FakeEncoder, task
 from harness import catalog, models
-from harness.context import Desk
+from harness.context import JobContext
 from harness.encoder import sanity
 from harness.errors import HarnessError, UsageError
 from harness.request import Request
@@ -23,7 +23,7 @@ from harness.store import Store
 from harness.types import Column, Settings, Suite, Task
 from harness.watch import state
 from harness.watch.state import Watch
-from harness.watch.watch import Asked, Evaluated, Hearing, Look, follow
+from harness.watch.watch import EvaluatedCheckpoint, Scan, WatchListeners, WatchOptions, follow
 
 Write = Callable[..., Path]
 
@@ -41,13 +41,13 @@ def loads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Models without torch; the names of the artifacts that were loaded."""
     found: list[str] = []
 
-    def load(_desk: Desk, model: Any, _how: object) -> FakeEncoder:
+    def load(_desk: JobContext, model: Any, _how: object) -> FakeEncoder:
         found.append(model.name)
         return (Slow if "slow" in model.name else FakeEncoder)(salt=model.key)
 
-    monkeypatch.setattr(Desk, "load", load)
-    monkeypatch.setattr(sanity, "check", lambda *_: SimpleNamespace(failures=()))
-    monkeypatch.setattr(sanity, "require", lambda _: None)
+    monkeypatch.setattr(JobContext, "load", load)
+    monkeypatch.setattr(sanity, "check_encoder", lambda *_: SimpleNamespace(failures=()))
+    monkeypatch.setattr(sanity, "require_sane", lambda _: None)
     return found
 
 
@@ -65,21 +65,21 @@ def tasks(monkeypatch: pytest.MonkeyPatch) -> list[Task]:
     return of
 
 
-def asked(tmp_path: Path, source: str = "", **fields: Any) -> Asked:
+def asked(tmp_path: Path, source: str = "", **fields: Any) -> WatchOptions:
     own = {"budget": fields.pop("budget", None), "settings": fields.pop("settings", Settings())}
     request = Request(models=(), suites=("s",), results=tmp_path / "results", devices=("cpu",), **own)
     given = {"every": 0.1, "settle": 0.0, "once": True, **fields}
-    return Asked(source=source or str(tmp_path / "run"), request=request, **given)
+    return WatchOptions(source=source or str(tmp_path / "run"), request=request, **given)
 
 
 def watched(tmp_path: Path, **fields: Any) -> tuple[Watch, list[tuple[int, int, int]]]:
     """A watch to its end: what it gives, and (step, scored, known) of what it evaluated."""
     ended: list[tuple[int, int, int]] = []
 
-    def note(done: Evaluated, _watch: Watch) -> None:
+    def note(done: EvaluatedCheckpoint, _watch: Watch) -> None:
         ended.append((done.entry.step, done.new, done.known))
 
-    return follow(asked(tmp_path, **fields), Hearing(ended=note)), ended
+    return follow(asked(tmp_path, **fields), WatchListeners(ended=note)), ended
 
 
 def test_every_checkpoint_is_evaluated_once(
@@ -121,12 +121,12 @@ def test_the_state_is_whole_after_every_checkpoint(
         write(f"step{step}")
     seen: list[list[int]] = []
 
-    def note(_done: Evaluated, watch: Watch) -> None:
+    def note(_done: EvaluatedCheckpoint, watch: Watch) -> None:
         there = json.loads((tmp_path / "results" / "watches" / "run.json").read_text())
         seen.append([one["step"] for one in there["checkpoints"]])
         assert Watch.model_validate(there) == watch
 
-    follow(asked(tmp_path), Hearing(ended=note))
+    follow(asked(tmp_path), WatchListeners(ended=note))
     assert seen == [[1], [1, 2]]
 
 
@@ -137,18 +137,18 @@ def test_what_is_half_written_is_waited_for_while_others_go_on(
     write("step2")
     content = weights.read_bytes()
     weights.write_bytes(content[:-1])
-    looks: list[Look] = []
+    looks: list[Scan] = []
     ended: list[int] = []
 
-    def looked(found: Look) -> None:
+    def looked(found: Scan) -> None:
         looks.append(found)
         if len(looks) == 3:
             weights.write_bytes(content)
 
-    def note(done: Evaluated, _watch: Watch) -> None:
+    def note(done: EvaluatedCheckpoint, _watch: Watch) -> None:
         ended.append(done.entry.step)
 
-    watch = follow(asked(tmp_path, once=False, until=2), Hearing(looked=looked, ended=note))
+    watch = follow(asked(tmp_path, once=False, until=2), WatchListeners(looked=looked, ended=note))
     assert ended == [2, 1]
     assert all("safetensors" in found.waiting[0].reason for found in looks[:3])
     assert [one.state for one in watch.checkpoints] == ["done", "done"]
@@ -211,10 +211,10 @@ def test_a_checkpoint_that_changes_while_it_is_evaluated_is_waited_for(
 
     states: list[str] = []
 
-    def note(done: Evaluated, _watch: Watch) -> None:
+    def note(done: EvaluatedCheckpoint, _watch: Watch) -> None:
         states.append(done.entry.state)
 
-    follow(asked(tmp_path), Hearing(ended=note, carry_out=carry_out))
+    follow(asked(tmp_path), WatchListeners(ended=note, carry_out=carry_out))
     assert states == ["waiting", "done"]
 
 
@@ -235,19 +235,19 @@ def test_a_failed_checkpoint_has_its_reason_and_the_watch_goes_on(
 ) -> None:
     write("step1")
     write("step2")
-    plain = Desk.load
+    plain = JobContext.load
 
-    def load(desk: Desk, model: Any, how: Any) -> Any:
+    def load(context: JobContext, model: Any, how: Any) -> Any:
         if model.name == "run-step1":
             raise HarnessError("the gate refuses it")
-        return plain(desk, model, how)
+        return plain(context, model, how)
 
-    monkeypatch.setattr(Desk, "load", load)
+    monkeypatch.setattr(JobContext, "load", load)
     watch, _ = watched(tmp_path)
     assert [one.state for one in watch.checkpoints] == ["failed", "done"]
     assert watch.checkpoints[0].reason == "One, Two: the gate refuses it"
     assert watch.checkpoints[0].mean is None
-    monkeypatch.setattr(Desk, "load", plain)
+    monkeypatch.setattr(JobContext, "load", plain)
     again, ended = watched(tmp_path)
     assert ended == [(1, 2, 0)]
     assert [one.state for one in again.checkpoints] == ["done", "done"]
@@ -330,7 +330,7 @@ def test_a_second_process_at_the_same_watch_is_refused(
         thread.start()
         thread.join()
 
-    follow(asked(tmp_path), Hearing(ended=note))
+    follow(asked(tmp_path), WatchListeners(ended=note))
     assert refused == [f"Another process watches run with the results in {tmp_path / 'results'}."]
     assert watched(tmp_path)[1] == []
 
@@ -353,7 +353,7 @@ def test_ctrl_c_keeps_what_was_finished(
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        follow(asked(tmp_path), Hearing(ended=stop))
+        follow(asked(tmp_path), WatchListeners(ended=stop))
     assert watched(tmp_path)[1] == [(2, 2, 0)]
 
 
@@ -415,7 +415,7 @@ def test_a_repositorys_revisions_are_evaluated_as_commits(
     monkeypatch.setattr(huggingface_hub.HfApi, "list_repo_refs", listed)
     monkeypatch.setattr(models, "_download", download)
     troubles: list[str] = []
-    hearing = Hearing(troubled=lambda error: troubles.append(error.message))
+    hearing = WatchListeners(troubled=lambda error: troubles.append(error.message))
     watch = follow(asked(tmp_path, "org/name", once=False, until=2), hearing)
     assert watch.name == "org--name"
     assert [(one.step, one.revision, one.model) for one in watch.checkpoints] == [

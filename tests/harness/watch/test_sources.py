@@ -10,7 +10,7 @@ import pytest
 
 from harness.errors import ModelError, UsageError
 from harness.watch.source import _HubSilent, open_source
-from harness.watch.watch import _look
+from harness.watch.watch import scan_source
 
 Write = Callable[..., Path]
 Refs = Callable[..., None]
@@ -41,7 +41,7 @@ def test_a_folders_checkpoints_come_by_step_and_the_rest_is_named(write: Write, 
         write(name, weights=1)
     (tmp_path / "run" / "log.txt").write_text("")
     (tmp_path / "run" / ".cache").mkdir()
-    found = _look(str(tmp_path / "run"), settle=0)
+    found = scan_source(str(tmp_path / "run"), settle=0)
     assert [one.checkpoint.step for one in found.new] == [900, 1000]
     assert {one.name: one.reason for one in found.skipped} == {
         "final": "no step in its name",
@@ -54,7 +54,7 @@ def test_a_folders_checkpoints_come_by_step_and_the_rest_is_named(write: Write, 
 def test_a_model_one_level_down_is_found(write: Write, tmp_path: Path, under: str) -> None:
     folder = write("step5", under=under)
     (tmp_path / "run" / "step5" / "optimizer").mkdir()
-    (one,) = _look(str(tmp_path / "run"), settle=0).new
+    (one,) = scan_source(str(tmp_path / "run"), settle=0).new
     assert one.checkpoint.folder == folder
     assert one.checkpoint.name == "step5"
 
@@ -62,7 +62,7 @@ def test_a_model_one_level_down_is_found(write: Write, tmp_path: Path, under: st
 def test_of_two_models_one_level_down_hf_is_meant(write: Write, tmp_path: Path) -> None:
     write("step5", under="other")
     write("step5", under="hf")
-    (one,) = _look(str(tmp_path / "run"), settle=0).new
+    (one,) = scan_source(str(tmp_path / "run"), settle=0).new
     assert one.checkpoint.folder == tmp_path / "run" / "step5" / "hf"
 
 
@@ -78,14 +78,14 @@ def test_what_is_no_source_is_refused(text: str, said: str) -> None:
 def test_one_model_and_a_file_are_no_source(write: Write, tmp_path: Path) -> None:
     folder = write("checkpoint-1")
     with pytest.raises(UsageError, match="is one model"):
-        _look(str(folder))
+        scan_source(str(folder))
     with pytest.raises(UsageError, match="is a file"):
-        _look(str(folder / "config.json"))
+        scan_source(str(folder / "config.json"))
 
 
 def test_a_repositorys_revisions_are_pinned_to_their_commits(refs: Refs) -> None:
     refs(ref("main", "0"), ref("step1000", "a"), ref("step0", "b"), tags=[ref("step2000", "c")])
-    found = _look("org/name")
+    found = scan_source("org/name")
     assert [(one.checkpoint.step, one.checkpoint.model, one.stamp) for one in found.new] == [
         (0, f"org/name@{'b' * 40}", "b" * 40),
         (1000, f"org/name@{'a' * 40}", "a" * 40),
@@ -96,17 +96,17 @@ def test_a_repositorys_revisions_are_pinned_to_their_commits(refs: Refs) -> None
 
 def test_a_branch_goes_before_a_tag_of_its_name(refs: Refs) -> None:
     refs(ref("step1", "a"), tags=[ref("step1", "b")])
-    assert [one.stamp for one in _look("org/name").new] == ["a" * 40]
+    assert [one.stamp for one in scan_source("org/name").new] == ["a" * 40]
 
 
 def test_without_a_network_a_repository_is_refused(refs: Refs) -> None:
     from huggingface_hub.errors import OfflineModeIsEnabled
 
     with pytest.raises(UsageError, match="--offline cannot see its revisions"):
-        _look("org/name", offline=True)
+        scan_source("org/name", offline=True)
     refs(error=OfflineModeIsEnabled("offline"))
     with pytest.raises(UsageError, match="HF_HUB_OFFLINE is set"):
-        _look("org/name")
+        scan_source("org/name")
 
 
 def test_what_the_hub_does_not_have_and_a_silent_hub_are_two_things(refs: Refs) -> None:
@@ -116,8 +116,8 @@ def test_what_the_hub_does_not_have_and_a_silent_hub_are_two_things(refs: Refs) 
     response = httpx.Response(404, request=httpx.Request("GET", "https://hub"))
     refs(error=RepositoryNotFoundError("no", response=response))
     with pytest.raises(ModelError, match="no model org/name") as missing:
-        _look("org/name")
+        scan_source("org/name")
     assert not isinstance(missing.value, _HubSilent)
     refs(error=httpx.ConnectError("refused"))
     with pytest.raises(_HubSilent, match="refused"):
-        _look("org/name")
+        scan_source("org/name")
