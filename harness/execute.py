@@ -14,7 +14,7 @@ from harness.errors import HarnessError, StoreError
 from harness.files import Leases
 from harness.jobs import Job, model_part, task_part
 from harness.plan import Plan, PlannedScore
-from harness.record import ErrorPart, Record, parse
+from harness.record import RECORDS, ErrorPart, Record
 from harness.store import Store
 from harness.workers import Failure, Finished, Worker, open_workers
 
@@ -202,7 +202,7 @@ class Driver:
             if job.claim == job.key:
                 self._give_back(job)
             return
-        record = parse(finished.output["record"].decode(), where=job.label)
+        record = RECORDS.parse(finished.output["record"].decode(), where=job.label)
         examples = finished.output.get("examples")
         kept = self._store.put(job.place.artifact, record, examples, again=self._anew(job.key))
         self._give_back(job)

@@ -13,12 +13,15 @@ import re
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel, ConfigDict, Field
+
 from harness import files as disk
+from harness.documents import DocumentKind
 from harness.errors import RecordError, UsageError
 from harness.provenance import __version__
 
@@ -28,6 +31,18 @@ SCHEMA = 1
 STAMP = "import.json"
 TABLES = ("entries", "files", "scores")
 _TABLE = re.compile(rf"({'|'.join(TABLES)})-[0-9a-f]{{12}}\.parquet")
+
+
+class _Stamp(BaseModel):
+    """The fields of a stamp that every importer writes; others are kept as they are."""
+
+    model_config = ConfigDict(frozen=True, extra="allow", populate_by_name=True)
+
+    schema_version: int = Field(alias="schema")
+    id: str = Field(pattern="^[0-9a-f]{12}$")
+
+
+_STAMPS = DocumentKind(name="stamp of an import", type=_Stamp, schema=SCHEMA)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,22 +132,10 @@ def read_import(folder: Path) -> Imported | None:
         RecordError: It is of a newer schema, or its stamp cannot be read.
     """
     path = folder / STAMP
-    try:
-        stamp = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    if not path.exists():
         return None
-    except (OSError, ValueError, RecursionError) as error:
-        raise RecordError(
-            f"{path} cannot be read: {error}.", hint=f"Remove {path} and import again."
-        ) from error
-    schema = stamp.get("schema") if isinstance(stamp, dict) else None
-    if not isinstance(schema, int) or not re.fullmatch(r"[0-9a-f]{12}", str(stamp.get("id"))):
-        raise RecordError(f"{path} is no stamp of an import.", hint=f"Remove {path} and import again.")
-    if schema > SCHEMA:
-        raise RecordError(
-            f"{path} was written by a newer version (schema {schema}; this one reads {SCHEMA}).",
-            hint="Update the program.",
-        )
+    kind = replace(_STAMPS, hint=f"Remove {path} and import again.")
+    stamp = kind.read(path).model_dump(mode="json", by_alias=True)
     return Imported(source=folder.name, folder=folder, stamp=stamp)
 
 

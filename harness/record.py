@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
-from harness.errors import RecordError
+from harness.documents import DocumentKind, DocumentPart, Migration
 
 SCHEMA = 2
 """The schema this version writes. A newer one is refused, an older one migrated step by step."""
 
-MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: lambda record: record}
+MIGRATIONS: dict[int, Migration] = {1: lambda record: record}
 """`MIGRATIONS[n]` turns a record of schema n into one of schema n + 1 (a golden file each).
 
 Schema 2 added `training`, which is empty where no recipe ran.
@@ -23,11 +23,7 @@ EXAMPLE_COLUMNS = ("split", "subset", "example_id", "replicate", "prediction", "
 """Columns of the per-example file, described in results/README.md."""
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
-
-
-class ModelPart(_Part):
+class ModelPart(DocumentPart):
     """The model a record is about."""
 
     name: str
@@ -44,7 +40,7 @@ class ModelPart(_Part):
     dimension: int | None = None
 
 
-class TaskPart(_Part):
+class TaskPart(DocumentPart):
     """The task a record is about."""
 
     name: str
@@ -53,7 +49,7 @@ class TaskPart(_Part):
     """Name of the main metric."""
 
 
-class ExamplesPart(_Part):
+class ExamplesPart(DocumentPart):
     """The per-example file beside the record."""
 
     file: str
@@ -61,7 +57,7 @@ class ExamplesPart(_Part):
     sha256: str
 
 
-class ErrorPart(_Part):
+class ErrorPart(DocumentPart):
     """Why a task failed."""
 
     kind: str
@@ -70,7 +66,7 @@ class ErrorPart(_Part):
     traceback: str = ""
 
 
-class Record(_Part):
+class Record(DocumentPart):
     """One task's outcome: scores, every raw metric, identity, provenance, or the error."""
 
     schema_version: int = Field(default=SCHEMA, alias="schema")
@@ -98,39 +94,10 @@ class Record(_Part):
         return json.dumps(self.model_dump(mode="json", by_alias=True), indent=1, ensure_ascii=False) + "\n"
 
 
-def parse(text: str, *, where: str) -> Record:
-    """Read a record.
-
-    Args:
-        text: The file's content.
-        where: What to call the file in a message.
-
-    Raises:
-        RecordError: The record is of a newer schema, or not a record at all.
-        ValueError: The text is not complete JSON (a truncated file).
-    """
-    raw = json.loads(text)
-    if not isinstance(raw, dict) or not isinstance(raw.get("schema"), int):
-        raise RecordError(f"{where} is not a record: it has no schema number.")
-    try:
-        return Record.model_validate(_migrate(raw, where=where))
-    except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(str(part) for part in first["loc"])
-        raise RecordError(f"{where} is not a record of schema {SCHEMA}: {field}: {first['msg']}.") from error
-
-
-def _migrate(raw: dict[str, Any], *, where: str) -> dict[str, Any]:
-    """Bring a record of an older schema to this one, one numbered step after another."""
-    version = int(raw["schema"])
-    if version > SCHEMA:
-        raise RecordError(
-            f"{where} was written by a newer version (schema {version}, this one reads up to {SCHEMA}).",
-            hint="Update the harness, or choose another folder with --results DIR.",
-        )
-    while version < SCHEMA:
-        if version not in MIGRATIONS:
-            raise RecordError(f"{where} has schema {version}, which no version ever wrote.")
-        raw = {**MIGRATIONS[version](raw), "schema": version + 1}
-        version += 1
-    return raw
+RECORDS = DocumentKind(
+    name="record",
+    type=Record,
+    schema=SCHEMA,
+    migrations=MIGRATIONS,
+    newer="Update the harness, or choose another folder with --results DIR.",
+)

@@ -23,7 +23,7 @@ from harness.data.offline import forbid_network
 from harness.errors import UsageError, shortened, unknown
 from harness.models import ModelOptions, subject
 from harness.plan import ConfiguredModel, Plan
-from harness.provenance import default_devices, require_spelled
+from harness.provenance import check_devices, default_devices, require_spelled
 from harness.recipe import Recipe, RecipeOptions
 from harness.store import Store
 from harness.types import DTYPES, SEED, SIDES, Purpose, Settings, Suite, SuiteOptions
@@ -62,7 +62,7 @@ class Request:
     names: Mapping[str, str] = field(default_factory=dict)
 
 
-def open_recipe_for(suites: Sequence[Suite], request: Request) -> Recipe | None:
+def _open_recipe_for(suites: Sequence[Suite], request: Request) -> Recipe | None:
     """The recipe that trains for those tasks that need one, None where none does.
 
     Raises:
@@ -116,7 +116,7 @@ def _refuse_settings(request: Request) -> None:
             )
 
 
-def check_prompts(prompts: Mapping[str, str], suites: Sequence[Suite]) -> None:
+def _check_prompts(prompts: Mapping[str, str], suites: Sequence[Suite]) -> None:
     """Refuse a prompt for something that does not exist: it would be left out without a word.
 
     Names are `query`, `document`, a task or a type of task, the last two also with a side
@@ -139,7 +139,7 @@ def check_prompts(prompts: Mapping[str, str], suites: Sequence[Suite]) -> None:
             raise unknown("side, type or task", name, known, then=then)
 
 
-def existing_folder(root: Path | None) -> Path | None:
+def _existing_folder(root: Path | None) -> Path | None:
     """The data root, if there is one to be used.
 
     Raises:
@@ -292,12 +292,12 @@ def resolve_request(request: Request) -> ResolvedRequest:
         )
     cache, results = paths.cache_folder(request.cache), paths.results_folder(request.results)
     data = DataSettings(
-        root=existing_folder(paths.data_root(request.data)), offline=request.offline, cache=cache
+        root=_existing_folder(paths.data_root(request.data)), offline=request.offline, cache=cache
     )
-    suites = catalog.open_suites(request.suites, replace(request.options, cache=cache, results=results))
+    suites = open_suites(request)
     asked = _configured_models(request, cache)
-    recipe = open_recipe_for(suites, request)
-    check_prompts(request.settings.prompts or {}, suites)
+    recipe = _open_recipe_for(suites, request)
+    _check_prompts(request.settings.prompts or {}, suites)
     return ResolvedRequest(
         request=request,
         asked=asked,
@@ -307,6 +307,31 @@ def resolve_request(request: Request) -> ResolvedRequest:
         cache=cache,
         data=data,
     )
+
+
+def open_suites(request: Request) -> Sequence[Suite]:
+    """The suites of a request.
+
+    Raises:
+        UsageError: There is no such suite.
+    """
+    cache, results = paths.cache_folder(request.cache), paths.results_folder(request.results)
+    return catalog.open_suites(request.suites, replace(request.options, cache=cache, results=results))
+
+
+def check_request(request: Request) -> None:
+    """Refuse what no model could be evaluated with, before there is a model.
+
+    Raises:
+        UsageError: An unknown suite, task, recipe, prompt or device, or no data root.
+    """
+    require_spelled(request.devices)
+    _existing_folder(paths.data_root(request.data))
+    suites = open_suites(request)
+    _open_recipe_for(suites, request)
+    _check_prompts(request.settings.prompts or {}, suites)
+    if request.devices:
+        check_devices(request.devices)
 
 
 def network(request: Request) -> contextlib.AbstractContextManager[object]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from harness import files, imported
 from harness.errors import RecordError
 from harness.imported import Imported
-from harness.record import ExamplesPart, Record, parse
+from harness.record import RECORDS, ExamplesPart, Record
 from harness.types import Purpose
 
 
@@ -159,7 +159,7 @@ class Store:
             RecordError: The record is of a newer schema, or cannot be read.
         """
         try:
-            return parse(path.read_text(encoding="utf-8"), where=str(path))
+            return RECORDS.parse(path.read_text(encoding="utf-8"), where=str(path))
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:

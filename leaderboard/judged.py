@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.checks.outcome import Check, Overall, folder, from_json
+from harness.checks.outcome import CHECKS, Check, Overall
 from harness.errors import RecordError
 from leaderboard.filed import units as filed_units
 from leaderboard.found import Filed, Unit
@@ -77,15 +76,13 @@ class Judged:
 
 def units(roots: Sequence[Path]) -> Iterator[Unit]:
     """One unit for each check of some results folders."""
-    return filed_units(SOURCE, map(folder, roots), _read)
+    return filed_units(SOURCE, [root / CHECKS.folder for root in roots], _read)
 
 
 def _read(name: str, path: Path) -> list[Filed]:
     """A check for the index; nothing, and a word in the log, of a file that is none."""
     try:
-        raw = json.loads(path.read_bytes())
-        from_json(raw, where=str(path))
-        document = adapter().dump_json(adapter().validate_python(raw))
+        document = adapter().dump_json(CHECKS.kind.parse(path.read_bytes(), where=path))
         check = adapter().validate_json(document)
     except RecordError as error:
         log.warning("%s It is left out.", error.message)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import HarnessError
-from harness.watch.state import Watch, read
+from harness.watch.state import WATCHES, Watch
 from leaderboard.filed import units as filed_units
 from leaderboard.found import Filed, Unit
 
@@ -51,15 +51,13 @@ class Watched:
 
 def units(roots: Sequence[Path]) -> Iterator[Unit]:
     """One unit for each watch of some results folders."""
-    return filed_units(SOURCE, (root / "watches" for root in roots), _read)
+    return filed_units(SOURCE, [root / WATCHES.folder for root in roots], _read)
 
 
 def _read(name: str, path: Path) -> list[Filed]:
     """A watch for the index; nothing, and a word in the log, of a file that is none."""
     try:
-        watch = read(path.parent.parent, path.stem)
-        if watch is None:
-            return []
+        watch = WATCHES.kind.read(path)
         document = json.dumps(watch.model_dump(mode="json", by_alias=True), allow_nan=False)
     except HarnessError as error:
         log.warning("%s It is left out.", error.message)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from harness import catalog, paths
 from harness.errors import UsageError
-from harness.proxy import document
-from harness.proxy.document import Proxy, ProxyPredictor, ProxyTask
+from harness.proxy.document import PROXIES, Proxy, ProxyPredictor, ProxyTask, find_proxy
 from harness.types import Column, Suite, SuiteEntry, SuiteOptions
 
 
@@ -14,7 +13,7 @@ def _open(argument: str, options: SuiteOptions) -> Suite:
         raise UsageError(
             "A proxy predicts from its tasks as they were fitted.", hint="Leave out --languages and --splits."
         )
-    found = document.read_proxy(document.find_proxy(argument, paths.results_folder(options.results)))
+    found = PROXIES.kind.read(find_proxy(argument, paths.results_folder(options.results)))
     if found.target.suite.partition(":")[0] == "proxy":
         raise UsageError(f"{found.name} is a proxy of a proxy.", hint="Fit one on a benchmark.")
     target = catalog.open_suite(found.target.suite, SuiteOptions(cache=options.cache))

@@ -39,7 +39,7 @@ from harness.encoder.folder import backbone_folder
 from harness.errors import HarnessError
 from harness.files import sha256_file
 from harness.jobs import examples_bytes, examples_part, model_part, record_output, task_part
-from harness.record import EXAMPLE_COLUMNS, Record, parse
+from harness.record import EXAMPLE_COLUMNS, RECORDS, Record
 from harness.scores import raw_metrics
 from harness.types import Artifact, LabelledData, LabelSource, Raw, Task
 from suites.glue import VIEWS, GlueSource
@@ -416,7 +416,7 @@ class RestoreWeights:
     def _remade(self, context: JobContext, kept: _Checkpoints, key: str) -> float:
         run = next(run for run in self.runs if run.key == key)
         kept.forget(run.group or "")
-        made = parse(run.run(context)["record"].decode(), where="the run made once more")
+        made = RECORDS.parse(run.run(context)["record"].decode(), where="the run made once more")
         watched = made.training["watched"]
         if watched is None:
             raise HarnessError(
@@ -543,7 +543,9 @@ class ScoreFromRuns:
 
 def _records_in(context: JobContext, keys: Sequence[str]) -> list[Record]:
     """The records of runs that are this job's inputs."""
-    return [parse(context.inputs[key]["record"].decode(), where=f"the run {key[:12]}") for key in keys]
+    return [
+        RECORDS.parse(context.inputs[key]["record"].decode(), where=f"the run {key[:12]}") for key in keys
+    ]
 
 
 def _examples_in(context: JobContext, key: str) -> dict[str, list[Any]]:

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from harness import evaluation
-from harness.checks import decide, outcome
+from harness.checks import decide
 from harness.checks import policy as policies
 from harness.checks.baselines import Baseline, Reference, resolve_reference
 from harness.checks.decide import conclude
-from harness.checks.outcome import Check, Party, TaskOutcome
+from harness.checks.outcome import Check, Party, TaskOutcome, keep_check
 from harness.checks.policy import DEFAULT, Policy, fitting
 from harness.checks.sides import (
     CarryOut,
@@ -72,7 +72,7 @@ def run_check(
     if not sides.candidate.complete or (standard.baseline is None and not sides.baseline.complete):
         sides = _comparison(asked, standard, _measured(asked, carry_out))
     made = _decided(asked[0].opened, sides, standard, policy, told)
-    outcome.keep(asked[0].opened.results, made)
+    keep_check(asked[0].opened.results, made)
     return made
 
 

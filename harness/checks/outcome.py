@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from harness import files
+from harness.documents import DocumentFolder, DocumentKind
 from harness.errors import RecordError
 
 SCHEMA = 1
@@ -187,60 +187,14 @@ class Check:
         return {"schema": SCHEMA, **plain}
 
 
-def from_json(raw: Mapping[str, Any], *, where: str) -> Check:
-    """A check as it was written.
-
-    Args:
-        raw: What `Check.to_json` gave.
-        where: What to call the file in a message.
-
-    Raises:
-        RecordError: It is of a newer schema, or no check.
-    """
-    schema = raw.get("schema")
-    if not isinstance(schema, int):
-        raise RecordError(f"{where} is not a check: it has no schema number.")
-    if schema > SCHEMA:
-        raise RecordError(
-            f"{where} was written by a newer version (schema {schema}, this one reads up to {SCHEMA}).",
-            hint="Update the harness.",
-        )
-    try:
-        return Check(
-            **{
-                **_known(Check, raw),
-                "candidate": _made(Party, raw["candidate"]),
-                "baseline": _made(Party, raw["baseline"]),
-                "tasks": tuple(_made(TaskOutcome, one) for one in raw["tasks"]),
-                "means": tuple(_made(MeanOutcome, one) for one in raw["means"]),
-            }
-        )
-    except (TypeError, KeyError, AttributeError) as error:
-        raise RecordError(f"{where} is not a check of schema {SCHEMA}: {error}.") from error
+CHECKS = DocumentFolder(
+    kind=DocumentKind(name="check", type=Check, schema=SCHEMA),
+    folder="checks",
+    then="`harness serve` shows all.",
+)
 
 
-Part = TypeVar("Part", Party, TaskOutcome, MeanOutcome)
-
-
-def _made(kind: type[Part], raw: Mapping[str, Any]) -> Part:
-    return kind(**_known(kind, raw))
-
-
-def _known(kind: type, raw: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a dataclass that are there, lists as tuples."""
-    names = [one.name for one in fields(kind) if one.name in raw]
-    return {n: tuple(raw[n]) if isinstance(raw[n], list) else raw[n] for n in names}
-
-
-log = logging.getLogger(__name__)
-
-
-def folder(results: Path) -> Path:
-    """Where the checks of a results folder lie."""
-    return results / "checks"
-
-
-def keep(results: Path, check: Check) -> Path:
+def keep_check(results: Path, check: Check) -> Path:
     """Write a check down as `<results>/checks/<time>-<id>.json`; returns where it lies.
 
     One that found the same before stays as it is.
@@ -248,28 +202,17 @@ def keep(results: Path, check: Check) -> Path:
     Raises:
         StoreError: The folder cannot be written.
     """
-    for former in named(results, check.id):
-        with contextlib.suppress(OSError, ValueError, AttributeError, RecordError):
-            found = from_json(json.loads(former.read_text(encoding="utf-8")), where=str(former))
+    for former in check_files(results, check.id):
+        with contextlib.suppress(RecordError):
+            found = CHECKS.kind.read(former)
             if replace(found, when=check.when, seconds=check.seconds).to_json() == check.to_json():
                 return former
     stamp = check.when.replace(":", "").replace("-", "").partition(".")[0].partition("+")[0]
-    path = folder(results) / f"{stamp}-{check.id}.json"
+    path = CHECKS.path(results, f"{stamp}-{check.id}")
     files.replace(path, (json.dumps(check.to_json(), indent=1) + "\n").encode())
     return path
 
 
-def named(results: Path, id_: str) -> list[Path]:
+def check_files(results: Path, id_: str) -> list[Path]:
     """The files of the checks of one id, the newest first."""
-    return sorted(folder(results).glob(f"*-{id_}.json"), reverse=True)
-
-
-def _checks(results: Path) -> Iterator[Check]:
-    """Every check, the oldest first; a file that cannot be read is warned of and left out."""
-    for path in sorted(folder(results).glob("*.json")):
-        try:
-            yield from_json(json.loads(path.read_text(encoding="utf-8")), where=str(path))
-        except (OSError, ValueError, AttributeError) as error:
-            log.warning("%s cannot be read: %s. It is left out.", path, error)
-        except RecordError as error:
-            log.warning("%s It is left out.", error.message)
+    return sorted((results / CHECKS.folder).glob(f"*-{id_}.json"), reverse=True)

@@ -9,6 +9,7 @@ Setting a baseline: measure what is missing, then pin the keys.
 
 from __future__ import annotations
 
+import json
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,8 +20,7 @@ from typing import Any
 import numpy as np
 
 from harness import paths
-from harness.checks import baselines
-from harness.checks.baselines import Baseline, BaselineModel
+from harness.checks.baselines import BASELINES, Baseline, BaselineModel, require_new_name
 from harness.checks.difference import Difference, Part, difference
 from harness.checks.policy import Policy
 from harness.checks.scored import Parts, ScoredRecord, read_scored_record
@@ -333,10 +333,8 @@ def set_baseline(
         UsageError: The request cannot be carried out, or there is a baseline of this name.
         HarnessError: A score could not be had; nothing was pinned.
     """
-    baselines.check_name(name)
     results = paths.results_folder(request.results)
-    if not again and name in baselines.names(results):
-        raise baselines.name_taken_error(name)
+    require_new_name(results, name, replace=again)
     runs, lost = [], dict[str, str]()
     every = [request_check(replace(request, models=()), model, seeds) for model in request.models]
     _require_repeats(every)
@@ -358,7 +356,7 @@ def set_baseline(
         asked=asked,
         runs=tuple(runs),
     )
-    baselines.write(results, made, again=again)
+    BASELINES.write(results, name, json.dumps(made.to_json(), indent=1) + "\n", replace=again)
     return made
 
 

@@ -9,8 +9,7 @@ from typing import Any
 import click
 
 from harness import paths
-from harness.checks import baselines
-from harness.checks.baselines import Baseline
+from harness.checks.baselines import BASELINES, Baseline
 from harness.commands import options
 from harness.commands.check import runner
 from harness.errors import HarnessError
@@ -81,9 +80,9 @@ def _list(results: Path | None, as_json: bool) -> int:
     """List the baselines that are set."""
     home = paths.results_folder(results)
     found, broken = [], []
-    for name in baselines.names(home):
+    for name in BASELINES.names(home):
         try:
-            found.append(baselines.read(home, name))
+            found.append(BASELINES.read(home, name))
         except HarnessError as error:
             broken.append(error.message)
     for message in broken:
@@ -103,7 +102,7 @@ def _list(results: Path | None, as_json: bool) -> int:
 @options.as_json
 def _show(name: str, results: Path | None, as_json: bool) -> int:
     """Show a baseline: its models, how they were evaluated, and the keys of its records."""
-    return _print(baselines.read(paths.results_folder(results), name), as_json)
+    return _print(BASELINES.read(paths.results_folder(results), name), as_json)
 
 
 def _table(found: list[Baseline]) -> None:

@@ -11,10 +11,9 @@ import click
 from click.core import ParameterSource
 
 from harness import evaluation, files, paths, progress
-from harness.checks import outcome
 from harness.checks import policy as policies
 from harness.checks.baselines import resolve_reference
-from harness.checks.outcome import Check
+from harness.checks.outcome import Check, check_files
 from harness.checks.policy import Policy, explanation
 from harness.checks.report import junit, markdown, print_check
 from harness.commands import options
@@ -200,7 +199,7 @@ def _clear(paths: Sequence[Path]) -> None:
 
 def _print(made: Check, results: Path | None, *, every: bool) -> None:
     print_check(made, console(), every=every)
-    kept = outcome.named(paths.results_folder(results), made.id)
+    kept = check_files(paths.results_folder(results), made.id)
     click.echo(f"kept as {kept[0]}")
 
 

@@ -13,10 +13,9 @@ import click
 
 from harness import paths
 from harness.commands import options
-from harness.errors import RecordError, UsageError
+from harness.errors import HarnessError, RecordError, UsageError
 from harness.progress import console
-from harness.proxy import document
-from harness.proxy.document import Proxy
+from harness.proxy.document import PROXIES, Proxy, find_proxy
 from harness.request import split_names
 from harness.types import SuiteOptions
 
@@ -84,11 +83,13 @@ def _fit(
         minutes=5.0 if minutes is None else minutes,
         tasks=split_names(tasks),
         reference=reference,
-        name=document.require_proxy_name(name) if name else "",
+        name=name or "",
     )
+    if name:
+        PROXIES.check_name(name)
     with _progress(quiet=as_json) as tell:
         found = fit.fit_proxy(table.open_import(source, folder), suite, wish, tell)
-    path = document.write_proxy(found, folder)
+    path = PROXIES.write(folder, found.name, found.to_json())
     if as_json:
         click.echo(json.dumps(_document(found, path), indent=1))
     else:
@@ -103,11 +104,12 @@ def _fit(
 def _list_proxies(results: Path | None, as_json: bool) -> int:
     """List the proxies of the results folder."""
     found: list[Proxy] = []
-    broken: list[RecordError] = []
-    for path in document.proxy_files(paths.results_folder(results)):
+    broken: list[HarnessError] = []
+    folder = paths.results_folder(results)
+    for name in PROXIES.names(folder):
         try:
-            found.append(document.read_proxy(path))
-        except RecordError as error:
+            found.append(PROXIES.read(folder, name))
+        except (RecordError, UsageError) as error:
             broken.append(error)
     if as_json:
         click.echo(json.dumps({"schema": 1, "proxies": [_row(proxy) for proxy in found]}, indent=1))
@@ -126,8 +128,8 @@ def _list_proxies(results: Path | None, as_json: bool) -> int:
 @options.as_json
 def _show(name: str, results: Path | None, as_json: bool) -> int:
     """Show a proxy, by its name or its JSON file: tasks, formula, error and cost."""
-    path = document.find_proxy(name, paths.results_folder(results))
-    found = document.read_proxy(path)
+    path = find_proxy(name, paths.results_folder(results))
+    found = PROXIES.kind.read(path)
     if as_json:
         click.echo(json.dumps(_document(found, path), indent=1))
     else:

@@ -15,10 +15,9 @@ from harness.commands import options
 from harness.errors import HarnessError, UsageError, unknown
 from harness.progress import console
 from harness.report import Report, score_text
-from harness.request import PreparedRun, Request, request_of_options
-from harness.watch import state
+from harness.request import PreparedRun, Request, open_suites, request_of_options
 from harness.watch.source import Checkpoint, open_source
-from harness.watch.state import ChangePoint, Entry, Watch, opened_suites, usual_name
+from harness.watch.state import WATCHES, ChangePoint, Entry, Watch, usual_name
 from harness.watch.watch import EvaluatedCheckpoint, Scan, WatchListeners, WatchOptions, follow
 
 if TYPE_CHECKING:
@@ -104,7 +103,7 @@ def _watch(source: str, as_json: bool, given: dict[str, Any]) -> int:
 def _require_task(name: str, request: Request) -> None:
     """Refuse a curve of a task that is not evaluated."""
     if name:
-        known = {task.name for suite in opened_suites(request) for task in suite.tasks}
+        known = {task.name for suite in open_suites(request) for task in suite.tasks}
         if name not in known:
             raise unknown("task of this watch", name, known, then="Give one of them with --task.")
 
@@ -188,14 +187,14 @@ def _tell(name: str | None, listing: bool, as_json: bool, given: dict[str, Any])
     if not listing:
         if name is None:
             raise UsageError("Which watch?", hint="Type harness watch NAME --show, or harness watch --list.")
-        watch = state.require_name(results, _named(results, name))
+        watch = WATCHES.read(results, _named(results, name))
         if as_json:
             found = {"schema": SCHEMA, "watch": watch.model_dump(mode="json", by_alias=True)}
             click.echo(json.dumps(found, indent=1, ensure_ascii=False))
         else:
             _print_watch(watch, console(), task=given["task"])
         return 0
-    watches = [state.require_name(results, one) for one in state.names(results)]
+    watches = [WATCHES.read(results, one) for one in WATCHES.names(results)]
     if as_json:
         rows = {"schema": SCHEMA, "watches": [_listed(one) for one in watches]}
         click.echo(json.dumps(rows, indent=1, ensure_ascii=False))
@@ -206,7 +205,7 @@ def _tell(name: str | None, listing: bool, as_json: bool, given: dict[str, Any])
 
 def _named(results: Path, text: str) -> str:
     """The name of a watch, or that of the watch whose source was typed."""
-    if text in state.names(results):
+    if text in WATCHES.names(results):
         return text
     with contextlib.suppress(UsageError):
         return usual_name(open_source(text))

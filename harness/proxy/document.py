@@ -1,23 +1,15 @@
-"""A proxy on disk, its prediction, its text.
-
-A proxy as a file: `<results>/proxies/<name>.json`, or any JSON file of its form.
-
-What a proxy says of a model from its scores.
-
-A proxy as tables and lines for people.
-"""
+"""A proxy on disk, `<results>/proxies/<name>.json` or any JSON file of its form, and what it predicts."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
-from harness import files
-from harness.errors import RecordError, UsageError, unknown
+from harness.documents import DocumentFolder, DocumentKind
+from harness.errors import UsageError, unknown
 from harness.types import Predicted
 
 SCHEMA = 1
@@ -25,7 +17,7 @@ SCHEMA = 1
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, allow_inf_nan=False, populate_by_name=True)
 
 
 class ProxyTarget(_Part):
@@ -122,51 +114,11 @@ class Proxy(_Part):
         return self.model_dump_json(by_alias=True, indent=1) + "\n"
 
 
-def _home(results: Path) -> Path:
-    """Where the proxies of a results folder lie."""
-    return results / "proxies"
-
-
-def require_proxy_name(name: str) -> str:
-    """A proxy's name, if it is one.
-
-    Raises:
-        UsageError: It is not fit for a file.
-    """
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name) or name.endswith(".json"):
-        raise UsageError(
-            f"{name!r} is no name for a proxy.", hint="Type --name with letters, digits, dots and dashes."
-        )
-    return name
-
-
-def write_proxy(proxy: Proxy, results: Path) -> Path:
-    """Write a proxy under its name, in place of the former one; gives its file."""
-    path = _home(results) / f"{proxy.name}.json"
-    files.replace(path, proxy.to_json().encode())
-    return path
-
-
-def read_proxy(path: Path) -> Proxy:
-    """The proxy in a file.
-
-    Raises:
-        RecordError: It cannot be read, is none, or is of a newer schema.
-    """
-    again = "Fit it again: harness proxy fit"
-    try:
-        found = Proxy.model_validate_json(path.read_bytes())
-    except OSError as error:
-        raise RecordError(f"{path} cannot be read: {error.strerror}.", hint=again) from error
-    except ValidationError as error:
-        schema = _schema(path)
-        if schema is not None and schema > SCHEMA:
-            raise _newer(path, schema) from error
-        where = ".".join(map(str, error.errors()[0]["loc"])) or "all of it"
-        raise RecordError(f"{path} is no proxy: {where}: {error.errors()[0]['msg']}.", hint=again) from error
-    if found.form > SCHEMA:
-        raise _newer(path, found.form)
-    return found
+PROXIES = DocumentFolder(
+    kind=DocumentKind(name="proxy", type=Proxy, schema=SCHEMA, hint="Fit it again: harness proxy fit"),
+    folder="proxies",
+    then="`harness proxy fit` makes one.",
+)
 
 
 def find_proxy(text: str, results: Path) -> Path:
@@ -180,34 +132,10 @@ def find_proxy(text: str, results: Path) -> Path:
         if path.is_file():
             return path
         raise UsageError(f"There is no {path}.", hint="`harness proxy list` shows what there is.")
-    path = _home(results) / f"{text}.json"
-    if not path.is_file() or Path(text).name != text:
-        names = [one.stem for one in proxy_files(results)]
-        raise unknown(f"proxy in {_home(results)}", text, names, then="`harness proxy fit` makes one.")
-    return path
-
-
-def proxy_files(results: Path) -> Iterator[Path]:
-    """The files of all proxies of a results folder, by name."""
-    yield from sorted(_home(results).glob("*.json"))
-
-
-def _schema(path: Path) -> int | None:
-    import json
-
-    try:
-        found = json.loads(path.read_bytes())
-    except ValueError:
-        return None
-    schema = found.get("schema") if isinstance(found, dict) else None
-    return schema if isinstance(schema, int) else None
-
-
-def _newer(path: Path, schema: int) -> RecordError:
-    return RecordError(
-        f"{path} was written by a newer version (schema {schema}; this one reads {SCHEMA}).",
-        hint="Update the program.",
-    )
+    names = PROXIES.names(results)
+    if text not in names:
+        raise unknown(f"proxy in {results / PROXIES.folder}", text, names, then=PROXIES.then)
+    return PROXIES.path(results, text)
 
 
 @dataclass(frozen=True, kw_only=True)

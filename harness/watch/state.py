@@ -1,27 +1,21 @@
-"""What a watch has seen, on disk; begin or go on.
-
-What a watch has seen: one file in the results folder, whole after every checkpoint.
-
-The beginning of a watch: its name, what it is over, and whether that is what it was begun with.
-"""
+"""What a watch has seen, on disk: one file in the results folder, whole after every checkpoint."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
-from harness import catalog, files, paths
-from harness.errors import RecordError, UsageError, unknown
-from harness.provenance import check_devices, require_spelled
-from harness.request import Request, check_prompts, existing_folder, open_recipe_for
-from harness.types import Suite
+from harness import files
+from harness.documents import DocumentFolder, DocumentKind, DocumentPart
+from harness.errors import UsageError
+from harness.request import Request
 from harness.watch.source import CheckpointSource
 
 SCHEMA = 1
@@ -30,11 +24,7 @@ SCHEMA = 1
 State = Literal["done", "failed", "partial", "waiting"]
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
-
-
-class Entry(_Part):
+class Entry(DocumentPart):
     """One checkpoint of a watch."""
 
     step: int
@@ -72,7 +62,7 @@ class Entry(_Part):
     """How long that took, over all looks."""
 
 
-class ChangePoint(_Part):
+class ChangePoint(DocumentPart):
     """A drop of the level (harness.watch.changes.Change)."""
 
     step: int
@@ -82,7 +72,7 @@ class ChangePoint(_Part):
     p: float
 
 
-class Watch(_Part):
+class Watch(DocumentPart):
     """A watch: what is watched, how it is evaluated, and what became of each checkpoint."""
 
     schema_version: int = Field(default=SCHEMA, alias="schema")
@@ -118,65 +108,17 @@ class Watch(_Part):
         return json.dumps(self.model_dump(mode="json", by_alias=True), indent=1, ensure_ascii=False) + "\n"
 
 
-def _path_of(results: Path, name: str) -> Path:
-    """Where the state of a watch lies.
-
-    Raises:
-        UsageError: The name is not fit for a file.
-    """
-    if not re.fullmatch(r"[A-Za-z0-9_][\w.+-]{0,99}", name):
-        raise UsageError(
-            f"{name!r} cannot be the name of a watch.",
-            hint="Give one of letters, digits, dots, hyphens and underscores with --name.",
-        )
-    return results / "watches" / f"{name}.json"
-
-
-def read(results: Path, name: str) -> Watch | None:
-    """A watch of a results folder, None if there is none of this name.
-
-    Raises:
-        RecordError: It is of a newer schema, or cannot be read.
-    """
-    path = _path_of(results, name)
-    try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as error:
-        raise RecordError(f"{path} cannot be read: {error}.", hint=_AGAIN) from error
-    schema = raw.get("schema") if isinstance(raw, dict) else None
-    if isinstance(schema, int) and schema > SCHEMA:
-        raise RecordError(
-            f"{path} was written by a newer version (schema {schema}; this one reads {SCHEMA}).",
-            hint="Update the program.",
-        )
-    try:
-        return Watch.model_validate(raw)
-    except ValidationError as error:
-        raise RecordError(f"{path} is no state of a watch.", hint=_AGAIN) from error
-
-
-def require_name(results: Path, name: str) -> Watch:
-    """A watch of a results folder.
-
-    Raises:
-        UsageError: There is none of this name.
-    """
-    found = read(results, name)
-    if found is None:
-        raise unknown("watch", name, names(results), then="`harness watch --list` shows them.")
-    return found
-
-
-def names(results: Path) -> list[str]:
-    """The watches of a results folder."""
-    return sorted(path.stem for path in (results / "watches").glob("*.json"))
-
-
-def write(results: Path, watch: Watch) -> None:
-    """Write a watch in place of its former state, in one step."""
-    files.replace(_path_of(results, watch.name), watch.to_json().encode())
+WATCHES = DocumentFolder(
+    kind=DocumentKind(
+        name="watch",
+        type=Watch,
+        schema=SCHEMA,
+        hint="Remove it and type the same command again: scores that are recorded are not measured anew.",
+    ),
+    folder="watches",
+    then="`harness watch --list` shows them.",
+    pattern=r"[A-Za-z0-9_][\w.+-]{0,99}",
+)
 
 
 @contextmanager
@@ -189,7 +131,7 @@ def lock_watch(results: Path, name: str) -> Iterator[None]:
     """
     from filelock import FileLock, Timeout
 
-    folder = _path_of(results, name).parent
+    folder = WATCHES.path(results, name).parent
     files.writable(folder)
     files.sweep(folder)
     lock = FileLock(folder / f".{name}.lock")
@@ -204,9 +146,6 @@ def lock_watch(results: Path, name: str) -> Iterator[None]:
         yield
 
 
-_AGAIN = "Remove it and type the same command again: scores that are recorded are not measured anew."
-
-
 def usual_name(source: CheckpointSource) -> str:
     """What a watch of a source is called unless said otherwise."""
     return re.sub(r"[^A-Za-z0-9_.+-]", "-", source.name).lstrip(".-+")[:100] or "watch"
@@ -219,9 +158,9 @@ def begin_watch(results: Path, name: str, source: CheckpointSource, request: Req
         UsageError: The name is another watch's.
     """
     now = Watch(name=name, source=source.text, suite=request.suites[0], request=_echo(request))
-    former = read(results, name)
-    if former is None:
+    if not WATCHES.path(results, name).exists():
         return now
+    former = WATCHES.read(results, name)
     differs = _differences(former, now)
     if differs:
         raise UsageError(
@@ -265,30 +204,3 @@ def _flat(nested: Mapping[str, Any]) -> dict[str, Any]:
         inner = {f"{name}.{key}": v for key, v in value.items()} if isinstance(value, dict) else {name: value}
         found |= inner
     return found
-
-
-def opened_suites(request: Request) -> Sequence[Suite]:
-    """The suites of a request.
-
-    Raises:
-        UsageError: There is no such suite.
-    """
-    cache, results = paths.cache_folder(request.cache), paths.results_folder(request.results)
-    return catalog.open_suites(request.suites, replace(request.options, cache=cache, results=results))
-
-
-def check_request(request: Request) -> None:
-    """Refuse what no checkpoint could be evaluated with.
-
-    Raises:
-        UsageError: An unknown suite, task, recipe, prompt or device, or no data root.
-    """
-    if len(request.suites) != 1:
-        raise UsageError("A watch is over one suite.", hint="Give one --suite.")
-    require_spelled(request.devices)
-    existing_folder(paths.data_root(request.data))
-    suites = opened_suites(request)
-    open_recipe_for(suites, request)
-    check_prompts(request.settings.prompts or {}, suites)
-    if request.devices:
-        check_devices(request.devices)

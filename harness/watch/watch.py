@@ -17,13 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from harness import evaluation, paths
-from harness.errors import HarnessError, StoreError, shortened
+from harness.errors import HarnessError, StoreError, UsageError, shortened
 from harness.identity import digest
 from harness.report import Report
-from harness.request import PreparedRun, Request, network
-from harness.watch import state
+from harness.request import PreparedRun, Request, check_request, network
 from harness.watch.source import SETTLE, Checkpoint, CheckpointSource, SkippedEntry, open_source
-from harness.watch.state import ChangePoint, Entry, Watch, begin_watch, check_request, usual_name
+from harness.watch.state import WATCHES, ChangePoint, Entry, Watch, begin_watch, lock_watch, usual_name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -286,10 +285,12 @@ def follow(asked: WatchOptions, hearing: WatchListeners | None = None) -> Watch:
         >>> [(one.step, one.mean) for one in watch.checkpoints]  # doctest: +SKIP
     """
     source = open_source(asked.source, offline=asked.request.offline)
+    if len(asked.request.suites) != 1:
+        raise UsageError("A watch is over one suite.", hint="Give one --suite.")
     check_request(asked.request)
     name = asked.name or usual_name(source)
     results = paths.results_folder(asked.request.results)
-    with state.lock_watch(results, name):
+    with lock_watch(results, name):
         watch = begin_watch(results, name, source, asked.request)
         return _Following(asked, source, results, watch, hearing or WatchListeners()).run()
 
@@ -387,7 +388,7 @@ class _Following:
 
     def _keep(self, watch: Watch) -> None:
         if watch != self._watch:
-            state.write(self._results, watch)
+            WATCHES.write(self._results, watch.name, watch.to_json())
             self._watch = watch
 
     def _sleep(self, found: Scan) -> None:

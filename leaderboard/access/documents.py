@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from harness.errors import RecordError
 from harness.identity import digest
-from harness.record import Record, parse
+from harness.record import RECORDS, Record
 from harness.types import Artifact
 from leaderboard.access.refusals import Refusal
 
@@ -45,7 +45,7 @@ def record_of(body: bytes) -> Record:
     text = _text(body)
     _check_values(_value(text))
     try:
-        record = parse(text, where="The body")
+        record = RECORDS.parse(text, where="The body")
     except RecordError as error:
         hint = error.hint and "The site is older than what wrote this record; it needs an update."
         raise _unfit(error.message, hint=hint or "") from error

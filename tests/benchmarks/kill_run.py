@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pyarrow.parquet
 
-from harness.record import Record, parse
+from harness.record import RECORDS, Record
 from harness.store import Store
 
 TASKS = (
@@ -93,7 +93,7 @@ def half_files(folder: Path) -> list[str]:
     for path in sorted((folder / "results" / "records").rglob("*")):
         try:
             if path.suffix == ".json":
-                parse(path.read_text(), where=str(path))
+                RECORDS.parse(path.read_text(), where=str(path))
             elif path.suffix == ".parquet":
                 pyarrow.parquet.read_table(path)
             elif path.is_file():

@@ -91,9 +91,9 @@ def test_a_newer_schema_is_left_out(tmp_path: Path, caplog: pytest.LogCaptureFix
     [
         ("{", "cannot be read"),
         ("[" * 100_000, "cannot be read"),
-        ("[]", "no stamp of an import"),
-        ('{"schema": "1", "id": "0123456789ab"}', "no stamp of an import"),
-        ('{"schema": 1, "id": "../../../etc/passwd"}', "no stamp of an import"),
+        ("[]", "not a stamp of an import"),
+        ('{"schema": "1", "id": "0123456789ab"}', "not a stamp of an import"),
+        ('{"schema": 1, "id": "../../../etc/passwd"}', "not a stamp of an import"),
     ],
 )
 def test_what_is_no_stamp_is_said(

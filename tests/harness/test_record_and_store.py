@@ -3,13 +3,14 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from harness import record as schema
 from harness.errors import RecordError
-from harness.record import ErrorPart, ExamplesPart, ModelPart, Record, TaskPart, parse
+from harness.record import RECORDS, ErrorPart, ExamplesPart, ModelPart, Record, TaskPart
 from harness.store import Store
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -37,32 +38,30 @@ def test_the_schema_on_disk_is_golden() -> None:
     """Records of a schema are written as they always were; a change needs a new schema number."""
     golden = GOLDEN / "record-2.json"
     assert trained().to_json() == golden.read_text()
-    assert parse(golden.read_text(), where="golden") == trained()
+    assert RECORDS.parse(golden.read_text(), where="golden") == trained()
 
 
 def test_records_of_schema_1_are_read() -> None:
     """They knew nothing of training, and nothing was trained for them."""
-    assert parse((GOLDEN / "record-1.json").read_text(), where="golden") == made()
+    assert RECORDS.parse((GOLDEN / "record-1.json").read_text(), where="golden") == made()
 
 
 def test_a_newer_schema_is_refused() -> None:
     newer = json.dumps({**json.loads(made().to_json()), "schema": schema.SCHEMA + 1})
     with pytest.raises(RecordError, match="written by a newer version") as caught:
-        parse(newer, where="x.json")
+        RECORDS.parse(newer, where="x.json")
     assert caught.value.exit_code == 2
 
 
-def test_an_older_schema_is_migrated_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_older_schema_is_migrated_step_by_step() -> None:
     old = {**json.loads(made().to_json()), "schema": -1, "score": 0.25}
     del old["main_score"]
 
     def rename(raw: dict[str, object]) -> dict[str, object]:
         return {**{k: v for k, v in raw.items() if k != "score"}, "main_score": raw["score"]}
 
-    monkeypatch.setattr(
-        schema, "MIGRATIONS", {-1: rename, 0: lambda raw: {**raw, "purpose": "trial"}, 1: lambda raw: raw}
-    )
-    migrated = parse(json.dumps(old), where="old.json")
+    steps = {-1: rename, 0: lambda raw: {**raw, "purpose": "trial"}, 1: lambda raw: raw}
+    migrated = replace(RECORDS, migrations=steps).parse(json.dumps(old), where="old.json")
     assert (migrated.main_score, migrated.purpose, migrated.schema_version) == (0.25, "trial", schema.SCHEMA)
 
 
@@ -76,7 +75,7 @@ def test_an_older_schema_is_migrated_step_by_step(monkeypatch: pytest.MonkeyPatc
 )
 def test_what_is_no_record_is_said(text: str, said: str) -> None:
     with pytest.raises(RecordError, match=said):
-        parse(text, where="x.json")
+        RECORDS.parse(text, where="x.json")
 
 
 def test_a_record_comes_back_as_it_was(tmp_path: Path) -> None:

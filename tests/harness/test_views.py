@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from fakes import encoding, record, task
-from harness.record import Record, parse
+from harness.record import RECORDS, Record
 from harness.results import suite_views
 from harness.types import SIDES, Column, Data, Encoding, Suite, Task
 
@@ -20,7 +20,7 @@ ASKED = encoding(prompts=(("query", "find: "),))
 
 
 def on_disk(*records: Record) -> list[Record]:
-    return [parse(one.to_json(), where="here") for one in records]
+    return [RECORDS.parse(one.to_json(), where="here") for one in records]
 
 
 def scores(*records: Record) -> list[tuple[str, dict[str, float]]]:

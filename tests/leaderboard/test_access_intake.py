@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
 from harness.identity import digest
-from harness.record import SCHEMA, parse
+from harness.record import RECORDS, SCHEMA
 from harness.store import Store
 from harness.types import Artifact
 from leaderboard.access.intake import Intake
@@ -93,7 +93,7 @@ def test_a_record_is_kept_where_a_run_would_write_it(site: Site) -> None:
     slug = Artifact(name="org/tiny", source="", folder=Path(), key=ARTIFACT, weights="").slug
     assert list(site.files()) == [f"{slug}/STS12/{record['key']}.json"]
     kept = Store(site.results).get(slug, "STS12", record["key"])
-    assert kept == parse(json.dumps({**record, "examples": None}), where="sent")
+    assert kept == RECORDS.parse(json.dumps({**record, "examples": None}), where="sent")
 
 
 @pytest.mark.parametrize("path", REFERENCE, ids=[p.parent.name for p in REFERENCE])
@@ -128,7 +128,7 @@ def test_one_artifact_has_one_folder_whatever_it_is_called(site: Site) -> None:
 
 def test_a_final_record_takes_the_place_of_a_trial_and_of_a_failure(site: Site) -> None:
     text = json.dumps({**made(purpose="trial"), "examples": None})
-    trial = parse(text, where="x")
+    trial = RECORDS.parse(text, where="x")
     store = Store(site.results)
     store.put("org-tiny-" + ARTIFACT[:12], trial)
     store.put("org-tiny-" + ARTIFACT[:12], trial.model_copy(update={"status": "failed"}))

@@ -19,7 +19,7 @@ from fastapi import FastAPI
 
 from harness.errors import HarnessError, UsageError
 from harness.identity import digest
-from harness.record import Record, parse
+from harness.record import RECORDS, Record
 from harness.store import Store
 from leaderboard.access import client
 from leaderboard.access.client import Answer, Client, Parcel, SiteError, address, is_open
@@ -45,7 +45,7 @@ def made(task: str, **changes: Any) -> Record:
         "main_score": 0.5,
         **changes,
     }
-    return parse(json.dumps(fields), where="test")
+    return RECORDS.parse(json.dumps(fields), where="test")
 
 
 @contextmanager

@@ -229,7 +229,7 @@ def test_scores_lead_to_their_records(tmp_path: Path) -> None:
     site_data.put(tmp_path / "results", model, [record])
     task = replace(TASKS[0], task=record.task.name, candidate_keys=(record.key,))
     same = Party(name="minilm-ish", source="x", artifacts=("a" * 64,))
-    outcome.keep(tmp_path / "results", small_check(tasks=(task,), candidate=same, baseline=same))
+    outcome.keep_check(tmp_path / "results", small_check(tasks=(task,), candidate=same, baseline=same))
     client = opened(tmp_path)
     (row,) = rows(client, f"/check/{LONE}.json", "tasks")
     answer = client.get(row["cells"]["candidate"]["href"] + ".json")
@@ -261,7 +261,7 @@ def test_tasks_are_filtered_and_sorted(client: TestClient, query: str, tasks: li
 def test_an_id_leads_to_the_newest_check_of_it(tmp_path: Path) -> None:
     results = tmp_path / "results"
     for hour, overall in (("03", "equivalent"), ("05", "improved"), ("04", "regressed")):
-        outcome.keep(results, small_check(when=f"2026-01-02T{hour}:00:00+00:00", overall=overall))
+        outcome.keep_check(results, small_check(when=f"2026-01-02T{hour}:00:00+00:00", overall=overall))
     client = opened(tmp_path)
     assert client.get("/check/0123456789ab.json").json()["data"]["check"]["overall"] == "improved"
     assert (
@@ -321,13 +321,13 @@ def test_what_is_new_gone_or_changed_is_seen(tmp_path: Path) -> None:
         return [row["cells"]["verdict"]["value"] for row in rows(client, "/checks.json", "lines")]
 
     assert shown() == []
-    path = outcome.keep(results, small_check(overall="equivalent"))
+    path = outcome.keep_check(results, small_check(overall="equivalent"))
     assert shown() == ["equivalent"]
     assert "/checks" in links(page(client, "/"))
     version = site.queries.version
     assert shown() == ["equivalent"]
     assert site.queries.version == version  # nothing was read anew
-    outcome.keep(results, small_check(overall="inconclusive"))
+    outcome.keep_check(results, small_check(overall="inconclusive"))
     assert shown() == ["inconclusive"]
     path.unlink()
     assert shown() == []
@@ -361,7 +361,7 @@ def damaged() -> Iterator[bytes]:
 
 def test_damaged_files_are_left_out(tmp_path: Path) -> None:
     folder = tmp_path / "results" / "checks"
-    outcome.keep(tmp_path / "results", small_check())
+    outcome.keep_check(tmp_path / "results", small_check())
     for number, content in enumerate(damaged()):
         (folder / f"broken-{number}.json").write_bytes(content)
     (folder / "folder.json").mkdir()
@@ -452,7 +452,7 @@ def test_one_folder_goes_before_another(tmp_path: Path) -> None:
     from leaderboard.site import open_site
 
     for name, overall in (("results", "improved"), ("other", "regressed")):
-        outcome.keep(tmp_path / name, small_check(overall=overall))
+        outcome.keep_check(tmp_path / name, small_check(overall=overall))
     settings = replace(site_data.small_settings(tmp_path), results=(tmp_path / "results", tmp_path / "other"))
     with mock.patch("leaderboard.index.listed", return_value=site_data.suites()):
         checks = open_site(settings).queries.checks

@@ -15,7 +15,7 @@ from harness.cli import _invoke
 from harness.errors import RecordError, UsageError
 from harness.identity import digest, evaluation_identity, plain
 from harness.jobs import model_part, task_part
-from harness.proxy import document
+from harness.proxy.document import PROXIES
 from harness.record import Record
 from harness.store import Store
 from harness.types import Artifact, SuiteOptions, Task
@@ -73,7 +73,7 @@ def test_what_is_recorded_is_shown_with_its_prediction(results: Path, tmp_path: 
     shown = capsys.readouterr().out
     assert _invoke([*arguments, "--json"]) == 0
     [told] = json.loads(capsys.readouterr().out)["suites"]
-    proxy = document.read_proxy(results / "proxies" / "quick.json")
+    proxy = PROXIES.kind.read(results / "proxies" / "quick.json")
     by_hand = proxy.intercept + sum(t.coefficient * (0.4 + at / 10) for at, t in enumerate(proxy.tasks))
     assert told["predicted"]["value"] == pytest.approx(by_hand)
     half = 100 * proxy.error.half_width
@@ -115,7 +115,7 @@ def test_a_damaged_proxy_does_not_hide_the_others(results: Path, tmp_path: Path,
     assert _invoke(["proxy", "list", "--results", str(tmp_path)]) == 0
     out, err = capsys.readouterr()
     assert "quick" in out
-    assert "broken.json is no proxy" in err
+    assert "broken.json is not a proxy" in err
     with pytest.raises(RecordError):
         catalog.open_suite("proxy:broken", options(tmp_path))
 
@@ -150,7 +150,7 @@ def test_a_proxy_is_not_narrowed(results: Path) -> None:
         (["--target", "proxy:quick"], "is no benchmark that a few of its tasks could predict"),
         (["--target", "glue"], "is no benchmark that a few of its tasks could predict"),
         (["--target", "nanobeir", "--from", "nowhere"], "No import is called 'nowhere'"),
-        (["--target", "nanobeir", "--name", "a/b"], "is no name for a proxy"),
+        (["--target", "nanobeir", "--name", "a/b"], "cannot be the name of a proxy"),
         (["--target", "nanobeir", "--minutes", "1", "--tasks", "NanoNQRetrieval"], "Leave out --minutes"),
         (["--target", "beir"], "have every task of BEIR"),
     ],

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from harness.checks import baselines
+from harness.checks.baselines import BASELINES
 from harness.store import Store
 
 
@@ -27,8 +27,8 @@ def test_it_is_pinned_to_the_keys_of_its_records(measured: Any, asked: Any) -> N
             assert record is not None
             assert (record.key, record.model.artifact) == (key, run["artifact"])
     assert (
-        baselines.read(measured.results, "repeated").to_json()
-        == baselines._read_file(measured.results / "baselines" / "repeated.json").to_json()
+        BASELINES.read(measured.results, "repeated").to_json()
+        == BASELINES.kind.read(measured.results / "baselines" / "repeated.json").to_json()
     )
 
 
@@ -37,7 +37,7 @@ def test_they_are_listed_and_a_damaged_one_is_warned_of(measured: Any, asked: An
     code, out, err = asked("baseline", "list", "--json")
     assert code == 0
     assert [one["name"] for one in json.loads(out)["baselines"]] == ["last", "repeated"]
-    assert "broken.json is no baseline" in " ".join(err.split())
+    assert "broken.json is not a baseline" in " ".join(err.split())
     code, out, _ = asked("baseline", "list")
     assert code == 0
     assert "last" in out
@@ -70,11 +70,11 @@ def test_a_name_is_taken_until_it_is_to_be_replaced(measured: Any, asked: Any) -
     code, _, err = set_(measured, asked, "last", model="worse")
     assert code == 2
     assert "--replace" in err
-    assert baselines.read(measured.results, "last").runs[0].model == "good"
+    assert BASELINES.read(measured.results, "last").runs[0].model == "good"
     code, out, _ = set_(measured, asked, "last", "--replace", "--json", model="worse")
     assert code == 0
     assert json.loads(out)["runs"][0]["model"] == "worse"
-    assert baselines.read(measured.results, "last").runs[0].model == "worse"
+    assert BASELINES.read(measured.results, "last").runs[0].model == "worse"
 
 
 @pytest.mark.parametrize("name", ["a b", "../up", ".x"])
@@ -142,7 +142,7 @@ def test_nothing_is_pinned_where_a_score_could_not_be_had(
     code, _, err = set_(measured, asked, "anew")
     assert code == 1
     assert "The baseline anew was not set: 1 tasks have no score (alike)" in " ".join(err.split())
-    assert "anew" not in baselines.names(measured.results)
+    assert "anew" not in BASELINES.names(measured.results)
 
 
 def test_a_name_that_is_a_models_or_a_files_is_refused(asked: Any, measured: Any) -> None:

@@ -9,7 +9,7 @@ import pytest
 from harness.errors import RecordError, UsageError
 from harness.imported import Imported
 from harness.proxy import document
-from harness.proxy.document import Proxy, ProxyPredictor
+from harness.proxy.document import PROXIES, Proxy, ProxyPredictor, find_proxy
 from harness.proxy.fit import Wish, fit_proxy
 from proxies import put, suite
 
@@ -125,34 +125,34 @@ def test_an_import_without_times_can_only_take_given_tasks(tmp_path: Path) -> No
 
 
 def test_a_file_reads_as_what_was_written(fitted: Proxy, tmp_path: Path) -> None:
-    path = document.write_proxy(fitted, tmp_path)
+    path = PROXIES.write(tmp_path, fitted.name, fitted.to_json())
     assert path == tmp_path / "proxies" / "made-up-v1-3.5min.json"
-    assert document.read_proxy(path) == fitted
-    assert document.find_proxy(fitted.name, tmp_path) == document.find_proxy(str(path), tmp_path) == path
+    assert PROXIES.kind.read(path) == fitted
+    assert find_proxy(fitted.name, tmp_path) == find_proxy(str(path), tmp_path) == path
     assert list(path.parent.iterdir()) == [path]
 
 
 @pytest.mark.parametrize("more", [{}, {"error": "of another form"}])
 def test_a_newer_schema_is_refused(fitted: Proxy, tmp_path: Path, more: dict[str, object]) -> None:
-    path = document.write_proxy(fitted, tmp_path)
+    path = PROXIES.write(tmp_path, fitted.name, fitted.to_json())
     path.write_text(json.dumps({**json.loads(path.read_text()), "schema": document.SCHEMA + 1, **more}))
     with pytest.raises(RecordError, match="newer version"):
-        document.read_proxy(path)
+        PROXIES.kind.read(path)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"schema": "x"}', '{"schema": 1, "tasks": []}', "\x00"])
 def test_what_is_no_proxy_is_said(tmp_path: Path, text: str) -> None:
     path = tmp_path / "one.json"
     path.write_text(text)
-    with pytest.raises(RecordError, match="is no proxy"):
-        document.read_proxy(path)
+    with pytest.raises(RecordError, match="is not a proxy"):
+        PROXIES.kind.read(path)
 
 
 def test_a_name_that_is_not_there_has_its_nearest_told(fitted: Proxy, tmp_path: Path) -> None:
-    document.write_proxy(fitted, tmp_path)
+    PROXIES.write(tmp_path, fitted.name, fitted.to_json())
     with pytest.raises(UsageError, match=r"made-up-v1-3\.5min") as caught:
-        document.find_proxy("made-up-v1-3min", tmp_path)
+        find_proxy("made-up-v1-3min", tmp_path)
     assert "No proxy in" in caught.value.message
     for text in ("../made-up-v1-3.5min", "away.json"):
         with pytest.raises(UsageError):
-            document.find_proxy(text, tmp_path)
+            find_proxy(text, tmp_path)

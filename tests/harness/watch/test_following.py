@@ -21,8 +21,7 @@ from harness.errors import HarnessError, UsageError
 from harness.request import Request
 from harness.store import Store
 from harness.types import Column, Settings, Suite, Task
-from harness.watch import state
-from harness.watch.state import Watch
+from harness.watch.state import WATCHES, Watch
 from harness.watch.watch import EvaluatedCheckpoint, Scan, WatchListeners, WatchOptions, follow
 
 Write = Callable[..., Path]
@@ -436,4 +435,4 @@ def test_a_newer_state_and_a_damaged_one_are_refused(tmp_path: Path) -> None:
     ):
         path.write_text(content)
         with pytest.raises(UsageError, match=said):
-            state.read(tmp_path, "w")
+            WATCHES.read(tmp_path, "w")

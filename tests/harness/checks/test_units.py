@@ -19,7 +19,6 @@ from harness.record import ModelPart, Record, TaskPart
 
 Line = tuple[str, str, str, int, Any, Any, float | None]
 Write = Callable[..., Units]
-
 COLUMNS = ("split", "subset", "example_id", "replicate", "prediction", "gold", "metric")
 
 

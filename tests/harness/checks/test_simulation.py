@@ -11,7 +11,6 @@ from scipy.stats import binom
 from simulate_check import ALPHA, NAMES, Question, share, verdicts
 
 TRIALS = 300
-
 QUICK = ["search50", "search50b", "draws10", "draws12", "draws15", "search150"]
 """Where all twenty tasks would take too long; with seeds also one of every other type."""
 

@@ -1,0 +1,190 @@
+"""Versioned JSON documents on disk: records, baselines, checks, watches, imports and proxies.
+
+A document carries the number of its schema. A newer one than this version knows is refused, an older
+one is brought to this one step by step, and what is no such document is named with the field at fault.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+
+from harness import files
+from harness.errors import RecordError, UsageError, unknown
+
+Migration = Callable[[dict[str, Any]], dict[str, Any]]
+"""Makes a document of one schema number one of the next."""
+
+
+class DocumentPart(BaseModel):
+    """A part of a document: frozen, and without fields that are not declared."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+
+Document = TypeVar("Document")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DocumentKind(Generic[Document]):
+    """One kind of document.
+
+    Attributes:
+        name: What messages call it, e.g. "baseline".
+        type: What is made of it: a pydantic model that has the schema number as a field, or a frozen
+            dataclass that has not.
+        schema: The number this version writes.
+        migrations: By schema number, the step to the next one.
+        hint: What a user does about a document that is damaged.
+        newer: What a user does about a document of a newer version.
+    """
+
+    name: str
+    type: type[Document]
+    schema: int = 1
+    migrations: Mapping[int, Migration] = field(default_factory=dict)
+    hint: str | None = None
+    newer: str = "Update the harness."
+
+    def parse(self, text: str | bytes, *, where: object) -> Document:
+        """The document that a text holds.
+
+        Args:
+            text: JSON.
+            where: What to call it in a message, e.g. its path.
+
+        Raises:
+            RecordError: It is of a newer schema, or no such document.
+            ValueError: The text is not complete JSON (a truncated file).
+        """
+        raw = json.loads(text)
+        if not isinstance(raw, dict) or not isinstance(raw.get("schema"), int):
+            raise RecordError(f"{where} is not a {self.name}: it has no schema number.", hint=self.hint)
+        raw = self._migrated(raw, where)
+        if not issubclass(self.type, BaseModel):
+            del raw["schema"]
+        try:
+            return self._adapter.validate_python(raw)
+        except ValidationError as error:
+            first = error.errors()[0]
+            place = ".".join(str(part) for part in first["loc"])
+            raise RecordError(
+                f"{where} is not a {self.name} of schema {self.schema}: {place}: {first['msg']}.",
+                hint=self.hint,
+            ) from error
+
+    def read(self, path: Path) -> Document:
+        """The document in a file.
+
+        Raises:
+            RecordError: It cannot be read, is of a newer schema, or is no such document.
+        """
+        try:
+            return self.parse(path.read_text(encoding="utf-8"), where=path)
+        except OSError as error:
+            raise RecordError(f"{path} cannot be read: {error.strerror}.", hint=self.hint) from error
+        except (ValueError, RecursionError) as error:
+            raise RecordError(
+                f"{path} is not a {self.name}, it cannot be read: {error}.", hint=self.hint
+            ) from error
+
+    def _migrated(self, raw: dict[str, Any], where: object) -> dict[str, Any]:
+        version = int(raw["schema"])
+        if version > self.schema:
+            raise RecordError(
+                f"{where} was written by a newer version (schema {version}, this one reads up to "
+                f"{self.schema}).",
+                hint=self.newer,
+            )
+        while version < self.schema:
+            if version not in self.migrations:
+                raise RecordError(f"{where} has schema {version}, which no version ever wrote.")
+            raw = {**self.migrations[version](raw), "schema": version + 1}
+            version += 1
+        return raw
+
+    @functools.cached_property
+    def _adapter(self) -> TypeAdapter[Document]:
+        return TypeAdapter(self.type)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DocumentFolder(Generic[Document]):
+    """Documents of one kind that lie under names of their own in a results folder.
+
+    Attributes:
+        kind: Theirs.
+        folder: Its name below the results folder.
+        then: What a user types to see the names there are.
+        pattern: What a name must match.
+    """
+
+    kind: DocumentKind[Document]
+    folder: str
+    then: str
+    pattern: str = r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
+
+    def check_name(self, name: str) -> None:
+        """Refuse a name that cannot be a file's.
+
+        Raises:
+            UsageError: It has characters that it may not have, or would be read as a file.
+        """
+        if not re.fullmatch(self.pattern, name) or name.endswith(".json"):
+            raise UsageError(
+                f"{name!r} cannot be the name of a {self.kind.name}.",
+                hint="Use letters, digits, dots, dashes and underscores, e.g. release-1.2.",
+            )
+
+    def path(self, results: Path, name: str) -> Path:
+        """Where the document of a name lies, or would lie.
+
+        Raises:
+            UsageError: The name is not fit for a file.
+        """
+        self.check_name(name)
+        return results / self.folder / f"{name}.json"
+
+    def names(self, results: Path) -> list[str]:
+        """The names there are, sorted."""
+        return sorted(path.stem for path in (results / self.folder).glob("*.json"))
+
+    def read(self, results: Path, name: str) -> Document:
+        """The document of a name.
+
+        Raises:
+            UsageError: There is none.
+            RecordError: It cannot be read, or is of a newer schema.
+        """
+        known = self.names(results)
+        if name not in known:
+            raise unknown(self.kind.name, name, known, then=self.then)
+        return self.kind.read(self.path(results, name))
+
+    def write(self, results: Path, name: str, text: str, *, replace: bool = True) -> Path:
+        """Write a document whole; gives its file.
+
+        Raises:
+            UsageError: The name is not fit for a file, or is another document's that is not to be replaced.
+            StoreError: The folder cannot be written.
+        """
+        path, content = self.path(results, name), text.encode()
+        if replace:
+            files.replace(path, content)
+        elif not files.write_once(path, content):
+            raise self.name_taken(name)
+        return path
+
+    def name_taken(self, name: str) -> UsageError:
+        """The error for a name that another document has."""
+        return UsageError(
+            f"There is a {self.kind.name} {name!r} already.",
+            hint=f"Add --replace, or choose another name; `harness {self.kind.name} show {name}` shows it.",
+        )
