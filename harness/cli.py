@@ -83,10 +83,10 @@ def program() -> None:
 
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Run the command line and exit with its code."""
-    sys.exit(_invoke(sys.argv[1:] if arguments is None else arguments))
+    sys.exit(invoke(sys.argv[1:] if arguments is None else arguments))
 
 
-def _invoke(arguments: list[str]) -> int:
+def invoke(arguments: list[str]) -> int:
     """Run the command line; returns the exit code and prints no traceback for a user's mistake."""
     try:
         code: Any = program.main(args=arguments, prog_name="harness", standalone_mode=False)

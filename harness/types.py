@@ -202,7 +202,7 @@ class Outcome:
     notes: tuple[str, ...] = ()
 
 
-class _TaskSource(Protocol):
+class TaskSource(Protocol):
     """Where a task comes from and how it is scored: a small picklable object of a suite."""
 
     @property
@@ -212,7 +212,7 @@ class _TaskSource(Protocol):
 
 
 @runtime_checkable
-class VectorSource(_TaskSource, Protocol):
+class VectorSource(TaskSource, Protocol):
     """The source of a task that is scored from a finished model's vectors."""
 
     def evaluate(self, task: Task, encoder: TextEncoder, *, seed: int, data: Path | None) -> Outcome:
@@ -274,7 +274,7 @@ class Predicted:
     outside: tuple[str, ...] = ()
 
 
-class _Predictor(Protocol):
+class Predictor(Protocol):
     """Predicts the mean of a benchmark from the scores of a suite's tasks."""
 
     @property
@@ -305,7 +305,7 @@ class Suite:
     columns: tuple[Column, ...]
     notes: tuple[str, ...] = ()
     conventions: Mapping[str, Convention] = field(default_factory=dict)
-    predictor: _Predictor | None = None
+    predictor: Predictor | None = None
 
     @property
     def tasks(self) -> tuple[Task, ...]:
@@ -399,7 +399,7 @@ class LabelledData:
 
 
 @runtime_checkable
-class LabelSource(_TaskSource, Protocol):
+class LabelSource(TaskSource, Protocol):
     """The source of a task that a model is trained for: a small picklable object."""
 
     @property

@@ -97,7 +97,7 @@ def _inside(config: Config) -> int:
     return int(-(-wanted // step) * step)
 
 
-def _convert(source: Path, target: Path) -> None:
+def convert(source: Path, target: Path) -> None:
     """Make a model folder of a consolidated checkpoint.
 
     Args:

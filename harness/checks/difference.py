@@ -129,7 +129,7 @@ def difference(
 
     Args:
         candidate: Its units.
-        baseline: Likewise; `harness.checks.units.alike` holds.
+        baseline: Likewise; `same_examples` holds.
         paired: Whether the runs belong together two by two, as evaluations with the same seed do.
         rng: Where chance comes from.
         draws: Replicates.

@@ -40,7 +40,7 @@ TAKEN = frozenset(
 """Arguments of a model that are heeded, or that change nothing here."""
 
 
-class _Transformer(LibraryTransformer):
+class Transformer(LibraryTransformer):
     """Loads a folder into our network, and is the library's own class from then on.
 
     So it is saved as one, and a folder of a family that transformers knows loads without us. As for
@@ -149,7 +149,7 @@ class SentenceTransformer(_SentenceTransformer):
 
     def _load_module_class_from_ref(self, class_ref: str, *args: Any, **kwargs: Any) -> Any:
         if library_class(class_ref) == "Transformer":
-            return _Transformer
+            return Transformer
         return super()._load_module_class_from_ref(class_ref, *args, **kwargs)
 
     def _load_auto_model(
@@ -167,7 +167,7 @@ class SentenceTransformer(_SentenceTransformer):
     ) -> list[nn.Module]:
         """A bare backbone with mean pooling."""
         shared = {"trust_remote_code": trust_remote_code, "local_files_only": local_files_only}
-        transformer = _Transformer(
+        transformer = Transformer(
             model_name_or_path,
             cache_dir=cache_folder,
             model_args={**shared, **(model_kwargs or {})},

@@ -63,7 +63,7 @@ class Entry(DocumentPart):
 
 
 class ChangePoint(DocumentPart):
-    """A drop of the level (harness.watch.changes.Change)."""
+    """A drop of the level (harness.watch.changes)."""
 
     step: int
     last: int

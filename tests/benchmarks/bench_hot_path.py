@@ -32,14 +32,14 @@ from harness.recipe import RecipeOptions
 from harness.models import ModelOptions, subject
 from harness.store import Store
 from harness.types import Settings, SuiteOptions
-from harness.plan import wanted
+from harness.plan import plan_scores
 
 model, suite, recipe = sys.argv[1:4]
 cache = paths.cache_folder()
 opened = catalog.open_suite(suite, SuiteOptions(cache=cache))
 one = subject(model, Settings(), ModelOptions(cache=cache))
 trained = catalog.open_recipe(recipe, RecipeOptions()) if recipe else None
-asked = wanted([one], [opened], settings=DataSettings(cache=cache), recipe=trained)
+asked = plan_scores([one], [opened], settings=DataSettings(cache=cache), recipe=trained)
 store = Store(paths.results_folder())
 paths = [store.path(c.subject.artifact.slug, c.task.name, c.key) for c in asked.cells]
 """

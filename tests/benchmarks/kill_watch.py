@@ -36,7 +36,7 @@ PATIENCE = 240.0
 
 def counting(log: Path, arguments: list[str]) -> int:
     """The command line, in a process that writes a line for every score it has made."""
-    from harness.cli import _invoke
+    from harness.cli import invoke
     from harness.jobs import Score
 
     made = Score.run
@@ -48,7 +48,7 @@ def counting(log: Path, arguments: list[str]) -> int:
         return found
 
     Score.run = run  # type: ignore[method-assign]
-    return _invoke(arguments)
+    return invoke(arguments)
 
 
 def suite(folder: Path) -> Path:

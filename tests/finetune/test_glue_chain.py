@@ -32,7 +32,7 @@ from finetune.glue.trainer import Evaluation, Progress
 from finetune.recipes import glue_neobert, glue_quick
 from glue_data import data_root
 from harness import catalog
-from harness.cli import _invoke
+from harness.cli import invoke
 from harness.errors import UsageError
 from harness.execute import Listeners
 from harness.record import Record
@@ -334,7 +334,7 @@ def test_no_data_for_mnli_is_said_with_the_ways_out(small: Runner, tmp_path: Pat
 def test_tasks_that_are_named_by_nothing_are_not_all(capsys: pytest.CaptureFixture[str]) -> None:
     """An unset variable of a script."""
     asked = ["run", "--model", "minilm", "--suite", "glue", "--recipe", "glue-quick", "--tasks", ""]
-    assert _invoke(asked) == 2
+    assert invoke(asked) == 2
     assert "--tasks is empty" in capsys.readouterr().err
 
 
@@ -354,7 +354,7 @@ def test_data_that_cannot_be_read_is_said_by_the_dry_run(
     broken = data_root(tmp_path / "broken")
     (broken / "nyu-mll" / "glue" / "rte" / "train.parquet").write_bytes(b"PAR1")
     asked = ["run", "--model", str(backbone), "--suite", "glue", "--recipe", "glue-quick", "--dry-run"]
-    assert _invoke([*asked, "--tasks", "RTE,CoLA", "--data", str(broken), "--json"]) == 0
+    assert invoke([*asked, "--tasks", "RTE,CoLA", "--data", str(broken), "--json"]) == 0
     plan = {line["task"]: line for line in json.loads(capsys.readouterr().out)["plan"]}
     assert plan["CoLA"]["seconds"] > 0
     assert "rte cannot be read" in plan["RTE"]["notes"][0]
@@ -440,7 +440,7 @@ def test_show_prints_the_table_by_any_view(
     place = ["--suite", "glue", "--results", str(tmp_path / "results")]
 
     def shown(*more: str) -> str:
-        assert _invoke(["show", "tiny-bert", *place, *more]) == 0
+        assert invoke(["show", "tiny-bert", *place, *more]) == 0
         return capsys.readouterr().out
 
     text = shown()
@@ -464,9 +464,9 @@ def test_show_prints_the_table_by_any_view(
     assert numbers["modernbert"][0] == pytest.approx(metrics["accuracy"])
     assert numbers["neobert"][0] == pytest.approx((metrics["accuracy"] + metrics["f1"]) / 2)
     assert numbers["mosaicbert"][1] == numbers["modernbert"][1]
-    assert _invoke(["show", "tiny-bert", *place, "--view", "neo"]) == 2
+    assert invoke(["show", "tiny-bert", *place, "--view", "neo"]) == 2
     assert "Did you mean neobert?" in capsys.readouterr().err
-    assert _invoke(["show", "tiny-bert", "--view", "neobert", "--results", str(tmp_path / "results")]) == 2
+    assert invoke(["show", "tiny-bert", "--view", "neobert", "--results", str(tmp_path / "results")]) == 2
 
 
 def test_a_dry_run_counts_runs_and_steps(
@@ -475,7 +475,7 @@ def test_a_dry_run_counts_runs_and_steps(
     """320 runs and 40 with fresh seeds; 48 rows make 12, 6, 3 and 2 steps an epoch."""
     asked = ["--model", str(backbone), "--suite", "glue", "--recipe", "glue-neobert", "--data", str(data)]
     asked += ["--results", str(tmp_path / "results"), "--dry-run", "--json"]
-    assert _invoke(["run", *asked]) == 0
+    assert invoke(["run", *asked]) == 0
     plan = {line["task"]: line for line in json.loads(capsys.readouterr().out)["plan"]}
     assert {line["runs"] for line in plan.values()} == {45}
     grid = 10 * sum(10 * steps for steps in (12, 6, 3, 2))

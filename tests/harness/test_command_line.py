@@ -23,7 +23,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from blocked import BLOCK
-from harness.cli import _invoke
+from harness.cli import invoke
 from harness.errors import UsageError
 from harness.record import SCHEMA
 
@@ -65,7 +65,7 @@ def harness(*arguments: object, **options: Any) -> tuple[int, Any, str]:
 def here(*arguments: object) -> tuple[int, Any, str]:
     """The command in this process, which has the libraries imported already."""
     with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
-        code = _invoke([*map(str, arguments), "--json"])
+        code = invoke([*map(str, arguments), "--json"])
     return _told(code, out.getvalue(), err.getvalue())
 
 
@@ -236,7 +236,7 @@ def test_misuse_is_one_message_and_exit_2(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert _invoke(["run", *arguments]) == 2
+    assert invoke(["run", *arguments]) == 2
     error = capfd.readouterr().err
     assert said in error
     assert "Traceback" not in error
@@ -264,7 +264,7 @@ def test_a_spoilt_model_folder_is_one_message_and_exit_2(
     shutil.copytree(_locate(), folder)
     spoil(folder)
     assert (
-        _invoke(["run", "--model", str(folder), "--suite", "stdlib", "--results", str(tmp_path / "r")]) == 2
+        invoke(["run", "--model", str(folder), "--suite", "stdlib", "--results", str(tmp_path / "r")]) == 2
     )
     assert said in capfd.readouterr().err
 
@@ -305,7 +305,7 @@ def test_a_model_that_does_not_load_as_it_should_fails_its_tasks(
     shutil.copytree(_locate(), folder)
     spoil(folder, tmp_path / "trace")
     places = ["--results", str(tmp_path / "r"), "--cache", str(tmp_path / "c")]
-    assert _invoke(["run", "--model", str(folder), "--suite", f"local:{own_data}", *places]) == 1
+    assert invoke(["run", "--model", str(folder), "--suite", f"local:{own_data}", *places]) == 1
     captured = capfd.readouterr()
     assert said in captured.out + captured.err
     assert "Traceback" not in captured.out + captured.err
@@ -314,7 +314,7 @@ def test_a_model_that_does_not_load_as_it_should_fails_its_tasks(
 
 
 def test_a_near_miss_of_a_command(capfd: pytest.CaptureFixture[str]) -> None:
-    assert _invoke(["rnu"]) == 2
+    assert invoke(["rnu"]) == 2
     assert "Did you mean run?" in capfd.readouterr().err
 
 
@@ -330,7 +330,7 @@ def test_tasks_without_data_are_named_at_once_and_the_rest_is_planned(
         "--results",
         str(tmp_path / "r"),
     ]
-    assert _invoke(["run", "--model", "minilm", *arguments, "--dry-run", "--json"]) == 1
+    assert invoke(["run", "--model", "minilm", *arguments, "--dry-run", "--json"]) == 1
     states = {line["task"]: line["state"] for line in json.loads(capfd.readouterr().out)["plan"]}
     assert states["SciFact"] == "cannot run"
     assert states["StdlibCodeSearch"] == "to do"
@@ -369,7 +369,7 @@ def test_a_record_of_a_newer_schema_is_refused(
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps({"schema": SCHEMA + 1}))
     assert (
-        _invoke(
+        invoke(
             ["run", "--model", "minilm", "--suite", f"local:{own_data}", "--results", str(tmp_path / "r")]
         )
         == 2
@@ -496,18 +496,18 @@ def test_what_is_asked_for_twice_alike_is_told_apart_or_said(own_data: Path, tmp
     ]
     with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
         assert (
-            _invoke(["run", *models, "--suite", f"local:{own_data}", "--results", str(tmp_path / "r")]) == 0
+            invoke(["run", *models, "--suite", f"local:{own_data}", "--results", str(tmp_path / "r")]) == 0
         )
     assert f"{tmp_path / 'a' / 'model'} is the same model as minilm" in err.getvalue()
     both = models[2:]
     with contextlib.redirect_stdout(io.StringIO()) as out:
-        assert _invoke(["run", *both, "--suite", f"local:{own_data}", "--results", str(tmp_path / "r")]) == 0
+        assert invoke(["run", *both, "--suite", f"local:{own_data}", "--results", str(tmp_path / "r")]) == 0
     assert "model (6234ab89)" in out.getvalue()
 
 
 def test_tasks_without_data_are_one_message(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     places = ["--results", str(tmp_path / "r"), "--cache", str(tmp_path / "c")]
-    assert _invoke(["run", "--model", "minilm", "--suite", "beir", "--offline", *places]) == 1
+    assert invoke(["run", "--model", "minilm", "--suite", "beir", "--offline", *places]) == 1
     captured = capfd.readouterr()
     for text in (captured.out, captured.err):
         assert text.count("harness data pull --suite 'beir' --data DIR") == 1

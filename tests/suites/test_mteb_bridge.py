@@ -16,7 +16,7 @@ from sklearn.metrics import v_measure_score
 
 from bags import TOPICS, Bags, table
 from harness.errors import DataError, UsageError
-from harness.types import Data, Outcome, SuiteOptions, Task, _TaskSource
+from harness.types import Data, Outcome, SuiteOptions, Task, TaskSource
 from suites._content import Clusters, Content, Document, Labelled, Pair, Pairs, Query, Retrieval, Row
 from suites._mteb import snapshot, source
 from suites._mteb.model import Model, _document_texts
@@ -184,10 +184,10 @@ def test_replayed_draws_give_the_v_measure_of_each_repetition() -> None:
 )
 @pytest.mark.parametrize("scorer", [MtebSource(), BuiltSource(loader=Given("STS"))])
 def test_another_mteb_than_results_name_may_not_score(
-    installed: str, said: str, scorer: _TaskSource, monkeypatch: pytest.MonkeyPatch
+    installed: str, said: str, scorer: TaskSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(snapshot, "_installed", lambda: installed)
-    monkeypatch.setattr(snapshot.snapshot, "load", lambda: SimpleNamespace(version="2.26.24"))
+    monkeypatch.setattr(snapshot, "load", lambda: SimpleNamespace(version="2.26.24"))
     with pytest.raises(UsageError) as caught:
         scorer.evaluate(task("STS"), Bags(), seed=42, data=None)
     assert (caught.value.message, caught.value.hint) == (
@@ -234,7 +234,7 @@ def test_data_that_is_pinned_to_a_branch_is_told(
 
 
 def test_our_own_rules_are_part_of_what_scores_once_they_change(monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = f"mteb {snapshot.snapshot.load().version}"
+    plain = f"mteb {snapshot.load().version}"
     assert BuiltSource(loader=Given("STS")).scoring == MtebSource().scoring == plain
     monkeypatch.setattr(source, "RULES", 2)
     assert BuiltSource(loader=Given("STS")).scoring == f"{plain}, rules 2"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.cli import _invoke
+from harness.cli import invoke
 
 ROOT = Path(__file__).parents[2]
 FUNCTION = (
@@ -131,7 +131,7 @@ def test_a_name_that_is_too_long_is_said(tmp_path: Path, capsys: pytest.CaptureF
     name = "x" * 300 + ".jsonl"
     data = texts(tmp_path / "data")
     (data / "harness.toml").write_text(f'[[task]]\ntype = "clustering"\nfile = "{name}"\n')
-    assert _invoke(["run", "--model", "minilm", "--dry-run", "--suite", f"local:{data}"]) == 1
+    assert invoke(["run", "--model", "minilm", "--dry-run", "--suite", f"local:{data}"]) == 1
     assert capsys.readouterr().err == f"Error: {data / name}: File name too long.\n"
 
 
@@ -141,7 +141,7 @@ def test_a_place_that_leads_nowhere_is_said(
 ) -> None:
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     for place in (str(tmp_path / "loop"), "~no-such-user/data"):
-        assert _invoke(["run", "--model", "minilm", "--dry-run", "--suite", f"{suite}:{place}"]) == 2
+        assert invoke(["run", "--model", "minilm", "--dry-run", "--suite", f"{suite}:{place}"]) == 2
         assert f"Error: {place} leads nowhere: " in capsys.readouterr().err
 
 
@@ -153,5 +153,5 @@ def test_a_file_that_vanishes_while_it_is_looked_for_is_no_error(
     repo = repository(tmp_path / "repo")
     found = _python.python_files(repo)
     (repo / "locked.py").unlink()
-    monkeypatch.setattr(_python, "python_files", lambda root: found)
+    monkeypatch.setattr(_python, "python_files", lambda root, **_: found)
     assert len(_code._content_tasks(repo, tmp_path / "cache").search.documents) == 13

@@ -11,7 +11,7 @@ import pytest
 
 from fakes import artifact, encoding
 from harness import catalog
-from harness.cli import _invoke
+from harness.cli import invoke
 from harness.errors import RecordError, UsageError
 from harness.identity import digest, evaluation_identity, plain
 from harness.jobs import model_part, task_part
@@ -35,7 +35,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def fit(folder: Path, *more: str) -> int:
-    return _invoke(["proxy", "fit", "--target", "nanobeir", "--results", str(folder), *more])
+    return invoke(["proxy", "fit", "--target", "nanobeir", "--results", str(folder), *more])
 
 
 def options(folder: Path) -> SuiteOptions:
@@ -69,9 +69,9 @@ def test_what_is_recorded_is_shown_with_its_prediction(results: Path, tmp_path: 
     for at, task in enumerate(suite.tasks):
         put_record(results, model, task, 0.4 + at / 10)
     arguments = ["show", "seen", "--suite", "proxy:quick", "--results", str(results)]
-    assert _invoke(arguments) == 0
+    assert invoke(arguments) == 0
     shown = capsys.readouterr().out
-    assert _invoke([*arguments, "--json"]) == 0
+    assert invoke([*arguments, "--json"]) == 0
     [told] = json.loads(capsys.readouterr().out)["suites"]
     proxy = PROXIES.kind.read(results / "proxies" / "quick.json")
     by_hand = proxy.intercept + sum(t.coefficient * (0.4 + at / 10) for at, t in enumerate(proxy.tasks))
@@ -88,22 +88,22 @@ def test_a_missing_task_leaves_it_unpredicted(results: Path, tmp_path: Path, cap
     fit(results, "--tasks", "NanoNQRetrieval,NanoSciFactRetrieval", "--name", "two")
     capsys.readouterr()
     arguments = ["show", "elsewhere", "--suite", "proxy:two", "--results", str(results)]
-    assert _invoke(arguments) == 0
+    assert invoke(arguments) == 0
     assert "is not predicted: no score of NanoSciFactRetrieval" in capsys.readouterr().out
-    assert _invoke([*arguments, "--json"]) == 0
+    assert invoke([*arguments, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["suites"][0]["predicted"] is None
 
 
 def test_proxies_are_listed_and_shown(results: Path, capsys: Any) -> None:
-    assert _invoke(["proxy", "list", "--results", str(results), "--json"]) == 0
+    assert invoke(["proxy", "list", "--results", str(results), "--json"]) == 0
     rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)["proxies"]}
     assert rows["quick"]["suite"] == "proxy:quick"
-    assert _invoke(["proxy", "show", "quick", "--results", str(results), "--json"]) == 0
+    assert invoke(["proxy", "show", "quick", "--results", str(results), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["proxy"] == json.loads((results / "proxies" / "quick.json").read_text())
     assert rows["quick"]["half_width"] == told["proxy"]["error"]["half_width"]
     for arguments in (["list"], ["show", "quick"]):
-        assert _invoke(["proxy", *arguments, "--results", str(results)]) == 0
+        assert invoke(["proxy", *arguments, "--results", str(results)]) == 0
         assert "quick" in capsys.readouterr().out
 
 
@@ -112,7 +112,7 @@ def test_a_damaged_proxy_does_not_hide_the_others(results: Path, tmp_path: Path,
     whole = (results / "proxies" / "quick.json").read_text()
     (tmp_path / "proxies" / "quick.json").write_text(whole)
     (tmp_path / "proxies" / "broken.json").write_text(whole[:100])
-    assert _invoke(["proxy", "list", "--results", str(tmp_path)]) == 0
+    assert invoke(["proxy", "list", "--results", str(tmp_path)]) == 0
     out, err = capsys.readouterr()
     assert "quick" in out
     assert "broken.json is not a proxy" in err
@@ -156,7 +156,7 @@ def test_a_proxy_is_not_narrowed(results: Path) -> None:
     ],
 )
 def test_misuse_is_told_in_one_message(results: Path, arguments: list[str], said: str, capsys: Any) -> None:
-    assert _invoke(["proxy", "fit", "--results", str(results), *arguments]) == 2
+    assert invoke(["proxy", "fit", "--results", str(results), *arguments]) == 2
     out, err = capsys.readouterr()
     assert said in err
     assert "Traceback" not in err

@@ -64,7 +64,7 @@ def test_it_says_what_it_is(name: str) -> None:
 
 
 def test_listing_the_families_takes_no_library() -> None:
-    code = f"{BLOCKER}\nfrom harness import catalog\nprint(*catalog.backbones())"
+    code = f"{BLOCKER}\nfrom harness import backbones\nprint(*backbones.entries())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert set(done.stdout.split()) == set(backbones.entries())
 
@@ -252,6 +252,7 @@ def reader(
     path = tmp_path_factory.mktemp("given") / "given.pt"
     torch.save(given, path)
     start = f"READER = {request.param!r}\nimport {request.param}\n"
+    start += "" if native else "harness.register()\n"
     folders = json.dumps([(str(path), head) for (_, head), path in chosen.items()])
     done = subprocess.run(
         [sys.executable, "-c", start + READ, str(path), folders], capture_output=True, text=True, check=False
@@ -266,7 +267,7 @@ def test_what_was_saved_loads_in_a_fresh_process_to_the_same_vectors(
     saved: dict[tuple[str, bool], Path],
     given: dict[str, Any],
 ) -> None:
-    """Families that transformers knows need nothing but transformers, the others `import harness`."""
+    """Families that transformers knows need nothing but transformers, the others `harness.register()`."""
     who, classes = reader
     assert classes
     for key, module in classes.items():

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 import tiny
 from harness import backbones
-from harness.backbones.optibert import _convert, _inside
+from harness.backbones.optibert import _inside, convert
 from harness.encoder.content import content_key
 from harness.encoder.describe import describe, resolve_encoding
 from harness.encoder.loading import load
@@ -127,7 +127,7 @@ def network(folder: Path, **options: Any) -> Any:
 
 
 def test_the_last_hidden_state_and_the_head_are_those_of_the_paper(lingua: Path, tmp_path: Path) -> None:
-    _convert(lingua, tmp_path / "model")
+    convert(lingua, tmp_path / "model")
     state = {name.removesuffix(".weight"): t.double().numpy() for name, t in lingua_state().items()}
     given = texts((LENGTH, 5, 1), 1)
     padded = batch(given, 1)
@@ -143,7 +143,7 @@ def test_the_last_hidden_state_and_the_head_are_those_of_the_paper(lingua: Path,
 
 def test_the_converted_folder_runs_as_a_model(lingua: Path, tmp_path: Path) -> None:
     folder = tmp_path / "model"
-    _convert(lingua, folder)
+    convert(lingua, folder)
     key, weights = content_key(folder)
     artifact = Artifact(name="tiny", source=str(folder), folder=folder, key=key, weights=weights)
     found = load(artifact, resolve_encoding(describe(folder), Settings()), device="cpu")
@@ -155,7 +155,7 @@ def test_a_tied_head_is_the_token_embedding(tmp_path: Path) -> None:
     state = lingua_state()
     state["output.tied_module.weight"] = state["tok_embeddings.weight"]
     del state["output.weight"]
-    _convert(consolidated(tmp_path / "tied", state, weight_tying=True), tmp_path / "model")
+    convert(consolidated(tmp_path / "tied", state, weight_tying=True), tmp_path / "model")
     model = network(tmp_path / "model", head=True).model
     assert model.head.decoder.weight is model.encoder.embeddings.tokens.weight
     assert model.encoder.embeddings.tokens.weight.equal(state["tok_embeddings.weight"])
@@ -164,7 +164,7 @@ def test_a_tied_head_is_the_token_embedding(tmp_path: Path) -> None:
 def test_a_checkpoint_of_another_model_of_linguas_is_none_of_optiberts(tmp_path: Path) -> None:
     state = lingua_state()
     del state["embedding_norm.weight"]
-    _convert(consolidated(tmp_path / "llama", state), tmp_path / "model")
+    convert(consolidated(tmp_path / "llama", state), tmp_path / "model")
     with pytest.raises(ModelError, match=r"are in no file: embedding_norm\.weight\."):
         network(tmp_path / "model")
     assert backbones.family_of({"model_type": "optibert", **ARGUMENTS, "sliding_window": 512}) is None

@@ -15,8 +15,8 @@ MAKE = """
 import sys
 from pathlib import Path
 import tiny
-from harness import catalog
-family = catalog.backbones()["sample"].family
+from harness import backbones
+family = backbones.entries()["sample"].family
 tiny.folder(family, Path(sys.argv[1]))
 """
 

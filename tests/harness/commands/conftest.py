@@ -12,7 +12,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 import tiny
-from harness.cli import _invoke
+from harness.cli import invoke
 
 WORDS = ("river", "stone", "cloud", "engine", "letter", "garden", "music", "winter", "copper", "silver")
 
@@ -51,9 +51,9 @@ def _measured(tmp_path_factory: pytest.TempPathFactory) -> Measured:
         for name, models in (("last", ("good",)), ("repeated", ("good", "again", "more"))):
             named = [part for one in models for part in ("--model", str(made.model(one)))]
             asked = ["baseline", "set", name, *named, "--suite", made.local, "--offline"]
-            assert _invoke([*asked, "--results", str(made.results)]) == 0
+            assert invoke([*asked, "--results", str(made.results)]) == 0
         asked = ["run", "--model", str(made.model("worse")), "--suite", made.local, "--offline"]
-        assert _invoke([*asked, "--results", str(made.results)]) == 0
+        assert invoke([*asked, "--results", str(made.results)]) == 0
     return made
 
 
@@ -69,7 +69,7 @@ def asked(measured: Measured, capsys: pytest.CaptureFixture[str]) -> Asked:
     """The command line in this process: exit code, standard output, standard error."""
 
     def said(*arguments: object) -> tuple[int, str, str]:
-        code = _invoke([*map(str, arguments), "--results", str(measured.results)])
+        code = invoke([*map(str, arguments), "--results", str(measured.results)])
         out = capsys.readouterr()
         assert "Traceback" not in out.err
         return code, out.out, out.err

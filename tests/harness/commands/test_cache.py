@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.cli import _invoke
+from harness.cli import invoke
 from harness.vectors import _space_folder, shard_bytes, text_keys, write_shard
 
 
@@ -24,7 +24,7 @@ def fill(cache: Path, artifact: str, *, days_ago: float = 0) -> Path:
 
 
 def asked(capsys: pytest.CaptureFixture[str], *arguments: object) -> Any:
-    assert _invoke(["cache", *map(str, arguments), "--json"]) == 0
+    assert invoke(["cache", *map(str, arguments), "--json"]) == 0
     return json.loads(capsys.readouterr().out)
 
 
@@ -66,5 +66,5 @@ def test_prune_by_model_and_by_age(tmp_path: Path, capsys: Any) -> None:
 
 
 def test_a_model_is_named_by_its_key(tmp_path: Path, capsys: Any) -> None:
-    assert _invoke(["cache", "prune", "--model", "minilm", "--cache", str(tmp_path)]) == 2
+    assert invoke(["cache", "prune", "--model", "minilm", "--cache", str(tmp_path)]) == 2
     assert "six or more digits" in capsys.readouterr().err

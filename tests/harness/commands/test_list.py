@@ -8,13 +8,13 @@ import pytest
 
 from fakes import artifact, record, task
 from harness import backbones, catalog
-from harness.cli import _invoke
+from harness.cli import invoke
 from harness.store import Store
 from harness.types import SuiteOptions
 
 
 def rows(capsys: pytest.CaptureFixture[str], what: str, *arguments: object) -> list[dict[str, Any]]:
-    assert _invoke(["list", what, *map(str, arguments), "--json"]) == 0
+    assert invoke(["list", what, *map(str, arguments), "--json"]) == 0
     found: list[dict[str, Any]] = json.loads(capsys.readouterr().out)[what]
     return found
 
@@ -37,7 +37,7 @@ def test_similar_tasks_are_for_machines_only(capsys: Any) -> None:
     found = {row["name"]: row.get("similar") for row in rows(capsys, "tasks")}
     assert "SciFact-NL" in found["SciFact"]
     assert found["AILACasedocs"] is None
-    assert _invoke(["list", "tasks", "--match", "AJGT"]) == 0  # the first row has some
+    assert invoke(["list", "tasks", "--match", "AJGT"]) == 0  # the first row has some
     assert "similar" not in capsys.readouterr().out
 
 
@@ -49,7 +49,7 @@ def test_every_listed_benchmark_opens_under_its_suite(capsys: Any) -> None:
 
 
 def test_records_are_those_of_the_results_folder(tmp_path: Path, capsys: Any) -> None:
-    assert _invoke(["list", "records", "--results", str(tmp_path), "--match", "zzz"]) == 0
+    assert invoke(["list", "records", "--results", str(tmp_path), "--match", "zzz"]) == 0
     assert "No records match 'zzz'" in capsys.readouterr().out
     one = artifact(tmp_path)
     kept = Store(tmp_path).put(one.slug, record(task(), 0.5, model=one))

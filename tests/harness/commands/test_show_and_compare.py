@@ -9,7 +9,7 @@ import pytest
 
 from fakes import artifact, encoding, record
 from harness import catalog
-from harness.cli import _invoke
+from harness.cli import invoke
 from harness.record import Record
 from harness.store import Store
 from harness.types import Artifact, Data, Encoding, SuiteOptions, Task
@@ -44,12 +44,12 @@ def results(tmp_path: Path) -> Path:
 
 
 def asked(capsys: pytest.CaptureFixture[str], *arguments: object) -> Any:
-    assert _invoke([*map(str, arguments), "--json"]) == 0
+    assert invoke([*map(str, arguments), "--json"]) == 0
     return json.loads(capsys.readouterr().out)
 
 
 def said(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
-    assert _invoke([*map(str, arguments)]) == 0
+    assert invoke([*map(str, arguments)]) == 0
     return " ".join(capsys.readouterr().out.split())
 
 
@@ -103,14 +103,14 @@ def test_show_of_a_task_is_the_whole_record(results: Path, capsys: Any) -> None:
     ],
 )
 def test_what_is_not_there_is_said(results: Path, capsys: Any, arguments: list[str], message: str) -> None:
-    assert _invoke([*arguments, "--results", str(results)]) == 2
+    assert invoke([*arguments, "--results", str(results)]) == 2
     assert message in capsys.readouterr().err
 
 
 def test_one_name_of_two_models_must_be_told_apart(results: Path, capsys: Any) -> None:
     twin = artifact(Path("twin"), key="c" * 64, name="model-a")
     put(results, twin, record(sts(), 0.1, model=twin))
-    assert _invoke(["show", "model-a", "--results", str(results)]) == 2
+    assert invoke(["show", "model-a", "--results", str(results)]) == 2
     assert "names 2 models: aaaaaaaaaaaa, cccccccccccc" in capsys.readouterr().err
 
 
@@ -153,7 +153,7 @@ def test_a_revision_that_was_typed_is_the_one_shown(tmp_path: Path, capsys: Any)
     for commit, score in (("1" * 40, 0.25), ("2222222", 0.5)):
         (row,) = asked(capsys, "show", f"org/name@{commit}", "--results", tmp_path)["records"]
         assert row["main_score"] == score
-    assert _invoke(["show", "org/name@3333", "--results", str(tmp_path)]) == 2
+    assert invoke(["show", "org/name@3333", "--results", str(tmp_path)]) == 2
     assert "org/name at revision 3333" in capsys.readouterr().err
 
 
@@ -211,5 +211,5 @@ def test_what_came_with_the_project_is_marked(tmp_path: Path, capsys: Any) -> No
 
 
 def test_narrowing_nothing_is_refused(results: Path, capsys: Any) -> None:
-    assert _invoke(["show", "model-a", "--languages", "deu", "--results", str(results)]) == 2
+    assert invoke(["show", "model-a", "--languages", "deu", "--results", str(results)]) == 2
     assert "--suite" in capsys.readouterr().err

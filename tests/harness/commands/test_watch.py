@@ -11,9 +11,10 @@ import pytest
 
 import tiny
 from blocked import BLOCK
-from harness.cli import _invoke
+from harness.cli import invoke
 
 WORDS = ("river", "stone", "cloud", "engine", "letter", "garden", "music", "winter", "copper", "silver")
+
 Asked = Callable[..., tuple[int, str, str]]
 
 
@@ -40,7 +41,7 @@ def watch(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Asked:
     """The command in this process: exit code, standard output, standard error."""
 
     def asked(*arguments: object) -> tuple[int, str, str]:
-        code = _invoke(["watch", *map(str, arguments), "--results", str(tmp_path / "results")])
+        code = invoke(["watch", *map(str, arguments), "--results", str(tmp_path / "results")])
         said = capsys.readouterr()
         assert "Traceback" not in said.err
         return code, said.out, said.err
@@ -128,7 +129,8 @@ def test_what_there_is_is_told_without_torch(tmp_path: Path) -> None:
     broken = state.ChangePoint(step=700, last=700, kind="drop", size=0.03, p=0.0004)
     kept: dict[str, Any] = {"name": "mine", "source": "/run", "suite": "s", "request": {}}
     results = tmp_path / "results"
-    state.write(results, state.Watch(**kept, checkpoints=tuple(entries), change_points=(broken,)))
+    watch = state.Watch(**kept, checkpoints=tuple(entries), change_points=(broken,))
+    state.WATCHES.write(results, "mine", watch.to_json())
     for arguments in (["--list"], ["mine", "--show"], ["mine", "--show", "--json"]):
         command = [sys.executable, "-c", BLOCK, "watch", *arguments, "--results", str(results)]
         done = subprocess.run(command, capture_output=True, text=True, check=True)

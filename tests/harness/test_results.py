@@ -1,3 +1,5 @@
+"""Records as rows of a suite: one treatment a row."""
+
 from __future__ import annotations
 
 from dataclasses import replace

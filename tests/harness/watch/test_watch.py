@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import huggingface_hub
+import kill_watch
 import pytest
 
 from fakes import FakeEncoder, task
@@ -23,6 +24,9 @@ from harness.store import Store
 from harness.types import Column, Settings, Suite, Task
 from harness.watch.state import WATCHES, Watch
 from harness.watch.watch import EvaluatedCheckpoint, Scan, WatchListeners, WatchOptions, follow
+
+# Following
+
 
 Write = Callable[..., Path]
 
@@ -436,3 +440,14 @@ def test_a_newer_state_and_a_damaged_one_are_refused(tmp_path: Path) -> None:
         path.write_text(content)
         with pytest.raises(UsageError, match=said):
             WATCHES.read(tmp_path, "w")
+
+
+# After a kill
+
+
+@pytest.mark.slow
+def test_five_checkpoints_one_cut_off_one_kill_are_five_evaluations(tmp_path: Path) -> None:
+    found = kill_watch.scenario(tmp_path)
+    assert (found["evaluations"], found["twice"], found["exit_code"]) == (5, 0, 0)
+    assert found["states"] == ["done"] * 5
+    assert found["order"][-1] == kill_watch.BROKEN

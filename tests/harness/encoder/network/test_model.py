@@ -1,6 +1,9 @@
+"""The network as a whole: padding, pieces, its head, and torch.compile."""
+
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,24 +12,29 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import Tensor
+from torch._dynamo.testing import CompileCounterWithBackend
 from transformers import AutoModel
 
 import tiny
 import tiny_networks
+from harness.encoder.network import layers
 from harness.encoder.network.checkpoint import load_network
 from harness.encoder.network.model import EncoderModel
-from tiny_networks import batch, means, texts
+from tiny_networks import batch, means, network, shrunk, texts
+
+# The same vectors in any batch
+
 
 FAMILIES = [name for name, family in tiny.families().items() if family.sizes]
 SAME = 1e-5
 EXPANSION = 4
 """A token that is computed without being attended to; it is not the one that pads."""
-
-pytestmark = pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
+unfused_flex = pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
 
 
 @functools.cache
-def network(name: str) -> EncoderModel:
+def network_of(name: str) -> EncoderModel:
     return tiny_networks.network(tiny_networks.shrunk(tiny.families()[name]))
 
 
@@ -43,6 +51,7 @@ def differ(found: list[torch.Tensor], expected: list[torch.Tensor]) -> float:
     return max(float((a - b).abs().max()) for a, b in zip(found, expected, strict=True) if len(b))
 
 
+@unfused_flex
 @pytest.mark.parametrize("name", FAMILIES)
 @settings(max_examples=8, deadline=None)
 @given(
@@ -54,7 +63,7 @@ def differ(found: list[torch.Tensor], expected: list[torch.Tensor]) -> float:
 def test_a_text_has_the_same_vectors_in_any_batch(
     name: str, lengths: list[int], extra: int, left: bool, data: st.DataObject
 ) -> None:
-    model = network(name)
+    model = network_of(name)
     pad = model.shape.pad_token_id
     given = texts(lengths, pad)
     alone = [vectors(model, batch([text], pad))[0] for text in given]
@@ -63,9 +72,10 @@ def test_a_text_has_the_same_vectors_in_any_batch(
     assert differ(vectors(model, mixed), [alone[n] for n in order]) <= SAME
 
 
+@unfused_flex
 @pytest.mark.parametrize("name", FAMILIES)
 def test_flex_gives_the_same_vectors(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = network(name)
+    model = network_of(name)
     pad = model.shape.pad_token_id
     given = texts((70, 3, 20, 20), pad)
     alone = [vectors(model, batch([text], pad))[0] for text in given]
@@ -74,6 +84,7 @@ def test_flex_gives_the_same_vectors(name: str, monkeypatch: pytest.MonkeyPatch)
     assert model.attention_as_run == "flex"
 
 
+@unfused_flex
 @torch.no_grad()
 @pytest.mark.parametrize("name", FAMILIES)
 def test_bfloat16_is_no_further_off_than_twice_what_padding_is(name: str, tmp_path: Path) -> None:
@@ -107,6 +118,7 @@ def padded(name: str, folder: Path, dtype: torch.dtype) -> Callable[..., Any]:
     return lambda input_ids, **given: model(input_ids, **given, compute_mask=torch.ones_like(input_ids))
 
 
+@unfused_flex
 @torch.no_grad()
 @pytest.mark.parametrize(
     ("name", "changes"),
@@ -125,9 +137,10 @@ def test_expansion_tokens_of_a_query_get_the_vectors_of_padded_transformers(
     assert (found - expected).abs().max() <= SAME
 
 
+@unfused_flex
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_query_has_the_same_vectors_in_any_batch(name: str) -> None:
-    model = network(name)
+    model = network_of(name)
     pad = model.shape.pad_token_id
     queries = batch(texts((40, 33, 20, 6, 1), pad), EXPANSION + (pad == EXPANSION))
     with torch.no_grad():
@@ -137,9 +150,10 @@ def test_a_query_has_the_same_vectors_in_any_batch(name: str) -> None:
             assert (model(**one).last_hidden_state[0] - together[n]).abs().max() <= SAME
 
 
+@unfused_flex
 @pytest.mark.parametrize("name", FAMILIES)
 def test_empty_texts_disturb_nobody(name: str) -> None:
-    model = network(name)
+    model = network_of(name)
     pad = model.shape.pad_token_id
     given = texts((9, 0, 4), pad)
     found = vectors(model, batch(given, pad))
@@ -153,9 +167,10 @@ def test_empty_texts_disturb_nobody(name: str) -> None:
         assert torch.equal(model(**nothing).last_hidden_state, torch.zeros(*shape, model.shape.hidden_size))
 
 
+@unfused_flex
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_text_without_an_attended_token_is_encoded_as_if_all_were(name: str) -> None:
-    model = network(name)
+    model = network_of(name)
     pad = model.shape.pad_token_id
     given = texts((9, 7), pad)
     unmasked = batch(given, pad)
@@ -165,9 +180,10 @@ def test_a_text_without_an_attended_token_is_encoded_as_if_all_were(name: str) -
     assert (found - expected).abs().max() <= SAME
 
 
+@unfused_flex
 @pytest.mark.parametrize("name", FAMILIES)
 def test_every_gradient_of_a_batch_is_the_sum_over_its_texts(name: str) -> None:
-    model = network(name)
+    model = network_of(name)
     pad = model.shape.pad_token_id
     given = texts((50, 21, 20, 3), pad)
 
@@ -182,3 +198,107 @@ def test_every_gradient_of_a_batch_is_the_sum_over_its_texts(name: str) -> None:
     floor = max(float(g.norm()) for g in apart.values())
     for key, gradient in apart.items():
         assert (together[key] - gradient).norm() <= 1e-4 * gradient.norm() + 1e-6 * floor
+
+
+# The feed-forward part a piece at a time: the same vectors, and never while training
+
+
+@pytest.mark.parametrize("name", sorted(tiny.families()))
+def test_pieces_give_the_same_vectors(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    shape = shrunk(tiny.families()[name])
+    pad = shape.pad_token_id or 0
+    model, given = network(shape), batch(texts((60, 50, 33, 7), pad), pad)
+    seen: list[int] = []
+    plain = layers.Block._fed
+
+    def counted(self: layers.Block, x: Tensor) -> Tensor:
+        seen.append(len(x))
+        return plain(self, x)
+
+    monkeypatch.setattr(layers.Block, "_fed", counted)
+    with torch.no_grad():
+        whole = model(**given).last_hidden_state
+        assert set(seen) == {150}
+        monkeypatch.setattr(layers, "PIECE", 64)
+        seen.clear()
+        found = model(**given).last_hidden_state
+    assert seen == [64, 64, 22] * shape.num_hidden_layers
+    torch.testing.assert_close(found, whole, rtol=0, atol=1e-5)
+
+
+def test_dropout_is_drawn_alike_with_and_without_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A gradient cache runs a batch twice with one seed."""
+    monkeypatch.setattr(layers, "PIECE", 16)
+    family = tiny.families()["gte"]
+    changes = {"hidden_dropout_prob": 0.0}
+    model = tiny.network(family, **changes).train()
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.3
+    given = batch(texts((30, 20), 0), 0)
+    torch.manual_seed(1)
+    with torch.no_grad():
+        first = model(**given).last_hidden_state
+    torch.manual_seed(1)
+    torch.testing.assert_close(model(**given).last_hidden_state, first)
+
+
+# Heads
+
+
+def test_the_head_takes_its_arguments_in_the_order_transformers_has() -> None:
+    """A mask given by place is a mask, and a trainer sees every column by its name."""
+    model: Any = tiny.network(tiny.families()["bert"], head=True)
+    names = list(inspect.signature(model.forward).parameters)
+    assert names[:5] == ["input_ids", "attention_mask", "token_type_ids", "inputs_embeds", "labels"]
+    ids, mask = torch.randint(5, 100, (2, 9)), torch.ones(2, 9, dtype=torch.long)
+    mask[1, 4:] = 0
+    by_place = model(ids, mask)
+    assert by_place.loss is None
+    alone = model(ids[1:, :4]).logits
+    assert (by_place.logits[1:, :4] - alone).abs().max() < 1e-5
+    assert torch.equal(by_place.logits, model(input_ids=ids, attention_mask=mask).logits)
+
+
+# Under torch.compile: the same vectors and gradients, and no new graphs for new lengths
+
+
+gradient_of_no_leaf = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
+LENGTHS = (
+    (30, 2, 17, 1),
+    (12, 5, 17, 20),
+    (9, 31, 8, 8),
+    (40, 3),
+    (25, 24, 23, 22, 5),
+    (70, 11, 33),
+    (70,) * 20,
+    (70,) * 45,
+)
+
+
+@gradient_of_no_leaf
+@pytest.mark.parametrize("name", ["bert", "modernbert"])
+def test_a_compiled_network_gives_the_same(name: str) -> None:
+    model: Any = network(shrunk(tiny.families()[name]), seed=1)
+    given = [batch(texts(lengths, model.shape.pad_token_id), model.shape.pad_token_id) for lengths in LENGTHS]
+    torch._dynamo.reset()
+    counter = CompileCounterWithBackend("aot_eager")
+    compiled = torch.compile(model, backend=counter, dynamic=True)
+    frames = []
+    with torch.no_grad():
+        for one in given:
+            found = compiled(**one).last_hidden_state
+            torch.testing.assert_close(found, model(**one).last_hidden_state, rtol=0, atol=1e-5)
+            frames.append(counter.frame_count)
+    assert 2 <= frames[0] < 15
+    assert frames[-1] == frames[-2], frames
+    model.train()
+    wanted, found = _gradients(model, model, given[0]), _gradients(model, compiled, given[0])
+    assert any(gradient is not None for gradient in wanted)
+    for one, other in zip(found, wanted, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
+
+
+def _gradients(model: Any, run: Any, given: dict[str, Any]) -> tuple[torch.Tensor | None, ...]:
+    total = run(**given).last_hidden_state.square().sum()
+    return torch.autograd.grad(total, [*model.parameters()], allow_unused=True)

@@ -7,7 +7,7 @@ import huggingface_hub
 import pytest
 from click.testing import CliRunner
 
-from harness.cli import _invoke
+from harness.cli import invoke
 from harness.commands.data import command
 from harness.errors import UsageError
 from harness.types import Column, Data, Suite, SuiteOptions, Task
@@ -187,7 +187,7 @@ def test_the_data_root_may_come_from_the_environment(root, monkeypatch):
     ],
 )
 def test_misuse_ends_with_2_and_says_what_to_type(arguments, says, capsys):
-    assert _invoke(["data", *arguments]) == 2
+    assert invoke(["data", *arguments]) == 2
     said = capsys.readouterr()
     assert says in said.err
     assert "Traceback" not in said.err

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import tiny
-from harness.encoder.sentence_transformer import SentenceTransformer, _Transformer
+from harness.encoder.sentence_transformer import SentenceTransformer, Transformer
 from harness.errors import ModelError, UsageError
 
 FAMILIES = tiny.families()
@@ -102,8 +102,8 @@ def test_saved_models_load_in_a_fresh_process(tmp_path: Path, native: bool) -> N
         model = SentenceTransformer(str(tiny.folder(FAMILIES[name], tmp_path / name)), device="cpu")
         model.save_pretrained(str(folder))
         kept[folder] = model.encode(TEXTS)
-        assert ("import harness" in (folder / "README.md").read_text()) is not native
-    kinds = elsewhere(folders, imported="" if native else "import harness")
+        assert ("harness.register()" in (folder / "README.md").read_text()) is not native
+    kinds = elsewhere(folders, imported="" if native else "import harness; harness.register()")
     where = "transformers.models." if native else "harness.encoder.network"
     assert [kind.startswith(where) for kind in kinds] == [True] * len(names)
     for folder, vectors in kept.items():
@@ -114,7 +114,7 @@ def test_pylate_trains_and_its_queries_have_vectors_for_expansion(folder: Path, 
     from pylate import losses, models, utils
 
     model = models.ColBERT(
-        modules=[_Transformer(str(folder))],
+        modules=[Transformer(str(folder))],
         embedding_size=8,
         query_length=12,
         document_length=40,
@@ -141,7 +141,7 @@ def test_pylate_queries_and_documents_are_those_of_padded_transformers(native: s
 
     folder = str(tiny.folder(FAMILIES[native], tmp_path / "published"))
     size: dict[str, Any] = {"embedding_size": 8, "query_length": 12, "document_length": 40, "device": "cpu"}
-    modules = (_Transformer(folder), sentence_transformers.models.Transformer(folder))
+    modules = (Transformer(folder), sentence_transformers.models.Transformer(folder))
     ours, theirs = (models.ColBERT(modules=[module], **size) for module in modules)
     assert [type(m[0].auto_model).__module__.split(".")[0] for m in (ours, theirs)] == [
         "harness",
@@ -162,7 +162,7 @@ def test_peft_trains_adapters_alone(folder: Path) -> None:
     import torch
     from peft import LoraConfig, get_peft_model
 
-    network = _Transformer(str(folder)).auto_model
+    network = Transformer(str(folder)).auto_model
     targets = network.lora_targets()
     ids = torch.randint(5, 100, (3, 9))
     plain = network(input_ids=ids).last_hidden_state
@@ -188,6 +188,9 @@ def test_a_saved_adapter_fits_the_class_that_loads_the_base(name: str, folder: P
     from peft import LoraConfig, PeftModel
     from transformers import AutoModel
 
+    import harness
+
+    harness.register()
     base = SentenceTransformer(str(folder), device="cpu")
     base.save_pretrained(str(tmp_path / "base"))
     model = SentenceTransformer(str(tmp_path / "base"), device="cpu")
@@ -241,7 +244,7 @@ def test_only_one_lora_adapter_is_saved(tmp_path: Path) -> None:
     from peft import IA3Config, LoraConfig, get_peft_model
 
     published = str(tiny.folder(FAMILIES["bert"], tmp_path / "published"))
-    model = _Transformer(published).auto_model
+    model = Transformer(published).auto_model
     for config in (
         IA3Config(target_modules=["key"], feedforward_modules=[]),
         LoraConfig(target_modules=["key"], bias="all"),
@@ -249,7 +252,7 @@ def test_only_one_lora_adapter_is_saved(tmp_path: Path) -> None:
     ):
         with pytest.raises(ModelError, match="more than LoRA"):
             model.add_adapter(config)
-    wrapped = get_peft_model(_Transformer(published).auto_model, LoraConfig(target_modules=["key"]))
+    wrapped = get_peft_model(Transformer(published).auto_model, LoraConfig(target_modules=["key"]))
     with pytest.raises(ModelError, match=r"no name for layers\.0\.attention\.key\.base_layer"):
         wrapped.base_model.model.save_pretrained(tmp_path / "saved")
 
@@ -257,13 +260,13 @@ def test_only_one_lora_adapter_is_saved(tmp_path: Path) -> None:
 def test_an_adapter_for_another_backbone_is_refused(tmp_path: Path) -> None:
     from peft import LoraConfig
 
-    model = _Transformer(str(tiny.folder(FAMILIES["bert"], tmp_path / "bert"))).auto_model
+    model = Transformer(str(tiny.folder(FAMILIES["bert"], tmp_path / "bert"))).auto_model
     model.add_adapter(LoraConfig(target_modules=model.lora_targets()))
     model.save_pretrained(tmp_path / "adapter")
     deeper = tiny.folder(FAMILIES["bert"], tmp_path / "deeper", num_hidden_layers=4)
     shallow = tiny.folder(FAMILIES["bert"], tmp_path / "shallow", num_hidden_layers=2)
     for folder in (deeper, shallow):
-        other = _Transformer(str(folder)).auto_model
+        other = Transformer(str(folder)).auto_model
         if folder is deeper:  # an adapter may go into some of the layers
             other.load_adapter(tmp_path / "adapter")
             continue
@@ -278,8 +281,8 @@ def test_what_was_there_before_does_not_stay(tmp_path: Path) -> None:
     from peft import LoraConfig
 
     published = str(tiny.folder(FAMILIES["bert"], tmp_path / "published"))
-    model = _Transformer(published).auto_model
-    plain = _Transformer(published).auto_model
+    model = Transformer(published).auto_model
+    plain = Transformer(published).auto_model
     model.add_adapter(LoraConfig(target_modules=model.lora_targets()))
     files = [{"config.json", "model.safetensors"}, {"adapter_config.json", "adapter_model.safetensors"}]
     for network, kept, gone in ((plain, 0, 1), (model, 1, 0), (plain, 0, 1)):
@@ -297,9 +300,9 @@ def test_what_was_there_before_does_not_stay(tmp_path: Path) -> None:
 def test_a_change_the_network_cannot_follow_goes_to_transformers(tmp_path: Path) -> None:
     scaled = {"rope_parameters": {"rope_type": "linear", "factor": 4.0, "rope_theta": 10_000.0}}
     folder = str(tiny.folder(FAMILIES["eurobert"], tmp_path / "eurobert"))
-    model = _Transformer(folder, config_args=scaled)
+    model = Transformer(folder, config_args=scaled)
     assert type(model.auto_model).__module__.startswith("transformers.")
-    assert type(_Transformer(folder).auto_model).__module__.startswith("harness.")
+    assert type(Transformer(folder).auto_model).__module__.startswith("harness.")
 
 
 def test_a_model_of_our_own_type_is_changed_by_the_names_of_its_architecture(tmp_path: Path) -> None:
@@ -311,7 +314,7 @@ def test_a_model_of_our_own_type_is_changed_by_the_names_of_its_architecture(tmp
     shape = model[0].auto_model.shape
     assert (shape.rotary_scaling, shape.max_position_embeddings, shape.mlp_out_dropout) == (scaling, 64, 0.5)
     with pytest.raises(ModelError, match="has no rotary_scaling_factor"):
-        _Transformer(str(tmp_path / "saved"), config_args={"rotary_scaling_factor": 2.0})
+        Transformer(str(tmp_path / "saved"), config_args={"rotary_scaling_factor": 2.0})
 
 
 def test_arguments_of_a_model_are_heeded_or_refused(tmp_path: Path) -> None:
@@ -319,11 +322,11 @@ def test_arguments_of_a_model_are_heeded_or_refused(tmp_path: Path) -> None:
 
     folder = str(tiny.folder(FAMILIES["bert"], tmp_path / "bert", dtype="bfloat16"))
     for asked, dtype in ((None, torch.float32), ("auto", torch.bfloat16), ("float16", torch.float16)):
-        assert _Transformer(folder, model_args={"dtype": asked}).auto_model.dtype is dtype
+        assert Transformer(folder, model_args={"dtype": asked}).auto_model.dtype is dtype
     with pytest.raises(UsageError, match="no dtype 'banana'"):
-        _Transformer(folder, model_args={"dtype": "banana"})
+        Transformer(folder, model_args={"dtype": "banana"})
     with pytest.raises(ModelError, match="is not loaded with quantization_config"):
-        _Transformer(folder, model_args={"quantization_config": {"load_in_4bit": True}})
+        Transformer(folder, model_args={"quantization_config": {"load_in_4bit": True}})
 
 
 @pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")

@@ -1,7 +1,8 @@
-"""Pulling through the hub's real library from a small hub on this machine."""
+"""Data that tasks need, pulled from a small hub on this machine and verified."""
 
 import hashlib
 import json
+import os
 import shutil
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -13,10 +14,21 @@ from httpx import Request, Response
 from huggingface_hub.errors import HfHubHTTPError
 
 from harness.data.folder import Manifest, Need, read_manifest
-from harness.data.locate import DataSettings, Unavailable, _explain, locate_data, remote_size, remote_sizes
-from harness.data.mirror import files_found, pull, verify
+from harness.data.locate import (
+    DataSettings,
+    Unavailable,
+    _explain,
+    human_size,
+    locate_data,
+    remote_size,
+    remote_sizes,
+)
+from harness.data.mirror import files_found, needs, pull, status, verify
 from harness.errors import DataError
-from harness.types import Data
+from harness.types import Data, Task
+
+# Pulling through the hub's real library from a small hub on this machine
+
 
 REVISION = "0123456789abcdef0123456789abcdef01234567"
 FILES = {
@@ -308,3 +320,156 @@ def test_anything_else_is_one_message_without_a_traceback(need, root, monkeypatc
     monkeypatch.setattr(huggingface_hub.HfApi, "dataset_info", fail)
     with pytest.raises(DataError, match="Fetching org/toy failed: RuntimeError: first line"):
         pull(need, root)
+
+
+# Verifying
+
+
+@pytest.fixture
+def folder(root, lay, sign):
+    folder = lay(
+        root / "org/toy", {"README.md": "about", "data/test.jsonl": "aaaa", "data/train.jsonl": "bbbb"}
+    )
+    sign(folder, "org/toy")
+    return folder
+
+
+def told(problems):
+    return [(p.kind, p.file, p.wrong) for p in problems]
+
+
+def test_what_was_pulled_has_no_problem(need, root, folder):
+    assert verify(need, root) == ()
+
+
+def test_each_damaged_file_is_named_with_what_is_wrong(need, root, folder):
+    (folder / "README.md").unlink()
+    (folder / "data/test.jsonl").write_text("aaaab")
+    (folder / "data/train.jsonl").write_text("bbbc")
+    problems = verify(need, root)
+    assert sorted(told(problems)) == [
+        ("missing", "README.md", True),
+        ("sha256", "data/train.jsonl", True),
+        ("size", "data/test.jsonl", True),
+    ]
+    assert {p.message.split()[0] for p in problems} == {"README.md", "data/test.jsonl", "data/train.jsonl"}
+
+
+def test_damage_that_keeps_size_and_time_is_found(need, root, folder):
+    file = folder / "data/test.jsonl"
+    before = file.stat()
+    file.write_text("aaba")
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert told(verify(need, root)) == [("sha256", "data/test.jsonl", True)]
+
+
+def test_an_added_file_is_told_and_not_wrong(need, root, folder):
+    (folder / "notes.txt").write_text("mine")
+    assert told(verify(need, root)) == [("extra", "notes.txt", False)]
+
+
+def test_no_folder_is_missing(need, root):
+    assert told(verify(need, root)) == [("missing", "", True)]
+
+
+def test_a_folder_made_by_hand_is_unproven_and_not_wrong(need, root, lay):
+    lay(root / "org/toy", {"test.jsonl": "x"})
+    assert told(verify(need, root)) == [("unproven", "", False)]
+
+
+def test_a_damaged_manifest_is_wrong(need, root, folder):
+    (folder / ".harness.json").write_text('{"schema": 1')
+    assert told(verify(need, root)) == [("manifest", ".harness.json", True)]
+
+
+def test_another_revision_than_wanted_is_wrong(root, folder, revision):
+    problems = verify(Need(path="org/toy", revision="f" * 40), root)
+    assert told(problems) == [("revision", "", True)]
+    assert revision in problems[0].message
+
+
+# What tasks need, and what is there of it
+
+
+def task(name, path="org/toy", revision="r" * 40, subsets=("default",), content=""):
+    data = Data(path=path, revision=revision, content=content)
+    return Task(
+        name=name, type="STS", metric="spearman", splits=("test",), subsets=subsets, data=data, source=None
+    )
+
+
+def test_a_data_set_is_needed_once_with_all_its_tasks_and_subsets():
+    tasks = [
+        task("B", subsets=("fr", "en")),
+        task("Other", path="org/other"),
+        task("A", subsets=("en", "de")),
+        task("Built", path="", revision="", content="sha256:1"),
+    ]
+    assert needs(tasks) == (
+        Need(path="org/toy", revision="r" * 40, tasks=("B", "A"), subsets=("fr", "en", "de")),
+        Need(path="org/other", revision="r" * 40, tasks=("Other",), subsets=("default",)),
+    )
+
+
+def test_two_revisions_are_two_needs():
+    assert [n.revision for n in needs([task("A", revision="1"), task("B", revision="2")])] == ["1", "2"]
+
+
+@pytest.fixture
+def need_of_a(revision):
+    return Need(path="org/toy", revision=revision, tasks=("A",))
+
+
+def test_nothing_offline_is_missing(need_of_a, settings):
+    row = status(need_of_a, settings)
+    assert (row.state, row.where, row.size) == ("missing", None, None)
+
+
+def test_nothing_online_is_remote(need_of_a, settings):
+    from dataclasses import replace
+
+    row = status(need_of_a, replace(settings, offline=False))
+    assert (row.state, row.where, row.size) == ("remote", "hub", None)
+
+
+def test_pulled_and_whole_is_verified_with_its_size(need_of_a, settings, root, lay, sign):
+    lay(root / "org/toy", {"README.md": "12345", "data/test.jsonl": "678", ".hidden": "not counted"})
+    sign(root / "org/toy", "org/toy")
+    row = status(need_of_a, settings)
+    assert (row.state, row.where, row.size) == ("verified", "root", 8)
+    assert row.data == need_of_a.data
+
+
+def test_a_folder_made_by_hand_is_unverified(need_of_a, settings, root, lay):
+    lay(root / "org/toy", {"test.jsonl": "x"})
+    row = status(need_of_a, settings)
+    assert row.state == "unverified"
+    assert row.data.content.startswith("sha256:")
+
+
+@pytest.mark.parametrize("how", ["bytes", "manifest"])
+def test_what_differs_from_what_was_pulled_is_changed(need_of_a, settings, root, lay, sign, how):
+    folder = lay(root / "org/toy", {"test.jsonl": "x"})
+    sign(folder, "org/toy", need_of_a.revision)
+    if how == "bytes":
+        (folder / "test.jsonl").write_text("y")
+    if how == "manifest":
+        (folder / ".harness.json").write_text("{")
+    assert status(need_of_a, settings).state == "changed"
+
+
+def test_found_lists_what_lies_in_a_root(root, lay, sign, revision):
+    lay(root / "org/toy", {"test.jsonl": "x"})
+    sign(root / "org/toy", "org/toy")
+    lay(root / "org/by-hand", {"test.jsonl": "x"})
+    lay(root, {"README.md": "a file", "org/.toy.partial/test.jsonl": "x"})
+    (root / "org/empty").mkdir()
+    assert [(n.path, n.revision) for n in files_found(root)] == [("org/by-hand", ""), ("org/toy", revision)]
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [(None, "?"), (0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (2_500_000_000, "2.5 GB"), (3e12, "3.0 TB")],
+)
+def test_sizes_are_fit_to_read(size, text):
+    assert human_size(size) == text

@@ -1,0 +1,198 @@
+"""Rotary positions and packed texts against what is written out here."""
+
+from __future__ import annotations
+
+import cmath
+import math
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from harness.encoder.network.layers import Packing, _frequencies, _rotate, _table
+from harness.encoder.network.model import _packing
+from harness.errors import ModelError
+
+# Rotary positions
+
+
+WIDTH = 8
+
+
+def one(theta: float = 100.0, length: int = 1, **scaling: Any) -> list[float]:
+    found = _frequencies(WIDTH, theta, torch.tensor([length]), scaling=scaling or None)
+    assert found.dtype == torch.float32
+    return [float(value) for value in found[0]]
+
+
+@pytest.mark.parametrize("interleaved", [False, True])
+def test_a_pair_of_dimensions_is_a_complex_number_that_turns(interleaved: bool) -> None:
+    positions = torch.tensor([0, 1, 5, 700])
+    x = torch.randn(4, 2, WIDTH, dtype=torch.float64)
+    found = _rotate(x, _table(positions, _frequencies(WIDTH, 100.0, positions)), interleaved=interleaved)
+    for token, place in enumerate(positions.tolist()):
+        for head in range(2):
+            for pair in range(WIDTH // 2):
+                at = (2 * pair, 2 * pair + 1) if interleaved else (pair, pair + WIDTH // 2)
+                before = complex(*x[token, head, at].tolist())
+                after = before * cmath.exp(1j * place * 100.0 ** (-2 * pair / WIDTH))
+                assert complex(*found[token, head, at].tolist()) == pytest.approx(after, abs=1e-4)
+
+
+def test_scores_depend_on_the_distance_alone() -> None:
+    query, key = torch.randn(1, 1, WIDTH).expand(50, 1, WIDTH), torch.randn(1, 1, WIDTH).expand(50, 1, WIDTH)
+    turn = _table(torch.arange(50), _frequencies(WIDTH, 100.0, torch.tensor([50])))
+    query, key = (_rotate(x, turn, interleaved=False)[:, 0] for x in (query, key))
+    scores = query @ key.T
+    for distance in (-7, 0, 3):
+        line = scores.diagonal(distance)
+        torch.testing.assert_close(line, line[:1].expand_as(line), rtol=0, atol=1e-5)
+
+
+def test_half_precision_is_turned_in_float32() -> None:
+    x = torch.randn(300, 2, WIDTH).bfloat16()
+    turn = _table(torch.arange(300), _frequencies(WIDTH, 10_000.0, torch.tensor([300])))
+    found = _rotate(x, turn, interleaved=False)
+    assert found.dtype == torch.bfloat16
+    assert torch.equal(found, _rotate(x.float(), turn, interleaved=False).bfloat16())
+
+
+def test_the_gradient_turns_back() -> None:
+    x = torch.randn(5, 2, WIDTH, requires_grad=True)
+    weights = torch.randn(5, 2, WIDTH)
+    cosine, sine = _table(torch.arange(5), _frequencies(WIDTH, 100.0, torch.tensor([5])))
+    (_rotate(x, (cosine, sine), interleaved=True) * weights).sum().backward()
+    torch.testing.assert_close(x.grad, _rotate(weights, (cosine, -sine), interleaved=True))
+
+
+def test_frequencies_fall_from_one() -> None:
+    assert one() == pytest.approx([1.0, 100 ** (-1 / 4), 0.1, 100 ** (-3 / 4)])
+
+
+def test_linear_scaling_divides() -> None:
+    assert one(kind="linear", factor=4) == pytest.approx([f / 4 for f in one()])
+
+
+def test_dynamic_scaling_grows_the_base_with_the_text_beyond_the_trained_length() -> None:
+    scaling = {"kind": "dynamic", "factor": 2, "trained": 10}
+    assert one(length=10, **scaling) == one(length=3, **scaling) == one()
+    base = 100 * (2 * 30 / 10 - 1) ** (WIDTH / (WIDTH - 2))
+    assert one(length=30, **scaling) == pytest.approx([base ** (-2 * n / WIDTH) for n in range(4)])
+
+
+def test_dynamic_scaling_of_a_text_does_not_depend_on_its_neighbours() -> None:
+    scaling = {"kind": "dynamic", "factor": 2, "trained": 10}
+    both = _frequencies(WIDTH, 100.0, torch.tensor([30, 5]), scaling=scaling)
+    for row, length in enumerate((30, 5)):
+        alone = _frequencies(WIDTH, 100.0, torch.tensor([length]), scaling=scaling)
+        assert torch.equal(both[row], alone[0])
+
+
+def test_ntk_scaling_without_a_mixture_raises_the_base_and_lowers_all() -> None:
+    expected = [(100 * 2) ** (-2 * n / WIDTH) / 2 ** (2 / WIDTH) for n in range(4)]
+    assert one(kind="ntk", factor=2) == pytest.approx(expected)
+
+
+def test_ntk_scaling_with_a_mixture_reaches_the_factor_at_the_last_pair() -> None:
+    found = one(kind="ntk", factor=2, mixed=0.6)
+    spread = [math.exp(math.log(2) * ((n + 1) / 4) ** 0.6) for n in range(4)]
+    assert found == pytest.approx([f / s for f, s in zip(one(), spread, strict=True)])
+    assert found[-1] == pytest.approx(one()[-1] / 2)
+
+
+def test_an_unknown_scaling_is_an_error() -> None:
+    with pytest.raises(ModelError, match="'yarn' is not known"):
+        one(kind="yarn", factor=2)
+
+
+# Packed texts
+
+
+SHAPES = hnp.array_shapes(min_dims=2, max_dims=2, min_side=1, max_side=7)
+MASKS = SHAPES.flatmap(lambda shape: st.tuples(hnp.arrays(bool, shape), hnp.arrays(bool, shape)))
+
+
+def packed(compute: object, attend: object) -> Packing:
+    return _packing(torch.as_tensor(compute).bool(), torch.as_tensor(attend).bool())
+
+
+@settings(max_examples=60, deadline=None)
+@given(MASKS)
+def test_packing_is_what_its_attributes_say(masks: tuple[object, object]) -> None:
+    compute, attend = (torch.as_tensor(mask) for mask in masks)
+    found = _packing(compute, attend)
+    wanted = compute | attend
+    texts = [[c for c in range(wanted.shape[1]) if wanted[t, c]] for t in range(len(wanted))]
+    order = sorted((t for t in range(len(texts)) if texts[t]), key=lambda t: -len(texts[t]))
+    assert found.lengths == tuple(len(texts[t]) for t in order)
+    assert found.index.tolist() == [t * wanted.shape[1] + c for t in order for c in texts[t]]
+    assert found.positions.tolist() == [n for t in order for n in range(len(texts[t]))]
+    assert found.text_lengths().tolist() == [len(texts[t]) for t in order for _ in texts[t]]
+    keys = [bool(attend[t, c]) or not attend[t].any() for t in order for c in texts[t]]
+    assert (found.attended is None) if all(keys) else (found.attended.tolist() == keys)  # type: ignore[union-attr]
+
+
+@settings(max_examples=40, deadline=None)
+@given(MASKS)
+def test_what_is_packed_comes_back_to_its_place(masks: tuple[object, object]) -> None:
+    compute, attend = (torch.as_tensor(mask) for mask in masks)
+    found = _packing(compute, attend)
+    padded = torch.randn(*compute.shape, 3)
+    expected = padded * (compute | attend)[..., None]
+    assert torch.equal(found.unpack(found.pack(padded)), expected)
+    first = found.first(found.pack(padded))
+    for text, row in enumerate(compute | attend):
+        begin = row.nonzero().flatten()[:1].tolist()
+        assert torch.equal(first[text], padded[text, begin[0]] if begin else torch.zeros(3))
+
+
+def test_a_full_batch_stays_in_its_order() -> None:
+    found = packed([[1, 1], [1, 1]], [[1, 1], [1, 1]])
+    assert found.whole
+    assert found.index.tolist() == [0, 1, 2, 3]
+    padded = torch.randn(2, 2, 3)
+    assert torch.equal(found.unpack(found.pack(padded)), padded)
+
+
+def test_the_longest_text_comes_first_and_equal_ones_keep_their_order() -> None:
+    found = packed([[1, 0, 0], [1, 1, 1], [0, 0, 1]], [[1, 0, 0], [1, 1, 1], [0, 0, 1]])
+    assert found.lengths == (3, 1, 1)
+    assert found.index.tolist() == [3, 4, 5, 0, 8]
+    assert found.positions.tolist() == [0, 1, 2, 0, 0]
+
+
+def test_tokens_may_be_computed_and_not_attended_to() -> None:
+    found = packed([[1, 1, 1, 1]], [[1, 1, 0, 0]])
+    assert found.lengths == (4,)
+    assert found.attended is not None
+    assert found.attended.tolist() == [True, True, False, False]
+
+
+def test_a_text_without_an_attended_token_attends_to_itself() -> None:
+    found = packed([[1, 1, 0], [1, 1, 1]], [[0, 0, 0], [1, 0, 0]])
+    assert found.lengths == (3, 2)
+    assert found.attended is not None
+    assert found.attended.tolist() == [True, False, False, True, True]
+
+
+def test_empty_texts_and_empty_batches_are_packed_to_nothing() -> None:
+    for shape in ((2, 3), (2, 0), (0, 3)):
+        mask = torch.zeros(shape, dtype=torch.bool)
+        found = _packing(mask, mask)
+        assert (found.lengths, found.attended) == ((), None)
+        vectors = torch.randn(0, 4, requires_grad=True)
+        assert torch.equal(found.unpack(vectors), torch.zeros(*shape, 4))
+        assert torch.equal(found.first(vectors), torch.zeros(shape[0], 4))
+
+
+def test_gradients_go_back_through_packing() -> None:
+    mask = torch.tensor([[True, True, False], [True, False, False]])
+    found = _packing(mask, mask)
+    vectors = torch.randn(3, 2, requires_grad=True)
+    weights = torch.randn(2, 3, 2)
+    (found.unpack(vectors) * weights).sum().backward()
+    assert vectors.grad is not None
+    assert torch.equal(vectors.grad, found.pack(weights))
