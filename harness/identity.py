@@ -68,11 +68,6 @@ def task_identity(artifact: Artifact, task: Task) -> dict[str, Any]:
     }
 
 
-def plain(value: Any) -> Any:
-    """A value as its canonical JSON has it: what a record holds of it."""
-    return json.loads(canonical(value))
-
-
 def data_identity(data: Data) -> dict[str, Any]:
     """What stands for the data in an identity: path, and revision or content."""
     found: dict[str, Any] = _plain(data)

@@ -10,8 +10,10 @@ import contextlib
 import hashlib
 import io
 import json
+import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,7 +21,6 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol
 
 from harness import provenance
 from harness.context import EncodedTexts, Event, JobContext
-from harness.data.offline import datasets_cache
 from harness.errors import DataError
 from harness.record import EXAMPLE_COLUMNS, ExamplesPart, ModelPart, Record, TaskPart
 from harness.types import (
@@ -213,7 +214,7 @@ def _evaluate(job: Encode | Score, encoder: TextEncoder, cache: Path) -> Outcome
 def prepared_data(task: Task, data: Path | None, cache: Path) -> contextlib.AbstractContextManager[object]:
     """Keep what is prepared from a local folder under the data's own content."""
     content = task.data.content or task.data.revision
-    return datasets_cache(content, cache) if data else contextlib.nullcontext()
+    return _datasets_cache(content, cache) if data else contextlib.nullcontext()
 
 
 def model_part(artifact: Artifact, facts: Mapping[str, Any]) -> ModelPart:
@@ -350,3 +351,49 @@ def _check_texts(texts: Sequence[str], role: Role) -> None:
                 f"A row of the data set cannot be read: its {side} is {what} instead of text "
                 f"(number {row + 1} of {len(texts)} that were to be encoded)."
             )
+
+
+@contextmanager
+def no_bars() -> Iterator[None]:
+    """Keep the progress bars of the datasets library off the terminal."""
+    import datasets
+
+    hidden = datasets.are_progress_bars_disabled()
+    datasets.disable_progress_bars()
+    try:
+        yield
+    finally:
+        if not hidden:
+            datasets.enable_progress_bars()
+
+
+@contextmanager
+def _datasets_cache(content: str, cache: Path) -> Iterator[Path]:
+    """While loading from a local folder, keep what is prepared under the folder's content.
+
+    The datasets library knows a local file by its path and time only (an unpacked one by its
+    path only), so a folder whose content changed could be answered with rows of the old one.
+    The setting is this process's own: load one data set at a time.
+
+    Args:
+        content: The data set's content hash or proven revision.
+        cache: This program's cache folder.
+
+    Yields:
+        The folder in use, `<cache>/datasets/<start of content>`.
+    """
+    import datasets.config
+
+    start = re.sub(r"[^\w.-]", "_", content.rpartition(":")[2])[:16]
+    folder = cache / "datasets" / start
+    downloads = folder / datasets.config.DOWNLOADED_DATASETS_DIR
+    places = {
+        "HF_DATASETS_CACHE": folder,
+        "DOWNLOADED_DATASETS_PATH": downloads,
+        "EXTRACTED_DATASETS_PATH": downloads / datasets.config.EXTRACTED_DATASETS_DIR,
+    }
+    with ExitStack() as undo:
+        for name, place in places.items():
+            undo.callback(setattr, datasets.config, name, getattr(datasets.config, name))
+            setattr(datasets.config, name, place)
+        yield folder

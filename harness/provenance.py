@@ -19,14 +19,12 @@ import re
 import resource
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Any
-
-from harness.errors import UsageError
 
 _DRIVER = re.compile(r"Kernel Module\D*?(?:x86_64|aarch64)?\s+(\d+(?:\.\d+)+)")
 
@@ -39,16 +37,6 @@ def cpu_model() -> str:
         if name.strip() == "model name" and value.strip():
             return value.strip()
     return platform.processor() or platform.machine() or "unknown"
-
-
-@cache
-def cpu_flags() -> frozenset[str]:
-    """What the processor can do, in the kernel's words (`avx512_bf16`); empty if not told."""
-    for line in _lines(Path("/proc/cpuinfo")):
-        name, _, value = line.partition(":")
-        if name.strip() in ("flags", "Features"):
-            return frozenset(value.split())
-    return frozenset()
 
 
 def cores(groups: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> int:
@@ -309,44 +297,11 @@ def _git(folder: Path, *arguments: str) -> str | None:
     return done.stdout.strip()
 
 
-DEVICE = re.compile(r"cpu|mps|cuda(:\d+)?")
-"""How a device is spelled."""
-
-
-def require_spelled(devices: Sequence[str]) -> None:
-    """Refuse what is no device's name; torch is not asked.
-
-    Raises:
-        UsageError: There is such a one.
-    """
-    for name in devices:
-        if not DEVICE.fullmatch(name):
-            raise UsageError(
-                f"{name!r} is no device.", hint="Type cpu, cuda, cuda:0, mps, or several with commas."
-            )
-
-
-def check_devices(devices: tuple[str, ...]) -> tuple[str, ...]:
-    """The same devices, if torch knows each of them and this machine has it.
-
-    Raises:
-        UsageError: There is no such device.
-    """
-    import torch
-
-    there = ["cpu", *(f"cuda:{index}" for index in range(torch.cuda.device_count()))]
-    if torch.backends.mps.is_available():
-        there.append("mps")
-    for name in devices:
-        if name not in there and f"{name}:0" not in there:
-            raise UsageError(f"This machine has no device {name!r}.", hint=f"There is: {', '.join(there)}.")
-    return devices
-
-
-def default_devices() -> tuple[str, ...]:
-    """Every GPU there is, else the CPU."""
-    import torch
-
-    if torch.cuda.is_available():
-        return tuple(f"cuda:{index}" for index in range(torch.cuda.device_count()))
-    return ("cpu",)
+@cache
+def cpu_flags() -> frozenset[str]:
+    """What the processor can do, in the kernel's words (`avx512_bf16`); empty if not told."""
+    for line in _lines(Path("/proc/cpuinfo")):
+        name, _, value = line.partition(":")
+        if name.strip() in ("flags", "Features"):
+            return frozenset(value.split())
+    return frozenset()

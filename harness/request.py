@@ -10,23 +10,27 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
+import sys
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from harness import catalog, paths
 from harness.data.locate import DataSettings
-from harness.data.offline import forbid_network
-from harness.errors import UsageError, shortened, unknown
+from harness.errors import DataError, UsageError, shortened, unknown
 from harness.models import ModelOptions, subject
 from harness.plan import ConfiguredModel, Plan
-from harness.provenance import check_devices, default_devices, require_spelled
 from harness.recipe import Recipe, RecipeOptions
 from harness.store import Store
 from harness.types import DTYPES, SEED, SIDES, Purpose, Settings, Suite, SuiteOptions
+
+if TYPE_CHECKING:
+    import socket
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -285,7 +289,7 @@ def resolve_request(request: Request) -> ResolvedRequest:
     Raises:
         UsageError: A name or a setting that cannot be used.
     """
-    require_spelled(request.devices)
+    _require_spelled(request.devices)
     if not request.models or not request.suites:
         raise UsageError(
             "A run needs at least one model and one suite.", hint="`harness list` shows what there is."
@@ -325,7 +329,7 @@ def check_request(request: Request) -> None:
     Raises:
         UsageError: An unknown suite, task, recipe, prompt or device, or no data root.
     """
-    require_spelled(request.devices)
+    _require_spelled(request.devices)
     _existing_folder(paths.data_root(request.data))
     suites = open_suites(request)
     _open_recipe_for(suites, request)
@@ -336,7 +340,7 @@ def check_request(request: Request) -> None:
 
 def network(request: Request) -> contextlib.AbstractContextManager[object]:
     """The network as the request allows it."""
-    return forbid_network() if request.offline else contextlib.nullcontext()
+    return _forbid_network() if request.offline else contextlib.nullcontext()
 
 
 def _configured_models(request: Request, cache: Path) -> tuple[ConfiguredModel, ...]:
@@ -378,4 +382,142 @@ class PreparedRun:
     @property
     def devices(self) -> tuple[str, ...]:
         """The devices asked for; else every GPU, or the CPU."""
-        return self.request.devices or default_devices()
+        return self.request.devices or _default_devices()
+
+
+DEVICE = re.compile(r"cpu|mps|cuda(:\d+)?")
+"""How a device is spelled."""
+
+
+def _require_spelled(devices: Sequence[str]) -> None:
+    """Refuse what is no device's name; torch is not asked.
+
+    Raises:
+        UsageError: There is such a one.
+    """
+    for name in devices:
+        if not DEVICE.fullmatch(name):
+            raise UsageError(
+                f"{name!r} is no device.", hint="Type cpu, cuda, cuda:0, mps, or several with commas."
+            )
+
+
+def check_devices(devices: tuple[str, ...]) -> tuple[str, ...]:
+    """The same devices, if torch knows each of them and this machine has it.
+
+    Raises:
+        UsageError: There is no such device.
+    """
+    import torch
+
+    there = ["cpu", *(f"cuda:{index}" for index in range(torch.cuda.device_count()))]
+    if torch.backends.mps.is_available():
+        there.append("mps")
+    for name in devices:
+        if name not in there and f"{name}:0" not in there:
+            raise UsageError(f"This machine has no device {name!r}.", hint=f"There is: {', '.join(there)}.")
+    return devices
+
+
+def _default_devices() -> tuple[str, ...]:
+    """Every GPU there is, else the CPU."""
+    import torch
+
+    if torch.cuda.is_available():
+        return tuple(f"cuda:{index}" for index in range(torch.cuda.device_count()))
+    return ("cpu",)
+
+
+VARIABLES = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_OFFLINE")
+"""Read by the hub's libraries when they are imported, here and in child processes."""
+
+CONSTANTS = (
+    ("huggingface_hub.constants", "HF_HUB_OFFLINE"),
+    ("datasets.config", "HF_HUB_OFFLINE"),
+    ("datasets.config", "HF_DATASETS_OFFLINE"),
+    ("transformers.utils.hub", "_is_offline_mode"),
+)
+"""Where those libraries keep what they read, so that a late call still counts."""
+
+
+def _forbid_network() -> ExitStack:
+    """Keep this process off the network from now on; loopback and Unix sockets stay open.
+
+    The hub's libraries are told to work offline, whether already imported or not. Besides,
+    every look-up of a name and every connection that Python code tries raises DataError. Code
+    that brings its own sockets (compiled libraries) and child processes see the variables only.
+
+    Returns:
+        What undoes it: `with forbid_network(): …`, or `.close()`. To stay offline for good,
+        let it go.
+    """
+    import socket
+
+    undo = ExitStack()
+    for variable in VARIABLES:
+        _set_variable(undo, variable, "1")
+    for module, name in CONSTANTS:
+        if hasattr(sys.modules.get(module), name):
+            _swap(undo, sys.modules[module], name, True)
+    for method in ("connect", "connect_ex", "sendto"):
+        _swap(undo, socket.socket, method, _guard_socket(getattr(socket.socket, method)))
+    for function in ("getaddrinfo", "gethostbyname"):
+        _swap(undo, socket, function, _guard_lookup(getattr(socket, function)))
+    return undo
+
+
+def _set_variable(undo: ExitStack, name: str, value: str) -> None:
+    before = os.environ.get(name)
+    if before is None:
+        undo.callback(os.environ.pop, name, None)
+    else:
+        undo.callback(os.environ.__setitem__, name, before)
+    os.environ[name] = value
+
+
+def _guard_socket(method: Callable[..., Any]) -> Callable[..., Any]:
+    from socket import AF_INET, AF_INET6
+
+    def guarded(self: socket.socket, *args: Any) -> Any:
+        address = args[-1]
+        if self.family in (AF_INET, AF_INET6) and isinstance(address, tuple):
+            _refuse(address[0])
+        return method(self, *args)
+
+    return guarded
+
+
+def _guard_lookup(function: Callable[..., Any]) -> Callable[..., Any]:
+    def guarded(host: Any, *args: Any, **kwargs: Any) -> Any:
+        _refuse(host)
+        return function(host, *args, **kwargs)
+
+    return guarded
+
+
+def _refuse(host: Any) -> None:
+    name = host.decode(errors="replace") if isinstance(host, bytes) else str(host or "localhost")
+    if not _is_local(name):
+        raise DataError(
+            f"Offline, and something tried to reach {name}.",
+            hint="What is not on this machine must be pulled first, or leave out --offline.",
+        )
+
+
+def _is_local(name: str) -> bool:
+    import ipaddress
+
+    if name == "localhost":
+        return True
+    try:
+        address = ipaddress.ip_address(name.partition("%")[0])
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None) or address
+    return bool(mapped.is_loopback or mapped.is_unspecified)
+
+
+def _swap(undo: ExitStack, target: object, name: str, value: object) -> None:
+    """Set an attribute until `undo` is closed."""
+    undo.callback(setattr, target, name, getattr(target, name))
+    setattr(target, name, value)

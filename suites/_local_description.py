@@ -19,8 +19,7 @@ import hashlib
 import os
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -28,7 +27,7 @@ from typing import Any
 
 from harness.errors import DataError, UsageError, nearest, unknown
 from harness.identity import digest
-from suites._tables import FORMATS, TableRow, read_rows, readable
+from suites._tables import FORMATS, readable
 from suites.glue import TASKS
 
 DESCRIPTION = "harness.toml"
@@ -347,9 +346,6 @@ def _positive(table: Mapping[str, Any], metrics: tuple[str, ...], where: str) ->
     return str(value)
 
 
-_IDS = "Another column can be the id: id = \"...\" under 'columns' in harness.toml."
-
-
 @dataclass(frozen=True, kw_only=True)
 class LocalTask:
     """One task in a user's folder.
@@ -395,27 +391,3 @@ class LocalTask:
 def _file_hash(path: Path) -> str:
     with readable(path), path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def rows_with_ids(task: LocalTask, path: Path) -> list[tuple[str, TableRow]]:
-    """Each row with its id: the mapped column, else `_id` or `id`, else (no retrieval) its number."""
-    mapped = dict(task.columns).get("id")
-    found: dict[str, TableRow] = {}
-    for number, record in enumerate(read_rows(path), start=1):
-        column = mapped or next((name for name in ("_id", "id") if name in record.fields), None)
-        if column is None and task.type == "retrieval":
-            column = "_id"
-        id_ = record.token(column) if column else str(number)
-        if id_ in found:
-            raise record.error(f"the id {id_!r} is already that of line {found[id_].line}.", hint=_IDS)
-        found[id_] = record
-    return list(found.items())
-
-
-@contextmanager
-def errors_naming(*paths: Path) -> Iterator[None]:
-    """Put the files before what is wrong with the data as a whole."""
-    try:
-        yield
-    except DataError as error:
-        raise DataError(f"{', '.join(map(str, paths))}: {error.message}", hint=error.hint) from None

@@ -27,7 +27,6 @@ import hashlib
 import os
 import platform
 import re
-import sysconfig
 import tokenize
 import warnings
 from collections import Counter, defaultdict
@@ -384,11 +383,6 @@ def _code_search(functions: Iterable[_Function], *, limit: int = 1000, corpus: i
         queries=tuple(Query(id=_name(f), text=f.docstring) for f in asked),
         qrels={_name(f): {f.id: 1} for f in asked},
     )
-
-
-def stdlib_root() -> Path:
-    """The folder of the running interpreter's standard library."""
-    return Path(sysconfig.get_path("stdlib"))
 
 
 def stdlib_revision() -> str:

@@ -13,7 +13,6 @@ import codecs
 import csv
 import json
 import math
-import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -23,9 +22,6 @@ from pathlib import Path
 from harness.errors import DataError, UsageError, nearest
 
 FORMATS = (".jsonl", ".csv", ".tsv")
-QRELS_HEADER = ("query-id", "corpus-id", "score")
-
-_HEADER = f"The columns of a qrels file are {', '.join(QRELS_HEADER)}."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,50 +93,6 @@ def read_rows(path: Path) -> list[TableRow]:
     if not found:
         raise DataError(f"{path}: there are no rows.")
     return found
-
-
-def qrels(path: Path) -> list[TableRow]:
-    """The rows of a relevance file: fields query-id, corpus-id and score, all strings or numbers.
-
-    A text file has three columns with BEIR's header or without one, or TREC's four without one.
-    """
-    if path.suffix in (".jsonl", ".csv"):
-        rows = read_rows(path)
-        if lacking := [row for row in rows if not set(QRELS_HEADER) <= set(row.fields)]:
-            raise lacking[0].error("this is no row of qrels.", hint=_HEADER)
-        return rows
-    found = list(_qrels(path))
-    if not found:
-        raise DataError(f"{path}: there are no rows.")
-    return found
-
-
-def grade(record: TableRow) -> int:
-    """The relevance grade of a row of qrels."""
-    value = record.value("score")
-    if type(value) in (int, str) and re.fullmatch("[+-]?[0-9]{1,9}", str(value)):
-        return int(str(value))
-    shown = repr(value) if len(repr(value)) <= 40 else f"{repr(value)[:40]}…"
-    raise record.error(f"the score is {shown}, not a whole number of up to 9 digits.", hint=_HEADER)
-
-
-def _qrels(path: Path) -> Iterator[TableRow]:
-    order = QRELS_HEADER
-    for line, text in _lines(path):
-        values = [v.strip() for v in text.split("\t")] if "\t" in text else text.split()
-        if set(values) == set(QRELS_HEADER) and line == 1:
-            order = (values[0], values[1], values[2])
-        elif len(values) == 4:
-            yield TableRow(path=path, line=line, fields=dict(zip(QRELS_HEADER, _trec(values), strict=True)))
-        elif len(values) == 3:
-            yield TableRow(path=path, line=line, fields=dict(zip(order, values, strict=True)))
-        elif text.strip():
-            raise _fail(path, line, f"{len(values)} columns, where qrels have 3 (BEIR) or 4 (TREC).")
-
-
-def _trec(values: list[str]) -> tuple[str, str, str]:
-    query, _, document, score = values
-    return query, document, score
 
 
 def _json(path: Path) -> Iterator[TableRow]:
@@ -248,3 +200,43 @@ def require_unchanged(name: str, found: str, planned: str) -> None:
             f"The files of {name} changed after the run had begun.",
             hint="Run the same command again: it plans with the files as they are then.",
         )
+
+
+QRELS_HEADER = ("query-id", "corpus-id", "score")
+
+HEADER = f"The columns of a qrels file are {', '.join(QRELS_HEADER)}."
+
+
+def read_qrels(path: Path) -> list[TableRow]:
+    """The rows of a relevance file: fields query-id, corpus-id and score, all strings or numbers.
+
+    A text file has three columns with BEIR's header or without one, or TREC's four without one.
+    """
+    if path.suffix in (".jsonl", ".csv"):
+        rows = read_rows(path)
+        if lacking := [row for row in rows if not set(QRELS_HEADER) <= set(row.fields)]:
+            raise lacking[0].error("this is no row of qrels.", hint=HEADER)
+        return rows
+    found = list(_qrels(path))
+    if not found:
+        raise DataError(f"{path}: there are no rows.")
+    return found
+
+
+def _qrels(path: Path) -> Iterator[TableRow]:
+    order = QRELS_HEADER
+    for line, text in _lines(path):
+        values = [v.strip() for v in text.split("\t")] if "\t" in text else text.split()
+        if set(values) == set(QRELS_HEADER) and line == 1:
+            order = (values[0], values[1], values[2])
+        elif len(values) == 4:
+            yield TableRow(path=path, line=line, fields=dict(zip(QRELS_HEADER, _trec(values), strict=True)))
+        elif len(values) == 3:
+            yield TableRow(path=path, line=line, fields=dict(zip(order, values, strict=True)))
+        elif text.strip():
+            raise _fail(path, line, f"{len(values)} columns, where qrels have 3 (BEIR) or 4 (TREC).")
+
+
+def _trec(values: list[str]) -> tuple[str, str, str]:
+    query, _, document, score = values
+    return query, document, score

@@ -14,7 +14,8 @@ A folder of your own data: retrieval in BEIR layout, scored pairs, labelled text
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -34,10 +35,47 @@ from harness.types import (
 )
 from suites import _local_description, _tables
 from suites._content import Clusters, Content, Document, Labelled, Pair, Pairs, Query, Retrieval, Row
-from suites._local_description import KINDS, Learning, LocalTask, errors_naming, rows_with_ids
+from suites._local_description import KINDS, Learning, LocalTask
 from suites._mteb.snapshot import narrowed
 from suites._mteb.source import BuiltSource
-from suites._tables import TableRow, grade, place, qrels, readable
+from suites._tables import HEADER, TableRow, place, read_qrels, read_rows, readable
+
+
+def _grade(record: TableRow) -> int:
+    """The relevance grade of a row of qrels."""
+    value = record.value("score")
+    if type(value) in (int, str) and re.fullmatch("[+-]?[0-9]{1,9}", str(value)):
+        return int(str(value))
+    shown = repr(value) if len(repr(value)) <= 40 else f"{repr(value)[:40]}…"
+    raise record.error(f"the score is {shown}, not a whole number of up to 9 digits.", hint=HEADER)
+
+
+_IDS = "Another column can be the id: id = \"...\" under 'columns' in harness.toml."
+
+
+def _rows_with_ids(task: LocalTask, path: Path) -> list[tuple[str, TableRow]]:
+    """Each row with its id: the mapped column, else `_id` or `id`, else (no retrieval) its number."""
+    mapped = dict(task.columns).get("id")
+    found: dict[str, TableRow] = {}
+    for number, record in enumerate(read_rows(path), start=1):
+        column = mapped or next((name for name in ("_id", "id") if name in record.fields), None)
+        if column is None and task.type == "retrieval":
+            column = "_id"
+        id_ = record.token(column) if column else str(number)
+        if id_ in found:
+            raise record.error(f"the id {id_!r} is already that of line {found[id_].line}.", hint=_IDS)
+        found[id_] = record
+    return list(found.items())
+
+
+@contextmanager
+def _errors_naming(*paths: Path) -> Iterator[None]:
+    """Put the files before what is wrong with the data as a whole."""
+    try:
+        yield
+    except DataError as error:
+        raise DataError(f"{', '.join(map(str, paths))}: {error.message}", hint=error.hint) from None
+
 
 OPTIONAL = "text2"
 """The column that a task of single texts lacks."""
@@ -90,7 +128,7 @@ def _load_labelled(task: LocalTask, learning: Learning) -> LabelledData:
         DataError: With the file and the line of what cannot be used.
     """
     with readable(task.files[0].parent):
-        train, dev = (dict(rows_with_ids(task, path)) for path in task.files)
+        train, dev = (dict(_rows_with_ids(task, path)) for path in task.files)
     first, second = [*train.values()], [*dev.values()]
     columns = _text_columns(task, [*first, *second])
     texts, scored = _texts(columns, first), _texts(columns, second)
@@ -280,12 +318,12 @@ def _load_vectors(task: LocalTask) -> Content:
 
 def _load_retrieval(task: LocalTask) -> Retrieval:
     corpus, queries, relevance = task.files
-    documents = tuple(_document(task, r, id_) for id_, r in rows_with_ids(task, corpus))
-    asked = tuple(Query(id=id_, text=r.text(task.column("text"))) for id_, r in rows_with_ids(task, queries))
+    documents = tuple(_document(task, r, id_) for id_, r in _rows_with_ids(task, corpus))
+    asked = tuple(Query(id=id_, text=r.text(task.column("text"))) for id_, r in _rows_with_ids(task, queries))
     known = {"query-id": {q.id for q in asked}, "corpus-id": {d.id for d in documents}}
     found: dict[str, dict[str, int]] = {}
-    for record in qrels(relevance):
-        score = grade(record)
+    for record in read_qrels(relevance):
+        score = _grade(record)
         for column, ids in known.items():
             if record.token(column) not in ids:
                 file = queries if column == "query-id" else corpus
@@ -293,7 +331,7 @@ def _load_retrieval(task: LocalTask) -> Retrieval:
         grades = found.setdefault(record.token("query-id"), {})
         if grades.setdefault(record.token("corpus-id"), score) != score:
             raise record.error("this query and document were given another score before.")
-    with errors_naming(relevance):
+    with _errors_naming(relevance):
         rule = task.ignore_identical_ids
         return _noted(
             Retrieval(documents=documents, queries=asked, qrels=found, ignore_identical_ids=rule).judged()
@@ -326,27 +364,29 @@ def _load_sts(task: LocalTask) -> Pairs:
     one, two, score = (task.column(c) for c in ("text1", "text2", "score"))
     rows = tuple(
         Pair(id=id_, text1=r.text(one), text2=r.text(two), score=r.number(score))
-        for id_, r in rows_with_ids(task, task.files[0])
+        for id_, r in _rows_with_ids(task, task.files[0])
     )
-    with errors_naming(*task.files):
+    with _errors_naming(*task.files):
         return Pairs(rows=rows)
 
 
 def _load_classification(task: LocalTask) -> Labelled:
     train, test = (_rows(task, path) for path in task.files)
-    with errors_naming(*task.files):
+    with _errors_naming(*task.files):
         return Labelled(train=train, test=test)
 
 
 def _load_clustering(task: LocalTask) -> Clusters:
     rows = _rows(task, task.files[0])
-    with errors_naming(*task.files):
+    with _errors_naming(*task.files):
         return Clusters(rows=rows)
 
 
 def _rows(task: LocalTask, path: Path) -> tuple[Row, ...]:
     text, label = task.column("text"), task.column("label")
-    return tuple(Row(id=id_, text=r.text(text), label=r.token(label)) for id_, r in rows_with_ids(task, path))
+    return tuple(
+        Row(id=id_, text=r.text(text), label=r.token(label)) for id_, r in _rows_with_ids(task, path)
+    )
 
 
 LOADERS: Mapping[str, Callable[[LocalTask], Content]] = MappingProxyType(

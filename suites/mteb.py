@@ -2,12 +2,13 @@
 
 from harness.types import Suite, SuiteEntry, SuiteOptions
 from suites._mteb import tasks
+from suites._mteb.tasks import benchmark_or_task, offers
 
 
 def _open(argument: str, options: SuiteOptions) -> Suite:
     if not argument:
         return tasks.benchmark("MTEB(eng, v2)", called="mteb", options=options)
-    return tasks.benchmark_or_task(argument, called=f"mteb:{argument}", options=options)
+    return benchmark_or_task(argument, called=f"mteb:{argument}", options=options)
 
 
 SUITE = SuiteEntry(
@@ -15,5 +16,5 @@ SUITE = SuiteEntry(
     summary="MTEB(eng, v2), 41 tasks; mteb:NAME is any benchmark or task of mteb",
     open=_open,
     argument="benchmark or task",
-    offers=tasks.offers,
+    offers=offers,
 )

@@ -1,5 +1,8 @@
 """The embedded default: Python's own standard library, read from the running interpreter."""
 
+import sysconfig
+from pathlib import Path
+
 from harness.types import Suite, SuiteEntry, SuiteOptions
 from suites import _code, _python
 
@@ -7,7 +10,7 @@ from suites import _code, _python
 def _open(_argument: str, options: SuiteOptions) -> Suite:
     revision = _python.stdlib_revision()
     title = f"standard library of {revision}"
-    root = _python.stdlib_root()
+    root = _stdlib_root()
     return _code.suite("stdlib", title, root, prefix="Stdlib", options=options, revision=revision)
 
 
@@ -16,3 +19,8 @@ SUITE = SuiteEntry(
     summary="Code search, classification and clustering over Python's standard library; needs no network",
     open=_open,
 )
+
+
+def _stdlib_root() -> Path:
+    """The folder of the running interpreter's standard library."""
+    return Path(sysconfig.get_path("stdlib"))

@@ -1,8 +1,9 @@
-"""The files for CI services: linted, and their shell steps run with stubs of what they call."""
+"""Files for CI services and scripts: linted, and their shell steps run with stubs of what they call."""
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -363,3 +364,113 @@ def test_the_snippet_of_gitlab_writes_the_reports_it_names(runner: Runner) -> No
 def test_no_host_of_a_registry_is_named() -> None:
     for path in (*EVERY, ROOT / "docs" / "ci.md"):
         assert not re.search(r"\b[\w-]+\.(io|org|com|dev)\b", path.read_text()), path.name
+
+
+# The complete check fails where programs that the site's tests need are missing, unless that is allowed
+
+
+RUN = (ROOT / ".ci" / "run").read_text()
+
+
+def checked(folder: Path, *, user: int = 1000, installs: bool = False, **environment: str) -> tuple[int, str]:
+    """The part of the script that looks for programs, on a machine without a browser."""
+    start, end = RUN.index("programs() {"), RUN.index("run_tests() {")
+    (folder / "id").write_text(f"#!/bin/bash\necho {user}\n")
+    browser = folder / "chromium"
+    made = f'printf "#!/bin/bash\\n" >{browser}; /bin/chmod +x {browser}' if installs else "exit 100"
+    (folder / "apt-get").write_text(f'#!/bin/bash\n[ "$1" = update ] && exit 0\n{made}\n')
+    for name in ("id", "apt-get"):
+        (folder / name).chmod(0o755)
+    part = RUN[start:end].replace("/usr/lib/postgresql/*/bin/initdb", str(folder / "id"))
+    script = f'set -euo pipefail\n{part}\nprograms\necho "the tests run"\n'
+    done = subprocess.run(
+        ["/bin/bash", "-c", script],
+        env={"PATH": str(folder), **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("user", [0, 1000])
+def test_missing_programs_are_a_failure_that_says_how_to_go_on(tmp_path: Path, user: int) -> None:
+    code, said = checked(tmp_path, user=user)
+    assert code != 0
+    assert "missing: chromium" in said
+    assert "ALLOW_MISSING_PROGRAMS=1" in said
+    assert "the tests run" not in said
+
+
+@pytest.mark.parametrize("user", [0, 1000])
+def test_missing_programs_can_be_allowed(tmp_path: Path, user: int) -> None:
+    code, said = checked(tmp_path, user=user, ALLOW_MISSING_PROGRAMS="1")
+    assert code == 0
+    assert "missing: chromium" in said
+    assert "left out" in said
+
+
+def test_what_can_be_installed_is(tmp_path: Path) -> None:
+    code, said = checked(tmp_path, user=0, installs=True)
+    assert (code, said) == (0, "the tests run\n")
+
+
+# The script that makes the committed reference records replaces them whole or not at all
+
+
+SCRIPT = ROOT / "results" / "make_reference.sh"
+HARNESS = """#!/bin/sh
+echo "$*" >>calls
+case "$*" in *"$FAILS"*) exit 1 ;; esac
+while [ "$1" != --results ]; do shift; done
+mkdir -p "$2/records/minilm/task"
+touch "$2/records/minilm/task/new.json" "$2/records/minilm/task/new.examples.parquet"
+"""
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A checkout with one old record, a data root and a program that only writes a record."""
+    place = tmp_path / "checkout"
+    (place / "results" / "reference" / "records").mkdir(parents=True)
+    (place / "results" / "reference" / "records" / "old.json").touch()
+    (tmp_path / "data" / "mteb").mkdir(parents=True)
+    shutil.copy(SCRIPT, place / "results")
+    (place / "harness").write_text(HARNESS)
+    (place / "harness").chmod(0o755)
+    return place
+
+
+def make(checkout: Path, data: str, fails: str = "nothing") -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "HARNESS": "./harness", "HARNESS_DATA": data, "FAILS": fails}
+    command = ["sh", str(checkout / "results" / "make_reference.sh")]
+    return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+
+
+def records(checkout: Path) -> set[str]:
+    return {path.name for path in (checkout / "results").rglob("*") if path.suffix in (".json", ".parquet")}
+
+
+def test_without_a_data_root_nothing_is_touched(checkout: Path) -> None:
+    done = make(checkout, "nowhere")
+    assert done.returncode == 1
+    assert done.stderr == "nowhere holds no data sets of mteb: set HARNESS_DATA to a data root that does\n"
+    assert records(checkout) == {"old.json"}
+    assert not (checkout / "calls").exists()
+
+
+@pytest.mark.parametrize("fails", ["stdlib", "SciFact", "SIB200"])
+def test_a_run_that_fails_leaves_the_old_records(checkout: Path, fails: str) -> None:
+    assert make(checkout, "../data", fails).returncode == 1
+    assert records(checkout) == {"old.json"}
+
+
+def test_the_new_records_take_the_place_of_the_old_ones_without_their_examples(checkout: Path) -> None:
+    for _ in range(2):
+        done = make(checkout, "../data")
+        assert (done.returncode, done.stderr) == (0, "")
+        assert records(checkout) == {"new.json"}
+    assert sorted(path.name for path in (checkout / "results").iterdir()) == [
+        "make_reference.sh",
+        "reference",
+    ]

@@ -10,6 +10,7 @@ A protocol as a recipe of the catalog.
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -33,7 +34,7 @@ from harness.encoder.content import content_key
 from harness.encoder.folder import backbone_folder, check_safetensors, read_object
 from harness.errors import DataError, UsageError, unknown
 from harness.files import sha256_file
-from harness.identity import digest, plain, task_identity
+from harness.identity import canonical, digest, task_identity
 from harness.jobs import Job, Place
 from harness.recipe import Estimate, Locate, Recipe, RecipeEntry, RecipeOptions, RecipePlan
 from harness.types import Artifact, LabelSource, Task
@@ -188,7 +189,7 @@ class _Runs:
                 start=ready.begin.start,
                 view=self.protocol.view,
                 key=key,
-                identity=plain(identity),
+                identity=_plain(identity),
                 group=group,
             ),
         )
@@ -482,3 +483,8 @@ class _GlueRecipe:
             return None
         work = probe.Memory(runs=works)
         return Job(key="memory", kind="train", label="memory of one run", work=work)
+
+
+def _plain(value: Any) -> Any:
+    """A value as its canonical JSON has it: what a record holds of it."""
+    return json.loads(canonical(value))

@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from finetune.glue.protocol import Trial
 from harness.context import JobContext
-from harness.data.offline import no_bars
 from harness.encoder.describe import family_in, lengths
 from harness.encoder.folder import backbone_folder
-from harness.jobs import prepared_data
+from harness.jobs import no_bars, prepared_data
 from harness.types import Artifact, LabelledData, LabelSource, Task
 
 if TYPE_CHECKING:

@@ -9,20 +9,23 @@ The Python call: `harness.check(...)` does what `harness check` does, and return
 
 from __future__ import annotations
 
+import contextlib
+import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from harness import evaluation
+from harness import evaluation, files
 from harness.checks import decide
 from harness.checks import policy as policies
 from harness.checks.baselines import Baseline, Reference, resolve_reference
 from harness.checks.decide import conclude
-from harness.checks.outcome import Check, Party, TaskOutcome, keep_check
-from harness.checks.policy import DEFAULT, Policy, fitting
+from harness.checks.outcome import CHECKS, Check, Party, TaskOutcome, check_files
+from harness.checks.policy import DEFAULT, Policy
 from harness.checks.sides import (
     CarryOut,
     CheckRequest,
@@ -33,12 +36,56 @@ from harness.checks.sides import (
     request_check,
 )
 from harness.differences import describe_provenance_differences, pair_seeds, require_alike
-from harness.errors import UsageError, shortened
+from harness.errors import RecordError, UsageError, nearest, shortened, unknown
 from harness.execute import Listeners
 from harness.identity import digest
 from harness.report import Report
 from harness.request import Request, ResolvedRequest, network, request_of_options
 from harness.types import Suite, Task
+
+
+def _keep_check(results: Path, check: Check) -> Path:
+    """Write a check down as `<results>/checks/<time>-<id>.json`; returns where it lies.
+
+    One that found the same before stays as it is.
+
+    Raises:
+        StoreError: The folder cannot be written.
+    """
+    for former in check_files(results, check.id):
+        with contextlib.suppress(RecordError):
+            found = CHECKS.kind.read(former)
+            if replace(found, when=check.when, seconds=check.seconds).to_json() == check.to_json():
+                return former
+    stamp = check.when.replace(":", "").replace("-", "").partition(".")[0].partition("+")[0]
+    path = CHECKS.path(results, f"{stamp}-{check.id}")
+    files.replace(path, (json.dumps(check.to_json(), indent=1) + "\n").encode())
+    return path
+
+
+def _fitting(policy: Policy, tasks: Sequence[str]) -> list[str]:
+    """Refuse a policy whose names protect nothing; gives sentences on those of other suites.
+
+    Args:
+        policy: What is asked of the candidate.
+        tasks: The names of all tasks of the check.
+
+    Raises:
+        UsageError: A name looks like one of the tasks and is none, or nothing must not regress
+            although something is named.
+    """
+    patterns = [one for one in policy.must_not_regress if not any(fnmatchcase(t, one) for t in tasks)]
+    strange = [*(one for one in policy.tasks if one not in tasks), *patterns]
+    for name in strange:
+        if nearest(name, tasks):
+            raise unknown("task of this check", name, tasks, then="Mend the name in the policy.")
+    if policy.must_not_regress and len(patterns) == len(policy.must_not_regress):
+        listed = ", ".join(policy.must_not_regress)
+        raise UsageError(
+            f"must_not_regress names no task of this check: {listed}.",
+            hint='Name some of its tasks, or say must_not_regress = ["*"]; [] lets every task regress.',
+        )
+    return [f"The policy names {name}, which is no task of this check." for name in strange]
 
 
 def run_check(
@@ -66,13 +113,13 @@ def run_check(
     """
     budget = policy.budget_minutes * 60 or None
     asked = _requests(candidate, standard, replace(request, budget=budget), seeds)
-    told = fitting(policy, [task.name for task in _tasks(asked[0].opened.suites)])
+    told = _fitting(policy, [task.name for task in _tasks(asked[0].opened.suites)])
     sides = _comparison(asked, standard, {})
     told += _require_same_conditions(asked, sides, standard, policy)
     if not sides.candidate.complete or (standard.baseline is None and not sides.baseline.complete):
         sides = _comparison(asked, standard, _measured(asked, carry_out))
     made = _decided(asked[0].opened, sides, standard, policy, told)
-    keep_check(asked[0].opened.results, made)
+    _keep_check(asked[0].opened.results, made)
     return made
 
 

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import stdev
 
+from scipy.special import stdtr, stdtrit
+
 from harness import stats
 from harness.checks.difference import Compared, Difference, MeanDifference, Part, mean_difference
 from harness.checks.outcome import MeanOutcome, Overall, TaskOutcome, Verdict
@@ -14,6 +16,7 @@ from harness.checks.policy import EXIT_CODES, MEASURED, Correction, Margin, Poli
 from harness.checks.report import delta_text, margin_text, p_text, signed
 from harness.checks.sides import Comparison, mean_score, missing_reason, task_differences
 from harness.errors import UsageError, shortened
+from harness.stats import LARGE
 from harness.types import Suite, Task
 
 POWER = 0.8
@@ -129,7 +132,7 @@ def _bounds(one: Compared, alpha: float) -> tuple[float, float]:
 def _around(delta: float, part: Part, alpha: float) -> tuple[float, float]:
     if part.variance <= 0:
         return delta, delta
-    reach = stats.student_quantile(1 - alpha, part.freedom) * math.sqrt(part.variance)
+    reach = _student_quantile(1 - alpha, part.freedom) * math.sqrt(part.variance)
     return delta - reach, delta + reach
 
 
@@ -149,7 +152,7 @@ def _p(distance: float, part: Part) -> float:
     """The chance of a difference as low as `distance` if there is none."""
     if part.variance <= 0:
         return 0.0 if distance < 0 else 1.0
-    return stats.student_cdf(distance / math.sqrt(part.variance), part.freedom)
+    return _student_cdf(distance / math.sqrt(part.variance), part.freedom)
 
 
 def _corrected(p: Sequence[float], correction: Correction) -> list[float]:
@@ -185,7 +188,7 @@ def _measured_margin(one: Compared, alpha: float) -> float | None:
     if len(one.theirs) == 1:
         return None
     spread = stdev(one.theirs) * math.sqrt(1 / len(one.mine) + 1 / len(one.theirs))
-    return stats.student_quantile(1 - alpha, len(one.theirs) - 1) * spread
+    return _student_quantile(1 - alpha, len(one.theirs) - 1) * spread
 
 
 def _settle(one: Difference, limit: _Limits, alpha: float, unit: str, tasks: int = 1) -> str:
@@ -220,7 +223,7 @@ def _settle(one: Difference, limit: _Limits, alpha: float, unit: str, tasks: int
 def _wanted(distance: float, alpha: float, sides: int = 1) -> float:
     """The variance with which a difference that far from a bound, or from two, would be told from it."""
     power = 1 - (1 - POWER) / sides
-    reach = stats.student_quantile(1 - alpha, stats.LARGE) + stats.student_quantile(power, stats.LARGE)
+    reach = _student_quantile(1 - alpha, stats.LARGE) + _student_quantile(power, stats.LARGE)
     return (max(distance, 0.0) / reach) ** 2
 
 
@@ -541,3 +544,29 @@ def _named(one: MeanOutcome) -> str:
     """Which mean it is, e.g. "The mean of mteb", or of which part of it."""
     part = "" if one.there == one.wanted else f" (only {one.there} of its {one.wanted} columns)"
     return f"The mean of {one.suite}{part}"
+
+
+def _student_cdf(t: float, freedom: float) -> float:
+    """The probability of a value below `t` in Student's t distribution.
+
+    Args:
+        t: Any number, also infinite.
+        freedom: Degrees of freedom, above 0; they need not be whole.
+
+    >>> round(student_cdf(-2.015, 5), 4)
+    0.05
+    """
+    return float(stdtr(min(freedom, LARGE), t))
+
+
+def _student_quantile(share: float, freedom: float) -> float:
+    """The value that a share of Student's t distribution lies below.
+
+    Args:
+        share: Between 0 and 1, both excluded.
+        freedom: Degrees of freedom, above 0.
+
+    >>> round(student_quantile(0.95, 5), 3)
+    2.015
+    """
+    return float(stdtrit(min(freedom, LARGE), share))

@@ -7,16 +7,13 @@ The checks that were made, as they lie in a results folder.
 
 from __future__ import annotations
 
-import contextlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from harness import files
 from harness.documents import DocumentFolder, DocumentKind
-from harness.errors import RecordError
 
 SCHEMA = 1
 """The form of a check's JSON. A newer one is refused."""
@@ -192,25 +189,6 @@ CHECKS = DocumentFolder(
     folder="checks",
     then="`harness serve` shows all.",
 )
-
-
-def keep_check(results: Path, check: Check) -> Path:
-    """Write a check down as `<results>/checks/<time>-<id>.json`; returns where it lies.
-
-    One that found the same before stays as it is.
-
-    Raises:
-        StoreError: The folder cannot be written.
-    """
-    for former in check_files(results, check.id):
-        with contextlib.suppress(RecordError):
-            found = CHECKS.kind.read(former)
-            if replace(found, when=check.when, seconds=check.seconds).to_json() == check.to_json():
-                return former
-    stamp = check.when.replace(":", "").replace("-", "").partition(".")[0].partition("+")[0]
-    path = CHECKS.path(results, f"{stamp}-{check.id}")
-    files.replace(path, (json.dumps(check.to_json(), indent=1) + "\n").encode())
-    return path
 
 
 def check_files(results: Path, id_: str) -> list[Path]:

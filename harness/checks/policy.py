@@ -9,70 +9,14 @@ Whether the names in a policy are those of tasks that a check has.
 
 from __future__ import annotations
 
-import json
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Literal
 
-from harness.errors import UsageError, nearest, unknown
-
-MEANINGS: Mapping[str, str] = {
-    "alpha": "chance of a false alarm that is accepted: half of it for the tasks, half for the means",
-    "margin": 'points; differences of a task within it do not count. Or "measured": what the '
-    "baseline's own runs differ by",
-    "least_margin": "points; no measured margin is smaller",
-    "mean_margin": "points; likewise of a suite's mean, or \"measured\". The check fails if the mean's "
-    "interval lies below it",
-    "max_drop": "points; a task has regressed if it fell by more than this",
-    "must_not_regress": "tasks that fail the check if they regress; * and ? stand for any characters",
-    "correction": "for the number of tasks: holm, benjamini-hochberg or none",
-    "draws": "replicates of the bootstrap",
-    "seed": "of the resamples",
-    "inconclusive": "what a check that decides nothing ends with: exit-3, fail (1) or pass (0)",
-    "missing": "what a check ends with if a score is missing or nothing could be tested: exit-3 or fail (1)",
-    "not_testable": "tasks without units to resample: inconclusive, or ignore them",
-    "allow_differences": "fields of an evaluation that may differ, as encoding.max_length",
-    "budget_minutes": "after which no further work is begun; 0 for no limit",
-}
-"""What each setting means, in a line."""
-
-
-def explanation(policy: Policy) -> str:
-    """The policy as TOML, each setting under what it means; it can be saved and changed."""
-    settings, _, tasks = _to_toml(policy).partition("\n\n")
-    lines = []
-    for line in settings.rstrip("\n").split("\n"):
-        lines += [f"# {MEANINGS[line.partition(' ')[0]]}", line]
-    return "\n".join(lines) + (f"\n\n{tasks.rstrip()}" if tasks else "")
-
-
-def fitting(policy: Policy, tasks: Sequence[str]) -> list[str]:
-    """Refuse a policy whose names protect nothing; gives sentences on those of other suites.
-
-    Args:
-        policy: What is asked of the candidate.
-        tasks: The names of all tasks of the check.
-
-    Raises:
-        UsageError: A name looks like one of the tasks and is none, or nothing must not regress
-            although something is named.
-    """
-    patterns = [one for one in policy.must_not_regress if not any(fnmatchcase(t, one) for t in tasks)]
-    strange = [*(one for one in policy.tasks if one not in tasks), *patterns]
-    for name in strange:
-        if nearest(name, tasks):
-            raise unknown("task of this check", name, tasks, then="Mend the name in the policy.")
-    if policy.must_not_regress and len(patterns) == len(policy.must_not_regress):
-        listed = ", ".join(policy.must_not_regress)
-        raise UsageError(
-            f"must_not_regress names no task of this check: {listed}.",
-            hint='Name some of its tasks, or say must_not_regress = ["*"]; [] lets every task regress.',
-        )
-    return [f"The policy names {name}, which is no task of this check." for name in strange]
-
+from harness.errors import UsageError, unknown
 
 Correction = Literal["holm", "benjamini-hochberg", "none"]
 
@@ -265,22 +209,3 @@ def _fit(policy: Policy, task: str, where: str) -> None:
             f"In {where} max_drop{of} ({drop:g}) is more than margin ({margin:g}).",
             hint="A drop between the two could never be told: raise margin, or lower max_drop.",
         )
-
-
-def _to_toml(policy: Policy) -> str:
-    """A policy as a file that `read` takes."""
-    lines = [f"{n} = {_toml(v)}" for n, v in policy.to_json().items() if n != "tasks"]
-    for name, own in policy.tasks.items():
-        lines += ["", f"[tasks.{_toml(name)}]"]
-        lines += [f"{n} = {_toml(v)}" for n, v in asdict(own).items() if v is not None]
-    return "\n".join(lines) + "\n"
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    if isinstance(value, tuple | list):
-        return f"[{', '.join(map(_toml, value))}]"
-    return repr(value)

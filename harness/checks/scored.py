@@ -7,6 +7,7 @@ From a record and its per-example file to units.
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import zipfile
@@ -16,15 +17,218 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from harness import files
 from harness.checks import units
-from harness.checks.units import ExampleRows, NotTestableError, Stratum, Units, read_examples
+from harness.checks.units import NOTHING, Stratum, Texts, Units
 from harness.errors import StoreError
 from harness.identity import digest
+from harness.metrics import METRICS, Floats, v_measure
 from harness.record import Record
 from harness.scores import raw_metrics
 from harness.store import Store
+
+SUBQUERIES = "max_over_subqueries_"
+
+
+class _NotTestableError(Exception):
+    """There are no units that a score could be computed of again; the message says why."""
+
+
+def _example_metric(kind: str, metric: str) -> str:
+    """The raw metric that is computed of single examples where `metric` is a task's main one."""
+    return "similarity_ap" if (kind, metric) == ("PairClassification", "max_ap") else metric
+
+
+def _units_by_type(kind: str, metric: str, rows: _ExampleRows) -> tuple[str, list[Stratum]]:
+    """What the units of one split and subset are, and they themselves; their shares sum to 1.
+
+    Args:
+        kind: The task's type.
+        metric: Its main metric.
+        rows: Of the split and subset, by the ids of the examples.
+
+    Raises:
+        NotTestableError: The metric cannot be computed of these rows.
+    """
+    match kind, metric:
+        case "STS", "cosine_spearman" | "cosine_pearson":
+            gold, predicted = _numbers(rows)
+            return "pairs", [_one(metric.removeprefix("cosine_"), gold, predicted, rows.digest)]
+        case "PairClassification", "max_ap":
+            gold, predicted = _numbers(rows)
+            return "pairs", [_one("average_precision", gold, predicted, rows.digest)]
+        case "Summarization", "cosine_spearman":
+            return "texts", [_summaries(rows)]
+        case "Clustering", "v_measure":
+            return "draws", [_draws(rows)]
+        case "BitextMining", "f1":
+            gold, predicted = _codes(rows)
+            return "sentences", [_one("weighted_f1", gold, predicted, rows.digest)]
+        case (("Classification" | "MultilabelClassification"), "accuracy"):
+            return "texts", _probes(rows, "mean")
+        case "Classification", "f1":
+            return "texts", _probes(rows, "macro_f1")
+    return "queries", [_queries(rows, metric)]
+
+
+def _one(measure: str, gold: Floats, predicted: Floats, examples: str) -> Stratum:
+    return Stratum(measures=(measure,), gold=gold, predicted=predicted[None, None, :], examples=examples)
+
+
+def _mean(values: Sequence[float] | Floats, examples: str) -> Stratum:
+    return _one("mean", NOTHING, np.asarray(values, dtype=np.float64), examples)
+
+
+def _numbers(rows: _ExampleRows) -> tuple[Floats, Floats]:
+    return rows.gold.astype(np.float64), rows.prediction.astype(np.float64)
+
+
+def _codes(rows: _ExampleRows) -> tuple[Floats, Floats]:
+    """Labels as numbers, the same for gold and prediction, and in every file."""
+    names, places = np.unique(np.concatenate([rows.gold, rows.prediction]).astype(str), return_inverse=True)
+    codes = np.array([_code(name) for name in names.tolist()])[places]
+    return codes[: len(rows.gold)], codes[len(rows.gold) :]
+
+
+def _code(label: str) -> float:
+    """A whole number that stands for a label, of as many bits as a float keeps."""
+    return float(int(_digest([label])[:13], 16))
+
+
+def _queries(rows: _ExampleRows, metric: str) -> Stratum:
+    if not np.isfinite(rows.metric).all():
+        raise _NotTestableError(f"the per-example file has no {metric} of single queries")
+    if not metric.startswith(SUBQUERIES):
+        return _mean(rows.metric, rows.digest)
+    whole = np.array([name.rpartition("_")[0] for name in rows.ids.tolist()])
+    names, first = np.unique(whole, return_index=True)
+    return _mean(rows.metric[first], _digest(names.tolist()))
+
+
+def _summaries(rows: _ExampleRows) -> Stratum:
+    """Each text's correlation over its summaries."""
+    texts = np.array([name.rpartition("/")[0] for name in rows.ids.tolist()])
+    names, of_text = np.unique(texts, return_inverse=True)
+    gold, predicted = _numbers(rows)
+    chosen = [np.flatnonzero(of_text == one) for one in range(len(names))]
+    found = [METRICS["spearman"](gold[at], predicted[at], np.ones((1, len(at))))[0] for at in chosen]
+    return _mean(found, _digest(names.tolist()))
+
+
+def _draws(rows: _ExampleRows) -> Stratum:
+    """Each draw's V-measure; a draw is named by its texts."""
+    gold, predicted = (one.astype(np.intp) for one in _separate_codes(rows))
+    found, names = [], []
+    for number in sorted(set(rows.replicate.tolist())):
+        at = np.flatnonzero(rows.replicate == number)
+        found.append(v_measure(gold[at], predicted[at]))
+        names.append(_digest(rows.ids[at].tolist()))
+    return _mean(found, _digest(names))
+
+
+def _separate_codes(rows: _ExampleRows) -> tuple[Floats, Floats]:
+    found = [np.unique(v.astype(str), return_inverse=True)[1] for v in (rows.gold, rows.prediction)]
+    return found[0].astype(np.float64), found[1].astype(np.float64)
+
+
+def _probes(rows: _ExampleRows, measure: str) -> list[Stratum]:
+    """The texts with all their probes; where each has one of several folds, a stratum for each fold."""
+    gold, predicted = _codes(rows) if measure == "macro_f1" else (rows.metric, rows.metric)
+    places = [np.flatnonzero(rows.replicate == one) for one in sorted(set(rows.replicate.tolist()))]
+    if len({tuple(rows.ids[at].tolist()) for at in places}) > 1:
+        share = 1 / len(places)
+        groups = [[at] for at in places]
+    else:
+        share, groups = 1.0, [places]
+    return [
+        Stratum(
+            measures=(measure,),
+            share=share,
+            examples=_digest(rows.ids[group[0]].tolist()),
+            gold=NOTHING if measure == "mean" else gold[group[0]],
+            predicted=np.stack([predicted[at] for at in group])[None],
+        )
+        for group in groups
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _ExampleRows:
+    """Columns of equal length (results/README.md).
+
+    Attributes:
+        split: Of the data.
+        subset: Likewise.
+        ids: Of the examples.
+        replicate: The probe, fold, draw or seed.
+        prediction: As text, or numbers where a recipe trained.
+        gold: Likewise.
+        metric: What the row scored; NaN where it has no score of its own.
+    """
+
+    split: Texts
+    subset: Texts
+    ids: Texts
+    replicate: NDArray[np.int64]
+    prediction: NDArray[Any]
+    gold: NDArray[Any]
+    metric: NDArray[np.float64]
+
+    def parts(self) -> Iterator[tuple[tuple[str, str], _ExampleRows]]:
+        """The rows of each split and subset, by the ids of their examples."""
+        for name in dict.fromkeys(zip(self.split.tolist(), self.subset.tolist(), strict=True)):
+            chosen = np.flatnonzero((self.split == name[0]) & (self.subset == name[1]))
+            yield name, self.at(chosen[np.argsort(self.ids[chosen].astype(str), kind="stable")])
+
+    def replicates(self) -> list[_ExampleRows]:
+        """The rows of each probe, fold, draw or seed."""
+        found = dict.fromkeys(self.replicate.tolist())
+        return [self.at(np.flatnonzero(self.replicate == one)) for one in sorted(found)]
+
+    def at(self, places: NDArray[np.intp]) -> _ExampleRows:
+        """Some of the rows."""
+        return _ExampleRows(
+            split=self.split[places],
+            subset=self.subset[places],
+            ids=self.ids[places],
+            replicate=self.replicate[places],
+            prediction=self.prediction[places],
+            gold=self.gold[places],
+            metric=self.metric[places],
+        )
+
+    @property
+    def digest(self) -> str:
+        """What stands for the examples in their order."""
+        return _digest(self.ids.tolist())
+
+
+def _digest(names: list[str]) -> str:
+    """What stands for units in their order."""
+    return hashlib.sha256("\0".join(names).encode()).hexdigest()
+
+
+def _read_examples(path: Path) -> _ExampleRows:
+    """The rows of a per-example file."""
+    from pyarrow import parquet
+
+    with parquet.ParquetFile(path) as file:
+        table = file.read()
+    texts = {name: np.array(table[name].to_pylist(), dtype=object) for name in ("split", "subset")}
+    values = {name: table[name].to_numpy() for name in ("prediction", "gold")}
+    metric = table["metric"].to_pylist()
+    return _ExampleRows(
+        split=texts["split"],
+        subset=texts["subset"],
+        ids=np.array(table["example_id"].to_pylist(), dtype=object),
+        replicate=table["replicate"].to_numpy().astype(np.int64),
+        prediction=values["prediction"],
+        gold=values["gold"],
+        metric=np.array([np.nan if one is None else one for one in metric], dtype=np.float64),
+    )
+
 
 VERSION = 2
 """Raised whenever the same record would be taken apart in another way."""
@@ -114,11 +318,9 @@ def _with_units(record: Record, examples: Path | None, parts: Parts) -> ScoredRe
     if examples is None:
         gone = "its per-example file is gone" if record.examples else "no per-example results were kept"
         return replace(found, problem=gone)
-    from harness.checks.units import NotTestableError
-
     try:
         return replace(found, units=_units_of(record, examples, parts))
-    except NotTestableError as error:
+    except _NotTestableError as error:
         return replace(found, problem=str(error))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:  # pyarrow's among them
         return replace(
@@ -181,14 +383,14 @@ def _units_of(record: Record, path: Path, parts: Parts = ()) -> Units:
     Raises:
         NotTestableError: Its score cannot be computed again from these examples.
     """
-    rows = read_examples(path)
+    rows = _read_examples(path)
     if "recipe" in record.identity:
         return _of_trained(record, rows, parts or tuple(raw_metrics(record)))
-    found = [units.units_of(record.task.type, record.task.metric, part) for _, part in rows.parts()]
+    found = [_units_by_type(record.task.type, record.task.metric, part) for _, part in rows.parts()]
     if not found:
-        raise NotTestableError("the per-example file is empty")
+        raise _NotTestableError("the per-example file is empty")
     made = Units(
-        metric=units.example_metric(record.task.type, record.task.metric),
+        metric=_example_metric(record.task.type, record.task.metric),
         unit=found[0][0],
         strata=tuple(replace(s, share=s.share / len(found)) for _, strata in found for s in strata),
     )
@@ -196,7 +398,7 @@ def _units_of(record: Record, path: Path, parts: Parts = ()) -> Units:
     return made
 
 
-def _of_trained(record: Record, rows: ExampleRows, parts: Parts) -> Units:
+def _of_trained(record: Record, rows: _ExampleRows, parts: Parts) -> Units:
     made = Units(
         metric=", ".join(dict.fromkeys(metric for _, metric in parts)),
         unit="examples",
@@ -204,20 +406,20 @@ def _of_trained(record: Record, rows: ExampleRows, parts: Parts) -> Units:
     )
     found = raw_metrics(record)
     if not all(part in found for part in parts):
-        raise NotTestableError("its record lacks a metric that its number is made of")
+        raise _NotTestableError("its record lacks a metric that its number is made of")
     _same(made, float(np.mean([found[part] for part in parts])))
     return made
 
 
-def _trained(rows: ExampleRows, parts: Parts) -> Iterator[Stratum]:
+def _trained(rows: _ExampleRows, parts: Parts) -> Iterator[Stratum]:
     """The rows of each development set, a run for each seed."""
     sets = {split: part for (split, _), part in rows.parts()}
     for split in dict.fromkeys(split for split, _ in parts):
         if split not in sets:
-            raise NotTestableError(f"the per-example file has no {split}")
+            raise _NotTestableError(f"the per-example file has no {split}")
         runs = sets[split].replicates()
         if len({run.digest for run in runs}) > 1:
-            raise NotTestableError(f"its seeds were scored on different examples of {split}")
+            raise _NotTestableError(f"its seeds were scored on different examples of {split}")
         metrics = tuple(metric for at, metric in parts if at == split)
         gold = runs[0].gold.astype(np.float64)
         predicted = np.stack([run.prediction.astype(np.float64) for run in runs])
@@ -241,4 +443,4 @@ def _same(made: Units, expected: float | None) -> None:
     score = float(made.scores().mean())
     if expected is None or not abs(score - expected) <= NEAR:
         told = "nothing" if expected is None else f"{expected:.5f}"
-        raise NotTestableError(f"its examples give {made.metric} {score:.5f}, its record has {told}")
+        raise _NotTestableError(f"its examples give {made.metric} {score:.5f}, its record has {told}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from harness import evaluation, files, paths, progress
 from harness.checks import policy as policies
 from harness.checks.baselines import resolve_reference
 from harness.checks.outcome import Check, check_files
-from harness.checks.policy import Policy, explanation
+from harness.checks.policy import Policy
 from harness.checks.report import junit, markdown, print_check
 from harness.commands import options
 from harness.errors import StoreError, UsageError
@@ -177,7 +178,7 @@ def _filled(context: click.Context, given: Mapping[str, Any], known: Mapping[str
 
 
 def _explain(policy: Policy, as_json: bool) -> int:
-    click.echo(json.dumps({"schema": 1, **policy.to_json()}, indent=1) if as_json else explanation(policy))
+    click.echo(json.dumps({"schema": 1, **policy.to_json()}, indent=1) if as_json else _explanation(policy))
     return 0
 
 
@@ -213,3 +214,52 @@ def _as_junit(made: Check) -> str:
 
 def _as_markdown(made: Check) -> str:
     return markdown(made)
+
+
+MEANINGS: Mapping[str, str] = {
+    "alpha": "chance of a false alarm that is accepted: half of it for the tasks, half for the means",
+    "margin": 'points; differences of a task within it do not count. Or "measured": what the '
+    "baseline's own runs differ by",
+    "least_margin": "points; no measured margin is smaller",
+    "mean_margin": "points; likewise of a suite's mean, or \"measured\". The check fails if the mean's "
+    "interval lies below it",
+    "max_drop": "points; a task has regressed if it fell by more than this",
+    "must_not_regress": "tasks that fail the check if they regress; * and ? stand for any characters",
+    "correction": "for the number of tasks: holm, benjamini-hochberg or none",
+    "draws": "replicates of the bootstrap",
+    "seed": "of the resamples",
+    "inconclusive": "what a check that decides nothing ends with: exit-3, fail (1) or pass (0)",
+    "missing": "what a check ends with if a score is missing or nothing could be tested: exit-3 or fail (1)",
+    "not_testable": "tasks without units to resample: inconclusive, or ignore them",
+    "allow_differences": "fields of an evaluation that may differ, as encoding.max_length",
+    "budget_minutes": "after which no further work is begun; 0 for no limit",
+}
+"""What each setting means, in a line."""
+
+
+def _explanation(policy: Policy) -> str:
+    """The policy as TOML, each setting under what it means; it can be saved and changed."""
+    settings, _, tasks = _to_toml(policy).partition("\n\n")
+    lines = []
+    for line in settings.rstrip("\n").split("\n"):
+        lines += [f"# {MEANINGS[line.partition(' ')[0]]}", line]
+    return "\n".join(lines) + (f"\n\n{tasks.rstrip()}" if tasks else "")
+
+
+def _to_toml(policy: Policy) -> str:
+    """A policy as a file that `read` takes."""
+    lines = [f"{n} = {_toml(v)}" for n, v in policy.to_json().items() if n != "tasks"]
+    for name, own in policy.tasks.items():
+        lines += ["", f"[tasks.{_toml(name)}]"]
+        lines += [f"{n} = {_toml(v)}" for n, v in asdict(own).items() if v is not None]
+    return "\n".join(lines) + "\n"
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, tuple | list):
+        return f"[{', '.join(map(_toml, value))}]"
+    return repr(value)

@@ -18,7 +18,7 @@ from harness import paths
 from harness.catalog import open_suites
 from harness.commands import options
 from harness.data.folder import Need
-from harness.data.locate import DataSettings, Unavailable, human_size, remote_sizes
+from harness.data.locate import DataSettings, Unavailable, human_size, remote_size
 from harness.data.mirror import Problem, Status, files_found, needs, pull, status, verify
 from harness.errors import DataError, UsageError
 from harness.request import split_names
@@ -70,7 +70,7 @@ def _list_data(
     root = paths.data_root(data)
     settings = DataSettings(root=root, offline=offline, cache=paths.cache_folder(cache))
     rows = [status(need, settings) for need in _wanted(suites, languages, root)]
-    sizes = {} if offline else remote_sizes([row.need for row in rows if row.size is None])
+    sizes = {} if offline else _remote_sizes([row.need for row in rows if row.size is None])
     if not rows and not as_json:
         click.echo("No data set of the hub is needed." if suites else f"Nothing lies in {root}.")
         return None
@@ -238,3 +238,24 @@ def _verdict_text(problems: Sequence[Problem]) -> Literal["wrong", "unverified",
 
 def _size(row: Status, sizes: Mapping[Need, int]) -> int | None:
     return row.size if row.size is not None else sizes.get(row.need)
+
+
+def _remote_sizes(wanted: Sequence[Need]) -> dict[Need, int]:
+    """The sizes the hub tells; after the first sign that it cannot be reached no more is asked."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    reachable = True
+
+    def ask(need: Need) -> int | None:
+        nonlocal reachable
+        try:
+            return remote_size(need, timeout=5) if reachable else None
+        except Unavailable:
+            reachable = False
+        except DataError:
+            pass
+        return None
+
+    with ThreadPoolExecutor(max_workers=8) as pool:
+        asked = zip(wanted, pool.map(ask, wanted), strict=True)
+        return {need: size for need, size in asked if size is not None}

@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness import paths
+from harness import catalog, paths
 from harness.commands import options
-from harness.errors import HarnessError, RecordError, UsageError
+from harness.errors import HarnessError, RecordError, UsageError, unknown
+from harness.imported import Imported
 from harness.progress import console
 from harness.proxy.document import PROXIES, Proxy, find_proxy
 from harness.request import split_names
-from harness.types import SuiteOptions
+from harness.store import Store
+from harness.types import Suite, SuiteOptions
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -71,13 +73,13 @@ def _fit(
 
     A proxy of the same name is replaced.
     """
-    from harness.proxy import fit, table
+    from harness.proxy import fit
 
     if tasks and minutes is not None:
         raise UsageError("--tasks are taken whatever they cost.", hint="Leave out --minutes, or --tasks.")
     folder = paths.results_folder(results)
     asked = SuiteOptions(cache=paths.cache_folder(cache), results=folder)
-    typed, suite = table.open_target(target, asked)
+    typed, suite = _open_target(target, asked)
     wish = fit.Wish(
         suite=typed,
         minutes=5.0 if minutes is None else minutes,
@@ -88,7 +90,7 @@ def _fit(
     if name:
         PROXIES.check_name(name)
     with _progress(quiet=as_json) as tell:
-        found = fit.fit_proxy(table.open_import(source, folder), suite, wish, tell)
+        found = fit.fit_proxy(_open_import(source, folder), suite, wish, tell)
     path = PROXIES.write(folder, found.name, found.to_json())
     if as_json:
         click.echo(json.dumps(_document(found, path), indent=1))
@@ -230,3 +232,53 @@ def _minutes(value: float | None) -> str:
 
 def _rank(value: float | None) -> str:
     return "–" if value is None else f"{value:.3f}"
+
+
+def _open_target(text: str, options: SuiteOptions) -> tuple[str, Suite]:
+    """The suite of a benchmark, and what --suite takes for it.
+
+    Args:
+        text: What --suite takes, or the name of a benchmark alone: "MTEB(eng, v2)".
+        options: With the cache that a suite may need.
+
+    Raises:
+        UsageError: There is none; it names the nearest.
+    """
+    typed = text if text.partition(":")[0] in catalog.suites() else _offered(text)
+    suite = catalog.open_suite(typed, options)
+    learnt = any(task.output == "label" for task in suite.tasks)
+    if len(suite.tasks) < 2 or learnt or suite.predictor is not None:
+        raise UsageError(
+            f"{suite.title} is no benchmark that a few of its tasks could predict.",
+            hint="`harness list benchmarks` shows those that can be.",
+        )
+    return typed, suite
+
+
+def _offered(name: str) -> str:
+    entries = catalog.suites().values()
+    offers = {o.name: f"{e.name}:{o.name}" for e in entries for o in e.offers() if o.kind == "benchmark"}
+    if name not in offers:
+        known = [*offers, *(entry.name for entry in entries if entry.alone)]
+        raise unknown("benchmark", name, known, then="`harness list benchmarks` shows all.")
+    return offers[name]
+
+
+def _open_import(name: str, results: Path) -> Imported:
+    """The import of a source; the only one there is where no source is named.
+
+    Raises:
+        UsageError: There is none, or there are several.
+    """
+    found = {one.source: one for one in Store(results).imported()}
+    if not found:
+        raise UsageError(
+            f"Nothing was imported into {results}.", hint="Type harness import mteb-results PATH first."
+        )
+    if name and name not in found:
+        raise unknown("import", name, found, then="`harness import` makes one.")
+    if not name and len(found) > 1:
+        raise UsageError(
+            f"There are {len(found)} imports.", hint=f"Type --from with one of {', '.join(found)}."
+        )
+    return found[name] if name else next(iter(found.values()))

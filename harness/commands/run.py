@@ -19,11 +19,10 @@ from harness.commands import options
 from harness.context import JobContext
 from harness.plan import PlannedScore
 from harness.progress import console
-from harness.provenance import check_devices
 from harness.recipe import Estimate
 from harness.record import Record
 from harness.report import impossible_results, print_failures, print_report
-from harness.request import PreparedRun, network, request_of_options
+from harness.request import PreparedRun, check_devices, network, request_of_options
 from harness.types import Size, Suite
 
 if TYPE_CHECKING:

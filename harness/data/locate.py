@@ -290,27 +290,6 @@ def remote_size(need: Need, *, timeout: float = 10.0) -> int:
         return sum(sibling.size or 0 for sibling in visible)
 
 
-def remote_sizes(wanted: Sequence[Need]) -> dict[Need, int]:
-    """The sizes the hub tells; after the first sign that it cannot be reached no more is asked."""
-    from concurrent.futures import ThreadPoolExecutor
-
-    reachable = True
-
-    def ask(need: Need) -> int | None:
-        nonlocal reachable
-        try:
-            return remote_size(need, timeout=5) if reachable else None
-        except Unavailable:
-            reachable = False
-        except DataError:
-            pass
-        return None
-
-    with ThreadPoolExecutor(max_workers=8) as pool:
-        asked = zip(wanted, pool.map(ask, wanted), strict=True)
-        return {need: size for need, size in asked if size is not None}
-
-
 def human_size(size: int | None) -> str:
     """Bytes in a unit fit to read, "?" if unknown.
 

@@ -26,13 +26,12 @@ from harness.encoder.folder import (
     check_safetensors,
     input_modules,
     library_class,
-    module_folders,
     read_modules,
     read_object,
     weight_files,
 )
 from harness.errors import ModelError, UsageError, unknown
-from harness.types import Artifact, Encoding, Settings, Similarity
+from harness.types import Encoding, Settings, Similarity
 
 POOLING_FLAGS = {
     "pooling_mode_cls_token": "cls",
@@ -210,7 +209,7 @@ def _table(config: Mapping[str, Any], *, own_code: bool) -> int | None:
         or config.get("position_embedding_type") not in (None, "absolute")
         or config.get("position_biased_input") is False
     )
-    own = None if _runs_own_code(config, own_code) else _most_positions(config)
+    own = None if runs_remote_code(config, own_code) else _most_positions(config)
     if own is not None:
         return own
     if positions is None or computed:
@@ -368,13 +367,6 @@ def _similarity(folder: Path, name: str | None) -> Similarity:
     return cast(Similarity, name or "cosine")
 
 
-RELATIVE = ("relative_key", "relative_key_query")
-"""Kinds of positions that BERT once had in transformers."""
-
-HAVE_RELATIVE = ("esm",)
-"""Model types that still have them."""
-
-
 def family_in(folder: Path) -> Family | None:
     """The family of the backbone in a folder, None if it is none of ours."""
     return backbones.family_of(read_object(folder / "config.json"))
@@ -386,63 +378,15 @@ def has_network(folder: Path, *, own_code: bool = False) -> bool:
     With `own_code`, one that names classes of its own does not.
     """
     config = read_object(folder / "config.json")
-    if _runs_own_code(config, own_code) or (folder / "adapter_config.json").is_file():
+    if runs_remote_code(config, own_code) or (folder / "adapter_config.json").is_file():
         return False
     family = family_in(folder)
     return config.get("model_type") == MODEL_TYPE or (family is not None and family.shape is not None)
 
 
-def _runs_own_code(config: Mapping[str, Any], allowed: bool) -> bool:
+def runs_remote_code(config: Mapping[str, Any], allowed: bool) -> bool:
     """Whether the classes that a config names as its own run, which they do where that is allowed."""
     return allowed and bool(config.get("auto_map"))
-
-
-def check_family(artifact: Artifact, encoding: Encoding) -> None:
-    """See that each backbone can be run as asked for, as far as its family knows.
-
-    Raises:
-        UsageError: If it does not run in the dtype.
-        ModelError: If it asks for what transformers would leave out unsaid, or for what no network computes.
-    """
-    for folder in module_folders(artifact.folder):
-        if not has_network(folder, own_code=artifact.trust_remote_code):
-            _check_positions(artifact, folder)
-        family = family_in(folder)
-        if family is None:
-            _require_no_variant(artifact, folder)
-            continue
-        if family.float32_only is not None and encoding.dtype != "float32":
-            raise UsageError(
-                f"{artifact.name} is not run in {encoding.dtype}: {family.float32_only}.",
-                hint="Leave the dtype out, or ask for float32.",
-            )
-
-
-def _check_positions(artifact: Artifact, folder: Path) -> None:
-    config = read_object(folder / "config.json")
-    asked = config.get("position_embedding_type")
-    own_code = _runs_own_code(config, artifact.trust_remote_code)
-    if asked in RELATIVE and config.get("model_type") not in HAVE_RELATIVE and not own_code:
-        raise ModelError(
-            f"{artifact.name} has {asked} positions, which transformers 5 has dropped: it would run without.",
-            hint="It cannot be evaluated with this version.",
-        )
-
-
-def _require_no_variant(artifact: Artifact, folder: Path) -> None:
-    """See that a type which only we know is one of those that we know."""
-    kind = read_object(folder / "config.json").get("model_type")
-    families = {n: e.family for n, e in backbones.entries().items() if e.family is not None}
-    named = {name: family for name, family in families.items() if kind in family.model_types}
-    if named and not any(family.native or family.shape is None for family in named.values()):
-        if artifact.trust_remote_code:
-            return
-        raise ModelError(
-            f"{artifact.name} is a {kind}, but none that the family {next(iter(named))} computes: its "
-            "config.json lacks a field, or has a setting that makes another network of it.",
-            hint="Hold it against the config.json of the published model. If its folder brings code of its "
-            "own and you trust it, add --trust-remote-code.",
-        )
 
 
 def _most_positions(config: Mapping[str, Any]) -> int | None:

@@ -15,11 +15,21 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from harness.encoder.describe import NO_LIMIT, Description, check_family, describe
-from harness.encoder.engine import Encoder, forward
-from harness.encoder.towers import backbone_modules, input_modules, roles, route, widen_towers
+from harness import backbones
+from harness.encoder.describe import NO_LIMIT, Description, describe, family_in, has_network, runs_remote_code
+from harness.encoder.engine import (
+    Encoder,
+    backbone_modules,
+    forward,
+    input_modules,
+    roles,
+    route,
+    widen_towers,
+)
+from harness.encoder.folder import module_folders, read_object
 from harness.encoder.trust import check_trust
 from harness.errors import HarnessError, ModelError, UsageError
 from harness.types import Artifact, Encoding, Role
@@ -49,7 +59,7 @@ def load(artifact: Artifact, encoding: Encoding, *, device: str) -> Encoder:
         )
     description = describe(artifact.folder, own_code=artifact.trust_remote_code)
     check_trust(artifact)
-    check_family(artifact, encoding)
+    _check_family(artifact, encoding)
     try:
         with _quiet():
             model, report, notes = _build(artifact, encoding, description, device)
@@ -292,3 +302,58 @@ def _silent(
         tensors = [fresh.tensor for fresh in told]
         grads = torch.autograd.grad((vectors * direction).sum(), tensors, allow_unused=True)
     return {fresh for fresh, grad in zip(told, grads, strict=True) if grad is None}
+
+
+RELATIVE = ("relative_key", "relative_key_query")
+"""Kinds of positions that BERT once had in transformers."""
+
+HAVE_RELATIVE = ("esm",)
+"""Model types that still have them."""
+
+
+def _check_family(artifact: Artifact, encoding: Encoding) -> None:
+    """See that each backbone can be run as asked for, as far as its family knows.
+
+    Raises:
+        UsageError: If it does not run in the dtype.
+        ModelError: If it asks for what transformers would leave out unsaid, or for what no network computes.
+    """
+    for folder in module_folders(artifact.folder):
+        if not has_network(folder, own_code=artifact.trust_remote_code):
+            _check_positions(artifact, folder)
+        family = family_in(folder)
+        if family is None:
+            _require_no_variant(artifact, folder)
+            continue
+        if family.float32_only is not None and encoding.dtype != "float32":
+            raise UsageError(
+                f"{artifact.name} is not run in {encoding.dtype}: {family.float32_only}.",
+                hint="Leave the dtype out, or ask for float32.",
+            )
+
+
+def _check_positions(artifact: Artifact, folder: Path) -> None:
+    config = read_object(folder / "config.json")
+    asked = config.get("position_embedding_type")
+    own_code = runs_remote_code(config, artifact.trust_remote_code)
+    if asked in RELATIVE and config.get("model_type") not in HAVE_RELATIVE and not own_code:
+        raise ModelError(
+            f"{artifact.name} has {asked} positions, which transformers 5 has dropped: it would run without.",
+            hint="It cannot be evaluated with this version.",
+        )
+
+
+def _require_no_variant(artifact: Artifact, folder: Path) -> None:
+    """See that a type which only we know is one of those that we know."""
+    kind = read_object(folder / "config.json").get("model_type")
+    families = {n: e.family for n, e in backbones.entries().items() if e.family is not None}
+    named = {name: family for name, family in families.items() if kind in family.model_types}
+    if named and not any(family.native or family.shape is None for family in named.values()):
+        if artifact.trust_remote_code:
+            return
+        raise ModelError(
+            f"{artifact.name} is a {kind}, but none that the family {next(iter(named))} computes: its "
+            "config.json lacks a field, or has a setting that makes another network of it.",
+            hint="Hold it against the config.json of the published model. If its folder brings code of its "
+            "own and you trust it, add --trust-remote-code.",
+        )

@@ -4,18 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import asdict
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from pydantic import Field
 
-from harness import files
 from harness.documents import DocumentFolder, DocumentKind, DocumentPart
-from harness.errors import UsageError
-from harness.request import Request
 from harness.watch.source import CheckpointSource
 
 SCHEMA = 1
@@ -121,86 +115,6 @@ WATCHES = DocumentFolder(
 )
 
 
-@contextmanager
-def lock_watch(results: Path, name: str) -> Iterator[None]:
-    """Keep other processes from going on with the same watch.
-
-    Raises:
-        UsageError: One is at work.
-        StoreError: The folder cannot be written.
-    """
-    from filelock import FileLock, Timeout
-
-    folder = WATCHES.path(results, name).parent
-    files.writable(folder)
-    files.sweep(folder)
-    lock = FileLock(folder / f".{name}.lock")
-    try:
-        lock.acquire(timeout=0)
-    except Timeout as error:
-        raise UsageError(
-            f"Another process watches {name} with the results in {results}.",
-            hint=f"End it, see how far it is (harness watch {name} --show), or give another --name.",
-        ) from error
-    with lock:
-        yield
-
-
 def usual_name(source: CheckpointSource) -> str:
     """What a watch of a source is called unless said otherwise."""
     return re.sub(r"[^A-Za-z0-9_.+-]", "-", source.name).lstrip(".-+")[:100] or "watch"
-
-
-def begin_watch(results: Path, name: str, source: CheckpointSource, request: Request) -> Watch:
-    """The state of a watch that goes on, or of one that begins.
-
-    Raises:
-        UsageError: The name is another watch's.
-    """
-    now = Watch(name=name, source=source.text, suite=request.suites[0], request=_echo(request))
-    if not WATCHES.path(results, name).exists():
-        return now
-    former = WATCHES.read(results, name)
-    differs = _differences(former, now)
-    if differs:
-        raise UsageError(
-            f"The watch {name} was begun otherwise: {'; '.join(differs)}.",
-            hint="Type the options that it was begun with, or give this one another name with --name.",
-        )
-    return former
-
-
-def _echo(request: Request) -> dict[str, Any]:
-    """What of a request decides the scores, as plain values."""
-    places = ("cache", "results")
-    options = {key: value for key, value in asdict(request.options).items() if key not in places}
-    found = {
-        "settings": asdict(request.settings),
-        "options": options,
-        "recipe": request.recipe,
-        "recipe_options": asdict(request.recipe_options),
-        "gate": request.gate,
-        "trust_remote_code": request.trust_remote_code,
-    }
-    plain: dict[str, Any] = json.loads(json.dumps(found, default=str, sort_keys=True))
-    return plain
-
-
-def _differences(former: Watch, now: Watch) -> list[str]:
-    """What two watches do not share, in words."""
-    before = {"source": former.source, "suite": former.suite, **_flat(former.request)}
-    after = {"source": now.source, "suite": now.suite, **_flat(now.request)}
-    return [
-        f"{name} was {before.get(name)!r}, here {after.get(name)!r}"
-        for name in dict.fromkeys([*before, *after])
-        if before.get(name) != after.get(name)
-    ]
-
-
-def _flat(nested: Mapping[str, Any]) -> dict[str, Any]:
-    """A request's settings by their full names, as settings.seed."""
-    found: dict[str, Any] = {}
-    for name, value in nested.items():
-        inner = {f"{name}.{key}": v for key, v in value.items()} if isinstance(value, dict) else {name: value}
-        found |= inner
-    return found

@@ -9,20 +9,102 @@ One checkpoint evaluated on the suite of a watch, and what is kept of it.
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from harness import evaluation, paths
+from harness import evaluation, files, paths
 from harness.errors import HarnessError, StoreError, UsageError, shortened
 from harness.identity import digest
 from harness.report import Report
 from harness.request import PreparedRun, Request, check_request, network
 from harness.watch.source import SETTLE, Checkpoint, CheckpointSource, SkippedEntry, open_source
-from harness.watch.state import WATCHES, ChangePoint, Entry, Watch, begin_watch, lock_watch, usual_name
+from harness.watch.state import WATCHES, ChangePoint, Entry, Watch, usual_name
+
+
+@contextmanager
+def _lock_watch(results: Path, name: str) -> Iterator[None]:
+    """Keep other processes from going on with the same watch.
+
+    Raises:
+        UsageError: One is at work.
+        StoreError: The folder cannot be written.
+    """
+    from filelock import FileLock, Timeout
+
+    folder = WATCHES.path(results, name).parent
+    files.writable(folder)
+    files.sweep(folder)
+    lock = FileLock(folder / f".{name}.lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout as error:
+        raise UsageError(
+            f"Another process watches {name} with the results in {results}.",
+            hint=f"End it, see how far it is (harness watch {name} --show), or give another --name.",
+        ) from error
+    with lock:
+        yield
+
+
+def _begin_watch(results: Path, name: str, source: CheckpointSource, request: Request) -> Watch:
+    """The state of a watch that goes on, or of one that begins.
+
+    Raises:
+        UsageError: The name is another watch's.
+    """
+    now = Watch(name=name, source=source.text, suite=request.suites[0], request=_echo(request))
+    if not WATCHES.path(results, name).exists():
+        return now
+    former = WATCHES.read(results, name)
+    differs = _differences(former, now)
+    if differs:
+        raise UsageError(
+            f"The watch {name} was begun otherwise: {'; '.join(differs)}.",
+            hint="Type the options that it was begun with, or give this one another name with --name.",
+        )
+    return former
+
+
+def _echo(request: Request) -> dict[str, Any]:
+    """What of a request decides the scores, as plain values."""
+    places = ("cache", "results")
+    options = {key: value for key, value in asdict(request.options).items() if key not in places}
+    found = {
+        "settings": asdict(request.settings),
+        "options": options,
+        "recipe": request.recipe,
+        "recipe_options": asdict(request.recipe_options),
+        "gate": request.gate,
+        "trust_remote_code": request.trust_remote_code,
+    }
+    plain: dict[str, Any] = json.loads(json.dumps(found, default=str, sort_keys=True))
+    return plain
+
+
+def _differences(former: Watch, now: Watch) -> list[str]:
+    """What two watches do not share, in words."""
+    before = {"source": former.source, "suite": former.suite, **_flat(former.request)}
+    after = {"source": now.source, "suite": now.suite, **_flat(now.request)}
+    return [
+        f"{name} was {before.get(name)!r}, here {after.get(name)!r}"
+        for name in dict.fromkeys([*before, *after])
+        if before.get(name) != after.get(name)
+    ]
+
+
+def _flat(nested: Mapping[str, Any]) -> dict[str, Any]:
+    """A request's settings by their full names, as settings.seed."""
+    found: dict[str, Any] = {}
+    for name, value in nested.items():
+        inner = {f"{name}.{key}": v for key, v in value.items()} if isinstance(value, dict) else {name: value}
+        found |= inner
+    return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -290,8 +372,8 @@ def follow(asked: WatchOptions, hearing: WatchListeners | None = None) -> Watch:
     check_request(asked.request)
     name = asked.name or usual_name(source)
     results = paths.results_folder(asked.request.results)
-    with lock_watch(results, name):
-        watch = begin_watch(results, name, source, asked.request)
+    with _lock_watch(results, name):
+        watch = _begin_watch(results, name, source, asked.request)
         return _Following(asked, source, results, watch, hearing or WatchListeners()).run()
 
 

@@ -277,43 +277,6 @@ class _Snapshot:
         return TaskInfo(**{**rest, **read, "subsets": _subsets_of(row), "sizes": _sizes_of(row)})
 
 
-def narrow(
-    info: TaskInfo,
-    languages: Collection[str] = (),
-    splits: Collection[str] = (),
-    *,
-    within: TaskUse | None = None,
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The splits and subsets of a task that a user asked for; empty means all.
-
-    A subset stays when any of its languages is asked for, as in mteb, where the script of a
-    language decides nothing either: `zho-Hant` asks for all of `zho`.
-
-    Args:
-        info: The task.
-        languages: Three-letter codes, with or without a script: `eng` or `eng-Latn`.
-        splits: Names of splits; those that the task does not have are passed over.
-        within: What a benchmark takes of the task, to stay inside of it.
-
-    Returns:
-        The splits and the subsets that are left, in the task's order.
-
-    Raises:
-        UsageError: Nothing is left; it says what there is.
-    """
-    has_splits = within.splits if within else info.splits
-    has_subsets = within.subsets if within else tuple(info.subsets)
-    kept_splits = tuple(s for s in has_splits if not splits or s in splits)
-    if not kept_splits:
-        raise _nothing_left(info.name, "split", splits, has_splits)
-    wanted = {_code(language) for language in languages}
-    codes = {subset: {_code(language) for language in info.subsets[subset]} for subset in has_subsets}
-    kept_subsets = tuple(s for s in has_subsets if not wanted or wanted & codes[s])
-    if not kept_subsets:
-        raise _nothing_left(info.name, "language", languages, sorted(set().union(*codes.values())))
-    return kept_splits, kept_subsets
-
-
 @functools.cache
 def load() -> _Snapshot:
     """The committed snapshot, read once."""
@@ -324,39 +287,6 @@ def load() -> _Snapshot:
         benchmark_rows=content["benchmarks"],
         similar_rows=content["similar"],
     )
-
-
-def _code(language: str) -> str:
-    return language.partition("-")[0]
-
-
-def scoring(rules: int = 1) -> str:
-    """The scoring code's name and version, with the number of our own rules where it is not 1."""
-    name = f"mteb {load().version}"
-    return name if rules == 1 else f"{name}, rules {rules}"
-
-
-def require() -> None:
-    """Refuse to score with another mteb than the one that results name.
-
-    Raises:
-        UsageError: Another version is installed, or none.
-    """
-    wanted, there = load().version, _installed()
-    if there != wanted:
-        raise UsageError(
-            f"mteb {wanted} is needed to score, and {there or 'none'} is installed.",
-            hint=f'Type: python -m pip install "mteb=={wanted}"',
-        )
-
-
-def _installed() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("mteb")
-    except PackageNotFoundError:
-        return ""
 
 
 def narrowed(suite: Suite, options: SuiteOptions) -> Suite:
@@ -373,11 +303,11 @@ def narrowed(suite: Suite, options: SuiteOptions) -> Suite:
     columns = tuple(_only(column, options.splits) for column in suite.columns)
     if not any(column.tasks for column in columns):
         has = dict.fromkeys(split for task in suite.tasks for split in task.splits)
-        raise _nothing_left(suite.name, "split", options.splits, [*has])
+        raise nothing_left(suite.name, "split", options.splits, [*has])
     return replace(suite, columns=columns)
 
 
-def _nothing_left(name: str, what: str, asked: Collection[str], has: Collection[str]) -> UsageError:
+def nothing_left(name: str, what: str, asked: Collection[str], has: Collection[str]) -> UsageError:
     """The error for asking for splits or languages that are not there; it says which are."""
     shown = ", ".join(list(has)[:40]) + (f" and {len(has) - 40} more" if len(has) > 40 else "")
     return UsageError(

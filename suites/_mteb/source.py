@@ -22,13 +22,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from harness.errors import DataError
+from harness.errors import DataError, UsageError
 from harness.types import Data, Outcome, Scores, Task, TextEncoder
 from suites._content import Clusters, Content, Labelled, Pairs, Retrieval, Row
 from suites._mteb import snapshot
 from suites._mteb.examples import Examples, is_parallel
 from suites._mteb.model import Model
-from suites._mteb.snapshot import TaskInfo
+from suites._mteb.snapshot import TaskInfo, load
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -48,11 +48,11 @@ class MtebSource:
     @property
     def scoring(self) -> str:
         """The scoring code's name and version."""
-        return snapshot.scoring()
+        return _scoring()
 
     def evaluate(self, task: Task, encoder: TextEncoder, *, seed: int, data: Path | None) -> Outcome:
         """Score `encoder` on the mteb task of this name (see harness.types.TaskSource)."""
-        snapshot.require()
+        _require()
         info = snapshot.load().task(task.name)
         _require_hub(info, data)
         with _quiet():
@@ -224,11 +224,11 @@ class BuiltSource:
     @property
     def scoring(self) -> str:
         """The scoring code's name and version."""
-        return snapshot.scoring(RULES)
+        return _scoring(RULES)
 
     def evaluate(self, task: Task, encoder: TextEncoder, *, seed: int, data: Path | None) -> Outcome:
         """Score `encoder` on the loader's data (see harness.types.TaskSource)."""
-        snapshot.require()
+        _require()
         with _quiet():
             made = _duplicate_of_loaded(
                 (task, seed), lambda: _mteb_task(task, self.loader.content(), seed=seed)
@@ -400,3 +400,32 @@ def _no_bars() -> Iterator[None]:
         yield
     finally:
         bar.__init__ = shown
+
+
+def _scoring(rules: int = 1) -> str:
+    """The scoring code's name and version, with the number of our own rules where it is not 1."""
+    name = f"mteb {load().version}"
+    return name if rules == 1 else f"{name}, rules {rules}"
+
+
+def _require() -> None:
+    """Refuse to score with another mteb than the one that results name.
+
+    Raises:
+        UsageError: Another version is installed, or none.
+    """
+    wanted, there = load().version, _installed()
+    if there != wanted:
+        raise UsageError(
+            f"mteb {wanted} is needed to score, and {there or 'none'} is installed.",
+            hint=f'Type: python -m pip install "mteb=={wanted}"',
+        )
+
+
+def _installed() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("mteb")
+    except PackageNotFoundError:
+        return ""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from harness.errors import UsageError, unknown
 from harness.types import ROLES, SIDES, Column, Data, Offer, Role, Suite, SuiteOptions, Task
 from suites._mteb import snapshot
-from suites._mteb.snapshot import TaskInfo, TaskUse
+from suites._mteb.snapshot import TaskInfo, TaskUse, nothing_left
 from suites._mteb.source import MtebSource
 
 
@@ -20,6 +22,89 @@ def benchmark(name: str, *, called: str, options: SuiteOptions) -> Suite:
     if not any(column.tasks for column in columns):
         _column(info.tasks[0], options)
     return Suite(name=called, title=info.name, columns=columns)
+
+
+def _column(use: TaskUse, options: SuiteOptions) -> Column:
+    """One column: a task, or the members of an aggregate, which count once."""
+    info = snapshot.load().task(use.name)
+    members = info.aggregate_of or (use,)
+    tasks = tuple(_task(member, options) for member in members)
+    return Column(name=info.name, type=info.type, tasks=tasks)
+
+
+def _column_or_empty(use: TaskUse, options: SuiteOptions) -> Column:
+    try:
+        return _column(use, options)
+    except UsageError:
+        info = snapshot.load().task(use.name)
+        return Column(name=info.name, type=info.type, tasks=())
+
+
+def _task(use: TaskUse, options: SuiteOptions) -> Task:
+    info = snapshot.load().task(use.name)
+    within = TaskUse(name=info.name, splits=info.splits, subsets=use.subsets)
+    splits, subsets = use.splits, use.subsets
+    if options.languages or options.splits:
+        kept, subsets = _narrow(info, options.languages, options.splits, within=within)
+        splits = kept if options.splits else splits
+    return Task(
+        name=info.name,
+        type=info.type,
+        metric=info.metric,
+        splits=tuple(splits),
+        subsets=tuple(subsets),
+        data=Data(path=info.path, revision=info.revision),
+        source=MtebSource(),
+        roles=_roles(info),
+        size=info.size(splits, subsets),
+    )
+
+
+def _roles(info: TaskInfo) -> tuple[Role, ...]:
+    if info.abstask == "AbsTaskRetrieval":
+        return SIDES
+    return ROLES if info.roles else ("",)
+
+
+def _narrow(
+    info: TaskInfo,
+    languages: Collection[str] = (),
+    splits: Collection[str] = (),
+    *,
+    within: TaskUse | None = None,
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The splits and subsets of a task that a user asked for; empty means all.
+
+    A subset stays when any of its languages is asked for, as in mteb, where the script of a
+    language decides nothing either: `zho-Hant` asks for all of `zho`.
+
+    Args:
+        info: The task.
+        languages: Three-letter codes, with or without a script: `eng` or `eng-Latn`.
+        splits: Names of splits; those that the task does not have are passed over.
+        within: What a benchmark takes of the task, to stay inside of it.
+
+    Returns:
+        The splits and the subsets that are left, in the task's order.
+
+    Raises:
+        UsageError: Nothing is left; it says what there is.
+    """
+    has_splits = within.splits if within else info.splits
+    has_subsets = within.subsets if within else tuple(info.subsets)
+    kept_splits = tuple(s for s in has_splits if not splits or s in splits)
+    if not kept_splits:
+        raise nothing_left(info.name, "split", splits, has_splits)
+    wanted = {_code(language) for language in languages}
+    codes = {subset: {_code(language) for language in info.subsets[subset]} for subset in has_subsets}
+    kept_subsets = tuple(s for s in has_subsets if not wanted or wanted & codes[s])
+    if not kept_subsets:
+        raise nothing_left(info.name, "language", languages, sorted(set().union(*codes.values())))
+    return kept_splits, kept_subsets
+
+
+def _code(language: str) -> str:
+    return language.partition("-")[0]
 
 
 def benchmark_or_task(name: str, *, called: str, options: SuiteOptions) -> Suite:
@@ -55,45 +140,3 @@ def _offer(info: TaskInfo, similar: tuple[str, ...]) -> Offer:
     more = {"subsets": len(info.subsets), "superseded_by": info.superseded_by}
     others = {"similar": similar} if similar else {}
     return Offer(kind="task", name=info.name, facts={**facts, **more, **others})
-
-
-def _column(use: TaskUse, options: SuiteOptions) -> Column:
-    """One column: a task, or the members of an aggregate, which count once."""
-    info = snapshot.load().task(use.name)
-    members = info.aggregate_of or (use,)
-    tasks = tuple(_task(member, options) for member in members)
-    return Column(name=info.name, type=info.type, tasks=tasks)
-
-
-def _column_or_empty(use: TaskUse, options: SuiteOptions) -> Column:
-    try:
-        return _column(use, options)
-    except UsageError:
-        info = snapshot.load().task(use.name)
-        return Column(name=info.name, type=info.type, tasks=())
-
-
-def _task(use: TaskUse, options: SuiteOptions) -> Task:
-    info = snapshot.load().task(use.name)
-    within = TaskUse(name=info.name, splits=info.splits, subsets=use.subsets)
-    splits, subsets = use.splits, use.subsets
-    if options.languages or options.splits:
-        kept, subsets = snapshot.narrow(info, options.languages, options.splits, within=within)
-        splits = kept if options.splits else splits
-    return Task(
-        name=info.name,
-        type=info.type,
-        metric=info.metric,
-        splits=tuple(splits),
-        subsets=tuple(subsets),
-        data=Data(path=info.path, revision=info.revision),
-        source=MtebSource(),
-        roles=_roles(info),
-        size=info.size(splits, subsets),
-    )
-
-
-def _roles(info: TaskInfo) -> tuple[Role, ...]:
-    if info.abstask == "AbsTaskRetrieval":
-        return SIDES
-    return ROLES if info.roles else ("",)

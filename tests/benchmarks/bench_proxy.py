@@ -20,10 +20,11 @@ from pathlib import Path
 
 import numpy as np
 
+from harness.commands.proxy import _open_import, _open_target
 from harness.proxy import fit
 from harness.proxy.document import Proxy
 from harness.proxy.fit import Wish, fit_proxy
-from harness.proxy.table import open_import, open_target, read_table
+from harness.proxy.table import read_table
 from harness.types import Suite, SuiteOptions
 
 PICKED = (
@@ -67,9 +68,9 @@ def main() -> int:
     asked = parser.parse_args()
     if asked.path is None:
         parser.error("--path or BENCH_RESULTS is needed")
-    source, worse, told = open_import("", Path(asked.path)), [], {}
+    source, worse, told = _open_import("", Path(asked.path)), [], {}
     for target in TARGETS:
-        typed, suite = open_target(target, SuiteOptions())
+        typed, suite = _open_target(target, SuiteOptions())
         hand = Wish(suite=typed, tasks=picked(suite))
         table = read_table(source, suite)
         first = fit_proxy(source, suite, hand)

@@ -263,9 +263,7 @@ def test_a_spoilt_model_folder_is_one_message_and_exit_2(
     folder = tmp_path / "spoilt"
     shutil.copytree(_locate(), folder)
     spoil(folder)
-    assert (
-        invoke(["run", "--model", str(folder), "--suite", "stdlib", "--results", str(tmp_path / "r")]) == 2
-    )
+    assert invoke(["run", "--model", str(folder), "--suite", "stdlib", "--results", str(tmp_path / "r")]) == 2
     assert said in capfd.readouterr().err
 
 
@@ -369,9 +367,7 @@ def test_a_record_of_a_newer_schema_is_refused(
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps({"schema": SCHEMA + 1}))
     assert (
-        invoke(
-            ["run", "--model", "minilm", "--suite", f"local:{own_data}", "--results", str(tmp_path / "r")]
-        )
+        invoke(["run", "--model", "minilm", "--suite", f"local:{own_data}", "--results", str(tmp_path / "r")])
         == 2
     )
     assert "written by a newer version" in capfd.readouterr().err
@@ -495,9 +491,7 @@ def test_what_is_asked_for_twice_alike_is_told_apart_or_said(own_data: Path, tmp
         str(tmp_path / "b" / "model"),
     ]
     with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
-        assert (
-            invoke(["run", *models, "--suite", f"local:{own_data}", "--results", str(tmp_path / "r")]) == 0
-        )
+        assert invoke(["run", *models, "--suite", f"local:{own_data}", "--results", str(tmp_path / "r")]) == 0
     assert f"{tmp_path / 'a' / 'model'} is the same model as minilm" in err.getvalue()
     both = models[2:]
     with contextlib.redirect_stdout(io.StringIO()) as out:

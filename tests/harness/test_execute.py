@@ -26,7 +26,7 @@ from harness.report import Report
 from harness.request import PreparedRun, Request
 from harness.store import Store
 from harness.types import Artifact, Column, Purpose, Suite, Task
-from harness.workers import Finished, _Subprocess
+from harness.workers import Finished, Subprocess
 
 Encoders = dict[str, FakeEncoder]
 
@@ -268,16 +268,16 @@ def job(do: str = "") -> Job:
 
 
 @pytest.fixture
-def apart(tmp_path: Path) -> Iterator[tuple[_Subprocess, list[str]]]:
+def apart(tmp_path: Path) -> Iterator[tuple[Subprocess, list[str]]]:
     heard: list[str] = []
-    worker = _Subprocess(
+    worker = Subprocess(
         device="cpu", cache=tmp_path, listener=lambda key, event: heard.append(f"{key} {event.text}")
     )
     yield worker, heard
     worker.close()
 
 
-def wait(worker: _Subprocess) -> Finished:
+def wait(worker: Subprocess) -> Finished:
     until = time.time() + 60
     while time.time() < until:
         finished = worker.poll(0.2)
@@ -286,7 +286,7 @@ def wait(worker: _Subprocess) -> Finished:
     raise TimeoutError
 
 
-def test_a_worker_apart_runs_jobs_in_its_own_process(apart: tuple[_Subprocess, list[str]]) -> None:
+def test_a_worker_apart_runs_jobs_in_its_own_process(apart: tuple[Subprocess, list[str]]) -> None:
     worker, heard = apart
     worker.start(job(), {"k": {"n": b"input"}})
     pid, inputs = json.loads(wait(worker).output["pid"])
@@ -296,7 +296,7 @@ def test_a_worker_apart_runs_jobs_in_its_own_process(apart: tuple[_Subprocess, l
     assert worker.free
 
 
-def test_a_worker_apart_passes_errors_on_and_survives_death(apart: tuple[_Subprocess, list[str]]) -> None:
+def test_a_worker_apart_passes_errors_on_and_survives_death(apart: tuple[Subprocess, list[str]]) -> None:
     worker, _ = apart
     worker.start(job("fail"), {})
     failure = wait(worker).failure
@@ -325,7 +325,7 @@ class LookThenAsk:
         return {"total": json.dumps([total, known.encoded.texts]).encode()}
 
 
-def test_a_worker_apart_knows_what_it_encoded_while_scoring(apart: tuple[_Subprocess, list[str]]) -> None:
+def test_a_worker_apart_knows_what_it_encoded_while_scoring(apart: tuple[Subprocess, list[str]]) -> None:
     """The driver writes vectors in its own time: here never."""
     worker, _ = apart
     worker.start(Job(key="k", kind="score", label="x", work=LookThenAsk(artifact(Path("m")))), {})

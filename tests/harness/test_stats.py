@@ -15,18 +15,9 @@ import sklearn.metrics
 from scipy.stats import poisson
 
 from harness import stats
-from harness.stats import (
-    DRAWS_AT_ONCE,
-    FEW,
-    Interval,
-    Predictions,
-    blocks,
-    interval,
-    mean_of_bounds,
-    of_average,
-    replicates,
-    scores,
-)
+from harness.checks import decide
+from harness.checks.difference import DRAWS_AT_ONCE, FEW, _blocks
+from harness.stats import Interval, Predictions, interval, mean_of_bounds, of_average, replicates, scores
 
 # Intervals and replicates
 
@@ -168,13 +159,13 @@ def test_the_printed_interval_of_an_average_is_the_mean_of_bounds(shared: Path) 
 
 
 def resampled(units: int, count: int, seed: int = 0) -> np.ndarray:
-    return np.concatenate(list(blocks(units, count, np.random.default_rng(seed)))).astype(np.float64)
+    return np.concatenate(list(_blocks(units, count, np.random.default_rng(seed)))).astype(np.float64)
 
 
 @pytest.mark.parametrize("units", [1, 2, 7, FEW - 1, FEW, 1000, 200_000])
 @pytest.mark.parametrize("count", [1, 3, 7])
 def test_there_are_as_many_as_asked_for_in_blocks_that_are_not_too_large(units: int, count: int) -> None:
-    found = list(blocks(units, count, np.random.default_rng(0)))
+    found = list(_blocks(units, count, np.random.default_rng(0)))
     assert sum(len(block) for block in found) == count
     assert all(block.shape[1] == units and block.dtype == np.float32 for block in found)
     assert all(len(block) == 1 or block.size <= DRAWS_AT_ONCE for block in found)
@@ -237,35 +228,37 @@ FREEDOMS = (1, 1.5, 2, 3, 9, 9.7, 30, 199, 1378, 20_000, 3e5)
 @pytest.mark.parametrize("freedom", FREEDOMS)
 @pytest.mark.parametrize("t", [-12.0, -8.0, -3.1, -2.015, -1.0, -0.1, -0.01, 0.0, 0.01, 0.5, 1.7, 6.0])
 def test_probabilities_are_those_of_scipy(t: float, freedom: float) -> None:
-    assert stats.student_cdf(t, freedom) == pytest.approx(scipy.stats.t.cdf(t, freedom), rel=1e-8, abs=1e-16)
+    assert decide._student_cdf(t, freedom) == pytest.approx(
+        scipy.stats.t.cdf(t, freedom), rel=1e-8, abs=1e-16
+    )
 
 
 @pytest.mark.parametrize("freedom", FREEDOMS)
 @pytest.mark.parametrize("share", [1e-6, 1e-3, 0.0025, 0.05, 0.3, 0.5, 0.8, 0.95, 0.999, 1 - 1e-6])
 def test_quantiles_are_those_of_scipy(share: float, freedom: float) -> None:
-    assert stats.student_quantile(share, freedom) == pytest.approx(
+    assert decide._student_quantile(share, freedom) == pytest.approx(
         scipy.stats.t.ppf(share, freedom), rel=1e-8, abs=1e-8
     )
 
 
 def test_many_degrees_of_freedom_are_the_normal_distribution() -> None:
-    assert stats.student_cdf(-1.96, 1e12) == pytest.approx(NormalDist().cdf(-1.96))
-    assert stats.student_quantile(0.975, stats.LARGE) == pytest.approx(
+    assert decide._student_cdf(-1.96, 1e12) == pytest.approx(NormalDist().cdf(-1.96))
+    assert decide._student_quantile(0.975, stats.LARGE) == pytest.approx(
         scipy.stats.t.ppf(0.975, 1e7), rel=1e-6
     )
 
 
 @pytest.mark.parametrize("freedom", [1, 4.5, 1e9])
 def test_ends_and_middle(freedom: float) -> None:
-    assert stats.student_cdf(-math.inf, freedom) == 0
-    assert stats.student_cdf(math.inf, freedom) == 1
-    assert stats.student_cdf(0.0, freedom) == 0.5
-    assert stats.student_quantile(0.5, freedom) == pytest.approx(0, abs=1e-8)
+    assert decide._student_cdf(-math.inf, freedom) == 0
+    assert decide._student_cdf(math.inf, freedom) == 1
+    assert decide._student_cdf(0.0, freedom) == 0.5
+    assert decide._student_quantile(0.5, freedom) == pytest.approx(0, abs=1e-8)
 
 
 @pytest.mark.parametrize("freedom", [1, 2.5, 40])
 def test_a_quantile_is_where_its_share_lies(freedom: float) -> None:
     for share in (0.01, 0.2, 0.9, 0.99):
-        assert stats.student_cdf(stats.student_quantile(share, freedom), freedom) == pytest.approx(
+        assert decide._student_cdf(decide._student_quantile(share, freedom), freedom) == pytest.approx(
             share, rel=1e-9
         )

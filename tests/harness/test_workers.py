@@ -10,8 +10,9 @@ import psutil
 import pytest
 
 from harness import workers as module
+from harness.evaluation import _plan_workers
 from harness.jobs import Job
-from harness.workers import Failure, Finished, plan_workers
+from harness.workers import Failure, Finished
 
 
 class FakeRecipe:
@@ -50,14 +51,14 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "cores", lambda: 8)
     monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=64e9))
     monkeypatch.setattr(module, "_free", lambda _device: 50e9)
-    monkeypatch.setattr("harness.workers._Subprocess", FakeWorker)
+    monkeypatch.setattr("harness.workers.Subprocess", FakeWorker)
 
 
 def places(
     devices: tuple[str, ...], runs: int, *, weights: int = 90_000_000, **asked: int
 ) -> tuple[tuple[str, ...], int | None]:
     recipe: Any = FakeRecipe()
-    found = plan_workers(devices, jobs(runs), recipe, cache=Path("cache"), weights=weights, **asked)
+    found = _plan_workers(devices, jobs(runs), recipe, cache=Path("cache"), weights=weights, **asked)
     return found.devices, found.threads
 
 
@@ -94,5 +95,5 @@ def test_a_gpu_on_which_the_probe_fails_has_one(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.usefixtures("machine")
 def test_without_runs_there_is_one_process_for_each_device() -> None:
-    found = plan_workers(("cuda:0", "cuda:1"), [], None, cache=Path("cache"), weights=1, threads=3)
+    found = _plan_workers(("cuda:0", "cuda:1"), [], None, cache=Path("cache"), weights=1, threads=3)
     assert (found.devices, found.threads) == (("cuda:0", "cuda:1"), 3)

@@ -1,4 +1,4 @@
-"""The index: what is read, what is kept, what is dropped, and who may write at once."""
+"""The index, and what pages ask of it."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import numpy as np
 import pytest
 from sqlalchemy import func, select, text
 
@@ -20,16 +21,18 @@ from harness import imported
 from harness.errors import StoreError, UsageError
 from harness.identity import digest
 from harness.record import ErrorPart, Record
+from harness.scores import aggregate
 from harness.store import Store
 from leaderboard import index as module
 from leaderboard import index_writer as writer
 from leaderboard.database import ENTRIES, METADATA, RESULTS, SCORES, UNITS, open_engine
 from leaderboard.found import Unit
 from leaderboard.index import Changes, SiteIndex, open_index
-from leaderboard.queries import Queries, Stale
-from leaderboard.scopes import REASONS, all_scopes
+from leaderboard.queries import SIZES, Entry, Queries, Stale
+from leaderboard.scopes import REASONS, all_scopes, views
 from leaderboard.settings import Settings
 from site_data import (
+    HOSTILE,
     Import,
     fill,
     measured_model,
@@ -38,11 +41,16 @@ from site_data import (
     put_imports,
     scored,
     small_settings,
+    small_site,
     spread_scores,
+    standard_app,
     standard_imports,
     suites,
     trained,
 )
+
+# The index: what is read, what is kept, what is dropped, and who may write at once
+
 
 NANO = names("nanobeir")
 FAILED = ErrorPart(kind="E", message="m")
@@ -450,3 +458,119 @@ def test_two_sites_on_one_database_never_mix_versions(tmp_path: Path) -> None:
     known = {row.entry: row.value for row in fresh.results(task=NANO[0])}
     assert known[next(e.id for e in fresh.entries.values() if e.model == "new")] == 0.25
     assert {e.id for e in queries.entries.values()} < {e.id for e in fresh.entries.values()}
+
+
+# What pages ask of the index, beside the records and the import themselves
+
+
+def queries() -> Queries:
+    found: Queries = standard_app().state.site.queries
+    return found
+
+
+def read_again(model: str) -> Entry:
+    (found,) = [e for e in queries().entries.values() if e.model == model and e.origin == "imported"]
+    return found
+
+
+def test_entries_are_in_order_and_found_by_every_name() -> None:
+    found = list(queries().entries.values())
+    assert [e.model for e in found] == sorted(e.model for e in found)
+    assert {e.slug for e in found} == set(queries().by_slug)
+    assert sorted(e.id for some in queries().models.values() for e in some) == sorted(e.id for e in found)
+    origins = {e.origin for e in queries().models["acme--tiny-base"]}
+    assert origins == {"measured", "imported"}
+
+
+def test_facts_of_an_entry() -> None:
+    large, base, hostile = read_again("acme/tiny-large"), read_again("acme/tiny-base"), read_again(HOSTILE)
+    assert (large.parameters, large.size, large.open_weights) == (335_000_000, "large", False)
+    assert (large.backbone, large.organisation) == ("acme/tiny-base", "acme")
+    assert large.trained_on is not None
+    assert {names("nanobeir")[0], "Elsewhere", "ArguAna"} <= large.trained_on  # and what is like it
+    assert (base.trained_on, base.backbone) == (frozenset(), "acme/tiny-base")  # known to be of nothing
+    assert (hostile.trained_on, hostile.size, hostile.trust) == (None, "", "external")  # not known
+    assert queries().facts(base)["license"] == "mit"
+
+
+def test_size_classes_meet_without_a_gap() -> None:
+    bounds = list(SIZES.values())
+    assert bounds[0][0] == 0
+    assert bounds[-1][1] == float("inf")
+    assert [high for _, high in bounds[:-1]] == [low for low, _ in bounds[1:]]
+
+
+def test_means_of_imports_are_those_of_the_harness() -> None:
+    for one in standard_imports():
+        for slug in ("nanobeir", "mteb-MTEB-kor-v1"):
+            listed = suites()[slug]
+            grid = queries().grid(listed)
+            rows = [r for r, e in enumerate(grid.entries) if e.model == one.model and e.origin == "imported"]
+            known = {t.name: one.scores[t.name] for t in listed.suite.tasks if t.name in one.scores}
+            assert len(rows) == bool(known)
+            for row in rows:
+                pinned = aggregate(listed.suite, {n: v for n, v in known.items() if n not in one.others})
+                every = aggregate(listed.suite, known)
+                for wanted, found in ((pinned, grid), (every, queries().grid(listed, any_revision=True))):
+                    assert found.over_tasks.there[row] == wanted.over_tasks.there
+                    assert found.over_tasks.values[row] == pytest.approx(wanted.over_tasks.value)
+                    assert found.over_types.there[row] == wanted.over_types.there
+
+
+def test_a_grid_is_made_once() -> None:
+    listed = suites()["nanobeir"]
+    assert queries().grid(listed) is queries().grid(listed)
+    assert queries().grid(listed) is not queries().grid(listed, any_revision=True)
+
+
+def test_every_cell_leads_to_the_result_it_is_of() -> None:
+    grid = queries().grid(suites()["nanobeir"])
+    seen = 0
+    for row, entry in enumerate(grid.entries):
+        for at, column in enumerate(grid.listed.suite.columns):
+            number = int(grid.results[row, at])
+            if not number:
+                assert np.isnan(grid.values[row, at])
+                continue
+            (result,) = queries().results(id=number)
+            assert (result.entry, result.task) == (entry.id, column.tasks[0].name)
+            assert result.value == pytest.approx(grid.values[row, at])
+            seen += 1
+    assert seen > 30
+
+
+def test_entries_of_suites_are_those_with_scores_there() -> None:
+    found = queries().entries_of_suites
+    for slug, one in suites().items():
+        scored = {
+            entry.id
+            for view in views(one.suite)
+            for entry in queries().grid(one, view).entries
+            if entry.origin != "reported"
+        }
+        assert found.get(slug, 0) == len(scored)
+
+
+def test_results_and_documents(tmp_path: Path) -> None:
+    site = small_site(tmp_path)
+    records = {
+        r.key: r for failed in (False, True) for r in Store(tmp_path / "results").records(failed=failed)
+    }
+    rows = [row for row in site.queries.results() if row.key]
+    assert {row.key for row in rows} == set(records)
+    for row in rows:
+        assert row.status == records[row.key].status
+        assert site.queries.document(row.id) == json.loads(records[row.key].to_json())
+    newest = site.queries.newest(3)
+    assert len(newest) == 3
+    assert all(entry.origin == "measured" for _, entry in newest)
+    assert [r.task for r in site.queries.results(task=["RTE", "CoLA"], status="done")] == ["CoLA", "RTE"]
+
+
+def test_tasks_are_counted() -> None:
+    name = names("nanobeir")[0]
+    kind, metric, count = queries().tasks[name]
+    assert (kind, metric) == ("Retrieval", suites()["nanobeir"].suite.tasks[0].metric)
+    wanted = sum(name in one.scores for one in standard_imports()) + 1
+    assert count == wanted
+    assert spread_scores([name], 0.5) == {name: 0.5}

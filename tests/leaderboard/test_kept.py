@@ -1,13 +1,22 @@
-"""Made pages: kept by size, made once, forgotten."""
+"""Made pages: kept by size, made once, and how they are answered."""
 
 from __future__ import annotations
 
+import asyncio
+import gzip
 import threading
 from collections.abc import Callable
 
+import brotli
 import pytest
+from starlette.requests import Request
+from starlette.responses import Response
 
+from leaderboard.answers import answer
 from leaderboard.kept import LONGEST, NAMES, Kept, Made
+from leaderboard.kitchen import Kitchen
+
+# Made pages: kept by size, made once, forgotten
 
 
 def made(size: int, letter: bytes = b"x") -> Made:
@@ -142,3 +151,181 @@ def test_names_are_few_and_the_oldest_goes_first() -> None:
     assert kept.called(("/x", b"9")) is None
     assert kept.called(("/x", b"10")) is not None
     assert kept.called(("/x", b"%d" % (NAMES + 9))) is not None
+
+
+# The kitchen: clients take turns, a page is made once, and what fails holds up nobody
+
+
+def plain_page(name: str) -> Made:
+    return Made(body=name.encode(), type="text/plain")
+
+
+class Cooked:
+    """Notes what was made in which order; the first one waits until all are ordered."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.go = threading.Event()
+
+    def maker(self, name: str) -> Callable[[], Made]:
+        def make() -> Made:
+            assert self.go.wait(10)
+            self.names.append(name)
+            return plain_page(name)
+
+        return make
+
+
+async def ordered(orders: list[tuple[str, str]]) -> list[str]:
+    """Order pages, each by a client; the order in which they were made."""
+    kitchen, cooked = Kitchen(Kept(10_000)), Cooked()
+    tasks = []
+    for client, name in orders:
+        tasks.append(asyncio.ensure_future(kitchen.make(name, cooked.maker(name), client)))
+        await asyncio.sleep(0)  # it stands in its row now
+    cooked.go.set()
+    made = await asyncio.gather(*tasks)
+    assert [one.body.decode() for one in made] == [name for _, name in orders]
+    assert all("br" in one.packed for one in made)
+    return cooked.names
+
+
+def test_a_client_with_many_pages_keeps_others_waiting_for_one() -> None:
+    many = [("greedy", f"g{number}") for number in range(20)]
+    made = asyncio.run(ordered([*many, ("one", "a"), ("two", "b"), ("one", "c")]))
+    assert made[:1] == ["g0"]
+    assert max(made.index("a"), made.index("b")) <= 3
+    assert made.index("c") <= 5
+    assert [name for name in made if name.startswith("g")] == [name for _, name in many]
+
+
+def test_neighbours_of_an_ipv6_network_are_one_client() -> None:
+    many = [(f"2001:db8::{number:x}", f"g{number}") for number in range(1, 20)]
+    made = asyncio.run(ordered([*many, ("192.0.2.1", "a")]))
+    assert made.index("a") <= 2
+
+
+def test_who_asks_for_the_same_page_waits_for_it() -> None:
+    async def ask() -> None:
+        kitchen, cooked = Kitchen(Kept(1000)), Cooked()
+        make = cooked.maker("page")
+        tasks = [asyncio.ensure_future(kitchen.make("page", make, f"c{n}")) for n in range(20)]
+        await asyncio.sleep(0)
+        cooked.go.set()
+        found = await asyncio.gather(*tasks)
+        assert cooked.names == ["page"]
+        assert len({id(one) for one in found}) == 1
+
+    asyncio.run(ask())
+
+
+def test_what_cannot_be_made_is_told_to_all_and_holds_up_nobody() -> None:
+    def fail() -> Made:
+        raise LookupError("no such page")
+
+    async def ask() -> None:
+        kitchen = Kitchen(Kept(1000))
+        wrong = [kitchen.make("wrong", fail, client) for client in ("a", "b")]
+        right = kitchen.make("right", lambda: plain_page("right"), "a")
+        *failed, made = await asyncio.gather(*wrong, right, return_exceptions=True)
+        assert [type(one) for one in failed] == [LookupError, LookupError]
+        assert isinstance(made, Made)
+        with pytest.raises(LookupError):
+            await kitchen.make("wrong", fail, "a")
+        assert (await kitchen.make("wrong", lambda: plain_page("now"), "a")).body == b"now"
+
+    asyncio.run(ask())
+
+
+def test_a_client_that_leaves_does_not_stop_the_page() -> None:
+    async def ask() -> None:
+        kitchen, cooked = Kitchen(Kept(1000)), Cooked()
+        tasks = [asyncio.ensure_future(kitchen.make(n, cooked.maker(n), "a")) for n in ("first", "second")]
+        await asyncio.sleep(0)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        cooked.go.set()
+        assert (await kitchen.make("third", lambda: plain_page("third"), "b")).body == b"third"
+        assert (await kitchen.make("second", cooked.maker("second"), "a")).body == b"second"
+        assert cooked.names == ["first", "second"]
+
+    asyncio.run(ask())
+
+
+# Made pages as answers: tags, encodings, and what a cache must know
+
+
+BODY = b"<p>a page of a leaderboard</p>" * 50
+
+
+def asked(made: Made, *, seconds: int = 0, **headers: str) -> Response:
+    raw = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
+    return answer(Request({"type": "http", "method": "GET", "headers": raw}), made, seconds=seconds)
+
+
+def page(body: bytes = BODY, **fields: object) -> Made:
+    return Made(body=body, type="text/html; charset=utf-8", **fields)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("accept", "encoding"),
+    [
+        ("br", "br"),
+        ("gzip", "gzip"),
+        ("gzip, deflate, br", "br"),
+        ("identity", None),
+        ("", None),
+        ("br;q=0, gzip", "gzip"),
+        ("nonsense;;q", None),
+    ],
+)
+def test_every_encoding_holds_the_same_body(accept: str, encoding: str | None) -> None:
+    found = asked(page(), accept_encoding=accept)
+    assert found.headers.get("content-encoding") == encoding
+    unpack = {"br": brotli.decompress, "gzip": gzip.decompress}.get(encoding or "", bytes)
+    assert unpack(bytes(found.body)) == BODY
+    assert int(found.headers["content-length"]) == len(bytes(found.body))
+    assert encoding is None or len(bytes(found.body)) < len(BODY)
+
+
+def test_caches_are_told_what_it_depends_on() -> None:
+    for headers in ({}, {"accept_encoding": "br"}, {"if_none_match": "*"}):
+        found = asked(page(), **headers)
+        assert found.headers["vary"] == "Accept-Encoding"
+        assert found.headers["etag"] == page().tag
+        assert found.headers["cache-control"] == "no-cache"
+    assert asked(page(), seconds=60).headers["cache-control"] == "public, max-age=60"
+
+
+def test_a_page_that_the_client_has_is_not_sent_again() -> None:
+    tag = page().tag
+    for header in (tag, tag.removeprefix("W/"), f'"other", {tag}', "*", f' {tag} , "x"'):
+        found = asked(page(), if_none_match=header)
+        assert (found.status_code, bytes(found.body)) == (304, b"")
+    for header in ('"other"', "", tag[:-2], 'W/"0"'):
+        assert asked(page(), if_none_match=header).status_code == 200
+    assert asked(page(BODY + b"!"), if_none_match=tag).status_code == 200
+
+
+def test_an_error_page_is_always_sent() -> None:
+    error = page(status=404)
+    found = asked(error, if_none_match=error.tag)
+    assert (found.status_code, bytes(found.body)) == (404, BODY)
+
+
+def test_a_body_is_compressed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+    monkeypatch.setattr(
+        "leaderboard.answers.compressed", lambda body, accept: calls.append(accept) or (b"packed", "br")
+    )
+    made = page()
+    for _ in range(3):
+        assert asked(made, accept_encoding="br").body == b"packed"
+    assert len(calls) == 1
+
+
+def test_a_small_body_is_sent_as_it_is() -> None:
+    found = asked(page(b"ok"), accept_encoding="br, gzip")
+    assert bytes(found.body) == b"ok"
+    assert "content-encoding" not in found.headers

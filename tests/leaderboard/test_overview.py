@@ -1,13 +1,31 @@
-"""The overview: models x suites, their order, and what a search finds."""
-
 from __future__ import annotations
 
+import csv
+import io
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
 
-from site_data import HOSTILE, Parsed, names, standard_app, suites
+from harness.record import Record
+from leaderboard.views.overview import OverviewState
+from site_data import (
+    HOSTILE,
+    Parsed,
+    every_path,
+    fill,
+    measured_model,
+    names,
+    put,
+    scored,
+    small_app,
+    standard_app,
+    suites,
+)
+
+# The overview: models x suites, their order, and what a search finds
 
 
 def asked(**query: Any) -> dict[str, Any]:
@@ -104,3 +122,160 @@ def test_names_that_are_none() -> None:
         assert answer.status_code == 404
         assert "nothing" in answer.json()["error"]["message"]
     assert set(suites()) >= {"nanobeir"}
+
+
+# Twins of pages: every row, what was asked for, and what must be read with it
+
+
+BROWSER = {"accept": "text/html"}
+MANY = 120
+SUITE = "/suites/nanobeir"
+FIRST = names("nanobeir")[0]
+
+
+def many(folder: Path) -> None:
+    """A site whose overview has several pages."""
+    fill(folder)
+    for number in range(MANY):
+        model = measured_model(f"many-{number:03}", f"9{number:03}")
+        records: list[Record] = [scored(model, FIRST, 0.2 + number / 1000)]
+        put(folder / "results", model, records)
+
+
+@pytest.fixture(scope="module")
+def asking(tmp_path_factory: pytest.TempPathFactory) -> TestClient:
+    return TestClient(small_app(tmp_path_factory.mktemp("many"), many))
+
+
+def count(asking: TestClient, path: str, form: str) -> int:
+    """Rows of a page's first table in a form."""
+    answer = asking.get(path.replace(".FORM", f".{form}"))
+    assert answer.status_code == 200, answer.text
+    if form == "json":
+        return len([row for row in answer.json()["tables"][0]["rows"] if row["kind"] != "group"])
+    if form == "csv":
+        return len(list(csv.reader(io.StringIO(answer.text, newline="")))) - 1
+    if form == "md":
+        return len([line for line in answer.text.splitlines() if line.startswith("|")]) - 2
+    body = answer.text.partition("\\midrule\n")[2].partition("\n\\bottomrule")[0]
+    return len(body.splitlines())
+
+
+@pytest.mark.parametrize("form", ["json", "csv", "md", "tex"])
+def test_a_twin_holds_every_row_unless_some_are_named(asking: TestClient, form: str) -> None:
+    every = count(asking, "/index.FORM?rows=all", form)
+    assert every > MANY
+    assert count(asking, "/index.FORM", form) == every
+    assert count(asking, "/index.FORM?theme=dark", form) == every
+    usual = OverviewState.model_fields["rows"].default
+    assert count(asking, f"/index.FORM?rows={usual}", form) == int(usual)  # named, though the usual number
+    assert count(asking, "/index.FORM?rows=25", form) == 25
+    assert count(asking, "/index.FORM?page=1", form) == int(usual)
+    assert count(asking, "/index.FORM", form) == every  # what is kept is not mistaken
+
+
+def test_the_page_itself_stays_paged_and_leads_to_all_rows(asking: TestClient) -> None:
+    page = Parsed(asking.get("/?rows=25&page=2&q=many", headers=BROWSER).text)
+    assert len(page.all("tr")) - len([a for a in page.all("tr") if a.get("class") == "groups"]) == 25 + 1
+    (link,) = [link for link in page.links if link.startswith("/index.json")]
+    assert link == "/index.json?q=many"
+    assert len(asking.get(link).json()["tables"][0]["rows"]) == MANY
+
+
+def test_what_was_asked_for_stands_in_every_twin_that_is_read_by_people() -> None:
+    asking = TestClient(standard_app())
+    query = "revisions=any&q=tiny&theme=dark&rows=25"
+    warning = "Scores on other revisions of the data count here"
+    md, tex = (asking.get(f"{SUITE}.{form}?{query}").text for form in ("md", "tex"))
+    assert "View: `q=tiny&revisions=any`" in md.partition("\n## ")[0]
+    assert warning in md.partition("\n## ")[0]
+    above = tex.partition("\\begin{table}")[0].splitlines()
+    assert "% View: q=tiny&revisions=any" in above
+    assert any(line.startswith(f"% {warning}") for line in above)
+    data = asking.get(f"{SUITE}.json?{query}").json()
+    assert data["state"] == {"q": "tiny", "revisions": "any", "rows": "25"}
+    assert "View" not in asking.get(f"{SUITE}.md?theme=dark").text
+    assert asking.get(f"{SUITE}.json").json()["state"] == {}
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/", "/index.json", SUITE, f"{SUITE}.csv", "/tasks", "/about.json", "/api", "/models/acme--tiny-base"],
+)
+def test_an_unknown_parameter_is_refused(path: str) -> None:
+    asking = TestClient(standard_app())
+    answer = asking.get(f"{path}?thme=dark", headers={"accept": "application/json"})
+    error = answer.json()["error"]
+    assert answer.status_code == error["status"] == 422
+    assert error["message"] == "There is no parameter 'thme'. Did you mean theme?"
+    assert "/api" in error["hint"]
+    page = asking.get(f"{path}?thme=dark", headers=BROWSER)
+    assert page.status_code == 422
+    assert "Did you mean theme?" in page.text
+
+
+@pytest.mark.parametrize(
+    ("path", "wanted"),
+    [("/", "cols"), ("/index.tex", "cols"), (SUITE, "cols"), (f"{SUITE}.json", "cols"), ("/compare", "")],
+)
+def test_the_nearest_parameter_is_one_of_that_page(path: str, wanted: str) -> None:
+    said = TestClient(standard_app()).get(f"{path}?colls=x").json()["error"]["message"]
+    hint = f" Did you mean {wanted}?" if wanted else ""
+    assert said == f"There is no parameter 'colls'.{hint}"
+
+
+def links(asking: TestClient, path: str) -> Iterator[str]:
+    """The links and forms of a page that hold a query, as a browser would ask for them."""
+    page = Parsed(asking.get(path, headers=BROWSER).text)
+    yield from (link if link[:1] == "/" else path + link for link in page.links if "?" in link)
+    for name in {a["name"] for tag in ("input", "select") for a in page.all(tag)
+                 if a.get("name") and a.get("form") != "pick" and a.get("id") != "find"}:  # fmt: skip
+        yield f"{path}?{name}="
+
+
+def test_no_page_leads_to_a_parameter_that_is_none() -> None:
+    app = standard_app()
+    asking = TestClient(app)
+    seen: set[tuple[str, frozenset[str]]] = set()
+    every = every_path(app)
+    for path in [*every[:: 1 + len(every) // 60], *{p.rpartition("/")[0]: p for p in every}.values()]:
+        for link in links(asking, path):
+            base, _, query = link.partition("?")
+            key = base, frozenset(part.partition("=")[0] for part in query.split("&"))
+            if key in seen or base.startswith("/static"):
+                continue
+            seen.add(key)
+            answer = asking.get(link, headers={"accept": "application/json"})
+            assert "There is no parameter" not in answer.text, (path, link)
+    assert len(seen) > 20
+
+
+def suite(**query: Any) -> dict[str, Any]:
+    answer = TestClient(standard_app()).get(f"{SUITE}.json", params=query)
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def test_a_bare_name_stands_for_its_column() -> None:
+    whole, bare = suite(cols=f"task:{FIRST}"), suite(cols=FIRST)
+    assert [c["key"] for c in bare["tables"][0]["columns"]] == ["rank", "model", f"task:{FIRST}"]
+    assert bare["tables"] == whole["tables"]
+    for sign in ("", "-"):
+        one, other = suite(sort=f"{sign}{FIRST}"), suite(sort=f"{sign}task:{FIRST}")
+        assert one["tables"] == other["tables"]
+    assert suite(sort="-mean")["tables"] == suite()["tables"]
+    assert [c["key"] for c in suite(cols="mean", mean="types")["tables"][0]["columns"]][2:] == ["types"]
+
+
+@pytest.mark.parametrize("query", [{"cols": "nope"}, {"cols": [FIRST, "nope"]}, {"sort": "nope"}])
+def test_a_column_that_is_none_is_said(query: dict[str, Any]) -> None:
+    answer = TestClient(standard_app()).get(f"{SUITE}.json", params=query)
+    assert answer.status_code == 404
+    assert answer.json()["error"]["message"] == "No column is called 'nope'."
+
+
+def test_a_pin_that_is_no_entry_is_said() -> None:
+    assert suite(pin="nobody")["notes"] == ["No entry here is called 'nobody': it is not pinned."]
+    entry = suite()["tables"][0]["rows"][0]["key"]
+    assert suite(pin=entry)["notes"] == []

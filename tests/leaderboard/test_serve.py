@@ -12,9 +12,10 @@ from click.testing import CliRunner, Result
 from starlette.testclient import TestClient
 
 from fakes import encoding
+from finetune.glue.plan import _plain
 from harness import catalog
 from harness.errors import HarnessError, UsageError
-from harness.identity import digest, evaluation_identity, plain
+from harness.identity import digest, evaluation_identity
 from harness.jobs import model_part, task_part
 from harness.record import Record
 from harness.types import Artifact, SuiteOptions, Task
@@ -136,7 +137,7 @@ def test_a_suite_of_ones_own_has_a_page_and_a_mean(tmp_path: Path) -> None:
 
 
 def _scored(model: Artifact, of: Task, score: float) -> Record:
-    identity = plain(evaluation_identity(model, of, encoding(), seed=42))
+    identity = _plain(evaluation_identity(model, of, encoding(), seed=42))
     splits = {split: {s: {"main_score": score} for s in of.subsets} for split in of.splits}
     return Record(
         key=digest(identity),

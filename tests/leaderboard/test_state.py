@@ -1,19 +1,36 @@
-"""The state of a page stands in its URL, and comes back from it."""
+"""Addresses: they hold the state of a page, guessed ones lead to pages, and the API describes them."""
 
 from __future__ import annotations
 
+import zlib
+from collections import Counter
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, quote, urlsplit
 
 import pytest
-from hypothesis import given, settings
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+from starlette.testclient import TestClient
 
+from leaderboard.pages.model.page import _of_suites
+from leaderboard.pages.model.result_tables import keyed
 from leaderboard.paging import SIZES, paging
 from leaderboard.site import page_routes
 from leaderboard.state import State, address, refusals
+from leaderboard.views import api
 from leaderboard.views.suite import SuiteState
+from site_data import Parsed, standard_app
+
+# The state of a page stands in its URL, and comes back from it
+
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 STATES = st.builds(
@@ -138,3 +155,266 @@ def test_pages_hold_every_row_once(total: int, rows: str, page: int) -> None:
         if total
     ]
     assert seen == list(range(1, total + 1))
+
+
+# Addresses that one would guess lead to the pages
+
+
+BROWSER = {"accept": "text/html"}
+
+
+@pytest.fixture(scope="module")
+def client() -> TestClient:
+    return TestClient(standard_app(), follow_redirects=False)
+
+
+@pytest.mark.parametrize(
+    ("asked", "led"),
+    [
+        ("/models", "/"),
+        ("/models/", "/"),
+        ("/models?q=tiny", "/?q=tiny"),
+        ("/models/acme/tiny-base", "/models/acme--tiny-base"),
+        ("/models/Acme/Tiny-Base", "/models/acme--tiny-base"),
+        ("/models/acme/tiny-base.json?rows=25", "/models/acme--tiny-base.json?rows=25"),
+        ("/models/acme%2Ftiny-base", "/models/acme--tiny-base"),
+        ("/suites/MTEB(eng, v2)", "/suites/mteb"),
+        ("/suites/MTEB%28eng%2C%20v2%29?mean=types", "/suites/mteb?mean=types"),
+        ("/suites/mteb:MTEB(eng, v2)", "/suites/mteb"),
+        ("/suites/mteb:MTEB(kor, v1).csv", "/suites/mteb-MTEB-kor-v1.csv"),
+        ("/suites/NanoBEIR", "/suites/nanobeir"),
+        ("/suites/mteb-MTEB-eng-v2", "/suites/mteb"),
+    ],
+)
+def test_guessed_addresses(client: TestClient, asked: str, led: str) -> None:
+    answer = client.get(asked)
+    assert (answer.status_code, answer.headers["location"]) == (307, led)
+    assert client.get(led).status_code == 200
+    assert client.head(asked).status_code == 307
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/suites",
+        "/suites/mteb",
+        "/suites/mteb.json",
+        "/models/acme--tiny-base",
+        "/models/acme--tiny-base.csv",
+    ],
+)
+def test_pages_own_addresses_stay(client: TestClient, path: str) -> None:
+    assert client.get(path).status_code == 200
+
+
+def test_what_is_none_is_not_found_with_the_nearest(client: TestClient) -> None:
+    for asked, near in [
+        ("/models/acme/tiny-bose", "acme--tiny-base"),
+        ("/models/acme/tiny-bose.json", "acme--tiny-base"),
+        ("/suites/nanobier", "nanobeir"),
+        ("/suites/nanobeir%00", "nanobeir"),
+    ]:
+        answer = client.get(asked, headers=BROWSER)
+        assert answer.status_code == 404, asked
+        assert near in answer.text, asked
+
+
+@pytest.mark.parametrize("name", ["//evil.example/x", "/\\evil.example", "..//evil.example", "é", "%", ""])
+def test_no_redirect_leads_out_of_the_site(client: TestClient, name: str) -> None:
+    for kind in ("models", "suites"):
+        answer = client.get(f"/{kind}/{quote(name)}", headers=BROWSER)
+        assert answer.status_code in (200, 307, 404), answer.text
+        there = answer.headers.get("location", "/").removeprefix("http://testserver")
+        assert there.startswith("/")
+        assert not there.startswith("//")
+
+
+def test_they_are_no_part_of_the_api(client: TestClient) -> None:
+    paths = client.get("/openapi.json").json()["paths"]
+    assert not {"/models", "/models/{organisation}/{name}"} & set(paths)
+
+
+# The API as it is described: schemathesis asks what the description allows, and what it does not
+
+
+SCHEMA = schemathesis.openapi.from_asgi("/openapi.json", standard_app())
+
+CHECKS = (
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_schema_conformance,
+)
+
+
+REAL = {
+    "suite": ("nanobeir", "glue", "mteb"),
+    "model": ("acme--tiny-base", "acme--tiny-large"),
+    "task": ("NanoArguAnaRetrieval", "RTE"),
+    "paper": ("optibert", "neobert"),
+    "recipe": ("glue-neobert", "glue-quick"),
+}
+"""Names that lead somewhere: two of three addresses have one of them."""
+
+
+@SCHEMA.hook
+def map_path_parameters(
+    context: schemathesis.HookContext, path_parameters: dict[str, Any] | None
+) -> dict[str, Any] | None:
+    for name in REAL.keys() & (path_parameters or {}).keys():
+        assert path_parameters is not None
+        choice = zlib.crc32(str(path_parameters[name]).encode("utf-8", "replace"))
+        if choice % 3:
+            path_parameters[name] = REAL[name][choice % len(REAL[name])]
+    return path_parameters
+
+
+MOST = r"/suites/\{suite\}\.(json|csv)$|\.svg$|feed|healthz|metrics|records"
+"""Routes that are asked more; the other pages are asked as JSON."""
+
+
+ANSWERED: Counter[tuple[str, int]] = Counter()
+"""How often each route gave each status."""
+
+
+def note(case: schemathesis.Case, answer: Any) -> None:
+    ANSWERED[case.operation.path, answer.status_code] += 1
+
+
+def few(examples: int) -> settings:
+    return settings(
+        max_examples=examples,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        phases=[Phase.explicit, Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+
+
+@SCHEMA.include(path_regex=MOST).parametrize()
+@few(20)
+def test_answers_are_as_described(case: schemathesis.Case) -> None:
+    note(case, case.call_and_validate(checks=CHECKS))
+
+
+@SCHEMA.include(path_regex=r"\.json$").exclude(path_regex=MOST).parametrize()
+@few(6)
+def test_other_answers_are_as_described(case: schemathesis.Case) -> None:
+    note(case, case.call_and_validate(checks=CHECKS))
+
+
+def test_not_all_of_it_led_nowhere() -> None:
+    """Runs behind the two above: of the pages with names in their paths, each was found at least once."""
+    named = {path for path, _ in ANSWERED if any(f"{{{name}}}" in path for name in REAL) and ".json" in path}
+    assert len(named) > 4
+    assert {path for path in named if ANSWERED[path, 200]} == named
+
+
+def document() -> dict[str, Any]:
+    found: dict[str, Any] = TestClient(standard_app()).get("/openapi.json").json()
+    return found
+
+
+def test_every_page_is_described_with_its_parameters() -> None:
+    app, paths = standard_app(), document()["paths"]
+    for route in app.state.site.pages:
+        base = "/index" if route.path == "/" else route.path
+        for form in ("json", "csv", "md", "tex") if route.twins else ():
+            said = paths[f"{base}.{form}"]["get"]
+            named = {p["name"] for p in said["parameters"] if p["in"] == "query"}
+            assert named == set(route.state.model_fields)
+            assert all(p.get("description") for p in said["parameters"] if p["in"] == "query"), base
+            assert {"200", "400", "404", "414", "422", "429"} <= set(said["responses"])
+            assert said["summary"].startswith(route.summary)
+    assert set(paths["/api/records"]) == {"post"}
+    ids = [one["operationId"] for methods in paths.values() for one in methods.values()]
+    assert len(ids) == len(set(ids))
+
+
+@pytest.mark.parametrize("path", ["/suites/nanobeir.json", "/index.json", "/tasks.json"])
+def test_an_answer_that_is_there_has_the_described_form(path: str) -> None:
+    """Names that are made up lead nowhere: these lead somewhere."""
+    template = path.replace("nanobeir", "{suite}")
+    SCHEMA[template]["GET"].validate_response(TestClient(standard_app(), base_url="http://x").get(path))
+
+
+# The page of the API: every parameter with what it takes; and what other pages say in words
+
+
+@pytest.fixture(scope="module")
+def parameters() -> dict[tuple[str, str], tuple[str, ...]]:
+    """What a parameter takes, its default and what it does, by page and name."""
+    (table,) = api.view(standard_app().state.site, State.model_validate({})).tables
+    keys = [column.key for column in table.columns]
+    found: dict[tuple[str, str], tuple[str, ...]] = {}
+    page = ""
+    for row in table.rows:
+        cells = dict(zip(keys, (cell.text for cell in row.cells), strict=True))
+        page = cells["path"] or page
+        found[page, cells["name"]] = (cells["values"], cells["default"], cells["means"])
+    return found
+
+
+@pytest.mark.parametrize(
+    ("page", "name", "takes", "default"),
+    [
+        ("/suites/{suite}", "mean", "tasks, types", "tasks"),
+        ("/suites/{suite}", "origin", "measured, imported, reported", ""),
+        ("/suites/{suite}", "open", "0, 1", "0"),
+        ("/suites/{suite}", "tokens", "a whole number from 1 to 2,147,483,647", ""),
+        ("/suites/{suite}", "page", "a whole number from 1 to 100,000", "1"),
+        ("/suites/{suite}", "pin", "text, again and again for several", ""),
+        ("/tasks", "q", "text", ""),
+        ("/pareto", "price", "a number", ""),
+        ("/pareto", "scale", "log, linear", ""),
+        ("every page", "theme", "auto, light, dark", "auto"),
+    ],
+)
+def test_what_parameters_take(
+    parameters: dict[tuple[str, str], tuple[str, ...]], page: str, name: str, takes: str, default: str
+) -> None:
+    assert parameters[page, name][:2] == (takes, default)
+
+
+def test_every_value_that_is_offered_is_taken(parameters: dict[tuple[str, str], tuple[str, ...]]) -> None:
+    states = {route.path: route.state for route in standard_app().state.site.pages} | {"every page": State}
+    tried = 0
+    for (page, name), (takes, default, _) in parameters.items():
+        closed = name and not takes.startswith(("text", "a "))
+        for value in takes.split(", ") if closed else ():
+            states[page].model_validate({name: value})
+            tried += 1
+        if default:
+            kind = states[page]
+            assert kind.model_validate({name: default}) == kind.model_validate({}), (page, name)
+    assert tried > 50
+
+
+def test_no_signs_of_markdown_are_shown() -> None:
+    text = Parsed(TestClient(standard_app()).get("/api").text).text
+    assert "`" not in text
+
+
+@pytest.mark.parametrize(
+    ("suites", "says"),
+    [
+        ({}, "No suite asks for any of it."),
+        ({"a": False}, "It has a part of one suite."),
+        ({"a": False, "b": False}, "It has a part of 2 suites."),
+        ({"a": True}, "It has all of one suite."),
+        ({"a": True, "b": False}, "It has all of one suite and a part of one other."),
+        ({"a": True, "b": True, "c": False, "d": False}, "It has all of 2 suites and a part of 2 others."),
+    ],
+)
+def test_suites_of_a_model_in_words(suites: dict[str, bool], says: str) -> None:
+    assert _of_suites(suites) == says
+
+
+def test_keys_have_no_empty_ends_and_nothing_is_no_code() -> None:
+    values: dict[str, Any] = {"applied": {"": ""}, "asked": {"named": {}, "default": None}}
+    table = keyed("prompts", "Prompts", values)
+    assert [[cell.text for cell in row.cells] for row in table.rows] == [
+        ["applied.all", "(empty)"],
+        ["asked.default", "–"],
+    ]

@@ -16,8 +16,9 @@ from starlette.testclient import TestClient
 
 import site_data
 from fakes import encoding
+from finetune.glue.plan import _plain
 from harness import catalog
-from harness.identity import digest, evaluation_identity, plain
+from harness.identity import digest, evaluation_identity
 from harness.jobs import task_part
 from harness.record import Record
 from harness.types import Artifact, SuiteOptions, Task
@@ -199,7 +200,7 @@ def fill_vectors(folder: Path) -> None:
 
 
 def vectors(model: Artifact, of: Task, score: float) -> Record:
-    identity = plain(evaluation_identity(model, of, encoding(), seed=42))
+    identity = _plain(evaluation_identity(model, of, encoding(), seed=42))
     some = site_data.scored(model, of.name, score)
     splits = {split: {s: {"main_score": score} for s in of.subsets} for split in of.splits}
     changed: Mapping[str, Any] = {"key": digest(identity), "identity": identity, "task": task_part(of)}

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from fakes import artifact, encoding
+from finetune.glue.plan import _plain
 from harness import catalog
 from harness.cli import invoke
 from harness.errors import RecordError, UsageError
-from harness.identity import digest, evaluation_identity, plain
+from harness.identity import digest, evaluation_identity
 from harness.jobs import model_part, task_part
 from harness.proxy.document import PROXIES
 from harness.record import Record
@@ -43,7 +44,7 @@ def options(folder: Path) -> SuiteOptions:
 
 
 def put_record(results: Path, model: Artifact, task: Task, score: float) -> None:
-    identity = plain(evaluation_identity(model, task, encoding(), seed=42))
+    identity = _plain(evaluation_identity(model, task, encoding(), seed=42))
     about = model_part(model, {"parameters": 1, "dimension": 2})
     record = Record(
         key=digest(identity), status="done", model=about, task=task_part(task), identity=identity,

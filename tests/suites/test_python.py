@@ -28,8 +28,8 @@ from suites._python import (
     build,
     python_files,
     stdlib_revision,
-    stdlib_root,
 )
+from suites.stdlib import _stdlib_root
 
 BODY = "    a = 1\n    b = 2\n    return a + b\n"
 
@@ -451,11 +451,11 @@ def test_labels_need_two_packages() -> None:
 
 @pytest.fixture(scope="module")
 def stdlib() -> Tasks:
-    return build(stdlib_root())
+    return build(_stdlib_root())
 
 
 def test_standard_library_is_the_running_one() -> None:
-    assert (stdlib_root() / "ast.py").samefile(ast.__file__)
+    assert (_stdlib_root() / "ast.py").samefile(ast.__file__)
     assert stdlib_revision().startswith(f"python-{sys.version_info.major}.{sys.version_info.minor}.")
 
 

@@ -14,8 +14,8 @@ import pytest
 from harness.errors import UsageError
 from harness.types import SIDES, Size, SuiteOptions
 from suites._mteb import make_snapshot
-from suites._mteb.snapshot import PATH, TaskInfo, TaskUse, _sections, _Snapshot, load, narrow
-from suites._mteb.tasks import benchmark_or_task, offers
+from suites._mteb.snapshot import PATH, TaskInfo, TaskUse, _sections, _Snapshot, load
+from suites._mteb.tasks import _narrow, benchmark_or_task, offers
 
 ROOT = Path(__file__).parents[2]
 TEXT = ["text"]
@@ -185,21 +185,21 @@ def test_sizes_add_up_and_are_unknown_when_any_part_is() -> None:
 
 
 def test_a_subset_stays_when_any_of_its_languages_is_asked_for() -> None:
-    assert narrow(a_task()) == (("dev", "test"), ("en", "de-en", "zh"))
-    assert narrow(a_task(), ["eng"], ["test"]) == (("test",), ("en", "de-en"))
-    assert narrow(a_task(), ["deu-Latn", "zho"], ["test", "train"]) == (("test",), ("de-en", "zh"))
+    assert _narrow(a_task()) == (("dev", "test"), ("en", "de-en", "zh"))
+    assert _narrow(a_task(), ["eng"], ["test"]) == (("test",), ("en", "de-en"))
+    assert _narrow(a_task(), ["deu-Latn", "zho"], ["test", "train"]) == (("test",), ("de-en", "zh"))
 
 
 def test_narrowing_stays_inside_what_a_benchmark_takes() -> None:
     use = TaskUse(name="Little", splits=("test",), subsets=("de-en",))
-    assert narrow(a_task(), ["eng"], within=use) == (("test",), ("de-en",))
+    assert _narrow(a_task(), ["eng"], within=use) == (("test",), ("de-en",))
     with pytest.raises(UsageError, match=r"no split of it is dev\.\nIt has split test\."):
-        narrow(a_task(), splits=["dev"], within=use)
+        _narrow(a_task(), splits=["dev"], within=use)
 
 
 def test_nothing_left_says_what_there_is() -> None:
     with pytest.raises(UsageError) as error:
-        narrow(a_task(), ["en", "fra"])
+        _narrow(a_task(), ["en", "fra"])
     assert str(error.value) == (
         "Nothing of Little is left: no language of it is en or fra.\nIt has languages deu, eng, zho."
     )
@@ -342,9 +342,9 @@ def test_narrowing_keeps_what_mteb_keeps(name: str, languages: list[str]) -> Non
         kept = mteb.get_task(name, languages=languages).hf_subsets
     except ValueError:  # mteb's word for nothing left
         with pytest.raises(UsageError):
-            narrow(load().task(name), languages)
+            _narrow(load().task(name), languages)
     else:
-        assert sorted(narrow(load().task(name), languages)[1]) == sorted(kept)
+        assert sorted(_narrow(load().task(name), languages)[1]) == sorted(kept)
 
 
 class Counting:

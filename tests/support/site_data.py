@@ -27,8 +27,9 @@ import pyarrow as pa
 from fastapi import FastAPI
 
 from fakes import artifact, encoding
+from finetune.glue.plan import _plain
 from harness import catalog, imported, paths
-from harness.identity import digest, evaluation_identity, plain, task_identity
+from harness.identity import digest, evaluation_identity, task_identity
 from harness.jobs import model_part, task_part
 from harness.record import ErrorPart, Record
 from harness.store import Store
@@ -90,7 +91,7 @@ def spread_scores(tasks: Sequence[str], base: float) -> dict[str, float]:
 def scored(model: Artifact, name: str, score: float | None, *, error: ErrorPart | None = None) -> Record:
     """The record of a finished model on a task; without a score, of its failure."""
     of = task(name)
-    identity = plain(evaluation_identity(model, of, encoding(), seed=42))
+    identity = _plain(evaluation_identity(model, of, encoding(), seed=42))
     splits = {split: {s: {"main_score": score, of.metric: score} for s in of.subsets} for split in of.splits}
     return Record(
         key=digest(identity), status="failed" if error else "done", model=_model(model), task=task_part(of),
@@ -106,7 +107,7 @@ def trained(model: Artifact, name: str, score: float, **training: Any) -> Record
         "recipe": "glue-optibert", "protocol": "p" * 64, "kind": "fresh", "view": "optibert",
         "final_seeds": [], "fresh_seeds": [42001, 42002, 42003],
     }  # fmt: skip
-    identity = {**plain(task_identity(model, of)), **own}
+    identity = {**_plain(task_identity(model, of)), **own}
     assert hasattr(of.source, "metrics")
     metrics = dict.fromkeys(of.source.metrics, score)
     return Record(

@@ -77,14 +77,3 @@ class Nothing:
     def attend(self, query: Tensor, key: Tensor, value: Tensor, needs: Needs) -> Tensor:
         """See `Layout.attend`."""
         return query
-
-
-class Sealed:
-    """A layout that torch.compile does not look into: it would make new graphs for new lengths."""
-
-    def __init__(self, layout: Layout) -> None:
-        self._layout = layout
-
-    def attend(self, query: Tensor, key: Tensor, value: Tensor, needs: Needs) -> Tensor:
-        """See `Layout.attend`."""
-        return self._layout.attend(query, key, value, needs)

@@ -25,12 +25,23 @@ from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, PreTrainedConfig
 from transformers.modeling_outputs import BaseModelOutputWithPooling, MaskedLMOutput
 
-from harness.encoder.attention.interface import Layout, Needs, Sealed
+from harness.encoder.attention.interface import Layout, Needs
 from harness.encoder.attention.kernels import AUTO, LIBRARY_NAMES, choose
 from harness.encoder.family import MODEL_TYPE, Architecture
 from harness.encoder.network.layers import Block, Embeddings, MaskedHead, Packing, Pooler, Table, norm, turned
 from harness.encoder.network.pretrained import EncoderConfig, EncoderPreTrainedModel, Published
 from harness.errors import ModelError
+
+
+class _Sealed:
+    """A layout that torch.compile does not look into: it would make new graphs for new lengths."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, needs: Needs) -> Tensor:
+        """See `Layout.attend`."""
+        return self._layout.attend(query, key, value, needs)
 
 
 def _packing(compute: Tensor, attend: Tensor) -> Packing:
@@ -276,11 +287,11 @@ class EncoderModel(EncoderPreTrainedModel):
         return packed, self.embeddings(embedded, places, kinds)
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
-    def _laid_out(self, packed: Packing, hidden: Tensor) -> tuple[dict[float, Table], list[Sealed]]:
+    def _laid_out(self, packed: Packing, hidden: Tensor) -> tuple[dict[float, Table], list[_Sealed]]:
         """The rotations of each base of frequencies, and the texts as each layer's attention wants them."""
         pass_ = _Pass(packed=packed, device=hidden.device, dtype=_dtype_of(hidden), asked=self._asked())
         parts = [cast(Block, block).attention for block in self.layers]
-        layouts = [Sealed(pass_.layout(part.needs(partly=pass_.partly))) for part in parts]
+        layouts = [_Sealed(pass_.layout(part.needs(partly=pass_.partly))) for part in parts]
         self._remember(pass_)
         return turned(self.shape, packed), layouts
 

@@ -10,22 +10,22 @@ from pathlib import Path
 import pytest
 
 from check_data import small_check
-from harness.checks import outcome
+from harness.checks import check
 from harness.checks.outcome import CHECKS, SCHEMA
 from harness.errors import RecordError
 
 
 def test_it_reads_what_it_wrote(tmp_path: Path) -> None:
     one = small_check()
-    path = outcome.keep_check(tmp_path, one)
+    path = check._keep_check(tmp_path, one)
     assert path.parent == tmp_path / "checks"
     assert [CHECKS.kind.read(path) for path in sorted((tmp_path / "checks").glob("*.json"))] == [one]
     assert CHECKS.kind.parse(path.read_text(), where="x") == one
 
 
 def test_the_same_check_stands_once(tmp_path: Path) -> None:
-    first = outcome.keep_check(tmp_path, small_check())
-    assert outcome.keep_check(tmp_path, replace(small_check(), when="2027-01-01T00:00:00+00:00")) == first
+    first = check._keep_check(tmp_path, small_check())
+    assert check._keep_check(tmp_path, replace(small_check(), when="2027-01-01T00:00:00+00:00")) == first
     assert [CHECKS.kind.read(path) for path in sorted((tmp_path / "checks").glob("*.json"))] == [
         small_check()
     ]
@@ -39,7 +39,7 @@ def test_a_value_that_is_no_number_is_never_written(tmp_path: Path) -> None:
     one = small_check()
     broken = replace(one, tasks=(replace(one.tasks[0], delta=math.nan), *one.tasks[1:]))
     with pytest.raises(ValueError, match="JSON"):
-        outcome.keep_check(tmp_path, broken)
+        check._keep_check(tmp_path, broken)
     assert [CHECKS.kind.read(path) for path in sorted((tmp_path / "checks").glob("*.json"))] == []
 
 
@@ -47,7 +47,7 @@ def test_a_value_that_is_no_number_is_never_written(tmp_path: Path) -> None:
     "content", ["", "{", "[]", "3", "null", "{}", '{"schema": 1}', f'{{"schema": {SCHEMA + 1}}}', "\0"]
 )
 def test_a_file_that_is_no_check_is_named(content: str, tmp_path: Path) -> None:
-    outcome.keep_check(tmp_path, small_check())
+    check._keep_check(tmp_path, small_check())
     (tmp_path / "checks" / "0-broken.json").write_text(content)
     with pytest.raises(RecordError, match=r"0-broken\.json"):
         CHECKS.kind.read(tmp_path / "checks" / "0-broken.json")

@@ -11,18 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.checks.policy import (
-    CORRECTIONS,
-    DEFAULT,
-    MEANINGS,
-    MEASURED,
-    Policy,
-    _parse,
-    _TaskPolicy,
-    _to_toml,
-    explanation,
-    read,
-)
+from harness.checks.policy import CORRECTIONS, DEFAULT, MEASURED, Policy, _parse, _TaskPolicy, read
+from harness.commands.check import MEANINGS, _explanation, _to_toml
 from harness.errors import UsageError
 
 FULL = {
@@ -161,11 +151,11 @@ policies = st.builds(
 @given(policies)
 def test_a_policy_reads_what_it_wrote(policy: Policy) -> None:
     assert _parse(tomllib.loads(_to_toml(policy)), where="p") == policy
-    assert _parse(tomllib.loads(explanation(policy)), where="p") == policy
+    assert _parse(tomllib.loads(_explanation(policy)), where="p") == policy
 
 
 def test_the_explanation_says_what_each_setting_means(tmp_path: Path) -> None:
-    told = explanation(DEFAULT)
+    told = _explanation(DEFAULT)
     assert MEANINGS.keys() == {one.name for one in fields(Policy)} - {"tasks"}
     lines = told.splitlines()
     for name, meaning in MEANINGS.items():

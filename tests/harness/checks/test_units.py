@@ -12,8 +12,8 @@ import pytest
 import scipy.stats
 import sklearn.metrics
 
-from harness.checks.scored import Parts, _units_of
-from harness.checks.units import NotTestableError, Units, join_runs, read_examples, same_examples
+from harness.checks.scored import Parts, _NotTestableError, _read_examples, _units_of
+from harness.checks.units import Units, join_runs, same_examples
 from harness.jobs import examples_bytes
 from harness.record import ModelPart, Record, TaskPart
 
@@ -301,7 +301,7 @@ def test_what_does_not_give_the_recorded_score_is_not_testable(taken: Write, cha
             lines += pair_lines(30, 1, split="dev")
         case "columns":
             lines = [(*one[:4], one[4], one[4], None) for one in lines]
-    with pytest.raises((NotTestableError, ValueError)):
+    with pytest.raises((_NotTestableError, ValueError)):
         taken(lines, "STS", "cosine_spearman", score)
 
 
@@ -320,7 +320,7 @@ def test_what_does_not_give_the_recorded_score_is_not_testable(taken: Write, cha
 def test_rows_without_a_score_of_their_own_are_not_testable(taken: Write, kind: str, metric: str) -> None:
     lines, _, _ = label_lines(20, 2, 0)
     nothing = [(*one[:6], None) for one in lines]
-    with pytest.raises(NotTestableError):
+    with pytest.raises(_NotTestableError):
         taken(nothing, kind, metric, 0.6)
 
 
@@ -330,7 +330,7 @@ def test_seeds_on_other_examples_are_not_held_against_one_gold(taken: Write) -> 
     accuracy = np.mean([sklearn.metrics.accuracy_score(gold[0], one) for one in predicted])
     scores = {"dev": {"default": {"accuracy": float(accuracy)}}}
     assert taken(lines, "X", "accuracy", 0.0, scores=scores, recipe={"name": "r"}).runs == 2
-    with pytest.raises(NotTestableError, match="different examples"):
+    with pytest.raises(_NotTestableError, match="different examples"):
         taken(other, "X", "accuracy", 0.0, scores=scores, recipe={"name": "r"})
 
 
@@ -338,7 +338,7 @@ def test_a_missing_part_of_a_trained_score_is_not_testable(taken: Write) -> None
     lines, _, _ = trained_lines("dev", 1, 30, 0)
     scores: dict[str, dict[str, dict[str, Any]]] = {"dev": {"default": {"accuracy": None}}}
     for parts in ((("dev", "accuracy"),), (("dev", "f1"),), (("test", "accuracy"),)):
-        with pytest.raises(NotTestableError):
+        with pytest.raises(_NotTestableError):
             taken(lines, "X", "accuracy", 0.0, scores=scores, parts=parts, recipe={"name": "r"})
 
 
@@ -347,7 +347,7 @@ def test_a_damaged_file_is_an_error_that_its_caller_knows(tmp_path: Path, conten
     path = tmp_path / "x.parquet"
     path.write_bytes(content)
     with pytest.raises((OSError, ValueError)):
-        read_examples(path)
+        _read_examples(path)
 
 
 # The same units

@@ -12,8 +12,8 @@ import datasets.config
 import pytest
 
 from harness.data.locate import DataMissing, DataSettings, locate_data
-from harness.data.offline import datasets_cache
 from harness.errors import DataError
+from harness.jobs import _datasets_cache
 from harness.types import Data
 
 # Folders under a data root
@@ -379,7 +379,7 @@ def test_a_changed_folder_is_never_answered_with_old_rows(settings, root, monkey
         write(folder / name, value)
         alone += rows(folder)
         located = locate_data(Data(path="org/toy", revision="r"), settings)
-        with datasets_cache(located.data.content, settings.cache):
+        with _datasets_cache(located.data.content, settings.cache):
             seen += rows(folder)
     assert alone == [1, 1]
     assert seen == [1, 2]
@@ -387,7 +387,7 @@ def test_a_changed_folder_is_never_answered_with_old_rows(settings, root, monkey
 
 def test_the_place_is_named_by_content_and_restored(tmp_path):
     before = (datasets.config.HF_DATASETS_CACHE, datasets.config.EXTRACTED_DATASETS_PATH)
-    with datasets_cache("sha256:" + "ab" * 32, tmp_path) as place:
+    with _datasets_cache("sha256:" + "ab" * 32, tmp_path) as place:
         assert place == tmp_path / "datasets" / ("ab" * 8)
         assert place == datasets.config.HF_DATASETS_CACHE
     assert before == (datasets.config.HF_DATASETS_CACHE, datasets.config.EXTRACTED_DATASETS_PATH)

@@ -13,16 +13,9 @@ import pytest
 from httpx import Request, Response
 from huggingface_hub.errors import HfHubHTTPError
 
+from harness.commands.data import _remote_sizes
 from harness.data.folder import Manifest, Need, read_manifest
-from harness.data.locate import (
-    DataSettings,
-    Unavailable,
-    _explain,
-    human_size,
-    locate_data,
-    remote_size,
-    remote_sizes,
-)
+from harness.data.locate import DataSettings, Unavailable, _explain, human_size, locate_data, remote_size
 from harness.data.mirror import files_found, needs, pull, status, verify
 from harness.errors import DataError
 from harness.types import Data, Task
@@ -259,7 +252,7 @@ def test_sizes_leave_hidden_files_out(hub, need):
     size = sum(map(len, VISIBLE.values()))
     other = Need(path="org/none", revision=REVISION)
     assert remote_size(need) == size
-    assert remote_sizes([need, other]) == {need: size}
+    assert _remote_sizes([need, other]) == {need: size}
 
 
 PULL = """

@@ -12,9 +12,10 @@ from sklearn.model_selection import LeaveOneGroupOut, cross_val_predict
 from harness.errors import RecordError, UsageError
 from harness.imported import Imported
 from harness.proxy import document, fit
-from harness.proxy.document import PROXIES, Proxy, ProxyPredictor, find_proxy
+from harness.proxy.document import PROXIES, Proxy, find_proxy
 from harness.proxy.fit import Wish, _fit_times, fit_proxy
 from proxies import put, suite
+from suites.proxy import _ProxyPredictor
 
 # From an import to a proxy
 
@@ -59,7 +60,7 @@ def test_a_prediction_is_the_formula_of_the_file(fitted: Proxy) -> None:
     told = json.loads(fitted.to_json())
     scores = {task["task"]: 0.5 + 0.01 * at for at, task in enumerate(told["tasks"])}
     by_hand = told["intercept"] + sum(t["coefficient"] * scores[t["task"]] for t in told["tasks"])
-    found = ProxyPredictor(proxy=fitted).predict(scores)
+    found = _ProxyPredictor(proxy=fitted).predict(scores)
     assert found is not None
     assert found.value == pytest.approx(by_hand)
     assert (found.high - found.value, found.value - found.low) == pytest.approx(
@@ -69,7 +70,7 @@ def test_a_prediction_is_the_formula_of_the_file(fitted: Proxy) -> None:
 
 
 def test_a_missing_task_is_never_guessed(fitted: Proxy) -> None:
-    predictor = ProxyPredictor(proxy=fitted)
+    predictor = _ProxyPredictor(proxy=fitted)
     scores = dict.fromkeys(predictor.tasks, 0.5)
     assert predictor.predict(scores) is not None
     for name in predictor.tasks:
@@ -77,7 +78,7 @@ def test_a_missing_task_is_never_guessed(fitted: Proxy) -> None:
 
 
 def test_scores_that_no_fitted_model_has_are_named(fitted: Proxy) -> None:
-    predictor = ProxyPredictor(proxy=fitted)
+    predictor = _ProxyPredictor(proxy=fitted)
     first = predictor.tasks[0]
     found = predictor.predict({**dict.fromkeys(predictor.tasks, 0.5), first: 0.0001})
     assert found is not None

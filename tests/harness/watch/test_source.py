@@ -295,7 +295,9 @@ def test_a_checkpoint_that_is_removed_meanwhile_is_no_crash(write: Write) -> Non
 def test_looking_needs_no_torch(write: Write) -> None:
     write("checkpoint-1")
     folder = write("checkpoint-2").parent
-    asked = f"from harness.watch.watch import scan_source; print(len(scan_source({str(folder)!r}, settle=0).new))"
+    asked = (
+        f"from harness.watch.watch import scan_source; print(len(scan_source({str(folder)!r}, settle=0).new))"
+    )
     done = subprocess.run(
         [sys.executable, "-c", f"{BLOCKER}\n{asked}"], capture_output=True, text=True, check=True
     )

@@ -1,0 +1,299 @@
+"""How readers come: by keyboard, by phone, and with what they set in their systems."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.sync_api import FloatRect, Locator
+
+from browsing import NANO, Reader
+from judged_data import NEWEST
+
+# The site by keyboard alone
+
+
+FOCUS = """() => {
+  const on = document.activeElement, look = getComputedStyle(on);
+  return {
+    is: on.id || on.name || on.className || on.textContent.trim(),
+    row: on.closest("tr[data-key]")?.dataset.key ?? null,
+    inside: on.closest("main") !== null,
+    ring: on.matches(":focus-visible") && look.outlineStyle !== "none" && parseFloat(look.outlineWidth) >= 1,
+    seen: on.checkVisibility(),
+    href: on.getAttribute("href"),
+  };
+}"""
+
+
+def test_letters_move_tick_and_open(reader: Reader) -> None:
+    page = reader.open(NANO)
+    rows = reader.rows()
+    for key, at in (("j", 0), ("j", 1), ("ArrowDown", 2), ("k", 1)):
+        page.keyboard.press(key)
+        assert page.evaluate(FOCUS)["row"] == rows[at]
+    page.keyboard.press("x")
+    assert page.locator(f'input[value="{rows[1]}"]').is_checked()
+    focus = page.evaluate(FOCUS)
+    assert (focus["row"], focus["ring"]) == (rows[1], True)
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"**{focus['href']}")
+    assert urlsplit(page.url).path.startswith("/models/")
+
+
+def test_slash_finds_and_letters_are_letters_there(reader: Reader) -> None:
+    page = reader.open(NANO)
+    page.keyboard.press("/")
+    assert page.evaluate(FOCUS)["is"] == "find"
+    page.keyboard.type("jx?/k")
+    assert page.input_value("#find") == "jx?/k"
+    assert page.locator("dialog[open]").count() == 0
+    page.fill("#find", "")
+    page.keyboard.press("Escape")
+    assert page.evaluate(FOCUS)["is"] != "find"
+
+
+def test_a_question_mark_shows_the_keys(reader: Reader) -> None:
+    page = reader.open(NANO)
+    page.keyboard.press("j")
+    on = page.evaluate(FOCUS)["row"]
+    page.keyboard.press("?")
+    dialog = page.locator("dialog[open]")
+    assert dialog.get_by_role("heading").inner_text() == "Keys"
+    assert dialog.locator("kbd").all_inner_texts() == ["/", "j", "k", "Enter", "x", "c", "?", "Esc"]
+    page.keyboard.press("j")  # not heard while the help is open
+    page.keyboard.press("Escape")
+    assert page.locator("dialog[open]").count() == 0
+    assert page.evaluate(FOCUS)["row"] == on
+
+
+def test_c_opens_the_columns_and_escape_closes(reader: Reader) -> None:
+    page = reader.open(NANO)
+    page.keyboard.press("c")
+    assert page.locator(".columns").get_attribute("open") is not None
+    assert page.evaluate(FOCUS)["is"] == "cols"
+    page.keyboard.press("Space")
+    reader.goes("cols=")
+    assert page.evaluate(FOCUS)["is"] == "cols"  # where it was, in the next state
+    page.keyboard.press("Escape")
+    assert page.locator(".columns").get_attribute("open") is None
+    assert page.evaluate("document.activeElement.textContent") == "Columns"
+
+
+def test_tab_reaches_the_filters_in_order_and_shows_where_it_is(reader: Reader) -> None:
+    page = reader.open(NANO)
+    stops = []
+    for _ in range(90):
+        page.keyboard.press("Tab")
+        focus = page.evaluate(FOCUS)
+        assert focus["seen"], focus
+        assert focus["ring"], focus
+        stops.append(focus["is"])
+        if focus["row"]:
+            break
+    assert stops[0] == "skip"
+    wanted = ["find", "filters-q", "filters-origin", "filters-size"]
+    at = [stops.index(one) for one in wanted]
+    assert at == sorted(at)
+    assert "scroll" in stops[at[-1] :]  # the table itself, so that arrows scroll it
+    assert focus["row"] == reader.rows()[0]
+
+
+def test_the_skip_link_leads_to_the_content(reader: Reader) -> None:
+    page = reader.open(NANO)
+    page.keyboard.press("Tab")
+    box = page.locator(".skip").bounding_box()
+    assert box is not None
+    assert box["y"] >= 0
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "main"
+    page.keyboard.press("Tab")
+    assert page.evaluate(FOCUS)["inside"]
+
+
+def test_the_place_is_kept_when_a_heading_sorts(reader: Reader) -> None:
+    page = reader.open(NANO)
+    page.focus('#t-suite th[data-key="parameters"] a')
+    page.keyboard.press("Enter")
+    reader.goes("sort=")
+    assert page.evaluate("document.activeElement.closest('th')?.dataset.key") == "parameters"
+    page.keyboard.press("Enter")
+    reader.goes("sort=parameters")
+    assert page.locator('th[data-key="parameters"]').get_attribute("aria-sort") == "ascending"
+
+
+# A window of 390 pixels: what decides is seen without scrolling sideways, and nothing is out of reach
+
+
+WIDTH = 390
+
+
+@pytest.fixture
+def phone(reading: Callable[..., Reader]) -> Reader:
+    return reading(width=WIDTH, has_touch=True, is_mobile=True)
+
+
+def box(found: Locator) -> FloatRect:
+    place = found.bounding_box()
+    assert place is not None
+    return place
+
+
+@pytest.mark.parametrize(
+    ("path", "column"),
+    [(NANO, "tasks"), ("/tasks/NanoNFCorpusRetrieval", "score"), ("/pareto?suite=nanobeir", "score")],
+)
+def test_the_score_is_seen_at_once(phone: Reader, path: str, column: str) -> None:
+    page = phone.open(path)
+    heading = page.locator(f'thead th[data-key="{column}"]').first
+    place = box(heading)
+    assert place["x"] + place["width"] <= WIDTH
+
+
+def test_names_stay_when_a_table_is_moved(phone: Reader) -> None:
+    page = phone.open(NANO)
+    name = page.locator("#t-suite tbody th").nth(3)
+    page.locator(".scroll").first.evaluate("one => { one.scrollLeft = 600; }")
+    place = box(name)
+    assert 0 <= place["x"] < 40
+    assert "model-27" in name.inner_text()
+
+
+def test_filters_and_columns_open(phone: Reader) -> None:
+    page = phone.open(NANO)
+    assert not page.locator("#filters-origin").is_visible()
+    page.tap(".fold > summary")
+    page.select_option("#filters-origin", "measured")
+    phone.goes("origin=measured")
+    assert page.locator("#filters-origin").is_visible()  # what was open stays open
+    page.tap(".columns > summary")
+    sheet = box(page.locator(".columns .sheet"))
+    assert (sheet["x"], sheet["width"]) == (0, WIDTH)
+    assert sheet["y"] + sheet["height"] <= page.viewport_size["height"] + 1  # type: ignore[index]
+    page.locator(".columns input").last.tap()
+    phone.goes("cols=")
+
+
+def test_no_button_opens_nothing(phone: Reader) -> None:
+    for path in ("/suites", "/compare", "/tasks", NANO, "/models/minilm-ish"):
+        page = phone.open(path)
+        for fold in page.locator("details.fold").all():
+            assert fold.locator("select, input:not([type=hidden])").count() > 0, path
+
+
+def test_rows_are_pinned_and_compared_by_touch(phone: Reader) -> None:
+    page = phone.open(f"{NANO}?rows=25")
+    rows = phone.rows()
+    for key in rows[:2]:
+        tick, pin = (
+            box(page.locator(f'input[value="{key}"]')),
+            box(page.locator(f'tr[data-key="{key}"] .pin')),
+        )
+        row = box(page.locator(f'tr[data-key="{key}"]'))
+        assert tick["y"] + tick["height"] <= pin["y"] + 4
+        assert pin["y"] + pin["height"] <= row["y"] + row["height"] + 1
+        page.tap(f'input[value="{key}"]')
+    page.tap("#pick button:not([type])")
+    page.wait_for_url("**/compare?*")
+    page.go_back()
+    page.tap(f'tr[data-key="{rows[9]}"] .pin')
+    phone.goes(f"pin={rows[9]}")
+    assert phone.rows()[0] == rows[9]
+
+
+def test_the_search_grows_when_it_is_used(phone: Reader) -> None:
+    page = phone.open("/about")
+    small = box(page.locator("#find"))["width"]
+    page.tap("#find")
+    assert box(page.locator("#find"))["width"] > 2 * small
+
+
+def test_more_filters_open_where_they_are_at_any_width(phone: Reader, reading: Callable[..., Reader]) -> None:
+    page = phone.open(NANO)
+    page.tap(".fold > summary")
+    for reader in (phone, reading()):
+        page = reader.page if reader is phone else reader.open(NANO)
+        summary = page.locator(".more > summary")
+        before = box(summary)
+        summary.click()
+        assert page.locator("#filters-group").is_visible()
+        assert (box(summary)["x"], box(summary)["y"]) == (before["x"], before["y"])
+
+
+# What readers set in their systems: less motion, forced colours, more contrast; and paper
+
+
+VISIBLE = """() => {
+  const see = one => one.checkVisibility() && one.textContent.trim() && one.getClientRects().length;
+  const ground = one => {
+    for (let at = one; at; at = at.parentElement) {
+      const own = getComputedStyle(at).backgroundColor;
+      if (!/, 0\\)$|transparent/.test(own)) return own;
+    }
+    return getComputedStyle(document.documentElement).backgroundColor;
+  };
+  const texts = "h1, p, li, td, th, a, label, button, summary, dt, dd, svg text";
+  const all = [...document.querySelectorAll(texts)];
+  const ink = one => one instanceof SVGElement ? getComputedStyle(one).fill : getComputedStyle(one).color;
+  return {
+    seen: all.filter(see).length,
+    lost: all.filter(one => see(one) && ink(one) === ground(one)).map(one => one.outerHTML.slice(0, 120)),
+  };
+}"""
+
+PAGES = [
+    "/",
+    NANO,
+    "/pareto?suite=nanobeir",
+    "/papers",
+    "/tasks/NanoNFCorpusRetrieval",
+    "/recipes/glue-quick",
+    "/checks",
+    f"/check/{NEWEST}",
+    "/watch/base-run",
+]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("path", PAGES)
+def test_text_is_seen_in_forced_colours(reading: Callable[..., Reader], path: str, scheme: str) -> None:
+    reader = reading(forced_colors="active", color_scheme=scheme)
+    page = reader.open(path)
+    found = page.evaluate(VISIBLE)
+    assert found["seen"] > 40
+    assert found["lost"] == []
+
+
+def test_nothing_moves_where_motion_is_not_wanted(reading: Callable[..., Reader]) -> None:
+    for motion, moves in (("reduce", False), ("no-preference", True)):
+        reader = reading(reduced_motion=motion)
+        page = reader.open(NANO)
+        page.evaluate("document.querySelector('main').setAttribute('aria-busy', 'true')")
+        name = page.evaluate("getComputedStyle(document.querySelector('main'), '::before').animationName")
+        assert (name != "none") == moves
+        times = page.evaluate(
+            "[...document.querySelectorAll('*')].map(one => getComputedStyle(one).transitionDuration)"
+        )
+        assert any(one != "0s" for one in times) == moves
+
+
+def test_paper_holds_the_table_and_not_the_controls(reading: Callable[..., Reader]) -> None:
+    reader = reading(color_scheme="dark")
+    page = reader.open(NANO)
+    page.emulate_media(media="print")
+    for css in ("header.site", ".filters", ".pager", ".exports"):
+        assert not page.locator(css).first.is_visible(), css
+    assert page.locator("#t-suite").is_visible()
+    whole = "one => one.scrollHeight <= one.clientHeight + 1 && getComputedStyle(one).overflowY"
+    assert page.locator(".scroll").first.evaluate(whole) == "visible"
+    ink = page.evaluate("getComputedStyle(document.querySelector('h1')).color")
+    assert ink == "rgb(21, 25, 30)"
+    assert page.pdf()[:5] == b"%PDF-"
+
+
+def test_more_contrast_leaves_no_pale_text(reading: Callable[..., Reader]) -> None:
+    reader = reading(contrast="more")
+    page = reader.open(NANO)
+    colour = "css => getComputedStyle(document.querySelector(css)).color"
+    assert page.evaluate(colour, "footer p") == page.evaluate(colour, "h1") == "rgb(21, 25, 30)"

@@ -1,0 +1,621 @@
+"""What mteb scores of our vectors: its own scores, and examples that add up to them."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from datasets import Dataset, DatasetDict
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mteb import abstasks
+from mteb.abstasks.abstask import AbsTask
+from mteb.abstasks.clustering_legacy import AbsTaskClusteringLegacy
+from mteb.abstasks.task_metadata import TaskMetadata
+from scipy.stats import spearmanr
+from sklearn.metrics import mean_absolute_error, v_measure_score
+
+from bags import TOPICS, Bags, table
+from harness.errors import DataError, UsageError
+from harness.types import Data, Outcome, Similarity, SuiteOptions, Task, TaskSource
+from suites._content import Clusters, Content, Document, Labelled, Pair, Pairs, Query, Retrieval, Row
+from suites._mteb import examples, model, snapshot, source
+from suites._mteb.examples import _per_query
+from suites._mteb.model import Model, _document_texts
+from suites._mteb.source import BuiltSource, MtebSource, _mteb_task, _quiet, _run
+from suites._mteb.tasks import benchmark_or_task
+
+# mteb scores, we encode: examples add up to the scores, and scores are mteb's own
+
+
+@dataclass(frozen=True)
+class Given:
+    kind: str
+
+    def content(self) -> Content:
+        return CONTENTS[self.kind]
+
+
+def rows(count: int, start: int = 0) -> tuple[Row, ...]:
+    texts = [(i, TOPICS[i % 4].split()[i % 3]) for i in range(start, start + count)]
+    return tuple(Row(id=f"r{i}", text=f"{word} number {i}", label=f"topic {i % 4}") for i, word in texts)
+
+
+CONTENTS: dict[str, Content] = {
+    "Retrieval": Retrieval(
+        documents=tuple(Document(id=f"d{i}", title=w, text=f"on {w} {i}") for i, w in enumerate(TOPICS * 4)),
+        queries=tuple(Query(id=f"q{i}", text=w) for i, w in enumerate(TOPICS)),
+        qrels={f"q{i}": {f"d{i}": 2, f"d{(i + 5) % 16}": 1} for i in range(4)},
+    ),
+    "STS": Pairs(
+        rows=tuple(
+            Pair(id=f"p{i}", text1=r.text, text2=s.text, score=float(i * 7 % 5))
+            for i, (r, s) in enumerate(zip(rows(12), rows(12, 3), strict=True))
+        )
+    ),
+    "Classification": Labelled(train=rows(60), test=rows(30, 100)),
+    "Clustering": Clusters(rows=rows(60)),
+    "Two": Labelled(
+        train=tuple(Row(id=r.id, text=r.text, label="yes" if "river" in r.text else "no") for r in rows(60)),
+        test=tuple(Row(id=r.id, text=r.text, label="yes" if "river" in r.text else "no") for r in rows(30)),
+    ),
+}
+CONTENTS["Same ids"] = Retrieval(
+    documents=tuple(
+        Document(id=f"{i}", text=f"{w}{'' if i < 4 else ' x'}") for i, w in enumerate(TOPICS * 2)
+    ),
+    queries=tuple(Query(id=f"{i}", text=w) for i, w in enumerate(TOPICS)),
+    qrels={f"{i}": {f"{i + 4}": 1} for i in range(4)},
+)
+CONTENTS["Same ids, ignored"] = replace(CONTENTS["Same ids"], ignore_identical_ids=True)
+
+METRICS = {
+    "Retrieval": "ndcg_at_10",
+    "STS": "cosine_spearman",
+    "Classification": "accuracy",
+    "Clustering": "v_measure",
+}
+
+
+def task(kind: str) -> Task:
+    type_ = {"Two": "Classification"}.get(kind, "Retrieval" if "ids" in kind else kind)
+    return Task(
+        name=f"Own{kind.partition(' ')[0]}",
+        type=type_,
+        metric=METRICS[type_],
+        splits=("test",),
+        data=Data(content=kind),
+        source=BuiltSource(loader=Given(kind)),
+    )
+
+
+def outcome(kind: str, seed: int = 42) -> Outcome:
+    asked = task(kind)
+    found = asked.source.evaluate(asked, Bags(), seed=seed, data=None)
+    assert found.notes == ()
+    return found
+
+
+@pytest.mark.parametrize("kind", METRICS)
+def test_a_second_model_is_scored_on_the_same_samples(kind: str) -> None:
+    first = outcome(kind)
+    outcome("STS" if kind != "STS" else "Retrieval")
+    assert outcome(kind) == first == outcome(kind)
+
+
+@pytest.mark.parametrize("kind", METRICS)
+def test_scores_are_those_of_stock_mteb(kind: str) -> None:
+    """mteb.evaluate with its own search wrapper around the same vectors."""
+    import mteb
+
+    class Stock:
+        mteb_model_meta = Model(Bags()).mteb_model_meta
+        similarity = Model(Bags()).similarity
+        similarity_pairwise = Model(Bags()).similarity_pairwise
+
+        def encode(self, inputs: Any, **_: Any) -> np.ndarray:
+            return Bags().encode([text for batch in inputs for text in batch["text"]], role="")
+
+    with _quiet():
+        made = _mteb_task(task(kind), CONTENTS[kind], seed=42)
+        stock = mteb.evaluate(Stock(), made, cache=None, show_progress_bar=False)  # type: ignore[arg-type]
+    assert stock.task_results[0].get_score() == pytest.approx(outcome(kind).main_score, abs=1e-6)
+
+
+def test_queries_own_metrics_average_to_the_score() -> None:
+    found = outcome("Retrieval")
+    lines = table(found)
+    assert {line["example_id"] for line in lines} == {"q0", "q1", "q2", "q3"}
+    assert np.mean([line["metric"] for line in lines]) == pytest.approx(found.main_score, abs=1e-5)
+    best = json.loads(lines[0]["prediction"])
+    assert [score for _, score in best] == sorted((score for _, score in best), reverse=True)
+    assert json.loads(lines[0]["gold"]) == {"d0": 2, "d5": 1}
+
+
+@pytest.mark.parametrize("kind", ["Same ids", "Same ids, ignored"])
+def test_a_document_called_like_the_query_counts_unless_it_is_ignored(kind: str) -> None:
+    found = outcome(kind)
+    first = [json.loads(line["prediction"])[0][0] for line in table(found)]
+    assert (first == ["0", "1", "2", "3"]) == (kind == "Same ids")
+    own = [metric["metric"] for metric in table(found)]
+    assert np.mean(own) == pytest.approx(found.main_score, abs=1e-5)
+    assert (found.main_score == 1) == (kind != "Same ids")
+
+
+def test_pairs_rank_correlation_is_the_score() -> None:
+    found = outcome("STS")
+    lines = table(found)
+    assert [line["example_id"] for line in lines] == [f"p{i}" for i in range(12)]
+    predicted = [float(line["prediction"]) for line in lines]
+    gold = [float(line["gold"]) for line in lines]
+    assert spearmanr(predicted, gold)[0] == pytest.approx(found.main_score, abs=1e-9)
+
+
+def test_probes_hits_average_to_the_accuracy() -> None:
+    found = outcome("Classification")
+    lines = table(found)
+    assert len(lines) == 10 * 30
+    assert {line["replicate"] for line in lines} == set(range(10))
+    assert all(line["metric"] == float(line["prediction"] == line["gold"]) for line in lines)
+    assert np.mean([line["metric"] for line in lines]) == pytest.approx(found.main_score)
+    assert {line["gold"] for line in lines} == {f"topic {i}" for i in range(4)}
+
+
+def test_two_labels_that_are_words_can_be_scored() -> None:
+    found = outcome("Two")
+    assert {line["gold"] for line in table(found)} == {"no", "yes"}
+    assert 0 <= found.main_score <= 1
+
+
+def test_replayed_draws_give_the_v_measure_of_each_repetition() -> None:
+    """If the draws were not replayed exactly, gold and cluster would be joined at random."""
+    found = outcome("Clustering")
+    lines = table(found)
+    measures = []
+    for replicate in range(10):
+        drawn = [line for line in lines if line["replicate"] == replicate]
+        assert len(drawn) == 60
+        measures.append(v_measure_score([d["gold"] for d in drawn], [d["prediction"] for d in drawn]))
+    assert measures == pytest.approx(found.scores["test"]["default"]["v_measures"]["Level 0"])
+
+
+@pytest.mark.parametrize(
+    ("installed", "said"),
+    [
+        ("2.0.0", "mteb 2.26.24 is needed to score, and 2.0.0 is installed."),
+        ("", "mteb 2.26.24 is needed to score, and none is installed."),
+    ],
+)
+@pytest.mark.parametrize("scorer", [MtebSource(), BuiltSource(loader=Given("STS"))])
+def test_another_mteb_than_results_name_may_not_score(
+    installed: str, said: str, scorer: TaskSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source, "_installed", lambda: installed)
+    monkeypatch.setattr(snapshot, "load", lambda: SimpleNamespace(version="2.26.24"))
+    with pytest.raises(UsageError) as caught:
+        scorer.evaluate(task("STS"), Bags(), seed=42, data=None)
+    assert (caught.value.message, caught.value.hint) == (
+        said,
+        'Type: python -m pip install "mteb==2.26.24"',
+    )
+
+
+@pytest.mark.parametrize("offline", [True, False])
+def test_a_task_that_reads_the_hub_by_itself_is_refused_elsewhere(
+    offline: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the hub's cache its data is the hub's, as long as the hub may be asked."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", offline)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr(source, "_fresh", lambda *_, **__: None)
+    monkeypatch.setattr(source, "_run", lambda *_: Outcome(main_score=0.5, scores={}))
+    wanted = benchmark_or_task("SKQuadRetrieval", called="it", options=SuiteOptions()).tasks[0]
+    root, held = tmp_path / "root", tmp_path / "hub" / "snapshots" / "sha"
+    for data in (root, held) if offline else (root,):
+        with pytest.raises(DataError, match=rf"reads TUKE-KEMT/retrieval-skquad from .* not from {data}\."):
+            wanted.source.evaluate(wanted, Bags(), seed=42, data=data)
+    for data in () if offline else (held, None):
+        found = wanted.source.evaluate(wanted, Bags(), seed=42, data=data)
+        assert "at the hub's newest revision" in found.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "revision", "told"),
+    [("PublicHealthQA", "main", 1), ("PublicHealthQA", "", 0), ("STSBenchmark", "b0fddb5", 0)],
+)
+def test_data_that_is_pinned_to_a_branch_is_told(
+    name: str, revision: str, told: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source, "_fresh", lambda *_, **__: None)
+    monkeypatch.setattr(source, "_run", lambda *_: Outcome(main_score=0.5, scores={}, notes=("first",)))
+    wanted = benchmark_or_task(name, called="it", options=SuiteOptions()).tasks[0]
+    wanted = replace(wanted, data=replace(wanted.data, revision=revision))
+    found = wanted.source.evaluate(wanted, Bags(), seed=42, data=None)
+    assert found.notes[0] == "first"
+    assert ["to the branch main: a change of it is not noticed." in note for note in found.notes[1:]] == [
+        True
+    ] * told
+
+
+def test_our_own_rules_are_part_of_what_scores_once_they_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = f"mteb {snapshot.load().version}"
+    assert BuiltSource(loader=Given("STS")).scoring == MtebSource().scoring == plain
+    monkeypatch.setattr(source, "RULES", 2)
+    assert BuiltSource(loader=Given("STS")).scoring == f"{plain}, rules 2"
+
+
+@pytest.mark.parametrize("titles", [True, False])
+def test_documents_read_as_mteb_reads_them(titles: bool) -> None:
+    from mteb._create_dataloaders import _retrieval_texts
+    from mteb.types import PromptType
+
+    lines = [{"id": "1", "text": " a "}, {"id": "2", "text": "b"}, {"id": "3", "text": ""}]
+    if titles:
+        lines = [{**line, "title": title} for line, title in zip(lines, ["T", "", "U "], strict=True)]
+    corpus = Dataset.from_list(lines)
+    with _quiet():
+        assert _document_texts(corpus) == _retrieval_texts(corpus, PromptType.document)
+
+
+@pytest.mark.shared
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "published"), [("STSBenchmark", 0.820325), ("PoemSentimentClassification", 0.457486)]
+)
+def test_published_scores_of_minilm(name: str, published: float, shared: Path, tmp_path: Path) -> None:
+    """0.457486 is the mean of the published 0.442857 (validation) and 0.472115 (test)."""
+    import harness
+
+    report = harness.run("minilm", f"mteb:{name}", results=tmp_path / "r", data=shared, offline=True)
+    assert report.exit_code == 0
+    assert report.records[0].main_score == pytest.approx(published, abs=0.001)
+
+
+def test_columns_come_as_lists_of_ones_own() -> None:
+    from datasets import Dataset, DatasetDict
+
+    from suites._mteb.source import _with_lists
+
+    plain = Dataset.from_dict({"text": ["a", "b", "c"], "label": [0, 1, 0]})
+    made = _with_lists(DatasetDict({"test": plain}))
+    labels = made["test"]["label"]
+    assert labels == [0, 1, 0]
+    labels.append(5)
+    assert made["test"]["label"] == [0, 1, 0]
+    assert made["test"][1] == {"text": "b", "label": 1}
+    assert made["test"].select([2, 0])["text"][:] == ["c", "a"]
+    assert list(made["test"]) == list(plain)
+
+
+# Per-example lines of the kinds that only mteb's own data sets have: they add up to its scores
+
+
+WORDS = [word for topic in TOPICS for word in topic.split()]
+
+
+def texts(count: int, start: int = 0) -> list[str]:
+    return [f"{WORDS[i % 12]} number {i}" for i in range(start, start + count)]
+
+
+def made(
+    base: Any, data: Any, *, metric: str, subsets: tuple[str, ...] = ("default",), **more: Any
+) -> AbsTask:
+    """A task of a class of mteb that holds `data`."""
+    languages = ["eng-Latn"] if subsets == ("default",) else {name: ["eng-Latn"] for name in subsets}
+    name = base.__name__.removeprefix("AbsTask").replace("Legacy", "")
+    metadata = TaskMetadata(
+        name=f"Own{name}",
+        description="",
+        reference=None,
+        dataset={"path": "built/here", "revision": "0"},
+        type=more.pop("type", name),
+        category="t2t",
+        modalities=["text"],
+        eval_splits=["test"],
+        eval_langs=languages,
+        main_score=metric,
+    )
+    task: AbsTask = type(base.__name__, (base,), {"metadata": metadata, **more})()
+    task.dataset = data
+    task.data_loaded = True
+    return task
+
+
+def lines_and_scores(task: AbsTask, subset: str = "default") -> tuple[list[dict[str, Any]], Any]:
+    with _quiet():
+        found = _run(task, Bags())
+    assert found.notes == ()
+    return [line for line in table(found) if line["subset"] == subset], found.scores["test"][subset]
+
+
+def words_of_depth(number: int, count: int = 60) -> list[list[str]]:
+    """Groups that are words; every third row lacks the second level, every fourth the third."""
+    rows = [[f"t{i % 4}", f"s{i % 8}", f"u{i % 5}"] for i in range(count)]
+    return [row[: 1 if i % 3 == number else 2 if i % 4 == 0 else 3] for i, row in enumerate(rows)]
+
+
+def numbers_of_depth(number: int, count: int = 60) -> list[list[int]]:
+    """The same in numbers, with a group that is called -1 in the data."""
+    rows = [[int(name[1:]) for name in row] for row in words_of_depth(number, count)]
+    return [[-1 if group == 3 else group for group in row] for row in rows]
+
+
+def by_replicate(lines: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    groups: dict[int, list[dict[str, Any]]] = defaultdict(list)
+    for line in lines:
+        groups[line["replicate"]].append(line)
+    return [groups[number] for number in sorted(groups)]
+
+
+def test_translations_found_average_to_the_accuracy(capfd: pytest.CaptureFixture[str]) -> None:
+    rows = {"sentence1": texts(12), "sentence2": [*texts(8), *texts(2, 10), *texts(2, 8)]}
+    data = DatasetDict({"test": Dataset.from_dict({"id": [f"s{i}" for i in range(12)], **rows})})
+    lines, scores = lines_and_scores(made(abstasks.AbsTaskBitextMining, data, metric="f1"))
+    assert [line["gold"] for line in lines] == [f"s{i}" for i in range(12)]
+    assert capfd.readouterr() == ("", ""), "mteb's bars stay off the terminal"
+    assert 0 < scores["accuracy"] < 1, "the data must tell right from wrong"
+    assert np.mean([line["metric"] for line in lines]) == pytest.approx(scores["accuracy"])
+
+
+def test_pairs_of_a_parallel_corpus_each_have_their_lines() -> None:
+    columns = {"a": texts(9), "b": texts(9), "c": [*texts(5), *texts(2, 7), *texts(2, 5)]}
+    data = DatasetDict({"test": Dataset.from_dict(columns)})
+    task = made(
+        abstasks.AbsTaskBitextMining, data, metric="f1", subsets=("a-b", "c-a"), parallel_subsets=True
+    )
+    for subset in ("a-b", "c-a"):
+        lines, scores = lines_and_scores(task, subset)
+        assert len(lines) == 9
+        assert np.mean([line["metric"] for line in lines]) == pytest.approx(scores["accuracy"])
+
+
+def test_label_sets_hit_exactly_average_to_the_accuracy_of_each_probe() -> None:
+    def rows(count: int, start: int) -> Dataset:
+        labels = [sorted({i % 4, i % 3 + 1}) for i in range(start, start + count)]
+        return Dataset.from_dict({"text": texts(count, start), "label": labels})
+
+    data = DatasetDict({"train": rows(80, 0), "test": rows(60, 100)})
+    task = made(abstasks.AbsTaskMultilabelClassification, data, metric="accuracy", max_eval_samples=40)
+    lines, scores = lines_and_scores(task)
+    for probe, expected in zip(by_replicate(lines), scores["scores_per_experiment"], strict=True):
+        assert len(probe) < 60, "mteb scores a sample, so the lines are of that sample"
+        assert np.mean([line["metric"] for line in probe]) == pytest.approx(expected["accuracy"])
+    assert all(line["metric"] == float(line["prediction"] == line["gold"]) for line in lines)
+    assert json.loads(lines[0]["gold"])
+
+
+def test_regressed_values_give_the_error_of_each_probe() -> None:
+    def rows(count: int, start: int) -> Dataset:
+        values = [float(i % 7) + i / 50 for i in range(start, start + count)]
+        return Dataset.from_dict({"text": texts(count, start), "value": values})
+
+    data = DatasetDict({"train": rows(80, 0), "test": rows(30, 100)})
+    lines, scores = lines_and_scores(made(abstasks.AbsTaskRegression, data, metric="kendalltau"))
+    for probe, expected in zip(by_replicate(lines), scores["scores_per_experiment"], strict=True):
+        pairs = [(float(line["gold"]), float(line["prediction"])) for line in probe]
+        assert mean_absolute_error(*zip(*pairs, strict=True)) == pytest.approx(expected["mae"])
+
+
+def test_every_text_is_held_out_once_and_folds_average_to_their_accuracy() -> None:
+    rows = {"text": texts(60), "label": [i % 12 // 3 for i in range(60)]}
+    data = DatasetDict({"train": Dataset.from_dict(rows)})
+    data["test"] = data["train"]
+    task = made(
+        abstasks.AbsTaskClassification,
+        data,
+        metric="accuracy",
+        is_cross_validation=True,
+        n_splits=5,
+        train_split="test",
+    )
+    lines, scores = lines_and_scores(task)
+    assert len({line["example_id"] for line in lines}) == len(lines) == 60
+    for fold, expected in zip(by_replicate(lines), scores["scores_per_experiment"], strict=True):
+        assert np.mean([line["metric"] for line in fold]) == pytest.approx(expected["accuracy"])
+
+
+def test_each_set_clustered_alone_has_its_v_measure_and_a_set_of_one_group_no_lines() -> None:
+    sets = [
+        {"sentences": texts(24), "labels": [f"t{i % 12 // 3}" for i in range(24)]},
+        {"sentences": texts(6, 50), "labels": ["one"] * 6},
+        {"sentences": texts(36, 100), "labels": [f"t{i % 12 // 6}" for i in range(36)]},
+    ]
+    data = DatasetDict({"test": Dataset.from_list(sets)})
+    lines, scores = lines_and_scores(made(AbsTaskClusteringLegacy, data, metric="v_measure"))
+    groups = by_replicate(lines)
+    assert {line["replicate"] for line in lines} == {0, 2}
+    for drawn, expected in zip(groups, [scores["v_measures"][0], scores["v_measures"][2]], strict=True):
+        found = v_measure_score([d["gold"] for d in drawn], [d["prediction"] for d in drawn])
+        assert found == pytest.approx(expected)
+
+
+def test_a_single_set_has_its_lines_too() -> None:
+    sets = [{"sentences": texts(24), "labels": [f"t{i % 12 // 3}" for i in range(24)]}]
+    data = DatasetDict({"test": Dataset.from_list(sets)})
+    lines, scores = lines_and_scores(made(AbsTaskClusteringLegacy, data, metric="v_measure"))
+    found = v_measure_score([d["gold"] for d in lines], [d["prediction"] for d in lines])
+    assert found == pytest.approx(scores["v_measures"][0])
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [words_of_depth(1), numbers_of_depth(1), [["t"] for _ in range(60)], [f"t{i % 4}" for i in range(60)]],
+    ids=["words", "numbers", "one level, one group", "plain"],
+)
+@pytest.mark.parametrize("some", [{"max_fraction_of_documents_to_embed": None}, {}], ids=["all", "sample"])
+def test_draws_of_a_hierarchy_are_those_mteb_made(
+    labels: list[Any], some: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """mteb hands each draw to its metric: the groups and the clusters, in the order drawn."""
+    from mteb.abstasks import clustering
+
+    drawn: list[tuple[list[str], list[str]]] = []
+
+    def measure(groups: Any, clusters: Any) -> float:
+        drawn.append(([str(group) for group in groups], [str(cluster) for cluster in clusters]))
+        return float(v_measure_score(groups, clusters))
+
+    monkeypatch.setattr(clustering, "v_measure_score", measure)
+    data = DatasetDict({"test": Dataset.from_dict({"sentences": texts(60), "labels": labels})})
+    rules = {"n_clusters": 3, "max_documents_per_cluster": 40, "max_fraction_of_documents_to_embed": 0.7}
+    task = made(abstasks.AbsTaskClustering, data, metric="v_measure", **{**rules, **some})
+    lines, _ = lines_and_scores(task)
+    told = [([d["gold"] for d in g], [d["prediction"] for d in g]) for g in by_replicate(lines)]
+    assert told == drawn
+    levels = max(len(label) if isinstance(label, list) else 1 for label in labels)
+    assert len(drawn) == 3 * levels
+
+
+def test_the_predictions_of_a_parallel_corpus_are_read_once_a_split(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = DatasetDict({"test": Dataset.from_dict({c: texts(9) for c in "abc"})})
+    subsets = ("a-b", "a-c", "b-a", "b-c", "c-a", "c-b")
+    task = made(abstasks.AbsTaskBitextMining, data, metric="f1", subsets=subsets, parallel_subsets=True)
+    read, parse = [], json.loads
+    monkeypatch.setattr(examples.json, "loads", lambda text: read.append(1) or parse(text))
+    assert len(lines_and_scores(task, "c-b")[0]) == 9
+    assert len(read) == 1
+
+
+@pytest.mark.parametrize("parallel", [True, False])
+def test_too_many_lines_are_not_made_and_the_score_stays(
+    parallel: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a parallel corpus they are counted before, so that mteb writes no predictions either."""
+    columns = {"a": texts(9), "b": texts(9)} if parallel else {"sentence1": texts(18), "sentence2": texts(18)}
+    data = DatasetDict({"test": Dataset.from_dict(columns)})
+    subsets = ("a-b", "b-a") if parallel else ("default",)
+    task = made(abstasks.AbsTaskBitextMining, data, metric="f1", subsets=subsets, parallel_subsets=parallel)
+    monkeypatch.setattr(examples, "MOST", 17)
+    wrote: list[object] = []
+    save = task._save_task_predictions
+    monkeypatch.setattr(
+        AbsTask, "_save_task_predictions", lambda _, *a, **k: wrote.append(1) or save(*a, **k)
+    )
+    with _quiet():
+        found = _run(task, Bags())
+    assert found.main_score == 1
+    assert (found.examples, found.notes) == ({}, ("No per-example results: there are more than 17.",))
+    assert bool(wrote) != parallel
+
+
+def test_lines_that_cannot_be_made_cost_no_score(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any) -> None:
+        raise ValueError("the draws do not fit")
+
+    data = DatasetDict({"test": Dataset.from_dict({"sentence1": texts(9), "sentence2": texts(9)})})
+    monkeypatch.setattr(examples, "_bitext", broken)
+    with _quiet():
+        found = _run(made(abstasks.AbsTaskBitextMining, data, metric="f1"), Bags())
+    assert (found.main_score, found.examples) == (1, {})
+    assert found.notes == ("No per-example results: ValueError: the draws do not fit",)
+
+
+@pytest.mark.parametrize("constant", [True, False])
+def test_summaries_rank_as_the_score_says(constant: bool) -> None:
+    rows = [
+        {
+            "text": f"text {i}",
+            "human_summaries": texts(2, i),
+            "machine_summaries": texts(5, 3 * i),
+            "relevance": [2.0] * 5 if constant and i == 1 else [float((j * 3 + i) % 5) for j in range(5)],
+        }
+        for i in range(4)
+    ]
+    data = DatasetDict({"test": Dataset.from_list(rows)})
+    task = made(abstasks.AbsTaskSummarization, data, metric="cosine_spearman", min_score=0, max_score=5)
+    lines, scores = lines_and_scores(task)
+    of_text: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    for line in lines:
+        of_text[line["example_id"].partition("/")[0]].append((float(line["gold"]), float(line["prediction"])))
+    assert len(of_text) == (3 if constant else 4)
+    found = [spearmanr(*zip(*told, strict=True))[0] for told in of_text.values()]
+    assert np.mean(found) == pytest.approx(scores["cosine_spearman"])
+
+
+# A metric over subqueries is known of each of them, and its mean over base queries is mteb's
+
+
+def test_the_mean_over_base_queries_is_that_of_mteb() -> None:
+    from mteb._evaluators.retrieval_metrics import max_over_subqueries
+
+    rng = np.random.default_rng(3)
+    documents = [f"d{n}" for n in range(12)]
+    judged, found = {}, {}
+    for base in ("a", "b_c", "d"):
+        relevant = {str(name): 1 for name in rng.choice(documents, size=3, replace=False)}
+        for part in range(3):
+            judged[f"{base}_{part}"] = relevant
+            names = rng.choice(documents, size=8, replace=False)
+            found[f"{base}_{part}"] = {str(name): float(rng.normal()) for name in names}
+    scored = _per_query("max_over_subqueries_map_at_1000", judged, found)
+    assert list(scored) == list(judged)
+    by_base = {query.rpartition("_")[0]: value for query, value in scored.items()}
+    expected = max_over_subqueries(judged, found, [1, 3, 5, 10, 20, 100, 1000])[
+        "max_over_subqueries_map_at_1000"
+    ]
+    assert np.isclose(np.mean([*by_base.values()]), expected, atol=1e-5)
+    assert len({scored[f"a_{part}"] for part in range(3)}) == 1
+
+
+def brute_force(queries: np.ndarray, documents: np.ndarray, similarity: Similarity) -> np.ndarray:
+    """All scores in float64, from the definitions."""
+    q, d = queries.astype(np.float64), documents.astype(np.float64)
+    if similarity == "cosine":
+        return (q @ d.T) / np.linalg.norm(q, axis=1)[:, None] / np.linalg.norm(d, axis=1)[None]
+    if similarity == "dot":
+        return q @ d.T
+    power = 2 if similarity == "euclidean" else 1
+    return -np.linalg.norm(q[:, None] - d[None], ord=power, axis=2)
+
+
+@pytest.mark.parametrize("similarity", ["cosine", "dot", "euclidean", "manhattan"])
+@given(st.integers(1, 9), st.integers(1, 40), st.integers(1, 50), st.integers(0, 2**31))
+@settings(max_examples=25, deadline=None)
+def test_blocks_find_what_the_whole_matrix_has(
+    similarity: Similarity, queries: int, documents: int, k: int, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    q = rng.normal(size=(queries, 5)).astype(np.float32)
+    d = rng.normal(size=(documents, 5)).astype(np.float32)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(model, "QUERIES", 4)
+        patch.setattr(model, "DOCUMENTS", 7)
+        scores, at = model._top_k(q, lambda a, b: d[a:b], documents, k=k, similarity=similarity)
+    truth = brute_force(q, d, similarity)
+    best = -np.sort(-truth, axis=1)[:, :k]
+    assert scores.shape == at.shape == best.shape
+    assert np.allclose(scores, best, atol=1e-4)
+    assert np.allclose(np.take_along_axis(truth, at, axis=1), scores, atol=1e-4)
+
+
+def test_the_whole_score_matrix_is_never_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    largest = 0
+    real = model._scores
+
+    def watched(a: torch.Tensor, b: torch.Tensor, similarity: Similarity) -> torch.Tensor:
+        nonlocal largest
+        scores = real(a, b, similarity)
+        largest = max(largest, scores.numel())
+        return scores
+
+    monkeypatch.setattr(model, "_scores", watched)
+    documents = np.random.default_rng(0).normal(size=(100_000, 4)).astype(np.float32)
+    model._top_k(documents[:1500], lambda a, b: documents[a:b], len(documents), k=10)
+    assert largest <= model.QUERIES * model.DOCUMENTS < 1500 * 100_000
+
+
+def test_compare_is_one_row_of_the_matrix() -> None:
+    rng = np.random.default_rng(1)
+    q, d = rng.normal(size=4).astype(np.float32), rng.normal(size=(6, 4)).astype(np.float32)
+    for similarity in ("cosine", "dot", "euclidean", "manhattan"):
+        assert np.allclose(
+            model._compare(q, d, similarity), brute_force(q[None], d, similarity)[0], atol=1e-5
+        )  # type: ignore[arg-type]
