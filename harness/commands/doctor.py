@@ -152,7 +152,7 @@ def _attention(*, on_gpu: bool) -> _Check:
     if not on_gpu:
         return _Check(name="attention", detail="sdpa")
     ways = ["sdpa"]
-    ways += [way for way in ("varlen", "flex_attention") if find_spec(f"torch.nn.attention.{way}")]
+    ways += ["varlen"] if find_spec("torch.nn.attention.varlen") else []
     if flash := version("flash-attn"):
         return _Check(name="attention", detail=", ".join([*ways, f"flash-attn {flash}"]))
     return _Check(name="attention", detail=f"{', '.join(ways)}; flash-attn is not installed")

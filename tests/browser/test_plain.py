@@ -9,11 +9,11 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from unittest import mock
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from browsing import NANO, Reader, keys, values
+from browsing import NANO, Reader, keys, query, values
 from leaderboard.static_site import write_site
 from site_data import HOSTILE, Parsed, fill, small_settings, suites
 
@@ -27,10 +27,6 @@ TASK = "task:NanoNFCorpusRetrieval"
 def plain(reading: Callable[..., Reader]) -> Reader:
     """A reader whose browser runs no script."""
     return reading(java_script_enabled=False)
-
-
-def query(reader: Reader) -> dict[str, list[str]]:
-    return parse_qs(urlsplit(reader.page.url).query)
 
 
 def test_the_form_filters(plain: Reader) -> None:

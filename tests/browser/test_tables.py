@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from browsing import CROWD, NANO, Reader, keys, rows_of, values
+from browsing import CROWD, NANO, Reader, keys, query, rows_of, values
 from site_data import names
 
 # Sorting, filtering, picking, comparing and sharing, as a reader with JavaScript does it
 
 
 TASK = "task:NanoNFCorpusRetrieval"
-
-
-def asked(reader: Reader) -> dict[str, list[str]]:
-    """The query of the page as it is now."""
-    return parse_qs(urlsplit(reader.page.url).query)
 
 
 def test_a_click_on_a_heading_sorts(reader: Reader) -> None:
@@ -89,7 +83,7 @@ def test_selects_filter_and_chips_take_back(reader: Reader) -> None:
     page.click(".more > summary")
     page.select_option("#filters-group", "backbone")
     reader.goes("group=backbone")
-    assert asked(reader) == {"origin": ["measured"], "group": ["backbone"]}
+    assert query(reader) == {"origin": ["measured"], "group": ["backbone"]}
     page.click(".chips a:has-text('measured')")
     reader.leaves("origin=")
     groups = page.locator("#t-suite tr.group").all_inner_texts()
@@ -198,7 +192,7 @@ def test_ticked_rows_are_compared(reader: Reader) -> None:
     assert page.locator(".chosen button").count() == 2
     submit.click()
     page.wait_for_url("**/compare?*")
-    assert asked(reader) == {"m": chosen}
+    assert query(reader) == {"m": chosen}
     assert page.locator(".chips[aria-label='Entries that are compared'] li").count() == 2
     assert "means" in [table["name"] for table in reader.twin()["tables"]]
 
@@ -217,7 +211,7 @@ def test_more_than_six_are_refused(reader: Reader) -> None:
     assert seventh.is_checked()
     page.click("#pick button:not([type])")
     page.wait_for_url("**/compare?*")
-    assert asked(reader)["m"] == rows[1:7]
+    assert query(reader)["m"] == rows[1:7]
 
 
 @pytest.mark.parametrize(

@@ -23,11 +23,11 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from blocked import BLOCK
+from fakes import Evil
 from harness.cli import invoke
 from harness.errors import UsageError
 from harness.record import SCHEMA
-
-WORDS = ["river", "stone", "cloud", "engine", "letter", "garden", "music", "winter", "copper", "silver"]
+from tiny import WORDS
 
 
 @pytest.fixture
@@ -265,16 +265,6 @@ def test_a_spoilt_model_folder_is_one_message_and_exit_2(
     spoil(folder)
     assert invoke(["run", "--model", str(folder), "--suite", "stdlib", "--results", str(tmp_path / "r")]) == 2
     assert said in capfd.readouterr().err
-
-
-class Evil:
-    """Unpickled as plain pickle, it makes a folder."""
-
-    def __init__(self, trace: Path) -> None:
-        self.trace = trace
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return os.mkdir, (str(self.trace),)
 
 
 def with_a_pickle(folder: Path, trace: Path) -> None:

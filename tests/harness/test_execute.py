@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from fakes import FakeEncoder, artifact, encoding, task
+from fakes import FakeEncoder, SlowEncoder, artifact, encoding, task
 from harness.context import Event, JobContext
 from harness.data.locate import DataSettings
 from harness.encoder import sanity
@@ -387,19 +387,11 @@ def test_the_rate_counts_the_time_spent_encoding_while_scoring(tmp_path: Path, e
     assert result.record.provenance["seconds"]["encode"] >= 0.2
 
 
-class Unhurried(FakeEncoder):
-    """Takes 0.2 s for every encoding."""
-
-    def encode(self, *args: Any, **kwargs: Any) -> Any:
-        time.sleep(0.2)
-        return super().encode(*args, **kwargs)
-
-
 def test_after_the_budget_no_job_is_started_and_the_next_run_goes_on(
     tmp_path: Path, encoders: Encoders
 ) -> None:
     """Each of two runs ends one encoding after its budget; what was encoded is known in the next."""
-    encoders["a" * 64] = Unhurried()
+    encoders["a" * 64] = SlowEncoder()
     tasks = task("One", texts=("a",)), task("Two", texts=("b",))
     hows = []
     for budget in (0.1, 0.1, None):

@@ -9,7 +9,7 @@ from typing import Any
 import psutil
 import pytest
 
-from harness import workers as module
+from harness import evaluation as module
 from harness.evaluation import _plan_workers
 from harness.jobs import Job
 from harness.workers import Failure, Finished

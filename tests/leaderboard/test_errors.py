@@ -16,6 +16,7 @@ from sqlalchemy.engine import Engine
 from starlette.testclient import TestClient
 
 from harness.errors import StoreError
+from html_pages import BROWSER
 from leaderboard.access import outage
 from leaderboard.access.refusals import Refusal
 from leaderboard.errors import DOCUMENTED, SAYS, SHAPE
@@ -95,9 +96,6 @@ def test_what_is_documented() -> None:
 
 
 # A database that is away: every route says so, and the site goes on once it is back
-
-
-BROWSER = {"accept": "text/html"}
 
 
 @contextmanager

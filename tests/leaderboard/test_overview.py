@@ -10,6 +10,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from harness.record import Record
+from html_pages import BROWSER
 from leaderboard.views.overview import OverviewState
 from site_data import (
     HOSTILE,
@@ -125,9 +126,6 @@ def test_names_that_are_none() -> None:
 
 
 # Twins of pages: every row, what was asked for, and what must be read with it
-
-
-BROWSER = {"accept": "text/html"}
 MANY = 120
 SUITE = "/suites/nanobeir"
 FIRST = names("nanobeir")[0]

@@ -19,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markupsafe import Markup
 
+from html_pages import of_class
 from leaderboard.plots.bar_plot import bars
 from leaderboard.plots.distribution_plot import bins, distribution
 from leaderboard.plots.interactive import figure, json_script, plot_data, plotly_file
@@ -75,10 +76,6 @@ def parsed(svg: Markup) -> ElementTree.Element:
 
 def texts(root: ElementTree.Element, name: str = "text") -> list[str]:
     return ["".join(e.itertext()) for e in root.iter(SVG + name)]
-
-
-def of_class(root: ElementTree.Element, name: str) -> list[ElementTree.Element]:
-    return [e for e in root.iter() if name in e.get("class", "").split()]
 
 
 def circles(root: ElementTree.Element) -> list[tuple[float, float]]:
@@ -577,12 +574,8 @@ def drawn(plot: Track, width: float = 720) -> ElementTree.Element:
     return ElementTree.fromstring(track(plot, width=width))
 
 
-def of(svg: ElementTree.Element, kind: str) -> list[ElementTree.Element]:
-    return [element for element in svg.iter() if kind in element.get("class", "").split()]
-
-
 def track_circles(svg: ElementTree.Element) -> list[tuple[float, float]]:
-    return [(float(e[0].get("cx", "")), float(e[0].get("cy", ""))) for e in of(svg, "plot-point")]
+    return [(float(e[0].get("cx", "")), float(e[0].get("cy", ""))) for e in of_class(svg, "plot-point")]
 
 
 def test_points_lie_in_proportion_and_in_order() -> None:
@@ -595,15 +588,15 @@ def test_points_lie_in_proportion_and_in_order() -> None:
 def test_a_line_leads_past_outlines() -> None:
     points = [*PLOT.points, TrackPoint(label="apart", x=7, y=0, hollow=True)]
     svg = drawn(replace(PLOT, points=points, joined=True))
-    assert (of(svg, "plot-line")[0][0].get("d") or "").count("L") == 2
-    assert len(of(svg, "plot-hollow")) == 1
-    assert of(drawn(PLOT), "plot-line") == []
+    assert (of_class(svg, "plot-line")[0][0].get("d") or "").count("L") == 2
+    assert len(of_class(svg, "plot-hollow")) == 1
+    assert of_class(drawn(PLOT), "plot-line") == []
 
 
 def test_an_interval_reaches_from_low_to_high() -> None:
     points = [*PLOT.points, TrackPoint(label="i", x=2, y=50, low=0, high=100)]
     svg = drawn(replace(PLOT, points=points))
-    (whisker,) = of(svg, "plot-interval")
+    (whisker,) = of_class(svg, "plot-interval")
     ends = [float(part.partition(",")[2]) for part in (whisker.get("d") or "")[1:].split("L")]
     ys = [y for _, y in track_circles(svg)]
     assert ends == pytest.approx([max(ys), min(ys)], abs=0.02)
@@ -611,7 +604,7 @@ def test_an_interval_reaches_from_low_to_high() -> None:
 
 def test_the_band_widens_the_axis() -> None:
     svg = drawn(replace(PLOT, band=(-200, 200), band_label="the margin"))
-    (band,) = of(svg, "plot-margin")
+    (band,) = of_class(svg, "plot-margin")
     ys = [y for _, y in track_circles(svg)]
     top, height = float(band.get("y", "")), float(band.get("height", ""))
     assert top < min(ys)
@@ -633,8 +626,8 @@ def test_nothing_says_why() -> None:
 
 def test_words_at_marks_do_not_cover_one_another() -> None:
     svg = drawn(replace(PLOT, marks=[(5, "first"), (5.1, "second"), (9.9, "last")]))
-    assert len(of(svg, "plot-mark")) == 3
-    words = [e.text for e in of(svg, "plot-note")]
+    assert len(of_class(svg, "plot-mark")) == 3
+    words = [e.text for e in of_class(svg, "plot-note")]
     assert words == ["first", "last"]
     assert "second: step 5.1" in [e.text for e in svg.iter() if e.tag.endswith("title")]
 
@@ -642,8 +635,8 @@ def test_words_at_marks_do_not_cover_one_another() -> None:
 def test_groups_are_told_by_shape_and_colour() -> None:
     points = [PLOT.points[0], replace(PLOT.points[1], tone=1)]
     svg = drawn(replace(PLOT, points=points))
-    assert {e[0].tag.rpartition("}")[2] for e in of(svg, "plot-point")} == {"circle", "path"}
-    assert [e.text for e in of(svg, "plot-legend")[0].iter() if e.text] == ["one", "other"]
+    assert {e[0].tag.rpartition("}")[2] for e in of_class(svg, "plot-point")} == {"circle", "path"}
+    assert [e.text for e in of_class(svg, "plot-legend")[0].iter() if e.text] == ["one", "other"]
 
 
 def test_times_are_days_in_utc() -> None:

@@ -23,6 +23,7 @@ from starlette.testclient import TestClient
 from harness.identity import digest
 from harness.record import Record
 from harness.store import Store
+from html_pages import BROWSER
 from leaderboard import render
 from leaderboard.app import TableTwin, create_app
 from leaderboard.badges import _svg
@@ -406,7 +407,6 @@ NASTY_NAMES = [
     "con", "index.json", "nul.csv",
     "x" * 10_000,
 ]  # fmt: skip
-BROWSER = {"accept": "text/html"}
 
 
 def odd(number: int, name: str) -> Record:

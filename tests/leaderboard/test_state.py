@@ -20,6 +20,7 @@ from schemathesis.specs.openapi.checks import (
 )
 from starlette.testclient import TestClient
 
+from html_pages import BROWSER
 from leaderboard.pages.model.page import _of_suites
 from leaderboard.pages.model.result_tables import keyed
 from leaderboard.paging import SIZES, paging
@@ -158,9 +159,6 @@ def test_pages_hold_every_row_once(total: int, rows: str, page: int) -> None:
 
 
 # Addresses that one would guess lead to the pages
-
-
-BROWSER = {"accept": "text/html"}
 
 
 @pytest.fixture(scope="module")

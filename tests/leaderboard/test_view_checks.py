@@ -23,7 +23,7 @@ from check_data import TASKS, small_check
 from harness.checks import check
 from harness.checks.outcome import VERDICTS, Party
 from harness.watch import state
-from html_pages import Html
+from html_pages import BROWSER, Html, of_class
 from judged_data import NEWEST, NIGHTS, OLDEST, checkpoint, nightly, small_watch
 from leaderboard.filed import name_of
 from leaderboard.judged import line_of
@@ -32,9 +32,6 @@ from leaderboard.pages.watch.values import values_of
 from site_data import HOSTILE, Parsed
 
 # The pages of checks: model lines, their histories, and every number of a check
-
-
-BROWSER = {"accept": "text/html"}
 LINE = line_of(nightly(0))
 LONE = "20260102T030405-0123456789ab"
 
@@ -59,10 +56,6 @@ def page(client: TestClient, path: str) -> Html:
 
 def links(found: Html) -> set[str]:
     return {attributes.get("href", "") for attributes in found.named("a")}
-
-
-def of(svg: ElementTree.Element, kind: str) -> list[ElementTree.Element]:
-    return [element for element in svg.iter() if kind in element.get("class", "").split()]
 
 
 def rows(client: TestClient, path: str, name: str) -> list[dict[str, Any]]:
@@ -157,8 +150,8 @@ def test_the_picture_of_a_line(client: TestClient) -> None:
     assert len(hrefs) == NIGHTS
     assert hrefs[0] == f"/check/{OLDEST}"
     assert hrefs[-1] == f"/check/{NEWEST}"
-    assert len(of(svg, "plot-interval")) == NIGHTS
-    (band,) = of(svg, "plot-margin")
+    assert len(of_class(svg, "plot-interval")) == NIGHTS
+    (band,) = of_class(svg, "plot-margin")
     top, height = float(band.get("y", "")), float(band.get("height", ""))
     ticks = [e for e, name in names.items() if name == "text" and e.get("x") and e.text in ("1", "−1", "0")]
     places = {e.text: float(e.get("y", "")) - 4 for e in ticks}
@@ -500,18 +493,18 @@ def test_the_list_says_how_far_each_is(client: TestClient) -> None:
 def test_the_curve_joins_what_is_comparable(client: TestClient) -> None:
     """Eleven of fourteen have a mean, one of them measured otherwise; an incomplete one is an outline."""
     svg = drawn(client, PATH)
-    (line,) = of(svg, "plot-line")
+    (line,) = of_class(svg, "plot-line")
     (path,) = line
     assert path.get("d", "").count("L") + 1 == 10
-    assert len(of(svg, "plot-hollow")) == 2
-    assert len(of(svg, "plot-point")) == 12
+    assert len(of_class(svg, "plot-hollow")) == 2
+    assert len(of_class(svg, "plot-point")) == 12
     by_step = {text.partition(":")[0]: text for text in told(svg)}
     assert "mean × 100 31" in by_step["step11000"]
     assert "1 of 2 columns" in by_step["step11000"]
     assert "measured in another way" in by_step["step1000"]
     assert "mean × 100 38.1" in by_step["step7000"]
-    (mark,) = of(svg, "plot-mark")
-    places = [float(e[0].get("cx", "")) for e in of(svg, "plot-point") if e[0].get("cx")]
+    (mark,) = of_class(svg, "plot-mark")
+    places = [float(e[0].get("cx", "")) for e in of_class(svg, "plot-point") if e[0].get("cx")]
     before, after = places[6], places[7]  # of 7,000 and 9,000: the drop between them has another marker
     assert float(mark.get("x1", "")) == pytest.approx((before + after) / 2, abs=0.02)
     assert "−3.40" in [e.text for e in svg.iter()]
@@ -519,9 +512,9 @@ def test_the_curve_joins_what_is_comparable(client: TestClient) -> None:
 
 def test_the_curve_of_a_task(client: TestClient) -> None:
     svg = drawn(client, f"{PATH}?task=NFCorpus")
-    assert len(of(svg, "plot-point")) == 12
-    assert len(of(svg, "plot-hollow")) == 1  # measured otherwise; a task's score is whole by itself
-    assert of(svg, "plot-mark") == []
+    assert len(of_class(svg, "plot-point")) == 12
+    assert len(of_class(svg, "plot-hollow")) == 1  # measured otherwise; a task's score is whole by itself
+    assert of_class(svg, "plot-mark") == []
     assert "step2000: score × 100 23 · step 2000 · checkpoint" in told(svg)
     found = page(client, f"{PATH}?task=NFCorpus")
     assert "NFCorpus" in found.texts("checkpoints")[0]
@@ -534,7 +527,7 @@ def test_the_curve_of_a_task(client: TestClient) -> None:
 def test_steps_by_their_logarithm(client: TestClient) -> None:
     xs = [
         float(e[0].get("cx", "nan"))
-        for e in of(drawn(client, f"{PATH}?scale=log"), "plot-point")
+        for e in of_class(drawn(client, f"{PATH}?scale=log"), "plot-point")
         if e[0].get("cx")
     ]
     steps = [1000 * n for n in (1, 2, 3, 4)]
@@ -609,8 +602,8 @@ def test_a_long_run(tmp_path: Path) -> None:
     state.write(tmp_path / "results", watch)
     client = opened(tmp_path)
     svg = drawn(client, PATH)
-    assert len(of(svg, "plot-point")) == 3
-    assert (of(svg, "plot-line")[0][0].get("d") or "").count("L") == 699
+    assert len(of_class(svg, "plot-point")) == 3
+    assert (of_class(svg, "plot-line")[0][0].get("d") or "").count("L") == 699
     assert len(page(client, PATH).texts("checkpoints")) == 51
     assert page(client, f"{PATH}?page=14").texts("checkpoints")[-1][0] == "step1000"
     assert len(client.get(f"{PATH}.csv").text.splitlines()) == 701

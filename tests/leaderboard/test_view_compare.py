@@ -85,11 +85,6 @@ def keys(client: TestClient) -> dict[tuple[str, str], str]:
 
 
 @pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> TestClient:
-    return TestClient(site_data.small_app(tmp_path_factory.mktemp("site")))
-
-
-@pytest.fixture(scope="module")
 def slugs(client: TestClient) -> dict[str, str]:
     found = keys(client)
     return {

@@ -22,7 +22,7 @@ from harness.identity import digest, evaluation_identity
 from harness.jobs import task_part
 from harness.record import Record
 from harness.types import Artifact, SuiteOptions, Task
-from html_pages import Html
+from html_pages import Html, page
 from leaderboard.app import create_app
 from leaderboard.scopes import Listed
 from site_data import Import
@@ -57,12 +57,6 @@ def fill(folder: Path) -> None:
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     with TestClient(site_data.small_app(tmp_path_factory.mktemp("papers"), fill)) as found:
         yield found
-
-
-def page(client: TestClient, path: str) -> Html:
-    answer = client.get(path)
-    assert answer.status_code == 200
-    return Html(answer.text)
 
 
 def committed(slug: str) -> list[dict[str, str]]:

@@ -16,7 +16,7 @@ from finetune.recipes import glue_mosaicbert, glue_neobert, glue_optibert
 from harness import catalog
 from harness.record import Record
 from harness.types import Artifact
-from html_pages import Html
+from html_pages import Html, page
 from site_data import HOSTILE
 from suites.glue import TASKS
 
@@ -55,12 +55,6 @@ def fill(folder: Path) -> None:
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     with TestClient(site_data.small_app(tmp_path_factory.mktemp("recipes"), fill)) as found:
         yield found
-
-
-def page(client: TestClient, path: str) -> Html:
-    answer = client.get(path)
-    assert answer.status_code == 200
-    return Html(answer.text)
 
 
 def test_the_list_has_every_recipe(client: TestClient) -> None:

@@ -74,11 +74,6 @@ def table(client: TestClient, path: str, name: str = "ranking") -> list[dict[str
     return [{key: cell["value"] for key, cell in row["cells"].items()} for row in found["rows"]]
 
 
-@pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> TestClient:
-    return TestClient(site_data.small_app(tmp_path_factory.mktemp("site")))
-
-
 def put_rows(folder: Path, models: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
     """An import whose scores are given row by row."""
     about = [

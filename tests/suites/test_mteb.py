@@ -21,7 +21,7 @@ from mteb.abstasks.task_metadata import TaskMetadata
 from scipy.stats import spearmanr
 from sklearn.metrics import mean_absolute_error, v_measure_score
 
-from bags import TOPICS, Bags, table
+from fakes import TOPICS, Bags, table
 from harness.errors import DataError, UsageError
 from harness.types import Data, Outcome, Similarity, SuiteOptions, Task, TaskSource
 from suites._content import Clusters, Content, Document, Labelled, Pair, Pairs, Query, Retrieval, Row

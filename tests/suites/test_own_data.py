@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bags import Bags, table
+from fakes import Bags, table
 from harness.cli import invoke
 from harness.errors import DataError, UsageError
 from harness.types import Suite, SuiteOptions, Task

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import uvicorn
 from fastapi import FastAPI
@@ -169,3 +170,8 @@ def values(twin: dict[str, Any], column: str, table: str = "suite") -> list[floa
     """The numbers of a column of a twin's table, where there are some."""
     cells = [row["cells"].get(column, {}) for row in rows_of(twin, table) if row["kind"] != "part"]
     return [cell["value"] for cell in cells if cell.get("value") is not None]
+
+
+def query(reader: Reader) -> dict[str, list[str]]:
+    """The query of the page as it is now."""
+    return parse_qs(urlsplit(reader.page.url).query)

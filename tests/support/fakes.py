@@ -1,19 +1,22 @@
-"""Small stand-ins: a task without mteb, a model without torch."""
+"""Small stand-ins: a task without mteb, models without torch, a pickle that runs code."""
 
 from __future__ import annotations
 
 import hashlib
 import itertools
+import os
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from harness.identity import digest, evaluation_identity
 from harness.jobs import model_part, task_part
 from harness.record import Record
-from harness.types import SEED, Artifact, Data, Encoding, Outcome, Task, TextEncoder
+from harness.types import SEED, Artifact, Data, Encoding, Outcome, Role, Similarity, Task, TextEncoder
 
 SECONDS = itertools.count(10)
 """No two records were made at one time."""
@@ -114,3 +117,42 @@ class FakeEncoder:
             progress(len(texts), 3 * len(texts))
         rows = [hashlib.sha256(f"{self.salt}{prompt}{t}".encode()).digest()[:4] for t in texts]
         return np.array([list(row) for row in rows], np.float32) / 255
+
+
+class SlowEncoder(FakeEncoder):
+    """Takes a fifth of a second for every encoding."""
+
+    def encode(self, *args: Any, **kwargs: Any) -> Any:
+        time.sleep(0.2)
+        return super().encode(*args, **kwargs)
+
+
+TOPICS = ("river water boat", "stone rock cliff", "music song choir", "engine wheel motor")
+
+
+class Bags:
+    """A tiny model for scoring: vectors that count letters, with a little of the text's own."""
+
+    similarity: Similarity = "cosine"
+
+    def require(self, texts: Sequence[str], *, role: Role) -> None:
+        assert all(texts)
+
+    def encode(self, texts: Sequence[str], *, role: Role) -> np.ndarray:
+        rows = [[text.count(c) + 0.1 for c in "abcdefghijklmnopqrstuvwxyz0123456789"] for text in texts]
+        return np.array(rows, np.float32)
+
+
+def table(found: Outcome) -> list[dict[str, Any]]:
+    names = list(found.examples)
+    return [dict(zip(names, values, strict=True)) for values in zip(*found.examples.values(), strict=True)]
+
+
+class Evil:
+    """Unpickled as plain pickle, it makes a folder."""
+
+    def __init__(self, trace: Path) -> None:
+        self.trace = trace
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, (str(self.trace),)

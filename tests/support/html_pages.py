@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 from html.parser import HTMLParser
+from xml.etree import ElementTree
+
+from starlette.testclient import TestClient
+
+BROWSER = {"accept": "text/html"}
+"""The headers of a browser."""
 
 Tag = tuple[str, dict[str, str]]
 
@@ -50,3 +56,14 @@ class Html(HTMLParser):
     def named(self, tag: str) -> list[dict[str, str]]:
         """The attributes of every such tag."""
         return [attributes for name, attributes in self.tags if name == tag]
+
+
+def page(client: TestClient, path: str) -> Html:
+    answer = client.get(path)
+    assert answer.status_code == 200
+    return Html(answer.text)
+
+
+def of_class(root: ElementTree.Element, name: str) -> list[ElementTree.Element]:
+    """The elements of a picture that have a class."""
+    return [e for e in root.iter() if name in e.get("class", "").split()]

@@ -31,6 +31,8 @@ SMALL: dict[str, Any] = {
 }
 """The fields that make a config large, under every name they have."""
 
+WORDS = ("river", "stone", "cloud", "engine", "letter", "garden", "music", "winter", "copper", "silver")
+
 TOKENS: dict[str, Any] = {
     "pad_token_id": 0,
     "bos_token_id": 2,
@@ -115,3 +117,10 @@ def _tokens(first: Config) -> dict[str, Any]:
 def _positions(first: Config) -> dict[str, Any]:
     named = next((n for n in ("n_positions", "max_length", "max_position_embeddings") if n in first), None)
     return {named or "max_position_embeddings": 64}
+
+
+def library(folder: Path) -> Any:
+    """The folder as sentence-transformers loads it."""
+    from sentence_transformers import SentenceTransformer
+
+    return SentenceTransformer(str(folder), device="cpu", local_files_only=True)

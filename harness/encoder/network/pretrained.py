@@ -316,7 +316,6 @@ class EncoderPreTrainedModel(PreTrainedModel):
     supports_gradient_checkpointing = True
     _supports_sdpa = True
     _supports_flash_attn = True
-    _supports_flex_attn = True
     _no_split_modules = ["Block"]  # noqa: RUF012
 
     def __init__(

@@ -13,8 +13,7 @@ from safetensors.numpy import load_file, save_file
 
 import tiny
 from harness.cli import invoke
-
-WORDS = ("river", "stone", "cloud", "engine", "letter", "garden", "music", "winter", "copper", "silver")
+from tiny import WORDS
 
 Asked = Callable[..., tuple[int, str, str]]
 

@@ -178,7 +178,7 @@ def test_gpus_and_their_attention_are_listed(monkeypatch):
     assert [c.name for c in checks] == ["GPU cuda:0", "GPU cuda:1"]
     assert checks[0].detail == "Some GPU, 80.0 GB, compute 9.0, CUDA 13.0, driver 580.1"
     monkeypatch.setattr(doctor, "version", {"flash-attn": "2.8.1"}.get)
-    assert doctor._attention(on_gpu=True).detail == "sdpa, varlen, flex_attention, flash-attn 2.8.1"
+    assert doctor._attention(on_gpu=True).detail == "sdpa, varlen, flash-attn 2.8.1"
     assert doctor._attention(on_gpu=False).detail == "sdpa"
 
 

@@ -12,8 +12,7 @@ import pytest
 import tiny
 from blocked import BLOCK
 from harness.cli import invoke
-
-WORDS = ("river", "stone", "cloud", "engine", "letter", "garden", "music", "winter", "copper", "silver")
+from tiny import WORDS
 
 Asked = Callable[..., tuple[int, str, str]]
 

@@ -14,6 +14,7 @@ from harness.encoder.content import content_key
 from harness.encoder.describe import describe, resolve_encoding
 from harness.encoder.engine import Encoder
 from harness.types import Artifact, Settings
+from tiny import library
 
 WORDS = [
     "a",
@@ -62,6 +63,12 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
     BertModel(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
+
+
+@pytest.fixture
+def copy(bare: Path, tmp_path: Path) -> Path:
+    """The bare BERT in a folder of one's own to spoil."""
+    return Path(shutil.copytree(bare, tmp_path / "copy"))
 
 
 @pytest.fixture
@@ -152,13 +159,6 @@ def router(tmp_path: Path) -> Build:
         return tmp_path / name
 
     return router
-
-
-def library(folder: Path) -> Any:
-    """The folder as sentence-transformers loads it."""
-    from sentence_transformers import SentenceTransformer
-
-    return SentenceTransformer(str(folder), device="cpu", local_files_only=True)
 
 
 @pytest.fixture

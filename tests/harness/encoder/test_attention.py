@@ -10,7 +10,7 @@ import plain_attention
 import tiny_networks
 from harness.encoder.attention import kernels
 from harness.encoder.attention.interface import Needs
-from harness.encoder.attention.kernels import BACKENDS, _block_mask, choose
+from harness.encoder.attention.kernels import BACKENDS, choose
 from harness.encoder.attention.sdpa import Sdpa, _Blocks, _spans
 from harness.encoder.family import Architecture
 from harness.encoder.network.layers import _slopes
@@ -20,8 +20,6 @@ CPU = torch.device("cpu")
 LENGTHS = (150, 97, 97, 70, 33, 12, 10, 9, 1, 1)
 EQUAL = (40, 40, 40)
 WINDOWS = (None, 0, 3, 20, 200)
-
-pytestmark = pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
 
 
 def small(**changes: Any) -> Architecture:
@@ -37,11 +35,10 @@ def run(name: str, lengths: tuple[int, ...], needs: Needs, seen: Any, *packed: A
     return BACKENDS[name].layout(lengths, seen, CPU).attend(*packed, needs)
 
 
-@pytest.mark.parametrize("backend", ["sdpa", "flex"])
 @pytest.mark.parametrize("alibi", [False, True])
 @pytest.mark.parametrize("groups", [4, 2, 1])
 @pytest.mark.parametrize("some", [False, True])
-def test_a_backend_computes_attention(backend: str, alibi: bool, groups: int, some: bool) -> None:
+def test_sdpa_computes_attention(alibi: bool, groups: int, some: bool) -> None:
     for lengths in (LENGTHS, EQUAL, (1,)):
         packed = plain_attention.tokens(lengths, groups=groups)
         seen = plain_attention.partly(lengths) if some else None
@@ -49,7 +46,7 @@ def test_a_backend_computes_attention(backend: str, alibi: bool, groups: int, so
             needs = Needs(window=window, slopes=_slopes(4) if alibi else None, partly=some, head_dim=8)
             expected = plain_attention.attend(*packed, lengths, seen, needs)
             with torch.no_grad():
-                found = run(backend, lengths, needs, seen, *packed)
+                found = run("sdpa", lengths, needs, seen, *packed)
             torch.testing.assert_close(found, expected, rtol=0, atol=1e-10)
 
 
@@ -124,18 +121,6 @@ def test_a_long_windowed_text_is_never_attended_whole() -> None:
     assert second.length == 80
 
 
-def test_flex_looks_at_the_blocks_with_an_allowed_pair_and_no_others() -> None:
-    from torch.nn.attention.flex_attention import create_block_mask
-
-    lengths = (700, 300, 129, 60, 5)
-    seen = plain_attention.partly(lengths, 0.9)
-    for window in (None, 5, 128, 200):
-        found = _block_mask(lengths, seen, window, CPU)
-        tokens = sum(lengths)
-        expected = create_block_mask(found.mask_mod, None, None, tokens, tokens, device="cpu")
-        assert torch.equal(found.to_dense(), expected.to_dense())
-
-
 def test_texts_are_cut_into_runs_that_keep_to_the_bounds() -> None:
     lengths = sorted([n % 97 + 1 for n in range(0, 9000, 7)], reverse=True)
     found = _spans(lengths)
@@ -150,8 +135,6 @@ def test_texts_are_cut_into_runs_that_keep_to_the_bounds() -> None:
     [
         ("varlen", Needs(), "it needs a GPU"),
         ("varlen", Needs(slopes=_slopes(4)), "it knows no ALiBi"),
-        ("flex", Needs(dropout=0.1), "it drops no attention"),
-        ("flex", Needs(), "it gives no gradients on a CPU"),
     ],
 )
 def test_a_backend_that_cannot_gives_way_and_says_so(asked: str, needs: Needs, reason: str) -> None:
@@ -182,7 +165,7 @@ def test_flash_says_whether_it_is_missing_or_broken(monkeypatch: pytest.MonkeyPa
         (Needs(head_dim=12), torch.bfloat16, "sdpa"),
         (Needs(head_dim=512), torch.bfloat16, "sdpa"),
         (Needs(), torch.float32, "sdpa"),
-        (Needs(slopes=_slopes(4)), torch.bfloat16, "flex"),
+        (Needs(slopes=_slopes(4)), torch.bfloat16, "sdpa"),
         (Needs(slopes=_slopes(4), dropout=0.1), torch.bfloat16, "sdpa"),
         (Needs(slopes=_slopes(4), head_dim=8), torch.bfloat16, "sdpa"),
     ],
@@ -192,7 +175,6 @@ def test_what_runs_on_a_gpu_without_flash_attn(
 ) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: (9, 0))
     monkeypatch.setattr(kernels, "_missing", lambda: "flash-attn is not installed")
-    monkeypatch.setattr("harness.encoder.attention.kernels._uncompilable", lambda: None)
     monkeypatch.setattr(kernels, "_has_varlen", lambda: True)
     assert choose(torch.device("cuda"), dtype, needs)[0].name == backend
 
@@ -219,17 +201,6 @@ def test_a_network_notes_what_ran_in_place_of_what_was_asked_for() -> None:
     model(**given)
     model(**given)
     assert model.notes == ["attention backend varlen: it needs a GPU, so sdpa was used"]
-
-
-@torch.no_grad()
-def test_a_network_runs_on_the_backend_asked_for() -> None:
-    model = tiny_networks.network(small(windows=(None, 5, 5), num_key_value_heads=2))
-    given = tiny_networks.batch(tiny_networks.texts((90, 40, 7), 0), 0)
-    expected = model(**given).last_hidden_state
-    model.attention_asked = "flex"
-    found = model(**given).last_hidden_state
-    assert (model.attention_as_run, model.notes) == ("flex", [])
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
 
 
 def test_attention_is_dropped_only_while_training() -> None:

@@ -18,6 +18,7 @@ from harness.encoder.engine import Encoder
 from harness.encoder.folder import weight_files
 from harness.errors import ModelError, UsageError
 from harness.types import Encoding, Settings
+from tiny import library
 
 # What a folder says of itself
 
@@ -26,11 +27,6 @@ def change(path: Path, **fields: Any) -> None:
     content = json.loads(path.read_text())
     content.update(fields)
     path.write_text(json.dumps(content))
-
-
-@pytest.fixture
-def copy(bare: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(bare, tmp_path / "copy"))
 
 
 def test_a_bare_backbone_has_no_pooling_and_its_tokenizers_length(bare: Path) -> None:
@@ -346,12 +342,6 @@ Rewrite = Callable[..., None]
 JIT = pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
 
 LONG = "the cat sat on a mat. " * 20
-
-
-def library(folder: Path) -> Any:
-    from sentence_transformers import SentenceTransformer
-
-    return SentenceTransformer(str(folder), device="cpu", local_files_only=True)
 
 
 def test_a_length_is_written_only_if_asked_for(

@@ -21,6 +21,7 @@ from harness.encoder.engine import Encoder, _prepare, _use_onednn
 from harness.encoder.sanity import check_encoder
 from harness.errors import ModelError
 from harness.types import ROLES, Artifact, Encoding, Role, Settings
+from tiny import library
 
 # Vectors are those of sentence-transformers, in any batch
 
@@ -40,12 +41,6 @@ TEXTS = [
     *("a market " * n for n in range(1, 12)),
 ]
 """Short and long, one beyond every length, one empty, two equal, blanks around."""
-
-
-def library(folder: Path) -> Any:
-    from sentence_transformers import SentenceTransformer
-
-    return SentenceTransformer(str(folder), device="cpu", local_files_only=True)
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,10 @@
-"""Which weight files must be there, and which of a hub model's files are fetched."""
+"""The files of a model: which must be there, which are fetched, and what of them is its content."""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,11 +13,14 @@ from typing import Any
 import pytest
 
 from harness.encoder import folder
-from harness.encoder.content import content_files
+from harness.encoder.content import content_files, content_key
 from harness.encoder.describe import describe
 from harness.encoder.folder import weight_files
 from harness.errors import ModelError
 from harness.models import ModelOptions, _resolve
+
+# Which weight files must be there, and which of a hub model's files are fetched
+
 
 Build = Callable[..., Path]
 
@@ -112,3 +118,140 @@ def test_pickles_are_fetched_where_no_safetensors_lie_beside_them(
     monkeypatch.setattr(huggingface_hub.HfApi, "model_info", lambda *_, **__: info)
     _resolve("org/tiny", ModelOptions())
     assert asked == fetched
+
+
+# What of a folder changes a model's key
+
+
+def rewrite(path: Path, **fields: Any) -> None:
+    content = json.loads(path.read_text()) if path.exists() else {}
+    path.write_text(json.dumps({**content, **fields}, indent=3))
+
+
+def test_the_files_that_decide_are_listed(build: Callable[..., Path]) -> None:
+    folder = build(dense=True, library={"prompts": {}})
+    (folder / "modeling.py").write_text("x = 1")
+    assert [path.relative_to(folder).as_posix() for path in content_files(folder)] == [
+        "1_Pooling/config.json",
+        "2_Dense/config.json",
+        "2_Dense/model.safetensors",
+        "config.json",
+        "config_sentence_transformers.json",
+        "model.safetensors",
+        "modeling.py",
+        "modules.json",
+        "sentence_bert_config.json",
+        "tokenizer.json",
+        "tokenizer_config.json",
+    ]
+
+
+def test_the_weights_hash_is_the_files_own(build: Callable[..., Path]) -> None:
+    folder = build()
+    expected = hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
+    assert content_key(folder)[1] == expected
+
+
+def test_a_copy_elsewhere_is_the_same_model(build: Callable[..., Path], tmp_path: Path) -> None:
+    folder = build()
+    copy = Path(shutil.copytree(folder, tmp_path / "elsewhere" / "other-name"))
+    assert content_key(copy) == content_key(folder)
+
+
+def same(folder: Path) -> None:
+    rewrite(folder / "config.json", _name_or_path="/home/x", transformers_version="9.9", dtype="bfloat16")
+    rewrite(folder / "tokenizer_config.json", name_or_path="/home/x", special_tokens_map_file="/home/x/y")
+    rewrite(folder / "data_config.json", lines=3)
+    rewrite(folder / "generation_config.json", x=1)
+    for name in ("README.md", ".gitattributes", "training_args.bin", "pytorch_model.bin", "tf_model.h5"):
+        (folder / name).write_text("other")
+    (folder / "onnx").mkdir()
+    (folder / "onnx" / "config.json").write_text("{}")
+
+
+def one_weight(folder: Path) -> None:
+    path = folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-1] + bytes([path.read_bytes()[-1] ^ 1]))
+
+
+def dense_weight(folder: Path) -> None:
+    path = folder / "2_Dense" / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-1] + bytes([path.read_bytes()[-1] ^ 1]))
+
+
+def pooling(folder: Path) -> None:
+    rewrite(folder / "1_Pooling" / "config.json", pooling_mode_cls_token=True)
+
+
+def activation(folder: Path) -> None:
+    rewrite(folder / "config.json", hidden_act="relu")
+
+
+def length(folder: Path) -> None:
+    rewrite(folder / "sentence_bert_config.json", max_seq_length=7)
+
+
+def vocabulary(folder: Path) -> None:
+    path = folder / "tokenizer.json"
+    path.write_text(path.read_text().replace('"cat"', '"cta"'))
+
+
+def a_vocabulary_file(folder: Path) -> None:
+    (folder / "vocab.txt").write_text("[PAD]\n")
+
+
+def code(folder: Path) -> None:
+    (folder / "modeling.py").write_text("x = 1")
+
+
+def modules(folder: Path) -> None:
+    listed = json.loads((folder / "modules.json").read_text())
+    listed.append({"idx": 3, "name": "3", "path": "3", "type": "sentence_transformers.models.Normalize"})
+    (folder / "modules.json").write_text(json.dumps(listed))
+
+
+def prompts(folder: Path) -> None:
+    rewrite(folder / "config_sentence_transformers.json", prompts={"query": "q: "})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        one_weight,
+        dense_weight,
+        pooling,
+        activation,
+        length,
+        vocabulary,
+        a_vocabulary_file,
+        code,
+        modules,
+        prompts,
+    ],
+)
+def test_the_key_follows_what_the_model_computes(
+    build: Callable[..., Path], change: Callable[[Path], None]
+) -> None:
+    folder = build(dense=True)
+    before = content_key(folder)
+    same(folder)
+    assert content_key(folder) == before
+    change(folder)
+    after = content_key(folder)
+    assert after[0] != before[0]
+    assert (after[1] != before[1]) == (change in (one_weight, dense_weight))
+
+
+def test_a_model_we_made_has_the_key_it_was_made_under(build: Callable[..., Path]) -> None:
+    folder = build()
+    content, weights = content_key(folder)
+    rewrite(folder / "model.json", key="k" * 64, content=content)
+    assert content_key(folder) == ("k" * 64, weights)
+    length(folder)
+    changed = content_key(folder)[0]
+    assert changed not in ("k" * 64, content)
+
+
+def test_file_hashes_are_remembered(build: Callable[..., Path], tmp_path: Path) -> None:
+    folder, cache = build(), tmp_path / "cache"
+    assert content_key(folder, cache) == content_key(folder, cache) == content_key(folder)

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import os
 import pickle
 import shutil
 from collections.abc import Callable
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fakes import Evil
 from harness.encoder.describe import describe, resolve_encoding
 from harness.encoder.engine import Encoder
 from harness.encoder.loading import load
@@ -24,11 +24,6 @@ Edit = Callable[[Path, Callable[[dict[str, Any]], Any]], None]
 TEXTS = ["the cat sat on a mat.", "stock fell!", "def add(a, b): return a + b", "x"]
 
 LAYER = "encoder.layer.1.output.dense"
-
-
-@pytest.fixture
-def copy(bare: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(bare, tmp_path / "copy"))
 
 
 def test_an_encoder_says_what_it_is(bare: Path, loaded: Loaded) -> None:
@@ -164,16 +159,6 @@ def test_a_pickle_of_tensors_loads(copy: Path, loaded: Loaded, bare: Path) -> No
     torch.save(load_file(copy / "model.safetensors"), copy / "pytorch_model.bin")
     (copy / "model.safetensors").unlink()
     assert np.array_equal(loaded(copy).encode(TEXTS), loaded(bare).encode(TEXTS))
-
-
-class Evil:
-    """Unpickled as plain pickle, it makes a folder."""
-
-    def __init__(self, trace: Path) -> None:
-        self.trace = trace
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (os.mkdir, (str(self.trace),))
 
 
 @pytest.mark.parametrize("zipped", [True, False])

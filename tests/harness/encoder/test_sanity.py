@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,11 +17,6 @@ Loaded = Callable[..., Encoder]
 Edit = Callable[[Path, Callable[[dict[str, Any]], Any]], None]
 
 LAST = "encoder.layer.1.output.LayerNorm"
-
-
-@pytest.fixture
-def copy(bare: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(bare, tmp_path / "copy"))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

@@ -13,6 +13,7 @@ from harness.encoder.describe import NO_LIMIT, describe
 from harness.encoder.engine import Encoder
 from harness.encoder.sanity import check_encoder
 from harness.errors import ModelError, UsageError
+from tiny import library
 
 Loaded = Callable[..., Encoder]
 Build = Callable[..., Path]
@@ -21,12 +22,6 @@ Edit = Callable[[Path, Callable[[dict[str, Any]], Any]], None]
 TEXTS = ["the cat sat on a mat.", "stock fell!", "def add(a, b): return a + b " * 4, "x"]
 LAYER = "encoder.layer.1.output.dense"
 SIDES = ("query", "document")
-
-
-def library(folder: Path) -> Any:
-    from sentence_transformers import SentenceTransformer
-
-    return SentenceTransformer(str(folder), device="cpu", local_files_only=True)
 
 
 def same(ours: Encoder, theirs: Any) -> None:

@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 import shutil
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +13,7 @@ import huggingface_hub
 import kill_watch
 import pytest
 
-from fakes import FakeEncoder, task
+from fakes import FakeEncoder, SlowEncoder, task
 from harness import catalog, models
 from harness.context import JobContext
 from harness.encoder import sanity
@@ -31,14 +30,6 @@ from harness.watch.watch import EvaluatedCheckpoint, Scan, WatchListeners, Watch
 Write = Callable[..., Path]
 
 
-class Slow(FakeEncoder):
-    """Takes a fifth of a second for every encoding."""
-
-    def encode(self, *args: Any, **kwargs: Any) -> Any:
-        time.sleep(0.2)
-        return super().encode(*args, **kwargs)
-
-
 @pytest.fixture
 def loads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Models without torch; the names of the artifacts that were loaded."""
@@ -46,7 +37,7 @@ def loads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     def load(_desk: JobContext, model: Any, _how: object) -> FakeEncoder:
         found.append(model.name)
-        return (Slow if "slow" in model.name else FakeEncoder)(salt=model.key)
+        return (SlowEncoder if "slow" in model.name else FakeEncoder)(salt=model.key)
 
     monkeypatch.setattr(JobContext, "load", load)
     monkeypatch.setattr(sanity, "check_encoder", lambda *_: SimpleNamespace(failures=()))

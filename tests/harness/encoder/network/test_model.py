@@ -30,7 +30,6 @@ FAMILIES = [name for name, family in tiny.families().items() if family.sizes]
 SAME = 1e-5
 EXPANSION = 4
 """A token that is computed without being attended to; it is not the one that pads."""
-unfused_flex = pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
 
 
 @functools.cache
@@ -51,7 +50,6 @@ def differ(found: list[torch.Tensor], expected: list[torch.Tensor]) -> float:
     return max(float((a - b).abs().max()) for a, b in zip(found, expected, strict=True) if len(b))
 
 
-@unfused_flex
 @pytest.mark.parametrize("name", FAMILIES)
 @settings(max_examples=8, deadline=None)
 @given(
@@ -72,19 +70,6 @@ def test_a_text_has_the_same_vectors_in_any_batch(
     assert differ(vectors(model, mixed), [alone[n] for n in order]) <= SAME
 
 
-@unfused_flex
-@pytest.mark.parametrize("name", FAMILIES)
-def test_flex_gives_the_same_vectors(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = network_of(name)
-    pad = model.shape.pad_token_id
-    given = texts((70, 3, 20, 20), pad)
-    alone = [vectors(model, batch([text], pad))[0] for text in given]
-    monkeypatch.setattr(model, "attention_asked", "flex")
-    assert differ(vectors(model, batch(given, pad, columns=80)), alone) <= SAME
-    assert model.attention_as_run == "flex"
-
-
-@unfused_flex
 @torch.no_grad()
 @pytest.mark.parametrize("name", FAMILIES)
 def test_bfloat16_is_no_further_off_than_twice_what_padding_is(name: str, tmp_path: Path) -> None:
@@ -118,7 +103,6 @@ def padded(name: str, folder: Path, dtype: torch.dtype) -> Callable[..., Any]:
     return lambda input_ids, **given: model(input_ids, **given, compute_mask=torch.ones_like(input_ids))
 
 
-@unfused_flex
 @torch.no_grad()
 @pytest.mark.parametrize(
     ("name", "changes"),
@@ -137,7 +121,6 @@ def test_expansion_tokens_of_a_query_get_the_vectors_of_padded_transformers(
     assert (found - expected).abs().max() <= SAME
 
 
-@unfused_flex
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_query_has_the_same_vectors_in_any_batch(name: str) -> None:
     model = network_of(name)
@@ -150,7 +133,6 @@ def test_a_query_has_the_same_vectors_in_any_batch(name: str) -> None:
             assert (model(**one).last_hidden_state[0] - together[n]).abs().max() <= SAME
 
 
-@unfused_flex
 @pytest.mark.parametrize("name", FAMILIES)
 def test_empty_texts_disturb_nobody(name: str) -> None:
     model = network_of(name)
@@ -167,7 +149,6 @@ def test_empty_texts_disturb_nobody(name: str) -> None:
         assert torch.equal(model(**nothing).last_hidden_state, torch.zeros(*shape, model.shape.hidden_size))
 
 
-@unfused_flex
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_text_without_an_attended_token_is_encoded_as_if_all_were(name: str) -> None:
     model = network_of(name)
@@ -180,7 +161,6 @@ def test_a_text_without_an_attended_token_is_encoded_as_if_all_were(name: str) -
     assert (found - expected).abs().max() <= SAME
 
 
-@unfused_flex
 @pytest.mark.parametrize("name", FAMILIES)
 def test_every_gradient_of_a_batch_is_the_sum_over_its_texts(name: str) -> None:
     model = network_of(name)
