@@ -171,15 +171,6 @@ def _plan_workers(
 
     On a CPU several runs with few threads each take less time than one after the other with all of
     them: small products leave threads waiting.
-
-    Args:
-        devices: One process each, unless there are runs to train.
-        jobs: That are still to be done.
-        recipe: Which measures the memory of a run on a GPU.
-        cache: For what that prepares.
-        weights: Bytes of the largest backbone.
-        asked: Processes for each device, where a user says so.
-        threads: Of each process, where a user says so.
     """
     runs = [job for job in jobs if job.kind == "train"]
     if not runs or recipe is None:

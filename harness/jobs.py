@@ -336,11 +336,7 @@ class _Known:
 
 
 def _check_texts(texts: Sequence[str], role: Role) -> None:
-    """Refuse what is not text, naming the row.
-
-    Raises:
-        DataError: A row holds something else than a text, or there is no row at all.
-    """
+    """Refuse what is not text, naming the row."""
     side = {"query": "query", "document": "document", "": "text"}[role]
     if not len(texts):
         raise DataError(f"The data set is empty: it has no {side} at all.")
@@ -374,13 +370,6 @@ def _datasets_cache(content: str, cache: Path) -> Iterator[Path]:
     The datasets library knows a local file by its path and time only (an unpacked one by its
     path only), so a folder whose content changed could be answered with rows of the old one.
     The setting is this process's own: load one data set at a time.
-
-    Args:
-        content: The data set's content hash or proven revision.
-        cache: This program's cache folder.
-
-    Yields:
-        The folder in use, `<cache>/datasets/<start of content>`.
     """
     import datasets.config
 

@@ -151,13 +151,7 @@ class _Provenance:
 def _collect(
     *, device: str = "cpu", threads: int | None = None, started: datetime | None = None
 ) -> _Provenance:
-    """Where and with what this process runs.
-
-    Args:
-        device: The device in use, as torch names it (`cpu`, `cuda:0`).
-        threads: Threads asked for; None asks torch, if it is imported.
-        started: When the work began; None for the start of this process.
-    """
+    """Where and with what this process runs."""
     import psutil
 
     code = checkout()

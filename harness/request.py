@@ -67,12 +67,7 @@ class Request:
 
 
 def _open_recipe_for(suites: Sequence[Suite], request: Request) -> Recipe | None:
-    """The recipe that trains for those tasks that need one, None where none does.
-
-    Raises:
-        UsageError: It is missing, or there is nothing to train for, or a setting is asked for that
-            the recipe itself makes.
-    """
+    """The recipe that trains for those tasks that need one, None where none does."""
     learnt = [task.name for suite in suites for task in suite.tasks if task.output == "label"]
     if not learnt:
         if request.recipe_options != RecipeOptions():
@@ -125,9 +120,6 @@ def _check_prompts(prompts: Mapping[str, str], suites: Sequence[Suite]) -> None:
 
     Names are `query`, `document`, a task or a type of task, the last two also with a side
     (`STS12-query`). Tasks that are known but not part of the run are in order.
-
-    Raises:
-        UsageError: A name is none of these.
     """
     if not prompts:
         return
@@ -144,11 +136,7 @@ def _check_prompts(prompts: Mapping[str, str], suites: Sequence[Suite]) -> None:
 
 
 def _existing_folder(root: Path | None) -> Path | None:
-    """The data root, if there is one to be used.
-
-    Raises:
-        UsageError: It is no folder.
-    """
+    """The data root, if there is one to be used."""
     if root is not None and not os.path.isdir(root):
         raise UsageError(
             f"The data root {root} is not a folder.",
@@ -390,11 +378,7 @@ DEVICE = re.compile(r"cpu|mps|cuda(:\d+)?")
 
 
 def _require_spelled(devices: Sequence[str]) -> None:
-    """Refuse what is no device's name; torch is not asked.
-
-    Raises:
-        UsageError: There is such a one.
-    """
+    """Refuse what is no device's name; torch is not asked."""
     for name in devices:
         if not DEVICE.fullmatch(name):
             raise UsageError(
@@ -446,10 +430,6 @@ def _forbid_network() -> ExitStack:
     The hub's libraries are told to work offline, whether already imported or not. Besides,
     every look-up of a name and every connection that Python code tries raises DataError. Code
     that brings its own sockets (compiled libraries) and child processes see the variables only.
-
-    Returns:
-        What undoes it: `with forbid_network(): …`, or `.close()`. To stay offline for good,
-        let it go.
     """
     import socket
 

@@ -43,11 +43,7 @@ class _SourceLoader:
     cache: Path | None = None
 
     def content(self) -> Content:
-        """The task's data, built from the source.
-
-        Raises:
-            DataError: The source changed after the plan was made.
-        """
+        """The task's data, built from the source."""
         content = _content_tasks(self.root, self.cache).content(self.part)
         if content is None:
             raise DataError(f"{self.root} no longer has enough source for {self.part}.")

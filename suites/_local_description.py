@@ -313,11 +313,7 @@ class Learning:
 
 
 def _learning(kind: _Kind, table: Mapping[str, Any], where: str) -> Learning:
-    """Read what a task's table says.
-
-    Raises:
-        UsageError: It cannot be followed.
-    """
+    """Read what a task's table says."""
     metrics = _strings(table, "metrics", where, kind.metrics)
     for name in metrics:
         _require_known(name, kind.allowed, f"{where} 'metrics':", f"metric of a {table['type']} task")

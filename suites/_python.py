@@ -87,9 +87,6 @@ def _scan(root: Path, *, include_tests: bool = False) -> _Source:
     Folders and files of tests, installed packages, virtual environments, build results and hidden
     folders are passed over; files over 1 MB, files this interpreter cannot parse, and folders this
     user cannot enter are counted.
-
-    Raises:
-        DataError: If `root` is not a folder that this user may list and enter.
     """
     if not is_folder(root):
         raise DataError(f"{root} is not a folder.", hint="Give the folder that holds the Python source.")
@@ -265,11 +262,7 @@ def python_files(root: Path, *, include_tests: bool = False) -> _SourceFiles:
 
 
 def _read(path: Path) -> str:
-    """The text of a Python file, in the encoding that it declares.
-
-    Raises:
-        Skip: It is too large, or cannot be read or decoded.
-    """
+    """The text of a Python file, in the encoding that it declares."""
     try:
         if path.stat().st_size > MAX_BYTES:
             raise _Skip("larger than 1 MB")
@@ -407,9 +400,6 @@ def _docstring_topics(functions: Iterable[_Function], *, at_least: int = MIN_DOC
 
     The standard library has many top-level packages, a repository often only its own: then its
     subpackages are the labels.
-
-    Raises:
-        TooFewLabels: Fewer than two packages have `at_least` docstrings.
     """
     best = _best([*functions], at_least)
     if len(best) < 2:

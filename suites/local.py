@@ -112,21 +112,13 @@ class _LocalSource:
         return self.learning.from_mnli
 
     def load(self, task: Task, *, data: Path | None) -> LabelledData:
-        """The rows of the task, from its own files.
-
-        Raises:
-            DataError: They cannot be used, or changed after the plan was made.
-        """
+        """The rows of the task, from its own files."""
         _tables.require_unchanged(task.name, self.task.content, task.data.content)
         return _load_labelled(self.task, self.learning)
 
 
 def _load_labelled(task: LocalTask, learning: Learning) -> LabelledData:
-    """Read and check a task's files.
-
-    Raises:
-        DataError: With the file and the line of what cannot be used.
-    """
+    """Read and check a task's files."""
     with readable(task.files[0].parent):
         train, dev = (dict(_rows_with_ids(task, path)) for path in task.files)
     first, second = [*train.values()], [*dev.values()]
@@ -201,11 +193,7 @@ class _Labels:
 
 
 def _numbers(column: str, train: Sequence[TableRow], dev: Sequence[TableRow]) -> _Labels:
-    """Labels that are numbers.
-
-    Raises:
-        DataError: One is none, or all of a file are the same.
-    """
+    """Labels that are numbers."""
     first, second = (tuple(record.number(column) for record in rows) for rows in (train, dev))
     for rows, values in ((train, first), (dev, second)):
         if len(set(values)) == 1:
@@ -224,11 +212,7 @@ def _large(values: Sequence[float]) -> tuple[str, ...]:
 
 
 def _classes(column: str, learning: Learning, train: Sequence[TableRow], dev: Sequence[TableRow]) -> _Labels:
-    """Labels that are names, numbered from 0 in the order of `in_order`, the positive one last.
-
-    Raises:
-        DataError: There are too few labels or too many, or one that no training row has.
-    """
+    """Labels that are names, numbered from 0 in the order of `in_order`, the positive one last."""
     first = [record.token(column) for record in train]
     names = _in_order(set(first))
     _require_classes(names, learning, train)
@@ -307,11 +291,7 @@ def _of(rows: Sequence[TableRow], message: str, *, hint: str | None = None) -> D
 
 
 def _load_vectors(task: LocalTask) -> Content:
-    """Read and check a task's files.
-
-    Raises:
-        DataError: With the file and the line of what cannot be used.
-    """
+    """Read and check a task's files."""
     with readable(task.files[0].parent):
         return LOADERS[task.type](task)
 
@@ -408,11 +388,7 @@ class _FolderLoader:
     planned: str
 
     def content(self) -> Content:
-        """The task's data, read and checked.
-
-        Raises:
-            DataError: A file cannot be used, or changed after the plan was made.
-        """
+        """The task's data, read and checked."""
         _tables.require_unchanged(self.task.name, self.task.content, self.planned)
         return _load_vectors(self.task)
 

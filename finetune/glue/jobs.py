@@ -331,11 +331,7 @@ class Finetune:
         return model.to(context.device), notes
 
     def _weights(self, context: JobContext) -> Path | None:
-        """The file that it starts from, None where that is a model folder or nothing.
-
-        Raises:
-            HarnessError: The weights of the selected run are gone.
-        """
+        """The file that it starts from, None where that is a model folder or nothing."""
         if self.start is None or self.start.kind == "folder":
             return None
         if self.start.path is not None:
@@ -575,9 +571,6 @@ class _Checkpoints:
         """Keep the weights of a run unless a better one of its grid is there; remove those of worse ones.
 
         Runs that are equally good are all kept, as the first of the grid is chosen, not of the day.
-
-        Raises:
-            StoreError: The cache cannot be written.
         """
         from filelock import FileLock
         from safetensors.torch import save

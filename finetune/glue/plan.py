@@ -98,11 +98,7 @@ class _Runs:
     transfer: bool = True
 
     def located(self, task: Task) -> tuple[Task, Path | None]:
-        """A task with what its data turned out to be, and the folder to read it from.
-
-        Raises:
-            DataError: It cannot be had.
-        """
+        """A task with what its data turned out to be, and the folder to read it from."""
         found = self.locate(task)
         if not isinstance(found, Located):
             raise found
@@ -214,11 +210,7 @@ class _TaskPlanner:
     options: RecipeOptions
 
     def score(self, task: Task, name: str) -> RecipePlan:
-        """Everything behind one score; `name` is the recipe's.
-
-        Raises:
-            DataError: Data is missing: the task's, or that of MNLI where it starts from there.
-        """
+        """Everything behind one score; `name` is the recipe's."""
         ready = self._ready(task)
         grid = self.runs.grid(ready)
         keys = tuple(job.key for job in grid)
@@ -386,9 +378,6 @@ def _require_same(backbone: Path, source: Path) -> None:
     """Refuse a model folder whose encoder is not the backbone's: another tokenizer's ids would mean nothing.
 
     A file of weights is held against the model when it is loaded.
-
-    Raises:
-        UsageError: It is another model's, or no model folder.
     """
     if not source.is_dir():
         check_safetensors(source)

@@ -111,16 +111,7 @@ def _tokenized(
     device: torch.device,
     numbers: bool,
 ) -> TokenizedRows:
-    """Tokenize the rows of a split.
-
-    Args:
-        tokenizer: Of the backbone.
-        texts: One or two columns of sentences.
-        labels: One for each row.
-        max_length: Tokens a row is cut at, special ones included.
-        device: Where the rows are kept.
-        numbers: Whether labels are numbers, not classes.
-    """
+    """Tokenize the rows of a split."""
     import torch
 
     made = tokenizer(*map(list, texts), truncation=True, max_length=max_length)

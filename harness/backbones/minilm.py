@@ -14,11 +14,7 @@ WEIGHTS = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 
 
 def _locate() -> str:
-    """The folder of the model inside the installed package.
-
-    Raises:
-        ModelError: The package is not installed.
-    """
+    """The folder of the model inside the installed package."""
     spec = importlib.util.find_spec(PACKAGE)
     if spec is None or spec.origin is None:
         raise ModelError(

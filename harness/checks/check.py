@@ -48,9 +48,6 @@ def _keep_check(results: Path, check: Check) -> Path:
     """Write a check down as `<results>/checks/<time>-<id>.json`; returns where it lies.
 
     One that found the same before stays as it is.
-
-    Raises:
-        StoreError: The folder cannot be written.
     """
     for former in check_files(results, check.id):
         with contextlib.suppress(RecordError):
@@ -64,16 +61,7 @@ def _keep_check(results: Path, check: Check) -> Path:
 
 
 def _fitting(policy: Policy, tasks: Sequence[str]) -> list[str]:
-    """Refuse a policy whose names protect nothing; gives sentences on those of other suites.
-
-    Args:
-        policy: What is asked of the candidate.
-        tasks: The names of all tasks of the check.
-
-    Raises:
-        UsageError: A name looks like one of the tasks and is none, or nothing must not regress
-            although something is named.
-    """
+    """Refuse a policy whose names protect nothing; gives sentences on those of other suites."""
     patterns = [one for one in policy.must_not_regress if not any(fnmatchcase(t, one) for t in tasks)]
     strange = [*(one for one in policy.tasks if one not in tasks), *patterns]
     for name in strange:
@@ -144,11 +132,7 @@ def _require_same_conditions(
 
 
 def _require_records(baseline: CheckSide, standard: Reference) -> None:
-    """Refuse a baseline none of whose records is there.
-
-    Raises:
-        UsageError: With where they were looked for.
-    """
+    """Refuse a baseline none of whose records is there."""
     if any(baseline.scored.values()) or not any(run.keys for run in baseline.runs):
         return
     raise UsageError(

@@ -75,14 +75,6 @@ def _judge(
     is higher, by a one-sided test at alpha after correction over the tasks; else `inconclusive`. So
     alpha is the chance that any task of a candidate as good as the baseline is called regressed
     (Holm), or the share of false ones among those called so (Benjamini and Hochberg).
-
-    Args:
-        differences: By task.
-        limits: Likewise.
-        alpha: The level.
-        correction: Over tasks.
-        units: By task: what its units are called.
-        share: Of alpha that the tests of tasks have; p-values are larger by as much.
     """
     names = list(differences)
     p_low = _corrected([_p_regressed(differences[n], limits[n].max_drop) for n in names], correction)
@@ -192,15 +184,7 @@ def _measured_margin(one: Compared, alpha: float) -> float | None:
 
 
 def _settle(one: Difference, limit: _Limits, alpha: float, unit: str, tasks: int = 1) -> str:
-    """How many units or seeds would settle a task, if the difference is what was seen.
-
-    Args:
-        one: What was seen.
-        limit: What the policy says of the task.
-        alpha: The level.
-        unit: What the units are called.
-        tasks: Over how many tasks a test of a drop is corrected.
-    """
+    """How many units or seeds would settle a task, if the difference is what was seen."""
     wanted = max(
         _wanted(max(-one.delta - limit.max_drop, one.delta), alpha / tasks),
         _wanted(limit.margin - abs(one.delta), alpha, sides=2),
@@ -253,11 +237,7 @@ POINT = 0.01
 
 
 def _all_limits(found: Mapping[str, Difference], policy: Policy, *, baseline: str) -> dict[str, _Limits]:
-    """What the policy says of each task, measured margins filled in; shares of 1.
-
-    Raises:
-        UsageError: A margin is to be measured, and the baseline has too few runs.
-    """
+    """What the policy says of each task, measured margins filled in; shares of 1."""
     return {task: _limits(task, one, policy, baseline) for task, one in found.items()}
 
 
@@ -549,10 +529,6 @@ def _named(one: MeanOutcome) -> str:
 def _student_cdf(t: float, freedom: float) -> float:
     """The probability of a value below `t` in Student's t distribution.
 
-    Args:
-        t: Any number, also infinite.
-        freedom: Degrees of freedom, above 0; they need not be whole.
-
     >>> round(student_cdf(-2.015, 5), 4)
     0.05
     """
@@ -561,10 +537,6 @@ def _student_cdf(t: float, freedom: float) -> float:
 
 def _student_quantile(share: float, freedom: float) -> float:
     """The value that a share of Student's t distribution lies below.
-
-    Args:
-        share: Between 0 and 1, both excluded.
-        freedom: Degrees of freedom, above 0.
 
     >>> round(student_quantile(0.95, 5), 3)
     2.015

@@ -350,13 +350,6 @@ def _p_values(
 
     Each unit that the models answer differently is given to one or the other by chance, and both
     scores are computed anew (Noreen, 1989; Yeh, 2000).
-
-    Args:
-        one: The candidate's units, of one run.
-        other: The baseline's.
-        differ: Which units the models answer differently, (units,).
-        rng: Where chance comes from.
-        draws: How many exchanges are drawn where there are too many to try all.
     """
     exchanged = np.zeros((1, one.count))
     found, seen = [], _delta(one, other, exchanged)[0]
@@ -410,11 +403,6 @@ def _blocks(units: int, draws: int, rng: np.random.Generator) -> Iterator[Weight
     are independent Poisson variables of mean 1, which is the limit of the same and a tenth of the
     work (Hanley and MacGibbon, 2006, "Creating non-parametric bootstrap samples using Poisson
     frequencies").
-
-    Args:
-        units: How many there are, at least 1.
-        draws: Replicates.
-        rng: Where chance comes from.
     """
     size = max(1, DRAWS_AT_ONCE // units)
     for first in range(0, draws, size):

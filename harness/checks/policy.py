@@ -144,11 +144,7 @@ def read(path: Path) -> Policy:
 
 
 def _parse(raw: Mapping[str, Any], *, where: str) -> Policy:
-    """A policy from plain values, as TOML gives them.
-
-    Raises:
-        UsageError: A setting is unknown or cannot be used.
-    """
+    """A policy from plain values, as TOML gives them."""
     tasks = raw.get("tasks", {})
     if not isinstance(tasks, Mapping) or not all(isinstance(one, Mapping) for one in tasks.values()):
         raise UsageError(f"In {where} tasks is no table of tables.", hint='Write [tasks."SciFact"].')

@@ -632,10 +632,6 @@ def _escaped(text: str, *, most: int = 300) -> str:
 
     It is no HTML, link, mention, reference, picture or formula, and it ends no cell of a table.
 
-    Args:
-        text: Of any kind.
-        most: Characters after which it is cut.
-
     >>> print(escaped("a|b <i> `c` @me #7"))
     a\|b &lt;i&gt; \`c\` @&#8203;me \#&#8203;7
     """

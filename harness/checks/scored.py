@@ -42,16 +42,7 @@ def _example_metric(kind: str, metric: str) -> str:
 
 
 def _units_by_type(kind: str, metric: str, rows: _ExampleRows) -> tuple[str, list[Stratum]]:
-    """What the units of one split and subset are, and they themselves; their shares sum to 1.
-
-    Args:
-        kind: The task's type.
-        metric: Its main metric.
-        rows: Of the split and subset, by the ids of the examples.
-
-    Raises:
-        NotTestableError: The metric cannot be computed of these rows.
-    """
+    """What the units of one split and subset are, and they themselves; their shares sum to 1."""
     match kind, metric:
         case "STS", "cosine_spearman" | "cosine_pearson":
             gold, predicted = _numbers(rows)
@@ -373,16 +364,7 @@ Parts = Sequence[tuple[str, str]]
 
 
 def _units_of(record: Record, path: Path, parts: Parts = ()) -> Units:
-    """The units of a finished record.
-
-    Args:
-        record: The record.
-        path: Its per-example file.
-        parts: What its number is made of, if a recipe trained for it; every raw metric if nothing.
-
-    Raises:
-        NotTestableError: Its score cannot be computed again from these examples.
-    """
+    """The units of a finished record."""
     rows = _read_examples(path)
     if "recipe" in record.identity:
         return _of_trained(record, rows, parts or tuple(raw_metrics(record)))

@@ -144,11 +144,7 @@ def _seeded(suites: Sequence[Suite]) -> tuple[str, ...]:
 
 
 def _cells(found: ResolvedRequest) -> dict[str, PlannedScore]:
-    """The score of every task that the one model of a request wants.
-
-    Raises:
-        UsageError: Two suites have different tasks of one name.
-    """
+    """The score of every task that the one model of a request wants."""
     asked = plan_scores(
         found.subjects,
         found.suites,
@@ -361,11 +357,7 @@ def set_baseline(
 
 
 def _require_repeats(every: Sequence[CheckRequest]) -> None:
-    """Refuse repeats that are the same model twice, or that are not evaluated alike.
-
-    Raises:
-        UsageError: With what differs.
-    """
+    """Refuse repeats that are the same model twice, or that are not evaluated alike."""
     first, *others = every
     for number, one in enumerate(others, start=2):
         if one.run.artifact in {other.run.artifact for other in every[: number - 1]}:

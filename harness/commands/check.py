@@ -183,11 +183,7 @@ def _explain(policy: Policy, as_json: bool) -> int:
 
 
 def _clear(paths: Sequence[Path]) -> None:
-    """Remove the reports of an earlier check, so that none is taken for this one's.
-
-    Raises:
-        UsageError: One of them cannot be written.
-    """
+    """Remove the reports of an earlier check, so that none is taken for this one's."""
     for path in paths:
         try:
             files.writable(path.absolute().parent)

@@ -235,15 +235,7 @@ def _rank(value: float | None) -> str:
 
 
 def _open_target(text: str, options: SuiteOptions) -> tuple[str, Suite]:
-    """The suite of a benchmark, and what --suite takes for it.
-
-    Args:
-        text: What --suite takes, or the name of a benchmark alone: "MTEB(eng, v2)".
-        options: With the cache that a suite may need.
-
-    Raises:
-        UsageError: There is none; it names the nearest.
-    """
+    """The suite of a benchmark, and what --suite takes for it."""
     typed = text if text.partition(":")[0] in catalog.suites() else _offered(text)
     suite = catalog.open_suite(typed, options)
     learnt = any(task.output == "label" for task in suite.tasks)
@@ -265,11 +257,7 @@ def _offered(name: str) -> str:
 
 
 def _open_import(name: str, results: Path) -> Imported:
-    """The import of a source; the only one there is where no source is named.
-
-    Raises:
-        UsageError: There is none, or there are several.
-    """
+    """The import of a source; the only one there is where no source is named."""
     found = {one.source: one for one in Store(results).imported()}
     if not found:
         raise UsageError(

@@ -157,11 +157,7 @@ def _numbers(seen: Any, stands: Any) -> dict[str, float]:
 
 
 def _standing(suite: Any, seen: Any, view: str, results: Path | None) -> Any:
-    """A suite that models are trained for, by a paper's convention; None of any other.
-
-    Raises:
-        UsageError: There is no such convention.
-    """
+    """A suite that models are trained for, by a paper's convention; None of any other."""
     if view and view not in suite.conventions:
         if not suite.conventions:
             raise UsageError(

@@ -246,11 +246,7 @@ def _said_of_change(change: ChangePoint) -> str:
 
 
 def _print_watch(watch: Watch, console: Console, *, task: str = "") -> None:
-    """The curve, the table and what is flagged.
-
-    Raises:
-        UsageError: No checkpoint has a score on `task`.
-    """
+    """The curve, the table and what is flagged."""
     points = _points(watch, task)
     wanted = max((one.wanted for one in watch.checkpoints), default=0)
     what = task or f"mean of {wanted} task{'s' * (wanted != 1)}"

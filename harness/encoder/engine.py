@@ -174,11 +174,7 @@ class _Queue:
             return start, cut
 
     def halve(self, span: Span) -> int:
-        """Put back a span that did not fit, and make half its size the budget from now on.
-
-        Returns:
-            The new budget.
-        """
+        """Put back a span that did not fit, and make half its size the budget from now on."""
         start, stop = span
         with self._lock:
             self.budget = min(self.budget, (stop - start) * int(self._lengths[start]) // 2)
@@ -199,9 +195,6 @@ def _drain(
     A batch a core is faster than all cores on one batch, and does not stall where other
     processes hold some of the cores. A span that does not fit into memory is cut in two and run
     again; `halved` is told the new budget.
-
-    Raises:
-        ModelError: If a single text does not fit into memory.
     """
     if not threads:
         _loop(queue, run, halved)
@@ -592,11 +585,7 @@ def _gathered(done: Batches, out: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _require_finite(vectors: NDArray[np.float32], texts: list[str], inverse: NDArray[np.int64]) -> None:
-    """See that every vector is finite; `inverse` says which of `texts` each text given was.
-
-    Raises:
-        ModelError: With the first text whose vector is not.
-    """
+    """See that every vector is finite; `inverse` says which of `texts` each text given was."""
     bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
     if not bad.size:
         return

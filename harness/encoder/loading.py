@@ -102,11 +102,7 @@ def _build(
 
 
 def _set_lengths(model: SentenceTransformer, encoding: Encoding, description: Description) -> list[str]:
-    """Cut texts where it was asked for, or where there are no positions for more; else leave it be.
-
-    Returns:
-        Notes on texts that are cut where the model's files say nothing of it.
-    """
+    """Cut texts where it was asked for, or where there are no positions for more; else leave it be."""
     towers = list(zip(input_modules(model), description.lengths, strict=True))
     if encoding.max_length == description.max_length:
         for module, length in towers:
@@ -252,9 +248,6 @@ def _require_loaded(model: SentenceTransformer, report: _LoadReport, name: str) 
 
     A tensor that no file set may be one the output does not depend on, such as the pooler of
     a BERT that is mean-pooled: it gets no gradient from the vectors.
-
-    Raises:
-        ModelError: If one that reaches the output was freshly initialised.
     """
     found = [f"{_place(model, fresh)}{fresh.shapes}" for fresh in _reaching(model, report.fresh)]
     if not found:
@@ -312,12 +305,7 @@ HAVE_RELATIVE = ("esm",)
 
 
 def _check_family(artifact: Artifact, encoding: Encoding) -> None:
-    """See that each backbone can be run as asked for, as far as its family knows.
-
-    Raises:
-        UsageError: If it does not run in the dtype.
-        ModelError: If it asks for what transformers would leave out unsaid, or for what no network computes.
-    """
+    """See that each backbone can be run as asked for, as far as its family knows."""
     for folder in module_folders(artifact.folder):
         if not has_network(folder, own_code=artifact.trust_remote_code):
             _check_positions(artifact, folder)

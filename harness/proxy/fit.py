@@ -236,13 +236,7 @@ class _Products:
 
 
 def _products(scores: Floats, target: Floats, groups: Ints) -> _Products:
-    """The products of a training set.
-
-    Args:
-        scores: (models, tasks).
-        target: (models,).
-        groups: (partitions, models), the fold of each, from 0.
-    """
+    """The products of a training set."""
     scaled = (scores - scores.mean(axis=0)) / _scale(scores)
     columns = np.column_stack([scaled, np.ones(len(target)), target - target.mean()])
     parts = [columns[one == fold] for one in groups for fold in range(int(one.max()) + 1)]
@@ -255,13 +249,7 @@ def _products(scores: Floats, target: Floats, groups: Ints) -> _Products:
 
 
 def _errors(of: _Products, sets: Sequence[Sequence[int]], penalty: float) -> Floats:
-    """The mean squared error of each set of tasks, every fold predicted without itself, (sets,).
-
-    Args:
-        of: The training set.
-        sets: Of one length, each the columns of its tasks.
-        penalty: Of the ridge; the intercept has none.
-    """
+    """The mean squared error of each set of tasks, every fold predicted without itself, (sets,)."""
     chosen = np.asarray(sets, dtype=np.int64)
     chosen = np.column_stack([chosen, np.full(len(chosen), of.tasks)])
     rows, columns, last = chosen[:, :, None], chosen[:, None, :], of.tasks + 1
@@ -349,9 +337,6 @@ class _Times:
 def _fit_times(seconds: Floats) -> _Times:
     """Fit log time = model + task by alternating medians, which single wild times do not move.
 
-    Args:
-        seconds: (models, tasks), NaN where no time is told.
-
     >>> times = fit_times(np.outer([1.0, 60.0], [1.0, 2.0, 4.0, 8.0, 16.0]))
     >>> times.minutes(np.array([1])).round(6).tolist(), times.spread
     ([1.0, 2.0, 4.0, 8.0, 16.0], 0.0)
@@ -395,13 +380,6 @@ def _choose(scores: Floats, target: Floats, families: Ints, minutes: Floats, bud
 
     For every penalty and both paces one task is added after the other; after each the best drop and the
     best exchange are made if they help. The best end of all is taken.
-
-    Args:
-        scores: (models, tasks).
-        target: (models,).
-        families: (models,), numbers.
-        minutes: (tasks,), what each costs.
-        budget: What all may cost together; at least one task must fit in.
     """
     of = _products(scores, target, _folds(families))
     paces: tuple[Pace, ...] = ("gain", "rate")
@@ -501,15 +479,7 @@ class _Errors:
 def _held_out(
     scores: Floats, target: Floats, families: Ints, choose: Choose, progress: Progress | None = None
 ) -> Floats:
-    """Each model's prediction by a proxy chosen and fitted without its family, (models,).
-
-    Args:
-        scores: (models, tasks).
-        target: (models,).
-        families: (models,), numbers; two of them at least.
-        choose: Chooses the tasks and the penalty: it sees the other families only.
-        progress: Told how far it is.
-    """
+    """Each model's prediction by a proxy chosen and fitted without its family, (models,)."""
     tell = progress or (lambda done, total: None)
     predicted, names = np.empty(len(target)), np.unique(families)
 

@@ -41,11 +41,7 @@ def _cells_of(source: Imported, tasks: Sequence[Task]) -> tuple[Cells, Mapping[t
 
 
 def _seconds_of(source: Imported, entries: int, tasks: Sequence[Task], cells: Cells) -> Floats:
-    """Times of files that hold what is asked for and nothing else, (entries, tasks); NaN without one.
-
-    Raises:
-        UsageError: The import keeps no times.
-    """
+    """Times of files that hold what is asked for and nothing else, (entries, tasks); NaN without one."""
     table = source.files(["entry", "task", "seconds"])
     if "seconds" not in table.column_names:
         raise UsageError(
@@ -79,10 +75,6 @@ def _families(models: Sequence[str], parents: Mapping[str, str]) -> list[str]:
 
     Models with one root, by what they were adapted from, are one family; so are those of an
     organisation that name nothing, with all that was adapted from them.
-
-    Args:
-        models: Their names, `organisation/name`.
-        parents: What a model was adapted from, by its name, of models in the middle of a line as well.
 
     >>> families(["a/one", "b/two", "b/three", "c/four"], {"b/two": "a/one", "c/four": "d/none"})
     ['a', 'a', 'b', 'd/none']

@@ -87,12 +87,7 @@ def changes(steps: Sequence[int], values: Sequence[float] | Floats, *, seed: int
 
 
 def _forecast(x: Floats, y: Floats, at: float) -> tuple[float, float, int]:
-    """The straight line through points, continued.
-
-    Returns:
-        The value expected at `at`, its standard error as that of a single new point, and the
-        degrees of freedom.
-    """
+    """The straight line through points, continued."""
     centre, degrees = x.mean(), len(x) - 2
     spread = max(float(((x - centre) ** 2).sum()), np.finfo(float).tiny)
     slope = float(((x - centre) * (y - y.mean())).sum()) / spread
@@ -149,17 +144,7 @@ def _shifts(x: Floats, y: Floats, rng: np.random.Generator, first: int = 0) -> l
 
 
 def _jump(x: Floats, y: Floats, at: int, *, floor: float = 0.0) -> tuple[Floats, Floats]:
-    """The jump between `at` - 1 and `at` beside a straight line, and its p against one downwards.
-
-    Args:
-        x: (points,).
-        y: (curves, points).
-        at: Where the jump may be.
-        floor: Least standard deviation of the noise.
-
-    Returns:
-        Size and p, (curves,) each.
-    """
+    """The jump between `at` - 1 and `at` beside a straight line, and its p against one downwards."""
     from scipy.special import stdtr
 
     window = slice(max(0, at - REACH), min(len(x), at + REACH))

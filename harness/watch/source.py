@@ -186,11 +186,7 @@ class _Hub:
         self.name = repository.replace("/", "--")
 
     def found(self) -> Found:
-        """The branches and tags with a step in their name.
-
-        Raises:
-            ModelError: There is no such repository, or the hub does not answer.
-        """
+        """The branches and tags with a step in their name."""
         refs = _refs(self.text)
         commits = dict(reversed(refs))
         found, skipped = _by_step((name, None) for name in sorted(commits))
@@ -355,11 +351,7 @@ def _last_change(folder: Path) -> float:
 
 
 def _check_pickle(path: Path) -> None:
-    """See that a file of torch's is whole; of one saved before torch 1.6 only its beginning is known.
-
-    Raises:
-        ModelError: It is not.
-    """
+    """See that a file of torch's is whole; of one saved before torch 1.6 only its beginning is known."""
     if path.suffix == ".safetensors":
         return
     with path.open("rb") as file:

@@ -29,12 +29,7 @@ from harness.watch.state import WATCHES, ChangePoint, Entry, Watch, usual_name
 
 @contextmanager
 def _lock_watch(results: Path, name: str) -> Iterator[None]:
-    """Keep other processes from going on with the same watch.
-
-    Raises:
-        UsageError: One is at work.
-        StoreError: The folder cannot be written.
-    """
+    """Keep other processes from going on with the same watch."""
     from filelock import FileLock, Timeout
 
     folder = WATCHES.path(results, name).parent
@@ -53,11 +48,7 @@ def _lock_watch(results: Path, name: str) -> Iterator[None]:
 
 
 def _begin_watch(results: Path, name: str, source: CheckpointSource, request: Request) -> Watch:
-    """The state of a watch that goes on, or of one that begins.
-
-    Raises:
-        UsageError: The name is another watch's.
-    """
+    """The state of a watch that goes on, or of one that begins."""
     now = Watch(name=name, source=source.text, suite=request.suites[0], request=_echo(request))
     if not WATCHES.path(results, name).exists():
         return now
@@ -219,17 +210,7 @@ def _evaluate(
     request: Request,
     carry_out: Callable[[PreparedRun], Report],
 ) -> EvaluatedCheckpoint:
-    """Evaluate a checkpoint; what goes wrong with it alone is in the outcome.
-
-    Args:
-        one: What is to be evaluated.
-        source: Where it is from.
-        request: How, without a model.
-        carry_out: Carries out what was prepared: `harness.evaluation.execute`, or the same with progress.
-
-    Raises:
-        StoreError: The results folder or the cache cannot be written.
-    """
+    """Evaluate a checkpoint; what goes wrong with it alone is in the outcome."""
     began = time.monotonic()
     label, spelled = source.label(one.checkpoint), one.checkpoint.model
     asked = replace(request, models=(spelled,), names={spelled: label} if label else {})

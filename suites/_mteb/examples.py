@@ -153,16 +153,7 @@ def _rows(task: Any, split: str, subset: str) -> Any:
 def _of(
     task: Any, rows: Dataset, predictions: Any, *, split: str, subset: str, random: Any
 ) -> Iterable[Line]:
-    """The lines of any task that does not search; none for a kind that has no examples.
-
-    Args:
-        task: mteb's task object, after it ran.
-        rows: The rows of the split, with gold.
-        predictions: What mteb wrote of them.
-        split: The split.
-        subset: The subset, which names the two columns of a parallel corpus.
-        random: The random state the task had before it ran.
-    """
+    """The lines of any task that does not search; none for a kind that has no examples."""
     kinds = [c.__name__.removeprefix("AbsTask") for c in type(task).__mro__]
     match next((kind for kind in kinds if kind in KINDS), None):
         case "STS":
@@ -265,9 +256,6 @@ def _summaries(task: Any, rows: Any, predictions: Mapping[str, Sequence[Any]]) -
     """One line a machine summary: its likeness to the human ones and the grade people gave it.
 
     mteb leaves out a text whose summaries all have one grade.
-
-    Raises:
-        ValueError: It left out others too, and which ones cannot be told.
     """
     ids = _row_ids(rows, (task.text_column_name,))
     grades = list(rows[task.relevancy_column_name])

@@ -139,9 +139,6 @@ def _document_texts(corpus: Dataset) -> list[str]:
     """The text of each document as a model reads it: title, a blank, text, stripped.
 
     The same as mteb's row by row map, over whole columns (a test compares the two).
-
-    Raises:
-        DataError: A document has no text.
     """
     texts = list(corpus["text"])
     titles = list(corpus["title"]) if "title" in corpus.column_names else [None] * len(texts)
@@ -174,19 +171,7 @@ def _top_k(
     similarity: Similarity = "cosine",
     device: str = "cpu",
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """The `k` most similar documents of each query, best first.
-
-    Args:
-        queries: Shape (queries, dimension).
-        documents: Called with (start, end), gives that slice of the documents' vectors.
-        count: How many documents there are.
-        k: How many to keep; all of them if there are fewer.
-        similarity: How two vectors are compared; distances are negated, so higher is closer.
-        device: Where the products are computed.
-
-    Returns:
-        Scores and document positions, both of shape (queries, min(k, count)).
-    """
+    """The `k` most similar documents of each query, best first."""
     import torch
 
     k = min(k, count)

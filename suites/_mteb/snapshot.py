@@ -209,11 +209,7 @@ class _Snapshot:
         return {name: row["other_tasks"] for name, row in rows if "other_tasks" in row}
 
     def task(self, name: str) -> TaskInfo:
-        """The task called `name`.
-
-        Raises:
-            UsageError: There is none; it names the nearest.
-        """
+        """The task called `name`."""
         if name not in self.rows:
             raise unknown("task", name, self.rows, then=THEN)
         if name not in self._built:
@@ -241,11 +237,7 @@ class _Snapshot:
         return next((own for own, row in rows if name in row.get("aliases", ())), None)
 
     def benchmark(self, name: str) -> _BenchmarkInfo:
-        """The benchmark called `name`, or that has `name` as an alias in mteb.
-
-        Raises:
-            UsageError: There is none, or it has tasks that are not text only.
-        """
+        """The benchmark called `name`, or that has `name` as an alias in mteb."""
         found = self.resolve(name)
         if found is None:
             raise unknown("benchmark", name, self.benchmarks, then="`harness list benchmarks` shows all.")

@@ -61,11 +61,7 @@ class MtebSource:
 
 
 def _require_hub(info: TaskInfo, data: Path | None) -> None:
-    """Refuse a task that reads the hub by itself where its data is to come from elsewhere.
-
-    Raises:
-        DataError: Its data lies in a data root, or the hub may not be asked.
-    """
+    """Refuse a task that reads the hub by itself where its data is to come from elsewhere."""
     from huggingface_hub import constants
 
     if not info.fixed_data or data is None:
@@ -137,11 +133,7 @@ def _duplicate(task: AbsTask) -> AbsTask:
 
 
 def _run(task: AbsTask, encoder: TextEncoder) -> Outcome:
-    """Run a loaded task and gather scores and examples.
-
-    Raises:
-        DataError: The main score is not a number.
-    """
+    """Run a loaded task and gather scores and examples."""
     import tempfile
 
     model = Model(encoder)
@@ -171,11 +163,7 @@ def _run(task: AbsTask, encoder: TextEncoder) -> Outcome:
 
 
 def _main_score(scores: Scores) -> float:
-    """The mean of the main score over all splits and subsets, as mteb takes it.
-
-    Raises:
-        DataError: It is not a finite number.
-    """
+    """The mean of the main score over all splits and subsets, as mteb takes it."""
     values = [float(subset["main_score"]) for split in scores.values() for subset in split.values()]
     mean = sum(values) / len(values)
     if not math.isfinite(mean):
@@ -207,11 +195,7 @@ class _Loader(Protocol):
     """Knows how to get a task's data; small, picklable and hashable."""
 
     def content(self) -> Content:
-        """The data, checked.
-
-        Raises:
-            DataError: It cannot be read or scored.
-        """
+        """The data, checked."""
         ...
 
 
@@ -409,11 +393,7 @@ def _scoring(rules: int = 1) -> str:
 
 
 def _require() -> None:
-    """Refuse to score with another mteb than the one that results name.
-
-    Raises:
-        UsageError: Another version is installed, or none.
-    """
+    """Refuse to score with another mteb than the one that results name."""
     wanted, there = load().version, _installed()
     if there != wanted:
         raise UsageError(

@@ -77,18 +77,6 @@ def _narrow(
 
     A subset stays when any of its languages is asked for, as in mteb, where the script of a
     language decides nothing either: `zho-Hant` asks for all of `zho`.
-
-    Args:
-        info: The task.
-        languages: Three-letter codes, with or without a script: `eng` or `eng-Latn`.
-        splits: Names of splits; those that the task does not have are passed over.
-        within: What a benchmark takes of the task, to stay inside of it.
-
-    Returns:
-        The splits and the subsets that are left, in the task's order.
-
-    Raises:
-        UsageError: Nothing is left; it says what there is.
     """
     has_splits = within.splits if within else info.splits
     has_subsets = within.subsets if within else tuple(info.subsets)

@@ -63,14 +63,7 @@ class _Mask:
 def _additive_mask(
     allowed: Tensor, dtype: torch.dtype, *, bias: Tensor | None = None, blind: bool = False
 ) -> _Mask:
-    """The mask that allows these pairs.
-
-    Args:
-        allowed: Bool, of a shape that broadcasts to (batch, heads, queries, keys).
-        dtype: That of the queries.
-        bias: What is added to the scores of allowed pairs.
-        blind: Whether a query that is a token may see no key.
-    """
+    """The mask that allows these pairs."""
     import torch
 
     sees = allowed.any(dim=-1, keepdim=True)

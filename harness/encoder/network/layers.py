@@ -60,18 +60,6 @@ def _frequencies(
         "ntk": lowered by `factor`, spread over the dimensions by `mixed` where it is given (as in
             GTE's code).
         "linear": divided by `factor`.
-
-    Args:
-        head_dim: Dimensions that are turned.
-        theta: Base of the frequencies.
-        lengths: (tokens,) of each token the length of its text.
-        scaling: What is done for long inputs.
-
-    Returns:
-        Shape (tokens or 1, head_dim / 2), float32.
-
-    Raises:
-        ModelError: For another kind.
     """
     import torch
 
@@ -101,14 +89,7 @@ def _table(positions: Tensor, frequency: Tensor) -> Table:
 
 
 def _rotate(x: Tensor, turn: Table, *, interleaved: bool) -> Tensor:
-    """Turn each head's vector by its position; computed in float32.
-
-    Args:
-        x: (tokens, heads, head_dim).
-        turn: From `table`.
-        interleaved: Whether pairs are neighbouring dimensions; otherwise pair i is dimension i of
-            each half.
-    """
+    """Turn each head's vector by its position; computed in float32."""
     import torch
 
     cosine, sine = turn

@@ -49,10 +49,6 @@ def _packing(compute: Tensor, attend: Tensor) -> Packing:
 
     A token may be computed without being attended to, as the expansion tokens of a ColBERT query
     are. A text of which no token is attended to has all its computed tokens attend to each other.
-
-    Args:
-        compute: (texts, columns) bool, the tokens whose vectors are wanted.
-        attend: (texts, columns) bool, the tokens others attend to; those are computed as well.
     """
     import torch
 
@@ -93,11 +89,7 @@ def _mask_of(given: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def _check_length(packed: Packing, most: int) -> None:
-    """See that no text is longer than there are positions.
-
-    Raises:
-        ModelError: If one is.
-    """
+    """See that no text is longer than there are positions."""
     longest = max(packed.lengths, default=0)
     if longest > most:
         raise ModelError(

@@ -79,17 +79,7 @@ def _save(
     variant: str | None = None,
     **_unused: Any,
 ) -> None:
-    """Write config.json and safetensors; of a network with an adapter, the adapter alone.
-
-    Args:
-        model: What is written.
-        folder: Made if it is not there.
-        state_dict: The tensors in place of the model's own, under our names.
-        max_shard_size: The most one file holds.
-        is_main_process: Whether this process writes; the others do nothing.
-        push_to_hub: Must be off.
-        variant: Must be None.
-    """
+    """Write config.json and safetensors; of a network with an adapter, the adapter alone."""
     from huggingface_hub import save_torch_state_dict
 
     if push_to_hub or variant:
@@ -147,11 +137,7 @@ def _has_adapter(model: EncoderPreTrainedModel) -> bool:
 
 
 def _require_lora(config: Any) -> None:
-    """See that an adapter is one that can be saved.
-
-    Raises:
-        ModelError: If it is of another kind, trains biases, or whole modules besides.
-    """
+    """See that an adapter is one that can be saved."""
     from peft import LoraConfig
 
     if not isinstance(config, LoraConfig) or config.modules_to_save or config.bias != "none":
@@ -164,11 +150,7 @@ def _require_lora(config: Any) -> None:
 def _save_adapter(
     model: EncoderPreTrainedModel, folder: Path, *, state_dict: Mapping[str, Tensor] | None = None
 ) -> None:
-    """Write the active adapter as peft does, every adapted module by its published name.
-
-    Raises:
-        ModelError: If it is no LoRA adapter, or several are active.
-    """
+    """Write the active adapter as peft does, every adapted module by its published name."""
     from safetensors.torch import save_file
 
     active: list[str] = model.active_adapters()
@@ -204,11 +186,7 @@ def _written(model: EncoderPreTrainedModel, config: LoraConfig, name: str, modul
 
 
 def _load_adapter(model: EncoderPreTrainedModel, folder: Path, name: str, *, trainable: bool) -> None:
-    """Put the LoRA adapter in a folder onto the network.
-
-    Raises:
-        ModelError: If it is no LoRA adapter, or not one for this network.
-    """
+    """Put the LoRA adapter in a folder onto the network."""
     from peft import PeftConfig, inject_adapter_in_model, set_peft_model_state_dict
     from safetensors.torch import load_file
 

@@ -184,5 +184,5 @@ def test_gpus_and_their_attention_are_listed(monkeypatch):
 
 @pytest.mark.parametrize(("flags", "says"), [({"avx512_bf16"}, "avx512_bf16"), ({"avx2"}, "float32")])
 def test_precision_follows_what_the_processor_can_do(monkeypatch, flags, says):
-    monkeypatch.setattr(provenance, "cpu_flags", lambda: flags)
+    monkeypatch.setattr(doctor, "cpu_flags", lambda: flags)
     assert says in doctor._precision().detail
