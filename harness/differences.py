@@ -49,7 +49,7 @@ def comparable_fields(
 def _flatten(value: Any, name: str = "") -> dict[str, Any]:
     """A nested mapping as dotted fields.
 
-    >>> flatten({"a": {"b": 1}, "c": [2]})
+    >>> _flatten({"a": {"b": 1}, "c": [2]})
     {'a.b': 1, 'c': [2]}
     """
     if not isinstance(value, Mapping):

@@ -206,7 +206,7 @@ def _fitting(
 def _fit(room: float, need: float, *, most: int) -> int:
     """How many fit into the room there is, at least one.
 
-    >>> fit(80e9, 12e9, most=16), fit(80e9, 12e9, most=4), fit(8e9, 12e9, most=4)
+    >>> _fit(80e9, 12e9, most=16), _fit(80e9, 12e9, most=4), _fit(8e9, 12e9, most=4)
     (6, 4, 1)
     """
     return max(1, min(most, int(room // need)))

@@ -32,7 +32,7 @@ Metric: TypeAlias = Callable[[Floats, Floats, Floats], Floats]
 def _accuracy(gold: Floats, predicted: Floats, weights: Floats) -> Floats:
     """Share of the examples predicted as they are.
 
-    >>> accuracy(np.array([0.0, 1, 1]), np.array([0.0, 1, 0]), np.array([[1.0, 1, 1], [0, 0, 3]])).tolist()
+    >>> _accuracy(np.array([0.0, 1, 1]), np.array([0.0, 1, 0]), np.array([[1.0, 1, 1], [0, 0, 3]])).tolist()
     [0.6666666666666666, 0.0]
     """
     return _ratio(weights @ (gold == predicted), weights.sum(axis=1))
@@ -41,7 +41,7 @@ def _accuracy(gold: Floats, predicted: Floats, weights: Floats) -> Floats:
 def _f1(gold: Floats, predicted: Floats, weights: Floats) -> Floats:
     """Harmonic mean of precision and recall of class 1.
 
-    >>> f1(np.array([1.0, 1, 0, 0]), np.array([1.0, 0, 1, 0]), np.ones((1, 4))).tolist()
+    >>> _f1(np.array([1.0, 1, 0, 0]), np.array([1.0, 0, 1, 0]), np.ones((1, 4))).tolist()
     [0.5]
     """
     both = weights @ ((gold == 1) & (predicted == 1))
@@ -51,7 +51,7 @@ def _f1(gold: Floats, predicted: Floats, weights: Floats) -> Floats:
 def _mcc(gold: Floats, predicted: Floats, weights: Floats) -> Floats:
     """Matthews' correlation coefficient of two classes, 0 where only one is predicted.
 
-    >>> mcc(np.array([1.0, 1, 0, 0]), np.array([1.0, 0, 0, 0]), np.ones((1, 4))).round(4).tolist()
+    >>> _mcc(np.array([1.0, 1, 0, 0]), np.array([1.0, 0, 0, 0]), np.ones((1, 4))).round(4).tolist()
     [0.5774]
     """
     return _pearson((gold == 1).astype(float), (predicted == 1).astype(float), weights)
@@ -60,7 +60,7 @@ def _mcc(gold: Floats, predicted: Floats, weights: Floats) -> Floats:
 def _pearson(gold: Floats, predicted: Floats, weights: Floats) -> Floats:
     """Pearson's correlation, 0 where one side is constant.
 
-    >>> pearson(np.array([1.0, 2, 3]), np.array([2.0, 4, 6]), np.ones((1, 3))).round(6).tolist()
+    >>> _pearson(np.array([1.0, 2, 3]), np.array([2.0, 4, 6]), np.ones((1, 3))).round(6).tolist()
     [1.0]
     """
     # Moments of centred values keep the digits that sums of raw squares lose.
@@ -77,7 +77,7 @@ def _pearson(gold: Floats, predicted: Floats, weights: Floats) -> Floats:
 def _spearman(gold: Floats, predicted: Floats, weights: Floats) -> Floats:
     """Pearson's correlation of the ranks, ties sharing their mean rank.
 
-    >>> spearman(np.array([1.0, 2, 3]), np.array([1.0, 10, 5]), np.ones((1, 3))).round(6).tolist()
+    >>> _spearman(np.array([1.0, 2, 3]), np.array([1.0, 10, 5]), np.ones((1, 3))).round(6).tolist()
     [0.5]
     """
     found: Floats = _correlations(_Ranks.of(gold), [_Ranks.of(predicted)], weights)[0]
@@ -172,7 +172,7 @@ Codes = NDArray[np.intp]
 def _mean(gold: Floats, predicted: Floats, weights: Floats) -> Floats:
     """The mean of what each unit scored; there is no gold.
 
-    >>> mean(np.zeros(0), np.array([0.0, 1.0]), np.array([[1.0, 1.0], [2.0, 0.0]])).tolist()
+    >>> _mean(np.zeros(0), np.array([0.0, 1.0]), np.array([[1.0, 1.0], [2.0, 0.0]])).tolist()
     [0.5, 0.0]
     """
     return np.asarray((weights @ predicted.astype(weights.dtype)) / weights.sum(axis=1))
@@ -183,7 +183,7 @@ def _average_precision(gold: Floats, predicted: Floats, weights: Floats) -> Floa
 
     As scikit-learn's `average_precision_score`; 0 where there is no positive.
 
-    >>> average_precision(np.array([1.0, 0, 1]), np.array([0.9, 0.8, 0.1]), np.ones((1, 3))).round(4).tolist()
+    >>> _average_precision(np.array([1.0, 0, 1]), np.array([0.9, 0.8, 0.1]), np.ones((1, 3))).round(4).tolist()
     [0.8333]
     """
     order = np.argsort(-predicted, kind="stable")
@@ -206,7 +206,7 @@ def _average_precision(gold: Floats, predicted: Floats, weights: Floats) -> Floa
 def _macro_f1(gold: Floats, predicted: Floats, weights: Floats) -> Floats:
     """F1 of each class, averaged over the classes that are in gold or predicted of the resample.
 
-    >>> macro_f1(np.array([0.0, 1, 2]), np.array([0.0, 1, 1]), np.ones((1, 3))).round(4).tolist()
+    >>> _macro_f1(np.array([0.0, 1, 2]), np.array([0.0, 1, 1]), np.ones((1, 3))).round(4).tolist()
     [0.5556]
     """
     found, there = _f1_of_classes(gold, predicted, weights)
@@ -216,7 +216,7 @@ def _macro_f1(gold: Floats, predicted: Floats, weights: Floats) -> Floats:
 def _weighted_f1(gold: Floats, predicted: Floats, weights: Floats) -> Floats:
     """F1 of each class, averaged over the units by their gold class.
 
-    >>> weighted_f1(np.array([0.0, 1, 2]), np.array([0.0, 1, 1]), np.ones((1, 3))).round(4).tolist()
+    >>> _weighted_f1(np.array([0.0, 1, 2]), np.array([0.0, 1, 1]), np.ones((1, 3))).round(4).tolist()
     [0.5556]
     """
     classes = np.unique(np.concatenate([gold, predicted]), return_inverse=True)[1]

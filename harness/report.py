@@ -281,7 +281,7 @@ def _predicted_text(predicted: Predicted) -> str:
     """A prediction in a line, its scores times 100.
 
     >>> from harness.types import Predicted
-    >>> predicted_text(Predicted(target="MTEB", value=0.512, low=0.506, high=0.518, level=0.95, families=9))
+    >>> _predicted_text(Predicted(target="MTEB", value=0.512, low=0.506, high=0.518, level=0.95, families=9))
     'predicted MTEB: 51.2 ± 0.6 (95 %, cross-validated over 9 families)'
     """
     half = (predicted.high - predicted.low) / 2

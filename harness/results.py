@@ -86,7 +86,7 @@ class RecipeCondition:
 def _seeds_text(seeds: Sequence[int]) -> str:
     """Seeds that follow one another, in short.
 
-    >>> seeds_text((42001, 42002, 42003)), seeds_text((7,))
+    >>> _seeds_text((42001, 42002, 42003)), _seeds_text((7,))
     ('42001–42003', '7')
     """
     return str(seeds[0]) if len(seeds) == 1 else f"{seeds[0]}–{seeds[-1]}"
@@ -140,7 +140,7 @@ class EncodingCondition:
 def encoding_text(encoding: Mapping[str, Any]) -> str:
     """An identity's encoding in a few words.
 
-    >>> how_text({"dtype": "float32", "max_length": 256, "normalize": True, "output": "vector",
+    >>> encoding_text({"dtype": "float32", "max_length": 256, "normalize": True, "output": "vector",
     ...           "pooling": "mean", "similarity": "cosine"})
     'mean pooling, normalized, 256 tokens, float32, cosine'
     """

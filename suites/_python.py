@@ -151,9 +151,9 @@ def _summary(docstring: str) -> str | None:
     are needed beside any addresses, most characters must be ASCII, and it must not start with a
     call, as "pop([index]) -> item" does.
 
-    >>> summary("Give the sum of two numbers.\n\nBoth may be negative.")
+    >>> _summary("Give the sum of two numbers.\n\nBoth may be negative.")
     'Give the sum of two numbers.'
-    >>> summary("See https://example.org/a/b/c/d") is None
+    >>> _summary("See https://example.org/a/b/c/d") is None
     True
     """
     lines: list[str] = []

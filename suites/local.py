@@ -235,7 +235,7 @@ def _classes(column: str, learning: Learning, train: Sequence[TableRow], dev: Se
 def _in_order(names: Iterable[str]) -> list[str]:
     """Names of classes in the order of their numbers: as whole numbers if all are, else as text.
 
-    >>> in_order({"10", "9", "-1"}), in_order({"10", "9", "b"})
+    >>> _in_order({"10", "9", "-1"}), _in_order({"10", "9", "b"})
     (['-1', '9', '10'], ['10', '9', 'b'])
     """
     found = sorted(names)

@@ -64,7 +64,7 @@ def notes_of_runs(trial: Trial) -> str:
     """A run in a few words.
 
     >>> from finetune.recipes.glue_quick import PROTOCOL
-    >>> said(PROTOCOL.trials("RTE")[0])
+    >>> notes_of_runs(PROTOCOL.trials("RTE")[0])
     'lr 5e-05, batch 16, decay 0.01, 1 epoch, seed 0'
     """
     epochs = f"{trial.epochs} epoch{'s' if trial.epochs > 1 else ''}"

@@ -300,7 +300,7 @@ FIRST, LAST, SLOPE, PLATEAU = 1e-4, 0.1, 0.9, 0.9
 def _linear(step: int, *, steps: int, warmup: float) -> float:
     """From 0 at step 0 to 1 behind the warmup, then down to 0 at `steps`.
 
-    >>> [linear(s, steps=100, warmup=0.1) for s in (0, 5, 10, 55, 100)]
+    >>> [_linear(s, steps=100, warmup=0.1) for s in (0, 5, 10, 55, 100)]
     [0.0, 0.5, 1.0, 0.5, 0.0]
     """
     until = math.ceil(warmup * steps)
@@ -315,7 +315,7 @@ def _neobert(step: int, *, steps: int, warmup: float) -> float:
     With w the end of the warmup and m nine tenths of the steps, the factor between them is
     1 - 0.9 * (t - w) / m.
 
-    >>> [round(neobert(s, steps=1000, warmup=0.06), 4) for s in (0, 30, 60, 899, 900, 999)]
+    >>> [round(_neobert(s, steps=1000, warmup=0.06), 4) for s in (0, 30, 60, 899, 900, 999)]
     [0.0001, 0.5, 1.0, 0.161, 0.1, 0.1]
     """
     until, plateau = math.ceil(warmup * steps), math.ceil(PLATEAU * steps)

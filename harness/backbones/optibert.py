@@ -89,7 +89,7 @@ def _shape(config: Config) -> Architecture:
 def _inside(config: Config) -> int:
     """The width of the feed-forward part (equation 8): two thirds of 4 × dim, rounded up.
 
-    >>> inside({"dim": 768}), inside({"dim": 1000})
+    >>> _inside({"dim": 768}), _inside({"dim": 1000})
     (2048, 2816)
     """
     step = config.get("multiple_of", 256)

@@ -150,9 +150,9 @@ def _p(distance: float, part: Part) -> float:
 def _corrected(p: Sequence[float], correction: Correction) -> list[float]:
     """p-values after correction for their number (Holm, 1979; Benjamini and Hochberg, 1995).
 
-    >>> corrected([0.01, 0.04, 0.03], "holm")
+    >>> _corrected([0.01, 0.04, 0.03], "holm")
     [0.03, 0.06, 0.06]
-    >>> corrected([0.01, 0.04, 0.03], "benjamini-hochberg")
+    >>> _corrected([0.01, 0.04, 0.03], "benjamini-hochberg")
     [0.03, 0.04, 0.04]
     """
     count, found = len(p), [0.0] * len(p)
@@ -529,7 +529,7 @@ def _named(one: MeanOutcome) -> str:
 def _student_cdf(t: float, freedom: float) -> float:
     """The probability of a value below `t` in Student's t distribution.
 
-    >>> round(student_cdf(-2.015, 5), 4)
+    >>> round(_student_cdf(-2.015, 5), 4)
     0.05
     """
     return float(stdtr(min(freedom, LARGE), t))
@@ -538,7 +538,7 @@ def _student_cdf(t: float, freedom: float) -> float:
 def _student_quantile(share: float, freedom: float) -> float:
     """The value that a share of Student's t distribution lies below.
 
-    >>> round(student_quantile(0.95, 5), 3)
+    >>> round(_student_quantile(0.95, 5), 3)
     2.015
     """
     return float(stdtrit(min(freedom, LARGE), share))

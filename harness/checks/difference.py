@@ -111,7 +111,7 @@ class Difference(Compared):
 def _together(parts: list[Part]) -> Part:
     """The sum of independent parts, with the degrees of freedom of Welch and Satterthwaite.
 
-    >>> together([Part(variance=1.0, freedom=4), Part(variance=1.0, freedom=4)])
+    >>> _together([Part(variance=1.0, freedom=4), Part(variance=1.0, freedom=4)])
     Part(variance=2.0, freedom=8.0)
     """
     total = sum(part.variance for part in parts)
@@ -238,7 +238,7 @@ def _of_runs(mine: Sequence[float], theirs: Sequence[float], *, paired: bool) ->
     Of two groups that are not paired each has a spread of its own; a single run is taken to be as
     uncertain as those of the other side.
 
-    >>> of_runs([0.5, 0.7], [0.4], paired=False)
+    >>> _of_runs([0.5, 0.7], [0.4], paired=False)
     Part(variance=0.03, freedom=1)
     """
     if paired and len(mine) == len(theirs) > 1:

@@ -632,7 +632,7 @@ def _escaped(text: str, *, most: int = 300) -> str:
 
     It is no HTML, link, mention, reference, picture or formula, and it ends no cell of a table.
 
-    >>> print(escaped("a|b <i> `c` @me #7"))
+    >>> print(_escaped("a|b <i> `c` @me #7"))
     a\|b &lt;i&gt; \`c\` @&#8203;me \#&#8203;7
     """
     line = CONTROL.sub(" ", text).strip()

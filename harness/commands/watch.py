@@ -366,7 +366,7 @@ _BLOCKS = "▁▂▃▄▅▆▇█"
 def _sparkline(values: Sequence[float]) -> str:
     """Values as a row of bars, one each, from the lowest value to the highest.
 
-    >>> _sparkline([0.1, 0.5, 0.3]), _sparkline([0.2, 0.2]), _sparkline([])
+    >>> _sparkline([1, 5, 3]), _sparkline([0.2, 0.2]), _sparkline([])
     ('▁█▅', '▄▄', '')
     """
     if not values or min(values) == max(values):

@@ -109,7 +109,7 @@ def fit_proxy(source: Imported, suite: Suite, wish: Wish, progress: Progress | N
 def _default_name(title: str, wish: Wish) -> str:
     """A name made of the target and the minutes.
 
-    >>> default_name("MTEB(eng, v2)", Wish(suite="mteb", minutes=5))
+    >>> _default_name("MTEB(eng, v2)", Wish(suite="mteb", minutes=5))
     'mteb-eng-v2-5min'
     """
     plain = "-".join(re.findall(r"[a-z0-9.]+", title.lower())).strip(".") or "proxy"
@@ -337,7 +337,7 @@ class _Times:
 def _fit_times(seconds: Floats) -> _Times:
     """Fit log time = model + task by alternating medians, which single wild times do not move.
 
-    >>> times = fit_times(np.outer([1.0, 60.0], [1.0, 2.0, 4.0, 8.0, 16.0]))
+    >>> times = _fit_times(np.outer([1.0, 60.0], [1.0, 2.0, 4.0, 8.0, 16.0]))
     >>> times.minutes(np.array([1])).round(6).tolist(), times.spread
     ([1.0, 2.0, 4.0, 8.0, 16.0], 0.0)
     """
@@ -503,7 +503,7 @@ def _held_out(
 def _judged(target: Floats, predicted: Floats) -> _Errors:
     """The errors of predictions, both (models,).
 
-    >>> off = judged(np.array([0.1, 0.2, 0.3]), np.array([0.2, 0.2, 0.4]))
+    >>> off = _judged(np.array([0.1, 0.2, 0.3]), np.array([0.2, 0.2, 0.4]))
     >>> round(off.half_width, 3), round(off.mae, 3)
     (0.1, 0.067)
     """
@@ -520,7 +520,7 @@ def _judged(target: Floats, predicted: Floats) -> _Errors:
 def _half_width(residuals: Floats) -> float:
     """The split-conformal bound: the ⌈(n + 1) · LEVEL⌉-th smallest of n, the largest where n is too small.
 
-    >>> half_width(np.arange(1.0, 101.0))
+    >>> _half_width(np.arange(1.0, 101.0))
     96.0
     """
     place = min(math.ceil((len(residuals) + 1) * LEVEL), len(residuals))

@@ -76,7 +76,7 @@ def _families(models: Sequence[str], parents: Mapping[str, str]) -> list[str]:
     Models with one root, by what they were adapted from, are one family; so are those of an
     organisation that name nothing, with all that was adapted from them.
 
-    >>> families(["a/one", "b/two", "b/three", "c/four"], {"b/two": "a/one", "c/four": "d/none"})
+    >>> _families(["a/one", "b/two", "b/three", "c/four"], {"b/two": "a/one", "c/four": "d/none"})
     ['a', 'a', 'b', 'd/none']
     """
     known = {*models, *parents}

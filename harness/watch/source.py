@@ -260,9 +260,9 @@ def _step_of(name: str) -> int | None:
     A number behind one of WORDS, else a number at the end of the name that stands by itself; k and
     m behind a number mean thousands and millions. Where one word stands twice, its last number counts.
 
-    >>> [step_of(name) for name in ("step1000-tokens4B", "epoch2-ba500", "0001000", "step-1.5k")]
+    >>> [_step_of(name) for name in ("step1000-tokens4B", "epoch2-ba500", "0001000", "step-1.5k")]
     [1000, 500, 1000, 1500]
-    >>> [step_of(name) for name in ("final", "tokens4B", "e5-base-v2")]
+    >>> [_step_of(name) for name in ("final", "tokens4B", "e5-base-v2")]
     [None, None, None]
     """
     for word in WORDS:
@@ -276,7 +276,7 @@ def _step_of(name: str) -> int | None:
 def _unfinished(name: str) -> bool:
     """Whether a name is one that programs write under before they rename.
 
-    >>> unfinished("tmp-checkpoint-1000"), unfinished(".step5"), unfinished("step5.tmp"), unfinished("step5")
+    >>> _unfinished("tmp-checkpoint-1000"), _unfinished(".step5"), _unfinished("step5.tmp"), _unfinished("step5")
     (True, True, True, False)
     """
     return bool(_UNFINISHED.search(name))

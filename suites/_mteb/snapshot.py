@@ -57,7 +57,7 @@ class _Rows(Mapping[str, Any]):
 def _sections(text: str) -> dict[str, Any]:
     r"""The content of a file that has one row a line; an object at its top becomes `Rows`.
 
-    >>> found = sections('{\n"version": "2",\n"tasks": {\n"A": {"type":"STS"},\n"B": {}\n}\n}')
+    >>> found = _sections('{\n"version": "2",\n"tasks": {\n"A": {"type":"STS"},\n"B": {}\n}\n}')
     >>> found["version"], dict(found["tasks"])
     ('2', {'A': {'type': 'STS'}, 'B': {}})
     """

@@ -1,25 +1,15 @@
 from __future__ import annotations
 
 import csv
-import math
-from collections import Counter, defaultdict
-from itertools import product
+from collections import defaultdict
 from pathlib import Path
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 import pytest
-import scipy.stats
 import sklearn.metrics
-from scipy.stats import poisson
 
-from harness import stats
-from harness.checks import decide
-from harness.checks.difference import DRAWS_AT_ONCE, FEW, _blocks
 from harness.stats import Interval, Predictions, interval, mean_of_bounds, of_average, replicates, scores
-
-# Intervals and replicates
 
 
 def drawn(rng: np.random.Generator, *, examples: int, seeds: int, seed_noise: float) -> Predictions:
@@ -153,112 +143,3 @@ def test_the_printed_interval_of_an_average_is_the_mean_of_bounds(shared: Path) 
         ours = mean_of_bounds([*tasks.values()])
         assert (ours.low, ours.high) == pytest.approx((printed.low, printed.high), abs=0.06)
         assert ours.point == pytest.approx(printed.point, abs=0.06)
-
-
-# Resamples: their moments are those of drawing with replacement, or of its limit
-
-
-def resampled(units: int, count: int, seed: int = 0) -> np.ndarray:
-    return np.concatenate(list(_blocks(units, count, np.random.default_rng(seed)))).astype(np.float64)
-
-
-@pytest.mark.parametrize("units", [1, 2, 7, FEW - 1, FEW, 1000, 200_000])
-@pytest.mark.parametrize("count", [1, 3, 7])
-def test_there_are_as_many_as_asked_for_in_blocks_that_are_not_too_large(units: int, count: int) -> None:
-    found = list(_blocks(units, count, np.random.default_rng(0)))
-    assert sum(len(block) for block in found) == count
-    assert all(block.shape[1] == units and block.dtype == np.float32 for block in found)
-    assert all(len(block) == 1 or block.size <= DRAWS_AT_ONCE for block in found)
-    assert all((block >= 0).all() and (block == block.round()).all() for block in found)
-
-
-@pytest.mark.parametrize("units", [2, 5, FEW - 1])
-def test_of_few_as_many_are_drawn_as_there_are(units: int) -> None:
-    assert set(resampled(units, 500).sum(axis=1)) == {units}
-
-
-def test_three_units_are_drawn_with_the_probabilities_of_the_multinomial() -> None:
-    count = 60_000
-    seen = Counter(map(tuple, resampled(3, count).astype(int).tolist()))
-    exact = Counter(tuple(np.bincount(one, minlength=3).tolist()) for one in product(range(3), repeat=3))
-    assert seen.keys() == exact.keys()
-    for one, times in exact.items():
-        chance = times / 27
-        assert abs(seen[one] / count - chance) < 5 * np.sqrt(chance / count)
-
-
-@pytest.mark.parametrize("units", [FEW, 1000])
-def test_of_many_each_is_drawn_once_on_average_with_variance_one(units: int) -> None:
-    found = resampled(units, 8000)
-    size = found.size
-    assert found.mean() == pytest.approx(1, abs=5 / np.sqrt(size))
-    assert found.var() == pytest.approx(1, abs=5 * np.sqrt(3 / size))
-    for count in range(6):
-        chance = poisson.pmf(count, 1)
-        assert (found == count).mean() == pytest.approx(chance, abs=5 * np.sqrt(chance / size) + 1e-5)
-
-
-@pytest.mark.parametrize(("units", "expected"), [(50, -1 / 49), (FEW, 0.0)])
-def test_units_are_independent_but_for_their_sum(units: int, expected: float) -> None:
-    count = 20_000
-    related = np.corrcoef(resampled(units, count).T)
-    apart = related[~np.eye(units, dtype=bool)]
-    assert apart.mean() == pytest.approx(expected, abs=5 / np.sqrt(count * units * (units - 1) / 2))
-    assert np.abs(apart - expected).max() < 6 / np.sqrt(count)
-
-
-def test_rows_are_independent() -> None:
-    found = resampled(FEW, 20_000)
-    first, second = found[:-1].ravel(), found[1:].ravel()
-    assert abs(np.corrcoef(first, second)[0, 1]) < 5 / np.sqrt(first.size)
-
-
-def test_chance_comes_from_the_generator_alone() -> None:
-    for units in (20, 500):
-        assert (resampled(units, 100, seed=3) == resampled(units, 100, seed=3)).all()
-        assert (resampled(units, 100, seed=3) != resampled(units, 100, seed=4)).any()
-
-
-# Student's t against SciPy's
-
-
-FREEDOMS = (1, 1.5, 2, 3, 9, 9.7, 30, 199, 1378, 20_000, 3e5)
-
-
-@pytest.mark.parametrize("freedom", FREEDOMS)
-@pytest.mark.parametrize("t", [-12.0, -8.0, -3.1, -2.015, -1.0, -0.1, -0.01, 0.0, 0.01, 0.5, 1.7, 6.0])
-def test_probabilities_are_those_of_scipy(t: float, freedom: float) -> None:
-    assert decide._student_cdf(t, freedom) == pytest.approx(
-        scipy.stats.t.cdf(t, freedom), rel=1e-8, abs=1e-16
-    )
-
-
-@pytest.mark.parametrize("freedom", FREEDOMS)
-@pytest.mark.parametrize("share", [1e-6, 1e-3, 0.0025, 0.05, 0.3, 0.5, 0.8, 0.95, 0.999, 1 - 1e-6])
-def test_quantiles_are_those_of_scipy(share: float, freedom: float) -> None:
-    assert decide._student_quantile(share, freedom) == pytest.approx(
-        scipy.stats.t.ppf(share, freedom), rel=1e-8, abs=1e-8
-    )
-
-
-def test_many_degrees_of_freedom_are_the_normal_distribution() -> None:
-    assert decide._student_cdf(-1.96, 1e12) == pytest.approx(NormalDist().cdf(-1.96))
-    assert decide._student_quantile(0.975, stats.LARGE) == pytest.approx(
-        scipy.stats.t.ppf(0.975, 1e7), rel=1e-6
-    )
-
-
-@pytest.mark.parametrize("freedom", [1, 4.5, 1e9])
-def test_ends_and_middle(freedom: float) -> None:
-    assert decide._student_cdf(-math.inf, freedom) == 0
-    assert decide._student_cdf(math.inf, freedom) == 1
-    assert decide._student_cdf(0.0, freedom) == 0.5
-    assert decide._student_quantile(0.5, freedom) == pytest.approx(0, abs=1e-8)
-
-
-@pytest.mark.parametrize("freedom", [1, 2.5, 40])
-def test_a_quantile_is_where_its_share_lies(freedom: float) -> None:
-    for share in (0.01, 0.2, 0.9, 0.99):
-        assert decide._student_cdf(decide._student_quantile(share, freedom), freedom) == pytest.approx(
-            share, rel=1e-9
-        )

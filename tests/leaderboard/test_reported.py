@@ -1,4 +1,4 @@
-"""The papers' tables: what is committed, what was made of it, how it is recipe_plan out."""
+"""The papers' tables: what is committed, what was made of it, how it is laid out."""
 
 import csv
 import itertools
@@ -363,7 +363,7 @@ def test_the_verdict_is_the_nearest_way() -> None:
     assert verdict([Check(of="ci_low", printed=1, made=1, way="bound")]) is None
 
 
-# How it is recipe_plan out
+# How it is laid out
 
 
 def test_every_printed_value_stands_in_its_table(all_papers: dict[str, Paper]) -> None:

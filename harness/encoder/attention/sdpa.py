@@ -192,9 +192,9 @@ class _Group:
 def _spans(lengths: Sequence[int], slack: int = SLACK) -> list[Span]:
     """Cut texts, longest first, into runs of one length, or of nearly one where texts are short.
 
-    >>> spans([300, 300, 200, 12, 10, 9])
+    >>> _spans([300, 300, 200, 12, 10, 9])
     [(0, 2), (2, 3), (3, 6)]
-    >>> spans([12, 10, 10], slack=0)
+    >>> _spans([12, 10, 10], slack=0)
     [(0, 1), (1, 3)]
     """
     found: list[Span] = []

@@ -118,9 +118,9 @@ def _slopes(heads: int) -> tuple[float, ...]:
     For a power of two the geometric sequence of the ALiBi paper (section 3), otherwise that of the
     next smaller one followed by every other slope of the next larger one, as in its code.
 
-    >>> slopes(4)
+    >>> _slopes(4)
     (0.25, 0.0625, 0.015625, 0.00390625)
-    >>> [round(s, 4) for s in slopes(3)]
+    >>> [round(s, 4) for s in _slopes(3)]
     [0.0625, 0.0039, 0.25]
     """
     below = 2 ** math.floor(math.log2(heads))

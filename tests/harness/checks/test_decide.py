@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import sqrt
 from pathlib import Path
-from statistics import mean, stdev, variance
+from statistics import NormalDist, mean, stdev, variance
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fakes import task
+from harness import stats
 from harness.checks.baselines import BaselineModel
 from harness.checks.decide import (
     _bounds,
@@ -28,6 +30,8 @@ from harness.checks.decide import (
     _p_improved,
     _p_regressed,
     _settle,
+    _student_cdf,
+    _student_quantile,
     _TaskVerdict,
     conclude,
     decide,
@@ -40,9 +44,6 @@ from harness.checks.sides import CheckSide, Comparison, task_differences
 from harness.checks.units import Stratum, Units
 from harness.errors import UsageError
 from harness.types import Column, Suite
-
-# Repeats and their seeds, means, tasks that a suite lost
-
 
 RNG = np.random.default_rng(5)
 LEVEL = RNG.random(200)
@@ -617,3 +618,42 @@ def test_the_worst_is_told_first() -> None:
 def test_every_verdict_has_a_place_in_the_order() -> None:
     assert sorted(VERDICTS) == sorted(set(VERDICTS))
     assert len(VERDICTS) == 6
+
+
+# Student's t against SciPy's
+
+
+FREEDOMS = (1, 1.5, 2, 3, 9, 9.7, 30, 199, 1378, 20_000, 3e5)
+
+
+@pytest.mark.parametrize("freedom", FREEDOMS)
+@pytest.mark.parametrize("t", [-12.0, -8.0, -3.1, -2.015, -1.0, -0.1, -0.01, 0.0, 0.01, 0.5, 1.7, 6.0])
+def test_probabilities_are_those_of_scipy(t: float, freedom: float) -> None:
+    assert _student_cdf(t, freedom) == pytest.approx(scipy.stats.t.cdf(t, freedom), rel=1e-8, abs=1e-16)
+
+
+@pytest.mark.parametrize("freedom", FREEDOMS)
+@pytest.mark.parametrize("share", [1e-6, 1e-3, 0.0025, 0.05, 0.3, 0.5, 0.8, 0.95, 0.999, 1 - 1e-6])
+def test_quantiles_are_those_of_scipy(share: float, freedom: float) -> None:
+    assert _student_quantile(share, freedom) == pytest.approx(
+        scipy.stats.t.ppf(share, freedom), rel=1e-8, abs=1e-8
+    )
+
+
+def test_many_degrees_of_freedom_are_the_normal_distribution() -> None:
+    assert _student_cdf(-1.96, 1e12) == pytest.approx(NormalDist().cdf(-1.96))
+    assert _student_quantile(0.975, stats.LARGE) == pytest.approx(scipy.stats.t.ppf(0.975, 1e7), rel=1e-6)
+
+
+@pytest.mark.parametrize("freedom", [1, 4.5, 1e9])
+def test_ends_and_middle(freedom: float) -> None:
+    assert _student_cdf(-math.inf, freedom) == 0
+    assert _student_cdf(math.inf, freedom) == 1
+    assert _student_cdf(0.0, freedom) == 0.5
+    assert _student_quantile(0.5, freedom) == pytest.approx(0, abs=1e-8)
+
+
+@pytest.mark.parametrize("freedom", [1, 2.5, 40])
+def test_a_quantile_is_where_its_share_lies(freedom: float) -> None:
+    for share in (0.01, 0.2, 0.9, 0.99):
+        assert _student_cdf(_student_quantile(share, freedom), freedom) == pytest.approx(share, rel=1e-9)
