@@ -16,7 +16,7 @@ LARGEST = 1e100
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scale:
-    """Values from `low` to `high` recipe_plan from `start` to `end`, in units of the picture."""
+    """Values from `low` to `high` laid from `start` to `end`, in units of the picture."""
 
     kind: Kind
     low: float

@@ -19,7 +19,7 @@ class Axis:
 
     Attributes:
         label: What it measures, with its unit.
-        kind: How values are recipe_plan out; values of a `date` axis are dates.
+        kind: How values are laid out; values of a `date` axis are dates.
     """
 
     label: str

@@ -1,4 +1,4 @@
-"""A paper's table, recipe_plan out as in print."""
+"""A paper's table, laid out as in print."""
 
 from __future__ import annotations
 

@@ -98,11 +98,9 @@ def _paper(folder: Path, slug: str, said: Any, known: Mapping[tuple[str, str], B
         tables[record["table"]].append(Printed(**record, backbone=found.name, hub_id=found.hub_id))
     if empty := [name for name, rows in tables.items() if not rows]:
         raise RecordError(f"{path} has nothing of table {empty[0]}.")
-    recipe_plan = {
-        n: PaperTable(id=n, caption=said["tables"][n], rows=tuple(rows)) for n, rows in tables.items()
-    }
+    laid = {n: PaperTable(id=n, caption=said["tables"][n], rows=tuple(rows)) for n, rows in tables.items()}
     rest = {name: said[name] for name in ("name", "title", "year", "authors")}
-    return Paper(slug=slug, arxiv=said.get("arxiv", ""), tables=MappingProxyType(recipe_plan), **rest)
+    return Paper(slug=slug, arxiv=said.get("arxiv", ""), tables=MappingProxyType(laid), **rest)
 
 
 def _problem(record: Mapping[str, str], said: Mapping[str, Any]) -> str:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class PapersState(State):
     """What the list of papers can be asked."""
 
-    suite: Text = Field("", description="The printed suite that is recipe_plan side by side.")
+    suite: Text = Field("", description="The printed suite that is laid side by side.")
 
 
 def view(site: Site, state: PapersState) -> Page:

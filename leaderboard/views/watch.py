@@ -21,7 +21,7 @@ class WatchState(State):
     """What the page of a watch can be asked."""
 
     task: Text = Field("", description="The task whose scores are drawn; empty for the mean.")
-    scale: Literal["linear", "log"] = Field("linear", description="How steps are recipe_plan out.")
+    scale: Literal["linear", "log"] = Field("linear", description="How steps are laid out.")
     rows: Literal["25", "50", "100", "250", "all"] = Field("50", description="Checkpoints on a page.")
     page: int = Field(1, ge=1, le=100_000, description="Which page of checkpoints.")
 

@@ -58,8 +58,8 @@ def plan(tmp_path: Path, *tasks: Task, keys: tuple[str, ...] = ("a" * 64,), forc
     return make_plan(subjects, [suite], store=Store(tmp_path / "r"), settings=settings, force=force)
 
 
-def run(tmp_path: Path, recipe_plan: Plan, **options: object) -> tuple[Driver, tuple[Result, ...]]:
-    made = Driver(recipe_plan, store=Store(tmp_path / "r"), cache=tmp_path / "cache", **options)  # type: ignore[arg-type]
+def run(tmp_path: Path, planned: Plan, **options: object) -> tuple[Driver, tuple[Result, ...]]:
+    made = Driver(planned, store=Store(tmp_path / "r"), cache=tmp_path / "cache", **options)  # type: ignore[arg-type]
     return made, made.run()
 
 
@@ -81,9 +81,9 @@ def test_a_run_encodes_scores_and_records(tmp_path: Path, encoders: Encoders) ->
 def test_again_encodes_nothing_and_changes_nothing(tmp_path: Path, encoders: Encoders) -> None:
     run(tmp_path, plan(tmp_path, task()))
     calls = len(encoders["a" * 64].calls)
-    recipe_plan = plan(tmp_path, task())
-    assert recipe_plan.jobs == ()
-    made, (result,) = run(tmp_path, recipe_plan)
+    planned = plan(tmp_path, task())
+    assert planned.jobs == ()
+    made, (result,) = run(tmp_path, planned)
     assert (result.how, made.texts_encoded, len(encoders["a" * 64].calls)) == ("cached", 0, calls)
 
 
@@ -95,13 +95,13 @@ def test_another_task_reuses_vectors(tmp_path: Path, encoders: Encoders) -> None
 
 
 def test_query_and_document_prompts_are_encoded_apart(tmp_path: Path, encoders: Encoders) -> None:
-    recipe_plan = plan(tmp_path, task())
+    planned = plan(tmp_path, task())
     prompted = encoding(prompts=(("query", "q: "), ("document", "d: ")))
     subject = ConfiguredModel(artifact=artifact(tmp_path), encoding=prompted)
     settings = DataSettings(cache=tmp_path / "cache")
     suite = suite_of(task())
-    recipe_plan = make_plan([subject], [suite], store=Store(tmp_path / "r"), settings=settings)
-    made, (result,) = run(tmp_path, recipe_plan)
+    planned = make_plan([subject], [suite], store=Store(tmp_path / "r"), settings=settings)
+    made, (result,) = run(tmp_path, planned)
     assert made.texts_encoded == 6
     encoder = encoders["a" * 64]
     assert [call[0] for call in encoder.calls] == ["q: ", "d: "]
@@ -139,8 +139,8 @@ def test_a_failed_task_is_recorded_the_rest_goes_on_and_it_is_tried_again(
 
 
 def test_fail_fast_stops_at_the_first_failure(tmp_path: Path, encoders: Encoders) -> None:
-    recipe_plan = plan(tmp_path, task("Bad", error="boom"), task("Good"))
-    _, (bad, good) = run(tmp_path, recipe_plan, fail_fast=True)
+    planned = plan(tmp_path, task("Bad", error="boom"), task("Good"))
+    _, (bad, good) = run(tmp_path, planned, fail_fast=True)
     assert (bad.how, good.how) == ("failed", "stopped")
 
 
@@ -197,8 +197,8 @@ def test_a_store_that_cannot_be_written_stops_the_run(
 
 
 def test_work_that_another_process_holds_is_waited_for_and_shared(tmp_path: Path, encoders: Encoders) -> None:
-    recipe_plan = plan(tmp_path, task())
-    key = recipe_plan.cells[0].key
+    planned = plan(tmp_path, task())
+    key = planned.cells[0].key
     _, (elsewhere,) = run(tmp_path / "other", plan(tmp_path / "other", task()))
     assert elsewhere.record is not None
     other = Leases(tmp_path / "r" / "leases")
@@ -206,12 +206,12 @@ def test_work_that_another_process_holds_is_waited_for_and_shared(tmp_path: Path
 
     def finish() -> None:
         time.sleep(1.0)
-        Store(tmp_path / "r").put(recipe_plan.cells[0].subject.artifact.slug, elsewhere.record)  # type: ignore[arg-type]
+        Store(tmp_path / "r").put(planned.cells[0].subject.artifact.slug, elsewhere.record)  # type: ignore[arg-type]
         other.close()
 
     thread = threading.Thread(target=finish)
     thread.start()
-    made, (result,) = run(tmp_path, recipe_plan)
+    made, (result,) = run(tmp_path, planned)
     thread.join()
     assert (result.how, made.texts_encoded) == ("shared", 0)
 
@@ -232,9 +232,9 @@ def test_ctrl_c_keeps_what_was_finished(tmp_path: Path, encoders: Encoders) -> N
     def stop(result: Result) -> None:
         raise KeyboardInterrupt
 
-    recipe_plan = plan(tmp_path, task("A"), task("B"))
+    planned = plan(tmp_path, task("A"), task("B"))
     with pytest.raises(KeyboardInterrupt):
-        run(tmp_path, recipe_plan, listeners=Listeners(result=stop))
+        run(tmp_path, planned, listeners=Listeners(result=stop))
     again = plan(tmp_path, task("A"), task("B"))
     assert [c.task.name for c in again.open] == ["B"]
     assert list((tmp_path / "r" / "leases").iterdir()) == []
@@ -341,14 +341,14 @@ def test_tasks_of_one_name_in_two_suites_keep_their_own_scores(tmp_path: Path, e
     suites = (suite_of(one), suite_of(other))
     subject = ConfiguredModel(artifact=artifact(tmp_path), encoding=encoding())
     settings = DataSettings(cache=tmp_path / "cache")
-    recipe_plan = make_plan([subject], suites, store=Store(tmp_path / "r"), settings=settings)
-    _, results = run(tmp_path, recipe_plan)
+    planned = make_plan([subject], suites, store=Store(tmp_path / "r"), settings=settings)
+    _, results = run(tmp_path, planned)
     prepared = PreparedRun(
         request=Request(models=(), suites=()),
         asked=(),
         subjects=(subject,),
         suites=suites,
-        plan=recipe_plan,
+        plan=planned,
         store=Store(tmp_path / "r"),
         cache=tmp_path,
     )
@@ -411,16 +411,16 @@ def test_plan_leaves_out_what_cannot_run(tmp_path: Path) -> None:
     suite = suite_of(lost, task())
     settings = DataSettings(offline=True, cache=tmp_path)
     subject = ConfiguredModel(artifact=artifact(tmp_path), encoding=encoding())
-    recipe_plan = make_plan([subject], [suite], store=Store(tmp_path / "r"), settings=settings)
-    assert [c.task.name for c in recipe_plan.impossible] == ["Lost"]
-    assert [c.task.name for c in recipe_plan.open] == ["Fake"]
-    assert "harness data pull" in str(recipe_plan.impossible[0].problem)
+    planned = make_plan([subject], [suite], store=Store(tmp_path / "r"), settings=settings)
+    assert [c.task.name for c in planned.impossible] == ["Lost"]
+    assert [c.task.name for c in planned.open] == ["Fake"]
+    assert "harness data pull" in str(planned.impossible[0].problem)
 
 
 def test_notes_are_told_once_with_their_tasks(tmp_path: Path, encoders: Encoders) -> None:
     """One model's note on a task does not hide another's."""
-    recipe_plan = plan(tmp_path, task("One"), task("Two"), keys=("a" * 64, "b" * 64))
-    _, results = run(tmp_path, recipe_plan)
+    planned = plan(tmp_path, task("One"), task("Two"), keys=("a" * 64, "b" * 64))
+    _, results = run(tmp_path, planned)
     own = {("a", "One"): ["of a"], ("a", "Two"): ["of a"], ("b", "One"): ["of b"], ("b", "Two"): []}
 
     def noted(result: Result) -> Result:

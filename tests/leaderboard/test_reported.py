@@ -15,9 +15,17 @@ import pytest
 
 from harness.errors import RecordError, UsageError
 from leaderboard.importers.reported import SOURCES, main
-from leaderboard.reported.layout import paper_table
-from leaderboard.reported.printed import Paper, Printed, plain
-from leaderboard.reported.reading import backbones, papers
+from leaderboard.reported import (
+    Paper,
+    Printed,
+    backbones,
+    conflicts,
+    paper_table,
+    papers,
+    plain,
+    printed_suites,
+    side_by_side,
+)
 from leaderboard.reported.recompute import (
     OVER_TASKS,
     OVER_TYPES,
@@ -27,7 +35,6 @@ from leaderboard.reported.recompute import (
     means,
     verdict,
 )
-from leaderboard.reported.side_by_side import conflicts, printed_suites, side_by_side
 from leaderboard.tables import Cell, Row, Table
 
 FOLDER = Path(__file__).parents[2] / "results" / "reported"
@@ -44,7 +51,7 @@ def copied(tmp_path: Path) -> Path:
     return Path(shutil.copytree(FOLDER, tmp_path / "reported"))
 
 
-def recipe_plan(paper: Paper, table: str) -> Table:
+def laid(paper: Paper, table: str) -> Table:
     return paper_table(paper, paper.tables[table])
 
 
@@ -331,7 +338,7 @@ def test_both_means_of_every_line_by_another_way(all_papers: dict[str, Paper]) -
     """A sum over 56 or 41 scores, each type's as often as it has tasks."""
     seen = 0
     for slug, table in [("optibert", "2"), ("optibert", "5"), ("neobert", "4"), ("neobert", "5")]:
-        shown = recipe_plan(all_papers[slug], table)
+        shown = laid(all_papers[slug], table)
         counts = BY_HAND[all_papers[slug].tables[table].rows[0].suite]
         scores = {name: [float(text) for text in column(shown, name)] for name in counts}
         types, tasks = (
@@ -384,7 +391,7 @@ def test_every_printed_value_stands_in_its_table(all_papers: dict[str, Paper]) -
 
 
 def test_values_stand_under_their_own_names(all_papers: dict[str, Paper]) -> None:
-    shown = recipe_plan(all_papers["neobert"], "3")
+    shown = laid(all_papers["neobert"], "3")
     assert [one.label for one in shown.columns][-2:] == ["Avg.", "recomputed"]
     scores = ["84.0", "90.5", "71.2", "66.4", "93.5", "88.9", "52.1", "85.8", "79.6", "79.050"]
     assert texts(shown.rows[0]) == ["BERT", "base", "", *scores]
@@ -396,14 +403,14 @@ def test_values_stand_under_their_own_names(all_papers: dict[str, Paper]) -> Non
 
 
 def test_errors_and_intervals_are_shown_as_printed(all_papers: dict[str, Paper]) -> None:
-    assert "27.6 ± 3.6" in texts(recipe_plan(all_papers["neobert"], "10").rows[0])
-    assert "76.0 [72.9, 79.2]" in texts(recipe_plan(all_papers["optibert"], "3").rows[2])
-    assert "-3.59 ± 4.28" in texts(recipe_plan(all_papers["optibert"], "1").rows[7])
+    assert "27.6 ± 3.6" in texts(laid(all_papers["neobert"], "10").rows[0])
+    assert "76.0 [72.9, 79.2]" in texts(laid(all_papers["optibert"], "3").rows[2])
+    assert "-3.59 ± 4.28" in texts(laid(all_papers["optibert"], "1").rows[7])
 
 
 def test_lines_are_those_of_print(all_papers: dict[str, Paper]) -> None:
     """Hours stand beside the score they lead to, dollars beside hours, a task's choices in one line."""
-    first = recipe_plan(all_papers["mosaicbert"], "1")
+    first = laid(all_papers["mosaicbert"], "1")
     assert [texts(row)[-2:] for row in first.rows[:4]] == [
         ["79.6", "1.13"],
         ["82.2", "2.81"],
@@ -411,24 +418,24 @@ def test_lines_are_those_of_print(all_papers: dict[str, Paper]) -> None:
         ["83.4", "5.27"],
     ]
     assert len(first.rows) == 9
-    cost = recipe_plan(all_papers["mosaicbert"], "S5")
+    cost = laid(all_papers["mosaicbert"], "S5")
     assert texts(cost.rows[1])[4:7] == ["1.28", "20.0", "20.48"]
     assert "$2.0/GPU-h" in cost.rows[1].cells[5].note
-    chosen = recipe_plan(all_papers["neobert"], "6")
+    chosen = laid(all_papers["neobert"], "6")
     assert texts(chosen.rows[0]) == ["NeoBERT_1024", "medium", "250M", "CoLA", "4", "6e-6", "1e-5"]
     assert len(chosen.rows) == 16
 
 
 def test_rounding_is_named_where_it_may_be_why(all_papers: dict[str, Paper]) -> None:
-    average = recipe_plan(all_papers["modernbert"], "8")
+    average = laid(all_papers["modernbert"], "8")
     notes = [row.cells[-2].note for row in average.rows if row.cells[-1].text]
     assert len(notes) == 3
     assert all("within what rounding of the parts can do" in note for note in notes)
-    assert "rounding" not in recipe_plan(all_papers["neobert"], "3").rows[0].cells[-2].note
+    assert "rounding" not in laid(all_papers["neobert"], "3").rows[0].cells[-2].note
 
 
 def test_optibert_mixes_two_means(all_papers: dict[str, Paper]) -> None:
-    shown = recipe_plan(all_papers["optibert"], "2")
+    shown = laid(all_papers["optibert"], "2")
     types, tasks = (
         column(shown, "mean over types (recomputed)"),
         column(shown, "mean over tasks (recomputed)"),
@@ -452,7 +459,7 @@ def test_optibert_mixes_two_means(all_papers: dict[str, Paper]) -> None:
 
 
 def test_neobert_prints_the_mean_over_tasks(all_papers: dict[str, Paper]) -> None:
-    notes = recipe_plan(all_papers["neobert"], "4").notes
+    notes = laid(all_papers["neobert"], "4").notes
     assert "The printed average is neither mean of: BERT base." in notes
     assert sum("mean over tasks of" in note for note in notes) == 1
     assert not any("mixes" in note or "printed above" in note for note in notes)
@@ -460,8 +467,7 @@ def test_neobert_prints_the_mean_over_tasks(all_papers: dict[str, Paper]) -> Non
 
 def test_the_law_of_optibert_in_numbers(all_papers: dict[str, Paper]) -> None:
     assert any(
-        "D/F_N = 0.28" in note and note.endswith("32.5.")
-        for note in recipe_plan(all_papers["optibert"], "1").notes
+        "D/F_N = 0.28" in note and note.endswith("32.5.") for note in laid(all_papers["optibert"], "1").notes
     )
 
 

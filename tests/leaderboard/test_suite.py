@@ -55,7 +55,7 @@ def suite_of(columns: Sequence[tuple[str, int]]) -> Suite:
     )
 
 
-def recipe_plan(suite: Suite, cells: Sequence[Sequence[tuple[str, float]]], **options: Any) -> Grid:
+def laid(suite: Suite, cells: Sequence[Sequence[tuple[str, float]]], **options: Any) -> Grid:
     """The grid of a suite: for each row the reason and the value of each of its tasks."""
     tasks = [task.name for task in suite.tasks]
     reasons = np.array([[REASONS.index(r) for r, _ in row] for row in cells], np.uint8)  # type: ignore[arg-type]
@@ -75,9 +75,7 @@ def recipe_plan(suite: Suite, cells: Sequence[Sequence[tuple[str, float]]], **op
 
 def table(*rows: Sequence[float], **options: Any) -> Grid:
     """The grid of models that have every one of some columns of one type."""
-    return recipe_plan(
-        suite_of([("x", 1)] * len(rows[0])), [[("", v) for v in row] for row in rows], **options
-    )
+    return laid(suite_of([("x", 1)] * len(rows[0])), [[("", v) for v in row] for row in rows], **options)
 
 
 @dataclass(frozen=True)
@@ -109,7 +107,7 @@ def same(means: Any, row: int, wanted: Mean) -> None:
 @settings(max_examples=150, deadline=None)
 @given(cases(), st.booleans())
 def test_both_means_are_those_of_the_harness(case: Case, any_revision: bool) -> None:
-    found = recipe_plan(case.suite, case.cells, any_revision=any_revision)
+    found = laid(case.suite, case.cells, any_revision=any_revision)
     good = ("", "other") if any_revision else ("",)
     for row, cells in enumerate(case.cells):
         names = [task.name for task in case.suite.tasks]
@@ -127,7 +125,7 @@ def test_both_means_are_those_of_the_harness(case: Case, any_revision: bool) -> 
 @settings(max_examples=150, deadline=None)
 @given(cases())
 def test_a_column_without_a_number_says_why(case: Case) -> None:
-    found = recipe_plan(case.suite, case.cells)
+    found = laid(case.suite, case.cells)
     tasks = [task.name for task in case.suite.tasks]
     for row, cells in enumerate(case.cells):
         of = dict(zip(tasks, cells, strict=True))
@@ -144,7 +142,7 @@ def test_a_column_without_a_number_says_why(case: Case) -> None:
 
 def test_a_column_of_several_tasks_is_their_mean_and_counts_once() -> None:
     suite = suite_of([("Retrieval", 3), ("STS", 1)])
-    found = recipe_plan(suite, [[("", 0.1), ("", 0.2), ("", 0.6), ("", 0.9)]])
+    found = laid(suite, [[("", 0.1), ("", 0.2), ("", 0.6), ("", 0.9)]])
     assert found.values.tolist() == [[pytest.approx(0.3), 0.9]]
     assert found.over_tasks.values[0] == pytest.approx(0.6)
     assert (found.over_tasks.there[0], found.over_tasks.wanted) == (2, 2)
@@ -153,7 +151,7 @@ def test_a_column_of_several_tasks_is_their_mean_and_counts_once() -> None:
 
 def test_scores_on_other_data_count_only_when_asked() -> None:
     suite, cells = suite_of([("x", 1), ("x", 1)]), [[("", 0.5), ("other", 0.9)]]
-    pinned, every = recipe_plan(suite, cells), recipe_plan(suite, cells, any_revision=True)
+    pinned, every = laid(suite, cells), laid(suite, cells, any_revision=True)
     assert (pinned.over_tasks.values[0], pinned.over_tasks.complete[0]) == (0.5, False)
     assert (every.over_tasks.values[0], every.over_tasks.complete[0]) == (pytest.approx(0.7), True)
     assert pinned.values[0, 1] == every.values[0, 1] == 0.9  # it is shown in both
@@ -164,7 +162,7 @@ def test_scores_on_other_data_count_only_when_asked() -> None:
 def test_the_impossible_is_in_no_mean_whatever_is_asked() -> None:
     suite, cells = suite_of([("x", 1), ("x", 1)]), [[("", 0.5), ("bad", 9.0)]]
     for any_revision in (False, True):
-        found = recipe_plan(suite, cells, any_revision=any_revision)
+        found = laid(suite, cells, any_revision=any_revision)
         assert (found.over_tasks.values[0], found.over_tasks.there[0]) == (0.5, 1)
 
 
@@ -190,7 +188,7 @@ def test_ties_of_the_mean_over_types_weigh_columns_as_that_mean_does(data: st.Da
     suite = suite_of([(kind, 1) for kind in kinds])
     number = st.lists(st.integers(0, 1000), min_size=len(kinds), max_size=len(kinds))
     one, two = (np.array(data.draw(number)) / 1000 for _ in range(2))
-    found = recipe_plan(suite, [[("", v) for v in row] for row in (one, two)])
+    found = laid(suite, [[("", v) for v in row] for row in (one, two)])
     means = [
         aggregate(suite, dict(zip([t.name for t in suite.tasks], row, strict=True))) for row in (one, two)
     ]
@@ -263,7 +261,7 @@ def test_the_incomplete_and_the_printed_are_never_ranked() -> None:
         [("", 0.9), ("", 0.9)],
         [("other", 0.9), ("", 0.9)],
     ]
-    found = recipe_plan(suite, cells, entries=entries)
+    found = laid(suite, cells, entries=entries)
     for over, each in product(("tasks", "types"), ("model", "entry")):
         ranks = found.ranks(over, each)
         assert ranks.place.tolist() == [1, 0, 0, 0]
@@ -283,7 +281,7 @@ def test_one_row_stands_for_a_model() -> None:
     ]
     cells = [[("", 0.4), ("", 0.5)]] * 5
     cells[2] = [("", 0.4), ("none", 0.5)]
-    found = recipe_plan(suite, cells, entries=entries)
+    found = laid(suite, cells, entries=entries)
     assert found.first.tolist() == [True, False, False, True, True]
     assert (found.ranks("tasks", "model").place > 0).tolist() == [True, False, False, False, True]
     assert (found.ranks("tasks", "entry").place > 0).tolist() == [True, True, False, False, True]
@@ -317,7 +315,7 @@ def test_what_a_paper_prints_takes_its_place() -> None:
         0: {"columns": {"c0": 0.5, "c1": 0.7}, "types": {}, "over_tasks": None},
         1: {"columns": {}, "types": {"a": 0.6, "b": 0.9}, "over_tasks": 0.7},
     }
-    found = recipe_plan(suite, [[("none", 0.0)] * 3] * 2, entries=entries, averages=averages)
+    found = laid(suite, [[("none", 0.0)] * 3] * 2, entries=entries, averages=averages)
     assert found.over_tasks.values.tolist() == [pytest.approx(0.6), 0.7]
     assert found.over_tasks.complete.tolist() == [False, True]
     assert found.over_types.values.tolist() == [pytest.approx(0.6), pytest.approx(0.75)]

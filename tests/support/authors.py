@@ -13,7 +13,7 @@ import torch
 def drawn(shapes: Mapping[str, Sequence[int]], seed: int) -> dict[str, torch.Tensor]:
     """A float32 tensor for each name.
 
-    SHAKE-256 of "seed:name" is read as little-endian 32-bit integers, recipe_plan on [-1, 1), and filled in
+    SHAKE-256 of "seed:name" is read as little-endian 32-bit integers, laid on [-1, 1), and filled in
     row by row. A matrix is scaled so that it keeps the spread of its inputs, a vector called "weight"
     (of a norm) is 1 + 0.2 of it, any other 0.2 of it.
     """

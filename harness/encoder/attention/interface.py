@@ -52,7 +52,7 @@ class Backend(Protocol):
 
 
 class Layout(Protocol):
-    """The texts of one pass, as a backend has recipe_plan them out."""
+    """The texts of one pass, as a backend has laid them out."""
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, needs: Needs) -> Tensor:
         """Let every token attend to the tokens of its own text.

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from leaderboard.pages.model.suites import Standing
 from leaderboard.queries import Entry
-from leaderboard.reported.printed import AVERAGE, SCORES, Paper, Printed, plain, title
+from leaderboard.reported import Paper, Printed, plain, title
+from leaderboard.reported.printed import AVERAGE, SCORES
 from leaderboard.state import address
 from leaderboard.tables import EMPTY, Cell, Column, Row, Table
 from leaderboard.words import score_text

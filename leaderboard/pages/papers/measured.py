@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from leaderboard.grid import Grid, Means
 from leaderboard.queries import Entry, Queries
-from leaderboard.reported.layout import Measured
-from leaderboard.reported.printed import AVERAGE, SCORES, Paper, PaperTable, Printed, plain
+from leaderboard.reported import Measured, Paper, PaperTable, Printed, plain
+from leaderboard.reported.printed import AVERAGE, SCORES
 from leaderboard.reported.recompute import OVER_TYPES, SUITES, TYPES
 from leaderboard.scopes import views
 from leaderboard.tables import Cell

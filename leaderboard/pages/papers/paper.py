@@ -12,9 +12,7 @@ from leaderboard import render
 from leaderboard.pages.papers.measured import measured_lines
 from leaderboard.pages.recipe.facts import recipes_of
 from leaderboard.queries import Queries
-from leaderboard.reported.layout import paper_table
-from leaderboard.reported.notes import warnings
-from leaderboard.reported.printed import Paper, PaperTable, title
+from leaderboard.reported import Paper, PaperTable, paper_table, title, warnings
 from leaderboard.tables import Cell, Column, Row, Table
 
 if TYPE_CHECKING:
@@ -91,17 +89,17 @@ def _laid(queries: Queries, paper: Paper, table: PaperTable) -> Table:
     return replace(found, notes=[*found.notes, RAW]) if any("as published" in h for h in heads) else found
 
 
-def _section(paper: Paper, table: PaperTable, recipe_plan: Table) -> Section:
+def _section(paper: Paper, table: PaperTable, laid: Table) -> Section:
     told = warnings(table)
     own = replace(
-        recipe_plan,
+        laid,
         caption=f"{table.numbers} numbers as printed",
-        columns=[_grouped(column) for column in recipe_plan.columns],
-        notes=[note for note in recipe_plan.notes if note not in told],
+        columns=[_grouped(column) for column in laid.columns],
+        notes=[note for note in laid.notes if note not in told],
     )
     name = title(table.id)
     return Section(
-        anchor=recipe_plan.name,
+        anchor=laid.name,
         heading=f"{name[0].upper()}{name[1:]}: {table.caption}",
         warnings=told,
         html=render.html(own),

@@ -7,7 +7,7 @@ from datetime import date
 
 from leaderboard.pages.pareto.measures import Measure, Target
 from leaderboard.pages.pareto.points import Cloud, Dot
-from leaderboard.plots.shapes import Axis
+from leaderboard.plots import Axis
 from leaderboard.tables import EMPTY, Cell, Column, Row, Table
 from leaderboard.words import delta_text, score_text
 

@@ -17,8 +17,7 @@ from leaderboard.pages.checks.verdicts import when_text
 from leaderboard.pages.watch.checkpoints import checkpoints_table
 from leaderboard.pages.watch.values import Value, values_of
 from leaderboard.paging import Paging, paging
-from leaderboard.plots.shapes import Axis, Tone, Track, TrackPoint
-from leaderboard.plots.track_plot import track
+from leaderboard.plots import Axis, Tone, Track, TrackPoint, track
 from leaderboard.queries import Queries
 from leaderboard.state import address
 from leaderboard.tables import Table
