@@ -1,8 +1,8 @@
 """The downstream evaluation harness for text encoders.
 
-`run` evaluates a model, `check` holds a candidate against a baseline, as the command line `harness`
-does, and `register` lets transformers load models that were saved under the harness's own model type.
-Nothing heavy is imported before one of them is called.
+`run` evaluates a model, `check` compares a candidate with a baseline, as the command line `harness` does, and
+`register` lets transformers load models of the harness's own model type. Heavy libraries are imported only
+when one of them is called.
 """
 
 from __future__ import annotations

@@ -33,18 +33,18 @@ COMMANDS = {
 
 
 SITE = ("serve", "import", "export", "push", "token")
-"""The commands of the web site: in leaderboard/commands/, the others are in harness/commands/."""
+"""The commands of the web site, in leaderboard/commands/; the others are in harness/commands/."""
 
 
 class _Commands(click.Group):
-    """Imports a command when it is called, so that --help stays fast."""
+    """A group that imports a command only when it is called, so that --help stays fast."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Every command, in the order of use."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of this name, imported now."""
+        """The command of this name, or None."""
         if cmd_name not in COMMANDS:
             return None
         home = "leaderboard" if cmd_name in SITE else "harness"
@@ -56,7 +56,7 @@ class _Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that was typed; a near miss is told."""
+        """The command that was typed; the error for an unknown name suggests similar ones."""
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             close = nearest(args[0], COMMANDS)
             more = f" Did you mean {' or '.join(close)}?" if close else f" There is: {', '.join(COMMANDS)}."
@@ -64,7 +64,7 @@ class _Commands(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The commands with their summaries, without importing them."""
+        """Write the commands with their summaries, without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 
@@ -87,7 +87,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
 
 
 def invoke(arguments: list[str]) -> int:
-    """Run the command line; returns the exit code and prints no traceback for a user's mistake."""
+    """The exit code of a command line; a user's mistake prints a message and no traceback."""
     try:
         code: Any = program.main(args=arguments, prog_name="harness", standalone_mode=False)
     except click.exceptions.Abort:
@@ -111,6 +111,6 @@ def invoke(arguments: list[str]) -> int:
 
 
 def _interrupted() -> int:
-    """What Ctrl-C ends with."""
+    """The exit code after Ctrl-C, with its message."""
     click.echo("\nInterrupted. What was finished is kept; the same command goes on from there.", err=True)
     return 130

@@ -1,15 +1,4 @@
-"""JobContext (was Desk): device, loaded model, vectors, events; the two encoders a task sees.
-
-What a job finds on its context: the device, loaded models, vectors, and a line to the driver.
-
-The two faces a model shows to a task: one that only notes the texts, one that has vectors.
-
-An encode job runs the task's own code with a `Collector`, which notes every text it is asked
-for and gives back placeholders. The first use of a placeholder's values ends that run: what the
-task encodes before it looks at a vector is then known exactly, whatever the task does, and is
-encoded in one go. The score job runs the same code with `Known` vectors. A task that encodes
-more after it has looked at vectors has the rest encoded on the way.
-"""
+"""The context of a job: the device, the loaded model, cached vectors, and events for the driver."""
 
 from __future__ import annotations
 
@@ -34,11 +23,11 @@ EventKind = Literal["stage", "encoding", "encoded", "training", "trained", "note
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    """Something a running job tells the driver.
+    """A message from a running job to the driver.
 
-    `stage` names what begins, `encoding` announces how many texts will be encoded, `encoded`
-    counts texts and tokens as they are done, `training` announces a run's steps, `trained` counts
-    them, `note` is for the user and for the record, and `vectors` hands a shard over to be written.
+    `stage` names the step that begins, `encoding` announces the number of texts to encode, `encoded` counts
+    finished texts and tokens, `training` announces the steps of a run, `trained` counts finished steps,
+    `note` is a message for the user and the record, and `vectors` carries a shard to be written.
     """
 
     kind: EventKind
@@ -52,7 +41,7 @@ class Event:
 
 @dataclass(kw_only=True)
 class EncodedTexts:
-    """What it took to know vectors: texts and tokens encoded, seconds, and notes for the record."""
+    """The cost of encoding: texts and tokens encoded, seconds, and notes for the record."""
 
     texts: int = 0
     tokens: int = 0
@@ -60,7 +49,7 @@ class EncodedTexts:
     notes: list[str] = field(default_factory=list)
 
     def add(self, more: EncodedTexts) -> None:
-        """Count `more` in."""
+        """Add the counts of `more`."""
         self.texts += more.texts
         self.tokens += more.tokens
         self.seconds += more.seconds
@@ -68,9 +57,9 @@ class EncodedTexts:
 
 
 class JobContext:
-    """The means of one process on one device; jobs take turns on it.
+    """The resources of one process on one device, which its jobs use one after the other.
 
-    Only the driver writes: what a job wants kept goes through `emit`, or is returned by it.
+    Only the driver writes: a job hands over data through `emit`, or returns it.
     """
 
     def __init__(
@@ -86,7 +75,7 @@ class JobContext:
         self._spaces: dict[tuple[str, ...], Space] = {}
 
     def encoder(self, artifact: Artifact, encoding: Encoding) -> Encoder:
-        """The model, loaded; one stays loaded at a time."""
+        """The loaded model; a single model stays loaded at a time."""
         wanted = (artifact.key, encoding)
         if self._loaded is None or self._loaded[0] != wanted:
             self._loaded = None
@@ -95,16 +84,14 @@ class JobContext:
         return self._loaded[1]
 
     def input(self, name: str) -> dict[str, Any]:
-        """What the jobs before this one made under a name, as JSON; empty if none made it."""
+        """The output of an earlier job under a name, as JSON; empty if there is none."""
         for output in self.inputs.values():
             if name in output:
                 return dict(json.loads(output[name]))
         return {}
 
     def cached(self, name: str, wanted: Hashable, make: Callable[[], Made]) -> Made:
-        """What jobs on this context share, such as rows tokenized once: the last one made under a name.
-
-        It is made anew when something else is wanted.
+        """A value that jobs share, such as tokenized rows: the last value under a name, if `wanted` is unchanged.
         """
         if name not in self._kept or self._kept[name][0] != wanted:
             self._kept.pop(name, None)
@@ -113,25 +100,25 @@ class JobContext:
         return made
 
     def forget(self) -> None:
-        """Let go of the model that is loaded."""
+        """Drop the loaded model."""
         self._loaded = None
 
     def load(self, artifact: Artifact, encoding: Encoding) -> Encoder:
-        """The model, loaded anew."""
+        """A new load of the model."""
         from harness.encoder.loading import load
 
         self.set_threads()
         return load(artifact, encoding, device=self.device)
 
     def set_threads(self) -> None:
-        """Give torch as many threads as were asked for."""
+        """Set torch's number of threads to the requested one."""
         if self.threads:
             import torch
 
             torch.set_num_threads(self.threads)
 
     def space(self, artifact: Artifact, encoding: Encoding, task: Task, role: Role) -> Space:
-        """The vectors known for texts of `task` on side `role`."""
+        """The cached vectors of the texts of `task` on side `role`."""
         from harness.vectors import Space, space_identity
 
         prompt = encoding.prompt(task, role)
@@ -152,10 +139,10 @@ class JobContext:
         *,
         hold: bool = False,
     ) -> EncodedTexts:
-        """Encode those of `texts` whose vectors are not known.
+        """Encode those of `texts` that have no cached vector.
 
-        Vectors are handed over in shards as they are made, so that a crash loses little. `hold`
-        makes them known here at once, as a driver in another process writes them in its own time.
+        Vectors are emitted in shards as they are made, so that a crash loses little. With `hold` they are
+        also available here at once, because a driver in another process writes them later.
         """
         from harness.vectors import shard_bytes, text_keys
 
@@ -192,7 +179,7 @@ class JobContext:
 
 
 def _asymmetric(folder: Path) -> bool:
-    """Whether a model has different towers for queries and documents."""
+    """Whether a model has separate towers for queries and documents."""
     modules = folder / "modules.json"
     return modules.exists() and any(word in modules.read_text() for word in ("Router", "Asym"))
 

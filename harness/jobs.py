@@ -1,7 +1,11 @@
 """The jobs of a run: resolve a model, encode a task's texts, score a task.
 
-A job is a small picklable object. `run` finds its means on a context (harness.context) and returns
-named bytes; it writes nothing itself.
+A job is a small picklable object. `run` takes models and vectors from a JobContext (harness.context) and
+returns named bytes; it writes nothing itself. An encode job runs the task's own code with a `_Collector`,
+which records every text and returns placeholders. The first use of a placeholder's values ends that run: the
+texts that the task encodes before it looks at a vector are then known exactly, whatever the task does, and
+are encoded in one go. The score job runs the same code with `_Known` vectors. A task that encodes more texts
+after it has looked at vectors has the rest encoded on the way.
 """
 
 from __future__ import annotations
@@ -47,16 +51,17 @@ Examples = Mapping[str, Sequence[Any]]
 
 
 class _Work(Protocol):
-    """What a job does."""
+    """The work of a job."""
 
     def run(self, context: JobContext) -> Mapping[str, bytes]:
-        """Do the work and return what it makes, by name."""
+        """Do the work and return its outputs by name."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """Where the record lies that a job makes: the artifact's folder (`Artifact.slug`) and the task's."""
+    """The place of the record that a job makes: the artifact's folder (`Artifact.slug`) and the task's folder.
+    """
 
     artifact: str
     task: str
@@ -67,9 +72,9 @@ class Place:
 class Job:
     """One unit of work in a plan.
 
-    `inputs` are the keys of the jobs whose output it reads; `claim` is the key under which two
-    processes share work out (jobs of one claim are done by one process). A job with a `place`
-    makes the record of its own key; that it is there means that the job is done.
+    `inputs` are the keys of the jobs whose output it reads. `claim` is the key by which processes share work:
+    jobs of one claim run in one process. A job with a `place` makes the record of its own key; if that record
+    exists, the job is done.
     """
 
     key: str
@@ -83,14 +88,14 @@ class Job:
 
 @dataclass(frozen=True, kw_only=True)
 class Resolve:
-    """Load a model and pass it through the sanity gate; gives its facts as JSON."""
+    """Load a model and run the sanity gate; the output is the model's facts as JSON."""
 
     artifact: Artifact
     encoding: Encoding
     gate: bool = True
 
     def run(self, context: JobContext) -> Mapping[str, bytes]:
-        """Load the model, refuse one that loads wrongly, tell what was loaded."""
+        """Load the model, refuse it if it loads wrongly, and return its facts."""
         from harness.encoder.sanity import check_encoder, require_sane
 
         context.emit(Event(kind="stage", text=f"loading {self.artifact.name}"))
@@ -116,7 +121,7 @@ class Resolve:
 
 @dataclass(frozen=True, kw_only=True)
 class Encode:
-    """Encode the texts of a task that no run has encoded yet; gives counts as JSON."""
+    """Encode the texts of a task whose vectors are not cached; the output is counts as JSON."""
 
     artifact: Artifact
     encoding: Encoding
@@ -125,7 +130,7 @@ class Encode:
     data: Path | None
 
     def run(self, context: JobContext) -> Mapping[str, bytes]:
-        """Collect the task's texts with its own code, then encode what is missing."""
+        """Collect the task's texts with the task's own code, then encode those without a cached vector."""
         started = time.monotonic()
         context.emit(Event(kind="stage", text=f"loading {self.task.name}"))
         collector = _Collector(self.encoding)
@@ -141,7 +146,7 @@ class Encode:
 
 @dataclass(frozen=True, kw_only=True)
 class Score:
-    """Score a task with the task's own code; gives the record and its per-example file."""
+    """Score a task with the task's own code; the output is the record and its per-example file."""
 
     artifact: Artifact
     encoding: Encoding
@@ -153,7 +158,7 @@ class Score:
     purpose: Purpose = "final"
 
     def run(self, context: JobContext) -> Mapping[str, bytes]:
-        """Run the task with known vectors and write down what came out and how."""
+        """Run the task with cached vectors and return the record of the outcome."""
         started = datetime.now(tz=UTC)
         context.emit(Event(kind="stage", text=f"scoring {self.task.name}"))
         known = _Known(context, self.artifact, self.encoding, self.task)
@@ -204,7 +209,7 @@ class Score:
 
 
 def _evaluate(job: Encode | Score, encoder: TextEncoder, cache: Path) -> Outcome:
-    """Run the task's code; data prepared from a local folder is kept by its content."""
+    """Run the task's code; the cache of prepared local data is keyed by its content."""
     task, source = job.task, job.task.source
     assert isinstance(source, VectorSource)
     with prepared_data(task, job.data, cache):
@@ -212,13 +217,13 @@ def _evaluate(job: Encode | Score, encoder: TextEncoder, cache: Path) -> Outcome
 
 
 def prepared_data(task: Task, data: Path | None, cache: Path) -> contextlib.AbstractContextManager[object]:
-    """Keep what is prepared from a local folder under the data's own content."""
+    """A context in which the datasets library caches data from a local folder by the data's content."""
     content = task.data.content or task.data.revision
     return _datasets_cache(content, cache) if data else contextlib.nullcontext()
 
 
 def model_part(artifact: Artifact, facts: Mapping[str, Any]) -> ModelPart:
-    """The model's part of a record; a local folder's path stays out of it."""
+    """The model's part of a record; the path of a local folder is left out."""
     return ModelPart(
         name=artifact.name,
         source="local" if Path(artifact.source).exists() else artifact.source,
@@ -249,13 +254,13 @@ def examples_bytes(examples: Examples) -> bytes | None:
 
 
 def record_output(record: Record, examples: bytes | None) -> Mapping[str, bytes]:
-    """What a job returns that makes a record."""
+    """The output of a job that makes a record."""
     made = {"record": record.to_json().encode()}
     return {**made, "examples": examples} if examples is not None else made
 
 
 def examples_part(examples: Examples, content: bytes | None) -> ExamplesPart | None:
-    """What a record says of its per-example file."""
+    """The entry for the per-example file in a record."""
     if content is None:
         return None
     rows = len(examples["example_id"])
@@ -263,11 +268,11 @@ def examples_part(examples: Examples, content: bytes | None) -> ExamplesPart | N
 
 
 class _VectorsNeeded(BaseException):
-    """Ends a collecting run; not an Exception, so that no task code swallows it."""
+    """The end of a collecting run; not an Exception, so that no task code swallows it."""
 
 
 class _Placeholder:
-    """Stands for vectors that are not made yet; any use of it ends the collecting run."""
+    """A placeholder for vectors that do not exist yet; any use of it ends the collecting run."""
 
     def _needed(self, *_: Any, **__: Any) -> NoReturn:
         raise _VectorsNeeded
@@ -277,7 +282,7 @@ class _Placeholder:
 
 
 class _Collector:
-    """Notes the texts a task encodes, by side and in order, each once."""
+    """A TextEncoder that records the texts of a task, by side and in order, each once."""
 
     def __init__(self, encoding: Encoding) -> None:
         self.similarity: Similarity = encoding.similarity
@@ -285,22 +290,21 @@ class _Collector:
 
     @property
     def count(self) -> int:
-        """How many texts the task has, each counted once a side."""
+        """The number of texts of the task, each counted once a side."""
         return sum(map(len, self.texts.values()))
 
     def require(self, texts: Sequence[str], *, role: Role) -> None:
-        """Note texts that will be asked for."""
         _check_texts(texts, role)
         self.texts.setdefault(role, {}).update(dict.fromkeys(texts))
 
     def encode(self, texts: Sequence[str], *, role: Role) -> NDArray[np.float32]:
-        """Note texts; their vectors come later."""
+        """Record texts and return a placeholder for their vectors."""
         self.require(texts, role=role)
         return _Placeholder()  # type: ignore[return-value]
 
 
 class _Known:
-    """Gives a task its vectors from the cache, encoding on the way what is missing there."""
+    """A TextEncoder that returns cached vectors and encodes missing ones on the way."""
 
     def __init__(self, context: JobContext, artifact: Artifact, encoding: Encoding, task: Task) -> None:
         self.similarity: Similarity = encoding.similarity
@@ -312,11 +316,11 @@ class _Known:
 
     @property
     def count(self) -> int:
-        """How many texts the task has asked for, each counted once a side."""
+        """The number of texts that the task has encoded, each counted once a side."""
         return sum(map(len, self._asked.values()))
 
     def require(self, texts: Sequence[str], *, role: Role) -> None:
-        """Make sure the vectors of `texts` are known."""
+        """Encode those of `texts` whose vectors are missing."""
         _check_texts(texts, role)
         unique = list(dict.fromkeys(texts))
         self.encoded.add(self._desk.encode_missing(*self._of, role, unique, hold=True))
@@ -336,7 +340,7 @@ class _Known:
 
 
 def _check_texts(texts: Sequence[str], role: Role) -> None:
-    """Refuse what is not text, naming the row."""
+    """Refuse rows that are not text, naming the row."""
     side = {"query": "query", "document": "document", "": "text"}[role]
     if not len(texts):
         raise DataError(f"The data set is empty: it has no {side} at all.")
@@ -351,7 +355,7 @@ def _check_texts(texts: Sequence[str], role: Role) -> None:
 
 @contextmanager
 def no_bars() -> Iterator[None]:
-    """Keep the progress bars of the datasets library off the terminal."""
+    """Hide the progress bars of the datasets library."""
     import datasets
 
     hidden = datasets.are_progress_bars_disabled()
@@ -365,11 +369,11 @@ def no_bars() -> Iterator[None]:
 
 @contextmanager
 def _datasets_cache(content: str, cache: Path) -> Iterator[Path]:
-    """While loading from a local folder, keep what is prepared under the folder's content.
+    """The cache folder of the datasets library for a local data folder, keyed by that folder's content.
 
-    The datasets library knows a local file by its path and time only (an unpacked one by its
-    path only), so a folder whose content changed could be answered with rows of the old one.
-    The setting is this process's own: load one data set at a time.
+    The library identifies a local file by its path and time only (an unpacked file by its path only), so
+    after a change of the content it could return old rows. The setting is global to the process: load one
+    data set at a time.
     """
     import datasets.config
 

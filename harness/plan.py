@@ -1,8 +1,4 @@
-"""Wanted scores -> keys -> what is there -> jobs.
-
-The plan of a run: which scores are wanted, which are there, and the jobs for the rest.
-
-The scores that are wanted, with their keys, before anything is looked up.
+"""The plan of a run: the planned scores with their keys, the records that exist, and the jobs for the rest.
 """
 
 from __future__ import annotations
@@ -24,16 +20,16 @@ Found = TypeVar("Found", covariant=True)
 
 
 class _Look(Protocol[Found]):
-    """A way to find a data set: `data.locate`, or `data.at_hand`."""
+    """A way to look up a data set: `locate_data`, or `locate_local`."""
 
     def __call__(self, wanted: Data, settings: DataSettings, /, *, subsets: Sequence[str]) -> Found:
-        """Where it lies."""
+        """The place of the data set."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConfiguredModel:
-    """A model together with how it turns text into vectors."""
+    """A model together with its encoding."""
 
     artifact: Artifact
     encoding: Encoding
@@ -41,11 +37,11 @@ class ConfiguredModel:
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedScore:
-    """One score that is wanted: a subject on a task.
+    """A score that the run needs: a model with its encoding on a task.
 
-    `located` says where its data lies, `record` is what the store has of it, and `problem` why it
-    cannot be run, each as far as somebody has looked; `recipe_plan` is what a recipe has to do for it,
-    where the task is one to be trained for.
+    `located` is the place of the data, `record` the stored record, and `problem` the reason why the score
+    cannot be computed; each is None until it has been looked up. `recipe_plan` is set for tasks that a recipe
+    trains for.
     """
 
     subject: ConfiguredModel
@@ -61,9 +57,7 @@ class PlannedScore:
 
 @dataclass(frozen=True, kw_only=True)
 class _PlannedScores:
-    """Every score that is wanted, once, in order.
-
-    `keys` says which cell is the score of a subject on a task as a suite has it.
+    """All planned scores, each once, in order; `keys` maps a model and a suite's task to the key of its score.
     """
 
     cells: tuple[PlannedScore, ...]
@@ -78,10 +72,10 @@ def plan_scores(
     seed: int = SEED,
     recipe: Recipe | None = None,
 ) -> _PlannedScores:
-    """Every task of every suite for every subject, each once.
+    """Every task of every suite for every model, each once.
 
-    No record is read. Where a data set is not at hand, the hub is left out too: it could have no
-    other than the one that the task pins. `recipe` is needed where tasks have labels.
+    No record is read. Where a data set is not on this machine, the hub is not asked either: its data is the
+    pinned revision in any case. `recipe` is required where tasks have labels.
     """
     tasks = tuple(dict.fromkeys(t for s in suites for t in s.tasks))
     at_hand, locate = _lookup_once(locate_local, settings), _lookup_once(locate_data, settings)
@@ -100,7 +94,7 @@ def plan_scores(
 
 
 def _lookup_once(look: _Look[Found], settings: DataSettings) -> Callable[[Task], Found | DataError]:
-    """A way to look for a task's data that looks once for each task, and gives the error it meets."""
+    """A lookup of a task's data that runs once for each task and returns the error it meets."""
     found: dict[Task, Found | DataError] = {}
 
     def looked_for(task: Task) -> Found | DataError:
@@ -117,7 +111,7 @@ def _lookup_once(look: _Look[Found], settings: DataSettings) -> Callable[[Task],
 def _trained_score(
     subject: ConfiguredModel, task: Task, recipe: Recipe, locate: Locate, *, seed: int
 ) -> PlannedScore:
-    """The cell of a task that a recipe trains for."""
+    """The planned score of a task that a recipe trains for."""
     recipe_plan = recipe.plan_task(subject.artifact, task, locate=locate)
     return PlannedScore(
         subject=subject,
@@ -150,11 +144,10 @@ def _encoded_score(
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Everything a run wants: the cells, and the jobs that fill the open ones.
+    """Everything that a run needs: the planned scores, and the jobs for those without a record.
 
-    `keys` says which cell is the score of a subject on a task as a suite has it; `known` are the
-    keys of those jobs whose records the store has already, and `anew` of those whose records it has
-    but that must be made once more.
+    `keys` maps a model and a suite's task to the key of its score. `known` are the keys of jobs whose records
+    are in the store, and `anew` of those whose records are in the store but must be made again.
     """
 
     cells: tuple[PlannedScore, ...]
@@ -166,12 +159,12 @@ class Plan:
 
     @property
     def open(self) -> tuple[PlannedScore, ...]:
-        """Cells that are neither done nor impossible."""
+        """Planned scores that have no record and no problem."""
         return tuple(c for c in self.cells if c.record is None and c.problem is None)
 
     @property
     def impossible(self) -> tuple[PlannedScore, ...]:
-        """Cells whose data cannot be had."""
+        """Planned scores whose data is not available."""
         return tuple(c for c in self.cells if c.problem is not None)
 
 
@@ -187,7 +180,7 @@ def make_plan(
     purpose: Purpose = "final",
     recipe: Recipe | None = None,
 ) -> Plan:
-    """Lay out a run: every task of every suite for every subject, each once."""
+    """The plan of a run: every task of every suite for every model, each once."""
     asked = plan_scores(subjects, suites, settings=settings, seed=seed, recipe=recipe)
     cells = asked.cells if force else tuple(_with_record(cell, store, purpose) for cell in asked.cells)
     locate = _lookup_once(locate_data, settings)
@@ -206,13 +199,14 @@ def make_plan(
 
 
 def _with_record(cell: PlannedScore, store: Store, purpose: Purpose) -> PlannedScore:
-    """The cell with what the store has of it."""
+    """The planned score with its record from the store."""
     found = store.get(cell.subject.artifact.slug, cell.task.name, cell.key, purpose=purpose)
     return replace(cell, record=found)
 
 
 def _with_data(cell: PlannedScore, locate: Locate) -> PlannedScore:
-    """The cell with where its data lies, or why it cannot be had, where it is yet to be scored."""
+    """The planned score with the place of its data, or the reason why there is none, if it is still to be computed.
+    """
     if any(known is not None for known in (cell.recipe_plan, cell.record, cell.problem, cell.located)):
         return cell
     found = locate(cell.task)
@@ -224,7 +218,7 @@ def _with_data(cell: PlannedScore, locate: Locate) -> PlannedScore:
 def _all_jobs(
     cells: Iterable[PlannedScore], store: Store, *, gate: bool, purpose: Purpose
 ) -> tuple[tuple[Job, ...], frozenset[str]]:
-    """The jobs of all open cells, each once, and which of them are done."""
+    """The jobs of all open planned scores, each once, and the keys of those that are done."""
     jobs: dict[str, Job] = {}
     known: set[str] = set()
     for cell in cells:
@@ -246,10 +240,10 @@ def _all_jobs(
 
 
 def _settled(cell: PlannedScore, jobs: Sequence[Job], store: Store) -> frozenset[str]:
-    """The runs that are there and stand on nothing that must be made once more.
+    """The finished runs that depend on no run that must be made again.
 
-    A run of a chosen cell is known by the choice, not by its outcome, so it is good only as long as
-    all runs are there that were chosen from.
+    A run with the chosen settings is identified by the choice, not by its outcome, so it is valid only while
+    all runs that were chosen from are there.
     """
     firm: set[str] = set()
     for job in jobs:
@@ -261,7 +255,7 @@ def _settled(cell: PlannedScore, jobs: Sequence[Job], store: Store) -> frozenset
 
 
 def _needed(key: str, jobs: Sequence[Job], there: frozenset[str]) -> list[Job]:
-    """The jobs that a score waits for, in order; nothing behind what is there."""
+    """The jobs that a score waits for, in order, without those behind finished ones."""
     by_key = {job.key: job for job in jobs}
     needed: set[str] = set()
     left = [key]
@@ -278,7 +272,7 @@ def _has_record(job: Job, place: Place, store: Store) -> bool:
 
 
 def _has_predictions(job: Job, place: Place, store: Store) -> bool:
-    """Whether a run's record is there with its predictions."""
+    """Whether a run's record is in the store together with its predictions."""
     record = store.get(place.artifact, place.task, job.key, purpose=place.purpose)
     return record is not None and (
         record.examples is None or store.examples(record, place.artifact) is not None

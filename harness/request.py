@@ -1,9 +1,4 @@
-"""Request, checked and resolved: Prepared.
-
-What a user asks of a run, and what of it cannot be carried out.
-
-A request with its models, suites and recipe found: what is wanted, before anything is looked up.
-"""
+"""The request of a run: its options, their checks, and the models, suites and recipe that it names."""
 
 from __future__ import annotations
 
@@ -35,13 +30,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What to run: models, suites, settings and places, as they are asked for.
+    """The models, suites, settings and folders of a run, as the user gives them.
 
-    `models`, `suites` and `recipe` are spelled as on the command line; `devices` are torch device
-    names, one worker process each if there are several. `gate` off lets a model run that the sanity
-    gate refuses; its records say so. After `budget` seconds no new job is started: the tasks that
-    were not reached are "stopped", and the same request goes on with them. `names` are what models
-    are to be called in records and tables, by their spelling.
+    `models`, `suites` and `recipe` are spelled as on the command line. `devices` are torch device names;
+    several devices run one worker process each. With `gate` off, a model runs although the sanity gate
+    refuses it, and its records say so. After `budget` seconds no new job starts: the remaining tasks are
+    "stopped", and the same request continues with them. `names` are, by spelling, names for models in records
+    and tables.
     """
 
     models: tuple[str, ...]
@@ -67,7 +62,7 @@ class Request:
 
 
 def _open_recipe_for(suites: Sequence[Suite], request: Request) -> Recipe | None:
-    """The recipe that trains for those tasks that need one, None where none does."""
+    """The recipe for the tasks that need training, None where no task does."""
     learnt = [task.name for suite in suites for task in suite.tasks if task.output == "label"]
     if not learnt:
         if request.recipe_options != RecipeOptions():
@@ -94,7 +89,7 @@ def _open_recipe_for(suites: Sequence[Suite], request: Request) -> Recipe | None
 
 
 def _refuse_options(request: Request) -> None:
-    """Refuse what contradicts itself."""
+    """Refuse recipe options that contradict each other."""
     options = request.recipe_options
     if request.purpose == "trial":
         raise UsageError("A recipe's score is final: its runs are the trials.", hint="Leave out the purpose.")
@@ -105,7 +100,7 @@ def _refuse_options(request: Request) -> None:
 
 
 def _refuse_settings(request: Request) -> None:
-    """Refuse what holds for finished models only, and would be left out without a word."""
+    """Refuse settings for finished models, which a recipe would silently ignore."""
     for one in fields(Settings):
         if one.name != "seed" and getattr(request.settings, one.name) != one.default:
             option = one.name.replace("_", "-")
@@ -116,10 +111,10 @@ def _refuse_settings(request: Request) -> None:
 
 
 def _check_prompts(prompts: Mapping[str, str], suites: Sequence[Suite]) -> None:
-    """Refuse a prompt for something that does not exist: it would be left out without a word.
+    """Refuse prompts whose name matches nothing, because they would be ignored silently.
 
-    Names are `query`, `document`, a task or a type of task, the last two also with a side
-    (`STS12-query`). Tasks that are known but not part of the run are in order.
+    Valid names are `query`, `document`, a task or a task type, the last two also with a side (`STS12-query`).
+    Known tasks outside the run are allowed.
     """
     if not prompts:
         return
@@ -136,7 +131,7 @@ def _check_prompts(prompts: Mapping[str, str], suites: Sequence[Suite]) -> None:
 
 
 def _existing_folder(root: Path | None) -> Path | None:
-    """The data root, if there is one to be used."""
+    """The data root, None if none is set."""
     if root is not None and not os.path.isdir(root):
         raise UsageError(
             f"The data root {root} is not a folder.",
@@ -156,18 +151,18 @@ DEFAULTS: Mapping[str, Any] = MappingProxyType(
         "seed": SEED,
     }
 )
-"""The options of an evaluation where nobody types them."""
+"""The default values of the evaluation options."""
 
 
 def request_of_options(
     models: Sequence[str], suites: Sequence[str], given: Mapping[str, Any], **more: Any
 ) -> Request:
-    """The request that options of the command line, or those a baseline keeps, ask for.
+    """The request for options of the command line, or for those stored in a baseline.
 
     Args:
-        models: As they were typed.
-        suites: Likewise.
-        given: The options of an evaluation by name; those of `DEFAULTS` that are not given count.
+        models: As the user typed them.
+        suites: As the user typed them.
+        given: The options of an evaluation by name; the others have their values in `DEFAULTS`.
         **more: Further fields of the request.
 
     Raises:
@@ -212,7 +207,7 @@ def _settings(given: Mapping[str, Any]) -> Settings:
 
 
 def _tasks(text: str | None) -> tuple[str, ...]:
-    """The tasks asked for; a variable that is not set must not mean all of them."""
+    """The requested tasks; an unset shell variable must not mean all of them."""
     found = split_names(text or "")
     if text is not None and not found:
         raise UsageError("--tasks is empty.", hint="Name tasks, e.g. --tasks RTE,MRPC, or leave it out.")
@@ -252,9 +247,9 @@ def _prompt_file(file: Path) -> dict[str, str]:
 
 @dataclass(frozen=True, kw_only=True)
 class ResolvedRequest:
-    """What a request names.
+    """A request with its models, suites and recipe resolved.
 
-    `asked` is what each of its models came out as; `subjects` has each once.
+    `asked` has an entry for each model of the request; `subjects` has each model once.
     """
 
     request: Request
@@ -267,15 +262,15 @@ class ResolvedRequest:
 
     @property
     def subjects(self) -> tuple[ConfiguredModel, ...]:
-        """Every model once."""
+        """Every model, once."""
         return tuple(dict.fromkeys(self.asked))
 
 
 def resolve_request(request: Request) -> ResolvedRequest:
-    """Find the models, suites and recipe of a request.
+    """Resolve the models, suites and recipe of a request.
 
     Raises:
-        UsageError: A name or a setting that cannot be used.
+        UsageError: A name or a setting cannot be used.
     """
     _require_spelled(request.devices)
     if not request.models or not request.suites:
@@ -312,7 +307,7 @@ def open_suites(request: Request) -> Sequence[Suite]:
 
 
 def check_request(request: Request) -> None:
-    """Refuse what no model could be evaluated with, before there is a model.
+    """Refuse a request that would fail for any model, before there is a model.
 
     Raises:
         UsageError: An unknown suite, task, recipe, prompt or device, or no data root.
@@ -327,12 +322,12 @@ def check_request(request: Request) -> None:
 
 
 def network(request: Request) -> contextlib.AbstractContextManager[object]:
-    """The network as the request allows it."""
+    """A context in which the network is available only if the request allows it."""
     return _forbid_network() if request.offline else contextlib.nullcontext()
 
 
 def _configured_models(request: Request, cache: Path) -> tuple[ConfiguredModel, ...]:
-    """The models as they were asked for; of two that are the same the first one's name stands."""
+    """The models in the order of the request; of two identical models the first name is used."""
     options = ModelOptions(offline=request.offline, trust_remote_code=request.trust_remote_code, cache=cache)
     every = [_with_name(subject(text, request.settings, options), text, request) for text in request.models]
     first = {(one.artifact.key, one.encoding): one for one in reversed(every)}
@@ -340,16 +335,16 @@ def _configured_models(request: Request, cache: Path) -> tuple[ConfiguredModel, 
 
 
 def _with_name(one: ConfiguredModel, text: str, request: Request) -> ConfiguredModel:
-    """A model under the name that the request has for it."""
+    """The model under its name in the request."""
     name = request.names.get(text)
     return replace(one, artifact=replace(one.artifact, name=name)) if name else one
 
 
 @dataclass(frozen=True, kw_only=True)
 class PreparedRun:
-    """A request with everything resolved: what will run, and where it is kept.
+    """A resolved request with its plan and its folders.
 
-    `asked` is what each of the request's models came out as; `subjects` has each once.
+    `asked` has an entry for each model of the request; `subjects` has each model once.
     """
 
     request: Request
@@ -369,16 +364,16 @@ class PreparedRun:
 
     @property
     def devices(self) -> tuple[str, ...]:
-        """The devices asked for; else every GPU, or the CPU."""
+        """The requested devices; else every GPU, or the CPU."""
         return self.request.devices or _default_devices()
 
 
 DEVICE = re.compile(r"cpu|mps|cuda(:\d+)?")
-"""How a device is spelled."""
+"""The spelling of a device."""
 
 
 def _require_spelled(devices: Sequence[str]) -> None:
-    """Refuse what is no device's name; torch is not asked."""
+    """Refuse names that are no device's, without importing torch."""
     for name in devices:
         if not DEVICE.fullmatch(name):
             raise UsageError(
@@ -387,7 +382,7 @@ def _require_spelled(devices: Sequence[str]) -> None:
 
 
 def check_devices(devices: tuple[str, ...]) -> tuple[str, ...]:
-    """The same devices, if torch knows each of them and this machine has it.
+    """The same devices, if this machine has each of them.
 
     Raises:
         UsageError: There is no such device.
@@ -404,7 +399,7 @@ def check_devices(devices: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _default_devices() -> tuple[str, ...]:
-    """Every GPU there is, else the CPU."""
+    """Every GPU of this machine, else the CPU."""
     import torch
 
     if torch.cuda.is_available():
@@ -413,7 +408,7 @@ def _default_devices() -> tuple[str, ...]:
 
 
 VARIABLES = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_OFFLINE")
-"""Read by the hub's libraries when they are imported, here and in child processes."""
+"""Environment variables that the hub's libraries read on import, here and in child processes."""
 
 CONSTANTS = (
     ("huggingface_hub.constants", "HF_HUB_OFFLINE"),
@@ -421,15 +416,15 @@ CONSTANTS = (
     ("datasets.config", "HF_DATASETS_OFFLINE"),
     ("transformers.utils.hub", "_is_offline_mode"),
 )
-"""Where those libraries keep what they read, so that a late call still counts."""
+"""The constants in which those libraries store these variables, so that a late call still counts."""
 
 
 def _forbid_network() -> ExitStack:
-    """Keep this process off the network from now on; loopback and Unix sockets stay open.
+    """Block network access of this process from now on; loopback and Unix sockets stay open.
 
-    The hub's libraries are told to work offline, whether already imported or not. Besides,
-    every look-up of a name and every connection that Python code tries raises DataError. Code
-    that brings its own sockets (compiled libraries) and child processes see the variables only.
+    The hub's libraries are set to offline mode, whether they are already imported or not. Besides, every name
+    lookup and every connection of Python code raises DataError. Compiled libraries with their own sockets and
+    child processes see only the variables.
     """
     import socket
 

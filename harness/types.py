@@ -1,8 +1,4 @@
-"""The vocabulary: Artifact, Encoding, Settings, Task, Suite, Column, Convention, labelled data.
-
-The vocabulary of a run, as frozen dataclasses (docs/architecture.md explains each word).
-
-Tasks that a model is trained for: their rows with labels, and where those come from.
+"""The vocabulary of a run as frozen dataclasses; docs/architecture.md explains each word. Imports no torch.
 """
 
 from __future__ import annotations
@@ -23,12 +19,12 @@ Raw = Mapping[tuple[str, str], float]
 
 @dataclass(frozen=True, kw_only=True)
 class Convention:
-    """How a paper puts a suite into one table: what a user names with --view.
+    """A paper's way to make one table of a suite, which a user names with --view.
 
     Attributes:
-        name: What a user types.
-        says: The convention, and where it is from.
-        parts: Of each task, the raw metrics whose mean is its number: (split, metric).
+        name: As a user types it.
+        says: The convention in words, and its source.
+        parts: By task, the raw metrics (split, metric) whose mean is the task's number.
     """
 
     name: str
@@ -36,22 +32,22 @@ class Convention:
     parts: Mapping[str, tuple[tuple[str, str], ...]]
 
     def number(self, task: str, raw: Raw) -> float | None:
-        """A task's number; None unless all that it is made of is there."""
+        """A task's number; None unless every one of its parts is there."""
         found = [raw.get(part) for part in self.parts[task]]
         known = [value for value in found if value is not None]
         return sum(known) / len(known) if len(known) == len(found) else None
 
 
 Output = Literal["vector", "multivector", "label", "mlm"]
-"""What a model gives and a task needs."""
+"""The output of a model, and the output that a task needs."""
 
 Role = Literal["query", "document", ""]
-"""The side of a task a text stands on; empty where a task has no sides."""
+"""The side of a task that a text belongs to; empty where a task has no sides."""
 
 ROLES: tuple[Role, ...] = ("query", "document", "")
 
 SIDES: tuple[Role, ...] = ("query", "document")
-"""The roles of a task that searches."""
+"""The two sides of a retrieval task."""
 
 Dtype = Literal["float32", "bfloat16", "float16"]
 
@@ -63,7 +59,7 @@ DTYPES: dict[str, Dtype] = {
     "float16": "float16",
     "fp16": "float16",
 }
-"""What may be typed for a precision."""
+"""The spellings of a precision that a user may type."""
 
 Similarity = Literal["cosine", "dot", "euclidean", "manhattan"]
 
@@ -72,12 +68,12 @@ Purpose = Literal["final", "trial"]
 
 
 SEED = 42
-"""The seed of samples and probes unless another is asked for: mteb's own."""
+"""The default seed of samples and probes, the same as mteb's."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """How a model is to be evaluated, as asked for; None means the model's own default."""
+    """The requested evaluation settings of a model; None means the model's own default."""
 
     dtype: Dtype = "float32"
     pooling: str | None = None
@@ -90,12 +86,12 @@ class Settings:
 
 @dataclass(frozen=True, kw_only=True)
 class Encoding:
-    """How a model turns text into vectors, every default filled in: part of a result's identity.
+    """The settings with which a model turns text into vectors, every default filled in: part of a result's identity.
 
-    `max_length` counts tokens, special ones included; of a model with a tower for each side it is
-    the longer one. `prompts` are the model's named prompts with the asked-for ones over them,
-    sorted by name, an empty text standing for none; `default_prompt` names the one that stands in
-    where no name matches a task.
+    `max_length` counts tokens, special ones included; with a tower for each side it is that of the longer
+    tower. `prompts` are the model's named prompts, replaced by the requested ones of the same name and sorted
+    by name; an empty text means no prompt. `default_prompt` names the prompt for tasks that no other name
+    matches.
     """
 
     output: Output = "vector"
@@ -110,14 +106,14 @@ class Encoding:
     def prompt(self, task: Task, role: Role) -> str:
         """The text put before each input of `task` on side `role`, empty if none.
 
-        The order of names is the one sentence-transformers models are evaluated with in mteb:
-        task and role, task, type and role, type, role, then the model's default.
+        Names are tried in mteb's order for sentence-transformers models: task and role, task, type and role,
+        type, role, then the model's default.
         """
         return prompt_for(task, role, dict(self.prompts), self.default_prompt)
 
 
 def prompt_for(task: Task, role: Role, named: Mapping[str, str], default: str | None) -> str:
-    """Which of the prompts in `named` is put before inputs of `task` (see `Encoding.prompt`)."""
+    """The prompt in `named` that is put before inputs of `task` (see `Encoding.prompt`)."""
     sided = [f"{task.name}-{role}", task.name, f"{task.type}-{role}", task.type, role]
     names = sided if role else [task.name, task.type]
     return next((named[n] for n in (*names, default) if n is not None and n in named), "")
@@ -125,10 +121,10 @@ def prompt_for(task: Task, role: Role, named: Mapping[str, str], default: str | 
 
 @dataclass(frozen=True, kw_only=True)
 class Artifact:
-    """A model ready to be loaded: where it lies, and the key its content has.
+    """A model that is ready to be loaded: its folder and the key of its content.
 
-    `key` is the ArtifactKey; `weights` the hash of the weights alone; `revision` the pinned
-    commit of a hub model. `source` is what the user typed; `name` is fit for a table.
+    `key` is the ArtifactKey; `weights` is the hash of the weights alone; `revision` is the pinned commit of a
+    hub model. `source` is the text that the user typed; `name` is fit for a table.
     """
 
     name: str
@@ -150,8 +146,8 @@ class Artifact:
 class Data:
     """The data of a task: a hub data set at a pinned revision, or a content hash.
 
-    `path` is `org/name` for hub data (empty for data that is built or local), `revision` the
-    pinned commit, `content` the hash of what lies on disk; one of the two last is set.
+    `path` is `org/name` for hub data and empty for built or local data. Either `revision`, the pinned commit,
+    or `content`, the hash of the files on disk, is set.
     """
 
     path: str = ""
@@ -161,14 +157,14 @@ class Data:
 
 @dataclass(frozen=True, kw_only=True)
 class Size:
-    """How much there is to encode in a task, where it is known before loading."""
+    """The amount of text to encode in a task, where it is known before loading."""
 
     texts: int | None = None
     characters: int | None = None
 
 
 class TextEncoder(Protocol):
-    """What a task sees of a model while it is being scored."""
+    """The view of a model that a task has while it is scored."""
 
     @property
     def similarity(self) -> Similarity:
@@ -176,7 +172,7 @@ class TextEncoder(Protocol):
         ...
 
     def require(self, texts: Sequence[str], *, role: Role) -> None:
-        """Announce texts whose vectors will be asked for, perhaps in blocks."""
+        """Announce texts that will be encoded later, perhaps in blocks."""
         ...
 
     def encode(self, texts: Sequence[str], *, role: Role) -> NDArray[np.float32]:
@@ -185,15 +181,15 @@ class TextEncoder(Protocol):
 
 
 Scores = Mapping[str, Mapping[str, Mapping[str, Any]]]
-"""split → subset → metric → value, as the task code printed it."""
+"""split → subset → metric → value, as the task's code gives it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What scoring a task gives.
+    """The outcome of scoring a task.
 
-    `examples` maps the columns of the per-example file (harness.record.EXAMPLE_COLUMNS) to
-    lists of equal length. `notes` say in sentences what was left out of the data.
+    `examples` maps the columns of the per-example file (harness.record.EXAMPLE_COLUMNS) to lists of equal
+    length. `notes` are sentences on the data that was left out.
     """
 
     main_score: float
@@ -203,7 +199,7 @@ class Outcome:
 
 
 class TaskSource(Protocol):
-    """Where a task comes from and how it is scored: a small picklable object of a suite."""
+    """The origin of a task and its scoring code: a small picklable object of a suite."""
 
     @property
     def scoring(self) -> str:
@@ -218,8 +214,8 @@ class VectorSource(TaskSource, Protocol):
     def evaluate(self, task: Task, encoder: TextEncoder, *, seed: int, data: Path | None) -> Outcome:
         """Score `encoder` on `task`.
 
-        `data` is the local folder that holds the task's data set, or None to load from the hub.
-        Task objects are built fresh at every call, so nothing carries over between two models.
+        `data` is the local folder of the task's data set, or None to load it from the hub. Task objects are
+        built anew at every call, so no state carries over from one model to the next.
         """
         ...
 
@@ -228,8 +224,8 @@ class VectorSource(TaskSource, Protocol):
 class Task:
     """One scored data set.
 
-    `roles` are the sides its texts can stand on; only their prompts are part of a result's identity.
-    A task whose output is "label" has a LabelSource (harness.types), any other a VectorSource.
+    `roles` are the sides of its texts; only their prompts are part of a result's identity. A task whose
+    output is "label" has a LabelSource, any other a VectorSource.
     """
 
     name: str
@@ -246,9 +242,9 @@ class Task:
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
-    """One column of a suite's table: a task, or several tasks that count once (their mean).
+    """A column of a suite's table: a task, or several tasks that count once (their mean).
 
-    It has no tasks where the suite was narrowed to languages or splits that this column lacks.
+    It has no tasks where the user narrowed the suite to languages or splits that this column lacks.
     """
 
     name: str
@@ -258,11 +254,11 @@ class Column:
 
 @dataclass(frozen=True, kw_only=True)
 class Predicted:
-    """What a few tasks say of the mean of a whole benchmark, shares of 1.
+    """A benchmark's mean predicted from the scores of a few tasks, as shares of 1.
 
-    `low` and `high` are the bounds of a `level` interval, cross-validated over `families` of
-    models. `outside` names the tasks whose scores lie outside of those that the prediction was
-    fitted on, and the target where the prediction itself does: there it says little.
+    `low` and `high` bound a `level` interval that is cross-validated over `families` of models. `outside`
+    names the tasks whose scores lie outside the range of the fit, and the target where the prediction itself
+    does; the prediction is then unreliable.
     """
 
     target: str
@@ -275,7 +271,7 @@ class Predicted:
 
 
 class Predictor(Protocol):
-    """Predicts the mean of a benchmark from the scores of a suite's tasks."""
+    """A predictor of a benchmark's mean from the scores of a suite's tasks."""
 
     @property
     def target(self) -> str:
@@ -284,11 +280,11 @@ class Predictor(Protocol):
 
     @property
     def tasks(self) -> tuple[str, ...]:
-        """The tasks whose scores it needs."""
+        """The tasks whose scores the prediction needs."""
         ...
 
     def predict(self, scores: Mapping[str, float]) -> Predicted | None:
-        """The prediction from main scores by task, shares of 1; None if one of them is missing."""
+        """The prediction from main scores by task, shares of 1; None if a score is missing."""
         ...
 
 
@@ -296,8 +292,8 @@ class Predictor(Protocol):
 class Suite:
     """An ordered list of columns with the aggregates over them.
 
-    `conventions` are the papers' ways to make one number of a task's raw metrics, by name; where
-    there are none, a task's number is its main score. `predictor` is that of a proxy.
+    `conventions` are, by name, the papers' ways to make one number of a task's raw metrics; without them a
+    task's number is its main score. `predictor` belongs to a proxy suite.
     """
 
     name: str
@@ -314,16 +310,16 @@ class Suite:
 
     @property
     def left_out(self) -> tuple[str, ...]:
-        """The names of the columns of which nothing is left."""
+        """The names of the columns that have no task left."""
         return tuple(c.name for c in self.columns if not c.tasks)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SuiteOptions:
-    """What a user may narrow a suite down to; empty means the suite's own choice.
+    """The options with which a user narrows a suite; an empty one leaves the suite as it is.
 
-    `tasks` are names of columns. `cache` is where a suite may keep what it builds, `results` the
-    results folder; None for the user's own.
+    `tasks` are names of columns. `cache` is the folder for data that a suite builds, `results` the results
+    folder; None means the user's default folder.
     """
 
     tasks: tuple[str, ...] = ()
@@ -335,7 +331,7 @@ class SuiteOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class Offer:
-    """One thing that may stand as a suite's argument, with its facts for a list."""
+    """A possible argument of a suite, with its facts for a list."""
 
     kind: Literal["task", "benchmark"]
     name: str
@@ -344,11 +340,10 @@ class Offer:
 
 @dataclass(frozen=True, kw_only=True)
 class SuiteEntry:
-    """A suite as the catalog lists it: one module-level `SUITE` in a file of suites/.
+    """A suite in the catalog: the module-level `SUITE` of a file in suites/.
 
-    A suite is asked for as `name`, or as `name:argument` where `argument` says what may stand
-    there; `alone` is whether it can be asked for without one. `offers` lists the arguments there
-    are, where they are a closed list.
+    A user types `name`, or `name:argument`; `argument` describes the argument, and `alone` is whether the
+    name may be typed without it. `offers` lists the possible arguments where they are a closed list.
     """
 
     name: str
@@ -360,7 +355,7 @@ class SuiteEntry:
 
 
 REGRESSION = 1
-"""Classes of a task whose labels are numbers."""
+"""The number of classes of a task whose labels are numbers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -370,7 +365,7 @@ class LabelledSplit:
     Attributes:
         texts: One or two columns of sentences, in the order in which a model reads them.
         labels: (rows,) numbers of classes from 0 on, or numbers.
-        ids: (rows,) the data's own id of each row, else its place.
+        ids: (rows,) the data's own id of each row, else its index.
     """
 
     texts: tuple[Sequence[str], ...]
@@ -383,13 +378,13 @@ class LabelledSplit:
 
 @dataclass(frozen=True, kw_only=True)
 class LabelledData:
-    """The data of a task.
+    """The labelled data of a task.
 
     Attributes:
-        train: To train on.
-        dev: To score on: those of the task's splits that the data has, by name.
-        classes: How many there are; REGRESSION where labels are numbers.
-        notes: What the data lacks, in sentences.
+        train: The rows to train on.
+        dev: The rows to score on, by split: those of the task's splits that the data has.
+        classes: The number of classes; REGRESSION where labels are numbers.
+        notes: Sentences on rows or splits that the data lacks.
     """
 
     train: LabelledSplit
@@ -409,20 +404,20 @@ class LabelSource(TaskSource, Protocol):
 
     @property
     def like(self) -> str:
-        """The task whose settings in a recipe hold for this one: itself, if a recipe knows it."""
+        """The task whose settings in a recipe apply to this task: itself, if a recipe knows it."""
         ...
 
     @property
     def from_mnli(self) -> bool | None:
-        """Whether it starts from a recipe's MNLI model; None for what the recipe says."""
+        """Whether training starts from a recipe's MNLI model; None leaves that to the recipe."""
         ...
 
     def load(self, task: Task, *, data: Path | None) -> LabelledData:
         """The rows of a task.
 
         Args:
-            task: Whose splits are wanted.
-            data: The local folder that holds the data set, or None to load from the hub.
+            task: The task whose splits are read.
+            data: The local folder of the data set, or None to load from the hub.
 
         Raises:
             DataError: There are no rows to train on, or none to score on.

@@ -57,7 +57,7 @@ def units(roots: Sequence[Path]) -> Iterator[Unit]:
 def _read(name: str, path: Path) -> list[Filed]:
     """A watch for the index; nothing, and a word in the log, of a file that is none."""
     try:
-        watch = WATCHES.kind.read(path)
+        watch = WATCHES.read(path.parent.parent, path.stem)
         document = json.dumps(watch.model_dump(mode="json", by_alias=True), allow_nan=False)
     except HarnessError as error:
         log.warning("%s It is left out.", error.message)

@@ -584,12 +584,13 @@ def test_values_are_of_the_newest_treatment() -> None:
 def test_a_watch_goes_on(tmp_path: Path) -> None:
     results = tmp_path / "results"
     watch = small_watch("run.1").model_copy(update={"checkpoints": (), "change_points": ()})
-    state.write(results, watch)
+    state.WATCHES.write(results, watch.name, watch.to_json())
     client = opened(tmp_path)
     assert "/watches" in {a.get("href") for a in page(client, "/").named("a")}
     assert "No checkpoint was seen yet." in page(client, "/watch/run.1").text
     assert page(client, "/watches").texts("watches")[-1][0] == "run.1"
-    state.write(results, watch.with_entry(checkpoint(1000, 0.5)))
+    later = watch.with_entry(checkpoint(1000, 0.5))
+    state.WATCHES.write(results, later.name, later.to_json())
     client.app.state.site.refresh()  # type: ignore[attr-defined]
     assert "step1000" in page(client, "/watch/run.1").text
 
@@ -599,7 +600,7 @@ def test_a_long_run(tmp_path: Path) -> None:
     some = tuple(checkpoint(1000 * at, 0.3, evaluated="2026") for at in range(1, 701))
     drop = state.ChangePoint(step=300_000, last=300_000, kind="drop", size=0.01, p=0.001)
     watch = small_watch().model_copy(update={"checkpoints": some, "change_points": (drop,)})
-    state.write(tmp_path / "results", watch)
+    state.WATCHES.write(tmp_path / "results", watch.name, watch.to_json())
     client = opened(tmp_path)
     svg = drawn(client, PATH)
     assert len(of_class(svg, "plot-point")) == 3
