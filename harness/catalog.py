@@ -1,9 +1,8 @@
-"""What there is: backbones, recipes and suites, found by their folder or by entry points.
+"""The catalog of backbones, recipes and suites, found in folders and through entry points.
 
-One file in `harness/backbones/`, `finetune/recipes/` or `suites/` is one entry; another
-distribution adds its own through the entry points `harness.backbones`, `harness.recipes` and
-`harness.suites`, each naming the entry object. One that is asked for by name is looked for in the
-file of that name first, so that no other is opened where it is there.
+Each file in `harness/backbones/`, `finetune/recipes/` or `suites/` is one entry; other distributions add
+entries through the entry points `harness.backbones`, `harness.recipes` and `harness.suites`. A name is first
+looked up in the file of that name, so that no other file is imported.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ def open_suite(text: str, options: SuiteOptions | None = None) -> Suite:
     """The suite called `name` or `name:argument`.
 
     Raises:
-        UsageError: There is none, or its argument is missing or wrong.
+        UsageError: There is no such suite, or its argument is missing or wrong.
     """
     name, _, argument = text.partition(":")
     entry = SUITES.named(name) or suites().get(name)
@@ -60,7 +59,7 @@ def _no_suite(text: str) -> UsageError:
 
 
 def open_suites(names: Sequence[str], options: SuiteOptions | None = None) -> list[Suite]:
-    """The suites of these names, in order, each with those of its columns that are asked for.
+    """The suites of these names, in order, narrowed to the requested columns.
 
     Raises:
         UsageError: A name is that of no suite, or of no column.
@@ -76,7 +75,7 @@ def open_suites(names: Sequence[str], options: SuiteOptions | None = None) -> li
 
 
 def _only(suite: Suite, wanted: Sequence[str]) -> Suite:
-    """A suite of which other columns have nothing."""
+    """The suite with tasks in the wanted columns only."""
     columns = tuple(c if c.name in wanted else replace(c, tasks=()) for c in suite.columns)
     return replace(suite, columns=columns)
 
@@ -85,7 +84,7 @@ def open_recipe(text: str, options: RecipeOptions) -> Recipe:
     """The recipe called `name` or `name:variant`.
 
     Raises:
-        UsageError: There is none, or no such variant.
+        UsageError: There is no such recipe or variant.
     """
     name, _, variant = text.partition(":")
     entry = RECIPES.named(name) or recipes().get(name)

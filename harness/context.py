@@ -91,8 +91,7 @@ class JobContext:
         return {}
 
     def cached(self, name: str, wanted: Hashable, make: Callable[[], Made]) -> Made:
-        """A value that jobs share, such as tokenized rows: the last value under a name, if `wanted` is unchanged.
-        """
+        """The last value made under a name, such as tokenized rows, or a new one if `wanted` has changed."""
         if name not in self._kept or self._kept[name][0] != wanted:
             self._kept.pop(name, None)
             self._kept[name] = (wanted, make())
@@ -139,10 +138,10 @@ class JobContext:
         *,
         hold: bool = False,
     ) -> EncodedTexts:
-        """Encode those of `texts` that have no cached vector.
+        """Encode those of `texts` that have no cached vector; vectors are emitted in shards, so a crash loses little.
 
-        Vectors are emitted in shards as they are made, so that a crash loses little. With `hold` they are
-        also available here at once, because a driver in another process writes them later.
+        With `hold` they are also available here at once, because a driver in another process writes them
+        later.
         """
         from harness.vectors import shard_bytes, text_keys
 

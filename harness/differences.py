@@ -1,18 +1,12 @@
-"""What two scores must share; pairing; field-by-field diff.
-
-What a score depends on and what happened to run it, as fields that can be held against another's.
-
-Which records of two models are held against each other.
-
-Whether two scores came about alike in everything but the model.
-"""
+"""Differences between two scores: the fields of identity and provenance, and the refusal of unlike pairs."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any, Literal
+from typing import Any
 
 from harness.errors import UsageError
 
@@ -28,22 +22,84 @@ MEASURED = frozenset(
 """Fields of the provenance that are measurements rather than conditions."""
 
 
-def comparable_fields(
-    identity: Mapping[str, Any], provenance: Mapping[str, Any], *, measurements: bool = False
-) -> dict[str, Any]:
-    """What a score came about under, as dotted fields, without what differs between any two models.
+SEEDS = frozenset({"fresh_seeds", "final_seeds"})
+"""Seeds of a recipe: runs with other seeds are still the same condition."""
 
-    Args:
-        identity: A record's.
-        provenance: Likewise.
-        measurements: Whether times, rates and memory are wanted, too.
-    """
-    own = {name: value for name, value in identity.items() if name not in OWN | {"task"}}
-    if isinstance(own.get("start"), Mapping):
-        own["start"] = {name: value for name, value in own["start"].items() if name != "run"}
-    left_out = OWN if measurements else OWN | MEASURED
-    ran = {name: value for name, value in provenance.items() if name not in left_out}
-    return _flatten({"identity": own, "provenance": ran})
+RECIPE = ("recipe", "protocol", "kind")
+
+CURVE = (
+    *("task", "data", "splits", "subsets", "scoring", "encoding", "prompts", "seed"),
+    *("recipe", "protocol", "view", "kind", "final_seeds", "fresh_seeds"),
+)
+"""Fields of an identity that checkpoints on one curve share."""
+
+Identity = Mapping[str, Any]
+"""The fields that a score depends on, as they were hashed."""
+
+Difference = tuple[str, Any, Any]
+"""A field, the candidate's value and the baseline's."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparable:
+    """The identity of a score, in the parts that two scores must share to be compared."""
+
+    identity: Identity
+
+    def fields(self, provenance: Mapping[str, Any], *, measurements: bool = False) -> dict[str, Any]:
+        """Identity and provenance as dotted fields, without those that differ between any two models.
+
+        Args:
+            provenance: Of the same record.
+            measurements: Whether times, rates and memory are fields, too.
+        """
+        own = {name: value for name, value in self.identity.items() if name not in OWN | {"task"}}
+        if isinstance(own.get("start"), Mapping):
+            own["start"] = {name: value for name, value in own["start"].items() if name != "run"}
+        left_out = OWN if measurements else OWN | MEASURED
+        ran = {name: value for name, value in provenance.items() if name not in left_out}
+        return _flatten({"identity": own, "provenance": ran})
+
+    @property
+    def settings(self) -> tuple[Any, ...]:
+        """The settings of the evaluation, or of the recipe with its seeds and its start."""
+        if "recipe" not in self.identity:
+            return tuple(self.identity[name] for name in ("encoding", "prompts", "seed", "scoring"))
+        start = self.identity.get("start") or {}
+        own = tuple(self.identity.get(name) for name in (*RECIPE, "final_seeds", "fresh_seeds", "scoring"))
+        return (*own, start.get("from"), start.get("content"))
+
+    @property
+    def quantity(self) -> tuple[Any, ...]:
+        """The way from raw metrics to the score; two that differ in it are two quantities."""
+        scoring = self.identity["scoring"] if "recipe" in self.identity else ""
+        return (self.identity.get("view"), self.identity.get("kind") == "maximum", scoring)
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """Splits and subsets."""
+        return tuple(self.identity["splits"]), tuple(self.identity["subsets"])
+
+    @property
+    def data(self) -> tuple[Any, ...]:
+        """The data set, with its revision or its content."""
+        return tuple(sorted(self.identity["data"].items()))
+
+    @property
+    def curve(self) -> dict[str, Any]:
+        """The fields that all checkpoints on one curve share."""
+        return {name: self.identity[name] for name in CURVE if name in self.identity}
+
+    def differences(self, other: Comparable) -> list[Difference]:
+        """The fields that differ, but for those of the model itself and the numbers of a recipe's seeds."""
+        first, second = self._without_seeds(), other._without_seeds()
+        fields = dict.fromkeys((*first, *second))
+        return [(f, first.get(f), second.get(f)) for f in fields if first.get(f) != second.get(f)]
+
+    def _without_seeds(self) -> dict[str, Any]:
+        kept = {name: value for name, value in self.identity.items() if name not in SEEDS}
+        found = Comparable(identity=kept).fields({})
+        return {name.removeprefix("identity."): value for name, value in found.items()}
 
 
 def _flatten(value: Any, name: str = "") -> dict[str, Any]:
@@ -60,59 +116,37 @@ def _flatten(value: Any, name: str = "") -> dict[str, Any]:
     return flat
 
 
-Reason = Literal["task", "splits", "number", "data", "settings"]
-"""What no record of the other model shares."""
-
-
-SEEDS = frozenset({"fresh_seeds", "final_seeds"})
-"""Seeds of a recipe: runs of one treatment, whatever their numbers."""
-
 SHOWN = 6
-
-Identity = Mapping[str, Any]
-"""What a score depends on, as it was hashed."""
-
-Difference = tuple[str, Any, Any]
-"""A field, the candidate's value and the baseline's."""
-
-
-def _differences(candidate: Identity, baseline: Identity) -> list[Difference]:
-    """The fields of two identities that differ, but for the model itself."""
-    first, second = (_identity(one) for one in (candidate, baseline))
-    fields = dict.fromkeys((*first, *second))
-    return [(f, first.get(f), second.get(f)) for f in fields if first.get(f) != second.get(f)]
 
 
 def pair_seeds(
     candidate: Sequence[Identity], baseline: Sequence[Identity]
 ) -> list[tuple[Identity, Identity]]:
-    """Each evaluation of the baseline with the candidate's of the same seed, else with its first."""
+    """Pairs of identities: for each of the baseline's the candidate's of the same seed, else its first."""
     seeds = {one.get("seed"): one for one in reversed(candidate)}
     return [(seeds.get(other.get("seed"), candidate[0]), other) for other in baseline if candidate]
-
-
-def _identity(identity: Identity) -> dict[str, Any]:
-    kept = {name: value for name, value in identity.items() if name not in SEEDS}
-    found = comparable_fields(kept, {})
-    return {name.removeprefix("identity."): value for name, value in found.items()}
 
 
 def require_alike(
     pairs: Mapping[str, Sequence[tuple[Identity, Identity]]], allowed: Sequence[str], baseline: str
 ) -> list[str]:
-    """Refuse to compare what is measured differently; gives sentences on what the policy allows.
+    """Refuse to compare scores that were measured differently; returns sentences on the allowed differences.
 
     Args:
-        pairs: By task: what the candidate's scores depend on, and what the baseline's do.
+        pairs: By task, pairs of the candidate's and the baseline's identity.
         allowed: Fields that may differ, with * and ? for any characters.
-        baseline: Its name, for the message.
+        baseline: The baseline's name, for the message.
 
     Raises:
-        UsageError: A field differs that may not; it is named with both values.
+        UsageError: A field differs that may not; the message has both values.
     """
     found: dict[Difference, list[str]] = {}
     for task, both in pairs.items():
-        for field, one, other in dict.fromkeys(_text(d) for pair in both for d in _differences(*pair)):
+        for field, one, other in dict.fromkeys(
+            _text(d)
+            for pair in both
+            for d in Comparable(identity=pair[0]).differences(Comparable(identity=pair[1]))
+        ):
             found.setdefault((field, one, other), []).append(task)
     allowed_ones = {d: t for d, t in found.items() if any(fnmatchcase(d[0], a) for a in allowed)}
     refused = {d: t for d, t in found.items() if d not in allowed_ones}
@@ -152,10 +186,10 @@ def _short(text: str) -> str:
 def describe_provenance_differences(
     pairs: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]],
 ) -> list[str]:
-    """Sentences on library versions, device and precision that differ: they only warn.
+    """Warnings on library versions, device and precision that differ.
 
     Args:
-        pairs: By task: the provenance of the candidate's score, and of the baseline's.
+        pairs: By task, the provenance of the candidate's score and of the baseline's.
     """
     found: dict[Difference, int] = {}
     for mine, theirs in pairs.values():

@@ -20,7 +20,7 @@ from harness import files
 from harness.errors import RecordError, UsageError, unknown
 
 Migration = Callable[[dict[str, Any]], dict[str, Any]]
-"""Makes a document of one schema number one of the next."""
+"""A function from a document of one schema number to a document of the next."""
 
 
 class DocumentPart(BaseModel):
@@ -34,16 +34,16 @@ Document = TypeVar("Document")
 
 @dataclass(frozen=True, kw_only=True)
 class DocumentKind(Generic[Document]):
-    """One kind of document.
+    """A kind of document.
 
     Attributes:
-        name: What messages call it, e.g. "baseline".
-        type: What is made of it: a pydantic model that has the schema number as a field, or a frozen
-            dataclass that has not.
-        schema: The number this version writes.
-        migrations: By schema number, the step to the next one.
-        hint: What a user does about a document that is damaged.
-        newer: What a user does about a document of a newer version.
+        name: The kind in messages, e.g. "baseline".
+        type: The class of a document: a pydantic model with the schema number as a field, or a frozen
+            dataclass without it.
+        schema: The schema number that this version writes.
+        migrations: By schema number, the step to the next number.
+        hint: Advice for a damaged document.
+        newer: Advice for a document of a newer version.
     """
 
     name: str
@@ -54,14 +54,14 @@ class DocumentKind(Generic[Document]):
     newer: str = "Update the harness."
 
     def parse(self, text: str | bytes, *, where: object) -> Document:
-        """The document that a text holds.
+        """The document in a text.
 
         Args:
             text: JSON.
-            where: What to call it in a message, e.g. its path.
+            where: The document's name in messages, e.g. its path.
 
         Raises:
-            RecordError: It is of a newer schema, or no such document.
+            RecordError: The text is of a newer schema, or no such document.
             ValueError: The text is not complete JSON (a truncated file).
         """
         raw = json.loads(text)
@@ -117,13 +117,13 @@ class DocumentKind(Generic[Document]):
 
 @dataclass(frozen=True, kw_only=True)
 class DocumentFolder(Generic[Document]):
-    """Documents of one kind that lie under names of their own in a results folder.
+    """The folder of documents of one kind in a results folder, each with its own name.
 
     Attributes:
-        kind: Theirs.
-        folder: Its name below the results folder.
-        then: What a user types to see the names there are.
-        pattern: What a name must match.
+        kind: The kind of the documents.
+        folder: The folder's name below the results folder.
+        then: The command that lists the names.
+        pattern: A regular expression for names.
     """
 
     kind: DocumentKind[Document]
@@ -132,10 +132,10 @@ class DocumentFolder(Generic[Document]):
     pattern: str = r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
 
     def check_name(self, name: str) -> None:
-        """Refuse a name that cannot be a file's.
+        """Refuse a name that cannot be the name of a file.
 
         Raises:
-            UsageError: It has characters that it may not have, or would be read as a file.
+            UsageError: The name has forbidden characters, or looks like a path to a file.
         """
         if not re.fullmatch(self.pattern, name) or name.endswith(".json"):
             raise UsageError(
@@ -144,7 +144,7 @@ class DocumentFolder(Generic[Document]):
             )
 
     def path(self, results: Path, name: str) -> Path:
-        """Where the document of a name lies, or would lie.
+        """The path of the document with a name, whether it exists or not.
 
         Raises:
             UsageError: The name is not fit for a file.
@@ -153,14 +153,14 @@ class DocumentFolder(Generic[Document]):
         return results / self.folder / f"{name}.json"
 
     def names(self, results: Path) -> list[str]:
-        """The names there are, sorted."""
+        """The names of all documents, sorted."""
         return sorted(path.stem for path in (results / self.folder).glob("*.json"))
 
     def read(self, results: Path, name: str) -> Document:
-        """The document of a name.
+        """The document with a name.
 
         Raises:
-            UsageError: There is none.
+            UsageError: There is no such document.
             RecordError: It cannot be read, or is of a newer schema.
         """
         known = self.names(results)
@@ -169,10 +169,10 @@ class DocumentFolder(Generic[Document]):
         return self.kind.read(self.path(results, name))
 
     def write(self, results: Path, name: str, text: str, *, replace: bool = True) -> Path:
-        """Write a document whole; gives its file.
+        """Write a document in one step and return its path.
 
         Raises:
-            UsageError: The name is not fit for a file, or is another document's that is not to be replaced.
+            UsageError: The name is not fit for a file, or is taken and `replace` is off.
             StoreError: The folder cannot be written.
         """
         path, content = self.path(results, name), text.encode()

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 
 
 class HarnessError(Exception):
-    """Something that stops the work, said in one message without a traceback.
+    """An error that stops the work; the user sees its message and no traceback.
 
-    `message` says what happened, `hint` what exists or what to type next. The program ends with
-    `exit_code`: 1 when work failed, 2 when the request could not be carried out as it was given.
+    `message` is what happened, `hint` what exists or what to type next. The program's `exit_code` is 1 if
+    work failed, 2 if the request could not be carried out as given.
     """
 
     exit_code = 1
@@ -27,21 +27,21 @@ class HarnessError(Exception):
 
 
 class UsageError(HarnessError):
-    """The request cannot be carried out as it was given; nothing was run."""
+    """The request cannot be carried out as given; nothing was run."""
 
     exit_code = 2
 
 
 class ModelError(UsageError):
-    """A model that does not exist, cannot be read, or does not load as what it says it is."""
+    """A model does not exist, cannot be read, or is not the model that its files describe."""
 
 
 class DataError(HarnessError):
-    """Data that is missing, empty or unreadable."""
+    """Data is missing, empty or unreadable."""
 
 
 class RecordError(UsageError):
-    """A record that this version cannot read or must not touch."""
+    """A record cannot be read by this version, or must not be touched."""
 
 
 class StoreError(HarnessError):
@@ -62,7 +62,7 @@ def nearest(name: str, known: Iterable[str]) -> list[str]:
 
 
 def unknown(what: str, name: str, known: Iterable[str], *, then: str) -> UsageError:
-    """The error for a name that does not exist: the nearest ones, or what there is, and `then`."""
+    """The error for an unknown name: the nearest names, or all names, and then the advice `then`."""
     names = sorted(known)
     close = nearest(name, names)
     if close:
@@ -78,11 +78,11 @@ def _rebuild(kind: type[HarnessError], message: str, hint: str | None) -> Harnes
 
 
 NAMES_SHOWN = 6
-"""How many names a line shows."""
+"""The number of names that a line shows."""
 
 
 def shortened(names: Sequence[str], most: int = NAMES_SHOWN) -> str:
-    """A list of names, cut where it gets long.
+    """A list of names, cut where it is long.
 
     >>> shortened(["a", "b", "c"], most=2)
     'a, b and 1 more'

@@ -1,4 +1,4 @@
-"""The Python call: `harness.run(...)` does what `harness run` does, and returns it."""
+"""The execution of a request: preparation, the number of worker processes, the run, and its report."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def run(
     listeners: Listeners | None = None,
     **request: Any,
 ) -> Report:
-    """Evaluate models on suites; `harness.run` documents the arguments."""
+    """The report of models on suites; `harness.run` documents the arguments."""
     asked = changed(
         Request(
             models=(model,) if isinstance(model, str) else tuple(model),
@@ -45,10 +45,10 @@ def run(
 
 
 def changed(request: Request, fields_: Mapping[str, Any], *, of: str) -> Request:
-    """A request with other fields, also those of its `settings`, `options` and `recipe_options`.
+    """A request with changed fields, also those of its `settings`, `options` and `recipe_options`.
 
     Raises:
-        UsageError: There is no such field; the message names `of`, the function that was called.
+        UsageError: There is no such field; the message names the called function, `of`.
     """
     own = {f.name for f in fields(Request)} - {"models", "suites", "settings"}
     parts = {part: {f.name for f in fields(part)} - own for part in (Settings, SuiteOptions, RecipeOptions)}
@@ -70,10 +70,10 @@ def changed(request: Request, fields_: Mapping[str, Any], *, of: str) -> Request
 
 
 def prepare(request: Request) -> PreparedRun:
-    """Resolve models and suites and lay out the plan; nothing is encoded.
+    """The resolved request with its plan; nothing is encoded.
 
     Raises:
-        UsageError: A name, a setting or a record that cannot be used.
+        UsageError: A name, a setting or a record cannot be used.
     """
     found = resolve_request(request)
     store = Store(found.results)
@@ -101,7 +101,7 @@ def prepare(request: Request) -> PreparedRun:
 
 
 def execute(prepared: PreparedRun, listeners: Listeners | None = None) -> Report:
-    """Carry out what was prepared."""
+    """Run a prepared request and return its report."""
     request = prepared.request
     plan = prepared.plan
     places = _WorkerPlan(devices=("cpu",), threads=request.threads)
@@ -140,18 +140,18 @@ def _weight_bytes(folder: Path) -> int:
 
 
 SHARE = 0.9
-"""Of a device's free memory, how much may be used."""
+"""The share of a device's free memory that may be used."""
 
 PER_WEIGHT = 6
-"""Memory of a run on a CPU, in its weights: these, their gradients, two moments, and what is on the way."""
+"""A CPU run's memory in units of its weights: weights, gradients, two moments, and temporary values."""
 
 PROCESS = 2_500_000_000
-"""Bytes that a process takes apart from that: its libraries, and what passes through the layers."""
+"""Further bytes of a process: its libraries and activations."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _WorkerPlan:
-    """Where processes run: a device for each, and the threads of every one."""
+    """The worker processes: a device for each, and the threads of every process."""
 
     devices: tuple[str, ...]
     threads: int | None
@@ -167,11 +167,7 @@ def _plan_workers(
     asked: int | None = None,
     threads: int | None = None,
 ) -> _WorkerPlan:
-    """The processes for a plan.
-
-    On a CPU several runs with few threads each take less time than one after the other with all of
-    them: small products leave threads waiting.
-    """
+    """The worker processes for a plan; on a CPU, several runs with few threads each take less time in all."""
     runs = [job for job in jobs if job.kind == "train"]
     if not runs or recipe is None:
         return _WorkerPlan(devices=tuple(devices), threads=threads)
@@ -204,7 +200,7 @@ def _fitting(
 
 
 def _fit(room: float, need: float, *, most: int) -> int:
-    """How many fit into the room there is, at least one.
+    """The number of runs that fit into the memory, at least one.
 
     >>> _fit(80e9, 12e9, most=16), _fit(80e9, 12e9, most=4), _fit(8e9, 12e9, most=4)
     (6, 4, 1)
@@ -213,7 +209,7 @@ def _fit(room: float, need: float, *, most: int) -> int:
 
 
 def _measured(device: str, runs: Sequence[Job], recipe: Recipe, cache: Path) -> tuple[float, float] | None:
-    """The free memory of a GPU and what one run takes, from a few steps in a process of its own."""
+    """A GPU's free memory and that of one run, both in bytes, measured over a few steps in a separate process."""
     job = recipe.probe(runs)
     if job is None:
         return None

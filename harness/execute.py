@@ -1,4 +1,4 @@
-"""The driver: gives jobs to workers, writes what they make, and keeps two processes apart."""
+"""The driver: it gives jobs to workers, writes their outputs, and shares work with other processes."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from harness.workers import Failure, Finished, Worker, open_workers
 State = Literal["waiting", "running", "done", "failed", "skipped"]
 
 PATIENCE = 0.5
-"""Seconds between two looks at work that another process has claimed."""
+"""Seconds between two checks of work that another process has claimed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """What became of one wanted score.
+    """The outcome of one planned score.
 
-    `how` is "cached" (it was there), "done" (this run made it), "shared" (another process made
-    it meanwhile), "failed", "impossible" (no data), or "stopped" (not reached).
+    `how` is "cached" (its record existed), "done" (made in this run), "shared" (made by another process
+    meanwhile), "failed", "impossible" (no data), or "stopped" (not reached).
     """
 
     cell: PlannedScore
@@ -40,7 +40,7 @@ class Result:
 
 @dataclass(frozen=True, kw_only=True)
 class Listeners:
-    """How a run is followed: events of running jobs, results as they come, and trials on the way."""
+    """Callbacks of a run: events of running jobs, results as they come, and records of training runs."""
 
     event: Callable[[Job, Event], None] = lambda _job, _event: None
     result: Callable[[Result], None] = lambda _result: None
@@ -82,11 +82,11 @@ class Driver:
         self._cells: dict[str, PlannedScore] = {cell.key: cell for cell in plan.cells}
 
     def run(self) -> tuple[Result, ...]:
-        """Carry the plan out; results in the order of the plan.
+        """Execute the plan; returns results in the order of the plan.
 
         Raises:
-            StoreError: The results folder or the cache cannot be written: the run stops there.
-            KeyboardInterrupt: After everything is closed; what was finished is kept.
+            StoreError: The results folder or the cache cannot be written, which ends the run.
+            KeyboardInterrupt: Raised after everything is closed; finished work is stored.
         """
         for cell in self.plan.cells:
             if cell.record is not None:
@@ -142,7 +142,7 @@ class Driver:
         return all(self._state[key] == "done" for key in job.inputs)
 
     def _output(self, key: str) -> Mapping[str, bytes]:
-        """What a job made: in this run, or the record of it that the store has."""
+        """The output of a job: from this run, or from its record in the store."""
         job = self._jobs[key]
         if key in self._outputs or job.place is None:
             return self._outputs.get(key, {})
@@ -154,7 +154,7 @@ class Driver:
         return {"record": record.to_json().encode(), **examples}
 
     def _take(self, claim: str) -> bool:
-        """Claim a score or a trial; one that another process has finished meanwhile is settled instead."""
+        """Claim a score or a training run; if another process has finished it meanwhile, settle it instead."""
         if claim in self._claimed:
             return True
         free = self._leases.claim(claim)
@@ -167,7 +167,7 @@ class Driver:
         return free
 
     def _anew(self, key: str) -> bool:
-        """Whether a record is to be made although there is one."""
+        """Whether a record must be made although it exists."""
         return key in self.plan.anew or (self._again and key in self._cells)
 
     def _finished_elsewhere(self, claim: str) -> bool:
@@ -258,7 +258,7 @@ class Driver:
 
 
 def failure_of(problem: HarnessError) -> Failure:
-    """An error found while planning, as a job's failure."""
+    """An error found while planning, as the failure of a job."""
     return Failure(kind=type(problem).__name__, message=problem.message, hint=problem.hint, fault=problem)
 
 

@@ -1,14 +1,8 @@
-"""Atomic writes, put-if-absent, leases, remembered SHA-256.
+"""Safe files: atomic writes, leases that share work between processes, and cached SHA-256 hashes.
 
-Writing files so that a reader, or a crash, never sees half of one.
-
-Claims on work in progress, so that two processes on one results folder share it out.
-
-A lease is a small file that names its holder and when it expires. A holder that lives renews
-it; one that died loses it at once on the same machine, and after its term elsewhere. Leases only
-save work: records are put if absent, so even a lease lost in a race corrupts nothing.
-
-SHA-256 of files, remembered on disk so that a large file is read once.
+A reader, or a crash, never sees half of a file. A lease is a small file with its holder and its expiry. A
+living holder renews it; that of a dead holder lapses at once on the same machine, elsewhere after its term.
+Leases only save work: records are put if absent, so even a lease lost in a race corrupts nothing.
 """
 
 from __future__ import annotations
@@ -33,10 +27,10 @@ _TEMPORARY = re.compile(r"^\..+\.(?P<host>[^.]+)-(?P<pid>\d+)-[0-9a-f]{8}\.tmp$"
 
 
 def write_once(path: Path, content: bytes) -> bool:
-    """Write `content` to `path` unless something is there; True if this call wrote it.
+    """Write `content` to `path` unless the file exists; True if this call wrote it.
 
-    The content is complete and on the disk before the name appears, and of two processes that
-    write the same name exactly one succeeds.
+    The name appears only after the complete content is on disk, and of two processes that write the same name
+    exactly one succeeds.
     """
     temporary = _stage(path, content)
     try:
@@ -57,7 +51,7 @@ def write_once(path: Path, content: bytes) -> bool:
 
 
 def replace(path: Path, content: bytes) -> None:
-    """Write `content` to `path`, in place of what may be there, in one step."""
+    """Write `content` to `path` in one step, replacing an existing file."""
     temporary = _stage(path, content)
     try:
         temporary.replace(path)
@@ -68,7 +62,7 @@ def replace(path: Path, content: bytes) -> None:
 
 
 def move(path: Path, to: Path) -> None:
-    """Give a file another name in its folder."""
+    """Rename a file within its folder."""
     try:
         path.replace(to)
     except OSError as error:
@@ -76,7 +70,7 @@ def move(path: Path, to: Path) -> None:
 
 
 def sweep(folder: Path) -> int:
-    """Remove what killed processes of this machine left half written; returns how many files."""
+    """Remove temporary files of killed processes on this machine; returns their number."""
     removed = 0
     for leftover in folder.rglob(".*.tmp"):
         match = _TEMPORARY.match(leftover.name)
@@ -98,7 +92,7 @@ def _alive(pid: int) -> bool:
 
 
 def host() -> str:
-    """This machine's name, as it stands in leases and names of temporary files."""
+    """This machine's name in leases and in names of temporary files."""
     import socket
 
     return re.sub(r"[^A-Za-z0-9]", "_", socket.gethostname())
@@ -108,7 +102,7 @@ def writable(folder: Path) -> None:
     """Make `folder` if need be and check that files can be written there.
 
     Raises:
-        StoreError: With what is wrong and how to choose another folder.
+        StoreError: The folder cannot be made or written.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -164,11 +158,11 @@ def _explain(path: Path, error: OSError) -> StoreError:
 
 
 TERM = 90.0
-"""Seconds a lease holds without being renewed."""
+"""Seconds for which a lease is valid without renewal."""
 
 
 class Leases:
-    """The claims this process holds in a folder; renewed in the background while any is held."""
+    """The leases of this process in a folder, renewed in the background while any is held."""
 
     def __init__(self, folder: Path, *, term: float = TERM) -> None:
         self.folder = folder
@@ -197,7 +191,7 @@ class Leases:
         return False
 
     def release(self, key: str) -> None:
-        """Give the lease on `key` back."""
+        """Release the lease on `key`."""
         path = self.folder / f"{key}.json"
         with self._lock:
             self._held.discard(path)
@@ -205,7 +199,7 @@ class Leases:
                 path.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Give everything back and stop renewing."""
+        """Release all leases and stop renewing."""
         self._stop.set()
         if self._thread:
             self._thread.join()
@@ -252,7 +246,7 @@ def _read(path: Path) -> dict[str, Any] | None:
 
 
 def _remove_exactly(path: Path, holder: dict[str, Any]) -> None:
-    """Remove the lease only if it is still the one that was read: of two takers one succeeds."""
+    """Remove the lease only if it is still the given one: of two processes one succeeds."""
     aside = path.with_name(f".{path.name}.{host()}-{os.getpid()}-{secrets.token_hex(4)}.tmp")
     try:
         path.rename(aside)
@@ -265,17 +259,17 @@ def _remove_exactly(path: Path, holder: dict[str, Any]) -> None:
 
 
 CACHE_FILE = "file-hashes.jsonl"
-"""One line a file: [path, size, mtime_ns, ctime_ns, inode, sha256]."""
+"""The cache's file; each line is [path, size, mtime_ns, ctime_ns, inode, sha256]."""
 
 SETTLED_NS = 100_000_000
-"""A file changed this recently is not remembered: a second change might leave the same times."""
+"""The age below which a file's hash is not cached: a second change might leave the same times."""
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass
 class _Read:
-    """What of a cache file has been read."""
+    """The part of a cache file that has been read."""
 
     inode: int
     size: int = 0
@@ -289,12 +283,11 @@ _reading = threading.Lock()
 def sha256_file(path: Path, cache_dir: Path | None = None) -> str:
     """The SHA-256 of a file's bytes, 64 hex digits.
 
-    With `cache_dir` the result is remembered there under the file's real path, size, times and
-    inode. The cache only ever saves time: lines that cannot be read are skipped, any number of
-    processes may add to it at once, and a cache that cannot be written is done without.
+    With `cache_dir` the hash is cached there under the file's real path, size, times and inode. Unreadable
+    lines are skipped, any number of processes may add lines at once, and an unwritable cache is ignored.
 
     Raises:
-        OSError: If the file cannot be read.
+        OSError: The file cannot be read.
     """
     key = _stat_key(path)
     cache = cache_dir / CACHE_FILE if cache_dir else None
@@ -328,7 +321,7 @@ def _lookup(cache: Path, key: tuple[str, int, int, int, int]) -> str | None:
 
 
 def _read_on(cache: Path, read: _Read) -> None:
-    """Take in the whole lines that were added since."""
+    """Read the whole lines that were added to the cache file."""
     try:
         with cache.open("rb") as file:
             file.seek(read.size)

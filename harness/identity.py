@@ -1,7 +1,7 @@
-"""Keys: the content hash that says whether work is already done.
+"""Keys: the hashes that tell whether work is already done.
 
-A key is the SHA-256 of canonical JSON. Keys hold only what was requested; what happened to run
-it is provenance. A field added later is left out at its default, so old keys stay as they are.
+A key is the SHA-256 of canonical JSON and covers only the request; the circumstances of a run are provenance.
+A field that is added later is left out at its default, so that old keys stay valid.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Any
 from harness.types import Artifact, Data, Encoding, Task
 
 ALWAYS = frozenset({"output", "dtype", "similarity"})
-"""Fields that were there from the start: written even at their default."""
+"""Original fields, which are written even at their default."""
 
 
 class Whole:
-    """A dataclass that is written with every field, so that no default of it can change unseen.
+    """A dataclass of which every field is written, so that a change of a default changes the key.
 
     A field added later has `metadata={"later": True}` and is left out at its default.
     """
@@ -43,10 +43,9 @@ def digest(value: Any) -> str:
 
 
 def evaluation_identity(artifact: Artifact, task: Task, encoding: Encoding, *, seed: int) -> dict[str, Any]:
-    """Everything a score depends on, as a plain dictionary; its digest is the EvaluationKey.
+    """Everything that a score depends on, as a plain dictionary; its digest is the EvaluationKey.
 
-    Of the prompts only those that this task applies count, so a prompt for another task
-    changes nothing here.
+    Only the prompts that the task applies are included, so a prompt for another task changes nothing.
     """
     return {
         **task_identity(artifact, task),
@@ -57,7 +56,7 @@ def evaluation_identity(artifact: Artifact, task: Task, encoding: Encoding, *, s
 
 
 def task_identity(artifact: Artifact, task: Task) -> dict[str, Any]:
-    """What every score depends on: the model, the task, its data and the code that scores."""
+    """The identity's fields that every score has: model, task, data and scoring code."""
     return {
         "artifact": artifact.key,
         "task": task.name,
@@ -69,13 +68,13 @@ def task_identity(artifact: Artifact, task: Task) -> dict[str, Any]:
 
 
 def data_identity(data: Data) -> dict[str, Any]:
-    """What stands for the data in an identity: path, and revision or content."""
+    """The data in an identity: path, and revision or content."""
     found: dict[str, Any] = _plain(data)
     return found
 
 
 def encoding_identity(encoding: Encoding) -> dict[str, Any]:
-    """An encoding without its prompts, of which every task applies others."""
+    """An encoding without its prompts, which depend on the task."""
     how: dict[str, Any] = _plain(replace(encoding, prompts=(), default_prompt=None))
     return how
 

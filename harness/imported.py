@@ -1,8 +1,8 @@
-"""Scores that others published, imported into a results folder: how they lie there, and their reading.
+"""Scores that others published, imported into a results folder: their files and how they are read.
 
-`<results>/imported/<source>/import.json` is the stamp. It names the tables of one import, which lie
-beside it under names that no other import takes, and is written last: a crash, or a look in the
-middle of an import, finds the former one whole.
+`<results>/imported/<source>/import.json` is the stamp. It names the tables of one import, which lie beside it
+under unique names, and is written last: after a crash, or during an import, the former import is still
+complete.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from harness.errors import RecordError, UsageError
 from harness.provenance import __version__
 
 SCHEMA = 1
-"""The form of a stamp and its tables; a newer one is refused."""
+"""The schema of a stamp and its tables; a newer one is refused."""
 
 STAMP = "import.json"
 TABLES = ("entries", "files", "scores")
@@ -34,7 +34,7 @@ _TABLE = re.compile(rf"({'|'.join(TABLES)})-[0-9a-f]{{12}}\.parquet")
 
 
 class _Stamp(BaseModel):
-    """The fields of a stamp that every importer writes; others are kept as they are."""
+    """The fields that every importer writes into a stamp; other fields are preserved."""
 
     model_config = ConfigDict(frozen=True, extra="allow", populate_by_name=True)
 
@@ -47,13 +47,13 @@ _STAMPS = DocumentKind(name="stamp of an import", type=_Stamp, schema=SCHEMA)
 
 @dataclass(frozen=True, kw_only=True)
 class Imported:
-    """One import: what was found when, and its tables, read when they are asked for.
+    """One import: its stamp, and its tables, which are read on demand.
 
     Attributes:
-        source: Where the scores come from: the name of an importer.
-        folder: Where the import lies.
-        stamp: The contents of its stamp: `schema`, `source`, `when`, `versions`, `tables`, `counts`
-            and what else the importer tells.
+        source: The name of the importer.
+        folder: The folder of the import.
+        stamp: The stamp: `schema`, `source`, `when`, `versions`, `tables`, `counts` and the importer's own
+            facts.
     """
 
     source: str
@@ -62,17 +62,17 @@ class Imported:
 
     @property
     def id(self) -> str:
-        """The name of this import, another one for every import that changed something."""
+        """The name of this import; each import that changes something has a new name."""
         return str(self.stamp["id"])
 
     @property
     def counts(self) -> Mapping[str, Any]:
-        """How much there is of what."""
+        """The importer's counts, such as the number of entries."""
         found: Mapping[str, Any] = self.stamp.get("counts", {})
         return found
 
     def entries(self, columns: Sequence[str] | None = None) -> Any:
-        """What has scores, a row for each (a pyarrow table; `entry` in the others is the row here)."""
+        """The entries that have scores, as a pyarrow table; `entry` in the other tables is the row number here."""
         return self._read("entries", columns)
 
     def scores(self, columns: Sequence[str] | None = None) -> Any:
@@ -80,11 +80,11 @@ class Imported:
         return self._read("scores", columns)
 
     def files(self, columns: Sequence[str] | None = None) -> Any:
-        """The files they were read from, in the order of `scores`, as a pyarrow table."""
+        """The files with the scores, in the order of `scores`, as a pyarrow table."""
         return self._read("files", columns)
 
     def whole(self) -> bool:
-        """Whether its tables lie there in their full length."""
+        """Whether its tables exist in their full length."""
         sizes = {name: facts.get("bytes") for name, facts in self.stamp.get("tables", {}).items()}
         try:
             return all(self._path(name).stat().st_size == sizes.get(name) for name in TABLES)
@@ -116,12 +116,12 @@ class Imported:
 
 
 def imports_folder(results: Path, source: str) -> Path:
-    """Where the import of a source lies in a results folder."""
+    """The folder for the import of a source in a results folder."""
     return results / "imported" / source
 
 
 def import_folders(results: Path) -> list[Path]:
-    """Where the imports of a results folder lie, by name."""
+    """The folders of the imports in a results folder, sorted by name."""
     return [stamp.parent for stamp in sorted((results / "imported").glob(f"*/{STAMP}"))]
 
 
@@ -141,10 +141,10 @@ def read_import(folder: Path) -> Imported | None:
 
 @contextmanager
 def write_import(folder: Path) -> Iterator[None]:
-    """Keep other imports out of `folder` for as long as this one takes.
+    """Keep other imports out of `folder` while this import runs.
 
     Raises:
-        UsageError: Another import is at work there.
+        UsageError: Another import is running there.
         StoreError: The folder cannot be written.
     """
     from filelock import FileLock, Timeout
@@ -166,10 +166,10 @@ def publish_import(
     """Write an import in place of the former one: its tables (pyarrow), then its stamp.
 
     Args:
-        folder: Where it lies (`home`), held by `writing`.
+        folder: The folder of the import (`imports_folder`), locked by `write_import`.
         tables: `entries`, `files` and `scores`.
-        facts: What the importer tells, `counts` above all.
-        versions: What else than this program decides what the tables hold.
+        facts: The importer's facts, among them `counts`.
+        versions: Versions, other than the harness's own, on which the tables depend.
     """
     former = read_import(folder) if (folder / STAMP).exists() else None
     own = secrets.token_hex(6)
@@ -187,7 +187,7 @@ def publish_import(
 
 
 def restamp(imported: Imported, facts: Mapping[str, Any]) -> Imported:
-    """Write the stamp of an import again with other `facts`; its tables stay."""
+    """Write the stamp of an import again with changed `facts`; its tables stay."""
     stamp = {**imported.stamp, **facts}
     disk.replace(imported.folder / STAMP, json.dumps(stamp, indent=1).encode())
     return Imported(source=imported.source, folder=imported.folder, stamp=stamp)

@@ -1,11 +1,10 @@
 """The jobs of a run: resolve a model, encode a task's texts, score a task.
 
-A job is a small picklable object. `run` takes models and vectors from a JobContext (harness.context) and
-returns named bytes; it writes nothing itself. An encode job runs the task's own code with a `_Collector`,
-which records every text and returns placeholders. The first use of a placeholder's values ends that run: the
-texts that the task encodes before it looks at a vector are then known exactly, whatever the task does, and
-are encoded in one go. The score job runs the same code with `_Known` vectors. A task that encodes more texts
-after it has looked at vectors has the rest encoded on the way.
+A job is a small picklable object. `run` takes models and vectors from a JobContext and returns named bytes;
+it writes nothing. An encode job runs the task's own code with a `_Collector`, which records texts and returns
+placeholders; the first use of a placeholder's values ends that run. So the texts that the task encodes before
+it looks at a vector are known exactly and encoded in one go. The score job runs the same code with `_Known`
+vectors, and has texts that come later encoded on the way.
 """
 
 from __future__ import annotations
@@ -51,8 +50,6 @@ Examples = Mapping[str, Sequence[Any]]
 
 
 class _Work(Protocol):
-    """The work of a job."""
-
     def run(self, context: JobContext) -> Mapping[str, bytes]:
         """Do the work and return its outputs by name."""
         ...
@@ -60,8 +57,7 @@ class _Work(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """The place of the record that a job makes: the artifact's folder (`Artifact.slug`) and the task's folder.
-    """
+    """The place of the record that a job makes: the folders of the artifact (`Artifact.slug`) and of the task."""
 
     artifact: str
     task: str
@@ -290,7 +286,6 @@ class _Collector:
 
     @property
     def count(self) -> int:
-        """The number of texts of the task, each counted once a side."""
         return sum(map(len, self.texts.values()))
 
     def require(self, texts: Sequence[str], *, role: Role) -> None:
@@ -316,7 +311,6 @@ class _Known:
 
     @property
     def count(self) -> int:
-        """The number of texts that the task has encoded, each counted once a side."""
         return sum(map(len, self._asked.values()))
 
     def require(self, texts: Sequence[str], *, role: Role) -> None:
@@ -371,9 +365,8 @@ def no_bars() -> Iterator[None]:
 def _datasets_cache(content: str, cache: Path) -> Iterator[Path]:
     """The cache folder of the datasets library for a local data folder, keyed by that folder's content.
 
-    The library identifies a local file by its path and time only (an unpacked file by its path only), so
-    after a change of the content it could return old rows. The setting is global to the process: load one
-    data set at a time.
+    The library identifies a local file by path and time (an unpacked file by path), so it could return old
+    rows after a change. The setting is global to the process: load one data set at a time.
     """
     import datasets.config
 

@@ -1,15 +1,8 @@
-"""Metrics of weighted units.
+"""Metrics of weighted units: one call scores many resamples of one set of predictions.
 
-Metrics of weighted examples: one call scores many resamples of one set of predictions.
-
-`weights` has a row for each resample: how often each example is in it. A row of ones is the set
-itself. Every function returns one value for each row, as a share of 1, NaN nowhere: a metric that
-the predictions leave undefined is 0, as in scikit-learn.
-
-Metrics of weighted units beside those of harness.metrics, and scores of whole draws.
-
-The shapes are those of harness.metrics: from gold (units,), predicted (units,) and weights
-(resamples, units) to (resamples,).
+`weights` has a row for each resample: the number of times each unit is in it. A row of ones is the set
+itself. Every function maps gold (units,), predicted (units,) and weights (resamples, units) to (resamples,),
+as shares of 1 and never NaN: a metric that the predictions leave undefined is 0, as in scikit-learn.
 """
 
 from __future__ import annotations
@@ -26,7 +19,7 @@ Floats: TypeAlias = NDArray[np.floating[Any]]
 Places: TypeAlias = NDArray[np.intp]
 
 Metric: TypeAlias = Callable[[Floats, Floats, Floats], Floats]
-"""From gold (examples,), predicted (examples,) and weights (resamples, examples) to (resamples,)."""
+"""A function from gold (units,), predicted (units,) and weights (resamples, units) to (resamples,)."""
 
 
 def _accuracy(gold: Floats, predicted: Floats, weights: Floats) -> Floats:
@@ -88,10 +81,8 @@ def _spearman(gold: Floats, predicted: Floats, weights: Floats) -> Floats:
 class _Ranks:
     """The order of a set of values, from which the ranks in any resample follow.
 
-    Attributes:
-        order: The places of the values, the lowest first, (examples,).
-        starts: Where in that order each group of equal values begins.
-        group: The group of each value, (examples,).
+    `order` are the indices of the values in rising order, (units,), `starts` the places in that order where
+    groups of equal values begin, and `group` the group of each value, (units,).
     """
 
     order: Places
@@ -100,7 +91,6 @@ class _Ranks:
 
     @classmethod
     def of(cls, values: Floats) -> _Ranks:
-        """The order of these values."""
         order = np.argsort(values, kind="stable")
         ordered = values[order]
         starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
@@ -139,11 +129,11 @@ METRICS: Mapping[str, Metric] = {
     "pearson": _pearson,
     "spearman": _spearman,
 }
-"""By the name a task has them under."""
+"""Metrics by the name that a task has for them."""
 
 
 def _correlation(both: Floats, spread_x: Floats, spread_y: Floats) -> Floats:
-    """From sums of products of values about their means."""
+    """The correlation from sums of products of centred values."""
     return _ratio(both, np.sqrt(np.maximum(spread_x, 0)) * np.sqrt(np.maximum(spread_y, 0)))
 
 
@@ -158,13 +148,13 @@ def _centred(values: Floats) -> Floats:
 
 
 def _ratio(above: Floats, below: Floats) -> Floats:
-    """The quotient, 0 where there is nothing below."""
+    """The quotient, 0 where the denominator is 0."""
     small = below <= TINY
     return np.where(small, 0.0, above / np.where(small, 1.0, below))
 
 
 TINY = 1e-12
-"""Spreads and counts below this are rounding."""
+"""The bound below which spreads and counts are rounding errors."""
 
 Codes = NDArray[np.intp]
 
@@ -226,10 +216,10 @@ def _weighted_f1(gold: Floats, predicted: Floats, weights: Floats) -> Floats:
 
 
 def prepared(name: str, gold: Floats, predicted: Floats) -> Callable[[Floats], Floats]:
-    """A measure of several predictions (predictions, units) of the same gold, for many calls.
+    """A metric of several predictions (predictions, units) of the same gold, prepared for many calls.
 
     Returns:
-        From weights (resamples, units) to (predictions, resamples).
+        A function from weights (resamples, units) to (predictions, resamples).
     """
     if name == "spearman":
         orders = [_Ranks.of(values) for values in (gold, *predicted)]
@@ -244,7 +234,7 @@ MEASURES: Mapping[str, Metric] = {
     "macro_f1": _macro_f1,
     "weighted_f1": _weighted_f1,
 }
-"""By the name that units have them under."""
+"""Metrics by the name that units have for them."""
 
 
 def v_measure(gold: Codes, predicted: Codes) -> float:
@@ -271,7 +261,7 @@ def _entropy(counts: Codes) -> float:
 
 
 def _f1_of_classes(gold: Floats, predicted: Floats, weights: Floats) -> tuple[Floats, Floats]:
-    """F1 of every class, and how often it stands in gold or predicted, (resamples, classes)."""
+    """F1 of every class, and its number of units in gold and predicted, (resamples, classes)."""
     from scipy.sparse import csr_array
 
     count = len(gold)

@@ -1,4 +1,4 @@
-"""From what a user types after --model to an Artifact: catalog name, local folder, hub id."""
+"""The resolution of --model: from a catalog name, local folder or hub id to an Artifact."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from harness.types import Artifact, Settings
 HUB_ID = re.compile(r"^[\w.-]+/[\w.-]+(@[\w./-]+)?$")
 COMMIT = re.compile(r"^[0-9a-f]{40}$")
 FORMATS = ["*.h5", "*.msgpack", "*.ot", "*.tflite", "*.gguf", "onnx/*", "openvino/*", "*.onnx", "coreml/*"]
-"""Files of a hub model that are never loaded here."""
+"""Files of a hub model that the harness never loads."""
 
 PLACES = (".", "/", "~")
-"""How a text begins that can only be a folder."""
+"""The beginnings of a text that can only be a folder."""
 
 SAFE = ("model.safetensors", "model.safetensors.index.json")
-"""Weights that go before others in the same folder."""
+"""Weight files that take precedence in a folder."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelOptions:
-    """How models are found: without the network, and with or without their own code."""
+    """The options of model resolution: the network, the model's own code, and the cache folder."""
 
     offline: bool = False
     trust_remote_code: bool = False
@@ -38,10 +38,10 @@ class ModelOptions:
 
 
 def subject(text: str, settings: Settings, options: ModelOptions) -> ConfiguredModel:
-    """The model `text` names and how it turns text into vectors, every default filled in.
+    """The model that `text` names, with its encoding, every default filled in.
 
     Raises:
-        ModelError: There is no such model, or its folder is not one that can be loaded.
+        ModelError: There is no such model, or its folder cannot be loaded.
         UsageError: A setting does not fit the model.
     """
     artifact = _resolve(text, options)
@@ -50,7 +50,6 @@ def subject(text: str, settings: Settings, options: ModelOptions) -> ConfiguredM
 
 
 def _resolve(text: str, options: ModelOptions) -> Artifact:
-    """The artifact that `text` names."""
     named = None if text.startswith(PLACES) else backbones.named_model(text)
     if named is not None and named.locate is not None:
         return _as_published(named, _located(named.locate(), name=text, options=options))
@@ -74,7 +73,7 @@ def _located(place: str, *, name: str, options: ModelOptions) -> Artifact:
 
 
 def _as_published(entry: BackboneEntry, artifact: Artifact) -> Artifact:
-    """The artifact, whose weights are those that the catalog names."""
+    """The artifact, if its weights are those in the catalog."""
     if entry.weights not in (None, artifact.weights):
         raise ModelError(
             f"The weights in {artifact.folder} are not the official ones of {entry.name}.",
@@ -91,7 +90,7 @@ def _is_folder(folder: Path) -> bool:
 
 
 def _not_for_the_hub(text: str) -> bool:
-    """Whether the hub's own rules for names forbid this one."""
+    """Whether the hub's rules for names forbid this name."""
     name = text.partition("@")[0]
     return "--" in name or ".." in name or name.endswith((".", "-", ".git")) or len(name) > 96
 
@@ -173,7 +172,7 @@ def _download(repository: str, revision: str | None, *, offline: bool) -> Path:
 
 
 def _second_formats(names: Sequence[str]) -> list[str]:
-    """Those of a repository's files that hold weights in pickles, beside the same in safetensors.
+    """A repository's pickled weight files that have the same weights beside them as safetensors.
 
     >>> _second_formats(["model.safetensors", "pytorch_model.bin", "2_Dense/pytorch_model.bin"])
     ['pytorch_model.bin']

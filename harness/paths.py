@@ -1,4 +1,4 @@
-"""Where things lie unless said otherwise."""
+"""The default folders: cache, results, data root, and the tables that come with a checkout."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def cache_folder(chosen: str | Path | None = None) -> Path:
 
 
 def results_folder(chosen: str | Path | None = None) -> Path:
-    """The results folder: --results, else HARNESS_RESULTS, else `results` where one stands."""
+    """The results folder: --results, else HARNESS_RESULTS, else `results` in the current folder."""
     return expanded(chosen or os.environ.get("HARNESS_RESULTS") or "results")
 
 
@@ -42,12 +42,12 @@ def expanded(text: str | Path) -> Path:
 
 
 def reference_folder() -> Path | None:
-    """The reference records that come with a checkout, if this is one."""
+    """The reference records of a checkout, None without a checkout."""
     folder = Path(__file__).parent.parent / "results" / "reference"
     return folder if folder.is_dir() else None
 
 
 def reported_folder() -> Path | None:
-    """The papers' tables that come with a checkout, if this is one."""
+    """The papers' tables of a checkout, None without a checkout."""
     folder = Path(__file__).parent.parent / "results" / "reported"
     return folder if folder.is_dir() else None

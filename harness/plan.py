@@ -1,5 +1,4 @@
-"""The plan of a run: the planned scores with their keys, the records that exist, and the jobs for the rest.
-"""
+"""The plan of a run: planned scores with their keys, existing records, and the jobs for the rest."""
 
 from __future__ import annotations
 
@@ -57,8 +56,7 @@ class PlannedScore:
 
 @dataclass(frozen=True, kw_only=True)
 class _PlannedScores:
-    """All planned scores, each once, in order; `keys` maps a model and a suite's task to the key of its score.
-    """
+    """All planned scores, each once; `keys` maps a model and a suite's task to the key of its score."""
 
     cells: tuple[PlannedScore, ...]
     keys: Mapping[tuple[ConfiguredModel, Task], str]
@@ -72,10 +70,10 @@ def plan_scores(
     seed: int = SEED,
     recipe: Recipe | None = None,
 ) -> _PlannedScores:
-    """Every task of every suite for every model, each once.
+    """Every task of every suite for every model, each once; no record is read.
 
-    No record is read. Where a data set is not on this machine, the hub is not asked either: its data is the
-    pinned revision in any case. `recipe` is required where tasks have labels.
+    Where a data set is not on this machine, the hub is not asked either: its data is the pinned revision in
+    any case. `recipe` is required where tasks have labels.
     """
     tasks = tuple(dict.fromkeys(t for s in suites for t in s.tasks))
     at_hand, locate = _lookup_once(locate_local, settings), _lookup_once(locate_data, settings)
@@ -205,8 +203,7 @@ def _with_record(cell: PlannedScore, store: Store, purpose: Purpose) -> PlannedS
 
 
 def _with_data(cell: PlannedScore, locate: Locate) -> PlannedScore:
-    """The planned score with the place of its data, or the reason why there is none, if it is still to be computed.
-    """
+    """The planned score with the place of its data, or the reason why there is none, if it has no record yet."""
     if any(known is not None for known in (cell.recipe_plan, cell.record, cell.problem, cell.located)):
         return cell
     found = locate(cell.task)
@@ -240,11 +237,7 @@ def _all_jobs(
 
 
 def _settled(cell: PlannedScore, jobs: Sequence[Job], store: Store) -> frozenset[str]:
-    """The finished runs that depend on no run that must be made again.
-
-    A run with the chosen settings is identified by the choice, not by its outcome, so it is valid only while
-    all runs that were chosen from are there.
-    """
+    """The finished runs that depend on no run that must be made again; a choice among runs needs all of them."""
     firm: set[str] = set()
     for job in jobs:
         stands = all(key in firm for key in job.inputs)

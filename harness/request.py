@@ -111,11 +111,7 @@ def _refuse_settings(request: Request) -> None:
 
 
 def _check_prompts(prompts: Mapping[str, str], suites: Sequence[Suite]) -> None:
-    """Refuse prompts whose name matches nothing, because they would be ignored silently.
-
-    Valid names are `query`, `document`, a task or a task type, the last two also with a side (`STS12-query`).
-    Known tasks outside the run are allowed.
-    """
+    """Refuse prompts for no known side, task or type, with or without a side; they would be silently ignored."""
     if not prompts:
         return
     offered = [o for entry in catalog.suites().values() for o in entry.offers() if o.kind == "task"]
@@ -422,9 +418,8 @@ CONSTANTS = (
 def _forbid_network() -> ExitStack:
     """Block network access of this process from now on; loopback and Unix sockets stay open.
 
-    The hub's libraries are set to offline mode, whether they are already imported or not. Besides, every name
-    lookup and every connection of Python code raises DataError. Compiled libraries with their own sockets and
-    child processes see only the variables.
+    The hub's libraries go to offline mode, imported or not, and every name lookup and connection of Python
+    code raises DataError. Compiled libraries and child processes see only the variables.
     """
     import socket
 

@@ -1,5 +1,4 @@
-"""The vocabulary of a run as frozen dataclasses; docs/architecture.md explains each word. Imports no torch.
-"""
+"""The vocabulary of a run as frozen dataclasses; docs/architecture.md explains each word."""
 
 from __future__ import annotations
 
@@ -86,7 +85,7 @@ class Settings:
 
 @dataclass(frozen=True, kw_only=True)
 class Encoding:
-    """The settings with which a model turns text into vectors, every default filled in: part of a result's identity.
+    """The settings with which a model turns text into vectors, every default filled in; part of each identity.
 
     `max_length` counts tokens, special ones included; with a tower for each side it is that of the longer
     tower. `prompts` are the model's named prompts, replaced by the requested ones of the same name and sorted

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from harness.commands import options
-from harness.differences import Reason, comparable_fields
+from harness.differences import Comparable
 from harness.errors import unknown
 from harness.progress import console, most_common
 from harness.record import Record
@@ -65,8 +65,8 @@ def command(
         "differences": _differences(
             [
                 (
-                    comparable_fields(x.identity, x.provenance, measurements=measurements),
-                    comparable_fields(y.identity, y.provenance, measurements=measurements),
+                    _comparable(x).fields(x.provenance, measurements=measurements),
+                    _comparable(y).fields(y.provenance, measurements=measurements),
                 )
                 for x, y in pairing.pairs
             ]
@@ -174,6 +174,10 @@ def _short(value: Any) -> str:
     return re.sub(r"\b[0-9a-f]{16,}\b", lambda found: found[0][:12], str(value))
 
 
+Reason = Literal["task", "splits", "number", "data", "settings"]
+"""What no record of the other model shares."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Unpaired:
     """A record that has no counterpart, and what keeps the other model's records of the task apart."""
@@ -204,7 +208,7 @@ def _pair_records(
     for group in dict.fromkeys(_group(r, across_data) for r in first):
         mine = [r for r in first if _group(r, across_data) == group]
         theirs = [r for r in second if _group(r, across_data) == group]
-        alike = [(x, y) for x in mine for y in theirs if _settings(x) == _settings(y)]
+        alike = [(x, y) for x in mine for y in theirs if _comparable(x).settings == _comparable(y).settings]
         rest = [r for r in mine if r not in [x for x, _ in alike]]
         others = [r for r in theirs if r not in [y for _, y in alike]]
         pairs += alike
@@ -221,38 +225,19 @@ def _reason(record: Record, others: Sequence[Record]) -> Reason:
     same = [r for r in others if r.task.name == record.task.name]
     if not same:
         return "task"
-    same = [r for r in same if _shape(r) == _shape(record)]
+    same = [r for r in same if _comparable(r).shape == _comparable(record).shape]
     if not same:
         return "splits"
-    same = [r for r in same if _number(r) == _number(record)]
+    same = [r for r in same if _comparable(r).quantity == _comparable(record).quantity]
     if not same:
         return "number"
-    return "settings" if any(_data(r) == _data(record) for r in same) else "data"
+    return "settings" if any(_comparable(r).data == _comparable(record).data for r in same) else "data"
 
 
 def _group(record: Record, across_data: bool) -> tuple[Any, ...]:
-    return (record.task.name, *_shape(record), _number(record), () if across_data else _data(record))
+    one = _comparable(record)
+    return (record.task.name, *one.shape, one.quantity, () if across_data else one.data)
 
 
-def _number(record: Record) -> tuple[Any, ...]:
-    """How the main score came out of raw metrics: two that differ in it are two quantities."""
-    identity = record.identity
-    of = identity["scoring"] if "recipe" in identity else ""
-    return (identity.get("view"), identity.get("kind") == "maximum", of)
-
-
-def _shape(record: Record) -> tuple[Any, ...]:
-    return tuple(record.identity["splits"]), tuple(record.identity["subsets"])
-
-
-def _data(record: Record) -> tuple[Any, ...]:
-    return tuple(sorted(record.identity["data"].items()))
-
-
-def _settings(record: Record) -> tuple[Any, ...]:
-    identity = record.identity
-    if "recipe" in identity:
-        names = ("recipe", "protocol", "kind", "final_seeds", "fresh_seeds", "scoring")
-        start = identity.get("start", {})
-        return (*(identity.get(name) for name in names), start.get("from"), start.get("content"))
-    return tuple(identity[name] for name in ("encoding", "prompts", "seed", "scoring"))
+def _comparable(record: Record) -> Comparable:
+    return Comparable(identity=record.identity)

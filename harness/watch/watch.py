@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from harness import evaluation, files, paths
+from harness.differences import Comparable
 from harness.errors import HarnessError, StoreError, UsageError, shortened
 from harness.identity import digest
 from harness.report import Report
@@ -188,13 +189,6 @@ def scan_source(
     )
 
 
-TREATMENT = (
-    *("task", "data", "splits", "subsets", "scoring", "encoding", "prompts", "seed"),
-    *("recipe", "protocol", "view", "kind", "final_seeds", "fresh_seeds"),
-)
-"""What of an identity checkpoints of one curve must share."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class EvaluatedCheckpoint:
     """What became of a checkpoint: what is kept of it, and how many tasks were scored now."""
@@ -263,7 +257,9 @@ def _outcome(report: Report) -> dict[str, Any]:
         "mean": sum(there) / len(there) if state == "done" else None,
         "there": len(there),
         "wanted": len(asked),
-        "treatment": digest([_condition_text(cell.identity) for cell in report.prepared.plan.cells]),
+        "treatment": digest(
+            [Comparable(identity=cell.identity).curve for cell in report.prepared.plan.cells]
+        ),
     }
 
 
@@ -277,10 +273,6 @@ def _state(report: Report, lacking: int) -> tuple[str, str]:
         said = failed[0].failure.message if failed[0].failure is not None else "failed"
         return "failed", _line(f"{shortened([r.cell.task.name for r in failed])}: {said}")
     return ("failed", f"{lacking} of its tasks have no score") if lacking else ("done", "")
-
-
-def _condition_text(identity: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: identity[name] for name in TREATMENT if name in identity}
 
 
 def _line(text: str) -> str:

@@ -10,7 +10,7 @@ import pytest
 
 from fakes import artifact, encoding, task
 from harness.checks.scored import ScoredRecord
-from harness.differences import SHOWN, _differences, describe_provenance_differences, require_alike
+from harness.differences import SHOWN, Comparable, describe_provenance_differences, require_alike
 from harness.errors import UsageError
 from harness.identity import evaluation_identity
 from harness.types import Data, Encoding, Task
@@ -41,7 +41,7 @@ def refused(other: ScoredRecord, *allowed: str) -> str:
 
 def test_another_model_is_no_difference() -> None:
     other = scored(task(), encoding(prompts=(("query", "find: "),)), key="b")
-    assert _differences(other.identity, BASE.identity) == []
+    assert Comparable(identity=other.identity).differences(Comparable(identity=BASE.identity)) == []
     assert require_alike({"Fake": [(other.identity, BASE.identity)]}, (), "last") == []
 
 
@@ -98,7 +98,7 @@ def test_a_difference_is_refused_with_the_field_and_both_values(
 
 def test_a_policy_may_allow_a_field_and_it_is_told() -> None:
     other = scored(task(), encoding(prompts=(("query", "find: "),), max_length=64))
-    ((field, *_),) = _differences(other.identity, BASE.identity)
+    ((field, *_),) = Comparable(identity=other.identity).differences(Comparable(identity=BASE.identity))
     for allowed in (field, f"{field.partition('.')[0]}.*", "*max_length"):
         (told,) = require_alike({"Fake": [(other.identity, BASE.identity)]}, (allowed,), "last")
         assert "as the policy allows" in told

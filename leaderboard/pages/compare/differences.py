@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import select
 
-from harness.differences import comparable_fields
+from harness.differences import Comparable
 from leaderboard.database import RESULTS
 from leaderboard.grid import OTHER
 from leaderboard.pages.compare.chosen import labels
@@ -55,7 +55,7 @@ def measured_differences(queries: Queries, common: Common) -> Differences:
         return Differences()
     documents = _documents(queries, common, rows)
     tasks = [
-        [comparable_fields(documents[one]["identity"], documents[one]["provenance"]) for one in ids]
+        [Comparable(identity=d["identity"]).fields(d["provenance"]) for d in (documents[one] for one in ids)]
         for at in common.columns
         for ids in [[int(common.grid.results[row, at]) for row in rows]]
         if all(one in documents for one in ids)
