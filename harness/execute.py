@@ -154,7 +154,7 @@ class Driver:
         return {"record": record.to_json().encode(), **examples}
 
     def _take(self, claim: str) -> bool:
-        """Claim a score or a training run; if another process has finished it meanwhile, settle it instead."""
+        """Claim a score or a training run, or settle it if another process has finished it meanwhile."""
         if claim in self._claimed:
             return True
         free = self._leases.claim(claim)

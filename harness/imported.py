@@ -72,7 +72,7 @@ class Imported:
         return found
 
     def entries(self, columns: Sequence[str] | None = None) -> Any:
-        """The entries that have scores, as a pyarrow table; `entry` in the other tables is the row number here."""
+        """The entries that have scores, as a pyarrow table; `entry` in the other tables is a row number here."""
         return self._read("entries", columns)
 
     def scores(self, columns: Sequence[str] | None = None) -> Any:
@@ -84,7 +84,7 @@ class Imported:
         return self._read("files", columns)
 
     def whole(self) -> bool:
-        """Whether its tables exist in their full length."""
+        """Whether all of its tables exist in their full length."""
         sizes = {name: facts.get("bytes") for name, facts in self.stamp.get("tables", {}).items()}
         try:
             return all(self._path(name).stat().st_size == sizes.get(name) for name in TABLES)

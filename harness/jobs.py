@@ -57,7 +57,7 @@ class _Work(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """The place of the record that a job makes: the folders of the artifact (`Artifact.slug`) and of the task."""
+    """The place of the record that a job makes: the folder of the artifact (`Artifact.slug`) and the task."""
 
     artifact: str
     task: str

@@ -203,7 +203,7 @@ def _with_record(cell: PlannedScore, store: Store, purpose: Purpose) -> PlannedS
 
 
 def _with_data(cell: PlannedScore, locate: Locate) -> PlannedScore:
-    """The planned score with the place of its data, or the reason why there is none, if it has no record yet."""
+    """The planned score with the place of its data, or the problem with it, if it has no record yet."""
     if any(known is not None for known in (cell.recipe_plan, cell.record, cell.problem, cell.located)):
         return cell
     found = locate(cell.task)
@@ -237,7 +237,7 @@ def _all_jobs(
 
 
 def _settled(cell: PlannedScore, jobs: Sequence[Job], store: Store) -> frozenset[str]:
-    """The finished runs that depend on no run that must be made again; a choice among runs needs all of them."""
+    """The finished runs that depend on no run to be made again; a choice among runs needs all of them."""
     firm: set[str] = set()
     for job in jobs:
         stands = all(key in firm for key in job.inputs)

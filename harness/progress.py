@@ -1,12 +1,6 @@
-"""Bars, announcement, consoles.
+"""Progress of a run on a terminal: its announcement, its bars, and the consoles they are printed on.
 
-Progress on a terminal: tasks done, and the texts being encoded with rate and time left.
-
-Where standard error is not a terminal nothing moves: one line for each finished task is all.
-
-Consoles: as wide as the terminal, and wide enough for a whole table where there is none.
-
-A run in front of a user: what is to come, and how far it is.
+Where standard error is not a terminal there are no bars, only one line for each finished task.
 """
 
 from __future__ import annotations
@@ -26,8 +20,9 @@ from harness.execute import Listeners, Result
 from harness.identity import encoding_identity
 from harness.jobs import Job
 from harness.record import Record
-from harness.report import Report, impossible_results, print_failures, score_text
+from harness.report import Report, impossible_results, print_failures
 from harness.request import PreparedRun
+from harness.scores import score_text
 
 if TYPE_CHECKING:
     from rich.progress import Task as Bar
@@ -37,7 +32,7 @@ MARKS = {"done": "✓", "shared": "✓", "failed": "✗"}
 
 
 class _Rate(TextColumn):
-    """Texts and tokens a second."""
+    """The column with tokens a second."""
 
     def __init__(self) -> None:
         super().__init__("")
@@ -50,7 +45,7 @@ class _Rate(TextColumn):
 
 
 class _Follower:
-    """Shows a run while it goes on; use it as a context and hand `listeners` to the run."""
+    """The progress display of a run: a context manager whose `listeners` the run calls."""
 
     def __init__(self, total: int, *, console: Console, runs: int = 0, quiet: bool = False) -> None:
         self._console = console
@@ -100,7 +95,7 @@ class _Follower:
             self._console.print(f"{job.label}: {event.text}", style="yellow")
 
     def _trained(self, job: Job, record: Record) -> None:
-        """A run on the way to a score."""
+        """Print a finished training run."""
         self._drop(job.key)
         self._runs += 1
         if self._quiet:
@@ -143,7 +138,7 @@ WIDE = 200
 
 
 def most_common(texts: Sequence[str]) -> str:
-    """The text that stands most often, the first of several.
+    """The most frequent text, the first of several.
 
     >>> most_common(["a", "b", "b"])
     'b'
@@ -152,9 +147,9 @@ def most_common(texts: Sequence[str]) -> str:
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A console that never cuts a name off when its output is read by a program or from a file.
+    """A console as wide as the terminal, or 200 columns wide where a program or a file reads the output.
 
-    What stands in brackets is text, as in a prompt, and never markup.
+    Brackets are text, as in a prompt, and never markup.
     """
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() else WIDE
@@ -162,12 +157,12 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def carry_out(prepared: PreparedRun, out: Console, *, quiet: bool) -> Report:
-    """Say what is to come, carry it out with a progress bar, and give the report.
+    """Announce a run, execute it with progress bars, and return its report.
 
     Args:
-        prepared: What is to be run.
-        out: Where it is said.
-        quiet: Say nothing.
+        prepared: The run.
+        out: The console for announcement and progress.
+        quiet: Whether nothing is printed.
     """
     _announce(prepared, out, quiet=quiet)
     jobs = [job for job in prepared.plan.jobs if job.key not in prepared.plan.known]
@@ -177,7 +172,7 @@ def carry_out(prepared: PreparedRun, out: Console, *, quiet: bool) -> Report:
 
 
 def _announce(prepared: PreparedRun, out: Console, *, quiet: bool) -> None:
-    """What cannot run and why, before anything is encoded."""
+    """Print the tasks that cannot run with their reasons, and the models with their encodings."""
     if quiet:
         return
     lost = impossible_results(prepared)
@@ -203,7 +198,7 @@ def _announce(prepared: PreparedRun, out: Console, *, quiet: bool) -> None:
 
 
 def _said(prepared: PreparedRun) -> list[str]:
-    """What recipes have to say of their tasks before they begin, each once."""
+    """The recipes' notes on the open tasks, each once, and the number of training runs."""
     tasks: dict[str, list[str]] = {}
     for cell in prepared.plan.open:
         for sentence in cell.recipe_plan.notes if cell.recipe_plan else ():

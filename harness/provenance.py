@@ -1,14 +1,7 @@
-"""What happened: machine, devices, git, packages, memory.
+"""Provenance: the versions, device, processor, memory and git checkout with which a job ran.
 
-What happened to run a job: versions, device, cores, memory. Never part of an identity.
-
-Nothing here imports torch: what it knows is asked only where it is imported already.
-
-The machine a process runs on: processor, cores it may use, driver of the GPUs.
-
-The checkout this program runs from, if it runs from one.
-
-Devices as torch knows them.
+It is never part of an identity. Nothing here imports torch; its facts are read only where it is already
+imported.
 """
 
 from __future__ import annotations
@@ -31,7 +24,7 @@ _DRIVER = re.compile(r"Kernel Module\D*?(?:x86_64|aarch64)?\s+(\d+(?:\.\d+)+)")
 
 @cache
 def cpu_model() -> str:
-    """The processor's model, as its maker calls it."""
+    """The processor's model, in its maker's words."""
     for line in _lines(Path("/proc/cpuinfo")):
         name, _, value = line.partition(":")
         if name.strip() == "model name" and value.strip():
@@ -40,7 +33,7 @@ def cpu_model() -> str:
 
 
 def cores(groups: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> int:
-    """Cores this process may use: its affinity, or fewer where a container limits its time."""
+    """The cores that this process may use: its affinity, or fewer where a container limits its time."""
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min([allowed, *(int(limit) for limit in _limits(groups, own))]))
 
@@ -99,17 +92,17 @@ PACKAGES = (
     "scikit-learn",
     "pyarrow",
 )
-"""The libraries whose version may move a score."""
+"""The libraries whose version may change a score."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _DeviceFacts:
-    """The device a job ran on."""
+    """The device of a job."""
 
     kind: str
     """`cpu`, `cuda`, `mps`: the device string without its number."""
     name: str
-    """The processor's or the GPU's model, as its maker calls it."""
+    """The processor's or the GPU's model, in its maker's words."""
     memory_bytes: int | None = None
     """Memory of the GPU."""
     capability: str | None = None
@@ -122,36 +115,36 @@ class _DeviceFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class _Provenance:
-    """Where and with what a job ran; it names no host, user or folder."""
+    """The environment of a job, without names of hosts, users or folders."""
 
     harness: str
     """Version of this program."""
     commit: str | None
-    """Commit of the checkout this program runs from, None if it runs from no checkout."""
+    """The commit of the program's checkout, None without a checkout."""
     dirty: bool | None
     """Whether that checkout has changes that are not committed."""
     python: str
     platform: str
     """Operating system and machine type, e.g. "Linux x86_64"."""
     packages: Mapping[str, str]
-    """Versions of `PACKAGES`; one that is not installed is left out."""
+    """Versions of the installed `PACKAGES`."""
     device: _DeviceFacts
     cpu: str
     """Model of the processor."""
     cores: int
-    """Cores this process may use (affinity and container limits counted)."""
+    """Cores that this process may use, with affinity and container limits."""
     threads: int
-    """Threads torch computes with, or would."""
+    """Threads that torch computes with, or would."""
     started: str
-    """When the work began, or else this process: UTC, ISO 8601."""
+    """The start of the work, or else of this process: UTC, ISO 8601."""
     written: str
-    """When this was written down: UTC, ISO 8601."""
+    """The time at which this was written: UTC, ISO 8601."""
 
 
 def _collect(
     *, device: str = "cpu", threads: int | None = None, started: datetime | None = None
 ) -> _Provenance:
-    """Where and with what this process runs."""
+    """The provenance of this process."""
     import psutil
 
     code = checkout()
@@ -175,20 +168,17 @@ def _collect(
 def snapshot(
     *, device: str = "cpu", threads: int | None = None, started: datetime | None = None
 ) -> dict[str, Any]:
-    """`collect` as the dictionary that is written into a record (fields: `Provenance`)."""
+    """The provenance as the dictionary that a record holds (fields: `_Provenance`)."""
     return asdict(_collect(device=device, threads=threads, started=started))
 
 
 def _device_facts(device: str) -> dict[str, Any]:
-    """What a device is (fields: `DeviceFacts`), as a dictionary."""
+    """The facts of a device (fields: `_DeviceFacts`) as a dictionary."""
     return {name: value for name, value in asdict(_device(device)).items() if value is not None}
 
 
 def peak_memory() -> dict[str, int]:
-    """The most memory used so far, in bytes: `host` of this process, `device` on its GPUs.
-
-    `device` is there only once CUDA is in use.
-    """
+    """The peak memory in bytes: `host` of this process, and `device` on its GPUs once CUDA is in use."""
     peak = {"host": _peak_resident()}
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():
@@ -198,7 +188,7 @@ def peak_memory() -> dict[str, int]:
 
 
 def version(package: str) -> str | None:
-    """The installed version of a package, None if it is not installed; imports nothing."""
+    """The installed version of a package, None without one; the package is not imported."""
     from importlib import metadata
 
     try:
@@ -209,7 +199,6 @@ def version(package: str) -> str | None:
 
 @cache
 def _package_versions() -> dict[str, str]:
-    """The versions of `PACKAGES` that are installed."""
     versions = {name: version(name) for name in PACKAGES}
     return {name: found for name, found in versions.items() if found}
 
@@ -259,7 +248,7 @@ def _iso(moment: datetime) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class _Checkout:
-    """A commit, and whether the files differ from it (new files that git does not ignore count)."""
+    """A commit, and whether files differ from it (new files that git does not ignore count)."""
 
     commit: str
     dirty: bool
@@ -267,10 +256,10 @@ class _Checkout:
 
 @cache
 def checkout(folder: Path = Path(__file__).parent) -> _Checkout | None:
-    """The checkout that `folder` is part of; None without one.
+    """The checkout that `folder` is part of, None without one.
 
-    An installation that merely lies inside somebody's checkout, such as a virtual environment,
-    is not part of it: git must know a file in `folder`.
+    Git must know a file in `folder`: an installation inside somebody's checkout, such as a virtual
+    environment, is not part of it.
     """
     if not _git(folder, "ls-files", "."):
         return None
@@ -282,7 +271,7 @@ def checkout(folder: Path = Path(__file__).parent) -> _Checkout | None:
 
 
 def _git(folder: Path, *arguments: str) -> str | None:
-    """What git prints, None if it fails or is not there."""
+    """The output of git, None if it fails or is missing."""
     command = ["git", "--no-optional-locks", "-C", str(folder), *arguments]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
@@ -293,7 +282,7 @@ def _git(folder: Path, *arguments: str) -> str | None:
 
 @cache
 def cpu_flags() -> frozenset[str]:
-    """What the processor can do, in the kernel's words (`avx512_bf16`); empty if not told."""
+    """The processor's features in the kernel's words (`avx512_bf16`); empty if unknown."""
     for line in _lines(Path("/proc/cpuinfo")):
         name, _, value = line.partition(":")
         if name.strip() in ("flags", "Features"):

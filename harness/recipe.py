@@ -1,4 +1,4 @@
-"""Recipes that train a model for each task, as the rest of a run sees them."""
+"""The interface of recipes, which train a model for each task."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ from harness.jobs import Job
 from harness.types import SEED, Artifact, Task
 
 Locate = Callable[[Task], Located | DataError]
-"""Where a task's data lies, or why it cannot be had."""
+"""A function that gives the place of a task's data, or the reason why there is none."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RecipeOptions:
-    """What a user may ask of a recipe.
+    """The options of a recipe.
 
     Attributes:
-        fresh_seeds: Runs of the chosen cell with seeds of ours; None for the recipe's own number.
-        transfer: Whether tasks that a protocol starts from a model for another task do so.
+        fresh_seeds: The number of runs with fresh seeds at the chosen settings; None for the recipe's own
+            number.
+        transfer: Whether tasks start from the model of another task where the protocol says so.
         source: A model that they start from in place of the one that the recipe would train.
-        seed: What the fresh seeds are counted from.
+        seed: The number from which fresh seeds are counted.
     """
 
     fresh_seeds: int | None = None
@@ -36,13 +37,14 @@ class RecipeOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class RecipePlan:
-    """One score that a recipe is to give.
+    """The plan for one score of a recipe.
 
     Attributes:
-        identity: What the score depends on; its digest is the key, and that of the last job.
-        jobs: All that makes the score, what is needed first standing first; without `resolve`.
-        problem: Why it cannot be made.
-        notes: What a user should know before it begins, in sentences.
+        identity: The fields that the score depends on; its digest is the key of the score and of the last
+            job.
+        jobs: All jobs of the score, each after its inputs; without `resolve`.
+        problem: The reason why the score cannot be computed.
+        notes: Sentences for the user before the run begins.
     """
 
     identity: Mapping[str, Any]
@@ -53,13 +55,13 @@ class RecipePlan:
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """What a run will take; early stopping may make it less.
+    """The cost of a training run; early stopping may lower it.
 
     Attributes:
         steps: Optimizer steps.
-        flops: Of training and of scoring, attention apart.
-        seconds: In one process on this device.
-        notes: What its data lacks, in sentences.
+        flops: The operations of training and scoring, attention not counted.
+        seconds: The time in one process on this device.
+        notes: Sentences on data that is missing.
     """
 
     steps: int
@@ -69,41 +71,41 @@ class Estimate:
 
 
 class Recipe(Protocol):
-    """A recipe with a user's options, opened by name."""
+    """A recipe with a user's options."""
 
     @property
     def name(self) -> str:
-        """As a user types it, its variant behind a colon."""
+        """The name that a user types, with its variant after a colon."""
         ...
 
     @property
     def source(self) -> str:
-        """The paper's section, and its code."""
+        """The section of the paper, and its code."""
         ...
 
     @property
     def convention(self) -> str:
-        """The name of its paper's way to make a number of raw metrics."""
+        """The name of the paper's convention for a number from raw metrics."""
         ...
 
     def plan_task(self, artifact: Artifact, task: Task, *, locate: Locate) -> RecipePlan:
-        """The jobs behind a backbone's score on a task; nothing is loaded."""
+        """The jobs for the score of a backbone on a task; no model is loaded."""
         ...
 
     def estimate(self, jobs: Sequence[Job], context: JobContext) -> list[Estimate | None]:
-        """What each of these runs will take, from a few steps on this machine; None for other jobs."""
+        """The cost of each run, from a few steps on this machine; None for other jobs."""
         ...
 
     def probe(self, jobs: Sequence[Job]) -> Job | None:
-        """A job that gives the memory which one of these runs takes at most, as JSON (`peak_bytes`)."""
+        """A job whose output is the largest memory of one of these runs, as JSON (`peak_bytes`)."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class RecipeEntry:
-    """A recipe as the catalog lists it: one `RECIPE` in a file of finetune/recipes/.
+    """A recipe in the catalog: the `RECIPE` of a file in finetune/recipes/.
 
-    A recipe is asked for as `name`, or as `name:variant`; `variants` says of each what it is.
+    A user types `name` or `name:variant`; `variants` describes each variant.
     """
 
     name: str

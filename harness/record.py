@@ -1,4 +1,4 @@
-"""Records: one task's outcome on disk, its schema, and the steps from older schemas to this one."""
+"""Records: the outcome of one task on disk, its schema, and the migrations from older schemas."""
 
 from __future__ import annotations
 
@@ -11,29 +11,27 @@ from pydantic import Field
 from harness.documents import DocumentKind, DocumentPart, Migration
 
 SCHEMA = 2
-"""The schema this version writes. A newer one is refused, an older one migrated step by step."""
+"""The schema that this version writes; a newer one is refused, an older one migrated step by step."""
 
 MIGRATIONS: dict[int, Migration] = {1: lambda record: record}
-"""`MIGRATIONS[n]` turns a record of schema n into one of schema n + 1 (a golden file each).
-
-Schema 2 added `training`, which is empty where no recipe ran.
-"""
+"""`MIGRATIONS[n]` turns a record of schema n into one of schema n + 1 (a golden file each); schema 2 added
+`training`, which is empty without a recipe."""
 
 EXAMPLE_COLUMNS = ("split", "subset", "example_id", "replicate", "prediction", "gold", "metric")
 """Columns of the per-example file, described in results/README.md."""
 
 
 class ModelPart(DocumentPart):
-    """The model a record is about."""
+    """The model of a record."""
 
     name: str
-    """Fit for a table: a catalog name, a hub id or a folder's name."""
+    """A name fit for a table: a catalog name, a hub id or a folder's name."""
     source: str
-    """What was asked for: a catalog name, `org/name`, or `local` for a folder."""
+    """The requested model: a catalog name, `org/name`, or `local` for a folder."""
     artifact: str
     """The ArtifactKey."""
     weights: str
-    """Hash of the weights alone."""
+    """The hash of the weights alone."""
     revision: str | None = None
     """The pinned commit of a hub model."""
     parameters: int | None = None
@@ -41,12 +39,12 @@ class ModelPart(DocumentPart):
 
 
 class TaskPart(DocumentPart):
-    """The task a record is about."""
+    """The task of a record."""
 
     name: str
     type: str
     metric: str
-    """Name of the main metric."""
+    """The name of the main metric."""
 
 
 class ExamplesPart(DocumentPart):
@@ -58,7 +56,7 @@ class ExamplesPart(DocumentPart):
 
 
 class ErrorPart(DocumentPart):
-    """Why a task failed."""
+    """The failure of a task."""
 
     kind: str
     message: str
@@ -67,7 +65,7 @@ class ErrorPart(DocumentPart):
 
 
 class Record(DocumentPart):
-    """One task's outcome: scores, every raw metric, identity, provenance, or the error."""
+    """The outcome of one task: scores, every raw metric, identity, provenance, or the error."""
 
     schema_version: int = Field(default=SCHEMA, alias="schema")
     key: str
@@ -79,18 +77,18 @@ class Record(DocumentPart):
     identity: Mapping[str, Any]
     """Everything the score depends on, as it was hashed (harness.identity)."""
     main_score: float | None = None
-    """Mean of the main metric over splits and subsets, in the metric's own unit."""
+    """The mean of the main metric over splits and subsets, in the metric's own unit."""
     scores: Mapping[str, Mapping[str, Mapping[str, Any]]] = {}
-    """split → subset → metric → value, every raw metric the task code gave."""
+    """split → subset → metric → value: every raw metric that the task's code gave."""
     examples: ExamplesPart | None = None
     training: Mapping[str, Any] = {}
-    """How a recipe trained for this score, and what it tried (results/README.md); empty without one."""
+    """The training runs behind the score (results/README.md); empty without a recipe."""
     provenance: Mapping[str, Any] = {}
-    """What happened to run it; never part of the identity (harness.provenance)."""
+    """The circumstances of the run, never part of the identity (harness.provenance)."""
     error: ErrorPart | None = None
 
     def to_json(self) -> str:
-        """The record as it is written: indented JSON with a final newline."""
+        """The record as indented JSON with a final newline."""
         return json.dumps(self.model_dump(mode="json", by_alias=True), indent=1, ensure_ascii=False) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""Entries of one kind: one in each file of a folder, and those that other distributions add."""
+"""Registries: the entries of one kind, one in each file of a folder, and those of other distributions."""
 
 from __future__ import annotations
 
@@ -13,12 +13,10 @@ from harness.errors import UsageError
 
 
 class _Named(Protocol):
-    """What an entry has: the name that it is asked for by."""
+    """An entry with a name."""
 
     @property
-    def name(self) -> str:
-        """As a user types it."""
-        ...
+    def name(self) -> str: ...
 
 
 Entry = TypeVar("Entry", bound=_Named)
@@ -26,12 +24,12 @@ Entry = TypeVar("Entry", bound=_Named)
 
 @dataclass(frozen=True, kw_only=True)
 class Registry(Generic[Entry]):
-    """Where the entries of a kind stand.
+    """The registry of one kind of entry.
 
     Attributes:
-        kind: Their class.
+        kind: The class of the entries.
         package: The folder; a file whose name begins with "_" has no entry.
-        attribute: What the entry is called in each of its files.
+        attribute: The name of the entry in each file.
         group: The entry points of other distributions.
     """
 
@@ -41,14 +39,11 @@ class Registry(Generic[Entry]):
     group: str
 
     def ours(self) -> Iterator[Entry]:
-        """The entries of the folder, sorted by file; each file is opened when its turn comes."""
+        """The entries of the folder, sorted by file; each file is imported only when its turn comes."""
         return map(self._opened, _files(self.package))
 
     def named(self, name: str) -> Entry | None:
-        """The entry of the file that is called like it (`mteb_v1.py` for "mteb-v1"), None without one.
-
-        No other file is opened, and no plugin.
-        """
+        """The entry in the file of that name (`mteb_v1.py` for "mteb-v1"), None without one; imports nothing else."""
         file = name.replace("-", "_")
         entry = self._opened(file) if file in _files(self.package) else None
         return entry if entry is not None and entry.name == name else None
@@ -57,7 +52,7 @@ class Registry(Generic[Entry]):
         """Every entry by name, those of the folder first.
 
         Raises:
-            UsageError: A plugin does not load, or adds no such entry, or one of a name that is taken.
+            UsageError: A plugin does not load, has no such entry, or has one with a name that is taken.
         """
         from importlib.metadata import entry_points
 
@@ -89,6 +84,6 @@ class Registry(Generic[Entry]):
 
 @functools.cache
 def _files(package: str) -> tuple[str, ...]:
-    """The names of a folder's files that have an entry, sorted."""
+    """The names of a folder's files with an entry, sorted."""
     home = importlib.import_module(package)
     return tuple(sorted(m.name for m in pkgutil.iter_modules(home.__path__) if not m.name.startswith("_")))

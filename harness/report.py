@@ -1,15 +1,4 @@
-"""Report; as tables and JSON; failures once each.
-
-A run's outcome as JSON for machines and as tables for people.
-
-Scores and means as tables show them.
-
-What is missing and why: each reason once, with the tasks and the models it holds for.
-
-What a proxy predicts, as lines for people and as JSON for machines.
-
-A standing as a table for people and as JSON for machines.
-"""
+"""The report of a run: tables for people, JSON for machines (docs/json.md), and each failure once."""
 
 from __future__ import annotations
 
@@ -32,6 +21,7 @@ from harness.scores import (
     TrainedResult,
     aggregate,
     raw_metrics,
+    score_text,
     trained_part,
     trained_result,
 )
@@ -56,7 +46,7 @@ LABELS = {
 
 
 def _report_json(report: Report) -> dict[str, Any]:
-    """The report for machines (docs/json.md)."""
+    """The report as JSON."""
     return {
         "schema": SCHEMA,
         "results": str(report.prepared.store.root),
@@ -76,7 +66,7 @@ def _report_json(report: Report) -> dict[str, Any]:
 
 
 def _suite_json(report: Report, one: ConfiguredModel, suite: Suite) -> dict[str, Any]:
-    """One model's columns and means on one suite."""
+    """The columns and means of a model on a suite."""
     found, standing = report.aggregates(one, suite), report.standing(one, suite)
     return {
         "suite": suite.name,
@@ -101,7 +91,7 @@ def aggregates_json(suite: Suite, found: Aggregates) -> dict[str, Any]:
 
 
 def means_lines(suite: Suite, means: Aggregates) -> list[str]:
-    """Both means of a suite, and whatever keeps them from being complete."""
+    """The lines with both means of a suite, what they lack, and the prediction of a proxy."""
     lines = [f"{_mean_text(means.over_tasks)}, {_mean_text(means.over_types)}"]
     if not means.over_tasks.complete:
         lines.append("incomplete: not to be ranked beside complete ones")
@@ -113,7 +103,7 @@ def means_lines(suite: Suite, means: Aggregates) -> list[str]:
 
 
 def print_report(report: Report, console: Console) -> None:
-    """The table of every suite, what failed and why, and where the records lie."""
+    """Print the table of every suite, the failures with their reasons, and the folder of the records."""
     for suite in report.prepared.suites:
         _print_standings(suite, report, console)
         if all(task.output == "label" for task in suite.tasks):
@@ -152,7 +142,7 @@ def _print_standings(suite: Suite, report: Report, console: Console) -> None:
 
 
 def _suite_table(suite: Suite, report: Report) -> Table:
-    """One row for each task of a suite, one column for each model."""
+    """The table of a suite: a row for each task, a column for each model."""
     from rich.table import Table
 
     table = Table(title=f"{suite.title}, scores × 100", title_justify="left")
@@ -174,7 +164,7 @@ def _suite_table(suite: Suite, report: Report) -> Table:
 
 
 def _cells(score: float | None, hows: Sequence[str]) -> list[str]:
-    """A column's score, and how it came about."""
+    """A column's score and its origin."""
     if len(set(hows)) == 1:
         return [score_text(score), LABELS[hows[0]]]
     there = [how for how in hows if how in ("cached", "done", "shared")]
@@ -205,24 +195,19 @@ def _mean_json(mean: Mean) -> dict[str, Any]:
     return {"value": mean.value, "there": mean.there, "wanted": mean.wanted}
 
 
-def score_text(value: float | None) -> str:
-    """A score as tables show it: times 100, two decimals; a dash for none."""
-    return "–" if value is None else f"{100 * value:.2f}"
-
-
 def _mean_text(mean: Mean) -> str:
-    """A mean with how much of it is there, e.g. "mean over tasks 56.09 (41 of 41)"."""
+    """A mean and the number of its scores, e.g. "mean over tasks 56.09 (41 of 41)"."""
     return f"mean over {mean.over} {score_text(mean.value)} ({mean.there} of {mean.wanted})"
 
 
 def impossible_results(prepared: PreparedRun) -> list[Result]:
-    """The scores that cannot be had, as results of a run that has not begun."""
+    """The scores without data, as results of a run that has not begun."""
     cells = [cell for cell in prepared.plan.cells if cell.problem is not None]
     return [Result(cell=c, how="impossible", failure=failure_of(c.problem)) for c in cells if c.problem]
 
 
 def print_failures(results: Sequence[Result], prepared: PreparedRun, console: Console) -> None:
-    """Say each reason once. Tasks without data have one reason, whichever data set each lacks."""
+    """Print each reason once; tasks without data share one reason, whichever data set each lacks."""
     from rich.text import Text
 
     groups: dict[tuple[str, str, str], list[Result]] = {}
@@ -248,7 +233,7 @@ def _reason(result: Result, failure: Failure, prepared: PreparedRun) -> tuple[st
 
 
 def _describe(group: Sequence[Result], prepared: PreparedRun) -> tuple[str, str, str]:
-    """Whom it concerns, what happened, and what to type next."""
+    """The tasks of a group of failures, the message, and the hint."""
     failure = group[0].failure
     assert failure is not None
     tasks = list(dict.fromkeys(result.cell.task.name for result in group))
@@ -267,7 +252,7 @@ def _message(failure: Failure) -> str:
 
 
 def _predicted_lines(suite: Suite, found: Aggregates) -> list[str]:
-    """The prediction from a suite's columns with its interval, or why there is none; none without a proxy."""
+    """The prediction with its interval, or why there is none; empty without a proxy."""
     if suite.predictor is None:
         return []
     predicted = suite.predictor.predict(_scores(found))
@@ -278,7 +263,7 @@ def _predicted_lines(suite: Suite, found: Aggregates) -> list[str]:
 
 
 def _predicted_text(predicted: Predicted) -> str:
-    """A prediction in a line, its scores times 100.
+    """A prediction as a line, its scores times 100.
 
     >>> from harness.types import Predicted
     >>> _predicted_text(Predicted(target="MTEB", value=0.512, low=0.506, high=0.518, level=0.95, families=9))
@@ -292,7 +277,7 @@ def _predicted_text(predicted: Predicted) -> str:
 
 
 def _predicted_json(suite: Suite, found: Aggregates) -> dict[str, Any] | None:
-    """The prediction as plain values (docs/json.md); None where a score is missing."""
+    """The prediction as plain values; None where a score is missing."""
     predicted = suite.predictor.predict(_scores(found)) if suite.predictor else None
     return None if predicted is None else {**asdict(predicted), "outside": list(predicted.outside)}
 
@@ -305,7 +290,7 @@ def _warnings(predicted: Predicted) -> list[str]:
 
 
 def _scores(found: Aggregates) -> dict[str, float]:
-    """The scores of a proxy's columns, each of which is a task."""
+    """The scores of a proxy's columns, each of which is one task."""
     return {name: value for name, value in found.columns.items() if value is not None}
 
 
@@ -315,15 +300,15 @@ KINDS = {
     "protocol": "the protocol's own seeds",
     "maximum": "none but the grid's: its maximum, which errs upward",
 }
-"""What the seeds behind a score are."""
+"""The kinds of seeds behind a score."""
 
 
 LOST = (("diverged", "diverged"), ("constant", "predict one and the same for every row"))
-"""What runs come to that learn nothing."""
+"""The kinds of runs that learn nothing."""
 
 
 def trained_result_json(found: TrainedResult) -> dict[str, Any]:
-    """The standing as plain values (docs/json.md)."""
+    """The trained result as plain values (docs/json.md)."""
     return {
         "view": found.convention.name if found.convention else None,
         "convention": found.convention.says if found.convention else None,
@@ -361,7 +346,7 @@ def _bounds(found: Interval | None) -> list[float] | None:
 
 
 def print_trained_result(found: TrainedResult, title: str, console: Console) -> None:
-    """The table of a model, and below it the mean with both of its intervals."""
+    """Print the table of a model's trained tasks, and the mean with both of its intervals."""
     from rich.table import Table
 
     table = Table(title=f"{title}, scores × 100", title_justify="left")
@@ -391,7 +376,7 @@ def _trained_cells(row: TaskResult) -> list[str]:
 
 
 def _raw(raw: Mapping[tuple[str, str], float]) -> list[str]:
-    """Raw metrics by name, with their split where there are several or it is not the only one wanted."""
+    """Raw metrics by name, with the split unless every split is a plain validation or test split."""
     plain = {split for split, _ in raw} <= {"validation", "dev", "test"}
     return [
         f"{name if plain else f'{split} {name}'} {score_text(value)}" for (split, name), value in raw.items()
@@ -399,7 +384,7 @@ def _raw(raw: Mapping[tuple[str, str], float]) -> list[str]:
 
 
 def _half_text(found: Interval | None) -> str:
-    """Half of an interval's width, times 100; a dash for none."""
+    """Half of an interval's width, times 100; a dash for None."""
     return "–" if found is None else f"{50 * (found.high - found.low):.2f}"
 
 
@@ -433,7 +418,7 @@ def _between(found: Interval) -> str:
 
 
 def _lost(found: TrainedResult) -> list[str]:
-    """Runs that came to nothing, never passed over."""
+    """Lines on runs and seeds that learned nothing."""
     told = []
     for row in found.rows:
         cells = len(row.training("cells", ()))
@@ -448,12 +433,12 @@ def _lost(found: TrainedResult) -> list[str]:
 
 
 SCHEMA = 1
-"""Version of the JSON that a report becomes (docs/json.md)."""
+"""The version of the report's JSON."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Report:
-    """What a run gives: a result for each wanted score, and the aggregates of each suite."""
+    """The report of a run: a result for each planned score, and the aggregates of each suite."""
 
     prepared: PreparedRun
     results: tuple[Result, ...]
@@ -467,21 +452,21 @@ class Report:
 
     @property
     def failures(self) -> tuple[Result, ...]:
-        """What failed, could not be run, or was not reached."""
+        """The results that failed, had no data, or were not reached."""
         return tuple(r for r in self.results if r.how in ("failed", "impossible", "stopped"))
 
     @property
     def exit_code(self) -> int:
-        """0 if every wanted score is there, else 1."""
+        """0 if every planned score has a record, else 1."""
         return 1 if self.failures else 0
 
     def aggregates(self, one: ConfiguredModel, suite: Suite) -> Aggregates:
-        """A suite's columns and means for one model."""
+        """The columns and means of a suite for one model."""
         numbers = {name: self._number(suite, record) for name, record in self._done(one, suite).items()}
         return aggregate(suite, {name: value for name, value in numbers.items() if value is not None})
 
     def standing(self, one: ConfiguredModel, suite: Suite) -> TrainedResult | None:
-        """One model on what it was trained for in a suite, with intervals; None if there is no such task."""
+        """The trained result of a model on a suite, with intervals; None if no task of it needs training."""
         part = trained_part(suite)
         if part is None:
             return None
@@ -494,17 +479,17 @@ class Report:
         )
 
     def _done(self, one: ConfiguredModel, suite: Suite) -> dict[str, Record]:
-        """What is there of a suite, by task."""
+        """The finished records of a suite, by task."""
         found = {task.name: self.result(one, task).record for task in suite.tasks}
         return {name: record for name, record in found.items() if record and record.status == "done"}
 
     def _convention(self, suite: Suite) -> Convention | None:
-        """The recipe's, where the suite has it."""
+        """The recipe's convention, where the suite has it."""
         recipe = self.prepared.recipe
         return suite.conventions.get(recipe.convention) if recipe is not None else None
 
     def _number(self, suite: Suite, record: Record) -> float | None:
-        """What a suite's mean takes of a record."""
+        """The number of a record in a suite's mean."""
         convention = self._convention(suite) if "recipe" in record.identity else None
         return (
             record.main_score
@@ -513,7 +498,7 @@ class Report:
         )
 
     def result(self, one: ConfiguredModel, task: Task) -> Result:
-        """What became of one model's score on a task, as a suite has it."""
+        """The result of one model on a task of a suite."""
         return self._by_key[self.prepared.plan.keys[one, task]]
 
     @functools.cached_property
@@ -522,7 +507,7 @@ class Report:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the records have to say, such as what was left out of the data; each once, with its tasks."""
+        """The notes of the records, such as on data that was left out; each once, with its tasks."""
         return notes_of([r.record for r in self.results if r.record])
 
     def __repr__(self) -> str:

@@ -111,7 +111,7 @@ def _refuse_settings(request: Request) -> None:
 
 
 def _check_prompts(prompts: Mapping[str, str], suites: Sequence[Suite]) -> None:
-    """Refuse prompts for no known side, task or type, with or without a side; they would be silently ignored."""
+    """Refuse prompts for no known side, task or type (with or without a side): they would be ignored."""
     if not prompts:
         return
     offered = [o for entry in catalog.suites().values() for o in entry.offers() if o.kind == "task"]

@@ -1,8 +1,6 @@
-"""Records of a model grouped into comparable conditions.
+"""Records of a model, grouped by the condition under which they were measured.
 
-Finding what has been measured: records of one model, and of the reference beside them.
-
-How a model was measured: what two records must share to stand in one mean.
+Only records of one condition may stand in one mean. Reference records of the project are read as well.
 """
 
 from __future__ import annotations
@@ -22,30 +20,30 @@ from harness.types import SEED, Suite, Task, prompt_for
 
 
 class Condition(Protocol):
-    """How a model was measured: what two records must share to stand in one mean."""
+    """How a model was measured: the settings that two records must share to stand in one mean."""
 
     @property
     def text(self) -> str:
-        """The treatment in a few words."""
+        """The condition in a few words."""
         ...
 
     @property
     def rank(self) -> tuple[Any, ...]:
-        """What puts treatments of as many tasks in order."""
+        """The sort key of conditions with the same number of tasks."""
         ...
 
     def fits(self, record: Record, task: Task) -> bool:
-        """Whether `record` is what this treatment gives on `task`."""
+        """Whether `record` was measured under this condition on `task`."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class RecipeCondition:
-    """A recipe, with what a user asked of it.
+    """A recipe with a user's options.
 
-    `protocol` is the digest of all its settings; `kind` says what the seeds behind a score are
-    (results/README.md). `start` says what tasks started from that a protocol starts from another
-    one; None of those that it does not, which every start has.
+    `protocol` is the digest of all its settings; `kind` is the kind of seeds behind a score
+    (results/README.md). `start` is the model from which the protocol starts some tasks; None in records of
+    other tasks, which fit every start.
     """
 
     recipe: str
@@ -69,11 +67,11 @@ class RecipeCondition:
 
     @property
     def rank(self) -> tuple[Any, ...]:
-        """After finished models, by name."""
+        """The sort key: after finished models, by name."""
         return (1, False, self.text)
 
     def fits(self, record: Record, task: Task) -> bool:
-        """Whether `record` is what this treatment gives on `task`."""
+        """Whether `record` was measured under this condition on `task`."""
         if "recipe" not in record.identity or task.output != "label":
             return False
         own = _recipe_condition(record)
@@ -84,7 +82,7 @@ class RecipeCondition:
 
 
 def _seeds_text(seeds: Sequence[int]) -> str:
-    """Seeds that follow one another, in short.
+    """Consecutive seeds in short.
 
     >>> _seeds_text((42001, 42002, 42003)), _seeds_text((7,))
     ('42001–42003', '7')
@@ -96,8 +94,8 @@ def _seeds_text(seeds: Sequence[int]) -> str:
 class EncodingCondition:
     """How a finished model was measured.
 
-    `encoding` is the part of the identity of that name; `prompts` are all that were given, of
-    which a task applies one for each of its sides.
+    `encoding` is that part of the identity; `prompts` are all given prompts, of which a task applies one for
+    each side.
     """
 
     encoding: Mapping[str, Any]
@@ -108,7 +106,7 @@ class EncodingCondition:
 
     @property
     def text(self) -> str:
-        """The treatment in a few words."""
+        """The condition in a few words."""
         named = [f"{name} prompt {text!r}" for name, text in self.prompts.items() if text]
         if len(named) > 4:
             named = [f"{len(named)} prompts"]
@@ -117,11 +115,11 @@ class EncodingCondition:
 
     @property
     def rank(self) -> tuple[Any, ...]:
-        """Full precision first, then by the text."""
+        """The sort key: full precision first, then by the text."""
         return (0, self.encoding["dtype"] != "float32", self.text)
 
     def fits(self, record: Record, task: Task) -> bool:
-        """Whether `record` is what this treatment gives on `task`."""
+        """Whether `record` was measured under this condition on `task`."""
         applied = {r: prompt_for(task, r, self.prompts, self.default_prompt) for r in task.roles}
         wanted = {
             "task": task.name,
@@ -138,7 +136,7 @@ class EncodingCondition:
 
 
 def encoding_text(encoding: Mapping[str, Any]) -> str:
-    """An identity's encoding in a few words.
+    """The encoding of an identity in a few words.
 
     >>> encoding_text({"dtype": "float32", "max_length": 256, "normalize": True, "output": "vector",
     ...           "pooling": "mean", "similarity": "cosine"})
@@ -158,7 +156,7 @@ def encoding_text(encoding: Mapping[str, Any]) -> str:
 
 
 def condition_of(record: Record) -> Condition:
-    """The treatment under which a record was made."""
+    """The condition under which a record was made."""
     if "recipe" in record.identity:
         return _recipe_condition(record)
     asked = record.provenance.get("prompts_asked", {})
@@ -172,7 +170,6 @@ def condition_of(record: Record) -> Condition:
 
 
 def _recipe_condition(record: Record) -> RecipeCondition:
-    """The recipe, and what was asked of it, under which a record was made."""
     identity = record.identity
     return RecipeCondition(
         recipe=identity["recipe"],
@@ -187,13 +184,13 @@ def _recipe_condition(record: Record) -> RecipeCondition:
 
 
 def condition_json(treatment: Condition) -> dict[str, Any]:
-    """A treatment as plain values (docs/json.md)."""
+    """A condition as plain values (docs/json.md)."""
     assert is_dataclass(treatment)
     return asdict(treatment)
 
 
 def all_stores(results: Path | None) -> list[Store]:
-    """The results folder, and the reference records where they are at hand."""
+    """The store of the results folder, and that of the reference records where they exist."""
     reference = paths.reference_folder()
     found = [Store(paths.results_folder(results))]
     return [*found, Store(reference)] if reference else found
@@ -201,19 +198,19 @@ def all_stores(results: Path | None) -> list[Store]:
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredSuite:
-    """Every final record of a model; `reference` are the keys of those that came with the project."""
+    """Every final record of a model; `reference` are the keys of records that came with the project."""
 
     records: tuple[Record, ...]
     reference: frozenset[str]
 
 
 def records_of(model: str, results: Path | None) -> MeasuredSuite:
-    """The records of a model: by name, artifact key (or its first six digits and more), or folder.
+    """The records of a model, given by name, artifact key (six digits or more), or folder.
 
-    A record of the results folder goes before the reference record of the same key.
+    A record of the results folder replaces the reference record of the same key.
 
     Raises:
-        UsageError: Nothing is recorded under that name, or it names several artifacts.
+        UsageError: The name has no records, or matches several artifacts.
     """
     own, *others = [tuple(store.records()) for store in all_stores(results)]
     everything = {r.key: r for records in (*others, own) for r in records}
@@ -234,10 +231,9 @@ def records_of(model: str, results: Path | None) -> MeasuredSuite:
 
 @dataclass(frozen=True, kw_only=True)
 class _View:
-    """A suite as it was measured under one treatment.
+    """The records and main scores of a suite, by task, under one condition.
 
-    `records` are what was measured by task name, and `scores` their main scores; `unproven` are the
-    tasks whose data came from a folder that does not prove the pinned revision.
+    `unproven` are the tasks whose data came from a folder that does not prove the pinned revision.
     """
 
     treatment: Condition
@@ -247,11 +243,10 @@ class _View:
 
 
 def suite_views(records: Sequence[Record], suite: Suite) -> list[_View]:
-    """What was measured of a suite, one view for each treatment.
+    """The views of a suite, one for each condition; the condition with the most tasks comes first.
 
-    The treatment with the most tasks comes first; one whose records another has as well is left
-    out. Data that is built or local must be what the suite has now. Of several records of a task
-    of the hub that differ only in their data the last made one counts.
+    A view whose records another view also has is left out. Built or local data must be the suite's present
+    data. Of several records of a hub task that differ only in their data the newest counts.
     """
     mine = sorted((r for r in records if r.main_score is not None or r.training), key=_written)
     names = {task.name for task in suite.tasks}
@@ -277,7 +272,7 @@ def _view(treatment: Condition, kept: Mapping[str, Record], suite: Suite) -> _Vi
 
 
 def notes_of(records: Iterable[Record]) -> tuple[str, ...]:
-    """What records have to say, such as what was left out of the data; each once, with its tasks."""
+    """The notes of records, such as on data that was left out; each once, with its tasks."""
     told = [(record.task.name, record.provenance.get("notes", ())) for record in records]
     tasks: dict[str, list[str]] = {}
     for task, notes in told:
@@ -289,7 +284,7 @@ def notes_of(records: Iterable[Record]) -> tuple[str, ...]:
 
 
 def record_text(record: Record) -> str:
-    """What tells two records of one task apart: encoding, prompts applied and seed, or the recipe."""
+    """The distinguishing settings of a record: encoding, applied prompts and seed, or the recipe."""
     if "recipe" in record.identity:
         return _recipe_condition(record).text
     prompts = sorted({repr(p) for p in record.identity["prompts"].values() if p})
@@ -324,7 +319,7 @@ def _not_measured(named: str, revision: str, everything: Sequence[Record]) -> Us
 
 
 def _artifacts_of_folder(model: str) -> list[str]:
-    """The keys a model folder may have been measured under: without and with its own code."""
+    """The keys that a model folder may have in records: without and with its own code."""
     folder = paths.expanded(model)
     if "/" not in model or not folder.is_dir():
         return []

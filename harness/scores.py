@@ -1,11 +1,4 @@
-"""Means over tasks and types, conventions, intervals of trained tasks.
-
-Means over a suite: over tasks and over types, always both, with how many columns are there.
-
-The papers' conventions: which raw metrics make a task's number.
-
-A model on tasks that it was trained for: numbers by a paper's convention, with their intervals.
-"""
+"""Scores of a suite: its two means, numbers by a paper's convention, and intervals of trained tasks."""
 
 from __future__ import annotations
 
@@ -23,12 +16,30 @@ if TYPE_CHECKING:
     from harness.stats import Interval, Predictions
 
 
+def score_text(value: float | None) -> str:
+    """A score as tables show it: a share of 1, times 100; a dash for none.
+
+    >>> score_text(0.64508), score_text(None)
+    ('64.51', '–')
+    """
+    return "–" if value is None or value != value else f"{100 * value:.2f}"
+
+
+def delta_text(value: float | None) -> str:
+    """A difference of scores, times 100, with its sign; a dash for none.
+
+    >>> delta_text(0.0123), delta_text(-0.5), delta_text(-0.00001), delta_text(None)
+    ('+1.23', '−50.00', '0.00', '–')
+    """
+    if value is None or value != value:
+        return "–"
+    hundredths = round(100 * value, 2)
+    return "0.00" if hundredths == 0 else f"{hundredths:+.2f}".replace("-", "−")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Mean:
-    """A mean and what it is over: `there` of `wanted` columns (or types) had a score.
-
-    `value` is the mean of those that are there, None if there are none.
-    """
+    """A mean over columns (or types), `there` of `wanted` of which had a score; `value` is None without any."""
 
     over: str
     value: float | None
@@ -37,13 +48,25 @@ class Mean:
 
     @property
     def complete(self) -> bool:
-        """Whether every column was there; a mean that is not is never ranked."""
+        """Whether every column had a score; an incomplete mean is never ranked."""
         return self.there == self.wanted
+
+    @classmethod
+    def of(cls, over: str, values: Sequence[float | None]) -> Mean:
+        """The plain mean of those values that are there."""
+        there = [value for value in values if value is not None]
+        value = sum(there) / len(there) if there else None
+        return cls(over=over, value=value, there=len(there), wanted=len(values))
+
+    @property
+    def whole(self) -> float | None:
+        """The value if every column was there, else None."""
+        return self.value if self.complete else None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Aggregates:
-    """A suite's columns and its two means."""
+    """The columns of a suite and its two means."""
 
     columns: Mapping[str, float | None]
     by_type: Mapping[str, Mean]
@@ -54,35 +77,26 @@ class Aggregates:
 def aggregate(suite: Suite, scores: Mapping[str, float]) -> Aggregates:
     """The two means of a suite from the main scores of its tasks.
 
-    A column of several tasks (CQADupstack) is their mean and counts once; it is there only if
-    all of them are. The mean over types is that of the types' own means, and a type is there,
-    and counts, only if all its columns are.
+    A column of several tasks (CQADupstack) is their mean and counts once; it has a score only if all of them
+    have. The mean over types is the mean of the types' means, and a type counts only if all its columns have
+    scores.
     """
     columns = {column.name: _column(column, scores) for column in suite.columns}
     types = dict.fromkeys(column.type for column in suite.columns)
     by_type = {
-        kind: _mean(kind, [columns[c.name] for c in suite.columns if c.type == kind]) for kind in types
+        kind: Mean.of(kind, [columns[c.name] for c in suite.columns if c.type == kind]) for kind in types
     }
-    complete = [one.value if one.complete else None for one in by_type.values()]
+    complete = [one.whole for one in by_type.values()]
     return Aggregates(
         columns=columns,
         by_type=by_type,
-        over_tasks=_mean("tasks", list(columns.values())),
-        over_types=_mean("types", complete),
+        over_tasks=Mean.of("tasks", list(columns.values())),
+        over_types=Mean.of("types", complete),
     )
 
 
 def _column(column: Column, scores: Mapping[str, float]) -> float | None:
-    values = [scores.get(task.name) for task in column.tasks]
-    there = [value for value in values if value is not None]
-    return sum(there) / len(there) if there and len(there) == len(values) else None
-
-
-def _mean(over: str, values: Sequence[float | None]) -> Mean:
-    """The plain mean of those values that are there."""
-    there = [value for value in values if value is not None]
-    value = sum(there) / len(there) if there else None
-    return Mean(over=over, value=value, there=len(there), wanted=len(values))
+    return Mean.of(column.name, [scores.get(task.name) for task in column.tasks]).whole
 
 
 def raw_metrics(record: Record) -> Raw:
@@ -97,24 +111,24 @@ def raw_metrics(record: Record) -> Raw:
 
 
 Files = Callable[[Record], "Path | None"]
-"""Where the per-example file of a record lies."""
+"""A function that gives the path of a record's per-example file, None without one."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TaskResult:
-    """One task.
+    """The result of a model on one task.
 
     Attributes:
-        task: Its name.
-        record: What was measured; None where nothing was.
-        number: By the convention; None unless all that it is made of is there.
-        interval: 95 %, over seeds and examples; None where no predictions are kept.
-        one_seed: Likewise with one seed a replicate, which comes closest to what OptiBERT prints.
-        raw: Every raw metric that is there.
-        asked: Whether the suite has it, as it was narrowed.
-        scores: The number of each seed that counts; empty where no predictions are kept.
-        deviation: Of the number over the seeds that count; None of a single one.
-        best_run: The highest number of all runs of the grid.
+        task: The name of the task.
+        record: The record; None where the task was not measured.
+        number: The number by the convention; None unless every part of it is there.
+        interval: The 95 % interval over seeds and examples; None without stored predictions.
+        one_seed: The same with one seed a replicate, which comes closest to OptiBERT's intervals.
+        raw: Every raw metric of the record.
+        asked: Whether the narrowed suite has the task.
+        scores: The number of each seed that counts; empty without stored predictions.
+        deviation: The standard deviation over the seeds that count; None for a single seed.
+        best_run: The highest number among all runs of the grid.
     """
 
     task: str
@@ -129,26 +143,25 @@ class TaskResult:
     best_run: float | None = None
 
     def training(self, name: str, default: Any = None) -> Any:
-        """What the record says of how it was trained."""
+        """A field of the record's training."""
         return default if self.record is None else self.record.training.get(name, default)
 
     @property
     def seeds(self) -> Mapping[str, Any]:
-        """The seeds that count, their kind and what they scored."""
+        """The seeds that count, with their kind and their scores."""
         found: Mapping[str, Any] = self.training("seeds", {})
         return found
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainedResult:
-    """A model on a suite under one recipe.
+    """A model's result on a suite under one recipe.
 
     Attributes:
-        rows: In the suite's order.
-        convention: By which numbers are made; None for the mean of all raw metrics.
+        rows: The tasks in the suite's order.
+        convention: The convention of the numbers; None for the mean of all raw metrics.
         average: The plain mean over tasks.
-        interval: 95 % of that mean, the tasks being independent; None unless every task that is there
-            has one.
+        interval: The 95 % interval of that mean over independent tasks; None unless each has one.
         mean_of_bounds: The means of the tasks' bounds, which OptiBERT prints as the average's interval.
     """
 
@@ -173,7 +186,7 @@ def trained_part(suite: Suite) -> Suite | None:
 def trained_result(
     suite: Suite, records: Mapping[str, Record], convention: Convention | None, files: Files
 ) -> TrainedResult:
-    """Put records together, by the names of their tasks."""
+    """The trained result from records by the names of their tasks."""
     from harness import stats
 
     rows, drawn = [], {}
@@ -190,7 +203,7 @@ def trained_result(
     return TrainedResult(
         rows=tuple(rows),
         convention=convention,
-        average=_mean("tasks", [row.number for row in rows]),
+        average=Mean.of("tasks", [row.number for row in rows]),
         interval=stats.of_average(numbers, drawn) if whole else None,
         mean_of_bounds=stats.mean_of_bounds(bounds) if whole else None,
     )
@@ -214,7 +227,7 @@ def _task_result(
 
 
 def _numbers(record: Record, parts: Sequence[tuple[str, str]]) -> list[float]:
-    """What the runs behind a record scored."""
+    """The numbers of the runs behind a record."""
     found = []
     for cell in record.training.get("cells", ()):
         metrics = {(split, name): value for split, name, value in cell["metrics"]}
@@ -249,7 +262,7 @@ def _with_interval(
 
 
 def _predictions(path: Path) -> dict[str, Predictions]:
-    """The predictions of a per-example file by split, one row for each seed."""
+    """The predictions of a per-example file by split, with one row for each seed."""
     import numpy as np
     import pyarrow.parquet as pq
 

@@ -1,13 +1,4 @@
-"""Bootstrap, exact test, Student's t, intervals.
-
-Intervals of scores over seeds and examples (OptiBERT's bootstrap, and what it leaves open).
-
-Resamples: how often each unit is drawn in every replicate of a bootstrap.
-
-Approximate randomisation: what the difference would be if the models' answers were exchanged.
-
-Student's t distribution, without the half second that importing a statistics library takes.
-"""
+"""Bootstrap intervals of scores over seeds and examples, after OptiBERT."""
 
 from __future__ import annotations
 
@@ -21,23 +12,18 @@ from numpy.typing import NDArray
 from harness.metrics import METRICS, Floats
 
 DRAWS, LEVEL = 1000, 0.95
-"""Replicates, and the share of them between the bounds."""
+"""The number of replicates, and the share of them between the bounds."""
 
 AT_ONCE = 4_000_000
-"""Weights held at one time: replicates * examples."""
+"""The number of weights in memory at one time: replicates * examples."""
 
 Seeds = Literal["all", "one"]
-"""Whether a replicate draws as many seeds as there are, or one."""
+"""Whether a replicate draws as many seeds as there are, or a single seed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Predictions:
-    """What several seeds predict of one set of examples.
-
-    Attributes:
-        gold: (examples,).
-        predicted: (seeds, examples).
-    """
+    """The predictions of several seeds, `predicted` (seeds, examples), with their `gold` (examples,)."""
 
     gold: Floats
     predicted: Floats
@@ -67,20 +53,19 @@ def scores(sets: Sequence[Predictions], metrics: Sequence[str]) -> Floats:
 def replicates(
     sets: Sequence[Predictions], metrics: Sequence[str], *, rng: np.random.Generator, draws: int = DRAWS
 ) -> dict[Seeds, Floats]:
-    """The score of a task in each replicate, (draws,), with as many seeds as there are and with one.
+    """The score of a task in each replicate, (draws,), with as many seeds as there are and with one seed.
 
-    A replicate draws seeds, and examples once for all of them: a task's examples are the same for
-    every seed, and drawing them anew for each would make the interval too narrow. Several sets, as
-    MNLI's matched and mismatched, are drawn each on its own and count alike. Where seeds answer
-    single examples differently at random, that noise enters twice and the interval is too wide; where
-    seeds as such differ much, a few of them tell too little and it is too narrow. With one seed a
-    replicate the widths come closest to those that OptiBERT prints.
+    A replicate draws seeds, and examples once for all of them: a task's examples are the same for every seed,
+    and drawing them for each seed would make the interval too narrow. Several sets, such as MNLI's matched
+    and mismatched, are drawn separately and count alike. Where seeds answer single examples differently at
+    random, that noise enters twice and the interval is too wide; where seeds as such differ much, a few of
+    them are not enough and it is too narrow. With one seed a replicate the widths come closest to OptiBERT's.
 
     Args:
-        sets: Of one task, with the same seeds.
+        sets: The sets of one task, with the same seeds.
         metrics: Names in METRICS; their mean is the score.
-        rng: Where chance comes from.
-        draws: Replicates.
+        rng: The random number generator.
+        draws: The number of replicates.
     """
     count = len(sets[0].predicted)
     every = rng.integers(count, size=(draws, count))
@@ -94,18 +79,18 @@ def replicates(
 
 
 def interval(point: float, drawn: Floats, *, level: float = LEVEL) -> Interval:
-    """The interval between the percentiles of what was drawn."""
+    """The interval between the percentiles of the replicates."""
     low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2])
     return Interval(point=point, low=float(low), high=float(high))
 
 
 def of_average(points: Mapping[str, float], drawn: Mapping[str, Floats], *, level: float = LEVEL) -> Interval:
-    """The interval of the mean over tasks, whose examples are independent of one another."""
+    """The interval of the mean over tasks, whose examples are independent of each other."""
     return interval(float(np.mean([*points.values()])), np.mean([*drawn.values()], axis=0), level=level)
 
 
 def mean_of_bounds(intervals: Sequence[Interval]) -> Interval:
-    """The mean of the bounds, as OptiBERT prints for its average: no interval of the mean, but wider.
+    """The mean of the bounds, which OptiBERT prints for its average: wider than an interval of the mean.
 
     >>> mean_of_bounds([Interval(point=0.5, low=0.25, high=0.75), Interval(point=1, low=0.75, high=1)])
     Interval(point=0.75, low=0.5, high=0.875)
@@ -131,4 +116,4 @@ Weights = NDArray[np.float32]
 
 
 LARGE = 1e7
-"""Degrees of freedom from which on the normal distribution is as good."""
+"""The degrees of freedom from which on the normal distribution is a good replacement."""

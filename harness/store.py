@@ -1,4 +1,4 @@
-"""The results folder: records, per-example files and leases (the contract is results/README.md)."""
+"""The store: records, per-example files and leases in the results folder (contract: results/README.md)."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from harness.types import Purpose
 
 
 class Store:
-    """Records under one folder, one file each, written whole and put if absent.
+    """Records under one folder, one file each, written in one step and put if absent.
 
-    `records/<artifact>/<task>/<key>.json` is a finished record, `<key>.examples.parquet` its
-    per-example file, `<key>.failed.json` the last failure of work that is not finished.
+    `records/<artifact>/<task>/<key>.json` is a finished record, `<key>.examples.parquet` its per-example
+    file, and `<key>.failed.json` the last failure of unfinished work.
     """
 
     def __init__(self, root: Path) -> None:
@@ -25,19 +25,19 @@ class Store:
 
     @property
     def leases(self) -> Path:
-        """The folder of claims on work in progress."""
+        """The folder of leases on work in progress."""
         return self.root / "leases"
 
     def prepare(self) -> None:
-        """Make the folder, check that it can be written, remove what killed processes left."""
+        """Make the folder, check that it can be written, and remove temporary files of killed processes."""
         files.writable(self.root)
         files.sweep(self.root)
 
     def path(self, artifact: str, task: str, key: str) -> Path:
-        """Where the record of `task` under `key` lies, or is to be written.
+        """The path of the record of `task` under `key`, whether it exists or not.
 
-        `artifact` is the artifact's folder (`Artifact.slug`). One artifact has one folder, whatever
-        name it was first measured under: a folder that ends in the same key is used as it is.
+        `artifact` is the artifact's folder (`Artifact.slug`). An artifact has one folder, whatever its name
+        in the first run: an existing folder that ends in the same key is used.
         """
         safe = "".join(c if c.isalnum() or c in "-._+" else "-" for c in task).strip(".") or "task"
         folders = self._folders(artifact)
@@ -45,9 +45,7 @@ class Store:
         return next((place for place in places if place.exists()), places[0])
 
     def get(self, artifact: str, task: str, key: str, *, purpose: Purpose = "final") -> Record | None:
-        """The finished record under `key`, or None if the work is still to be done.
-
-        A trial does not stand in for a `final` record.
+        """The finished record under `key`, None if there is none; a trial does not replace a `final` record.
 
         Raises:
             RecordError: The record is of a newer schema, or cannot be read.
@@ -56,18 +54,17 @@ class Store:
         return None if found and purpose == "final" and found.purpose == "trial" else found
 
     def failure(self, artifact: str, task: str, key: str) -> Record | None:
-        """The last failure recorded under `key`, if any."""
+        """The last failure under `key`, None if there is none."""
         return self.read(_failed(self.path(artifact, task, key)))
 
     def put(
         self, artifact: str, record: Record, examples: bytes | None = None, *, again: bool = False
     ) -> Record:
-        """Write a record and its per-example file; returns what stands there afterwards.
+        """Write a record and its per-example file; returns the stored record.
 
-        A finished record is put if absent (`again` puts it in place of the old one) and ends
-        the failure recorded before it; a failed one always takes the place of the last failure.
-        A final record takes the place of a trial, and any record that of a damaged file, which is
-        moved aside.
+        A finished record is put if absent (with `again` it replaces the old one) and deletes the failure
+        before it; a failed record always replaces the last failure. A final record replaces a trial, and any
+        record replaces a damaged file, which is moved aside.
 
         Raises:
             StoreError: The folder cannot be written.
@@ -88,10 +85,7 @@ class Store:
         return record
 
     def records(self, *, purpose: str = "final", failed: bool = False) -> Iterator[Record]:
-        """Every finished record (or every failure) of a purpose, in the order of their paths.
-
-        A file that is no record, or one of a newer schema, is warned of and left out.
-        """
+        """Every finished record (or every failure) of a purpose, sorted by path; unreadable files only warn."""
         for path in sorted((self.root / "records").glob("*/*/*.json")):
             if path.name.endswith(".failed.json") != failed:
                 continue
@@ -104,17 +98,14 @@ class Store:
                 yield record
 
     def examples(self, record: Record, artifact: str) -> Path | None:
-        """Where the per-example file of a record lies, None if it has none or it is gone."""
+        """The path of a record's per-example file, None without one."""
         if record.examples is None:
             return None
         found = self.path(artifact, record.task.name, record.key).with_name(record.examples.file)
         return found if found.exists() else None
 
     def imported(self) -> list[Imported]:
-        """What others published and was imported into this folder, never among its records.
-
-        One that cannot be read, or is of a newer schema, is warned of and left out.
-        """
+        """The imports in this folder, which are never among its records; unreadable ones only warn."""
         found = []
         for folder in imported.import_folders(self.root):
             try:
@@ -134,13 +125,13 @@ class Store:
         return record.model_copy(update={"examples": part})
 
     def _folders(self, artifact: str) -> list[str]:
-        """The folders of one artifact, at least one; the one in use first."""
+        """The folders of one artifact, at least one, the folder in use first."""
         key = artifact.rpartition("-")[2]
         there = sorted(p.name for p in (self.root / "records").glob(f"*-{key}"))
         return [artifact] if not there or there == [artifact] else sorted(there, key=lambda n: n != artifact)
 
     def _gives_way(self, path: Path, record: Record) -> bool:
-        """Whether what lies at `path` is to be replaced; a damaged file is moved aside."""
+        """Whether the file at `path` is replaced; a damaged file is moved aside."""
         if not path.exists():
             return False
         there = self.read(path)
@@ -153,7 +144,7 @@ class Store:
 
     @staticmethod
     def read(path: Path) -> Record | None:
-        """The record in a file, None if there is no file or it is damaged, which is warned of.
+        """The record in a file, None if there is no file or it is damaged, which is logged as a warning.
 
         Raises:
             RecordError: The record is of a newer schema, or cannot be read.

@@ -85,7 +85,7 @@ class Settings:
 
 @dataclass(frozen=True, kw_only=True)
 class Encoding:
-    """The settings with which a model turns text into vectors, every default filled in; part of each identity.
+    """The settings with which a model turns text into vectors, every default filled in; part of each key.
 
     `max_length` counts tokens, special ones included; with a tower for each side it is that of the longer
     tower. `prompts` are the model's named prompts, replaced by the requested ones of the same name and sorted

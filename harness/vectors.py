@@ -1,10 +1,9 @@
-"""Embeddings on disk, reused between tasks and runs.
+"""Cached vectors on disk, reused between tasks and runs.
 
-A space holds the vectors of one (model, pooling, normalisation, length, dtype, prompt), so the
-two sides of a task are never confused: their prompts differ, or the same text has the same
-vector on both. Within a space a text is known by its hash. A space is a folder of shards, each
-one safetensors file written whole; two processes add shards of their own, and a text that lies
-in two has the same vector in both.
+A space holds the vectors of one (model, pooling, normalisation, length, dtype, prompt), so the two sides of a
+task are never confused: their prompts differ, or a text has the same vector on both. Texts are identified by
+their hash. A space is a folder of shards, safetensors files written in one step; each process adds its own,
+and a text in two shards has the same vector in both.
 """
 
 from __future__ import annotations
@@ -33,10 +32,10 @@ KEY = np.dtype([("high", "<u8"), ("low", "<u8")])
 def space_identity(
     artifact: Artifact, encoding: Encoding, *, prompt: str, role: Role = ""
 ) -> dict[str, object]:
-    """What decides a vector besides the text.
+    """The fields that a vector depends on besides the text.
 
-    `role` is for models whose two towers differ; elsewhere it stays empty so that a text that
-    stands on both sides is encoded once.
+    `role` is set for models with two different towers; elsewhere it is empty, so that a text on both sides is
+    encoded once.
     """
     return {
         "artifact": artifact.key,
@@ -59,22 +58,22 @@ def text_keys(texts: Sequence[str]) -> NDArray[np.void]:
 
 
 def shard_bytes(keys: NDArray[np.void], vectors: NDArray[np.float32]) -> bytes:
-    """A shard's file: hashes (n, 16) and vectors (n, dimension), float32."""
+    """The content of a shard's file: hashes (n, 16) and vectors (n, dimension), float32."""
     hashes = np.ascontiguousarray(keys).view(np.uint8).reshape(len(keys), 16)
     return bytes(save({"keys": hashes, "vectors": np.ascontiguousarray(vectors, dtype=np.float32)}))
 
 
 def _space_folder(root: Path, identity: Mapping[str, object]) -> Path:
-    """The folder of a space below the cache folder `root`."""
+    """The folder of a space in the cache folder `root`."""
     name = digest(identity)
     return root / "vectors" / name[:2] / name
 
 
 def write_shard(root: Path, identity: Mapping[str, object], content: bytes) -> None:
-    """Write a shard (see `shard_bytes`); the same shard twice is one file, a damaged one is mended.
+    """Write a shard (see `shard_bytes`); an equal shard is the same file, and a damaged one is replaced.
 
     Raises:
-        StoreError: It cannot be written.
+        StoreError: The shard cannot be written.
     """
     folder = _space_folder(root, identity)
     about = folder / "space.json"
@@ -86,7 +85,7 @@ def write_shard(root: Path, identity: Mapping[str, object], content: bytes) -> N
 
 
 class Space:
-    """The vectors known for one space identity; shards that others add are seen on `refresh`."""
+    """The cached vectors of one space identity; `refresh` reads shards that other processes added."""
 
     def __init__(self, root: Path, identity: dict[str, object]) -> None:
         self.folder = _space_folder(root, identity)
@@ -99,14 +98,14 @@ class Space:
         self.refresh()
 
     def refresh(self) -> None:
-        """Take in the shards that were added since."""
+        """Read the shards that were added since the last call."""
         new = [p for p in sorted(self.folder.glob("*.safetensors")) if p not in self._shards]
         opened = {path: shard for path in new if (shard := _open_shard(path)) is not None}
         self._shards.update(opened)
         self._take_in(opened.values())
 
     def hold(self, keys: NDArray[np.void], vectors: NDArray[np.float32]) -> None:
-        """Know vectors in this process that the driver has yet to write."""
+        """Make vectors available in this process that the driver has yet to write."""
         self._take_in([(keys, vectors)])
 
     def _take_in(self, shards: Collection[Shard]) -> None:
@@ -126,7 +125,7 @@ class Space:
         self._place = np.concatenate(places)[by_high]
 
     def missing(self, texts: Sequence[str]) -> list[str]:
-        """Those of `texts` whose vector is not known, each once, in order."""
+        """The texts without a cached vector, each once, in order."""
         unique = list(dict.fromkeys(texts))
         known = self._find(text_keys(unique)) >= 0
         return [t for t, k in zip(unique, known, strict=True) if not k]
@@ -135,7 +134,7 @@ class Space:
         """The vectors of `texts`, shape (len(texts), dimension).
 
         Raises:
-            KeyError: A text has none.
+            KeyError: A text has no cached vector.
         """
         found = self._find(text_keys(texts))
         if (found < 0).any():
@@ -157,7 +156,7 @@ class Space:
 
 
 def _open_shard(path: Path) -> Shard | None:
-    """Hashes and memory-mapped vectors of a shard; None if the file is not one."""
+    """The hashes and memory-mapped vectors of a shard; None if the file is no shard."""
     try:
         with path.open("rb") as file:
             length = int.from_bytes(file.read(8), "little")

@@ -1,9 +1,4 @@
-"""In this process or one per device; how many fit.
-
-Where jobs run: in this process, or one process for each device. Both speak the same way.
-
-How many processes train at once on a device: as many as its memory and the cores allow.
-"""
+"""The workers that run jobs: in this process, or in one process for each device, with the same interface."""
 
 from __future__ import annotations
 
@@ -23,17 +18,17 @@ from harness.errors import HarnessError
 from harness.jobs import Job
 
 LIBRARIES = ("torch", "transformers", "datasets")
-"""What every worker process needs: imported while others are already at work."""
+"""The libraries that every worker process imports when it starts."""
 
 Inputs = Mapping[str, Mapping[str, bytes]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Failure:
-    """Why a job failed, in a form that travels between processes.
+    """The reason why a job failed, in a form that can be sent between processes.
 
-    `fault` is the error itself where it is one the user can act on, so that a full disk stops
-    the run and a bad row fails one task.
+    `fault` is the error itself if the user can act on it: a full disk stops the run, a bad row fails one
+    task.
     """
 
     kind: str
@@ -45,7 +40,7 @@ class Failure:
 
 @dataclass(frozen=True, kw_only=True)
 class Finished:
-    """The end of a job: what it made, or why it failed."""
+    """The end of a job: its output, or its failure."""
 
     key: str
     output: Mapping[str, bytes] = field(default_factory=dict)
@@ -53,11 +48,11 @@ class Finished:
 
 
 Listener = Callable[[str, Event], None]
-"""Called with a job's key and what it tells."""
+"""A callback with a job's key and an event."""
 
 
 class Worker(Protocol):
-    """One place where one job at a time runs."""
+    """A worker, which runs one job at a time."""
 
     device: str
 
@@ -71,11 +66,11 @@ class Worker(Protocol):
         ...
 
     def poll(self, seconds: float) -> Finished | None:
-        """Pass on what running jobs tell; the end of one, if it came within `seconds`."""
+        """Pass on the events of the running job; returns its end, if it came within `seconds`."""
         ...
 
     def close(self) -> None:
-        """Stop, whatever is running."""
+        """Stop, even if a job is running."""
         ...
 
 
@@ -99,7 +94,7 @@ def _run_job(job: Job, inputs: Inputs, context: JobContext) -> Finished:
 
 
 class _InProcess:
-    """Runs jobs in this process."""
+    """A worker in this process."""
 
     def __init__(self, *, device: str, cache: Path, listener: Listener, threads: int | None = None) -> None:
         self.device = device
@@ -110,16 +105,14 @@ class _InProcess:
 
     @property
     def free(self) -> bool:
-        """Always: a job is over when `start` returns."""
+        """Whether the last result was fetched: a job is over when `start` returns."""
         return self._finished is None
 
     def start(self, job: Job, inputs: Inputs) -> None:
-        """Run a job to its end."""
         self._current = job.key
         self._finished = _run_job(job, inputs, self._desk)
 
     def poll(self, seconds: float) -> Finished | None:
-        """The end of the job that was started."""
         finished, self._finished = self._finished, None
         return finished
 
@@ -131,7 +124,7 @@ class _InProcess:
 
 
 class Subprocess:
-    """Runs jobs in a process of its own, bound to one device."""
+    """A worker in a process of its own, bound to one device."""
 
     def __init__(self, *, device: str, cache: Path, listener: Listener, threads: int | None = None) -> None:
         self.device = device
@@ -142,11 +135,11 @@ class Subprocess:
 
     @property
     def free(self) -> bool:
-        """Whether no job is running there."""
+        """Whether no job is running."""
         return not self._current
 
     def start(self, job: Job, inputs: Inputs) -> None:
-        """Send a job over."""
+        """Send a job to the process."""
         self._current = job.key
         try:
             self._line.send((job, dict(inputs)))
@@ -155,7 +148,7 @@ class Subprocess:
             self._line.send((job, dict(inputs)))
 
     def poll(self, seconds: float) -> Finished | None:
-        """Pass on what came back; the end of the running job if it is among it."""
+        """Pass on events; returns the end of the running job, if it came within `seconds`."""
         try:
             while self._line.poll(seconds):
                 report = self._line.recv()
@@ -195,7 +188,7 @@ class Subprocess:
 def open_workers(
     devices: Sequence[str], *, cache: Path, listener: Listener, threads: int | None = None
 ) -> list[Worker]:
-    """One worker for each device: a single one works in this process."""
+    """A worker for each device; a single device has its worker in this process."""
     if len(devices) == 1:
         return [_InProcess(device=devices[0], cache=cache, listener=listener, threads=threads)]
     return [Subprocess(device=d, cache=cache, listener=listener, threads=threads) for d in devices]

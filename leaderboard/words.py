@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
+from harness.scores import delta_text, score_text
 
-def score_text(value: float | None) -> str:
-    """A share of 1, times 100; a dash for none.
-
-    >>> score_text(0.64508), score_text(None)
-    ('64.51', '–')
-    """
-    return "–" if value is None or value != value else f"{100 * value:.2f}"
+__all__ = ["delta_text", "parameters_text", "score_text"]
 
 
 def parameters_text(number: int | None) -> str:
@@ -21,15 +16,3 @@ def parameters_text(number: int | None) -> str:
     if number is None:
         return "?"
     return f"{number / 1e9:.3g} B" if number >= 1e9 else f"{number / 1e6:.3g} M"
-
-
-def delta_text(value: float | None) -> str:
-    """A difference of shares, times 100, with its sign.
-
-    >>> delta_text(0.0123), delta_text(-0.5), delta_text(-0.00001)
-    ('+1.23', '−50.00', '0.00')
-    """
-    if value is None or value != value:
-        return "–"
-    hundredths = round(100 * value, 2)
-    return "0.00" if hundredths == 0 else f"{hundredths:+.2f}".replace("-", "−")

@@ -13,9 +13,9 @@ from harness import stats
 from harness.checks.difference import Compared, Difference, MeanDifference, Part, mean_difference
 from harness.checks.outcome import MeanOutcome, Overall, TaskOutcome, Verdict
 from harness.checks.policy import EXIT_CODES, MEASURED, Correction, Margin, Policy
-from harness.checks.report import delta_text, margin_text, p_text, signed
 from harness.checks.sides import Comparison, mean_score, missing_reason, task_differences
 from harness.errors import UsageError, shortened
+from harness.scores import delta_text
 from harness.stats import LARGE
 from harness.types import Suite, Task
 
@@ -476,15 +476,15 @@ def _regressions(tasks: Sequence[TaskOutcome]) -> list[str]:
     found = [one for one in tasks if one.verdict == "regressed" and one.must_not_regress]
     found.sort(key=lambda one: one.delta or 0.0)
     return [
-        f"{one.task} regressed: {delta_text(one)} points, p {p_text(one)}; not shown to be within "
-        f"{margin_text(one)}."
+        f"{one.task} regressed: {one.delta_text} points, p {one.p_text}; not shown to be within "
+        f"{one.margin_text}."
         for one in found
     ]
 
 
 def _fallen(means: Sequence[MeanOutcome]) -> list[str]:
     return [
-        f"{_named(one)} regressed: {delta_text(one)} points, wholly below {signed(-one.margin)}."
+        f"{_named(one)} regressed: {one.delta_text} points, wholly below {delta_text(-one.margin)}."
         for one in means
         if one.verdict == "regressed"
     ]
@@ -508,16 +508,16 @@ def _not_testable(tasks: Sequence[TaskOutcome], policy: Policy) -> list[str]:
 
 def _undecided(means: Sequence[MeanOutcome]) -> list[str]:
     return [
-        f"{_named(one)} is open: {delta_text(one)} points, neither within {margin_text(one)} nor clear of it."
+        f"{_named(one)} is open: {one.delta_text} points, neither within {one.margin_text} nor clear of it."
         for one in means
         if one.verdict == "inconclusive" and one.delta is not None
     ]
 
 
 def _mean_sentence(one: MeanOutcome) -> str:
-    where = "wholly above 0" if one.verdict == "improved" else f"within {margin_text(one)}"
+    where = "wholly above 0" if one.verdict == "improved" else f"within {one.margin_text}"
     verdict = "better" if one.verdict == "improved" else "equivalent"
-    return f"{_named(one)} is {verdict}: {delta_text(one)} points, {where}."
+    return f"{_named(one)} is {verdict}: {one.delta_text} points, {where}."
 
 
 def _named(one: MeanOutcome) -> str:

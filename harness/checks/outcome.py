@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from harness.documents import DocumentFolder, DocumentKind
+from harness.scores import delta_text
 
 SCHEMA = 1
 """The form of a check's JSON. A newer one is refused."""
@@ -49,8 +50,29 @@ class Party:
     baseline: str = ""
 
 
+class _Difference:
+    """The texts of a difference, shares of 1, as every report shows them."""
+
+    delta: float | None
+    low: float | None
+    high: float | None
+    margin: float
+
+    @property
+    def delta_text(self) -> str:
+        """The difference with its interval, e.g. "−1.50 [−2.20, −0.80]"."""
+        if self.delta is None or self.low is None or self.high is None:
+            return delta_text(self.delta)
+        return f"{delta_text(self.delta)} [{delta_text(self.low)}, {delta_text(self.high)}]"
+
+    @property
+    def margin_text(self) -> str:
+        """The margin on both sides, e.g. "±0.50"."""
+        return f"±{100 * self.margin:.2f}"
+
+
 @dataclass(frozen=True, kw_only=True)
-class TaskOutcome:
+class TaskOutcome(_Difference):
     """One task. Scores, differences, margins and bounds are shares of 1; tables show them times 100.
 
     Attributes:
@@ -103,9 +125,17 @@ class TaskOutcome:
     candidate_keys: tuple[str, ...] = ()
     baseline_keys: tuple[str, ...] = ()
 
+    @property
+    def p_text(self) -> str:
+        """The corrected p-value behind the verdict: of a gain where a task improved, else of a drop."""
+        p = self.p_improved if self.verdict == "improved" else self.p_regressed
+        if p is None:
+            return "–"
+        return "<0.0001" if p < 0.0001 else f"{p:.4f}"
+
 
 @dataclass(frozen=True, kw_only=True)
-class MeanOutcome:
+class MeanOutcome(_Difference):
     """The mean over the columns of one suite, shares of 1.
 
     Attributes:

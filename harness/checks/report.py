@@ -34,7 +34,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from harness.checks.outcome import VERDICTS, Check, MeanOutcome, Overall, TaskOutcome, Verdict
-from harness.report import score_text
+from harness.scores import score_text
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
@@ -55,33 +55,6 @@ EXITS: Mapping[tuple[Overall, bool], str] = {
     ("inconclusive", False): "passed: inconclusive, which the policy lets through",
 }
 """What an exit code means, by the verdict and by whether the check failed."""
-
-
-def signed(value: float | None) -> str:
-    """A difference times 100 with its sign; a dash for none.
-
-    >>> signed(-0.015), signed(0.002), signed(-0.000001), signed(None)
-    ('−1.50', '+0.20', '0.00', '–')
-    """
-    if value is None:
-        return "–"
-    text = f"{100 * abs(value):.2f}"
-    return text if text == "0.00" else f"{'−' if value < 0 else '+'}{text}"
-
-
-def delta_text(one: TaskOutcome | MeanOutcome) -> str:
-    """A difference with its interval, e.g. "−1.50 [−2.20, −0.80]"."""
-    if one.delta is None or one.low is None or one.high is None:
-        return signed(one.delta)
-    return f"{signed(one.delta)} [{signed(one.low)}, {signed(one.high)}]"
-
-
-def p_text(task: TaskOutcome) -> str:
-    """The corrected p-value behind the verdict: of a gain where a task improved, else of a drop."""
-    p = task.p_improved if task.verdict == "improved" else task.p_regressed
-    if p is None:
-        return "–"
-    return "<0.0001" if p < 0.0001 else f"{p:.4f}"
 
 
 def _units_text(task: TaskOutcome) -> str:
@@ -107,17 +80,12 @@ def _why(task: TaskOutcome) -> str:
     return "; ".join(part for part in (task.reason, settle) if part)
 
 
-def margin_text(one: TaskOutcome | MeanOutcome) -> str:
-    """The margin on both sides, e.g. "±0.50"."""
-    return f"±{100 * one.margin:.2f}"
-
-
 def _mean_text(mean: MeanOutcome) -> str:
     """A suite's mean with its interval and margin, over how many of its tasks it is."""
     scores = f"{score_text(mean.baseline)} → {score_text(mean.candidate)}"
     if mean.delta is None:
         return f"mean over {_there_text(mean)}"
-    return f"mean over {_there_text(mean)} {scores}, {delta_text(mean)}, margin {margin_text(mean)}"
+    return f"mean over {_there_text(mean)} {scores}, {mean.delta_text}, margin {mean.margin_text}"
 
 
 def _there_text(mean: MeanOutcome) -> str:
@@ -286,17 +254,17 @@ def _table(tasks: Sequence[TaskOutcome], *, narrow: bool) -> Table:
     for task in tasks:
         verdict = Text(_verdict_text(task), style=STYLES[task.verdict])
         cells = [Text(cell) for cell in _cells(task, narrow=narrow)]
-        cells += [Text(margin_text(task))] if margins else []
+        cells += [Text(task.margin_text)] if margins else []
         table.add_row(*cells, verdict, *([Text(_why(task))] if told else []))
     return table
 
 
 def _cells(task: TaskOutcome, *, narrow: bool) -> tuple[str, ...]:
     if narrow:
-        return (task.task, delta_text(task), p_text(task))
+        return (task.task, task.delta_text, task.p_text)
     counted = (_units_text(task), _seeds_text(task))
-    scores = (score_text(task.baseline), score_text(task.candidate), delta_text(task))
-    return (task.task, task.metric, *counted, *scores, p_text(task))
+    scores = (score_text(task.baseline), score_text(task.candidate), task.delta_text)
+    return (task.task, task.metric, *counted, *scores, task.p_text)
 
 
 def _listed(check: Check, verdict: Verdict, *, every: bool) -> Iterator[str]:
@@ -364,8 +332,8 @@ def _of_task(task: TaskOutcome) -> _Case:
     """A task: a regression that the policy lets through is skipped, not failed."""
     allowed = task.verdict == "regressed" and not task.must_not_regress
     facts = (
-        f"delta {delta_text(task)}" if task.delta is not None else "",
-        f"p {p_text(task)}" if task.p_regressed is not None else "",
+        f"delta {task.delta_text}" if task.delta is not None else "",
+        f"p {task.p_text}" if task.p_regressed is not None else "",
         _why(task),
     )
     return _Case(
@@ -382,9 +350,9 @@ def _details(task: TaskOutcome) -> str:
         "metric": task.metric,
         "baseline": score_text(task.baseline),
         "candidate": score_text(task.candidate),
-        "delta": delta_text(task),
+        "delta": task.delta_text,
         "margin": f"±{100 * task.margin:.2f}",
-        "p": p_text(task),
+        "p": task.p_text,
         "units": _units_text(task),
         "seeds": _seeds_text(task),
     }
@@ -591,7 +559,7 @@ def _markdown_row(cells: Sequence[str]) -> str:
 
 def _mean_rows(check: Check) -> Iterator[Sequence[str]]:
     for mean in check.means:
-        scores = (score_text(mean.baseline), score_text(mean.candidate), delta_text(mean))
+        scores = (score_text(mean.baseline), score_text(mean.candidate), mean.delta_text)
         margin = f"±{100 * mean.margin:.2f}"
         yield _escaped(mean.suite), _there_text(mean), *scores, margin, mean.verdict
 
@@ -599,8 +567,8 @@ def _mean_rows(check: Check) -> Iterator[Sequence[str]]:
 def _row(task: TaskOutcome) -> Sequence[str]:
     """The cells of a task; what can be no number is escaped."""
     names = (_escaped(task.task), _escaped(task.metric), _escaped(_units_text(task)))
-    scores = (score_text(task.baseline), score_text(task.candidate), delta_text(task))
-    p = p_text(task).replace("<", "&lt;")
+    scores = (score_text(task.baseline), score_text(task.candidate), task.delta_text)
+    p = task.p_text.replace("<", "&lt;")
     told = (_verdict_text(task), _escaped(_why(task)))
     return (*names, _seeds_text(task), *scores, p, *told)
 

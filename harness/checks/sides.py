@@ -31,6 +31,7 @@ from harness.plan import ConfiguredModel, PlannedScore, plan_scores
 from harness.recipe import RecipeOptions
 from harness.report import Report
 from harness.request import Request, ResolvedRequest, resolve_request
+from harness.scores import Mean
 from harness.store import Store
 from harness.types import Suite, Task
 
@@ -302,8 +303,7 @@ def _runs(side: CheckSide, task: str, repeated: bool) -> Units:
 
 def mean_score(ones: Sequence[ScoredRecord]) -> float | None:
     """The mean of main scores; None unless all are there."""
-    known = [one.score for one in ones if one.score is not None]
-    return sum(known) / len(known) if known and len(known) == len(ones) else None
+    return Mean.of("records", [one.score for one in ones]).whole
 
 
 def set_baseline(

@@ -18,8 +18,8 @@ from harness.differences import Comparable
 from harness.errors import unknown
 from harness.progress import console, most_common
 from harness.record import Record
-from harness.report import score_text
 from harness.results import record_text, records_of
+from harness.scores import delta_text, score_text
 
 REASONS = {
     ("first", "task"): "Only {first} has",
@@ -142,8 +142,7 @@ def _print_deltas(out: Console, first: str, second: str, rows: Sequence[Mapping[
     if others:
         table.add_column("other settings", style="dim")
     for row in rows:
-        delta = "–" if row["delta"] is None else f"{100 * row['delta']:+.2f}"
-        scores = (score_text(row["first"]), score_text(row["second"]), delta)
+        scores = (score_text(row["first"]), score_text(row["second"]), delta_text(row["delta"]))
         settings = _row_settings(row)
         table.add_row(
             row["task"], row["metric"], *scores, *(["" if settings == common else settings] if others else [])

@@ -14,7 +14,7 @@ from harness import catalog, paths
 from harness.commands import options
 from harness.errors import UsageError, shortened, unknown
 from harness.progress import console, most_common
-from harness.report import aggregates_json, means_lines, print_trained_result, score_text, trained_result_json
+from harness.report import aggregates_json, means_lines, print_trained_result, trained_result_json
 from harness.request import split_names
 from harness.results import (
     MeasuredSuite,
@@ -26,7 +26,7 @@ from harness.results import (
     records_of,
     suite_views,
 )
-from harness.scores import aggregate, trained_part, trained_result
+from harness.scores import aggregate, score_text, trained_part, trained_result
 from harness.types import SuiteOptions
 
 

@@ -14,8 +14,9 @@ from harness import paths, progress
 from harness.commands import options
 from harness.errors import HarnessError, UsageError, unknown
 from harness.progress import console
-from harness.report import Report, score_text
+from harness.report import Report
 from harness.request import PreparedRun, Request, open_suites, request_of_options
+from harness.scores import delta_text, score_text
 from harness.watch.source import Checkpoint, open_source
 from harness.watch.state import WATCHES, ChangePoint, Entry, Watch, usual_name
 from harness.watch.watch import EvaluatedCheckpoint, Scan, WatchListeners, WatchOptions, follow
@@ -327,7 +328,7 @@ def _table(watch: Watch, points: dict[int, float], task: str) -> Table:
     before: float | None = None
     for one in watch.checkpoints:
         score = points.get(one.step)
-        delta = "" if score is None or before is None else f"{100 * (score - before):+.2f}"
+        delta = "" if score is None or before is None else delta_text(score - before)
         tasks = f"{one.there}/{one.wanted}" if one.wanted else ""
         table.add_row(f"{one.step:,}", score_text(score), delta, tasks, _flag(watch, one, task))
         before = before if score is None else score

@@ -69,11 +69,11 @@ def test_a_lopsided_prediction_shows_both_bounds() -> None:
     ("p", "text"), [(0.0004, "0.0004"), (0.00009, "<0.0001"), (0.0, "<0.0001"), (1.0, "1.0000"), (None, "–")]
 )
 def test_p_values(p: float | None, text: str) -> None:
-    assert report.p_text(replace(REGRESSED, p_regressed=p)) == text
+    assert replace(REGRESSED, p_regressed=p).p_text == text
 
 
 def test_an_improved_task_shows_the_p_value_of_the_gain() -> None:
-    assert report.p_text(replace(REGRESSED, verdict="improved", p_improved=0.02)) == "0.0200"
+    assert replace(REGRESSED, verdict="improved", p_improved=0.02).p_text == "0.0200"
 
 
 def test_the_order_is_by_verdict_then_by_size() -> None:
