@@ -138,7 +138,7 @@ class JobContext:
         *,
         hold: bool = False,
     ) -> EncodedTexts:
-        """Encode those of `texts` that have no cached vector, emitting shards on the way so a crash loses little.
+        """Encode those of `texts` that have no cached vector, emitting shards so that a crash loses little.
 
         With `hold` they are also available here at once, because a driver in another process writes them
         later.

@@ -209,7 +209,7 @@ def _fit(room: float, need: float, *, most: int) -> int:
 
 
 def _measured(device: str, runs: Sequence[Job], recipe: Recipe, cache: Path) -> tuple[float, float] | None:
-    """The free memory of a GPU and the memory of one run, in bytes, measured over a few steps in a new process."""
+    """The free memory of a GPU and the memory of one run, in bytes, from a few steps in a new process."""
     job = recipe.probe(runs)
     if job is None:
         return None

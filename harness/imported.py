@@ -72,7 +72,7 @@ class Imported:
         return found
 
     def entries(self, columns: Sequence[str] | None = None) -> Any:
-        """The entries that have scores, as a pyarrow table; `entry` in the other tables is a row number here."""
+        """The entries that have scores, as a pyarrow table; other tables refer to its row numbers."""
         return self._read("entries", columns)
 
     def scores(self, columns: Sequence[str] | None = None) -> Any:

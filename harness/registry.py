@@ -43,7 +43,10 @@ class Registry(Generic[Entry]):
         return map(self._opened, _files(self.package))
 
     def named(self, name: str) -> Entry | None:
-        """The entry in the file of that name (`mteb_v1.py` for "mteb-v1"), None without one; imports nothing else."""
+        """The entry in the file of that name (`mteb_v1.py` for "mteb-v1"), None without one.
+
+        No other file is imported, and no plugin.
+        """
         file = name.replace("-", "_")
         entry = self._opened(file) if file in _files(self.package) else None
         return entry if entry is not None and entry.name == name else None

@@ -39,7 +39,7 @@ def delta_text(value: float | None) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Mean:
-    """A mean over columns (or types), `there` of `wanted` of which had a score; `value` is None without any."""
+    """A mean over columns (or types): `there` of `wanted` had a score; `value` is None if none had."""
 
     over: str
     value: float | None

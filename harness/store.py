@@ -62,8 +62,8 @@ class Store:
     ) -> Record:
         """Write a record and its per-example file; returns the stored record.
 
-        A finished record is put if absent (with `again` it replaces the old one) and deletes the failure
-        before it; a failed record always replaces the last failure. A final record replaces a trial, and any
+        A finished record is put if absent (with `again` it replaces the old one) and deletes the earlier
+        failure; a failed record always replaces the last failure. A final record replaces a trial, and any
         record replaces a damaged file, which is moved aside.
 
         Raises:

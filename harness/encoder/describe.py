@@ -1,12 +1,7 @@
-"""Description of a folder -> Encoding: pooling, lengths, prompts, family.
+"""The description of a model folder, from its JSON alone, and the Encoding that follows from it.
 
-What a model folder says about itself, read from its JSON alone: no torch, no transformers.
-
-From what a model says and what the user asked for to the one Encoding that counts.
-
-How many tokens a model takes, as its files say.
-
-Which network a model folder runs through, from its JSON alone.
+The description covers pooling, lengths, prompts and family; requested settings override it. Imports neither
+torch nor transformers.
 """
 
 from __future__ import annotations
@@ -41,27 +36,24 @@ POOLING_FLAGS = {
     "pooling_mode_weightedmean_tokens": "weightedmean",
     "pooling_mode_lasttoken": "lasttoken",
 }
-"""The flags of a Pooling module's config and the mode each turns on, in the order of the name.
-
-"cls+mean+max" is the library's name for these three; the vector it gives has the maximum before the
-mean.
-"""
+"""The flags of a Pooling config and their modes, in the order of the name: "cls+mean+max" is the library's
+name for these three, although its vector has the maximum before the mean."""
 
 OWN_POOLING = "own"
-"""The pooling of a model whose own code goes from tokens to a vector."""
+"""The pooling of a model that has no Pooling module."""
 
 NO_LIMIT = 1_000_000
 """The max_length of a model that truncates nothing."""
 
 
 def resolve_encoding(description: Description, settings: Settings) -> Encoding:
-    """How the model is to be run: what was asked for, the model's own default elsewhere.
+    """The encoding of a model: the requested settings, and the model's own defaults elsewhere.
 
-    A bare backbone without a pooling asked for has its family's. An empty prompt is kept: what it
-    names has none, not the default one.
+    A bare backbone has its family's pooling by default. An empty prompt is preserved: it means no prompt, not
+    the default prompt.
 
     Raises:
-        UsageError: For an unknown pooling, or a length that the model has no positions for.
+        UsageError: The pooling is unknown, or the length exceeds the model's positions.
     """
     prompts = {**description.prompts, **(settings.prompts or {})}
     default = description.default_prompt_name
@@ -122,23 +114,22 @@ OFFSET_MODELS = frozenset(
         "xmod",
     }
 )
-"""Model types whose position table starts behind the padding id, as in RoBERTa."""
+"""Model types whose position table starts after the padding id, as in RoBERTa."""
 
 UNBOUND_MODELS = frozenset({"t5", "mt5", "umt5", "xlnet"})
-"""Model types with relative positions, whose configs name a length that limits nothing."""
+"""Model types with relative positions, for which the length in the config is no limit."""
 
 TOKENIZED = ("Transformer", "CLIPModel")
-"""Modules with a tokenizer of transformers, whose length counts where the module names none."""
+"""Modules with a transformers tokenizer, whose length applies where the module names none."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Length:
-    """How many tokens enter by one module.
+    """The token limits of an input module.
 
-    `most` is where texts are cut, NO_LIMIT if nowhere, and `named` where the files say they are, None
-    if they do not. `limit` is the most that may be asked for, None where the files name no limit.
-    `table` is how many positions there are where each has a vector of its own, so that a longer text
-    is an error.
+    `most` is the length at which texts are cut (NO_LIMIT if never), `named` the length in the files, `limit`
+    the longest length that may be requested, and `table` the number of learned positions, beyond which a text
+    is an error; the last three are None without a value.
     """
 
     most: int
@@ -148,21 +139,21 @@ class _Length:
 
 
 def lengths(folder: Path, *, own_code: bool = False) -> tuple[_Length, ...]:
-    """The length of each module that texts enter by, in the order of `input_modules`.
+    """The length of each input module, in the order of `input_modules`.
 
-    With `own_code`, a backbone that names classes of its own runs those.
+    With `own_code`, a backbone that names classes of its own runs them.
     """
     entered = input_modules(folder) or [("", "")]
     return tuple(_length(kind, folder / sub, bare=not kind, own_code=own_code) for kind, sub in entered)
 
 
 def _longest(found: Sequence[_Length]) -> int:
-    """Where texts are cut by the module that takes the longest, of those that cut at all."""
+    """The largest length at which a module cuts texts, among those that cut at all."""
     return max((length.most for length in found if length.most < NO_LIMIT), default=NO_LIMIT)
 
 
 def _most_asked(found: Sequence[_Length]) -> int | None:
-    """The most that may be asked for of any module, None if no file names a limit."""
+    """The largest length that may be requested of any module, None if no file names a limit."""
     return max((length.limit for length in found if length.limit is not None), default=None)
 
 
@@ -181,7 +172,7 @@ def _length(kind: str, root: Path, *, bare: bool, own_code: bool) -> _Length:
 
 
 def _own_length(root: Path) -> int | None:
-    """The length a sentence-transformers module was saved with, None if it names none."""
+    """The length in the config of a sentence-transformers module, None without one."""
     for path in [*sorted(root.glob("sentence_*_config.json")), root / "wordembedding_config.json"]:
         length = read_object(path).get("max_seq_length")
         if isinstance(length, int):
@@ -190,7 +181,7 @@ def _own_length(root: Path) -> int | None:
 
 
 def _text_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The part of a config that is about text, where a model takes other things too."""
+    """The text part of a config that also covers other inputs."""
     text = config.get("text_config")
     return text if isinstance(text, dict) and _positions(config) is None else config
 
@@ -202,7 +193,7 @@ def _positions(config: Mapping[str, Any]) -> int | None:
 
 
 def _table(config: Mapping[str, Any], *, own_code: bool) -> int | None:
-    """How many positions have a vector of their own, None where positions are computed."""
+    """The number of learned positions, None where positions are computed."""
     positions = _positions(config)
     computed = (
         any("rope" in name or "rotary" in name or "alibi" in name for name in config)
@@ -220,20 +211,17 @@ def _table(config: Mapping[str, Any], *, own_code: bool) -> int | None:
 
 
 def _computed(config: Mapping[str, Any], own: int | None) -> int | None:
-    """The most tokens of a model that computes its positions.
-
-    They go on beyond what the config names: if the model's own length is longer, that is the limit.
-    """
+    """The most tokens of a model with computed positions: those in the config, or its own length if longer."""
     positions = _positions(config)
     return None if positions is None else max(positions, own or 0)
 
 
 TRANSFORMER = "sentence_transformers.models.Transformer"
-"""The type of the one module of a bare backbone."""
+"""The module type of a bare backbone."""
 
 
 VOCABULARIES = ("tokenizer.json", "*vocab*", "*.model", "*.bpe", "*.codes", "merges.txt")
-"""Files one of which a tokenizer is read from."""
+"""The files of a tokenizer, one of which must exist."""
 
 OF_CHARACTERS = ("ByT5Tokenizer", "CanineTokenizer", "PerceiverTokenizer")
 """Tokenizers without a vocabulary."""
@@ -241,15 +229,14 @@ OF_CHARACTERS = ("ByT5Tokenizer", "CanineTokenizer", "PerceiverTokenizer")
 
 @dataclass(frozen=True, kw_only=True)
 class Description:
-    """A model folder as its files describe it.
+    """The description of a model folder.
 
-    `pooling` is named as in sentence-transformers, "+" between modes that are concatenated; None
-    for a bare backbone, which then has `usual_pooling`, that of its family; OWN_POOLING where the
-    model has no Pooling module of its own.
-    `normalize` says whether the last module normalizes. `max_length` is in tokens, special ones
-    included, and is what SentenceTransformer would use, that of the longest tower where there are
-    several; `position_limit` is the most there are positions for, None where the files name no
-    limit; `lengths` are those of each tower. `prompts` may be empty texts, which stand for none.
+    `pooling` is named as in sentence-transformers, with "+" between concatenated modes; None for a bare
+    backbone, which then has `usual_pooling`, that of its family; OWN_POOLING without a Pooling module.
+    `normalize` is whether the last module normalizes. `max_length` is SentenceTransformer's length in tokens,
+    special ones included, that of the longest tower; `position_limit` is the number of positions, None where
+    the files name no limit; `lengths` are those of each tower. `prompts` may have empty texts, which mean no
+    prompt.
     """
 
     folder: Path
@@ -265,11 +252,10 @@ class Description:
 
 
 def describe(folder: Path, *, own_code: bool = False) -> Description:
-    """Read what the model in `folder` is; with `own_code`, code that it brings is run.
+    """The description of the model in `folder`; with `own_code`, the model's own code is run.
 
     Raises:
-        ModelError: If it is not a model folder, its JSON or its weights are unreadable, or there
-            are no weights.
+        ModelError: It is not a model folder, its JSON or weights are unreadable, or it has no weights.
     """
     if not folder.is_dir():
         raise ModelError(f"{folder} is not a folder.", hint="Give the folder that holds config.json.")
@@ -299,7 +285,7 @@ def describe(folder: Path, *, own_code: bool = False) -> Description:
 
 
 def _require_configs(folder: Path) -> None:
-    """See that every transformer has its config."""
+    """Refuse a folder in which a transformer has no config."""
     for kind, sub in all_modules(folder) or [(TRANSFORMER, "")]:
         if library_class(kind) != "Transformer" or (folder / sub / "config.json").is_file():
             continue
@@ -313,7 +299,7 @@ def _require_configs(folder: Path) -> None:
 
 
 def _require_tokenizers(folder: Path) -> None:
-    """See that every transformer has a tokenizer: without its files transformers makes an empty one."""
+    """Refuse a transformer without tokenizer files, for which transformers would make an empty tokenizer."""
     for kind, sub in all_modules(folder) or [(TRANSFORMER, "")]:
         root = folder / sub
         if library_class(kind) != "Transformer" or any(any(root.glob(name)) for name in VOCABULARIES):
@@ -348,10 +334,7 @@ def _pooling(folder: Path, modules: list[Module]) -> str | None:
 
 
 def _prompts(library: Mapping[str, Any]) -> dict[str, str]:
-    """The named prompts, as the library completes them: a side without one has an empty prompt.
-
-    That counts only beside a default prompt, which is then not put before the texts of that side.
-    """
+    """The named prompts; beside a default prompt, a side without a prompt gets an empty one, as in the library."""
     sides = {"query": "", "document": ""} if library.get("default_prompt_name") is not None else {}
     named = {name: text or "" for name, text in (library.get("prompts") or {}).items()}
     return {**sides, **named}
@@ -368,14 +351,14 @@ def _similarity(folder: Path, name: str | None) -> Similarity:
 
 
 def family_in(folder: Path) -> Family | None:
-    """The family of the backbone in a folder, None if it is none of ours."""
+    """The family of the backbone in a folder, None if the catalog has none."""
     return backbones.family_of(read_object(folder / "config.json"))
 
 
 def has_network(folder: Path, *, own_code: bool = False) -> bool:
-    """Whether the backbone in a folder runs through our network, not through a class of transformers.
+    """Whether our network runs the backbone in a folder, not a class of transformers.
 
-    With `own_code`, one that names classes of its own does not.
+    With `own_code`, a backbone that names classes of its own does not run through our network.
     """
     config = read_object(folder / "config.json")
     if runs_remote_code(config, own_code) or (folder / "adapter_config.json").is_file():
@@ -385,14 +368,14 @@ def has_network(folder: Path, *, own_code: bool = False) -> bool:
 
 
 def runs_remote_code(config: Mapping[str, Any], allowed: bool) -> bool:
-    """Whether the classes that a config names as its own run, which they do where that is allowed."""
+    """Whether the classes in a config's `auto_map` run: they exist, and code is allowed."""
     return allowed and bool(config.get("auto_map"))
 
 
 def _most_positions(config: Mapping[str, Any]) -> int | None:
-    """The most tokens of a text in our network, as far as its own config says; None where it does not.
+    """The most tokens of a text in our network, None if unlimited or if another class runs.
 
-    Of transformers' own types, those with rotary positions say it here.
+    Of transformers' own types only those with rotary positions have a value here.
     """
     if config.get("model_type") == MODEL_TYPE:
         shape = config.get("architecture", {})

@@ -1,28 +1,8 @@
-"""TODO.
+"""The encoder engine: texts in, vectors out, as fast as the device allows and in the order given.
 
-The towers of a loaded model: a Router has one for each side, every other model has one.
-
-Encoder: texts in, vectors out; tokenizing, batches by token budget, halving when memory runs out.
-
-Tokenize, sort, cut by token budget, halve on out-of-memory.
-
-Spans of sorted texts, cut so that a batch keeps to a budget of tokens, and who runs them.
-
-What a model's first module is fed: texts tokenized once, sorted, padded batch by batch.
-
-Telling that memory ran out from any other error.
-
-The token that fills batches.
-
-Encoder: texts in, vectors out.
-
-The engine: texts in, vectors out, as fast as the device allows and in the order given.
-
-Vectors of batches, brought to their rows and looked over.
-
-One pass of a batch through the modules of a model.
-
-Linear layers on a CPU through oneDNN.
+Texts are tokenized once in windows, sorted by length, and cut into batches by a budget of padded tokens; a
+batch that does not fit into memory is halved. Pooling and all layers after the backbone run in float32. A
+model with a Router has a tower for each side. On a CPU, float32 linear layers run through oneDNN.
 """
 
 from __future__ import annotations
@@ -47,23 +27,22 @@ if TYPE_CHECKING:
 
 
 WIDENED = ("token_embeddings", "sentence_embedding")
-"""What a backbone leaves; all that follows is computed in float32."""
+"""The outputs of a backbone that are converted to float32 for all further layers."""
 
 
 def _routers(model: SentenceTransformer) -> list[Router]:
-    """Every Router of the model, at any depth."""
     from sentence_transformers.models import Router
 
     return [module for module in model.modules() if isinstance(module, Router)]
 
 
 def route(model: SentenceTransformer, role: Role) -> dict[str, str]:
-    """What the library's `encode` is told so that a text of that side takes its tower, if there is one."""
+    """The arguments of the library's `encode` that send a text to the tower of its side, if there is one."""
     return {"task": role} if any(role in router.sub_modules for router in _routers(model)) else {}
 
 
 def roles(model: SentenceTransformer) -> list[Role]:
-    """The sides whose texts take different ways through the model; one alone has no side."""
+    """The sides whose texts take different ways through the model; [""] if there is a single way."""
     found = _routers(model)
     if not found:
         return [""]
@@ -73,18 +52,18 @@ def roles(model: SentenceTransformer) -> list[Role]:
 
 
 def input_modules(model: SentenceTransformer) -> list[nn.Module]:
-    """The modules that texts enter by: the first one, or the first one of each tower of a Router."""
+    """The first module, or the first module of each tower of a Router."""
     return list(_entered(model[0]))
 
 
 def backbone_modules(model: SentenceTransformer) -> list[nn.Module]:
-    """Every model of transformers within the modules."""
+    """The transformers models within the modules."""
     found = [getattr(module, "auto_model", None) for module in model.modules()]
     return [backbone for backbone in found if backbone is not None]
 
 
 def dtype_as_run(model: SentenceTransformer) -> str:
-    """The dtype that the backbone computes in, such as "float32"."""
+    """The dtype in which the backbone computes, such as "float32"."""
     computing = [*backbone_modules(model), model]
     dtypes = (str(parameter.dtype) for module in computing for parameter in module.parameters())
     return next(dtypes, "torch.float32").split(".")[-1]
@@ -96,7 +75,7 @@ def attention(model: SentenceTransformer) -> str:
 
 
 def notes(model: SentenceTransformer) -> list[str]:
-    """What is worth saying of how the backbones run."""
+    """The notes of the backbones on how they run, each once."""
     return list(dict.fromkeys(note for backbone in backbone_modules(model) for note in _notes(backbone)))
 
 
@@ -108,13 +87,13 @@ def _notes(backbone: nn.Module) -> list[str]:
 
 
 def _attention(backbone: nn.Module) -> str:
-    """That of our network as it ran, that of transformers as it is set."""
+    """The attention backend of our network as it ran, or of a transformers model as it is set."""
     set_ = getattr(getattr(backbone, "config", None), "_attn_implementation", None)
     return str(getattr(backbone, "attention_as_run", set_) or "")
 
 
 def widen(features: dict[str, Any]) -> dict[str, Any]:
-    """The same features, those of WIDENED in float32."""
+    """The same features, with those of WIDENED in float32."""
     for name in WIDENED:
         if name in features and features[name] is not None:
             features[name] = features[name].float()
@@ -122,7 +101,7 @@ def widen(features: dict[str, Any]) -> dict[str, Any]:
 
 
 def widen_towers(model: SentenceTransformer) -> None:
-    """Have every module within a Router leave what the next one computes with in float32."""
+    """Make every module within a Router return features in float32."""
     for router in _routers(model):
         for module in chain.from_iterable(_towers(router)):
             module.register_forward_hook(lambda _module, _args, features: widen(features))
@@ -143,17 +122,13 @@ def _towers(router: Router) -> list[nn.Sequential]:
 
 
 Span = tuple[int, int]
-"""Texts start to stop, in the order of falling length."""
+"""The indices (start, stop) of texts in the order of falling length."""
 
 
 class _Queue:
-    """Hands out spans of texts whose padded size keeps to a budget of tokens; safe across threads.
+    """A thread-safe queue of spans whose padded size keeps to a token budget; a longer text is a span of its own.
 
-    Which spans there are depends on the lengths and the budget alone, not on who takes them.
-
-    Args:
-        lengths: Tokens of each text, falling, so the first of a span is its longest.
-        budget: Padded tokens of a span; a longer text is a span of its own.
+    The spans depend only on the budget and on the falling `lengths`, not on the thread that takes them.
     """
 
     def __init__(self, lengths: NDArray[np.int64], budget: int) -> None:
@@ -163,7 +138,7 @@ class _Queue:
         self._lock = threading.Lock()
 
     def take(self) -> Span | None:
-        """The next span, None if there is nothing left to do."""
+        """The next span, None if there is none."""
         with self._lock:
             if not self._open:
                 return None
@@ -174,7 +149,7 @@ class _Queue:
             return start, cut
 
     def halve(self, span: Span) -> int:
-        """Put back a span that did not fit, and make half its size the budget from now on."""
+        """Return a span that did not fit, and set the budget to half of its size."""
         start, stop = span
         with self._lock:
             self.budget = min(self.budget, (stop - start) * int(self._lengths[start]) // 2)
@@ -182,7 +157,7 @@ class _Queue:
             return self.budget
 
     def clear(self) -> None:
-        """Forget all that is left."""
+        """Drop all remaining spans."""
         with self._lock:
             self._open.clear()
 
@@ -190,11 +165,10 @@ class _Queue:
 def _drain(
     queue: _Queue, run: Callable[[Span], None], *, threads: int, halved: Callable[[int], None]
 ) -> None:
-    """Run every span of a queue, on that many threads with one core each; 0 is in this thread.
+    """Run every span of a queue on that many threads with one core each, or in this thread if `threads` is 0.
 
-    A batch a core is faster than all cores on one batch, and does not stall where other
-    processes hold some of the cores. A span that does not fit into memory is cut in two and run
-    again; `halved` is told the new budget.
+    One batch per core is faster than all cores on one batch, and does not stall where other processes use
+    some of the cores. A span that does not fit into memory is halved; `halved` receives the new budget.
     """
     if not threads:
         _loop(queue, run, halved)
@@ -252,14 +226,11 @@ def _fits(run: Callable[[Span], None], span: Span) -> bool:
 
 
 CHARACTERS_A_TOKEN = 4
-"""A guess at how many tokens a text has, for models that tokenize in their own way."""
+"""The assumed characters of a token, for models that tokenize in their own way."""
 
 
 class _Inputs(Protocol):
-    """Texts of one window, ready to be encoded.
-
-    `order` lists the texts, longest first; `lengths` are their tokens in that order.
-    """
+    """The tokenized texts of a window: `order` lists them longest first, `lengths` are their tokens in that order."""
 
     order: NDArray[np.int64]
     lengths: NDArray[np.int64]
@@ -270,10 +241,7 @@ class _Inputs(Protocol):
 
 
 def _prepare(model: SentenceTransformer, texts: Sequence[str], prompt: str, role: Role) -> _Inputs:
-    """Tokenize texts with a prompt before each, as the model's own `encode` would.
-
-    `role` chooses the tower of a model that has one for each side.
-    """
+    """The inputs for texts with a prompt before each, as in the model's own `encode`; `role` chooses the tower."""
     prompted = [prompt + text for text in texts]
     way = route(model, role)
     length = model._get_prompt_length(prompt, **way) if prompt else None
@@ -284,7 +252,7 @@ def _prepare(model: SentenceTransformer, texts: Sequence[str], prompt: str, role
 
 
 def _is_plain(model: SentenceTransformer) -> bool:
-    """Whether the first module is a transformer with a fast tokenizer and nothing of its own."""
+    """Whether the first module is the library's Transformer with a fast tokenizer."""
     from sentence_transformers.models import Transformer
 
     first = model[0]
@@ -292,7 +260,7 @@ def _is_plain(model: SentenceTransformer) -> bool:
 
 
 class _Tokenized:
-    """Inputs of a plain transformer: flat arrays of token ids, one text behind the other."""
+    """Inputs of a plain transformer: flat arrays of token ids, one text after the other."""
 
     def __init__(self, model: SentenceTransformer, texts: list[str], extra: dict[str, Any]) -> None:
         first: Any = model[0]
@@ -356,13 +324,13 @@ class _Untokenized:
         self.lengths = guess[self.order]
 
     def features(self, span: Span) -> dict[str, Any]:
-        """Whatever the model's own tokenize gives."""
+        """The output of the model's own tokenize."""
         batch = [self._texts[i] for i in self.order[slice(*span)]]
         return {**self._model.tokenize(batch, **self._way), **self._extra}
 
 
 SAID = ("out of memory", "can't allocate memory", "CUBLAS_STATUS_ALLOC_FAILED")
-"""What torch says on a GPU, on a CPU, and in a library on a GPU."""
+"""Parts of torch's out-of-memory messages: on a GPU, on a CPU, and in a library on a GPU."""
 
 
 def _is_out_of_memory(error: BaseException) -> bool:
@@ -375,13 +343,13 @@ def _is_out_of_memory(error: BaseException) -> bool:
 
 
 def let_end_pad(tokenizer: Any, family: Family | None) -> None:
-    """Let the end token fill batches where a family has it so and the tokenizer names none."""
+    """Use the end token as padding where the family does so and the tokenizer names no padding token."""
     if family is not None and family.end_pads and tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
 
 
 def require_padding(tokenizer: Any) -> None:
-    """Refuse a tokenizer that cannot fill a batch.
+    """Refuse a tokenizer without a padding token.
 
     Raises:
         ModelError: It has no padding token.
@@ -395,16 +363,16 @@ def require_padding(tokenizer: Any) -> None:
 
 
 CPU_BUDGET = 1024
-"""Padded tokens of one batch on one CPU core: what stays in its cache."""
+"""Padded tokens of one batch on one CPU core, so that it stays in the cache."""
 
 GPU_BUDGET = 65_536
 """Padded tokens of one batch on a GPU."""
 
 WINDOW = 32_768
-"""Texts tokenized and sorted at a time, which bounds the memory tokens take."""
+"""The number of texts that are tokenized and sorted at a time, which bounds memory."""
 
 Progress = Callable[[int, int], None]
-"""Called after each batch with the texts and the tokens it has finished."""
+"""A callback after each batch with the numbers of finished texts and tokens."""
 
 
 class Encoder:
@@ -412,16 +380,15 @@ class Encoder:
 
     Attributes:
         model: The modules.
-        roles: The sides that have a tower of their own, one of them where there is one tower.
+        roles: The sides with a tower of their own; a single entry where there is one tower.
         dimension: The length of a vector.
-        device: Where the model lies, such as "cpu" or "cuda:0".
-        parameters: How many parameters the model has.
-        dtype_as_run: The dtype the backbone computes in, such as "float32".
+        device: The device of the model, such as "cpu" or "cuda:0".
+        parameters: The number of parameters.
+        dtype_as_run: The dtype in which the backbone computes, such as "float32".
         attention: The name of the attention backend, "" where the model has none.
-        tokens_seen: Tokens encoded so far, padding not counted; guessed from the characters for a
-            model that tokenizes in its own way.
-        batches: Batches run so far.
-        notes: What went otherwise than asked for, such as a budget that was halved.
+        tokens_seen: Encoded tokens without padding; estimated for a model that tokenizes in its own way.
+        batches: The number of batches so far.
+        notes: Deviations from the requested settings, such as a halved budget.
     """
 
     def __init__(self, model: SentenceTransformer, encoding: Encoding) -> None:
@@ -459,9 +426,9 @@ class Encoder:
         return next(iter(found.values()))
 
     def reload(self, load: Callable[[], Encoder]) -> None:
-        """Let go of the model, load it again, and go on with that: at no time are there two.
+        """Drop the model and continue with a new load of it; there are never two models in memory.
 
-        There is none afterwards if `load` fails.
+        If `load` fails, there is none afterwards.
         """
         import torch
 
@@ -479,17 +446,16 @@ class Encoder:
         role: Role = "",
         progress: Progress | None = None,
     ) -> NDArray[np.float32]:
-        """The vectors of `texts`, each with `prompt` put before it.
+        """The vectors of `texts`, each with `prompt` before it.
 
-        Equal texts are encoded once. Vectors are those of `SentenceTransformer.encode`, up to
-        rounding. `role` is the side the texts stand on, which counts for a model with a tower
-        for each.
+        Equal texts are encoded once. The vectors equal those of `SentenceTransformer.encode` up to rounding.
+        `role` is the side of the texts, which chooses the tower.
 
         Returns:
             Shape (len(texts), dimension), float32, in the order of `texts`.
 
         Raises:
-            ModelError: If a vector is not finite, or a single text does not fit into memory.
+            ModelError: A vector is not finite, or a single text does not fit into memory.
         """
         places: dict[str, int] = {}
         inverse = np.fromiter((places.setdefault(t, len(places)) for t in texts), np.int64, len(texts))
@@ -504,17 +470,14 @@ class Encoder:
         return vectors[inverse]
 
     def count_tokens(self, texts: Sequence[str], *, prompt: str = "") -> int:
-        """How many tokens `texts` have, special ones included, after truncation."""
+        """The number of tokens of `texts` after truncation, special ones included."""
         return sum(
             int(_prepare(self.model, texts[start : start + WINDOW], prompt, "").lengths.sum())
             for start in range(0, len(texts), WINDOW)
         )
 
     def encode_batch(self, texts: Sequence[str], *, prompt: str = "", role: Role = "") -> NDArray[np.float32]:
-        """The vectors of `texts` run as one batch, each padded to the longest: (texts, dimension).
-
-        What comes out of the model is returned as it is, finite or not.
-        """
+        """The vectors of `texts` in one batch, padded to the longest, (texts, dimension); not checked to be finite."""
         inputs = _prepare(self.model, texts, prompt, role)
         done: Batches = []
 
@@ -532,7 +495,7 @@ class Encoder:
         copies: NDArray[np.int64],
         progress: Progress | None,
     ) -> None:
-        """Encode texts into the rows of `out`; text i stands for `copies[i]` of what was given."""
+        """Encode texts into the rows of `out`; text i stands for `copies[i]` of the given texts."""
         share = -(-int(inputs.lengths.sum()) // max(1, self._threads))
         queue = _Queue(inputs.lengths, min(self._budget, share))
         done: Batches = []
@@ -574,18 +537,18 @@ class Encoder:
 
 
 Batches = list[tuple[NDArray[np.int64], "Tensor"]]
-"""The rows that a batch stands for, and its vectors on the model's device."""
+"""For each batch its rows, and its vectors on the model's device."""
 
 
 def _gathered(done: Batches, out: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Bring the batches to the CPU, each to its rows of `out`."""
+    """Copy the vectors of the batches to their rows of `out` on the CPU."""
     for rows, vectors in done:
         out[rows] = vectors.cpu().numpy()
     return out
 
 
 def _require_finite(vectors: NDArray[np.float32], texts: list[str], inverse: NDArray[np.int64]) -> None:
-    """See that every vector is finite; `inverse` says which of `texts` each text given was."""
+    """Refuse vectors that are not finite; `inverse` maps each given text to its place in `texts`."""
     bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
     if not bad.size:
         return
@@ -600,8 +563,8 @@ def _require_finite(vectors: NDArray[np.float32], texts: list[str], inverse: NDA
 def forward(model: SentenceTransformer, features: dict[str, Any]) -> Tensor:
     """The vectors of one tokenized batch, shape (texts, dimension), float32, on the model's device.
 
-    The backbone runs in the dtype it was loaded in; pooling, further layers and normalisation
-    run in float32. The feature "task" chooses the tower of a Router, wherever it stands.
+    The backbone runs in its loaded dtype; pooling, further layers and normalisation run in float32. The
+    feature "task" chooses the tower of a Router at any depth.
     """
     task = {"task": features.pop("task")} if "task" in features else {}
     for at, module in enumerate(model):
@@ -612,11 +575,10 @@ def forward(model: SentenceTransformer, features: dict[str, Any]) -> Tensor:
 
 
 def _use_onednn(model: nn.Module) -> None:
-    """Have the float32 linear layers of a model on the CPU computed by oneDNN.
+    """Compute the float32 linear layers of a model on the CPU with oneDNN, if it is available; without gradients.
 
-    torch gives float32 products to MKL, which uses half of an AMD core's vector width; oneDNN
-    uses it whole, and is as fast elsewhere. The sums are of the same float32 products in another
-    order. The layers give no gradients any more. Nothing changes where oneDNN is missing.
+    torch uses MKL, which uses half of an AMD core's vector width; oneDNN uses all of it and is as fast
+    elsewhere. The sums are of the same float32 products in another order.
     """
     import torch
 

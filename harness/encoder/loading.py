@@ -1,8 +1,6 @@
-"""Folder -> Encoder; fresh parameters found.
+"""Loading of a model folder into an Encoder, with an error wherever it would be another model.
 
-From a model folder to an Encoder, loudly wherever it would not be the model it says it is.
-
-Parameters that no file set: found at loading, and an error if they reach the output.
+Parameters that no file sets are detected, and are an error if the output depends on them.
 """
 
 from __future__ import annotations
@@ -43,14 +41,14 @@ def load(artifact: Artifact, encoding: Encoding, *, device: str) -> Encoder:
     """The model of `artifact`, ready to encode as `encoding` says.
 
     Args:
-        artifact: The model and where it lies; nothing is fetched.
-        encoding: How it is to be run, as `resolve_encoding` gives it.
+        artifact: The model and its folder; nothing is fetched.
+        encoding: The settings, from `resolve_encoding`.
         device: A torch device, such as "cpu" or "cuda:0".
 
     Raises:
-        ModelError: If the folder does not hold a whole model, needs code that was not allowed,
-            holds a pickle with code, or leaves parameters that reach the output unset.
-        UsageError: If the device cannot run the requested dtype.
+        ModelError: The folder does not hold a whole model, needs code that is not allowed, holds a pickle
+            with code, or leaves parameters unset that the output depends on.
+        UsageError: The device cannot run the requested dtype.
     """
     if encoding.dtype == "float16" and device == "cpu":
         raise UsageError(
@@ -102,7 +100,7 @@ def _build(
 
 
 def _set_lengths(model: SentenceTransformer, encoding: Encoding, description: Description) -> list[str]:
-    """Cut texts where it was asked for, or where there are no positions for more; else leave it be."""
+    """Cut texts at the requested length, or where the positions end; returns notes."""
     towers = list(zip(input_modules(model), description.lengths, strict=True))
     if encoding.max_length == description.max_length:
         for module, length in towers:
@@ -123,7 +121,7 @@ def _set_lengths(model: SentenceTransformer, encoding: Encoding, description: De
 
 
 def _cut(module: nn.Module, length: int) -> bool:
-    """Have a module cut its texts; False if it does not cut any."""
+    """Set the length at which a module cuts texts; False if it cannot cut."""
     from sentence_transformers.models import BoW, WordEmbeddings
 
     if isinstance(module, BoW | WordEmbeddings) or not hasattr(module, "max_seq_length"):
@@ -166,7 +164,7 @@ def _explained(artifact: Artifact, error: Exception) -> ModelError:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep progress bars, load reports and warnings of the libraries off the terminal."""
+    """Hide progress bars, load reports and warnings of the libraries."""
     from transformers.utils import logging as transformers_logging
 
     library, transformers = logging.getLogger("sentence_transformers"), cast(Any, transformers_logging)
@@ -192,7 +190,7 @@ SHOWN = 5
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _UninitialisedTensor:
-    """A tensor that no file set, of one backbone; `shapes` if the file has one of another shape."""
+    """A tensor of a backbone that no file set; `shapes` if the file has another shape."""
 
     backbone: nn.Module
     name: str
@@ -202,12 +200,12 @@ class _UninitialisedTensor:
 
 @dataclass
 class _LoadReport:
-    """What loading found wrong: tensors that no file had, or whose shape was another there."""
+    """The tensors that no file had, or that had another shape there."""
 
     fresh: list[_UninitialisedTensor] = field(default_factory=list)
 
     def note(self, model: nn.Module, info: dict[str, Any]) -> None:
-        """Add what transformers says of one loaded backbone."""
+        """Add the loading info of one backbone from transformers."""
         tensors = {**dict(model.named_buffers()), **dict(model.named_parameters())}
         mismatched = {
             name: f" ({tuple(found)} in the file, {tuple(wanted)} in the model)"
@@ -223,7 +221,7 @@ class _LoadReport:
 
 @contextmanager
 def _recorded() -> Iterator[_LoadReport]:
-    """While open, every backbone transformers loads adds to the report."""
+    """While open, every backbone that transformers loads is added to the report."""
     from transformers import PreTrainedModel
 
     report = _LoadReport()
@@ -244,11 +242,7 @@ def _recorded() -> Iterator[_LoadReport]:
 
 
 def _require_loaded(model: SentenceTransformer, report: _LoadReport, name: str) -> None:
-    """See that every tensor that reaches the output came from a file.
-
-    A tensor that no file set may be one the output does not depend on, such as the pooler of
-    a BERT that is mean-pooled: it gets no gradient from the vectors.
-    """
+    """Refuse a model whose vectors depend on a tensor that no file set; the others get no gradient."""
     found = [f"{_place(model, fresh)}{fresh.shapes}" for fresh in _reaching(model, report.fresh)]
     if not found:
         return
@@ -261,7 +255,7 @@ def _require_loaded(model: SentenceTransformer, report: _LoadReport, name: str) 
 
 
 def _place(model: SentenceTransformer, fresh: _UninitialisedTensor) -> str:
-    """The name of a tensor, with that of its backbone where there are several."""
+    """The name of a tensor, with its backbone's name where there are several."""
     if len(backbone_modules(model)) < 2:
         return fresh.name
     return next((f"{n}.{fresh.name}" for n, m in model.named_modules() if m is fresh.backbone), fresh.name)
@@ -278,7 +272,7 @@ def _reaching(model: SentenceTransformer, suspects: list[_UninitialisedTensor]) 
 def _silent(
     model: SentenceTransformer, suspects: list[_UninitialisedTensor], role: Role
 ) -> set[_UninitialisedTensor]:
-    """The suspects that the vectors of one side do not depend on; none where no gradient can tell."""
+    """The suspects that the vectors of one side do not depend on; empty where there are no gradients."""
     import torch
 
     way = route(model, role)
@@ -298,14 +292,14 @@ def _silent(
 
 
 RELATIVE = ("relative_key", "relative_key_query")
-"""Kinds of positions that BERT once had in transformers."""
+"""Kinds of positions that older versions of transformers had for BERT."""
 
 HAVE_RELATIVE = ("esm",)
 """Model types that still have them."""
 
 
 def _check_family(artifact: Artifact, encoding: Encoding) -> None:
-    """See that each backbone can be run as asked for, as far as its family knows."""
+    """Refuse backbones that cannot run with the requested settings, as far as their family knows."""
     for folder in module_folders(artifact.folder):
         if not has_network(folder, own_code=artifact.trust_remote_code):
             _check_positions(artifact, folder)
@@ -332,7 +326,7 @@ def _check_positions(artifact: Artifact, folder: Path) -> None:
 
 
 def _require_no_variant(artifact: Artifact, folder: Path) -> None:
-    """See that a type which only we know is one of those that we know."""
+    """Refuse a variant of a model type that only our network computes, if no family covers it."""
     kind = read_object(folder / "config.json").get("model_type")
     families = {n: e.family for n, e in backbones.entries().items() if e.family is not None}
     named = {name: family for name, family in families.items() if kind in family.model_types}

@@ -1,4 +1,4 @@
-"""What every attention backend is asked, and what it answers."""
+"""The interface of attention backends."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Needs:
-    """What one layer asks of attention.
+    """The needs of a layer for its attention.
 
     Attributes:
-        window: How far a token sees to either side; None for everything.
+        window: The number of tokens seen to either side; None for all.
         slopes: ALiBi's loss per token of distance, for each head; None without ALiBi.
-        dropout: Share of attention weights dropped.
+        dropout: The share of attention weights dropped.
         partly: Whether some computed tokens are not attended to.
-        head_dim: Width of a head.
+        head_dim: The width of a head.
     """
 
     window: int | None = None
@@ -31,39 +31,37 @@ class Needs:
 
 
 class Backend(Protocol):
-    """Attention of texts packed one behind the other."""
+    """A backend for attention over texts that are packed one after the other."""
 
     name: str
 
     def refusal(self, device: torch.device, dtype: torch.dtype, needs: Needs) -> str | None:
-        """Why it cannot do this, None if it can."""
+        """The reason why it cannot run this layer, None if it can."""
         ...
 
     def layout(self, lengths: Sequence[int], attended: Tensor | None, device: torch.device) -> Layout:
-        """Whatever it works out once for all layers of a pass.
+        """The values that are computed once for all layers of a pass.
 
         Args:
-            lengths: Tokens of each text, falling, none of them 0.
-            attended: (tokens,) bool, the tokens that others attend to, at least one of each text;
-                None for all.
-            device: Where the tokens are.
+            lengths: The number of tokens of each text, falling, none of them 0.
+            attended: (tokens,) bool, the tokens that others attend to, at least one of each text; None for
+                all.
+            device: The device of the tokens.
         """
         ...
 
 
 class Layout(Protocol):
-    """The texts of one pass, as a backend has laid them out."""
+    """The layout of the texts of one pass for a backend."""
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, needs: Needs) -> Tensor:
-        """Let every token attend to the tokens of its own text.
-
-        A token that no attended token of its text is near enough to gets zeros.
+        """The result of attention within each text, zeros for a token that sees no attended token.
 
         Args:
             query: (tokens, heads, head_dim).
             key: (tokens, key and value heads, head_dim).
             value: Like `key`.
-            needs: What the layer asks for.
+            needs: The needs of the layer.
 
         Returns:
             (tokens, heads, head_dim).
@@ -72,7 +70,7 @@ class Layout(Protocol):
 
 
 class Nothing:
-    """The layout of no text at all."""
+    """The layout of an empty list of texts."""
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, needs: Needs) -> Tensor:
         """See `Layout.attend`."""

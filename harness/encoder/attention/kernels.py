@@ -1,4 +1,4 @@
-"""Attention backends: torch's kernel for texts of different lengths, flash-attn, and their choice.
+"""Attention backends: torch's kernel for texts of different lengths, flash-attn, and the choice of one.
 
 Both kernels compute windows in half precision on a GPU; flash-attn (the gpu extra) also ALiBi.
 """
@@ -23,16 +23,15 @@ if TYPE_CHECKING:
 
 
 WIDEST_HEAD, HEAD_STEP = 256, 8
-"""FlashAttention's kernels take heads up to this width, in steps of that many dimensions."""
+"""The widest heads of FlashAttention's kernels, and the step of widths."""
 
 
 class _Varlen:
-    """The backend of choice on a GPU."""
+    """The preferred backend on a GPU."""
 
     name = "varlen"
 
     def refusal(self, device: torch.device, dtype: torch.dtype, needs: Needs) -> str | None:
-        """Why it cannot do this, None if it can."""
         if not _has_varlen():
             return "this torch has no varlen_attn with windows"
         if needs.slopes is not None:
@@ -40,7 +39,6 @@ class _Varlen:
         return _kernel_refusal(device, dtype, needs) or ("it drops no attention" if needs.dropout else None)
 
     def layout(self, lengths: Sequence[int], attended: Tensor | None, device: torch.device) -> Layout:
-        """Where each text begins."""
         return _bounds(lengths, attended, device) if lengths else Nothing()
 
 
@@ -54,7 +52,7 @@ def _has_varlen() -> bool:
 
 
 def _kernel_refusal(device: torch.device, dtype: torch.dtype, needs: Needs) -> str | None:
-    """What FlashAttention's kernels cannot do, None for what they can."""
+    """The reason why FlashAttention's kernels cannot run this layer, None if they can."""
     import torch
 
     if device.type != "cuda":
@@ -72,13 +70,10 @@ def _kernel_refusal(device: torch.device, dtype: torch.dtype, needs: Needs) -> s
 
 @dataclass(frozen=True, kw_only=True)
 class _Bounds:
-    """Where texts begin among the queries, and among the keys.
+    """The bounds of texts among queries and keys.
 
-    Attributes:
-        queries: (texts + 1,) int32.
-        keys: The same of the tokens attended to.
-        longest: The most queries and the most keys of a text.
-        kept: The tokens attended to; None where all are.
+    `queries` and `keys`, (texts + 1,) int32, are where texts begin among the queries and among the attended
+    tokens; `longest` is the most queries and keys of a text; `kept` are the attended tokens, None for all.
     """
 
     queries: Tensor
@@ -87,7 +82,6 @@ class _Bounds:
     kept: Tensor | None
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, needs: Needs) -> Tensor:
-        """See `Layout.attend`."""
         from torch.nn.attention.varlen import varlen_attn
 
         key, value = self.attended(key), self.attended(value)
@@ -100,17 +94,17 @@ class _Bounds:
         return out
 
     def attended(self, packed: Tensor) -> Tensor:
-        """Only the tokens that are attended to."""
+        """The attended tokens only."""
         return packed if self.kept is None else packed[self.kept]
 
 
 def _window_size(needs: Needs) -> tuple[int, int]:
-    """How many tokens are seen to the left and to the right; -1 for all, as FlashAttention has it."""
+    """The tokens seen to the left and to the right; -1 for all, as in FlashAttention."""
     return (-1, -1) if needs.window is None else (needs.window, needs.window)
 
 
 def _bounds(lengths: Sequence[int], attended: Tensor | None, device: torch.device) -> _Bounds:
-    """The bounds of texts, and of the tokens attended to within them; see `Backend.layout`."""
+    """The bounds of texts, and of the attended tokens within them; see `Backend.layout`."""
     import torch
 
     longest = lengths[0]
@@ -129,7 +123,6 @@ class _Flash:
     name = "flash"
 
     def refusal(self, device: torch.device, dtype: torch.dtype, needs: Needs) -> str | None:
-        """Why it cannot do this, None if it can."""
         if (missing := _missing()) is not None:
             return missing
         if needs.slopes is not None and needs.partly:
@@ -137,13 +130,12 @@ class _Flash:
         return _kernel_refusal(device, dtype, needs)
 
     def layout(self, lengths: Sequence[int], attended: Tensor | None, device: torch.device) -> Layout:
-        """Where each text begins."""
         return _FlashBounds(bounds=_bounds(lengths, attended, device)) if lengths else Nothing()
 
 
 @functools.cache
 def _missing() -> str | None:
-    """Why the package cannot be used; one built against another torch does not import."""
+    """The reason why the package cannot be used; a build for another torch does not import."""
     if importlib.util.find_spec("flash_attn") is None:
         return "flash-attn is not installed"
     try:
@@ -155,12 +147,9 @@ def _missing() -> str | None:
 
 @dataclass(frozen=True, kw_only=True)
 class _FlashBounds:
-    """Where texts begin."""
-
     bounds: _Bounds
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, needs: Needs) -> Tensor:
-        """See `Layout.attend`."""
         import torch
         from flash_attn import flash_attn_varlen_func
 
@@ -183,24 +172,24 @@ class _FlashBounds:
 
 
 BACKENDS: dict[str, Backend] = {b.name: b for b in (_Varlen(), _Flash(), Sdpa())}
-"""In the order in which they are tried on a GPU."""
+"""The backends in the order in which they are tried on a GPU."""
 
 AUTO = "auto"
 
 LIBRARY_NAMES = {"flash_attention_2": "flash"}
-"""transformers' names of attention to ours, of those that are not there unless asked for."""
+"""transformers' names of attention mapped to ours, for backends that run only on request."""
 
 HALF = 2
-"""Bytes of a number in half precision."""
+"""The bytes of a number in half precision."""
 
 
 def choose(
     device: torch.device, dtype: torch.dtype, needs: Needs, asked: str = AUTO
 ) -> tuple[Backend, str | None]:
-    """The backend for one kind of layer, and why the one hoped for is not it (None if it is).
+    """The backend for a layer, and the reason why it is not the preferred or requested one (None if it is).
 
-    On a CPU that is SDPA unless another is asked for. On a GPU SDPA takes part in half precision only
-    where no kernel for texts of different lengths can, which is worth saying.
+    On a CPU the default is SDPA. On a GPU, SDPA in half precision is used only where no kernel for texts of
+    different lengths can run, which gives a note.
 
     Raises:
         UsageError: There is no backend of that name.

@@ -1,14 +1,7 @@
-"""CPU and fallback: windows, groups, masks.
+"""Attention without padding through torch's scaled_dot_product_attention: any device, dtype and layer.
 
-torch's scaled_dot_product_attention without padding: any device, any dtype, whatever is needed.
-
-Windowed attention in blocks: time and memory grow with the tokens, not with their square.
-
-Texts of one length, or of nearly one, attended in one call.
-
-Masks for torch's scaled_dot_product_attention that leave no row without a key.
-
-Which stretch of the packed tokens each token may see.
+Texts of one length, or of nearly one, share a call. Windowed attention over long texts runs in blocks, so
+that time and memory grow with the tokens, not with their square. Masks leave no row without a key.
 """
 
 from __future__ import annotations
@@ -27,14 +20,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class _Kind:
-    """What the masks of one kind of layer depend on, beside the lengths of the texts.
+    """The kind of a layer, on which its masks depend beside the lengths of the texts.
 
-    Attributes:
-        window: How far a token sees to either side; None for everything.
-        slopes: ALiBi's loss per token of distance, for each head; None without ALiBi.
-        attended: (tokens,) bool, what is attended to; None for everything.
-        device: Where the tokens are.
-        dtype: That of the queries.
+    `window` is the number of tokens seen to either side and `attended` (tokens,) bool the tokens that are
+    attended to; None means all. `slopes` are ALiBi's losses per token of distance, by head; None without
+    ALiBi. `dtype` is that of the queries.
     """
 
     window: int | None
@@ -46,14 +36,10 @@ class _Kind:
 
 @dataclass(frozen=True, kw_only=True)
 class _Mask:
-    """What is added to the scores of one call.
+    """The mask of one call: `bias` is added to the scores, and broadcasts to (batch, heads, queries, keys).
 
-    A softmax over nothing is NaN in some kernels, so a query that may see no key sees all of them,
-    and what it finds is set to zero where the query is a token.
-
-    Attributes:
-        bias: Shape that broadcasts to (batch, heads, queries, keys); None for nothing.
-        blind: (batch, 1, queries, 1) bool, the tokens that see no key; None if there is none.
+    A softmax over nothing is NaN in some kernels, so a query that sees no key gets all keys, and its result
+    is set to zero if it is in `blind`, (batch, 1, queries, 1) bool, the tokens that see no key.
     """
 
     bias: Tensor | None = None
@@ -63,7 +49,7 @@ class _Mask:
 def _additive_mask(
     allowed: Tensor, dtype: torch.dtype, *, bias: Tensor | None = None, blind: bool = False
 ) -> _Mask:
-    """The mask that allows these pairs."""
+    """The mask of the allowed pairs."""
     import torch
 
     sees = allowed.any(dim=-1, keepdim=True)
@@ -84,17 +70,15 @@ def _attend(query: Tensor, key: Tensor, value: Tensor, mask: _Mask, *, dropout: 
 
 
 SMALLEST = 32
-"""Tokens of a block where the window is smaller."""
+"""The tokens of a block where the window is smaller."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Blocks:
     """Texts in one row, cut into blocks that see themselves and their two neighbours.
 
-    Attributes:
-        tokens: Tokens of these texts, which stand first of all.
-        size: Tokens of a block, at least the window.
-        mask: For (blocks, heads, size, 3 * size).
+    `tokens` counts the tokens of these texts, the first of all; `size` is the tokens of a block, at least the
+    window; `mask` is for (blocks, heads, size, 3 * size).
     """
 
     tokens: int
@@ -120,12 +104,11 @@ class _Blocks:
 
 
 def _block_size(window: int) -> int:
-    """Tokens of a block for that window."""
     return max(window, SMALLEST)
 
 
 def _blocks(lengths: Sequence[int], kind: _Kind) -> _Blocks:
-    """The blocks of texts that stand first of all, for a layer with a window and without ALiBi."""
+    """The blocks of the first texts, for a layer with a window and without ALiBi."""
     import torch
     import torch.nn.functional as f
 
@@ -147,26 +130,21 @@ def _blocks(lengths: Sequence[int], kind: _Kind) -> _Blocks:
 
 
 SLACK = 8
-"""Columns by which the shortest text of a group may fall short of its longest."""
+"""The largest difference between the lengths of a group's texts."""
 
 MASKED_TOKENS = 4096
-"""Padded tokens of a group whose texts differ in length."""
+"""The most padded tokens of a group whose texts differ in length."""
 
 Span = tuple[int, int]
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Group:
-    """Texts that are attended in one call.
+    """Texts that share one call: `texts` of them, the longest of `length` tokens, at `span` of the packed tokens.
 
-    Attributes:
-        texts: How many there are.
-        length: Tokens of the longest.
-        span: Its tokens among all packed ones.
-        gather: (texts * length,) the token in each place, its text's last one behind the end; None
-            where all texts have the same length.
-        places: (tokens of the group,) the place of each token; None likewise.
-        mask: For (texts, heads, length, length).
+    `gather` (texts * length,) is the packed token for each place, a text's last token after its end, and
+    `places` (tokens of the group,) the place of each token; both are None for equal lengths. `mask` is for
+    (texts, heads, length, length).
     """
 
     texts: int
@@ -190,7 +168,7 @@ class _Group:
 
 
 def _spans(lengths: Sequence[int], slack: int = SLACK) -> list[Span]:
-    """Cut texts, longest first, into runs of one length, or of nearly one where texts are short.
+    """Spans of texts, longest first, of one length, or of nearly one where texts are short.
 
     >>> _spans([300, 300, 200, 12, 10, 9])
     [(0, 2), (2, 3), (3, 6)]
@@ -213,10 +191,7 @@ def _together(longest: int, length: int, texts: int, slack: int) -> bool:
 
 
 def _group(lengths: Sequence[int], start: int, kind: _Kind, bias: Tensor | None) -> _Group:
-    """The group of these texts, the first token of which is the one at `start` of all packed ones.
-
-    `bias` is from `alibi`, for texts that may be longer; None without ALiBi.
-    """
+    """The group of these texts, whose first token is at `start`; `bias` may be for longer texts (`_alibi`)."""
     import torch
 
     texts, length = len(lengths), lengths[0]
@@ -236,7 +211,7 @@ def _group(lengths: Sequence[int], start: int, kind: _Kind, bias: Tensor | None)
 
 
 def _mask(keys: Tensor | None, length: int, kind: _Kind, bias: Tensor | None) -> _Mask:
-    """The mask of a group, of which `keys` (texts, length) may be attended to; None for all."""
+    """The mask of a group with its attended tokens `keys` (texts, length); None for all."""
     import torch
 
     allowed = None if keys is None else keys[:, None, None]
@@ -253,7 +228,7 @@ def _mask(keys: Tensor | None, length: int, kind: _Kind, bias: Tensor | None) ->
 
 
 def _alibi(length: int, kind: _Kind) -> Tensor | None:
-    """ALiBi's loss for texts of up to that length: (1, heads, length, length); None without it."""
+    """ALiBi's loss for texts up to that length, (1, heads, length, length); None without ALiBi."""
     import torch
 
     if kind.slopes is None:
@@ -265,33 +240,26 @@ def _alibi(length: int, kind: _Kind) -> Tensor | None:
 
 
 BLOCKS_FROM = 2
-"""Windowed layers go by blocks for texts of more than so many blocks."""
+"""The number of blocks above which a text of a windowed layer is cut into blocks."""
 
 
 class Sdpa:
-    """The backend that is always there."""
+    """The backend that is always available."""
 
     name = "sdpa"
 
     def refusal(self, device: torch.device, dtype: torch.dtype, needs: Needs) -> str | None:
-        """None: it can do everything."""
+        """None: it supports every layer."""
         return None
 
     def layout(self, lengths: Sequence[int], attended: Tensor | None, device: torch.device) -> Layout:
-        """The texts; how they are grouped depends on what a layer needs."""
+        """The texts; their groups depend on the needs of a layer."""
         return _Texts(lengths=tuple(lengths), attended=attended, device=device) if lengths else Nothing()
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Texts:
-    """A layout, with the calls worked out so far for each kind of layer.
-
-    Attributes:
-        lengths: Tokens of each text, falling.
-        attended: (tokens,) bool, what is attended to; None for everything.
-        device: Where the tokens are.
-        calls: By window, slopes and dtype.
-    """
+    """A layout of texts by falling `lengths`, with the `calls` so far by window, slopes and dtype."""
 
     lengths: tuple[int, ...]
     attended: Tensor | None
@@ -299,7 +267,6 @@ class _Texts:
     calls: dict[tuple[object, ...], list[_Group | _Blocks]] = field(default_factory=dict)
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, needs: Needs) -> Tensor:
-        """See `Layout.attend`."""
         import torch
 
         known = (needs.window, needs.slopes, query.dtype)
@@ -339,12 +306,12 @@ def reach(lengths: Sequence[int], window: int | None, device: torch.device) -> t
     """The first and the last token that each token sees: its own text, cut to a window.
 
     Args:
-        lengths: Tokens of each text.
-        window: How far a token sees to either side; None for everything.
-        device: Where the result is to be.
+        lengths: The number of tokens of each text.
+        window: The number of tokens seen to either side; None for all.
+        device: The device of the result.
 
     Returns:
-        Two of shape (tokens,), int32.
+        Two tensors of shape (tokens,), int32.
 
     >>> import torch
     >>> [ends.tolist() for ends in reach([3, 2], 1, torch.device("cpu"))]

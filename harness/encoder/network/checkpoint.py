@@ -1,10 +1,7 @@
-"""Read tensors, hold against the network, load.
+"""Loading of published weights into our network, with an error if a tensor is missing or left over.
 
-From a folder of published weights to our network, loudly where a tensor is missing or left over.
-
-The tensors of a folder: read, sorted under our names, and held against what the network wants.
-
-From a config to the network it stands for, without weights.
+Tensors are read, renamed to our names, and compared with those of a network that is built from the config
+without weights.
 """
 
 from __future__ import annotations
@@ -28,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class _Loaded:
-    """A network, and the tensors of its folder that are not in it, each with the reason."""
+    """A network, and the tensors of its folder that were left out, each with the reason."""
 
     model: EncoderModel | EncoderForMaskedLM
     ignored: Mapping[str, str]
@@ -43,18 +40,18 @@ def load_network(
     config: PreTrainedConfig | None = None,
     changes: Mapping[str, Any] | None = None,
 ) -> _Loaded:
-    """The network that lies in a folder.
+    """The network in a folder.
 
     Args:
-        folder: With config.json and weights.
-        family: Of its published form; None for a folder we saved under our own model type.
-        dtype: Of its parameters.
-        head: Whether with the masked-language head.
-        config: From `configured`, where it is known already.
-        changes: Fields of the Architecture that are to be other than the config says.
+        folder: The folder with config.json and weights.
+        family: The family of its published form; None for a folder under our own model type.
+        dtype: The dtype of its parameters.
+        head: Whether the masked-language head is loaded.
+        config: The config from `configured`, if already known.
+        changes: Fields of the Architecture that override the config.
 
     Raises:
-        ModelError: If a tensor is missing, or one is there that nothing accounts for.
+        ModelError: A tensor is missing, or an unknown tensor exists.
     """
     import torch
 
@@ -88,7 +85,7 @@ def load_network(
 DECODER, TABLE = "head.decoder.weight", f"{ENCODER}embeddings.tokens.weight"
 
 SHOWN = 5
-"""How many tensors an error names."""
+"""The number of tensors that an error names."""
 
 MISSING = "that its vectors depend on are in no file"
 HEADLESS = "of the masked-language head are in no file (leave it out with head=False)"
@@ -104,13 +101,9 @@ HEAD_IGNORED = "it belongs to the masked-language head, which a vector does not 
 class _Found:
     """The tensors of a folder.
 
-    Attributes:
-        state: Those of the network, under our names.
-        ignored: Those left out, each with the reason.
-        extra: Those that are neither.
-        twice: Our names of those that stand there under two names with different values.
-        names: How the family calls them; None for our own names.
-        prefixed: Whether the encoder's names have the prefix of a model with a head.
+    `state` are those of the network under our names, `ignored` those left out with the reason, `extra` those
+    that are neither, and `twice` our names of those with two different values. `names` are the family's
+    names, None for our own; `prefixed` is whether the encoder's names have the prefix of a model with a head.
     """
 
     names: Names | None
@@ -121,7 +114,7 @@ class _Found:
     twice: list[str] = field(default_factory=list)
 
     def add(self, theirs: str, tensor: Tensor, *, head: bool) -> None:
-        """Sort in one tensor; `head` says whether those of the masked-language head are wanted."""
+        """Sort in a tensor; `head` is whether the masked-language head is loaded."""
         why = None if self.names is None else self.names.reason(theirs)
         ours = theirs.removeprefix(ENCODER) if self.names is None else self.names.ours(theirs)
         if why is not None:
@@ -139,7 +132,7 @@ class _Found:
         self.state[ours] = tensor
 
     def problems(self, wanted: Mapping[str, Tensor], shape: Architecture) -> list[str]:
-        """What keeps these from being the tensors of a network, each named as its file names it."""
+        """The differences from the tensors of a network, each with its name in the file."""
         state = self.state
         tied = {DECODER} if shape.tie_word_embeddings else set()
         there = [name for name in wanted if name in state]
@@ -180,7 +173,7 @@ def read_tensors(folder: Path, names: Names | None, *, head: bool) -> _Found:
 
 
 def raw_tensors(folder: Path) -> dict[str, Tensor]:
-    """The tensors of a folder's weight files under the names they have there, on the CPU."""
+    """The tensors of a folder's weight files under their names there, on the CPU."""
     import torch
     from safetensors.torch import load_file
 
@@ -201,7 +194,7 @@ def _counted(names: list[str], what: str) -> str:
 def _build(
     config: PreTrainedConfig, shape: Architecture, family: Family | None, *, head: bool = False
 ) -> EncoderModel | EncoderForMaskedLM:
-    """A network without weights worth keeping."""
+    """A network with uninitialised weights."""
     from harness.encoder.network.model import EncoderForMaskedLM, EncoderModel
 
     published = None
@@ -213,15 +206,15 @@ def _build(
 def configured(
     folder: Path, family: Family | None, changes: Mapping[str, Any] | None = None
 ) -> tuple[PreTrainedConfig, Architecture]:
-    """The config a network of this folder carries, and its shape.
+    """The config of a network in this folder, and its architecture.
 
     Args:
-        folder: With a config.json.
-        family: Of its published form; None for a folder we saved under our own model type.
-        changes: Values in place of those of the config.json, by its own names.
+        folder: The folder with config.json.
+        family: The family of its published form; None for a folder under our own model type.
+        changes: Values that override those of the config.json, by its own names.
 
     Raises:
-        ModelError: If the family has no network of ours, or cannot read the config.
+        ModelError: The family has no network of ours, or cannot read the config.
     """
     from harness.encoder.network.pretrained import EncoderConfig
 
@@ -241,7 +234,7 @@ def configured(
 
 
 def _changed(content: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """The content of a config.json of ours with other values, by the names of Architecture or its own."""
+    """A config.json of ours with changed values, by the names of Architecture or its own."""
     inside = {field.name for field in fields(Architecture)}
     unknown = sorted(changes.keys() - inside - content.keys())
     if unknown:
@@ -255,7 +248,7 @@ def _changed(content: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str
 
 
 def _configured_from(content: Mapping[str, Any], family: Family) -> tuple[PreTrainedConfig, Architecture]:
-    """The config and the shape that the content of a published config.json stands for."""
+    """The config and the architecture of a published config.json."""
     from transformers import CONFIG_MAPPING
 
     from harness.encoder.network.pretrained import EncoderConfig
@@ -271,7 +264,7 @@ def _configured_from(content: Mapping[str, Any], family: Family) -> tuple[PreTra
 
 
 def _shape_of(config: PreTrainedConfig, family: Family | None) -> Architecture:
-    """The architecture that a config of `configured` stands for."""
+    """The architecture of a config from `configured`."""
     from harness.encoder.network.pretrained import EncoderConfig
 
     if isinstance(config, EncoderConfig):

@@ -1,20 +1,6 @@
-"""The layers of the encoder: rotary and ALiBi positions, embeddings, attention, feed-forward, heads, norms.
+"""The layers of the encoder, each on packed tokens (tokens, width).
 
-Rotary and ALiBi.
-
-Rotary positions: frequencies, their scaling for long inputs, and the rotation itself.
-
-Attention with linear biases: the further a token, the less it counts.
-
-Embeddings, attention, feed-forward, heads, norms.
-
-The parts of the network, each working on packed tokens: (tokens, width).
-
-The attention part of a block.
-
-What stands behind the blocks: the pooler, and the masked-language head.
-
-Norms and activations by what a shape says of them.
+These are rotary and ALiBi positions, embeddings, attention, feed-forward, heads and norms.
 """
 
 from __future__ import annotations
@@ -37,7 +23,7 @@ Table = tuple["Tensor", "Tensor"]
 
 
 def turned(shape: Architecture, packed: Packing) -> dict[float, Table]:
-    """The rotations of each base of frequencies in a network, none where its positions are others."""
+    """The rotations of each frequency base in a network; empty where its positions are not rotary."""
     if shape.positions != "rotary":
         return {}
     lengths = packed.text_lengths()
@@ -52,14 +38,12 @@ def turned(shape: Architecture, packed: Packing) -> dict[float, Table]:
 def _frequencies(
     head_dim: int, theta: float, lengths: Tensor, *, scaling: Mapping[str, Any] | None = None
 ) -> Tensor:
-    """How far each pair of dimensions turns from one position to the next, in radians.
+    """The rotation of each pair of dimensions from one position to the next, in radians.
 
-    `scaling` is None or names its `kind`:
-        "dynamic": NTK-aware, the base grows with the text's own length beyond `trained` positions,
-            by `factor` (as in NomicBERT's code, where it is the length of the padded batch).
-        "ntk": lowered by `factor`, spread over the dimensions by `mixed` where it is given (as in
-            GTE's code).
-        "linear": divided by `factor`.
+    `scaling` is None or names its `kind`. "dynamic": NTK-aware, the base grows by `factor` with the text's
+    own length beyond `trained` positions (NomicBERT's code uses the length of the padded batch). "ntk":
+    lowered by `factor`, spread over the dimensions by `mixed` if given (as in GTE's code). "linear": divided
+    by `factor`.
     """
     import torch
 
@@ -89,7 +73,7 @@ def _table(positions: Tensor, frequency: Tensor) -> Table:
 
 
 def _rotate(x: Tensor, turn: Table, *, interleaved: bool) -> Tensor:
-    """Turn each head's vector by its position; computed in float32."""
+    """Each head's vector, rotated by its position; computed in float32."""
     import torch
 
     cosine, sine = turn
@@ -104,7 +88,7 @@ def _rotate(x: Tensor, turn: Table, *, interleaved: bool) -> Tensor:
 
 
 def _spread(steps: Tensor, factor: float, mixed: float) -> Tensor:
-    """By what each pair is divided: from little for the first to `factor` for the last."""
+    """The divisor of each pair of dimensions: from little for the first to `factor` for the last."""
     import torch
 
     count = steps.shape[-1]
@@ -113,10 +97,10 @@ def _spread(steps: Tensor, factor: float, mixed: float) -> Tensor:
 
 
 def _slopes(heads: int) -> tuple[float, ...]:
-    """How much each head loses with every token of distance.
+    """ALiBi's loss of each head per token of distance.
 
-    For a power of two the geometric sequence of the ALiBi paper (section 3), otherwise that of the
-    next smaller one followed by every other slope of the next larger one, as in its code.
+    For a power of two the geometric sequence of the ALiBi paper (section 3), otherwise that of the next
+    smaller power followed by every other slope of the next larger one, as in its code.
 
     >>> _slopes(4)
     (0.25, 0.0625, 0.015625, 0.00390625)
@@ -133,11 +117,11 @@ def _geometric(heads: int) -> tuple[float, ...]:
 
 
 PIECE = 1024
-"""So many tokens' inner vectors stay in the cache of a CPU; more cost it time."""
+"""The number of tokens whose inner vectors fit into the cache of a CPU; more tokens cost time."""
 
 
 class Embeddings(nn.Module):
-    """Tokens, with their types and learned positions where there are any."""
+    """Token embeddings, with token types and learned positions where the architecture has them."""
 
     def __init__(self, shape: Architecture) -> None:
         super().__init__()
@@ -198,7 +182,7 @@ class _FeedForward(nn.Module):
 
 
 class Block(nn.Module):
-    """Attention and feed-forward, each added to what came in."""
+    """Attention and feed-forward, each added to its input."""
 
     def __init__(self, shape: Architecture, layer: int) -> None:
         super().__init__()
@@ -219,13 +203,13 @@ class Block(nn.Module):
         return self._fed(x) if whole else _in_pieces(self._fed, x)
 
     def _fed(self, x: Tensor) -> Tensor:
-        """Through the feed-forward part, each token alone."""
+        """The feed-forward part, each token alone."""
         out: Tensor = x + self.mlp(self.mlp_norm(x)) if self.prenorm else self.mlp_norm(x + self.mlp(x))
         return out
 
 
 def _in_pieces(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    """What a function of single tokens gives for (tokens, width), PIECE tokens at once on a CPU.
+    """A function of single tokens applied to (tokens, width), PIECE tokens at a time on a CPU.
 
     Not for training: dropout would draw its numbers in another order than in one piece.
     """
@@ -255,7 +239,7 @@ class _Attention(nn.Module):
         self.out_dropout = nn.Dropout(shape.attention_out_dropout)
 
     def needs(self, *, partly: bool) -> Needs:
-        """What it asks of a backend."""
+        """The layer's needs for a backend."""
         dropout = self.dropout if self.training else 0.0
         width = self.shape.head_dim
         return Needs(window=self.window, slopes=self.slopes, dropout=dropout, partly=partly, head_dim=width)
@@ -285,7 +269,7 @@ class _Attention(nn.Module):
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def _attend(self, layout: Layout, query: Tensor, key: Tensor, value: Tensor, *, partly: bool) -> Tensor:
-        """Never part of a compiled graph: what is done depends on the lengths at hand."""
+        """Attention outside of any compiled graph, since it depends on the present lengths."""
         return layout.attend(query, key, value, self.needs(partly=partly))
 
 
@@ -302,7 +286,7 @@ class Pooler(nn.Module):
 
 
 class MaskedHead(nn.Module):
-    """From a token's vector to a score for each token of the vocabulary."""
+    """The masked-language head: from a token's vector to a score for each token of the vocabulary."""
 
     def __init__(self, shape: Architecture) -> None:
         super().__init__()
@@ -333,15 +317,13 @@ def _activation(name: str) -> nn.Module:
 
 @dataclass(frozen=True, kw_only=True)
 class Packing:
-    """Which tokens of a batch are computed, and which of those are attended to.
-
-    The texts follow one another, the longest first, so that texts of one length are neighbours.
+    """The computed tokens of a batch; texts follow one another, longest first, so that equal lengths are neighbours.
 
     Attributes:
         shape: Texts and columns of the padded batch.
         index: (tokens,) place of each computed token in the flattened batch.
         positions: (tokens,) its rank among the computed tokens of its text.
-        lengths: Computed tokens of each text that has any, falling.
+        lengths: The number of computed tokens of each text that has any, falling.
         attended: (tokens,) whether it is attended to; None where all are.
     """
 
@@ -353,7 +335,7 @@ class Packing:
 
     @property
     def whole(self) -> bool:
-        """Whether every place of the batch is computed; then the tokens stand in its order."""
+        """Whether every place of the batch is computed; the tokens are then in the batch's order."""
         return len(self.index) == self.shape[0] * self.shape[1]
 
     def pack(self, padded: Tensor) -> Tensor:
@@ -377,7 +359,7 @@ class Packing:
         return out.index_copy_(0, self.index[begins] // max(columns, 1), packed[begins])
 
     def text_lengths(self) -> Tensor:
-        """(tokens,) of each token the length of its text."""
+        """(tokens,) the length of each token's text."""
         import torch
 
         lengths = torch.tensor(self.lengths, device=self.index.device, dtype=torch.long)

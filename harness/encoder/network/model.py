@@ -1,18 +1,7 @@
-"""The padding-free encoder: packing of a batch, EncoderModel, EncoderForMaskedLM.
+"""The padding-free encoder as a model of transformers, sentence-transformers, PyLate and peft.
 
-Padded batch -> one row of tokens and back.
-
-From a padded batch to one row of tokens without padding, and back.
-
-One pass of a batch through the blocks: how its texts lie for the attention of each.
-
-EncoderModel, EncoderForMaskedLM.
-
-The encoder as transformers, sentence-transformers, PyLate and peft know a model.
-
-The network with its masked-language head.
-
-Registration of the harness's own model type with transformers.
+A padded batch is packed into one row of tokens, which passes through the blocks; each attention backend has a
+layout of the texts for the pass. Vectors return to their places in the padded batch.
 """
 
 from __future__ import annotations
@@ -34,21 +23,20 @@ from harness.errors import ModelError
 
 
 class _Sealed:
-    """A layout that torch.compile does not look into: it would make new graphs for new lengths."""
+    """A layout that torch.compile does not trace, since it would make new graphs for new lengths."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, needs: Needs) -> Tensor:
-        """See `Layout.attend`."""
         return self._layout.attend(query, key, value, needs)
 
 
 def _packing(compute: Tensor, attend: Tensor) -> Packing:
     """The packing of a batch.
 
-    A token may be computed without being attended to, as the expansion tokens of a ColBERT query
-    are. A text of which no token is attended to has all its computed tokens attend to each other.
+    A token may be computed without being attended to, as the expansion tokens of a ColBERT query are. In a
+    text without attended tokens all computed tokens attend to each other.
     """
     import torch
 
@@ -72,13 +60,13 @@ def _packing(compute: Tensor, attend: Tensor) -> Packing:
 
 
 def _positions_of(ids: Tensor, pad: int) -> Tensor:
-    """RoBERTa's positions, (texts, columns): the rank among what is no padding token, -1 for one that is."""
+    """RoBERTa's positions, (texts, columns): the rank among non-padding tokens, -1 for padding."""
     real = (ids != pad).long()
     return real.cumsum(dim=1) * real - 1
 
 
 def _mask_of(given: Tensor, mask: Tensor | None) -> Tensor:
-    """The mask of a batch as (texts, columns) bool; without one, everything is attended to."""
+    """The mask of a batch as (texts, columns) bool; all ones without a mask."""
     import torch
 
     if mask is None:
@@ -89,7 +77,7 @@ def _mask_of(given: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def _check_length(packed: Packing, most: int) -> None:
-    """See that no text is longer than there are positions."""
+    """Refuse a text that is longer than the number of positions."""
     longest = max(packed.lengths, default=0)
     if longest > most:
         raise ModelError(
@@ -100,15 +88,10 @@ def _check_length(packed: Packing, most: int) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class _Pass:
-    """The layouts of one pass, one for each backend that takes part.
+    """The attention layouts of one pass, by backend.
 
-    Attributes:
-        packed: The texts.
-        device: Where they are.
-        dtype: In which attention computes.
-        asked: The backend asked for.
-        layouts: Those worked out so far, by the name of their backend.
-        notes: Why a backend that was asked for did not do it.
+    `packed` are the texts, `device` and `dtype` those of attention, `asked` the requested backend, `layouts`
+    those computed so far by backend name, and `notes` the reasons why a requested backend was not used.
     """
 
     packed: Packing
@@ -120,11 +103,10 @@ class _Pass:
 
     @property
     def partly(self) -> bool:
-        """Whether some computed tokens are not attended to."""
         return self.packed.attended is not None
 
     def layout(self, needs: Needs) -> Layout:
-        """The texts as the backend for such a layer wants them."""
+        """The layout of the texts for a layer with these needs."""
         backend, note = choose(self.device, self.dtype, needs, self.asked)
         if note is not None and note not in self.notes:
             self.notes.append(note)
@@ -136,7 +118,7 @@ class _Pass:
 
 
 def _dtype_of(hidden: Tensor) -> torch.dtype:
-    """The dtype that attention over these computes in, under autocast or not."""
+    """The dtype of attention over these states, under autocast or not."""
     import torch
 
     if torch.is_autocast_enabled(hidden.device.type):
@@ -145,7 +127,7 @@ def _dtype_of(hidden: Tensor) -> torch.dtype:
 
 
 class EncoderModel(EncoderPreTrainedModel):
-    """From token ids to a vector for each token, without computing padding."""
+    """The encoder: from token ids to a vector for each token, without computing padding."""
 
     def __init__(
         self,
@@ -168,7 +150,7 @@ class EncoderModel(EncoderPreTrainedModel):
         return self.embeddings.tokens
 
     def set_input_embeddings(self, value: nn.Module) -> None:
-        """Put another token embedding in its place."""
+        """Replace the token embedding."""
         assert isinstance(value, nn.Embedding)
         self.embeddings.tokens = value
 
@@ -188,22 +170,20 @@ class EncoderModel(EncoderPreTrainedModel):
 
         Args:
             input_ids: (texts, columns) token ids, or None with `inputs_embeds`.
-            attention_mask: (texts, columns), what is attended to; None for everything.
-            token_type_ids: (texts, columns); None for type 0. Without effect where the family has
-                no types.
+            attention_mask: (texts, columns), the attended tokens; None for all.
+            token_type_ids: (texts, columns); None for type 0. Ignored where the family has no types.
             inputs_embeds: (texts, columns, width) in place of embedded ids.
-            compute_mask: (texts, columns), the tokens whose vectors are wanted beside those attended
-                to. By default every token that is not padding, so that the expansion tokens of a
-                ColBERT query get vectors.
-            output_hidden_states: Whether to give the output of every layer as well.
+            compute_mask: (texts, columns), further tokens to compute; by default every non-padding token, so
+                that the expansion tokens of a ColBERT query get vectors.
+            output_hidden_states: Whether to return the output of every layer.
             return_dict: False for a tuple.
-            output_attentions: Not to be had; there so that peft can pass it on.
+            output_attentions: Not supported; accepted because peft passes it on.
 
         Returns:
             BaseModelOutputWithPooling: `last_hidden_state` is (texts, columns, width).
 
         Raises:
-            ModelError: If a text is longer than there are positions.
+            ModelError: A text is longer than the number of positions.
         """
         wanted = self._wanted(output_hidden_states, output_attentions)
         packed, states = self.packed(
@@ -213,7 +193,7 @@ class EncoderModel(EncoderPreTrainedModel):
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def _given(self, packed: Packing, states: list[Tensor], *, every: bool, as_dict: bool) -> Any:
-        """What `forward` returns for these states."""
+        """The output of `forward` for these states."""
         out = BaseModelOutputWithPooling(
             last_hidden_state=cast(Any, packed.unpack(states[-1])),
             pooler_output=None if self.pooler is None else self.pooler(packed.first(states[-1])),
@@ -232,13 +212,13 @@ class EncoderModel(EncoderPreTrainedModel):
         *,
         every: bool = False,
     ) -> tuple[Packing, list[Tensor]]:
-        """The vectors of a batch without its padding; arguments and errors as `forward`.
+        """The vectors of a batch without its padding; arguments and errors as in `forward`.
 
-        Under `torch.compile` each block is compiled, and what depends on the lengths at hand is not.
+        Under `torch.compile` each block is compiled; code that depends on the present lengths is not.
 
         Returns:
-            How the tokens lie, and the last hidden state, (tokens, width); with `every` those before
-            it too, the embeddings first.
+            The packing, and the last hidden state, (tokens, width); with `every` the earlier ones too, the
+            embeddings first.
         """
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("Give either input_ids or inputs_embeds.")
@@ -262,7 +242,7 @@ class EncoderModel(EncoderPreTrainedModel):
         embeds: Tensor | None,
         compute: Tensor | None,
     ) -> tuple[Packing, Tensor]:
-        """How the tokens of a batch lie, and their embeddings, (tokens, width)."""
+        """The packing of a batch, and its embeddings, (tokens, width)."""
         given = ids if ids is not None else embeds
         assert given is not None
         attend = _mask_of(given, mask)
@@ -280,7 +260,7 @@ class EncoderModel(EncoderPreTrainedModel):
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def _laid_out(self, packed: Packing, hidden: Tensor) -> tuple[dict[float, Table], list[_Sealed]]:
-        """The rotations of each base of frequencies, and the texts as each layer's attention wants them."""
+        """The rotations of each frequency base, and the attention layout for each layer."""
         pass_ = _Pass(packed=packed, device=hidden.device, dtype=_dtype_of(hidden), asked=self._asked())
         parts = [cast(Block, block).attention for block in self.layers]
         layouts = [_Sealed(pass_.layout(part.needs(partly=pass_.partly))) for part in parts]
@@ -288,13 +268,13 @@ class EncoderModel(EncoderPreTrainedModel):
         return turned(self.shape, packed), layouts
 
     def _asked(self) -> str:
-        """The backend asked for: by us, or the way transformers has it."""
+        """The requested backend: ours, or that of the transformers config."""
         if self.attention_asked != AUTO:
             return self.attention_asked
         return LIBRARY_NAMES.get(str(self.config._attn_implementation), AUTO)
 
     def _remember(self, pass_: _Pass) -> None:
-        """Keep which backends took part, for whoever asks."""
+        """Store the names of the backends that took part, and their notes."""
         self.attention_as_run = "+".join(sorted(pass_.layouts))
         self.notes += [note for note in pass_.notes if note not in self.notes]
 
@@ -335,7 +315,7 @@ class EncoderForMaskedLM(EncoderPreTrainedModel):
         return self.encoder.get_input_embeddings()
 
     def set_input_embeddings(self, value: nn.Module) -> None:
-        """Put another token embedding in its place."""
+        """Replace the token embedding."""
         self.encoder.set_input_embeddings(value)
 
     def get_output_embeddings(self) -> nn.Module:
@@ -343,7 +323,7 @@ class EncoderForMaskedLM(EncoderPreTrainedModel):
         return self.head.decoder
 
     def set_output_embeddings(self, new_embeddings: nn.Module) -> None:
-        """Put another decoder in its place."""
+        """Replace the decoder."""
         assert isinstance(new_embeddings, nn.Linear)
         self.head.decoder = new_embeddings
 
@@ -361,19 +341,18 @@ class EncoderForMaskedLM(EncoderPreTrainedModel):
         """Scores of every token of the vocabulary at every place.
 
         Args:
-            input_ids: As the next three, see `EncoderModel.forward`.
+            input_ids: This and the next three as in `EncoderModel.forward`.
             attention_mask: (texts, columns).
             token_type_ids: (texts, columns).
             inputs_embeds: (texts, columns, width).
-            labels: (texts, columns), the token that belongs there, -100 where it does not count. A
-                padding token never does.
-            output_hidden_states: Whether to give the output of every layer as well.
+            labels: (texts, columns), the correct token, -100 where it does not count; padding never counts.
+            output_hidden_states: Whether to return the output of every layer.
             return_dict: False for a tuple.
-            output_attentions: Not to be had; there so that peft can pass it on.
+            output_attentions: Not supported; accepted because peft passes it on.
 
         Returns:
-            MaskedLMOutput: `logits` are (texts, columns, vocab_size); with labels `loss` is their
-            mean cross-entropy.
+            MaskedLMOutput: `logits` are (texts, columns, vocab_size); `loss` is the mean cross-entropy with
+            labels.
         """
         wanted = self._wanted(output_hidden_states, output_attentions)
         packed, states = self.encoder.packed(
@@ -392,7 +371,7 @@ class EncoderForMaskedLM(EncoderPreTrainedModel):
 
 
 def register() -> None:
-    """Let AutoConfig and AutoModel load what was saved under the harness's own model type."""
+    """Register the harness's own model type with AutoConfig and AutoModel."""
     AutoConfig.register(MODEL_TYPE, EncoderConfig, exist_ok=True)
     AutoModel.register(EncoderConfig, EncoderModel, exist_ok=True)
     AutoModelForMaskedLM.register(EncoderConfig, EncoderForMaskedLM, exist_ok=True)

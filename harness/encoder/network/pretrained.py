@@ -1,14 +1,7 @@
-"""Transformers' base class, config, saving, LoRA adapters.
+"""The base class of our network for transformers and peft: its config, saving, and LoRA adapters.
 
-What the network has with and without a head, as transformers and peft know it.
-
-Writing the network: in its family's published form where transformers knows it, else in our own.
-
-LoRA adapters of a network, on disk in the module names of the family's published form.
-
-The config of a network that is saved under our own model type.
-
-What the README of a model says that needs this package to be loaded.
+A network is saved in its family's published form where transformers knows the family, else under our own
+model type with a README that says how to load it. Adapters are saved under the published module names.
 """
 
 from __future__ import annotations
@@ -31,7 +24,7 @@ if TYPE_CHECKING:
 
 
 SHARD = "5GB"
-"""The most one weight file holds."""
+"""The largest size of a weight file."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +32,7 @@ class Published:
     """The form in which transformers' own class of the family reads a model.
 
     Attributes:
-        names: Of the tensors.
+        names: The family's names of the tensors.
         with_head: Whether this is the model with the masked-language head.
     """
 
@@ -47,17 +40,17 @@ class Published:
     with_head: bool = False
 
     def ours(self, theirs: str) -> str | None:
-        """Our name of a tensor; None if it is none of theirs."""
+        """Our name of a tensor; None if it has none."""
         found = self.names.ours(theirs)
         if found is None or not self.with_head:
             return found
         return found if found.startswith("head.") else ENCODER + found
 
     def theirs(self, ours: str) -> str:
-        """Their name of a module or tensor.
+        """The published name of a module or tensor.
 
         Raises:
-            ModelError: If they have none for it.
+            ModelError: There is no such name.
         """
         try:
             return self.names.theirs(ours, with_head=self.with_head)
@@ -110,7 +103,7 @@ def _save(
 
 
 def _class_name(model: EncoderPreTrainedModel) -> str:
-    """The class a reader of the folder builds: transformers' own where it has one for the config."""
+    """The class for the folder: transformers' own where it has one for the config."""
     from transformers import MODEL_FOR_MASKED_LM_MAPPING, MODEL_MAPPING
 
     if model.published is None:
@@ -120,24 +113,24 @@ def _class_name(model: EncoderPreTrainedModel) -> str:
 
 
 PART = ".lora_"
-"""Where the name of an adapted module ends."""
+"""The separator between a module's name and an adapter's part of it."""
 
 PREFIX = "base_model.model."
-"""What peft puts before the names in a file."""
+"""The prefix of names in peft's files."""
 
 WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
 
 ONE_BY_ONE = ("exclude_modules", "layers_to_transform", "layers_pattern")
-"""Settings that say nothing more once every adapted module is named."""
+"""Settings without effect once every adapted module is named."""
 
 
 def _has_adapter(model: EncoderPreTrainedModel) -> bool:
-    """Whether `add_adapter` or `load_adapter` gave the network one."""
+    """Whether the network has an adapter."""
     return bool(getattr(model, "_hf_peft_config_loaded", False))
 
 
 def _require_lora(config: Any) -> None:
-    """See that an adapter is one that can be saved."""
+    """Refuse an adapter that cannot be saved."""
     from peft import LoraConfig
 
     if not isinstance(config, LoraConfig) or config.modules_to_save or config.bias != "none":
@@ -171,7 +164,7 @@ def _save_adapter(
 
 
 def _written(model: EncoderPreTrainedModel, config: LoraConfig, name: str, modules: set[str]) -> LoraConfig:
-    """The config with each module named on its own, as are ranks and scales of its own."""
+    """The adapter's config with each module, and each differing rank and scale, by its published name."""
     made: Any = copy.copy(config)
     made.target_modules = {_theirs(model, module) for module in modules}
     made.base_model_name_or_path = model.name_or_path
@@ -186,7 +179,7 @@ def _written(model: EncoderPreTrainedModel, config: LoraConfig, name: str, modul
 
 
 def _load_adapter(model: EncoderPreTrainedModel, folder: Path, name: str, *, trainable: bool) -> None:
-    """Put the LoRA adapter in a folder onto the network."""
+    """Load the LoRA adapter of a folder into the network."""
     from peft import PeftConfig, inject_adapter_in_model, set_peft_model_state_dict
     from safetensors.torch import load_file
 
@@ -228,11 +221,11 @@ def _ours(model: EncoderPreTrainedModel, theirs: str) -> str:
 
 
 class EncoderConfig(PreTrainedConfig):
-    """An Architecture as transformers keeps a config.
+    """An Architecture as a config of transformers.
 
     Args:
-        architecture: The fields of an Architecture, its head among them.
-        **kwargs: Whatever every config of transformers holds.
+        architecture: The fields of an Architecture, including its head.
+        **kwargs: The common fields of a config of transformers.
     """
 
     model_type = MODEL_TYPE
@@ -247,20 +240,20 @@ class EncoderConfig(PreTrainedConfig):
 
     @classmethod
     def of(cls, shape: Architecture) -> EncoderConfig:
-        """The config of a network of that shape."""
+        """The config of a network with that architecture."""
         return cls(architecture=asdict(shape))
 
     def adopt(self, shape: Architecture) -> None:
-        """Describe this shape from now on: of a checkpoint without a pooler, or changed at load time."""
+        """Replace the architecture, for a checkpoint without a pooler or with changes at load time."""
         self.architecture = asdict(shape)
         self.max_position_embeddings = shape.max_position_embeddings
 
     @property
     def shape(self) -> Architecture:
-        """The architecture, with as many tokens as the config has now.
+        """The architecture, with the config's present vocabulary size.
 
         Raises:
-            ModelError: If it has a field that is not known here.
+            ModelError: It has an unknown field.
         """
         values = dict(self.architecture)
         head = values.get("head", {})
@@ -281,12 +274,12 @@ def _unknown(values: Mapping[str, Any], kind: type[Architecture] | type[Head]) -
 
 
 class EncoderPreTrainedModel(PreTrainedModel):
-    """What the encoder has with and without a head.
+    """The base class of the encoder with and without a head.
 
     Attributes:
         shape: The architecture.
-        published: How the family names its config and tensors; None for our own names.
-        notes: What went otherwise than asked for, such as another attention backend.
+        published: The family's names of config and tensors; None for our own names.
+        notes: Deviations from the requested settings, such as another attention backend.
     """
 
     config_class = EncoderConfig
@@ -321,7 +314,7 @@ class EncoderPreTrainedModel(PreTrainedModel):
             nn.init.ones_(module.weight)
 
     def _wanted(self, hidden_states: bool | None, attentions: bool | None) -> bool:
-        """Whether the output of every layer is wanted; ValueError for the weights of attention."""
+        """Whether the output of every layer is requested; ValueError for attention weights."""
         if attentions:
             raise ValueError("The weights of attention are not kept.")
         return bool(self.config.output_hidden_states if hidden_states is None else hidden_states)
@@ -330,17 +323,17 @@ class EncoderPreTrainedModel(PreTrainedModel):
         """Write config and weights, in the family's published form where transformers knows it.
 
         Args:
-            save_directory: Made if it is not there.
-            **kwargs: `state_dict`, `max_shard_size` and `is_main_process` count; the rest is accepted
-                as transformers passes it.
+            save_directory: The folder, made if it does not exist.
+            **kwargs: `state_dict`, `max_shard_size` and `is_main_process` are used; others are accepted as
+                transformers passes them.
 
         Raises:
-            ModelError: If it is to be pushed to the hub, or to be a variant.
+            ModelError: `push_to_hub` or `variant` is set.
         """
         _save(self, Path(save_directory), **kwargs)
 
     def add_adapter(self, adapter_config: Any, adapter_name: str | None = None) -> None:
-        """Give the network a LoRA adapter of peft; ModelError if it is one that could not be saved."""
+        """Add a LoRA adapter of peft; ModelError if it could not be saved."""
         _require_lora(adapter_config)
         super().add_adapter(adapter_config, adapter_name)
 
@@ -352,23 +345,21 @@ class EncoderPreTrainedModel(PreTrainedModel):
         is_trainable: bool = False,
         **_unused: Any,
     ) -> None:
-        """Put the LoRA adapter in a folder onto the network.
-
-        transformers 5.3 leaves out the tensors of an adapter whose model has no prefix "model.".
+        """Load the LoRA adapter of a folder; transformers 5.3 skips tensors where the model has no prefix "model.".
 
         Args:
             peft_model_id: The folder.
-            adapter_name: What it is called here.
-            is_trainable: Whether it is trained on.
-            **_unused: What transformers passes when it loads the base.
+            adapter_name: The adapter's name in the network.
+            is_trainable: Whether it is trained further.
+            **_unused: Arguments that transformers passes when it loads the base.
 
         Raises:
-            ModelError: If it is no LoRA adapter, or not one for this network.
+            ModelError: It is no LoRA adapter, or does not fit this network.
         """
         _load_adapter(self, Path(peft_model_id), adapter_name or "default", trainable=is_trainable)
 
     def lora_targets(self) -> list[str]:
-        """The names of the modules a LoRA adapter goes into: every linear one of the blocks."""
+        """The names of the modules for a LoRA adapter: every linear layer of the blocks."""
         names = {
             name.partition(PART)[0].removesuffix(".base_layer").rpartition(".")[2]
             for name, module in self.named_modules()
@@ -378,7 +369,7 @@ class EncoderPreTrainedModel(PreTrainedModel):
 
 
 def _to_our_names(module: EncoderPreTrainedModel, state: dict[str, Tensor], prefix: str, *_args: Any) -> None:
-    """Let a state dict with the family's published names load as well, less a pooler we do not have."""
+    """Rename published names in a state dict to ours before it loads, and drop a pooler that we do not have."""
     published = module.published
     if published is None:
         return
@@ -406,7 +397,7 @@ harness.register()
 
 
 def require_import(folder: Path) -> None:
-    """Have the README of a model folder say that it needs `harness.register()`, once."""
+    """Add the note on `harness.register()` to the README of a model folder, once."""
     readme = folder / "README.md"
     text = readme.read_text(encoding="utf-8") if readme.is_file() else ""
     if NEEDED not in text:
