@@ -118,11 +118,11 @@ class JobContext:
 
     def space(self, artifact: Artifact, encoding: Encoding, task: Task, role: Role) -> Space:
         """The cached vectors of the texts of `task` on side `role`."""
-        from harness.vectors import Space, space_identity
+        from harness.vectors import Space
 
         prompt = encoding.prompt(task, role)
         tower: Role = role if _asymmetric(artifact.folder) else ""
-        identity = space_identity(artifact, encoding, prompt=prompt, role=tower)
+        identity = Space.identity_of(artifact, encoding, prompt=prompt, role=tower)
         known = tuple(str(identity[name]) for name in sorted(identity))
         if known not in self._spaces:
             self._spaces[known] = Space(self.cache, identity)
@@ -143,7 +143,7 @@ class JobContext:
         With `hold` they are also available here at once, because a driver in another process writes them
         later.
         """
-        from harness.vectors import shard_bytes, text_keys
+        from harness.vectors import Space
 
         space = self.space(artifact, encoding, task, role)
         space.refresh()
@@ -163,8 +163,8 @@ class JobContext:
         noted = len(encoder.notes)
         for part in _portions(missing, characters=500_000 if self.device == "cpu" else 32_000_000):
             vectors = encoder.encode(part, prompt=encoding.prompt(task, role), role=role, progress=progress)
-            keys = text_keys(part)
-            self.emit(Event(kind="vectors", space=space.identity, content=shard_bytes(keys, vectors)))
+            keys = Space.text_keys(part)
+            self.emit(Event(kind="vectors", space=space.identity, content=Space.shard_bytes(keys, vectors)))
             if hold:
                 space.hold(keys, vectors)
         self._tell(encoder.notes[noted:])

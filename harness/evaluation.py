@@ -16,7 +16,7 @@ from harness.plan import make_plan
 from harness.provenance import cores
 from harness.recipe import Recipe, RecipeOptions
 from harness.report import Report
-from harness.request import PreparedRun, Request, check_devices, network, resolve_request
+from harness.request import PreparedRun, Request, check_devices, resolve_request
 from harness.store import Store
 from harness.types import Settings, SuiteOptions
 from harness.workers import Subprocess
@@ -40,7 +40,7 @@ def run(
         request,
         of="harness.run",
     )
-    with network(asked):
+    with asked.network():
         return execute(prepare(asked), listeners)
 
 

@@ -247,9 +247,9 @@ class Driver:
 
     def _hear(self, key: str, event: Event) -> None:
         if event.kind == "vectors":
-            from harness.vectors import write_shard
+            from harness.vectors import Space
 
-            write_shard(self._cache, event.space, event.content)
+            Space.write_shard(self._cache, event.space, event.content)
             return
         if event.kind == "encoded":
             self.texts_encoded += event.texts

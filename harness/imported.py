@@ -114,83 +114,84 @@ class Imported:
     def _path(self, table: str) -> Path:
         return self.folder / f"{table}-{self.id}.parquet"
 
+    @staticmethod
+    def home(results: Path, source: str) -> Path:
+        """The folder for the import of a source in a results folder."""
+        return results / "imported" / source
 
-def imports_folder(results: Path, source: str) -> Path:
-    """The folder for the import of a source in a results folder."""
-    return results / "imported" / source
+    @staticmethod
+    def homes(results: Path) -> list[Path]:
+        """The folders of the imports in a results folder, sorted by name."""
+        return [stamp.parent for stamp in sorted((results / "imported").glob(f"*/{STAMP}"))]
 
+    @staticmethod
+    def read(folder: Path) -> Imported | None:
+        """The import in `folder`, None if there is none.
 
-def import_folders(results: Path) -> list[Path]:
-    """The folders of the imports in a results folder, sorted by name."""
-    return [stamp.parent for stamp in sorted((results / "imported").glob(f"*/{STAMP}"))]
+        Raises:
+            RecordError: It is of a newer schema, or its stamp cannot be read.
+        """
+        path = folder / STAMP
+        if not path.exists():
+            return None
+        kind = replace(_STAMPS, hint=f"Remove {path} and import again.")
+        stamp = kind.read(path).model_dump(mode="json", by_alias=True)
+        return Imported(source=folder.name, folder=folder, stamp=stamp)
 
+    @staticmethod
+    @contextmanager
+    def lock(folder: Path) -> Iterator[None]:
+        """Keep other imports out of `folder` while this import runs.
 
-def read_import(folder: Path) -> Imported | None:
-    """The import in `folder`, None if there is none.
+        Raises:
+            UsageError: Another import is running there.
+            StoreError: The folder cannot be written.
+        """
+        from filelock import FileLock, Timeout
 
-    Raises:
-        RecordError: It is of a newer schema, or its stamp cannot be read.
-    """
-    path = folder / STAMP
-    if not path.exists():
-        return None
-    kind = replace(_STAMPS, hint=f"Remove {path} and import again.")
-    stamp = kind.read(path).model_dump(mode="json", by_alias=True)
-    return Imported(source=folder.name, folder=folder, stamp=stamp)
+        disk.writable(folder)
+        disk.sweep(folder)
+        lock = FileLock(folder / ".lock")
+        try:
+            held = lock.acquire(timeout=0)
+        except Timeout as error:
+            raise UsageError(
+                f"Another import writes to {folder}.", hint="Wait until it has ended."
+            ) from error
+        with held:
+            yield
 
+    @staticmethod
+    def publish(
+        folder: Path, tables: Mapping[str, Any], facts: Mapping[str, Any], versions: Mapping[str, Any]
+    ) -> Imported:
+        """Write an import in place of the former one: its tables (pyarrow), then its stamp.
 
-@contextmanager
-def write_import(folder: Path) -> Iterator[None]:
-    """Keep other imports out of `folder` while this import runs.
+        Args:
+            folder: The folder of the import (`imports_folder`), locked by `write_import`.
+            tables: `entries`, `files` and `scores`.
+            facts: The importer's facts, among them `counts`.
+            versions: Versions, other than the harness's own, on which the tables depend.
+        """
+        former = Imported.read(folder) if (folder / STAMP).exists() else None
+        own = secrets.token_hex(6)
+        written = {}
+        for name in TABLES:
+            content = _parquet(tables[name])
+            disk.replace(folder / f"{name}-{own}.parquet", content)
+            written[name] = {"rows": tables[name].num_rows, "bytes": len(content)}
+        imported = _stamp(folder, own, {"tables": written, **facts}, versions)
+        kept = {own, former.id if former else own}  # a page that is being made may still read the former one
+        for path in folder.glob("*.parquet"):
+            if _TABLE.fullmatch(path.name) and path.stem.rpartition("-")[2] not in kept:
+                path.unlink(missing_ok=True)
+        return imported
 
-    Raises:
-        UsageError: Another import is running there.
-        StoreError: The folder cannot be written.
-    """
-    from filelock import FileLock, Timeout
-
-    disk.writable(folder)
-    disk.sweep(folder)
-    lock = FileLock(folder / ".lock")
-    try:
-        held = lock.acquire(timeout=0)
-    except Timeout as error:
-        raise UsageError(f"Another import writes to {folder}.", hint="Wait until it has ended.") from error
-    with held:
-        yield
-
-
-def publish_import(
-    folder: Path, tables: Mapping[str, Any], facts: Mapping[str, Any], versions: Mapping[str, Any]
-) -> Imported:
-    """Write an import in place of the former one: its tables (pyarrow), then its stamp.
-
-    Args:
-        folder: The folder of the import (`imports_folder`), locked by `write_import`.
-        tables: `entries`, `files` and `scores`.
-        facts: The importer's facts, among them `counts`.
-        versions: Versions, other than the harness's own, on which the tables depend.
-    """
-    former = read_import(folder) if (folder / STAMP).exists() else None
-    own = secrets.token_hex(6)
-    written = {}
-    for name in TABLES:
-        content = _parquet(tables[name])
-        disk.replace(folder / f"{name}-{own}.parquet", content)
-        written[name] = {"rows": tables[name].num_rows, "bytes": len(content)}
-    imported = _stamp(folder, own, {"tables": written, **facts}, versions)
-    kept = {own, former.id if former else own}  # a page that is being made may still read the former one
-    for path in folder.glob("*.parquet"):
-        if _TABLE.fullmatch(path.name) and path.stem.rpartition("-")[2] not in kept:
-            path.unlink(missing_ok=True)
-    return imported
-
-
-def restamp(imported: Imported, facts: Mapping[str, Any]) -> Imported:
-    """Write the stamp of an import again with changed `facts`; its tables stay."""
-    stamp = {**imported.stamp, **facts}
-    disk.replace(imported.folder / STAMP, json.dumps(stamp, indent=1).encode())
-    return Imported(source=imported.source, folder=imported.folder, stamp=stamp)
+    def restamp(self, facts: Mapping[str, Any]) -> Imported:
+        """Write the stamp of an import again with changed `facts`; its tables stay."""
+        stamp = {**self.stamp, **facts}
+        disk.replace(self.folder / STAMP, json.dumps(stamp, indent=1).encode())
+        return Imported(source=self.source, folder=self.folder, stamp=stamp)
 
 
 def _stamp(folder: Path, own: str, facts: Mapping[str, Any], versions: Mapping[str, Any]) -> Imported:

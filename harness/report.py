@@ -102,36 +102,6 @@ def means_lines(suite: Suite, means: Aggregates) -> list[str]:
     return [*lines, *_predicted_lines(suite, means)]
 
 
-def print_report(report: Report, console: Console) -> None:
-    """Print the table of every suite, the failures with their reasons, and the folder of the records."""
-    for suite in report.prepared.suites:
-        _print_standings(suite, report, console)
-        if all(task.output == "label" for task in suite.tasks):
-            continue
-        console.print(_suite_table(suite, report))
-        for note in suite.notes:
-            console.print(note, style="dim", highlight=False, soft_wrap=True)
-        for one in report.prepared.subjects:
-            named = f"{report.prepared.label(one)}: " if len(report.prepared.subjects) > 1 else ""
-            for line in means_lines(suite, report.aggregates(one, suite)):
-                console.print(named + line, highlight=False, soft_wrap=True)
-    for note in report.notes:
-        console.print(note, style="dim", highlight=False, soft_wrap=True)
-    print_failures(report.failures, report.prepared, console)
-    if all(cell.recipe_plan for cell in report.prepared.plan.cells):
-        there = sum(result.how == "cached" for result in report.results)
-        known = f"{there} of {len(report.results)} scores were there. " if there else ""
-        told = f"{known}Records: {report.prepared.store.root / 'records'}"
-        console.print(told, highlight=False, soft_wrap=True)
-        return
-    console.print(
-        f"Encoded {report.texts_encoded:,} texts ({report.tokens_encoded:,} tokens). "
-        f"Records: {report.prepared.store.root / 'records'}",
-        highlight=False,
-        soft_wrap=True,
-    )
-
-
 def _print_standings(suite: Suite, report: Report, console: Console) -> None:
     recipe = report.prepared.recipe
     for one in report.prepared.subjects:
@@ -519,3 +489,32 @@ class Report:
     def to_json(self) -> dict[str, Any]:
         """The report for machines; docs/json.md documents every field."""
         return _report_json(self)
+
+    def print(self, console: Console) -> None:
+        """Print the table of every suite, the failures with their reasons, and the folder of the records."""
+        for suite in self.prepared.suites:
+            _print_standings(suite, self, console)
+            if all(task.output == "label" for task in suite.tasks):
+                continue
+            console.print(_suite_table(suite, self))
+            for note in suite.notes:
+                console.print(note, style="dim", highlight=False, soft_wrap=True)
+            for one in self.prepared.subjects:
+                named = f"{self.prepared.label(one)}: " if len(self.prepared.subjects) > 1 else ""
+                for line in means_lines(suite, self.aggregates(one, suite)):
+                    console.print(named + line, highlight=False, soft_wrap=True)
+        for note in self.notes:
+            console.print(note, style="dim", highlight=False, soft_wrap=True)
+        print_failures(self.failures, self.prepared, console)
+        if all(cell.recipe_plan for cell in self.prepared.plan.cells):
+            there = sum(result.how == "cached" for result in self.results)
+            known = f"{there} of {len(self.results)} scores were there. " if there else ""
+            told = f"{known}Records: {self.prepared.store.root / 'records'}"
+            console.print(told, highlight=False, soft_wrap=True)
+            return
+        console.print(
+            f"Encoded {self.texts_encoded:,} texts ({self.tokens_encoded:,} tokens). "
+            f"Records: {self.prepared.store.root / 'records'}",
+            highlight=False,
+            soft_wrap=True,
+        )

@@ -60,6 +60,10 @@ class Request:
     budget: float | None = None
     names: Mapping[str, str] = field(default_factory=dict)
 
+    def network(self) -> contextlib.AbstractContextManager[object]:
+        """A context in which the network is available only if the request allows it."""
+        return _forbid_network() if self.offline else contextlib.nullcontext()
+
 
 def _open_recipe_for(suites: Sequence[Suite], request: Request) -> Recipe | None:
     """The recipe for the tasks that need training, None where no task does."""
@@ -315,11 +319,6 @@ def check_request(request: Request) -> None:
     _check_prompts(request.settings.prompts or {}, suites)
     if request.devices:
         check_devices(request.devices)
-
-
-def network(request: Request) -> contextlib.AbstractContextManager[object]:
-    """A context in which the network is available only if the request allows it."""
-    return _forbid_network() if request.offline else contextlib.nullcontext()
 
 
 def _configured_models(request: Request, cache: Path) -> tuple[ConfiguredModel, ...]:

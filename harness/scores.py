@@ -204,8 +204,8 @@ def trained_result(
         rows=tuple(rows),
         convention=convention,
         average=Mean.of("tasks", [row.number for row in rows]),
-        interval=stats.of_average(numbers, drawn) if whole else None,
-        mean_of_bounds=stats.mean_of_bounds(bounds) if whole else None,
+        interval=stats.Interval.of_average(numbers, drawn) if whole else None,
+        mean_of_bounds=stats.Interval.mean_of_bounds(bounds) if whole else None,
     )
 
 
@@ -253,8 +253,8 @@ def _with_interval(
     drawn = stats.replicates(used, metrics, rng=rng)
     found = replace(
         row,
-        interval=stats.interval(number, drawn["all"]),
-        one_seed=stats.interval(number, drawn["one"]),
+        interval=stats.Interval.of(number, drawn["all"]),
+        one_seed=stats.Interval.of(number, drawn["one"]),
         scores=tuple(map(float, scores)),
         deviation=deviation,
     )

@@ -37,6 +37,33 @@ class Interval:
     low: float
     high: float
 
+    @staticmethod
+    def of(point: float, drawn: Floats, *, level: float = LEVEL) -> Interval:
+        """The interval between the percentiles of the replicates."""
+        low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2])
+        return Interval(point=point, low=float(low), high=float(high))
+
+    @staticmethod
+    def of_average(
+        points: Mapping[str, float], drawn: Mapping[str, Floats], *, level: float = LEVEL
+    ) -> Interval:
+        """The interval of the mean over tasks, whose examples are independent of each other."""
+        return Interval.of(
+            float(np.mean([*points.values()])), np.mean([*drawn.values()], axis=0), level=level
+        )
+
+    @staticmethod
+    def mean_of_bounds(intervals: Sequence[Interval]) -> Interval:
+        """The mean of the bounds, which OptiBERT prints for its average: wider than an interval of the mean.
+
+        >>> mean_of_bounds([Interval(point=0.5, low=0.25, high=0.75), Interval(point=1, low=0.75, high=1)])
+        Interval(point=0.75, low=0.5, high=0.875)
+        """
+        point, low, high = (
+            float(np.mean([getattr(i, n) for i in intervals])) for n in ("point", "low", "high")
+        )
+        return Interval(point=point, low=low, high=high)
+
 
 def scores(sets: Sequence[Predictions], metrics: Sequence[str]) -> Floats:
     """The score of each seed: the mean over metrics and sets, (seeds,)."""
@@ -76,27 +103,6 @@ def replicates(
         "all": np.take_along_axis(of_seeds, every, axis=1).mean(axis=1),
         "one": np.take_along_axis(of_seeds, single, axis=1).mean(axis=1),
     }
-
-
-def interval(point: float, drawn: Floats, *, level: float = LEVEL) -> Interval:
-    """The interval between the percentiles of the replicates."""
-    low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2])
-    return Interval(point=point, low=float(low), high=float(high))
-
-
-def of_average(points: Mapping[str, float], drawn: Mapping[str, Floats], *, level: float = LEVEL) -> Interval:
-    """The interval of the mean over tasks, whose examples are independent of each other."""
-    return interval(float(np.mean([*points.values()])), np.mean([*drawn.values()], axis=0), level=level)
-
-
-def mean_of_bounds(intervals: Sequence[Interval]) -> Interval:
-    """The mean of the bounds, which OptiBERT prints for its average: wider than an interval of the mean.
-
-    >>> mean_of_bounds([Interval(point=0.5, low=0.25, high=0.75), Interval(point=1, low=0.75, high=1)])
-    Interval(point=0.75, low=0.5, high=0.875)
-    """
-    point, low, high = (float(np.mean([getattr(i, n) for i in intervals])) for n in ("point", "low", "high"))
-    return Interval(point=point, low=low, high=high)
 
 
 def _resampled(

@@ -85,7 +85,7 @@ class Store:
         return record
 
     def records(self, *, purpose: str = "final", failed: bool = False) -> Iterator[Record]:
-        """Every finished record (or every failure) of a purpose, sorted by path; unreadable files only warn."""
+        """Every finished record (or failure) of a purpose, sorted by path; unreadable files only warn."""
         for path in sorted((self.root / "records").glob("*/*/*.json")):
             if path.name.endswith(".failed.json") != failed:
                 continue
@@ -105,11 +105,11 @@ class Store:
         return found if found.exists() else None
 
     def imported(self) -> list[Imported]:
-        """The imports in this folder, which are never among its records; unreadable ones only warn."""
+        """The imports in this folder, which are never among its records; unreadable imports only warn."""
         found = []
-        for folder in imported.import_folders(self.root):
+        for folder in imported.Imported.homes(self.root):
             try:
-                found.append(imported.read_import(folder))
+                found.append(imported.Imported.read(folder))
             except RecordError as error:
                 _warn(f"{error.message} It is left out.")
         return [one for one in found if one is not None]

@@ -29,59 +29,10 @@ if TYPE_CHECKING:
 KEY = np.dtype([("high", "<u8"), ("low", "<u8")])
 
 
-def space_identity(
-    artifact: Artifact, encoding: Encoding, *, prompt: str, role: Role = ""
-) -> dict[str, object]:
-    """The fields that a vector depends on besides the text.
-
-    `role` is set for models with two different towers; elsewhere it is empty, so that a text on both sides is
-    encoded once.
-    """
-    return {
-        "artifact": artifact.key,
-        "output": encoding.output,
-        "dtype": encoding.dtype,
-        "pooling": encoding.pooling,
-        "normalize": encoding.normalize,
-        "max_length": encoding.max_length,
-        "prompt": prompt,
-        "role": role,
-    }
-
-
-def text_keys(texts: Sequence[str]) -> NDArray[np.void]:
-    """The 128-bit hash of each text, shape (len(texts),)."""
-    joined = b"".join(
-        hashlib.blake2b(t.encode("utf-8", "surrogatepass"), digest_size=16).digest() for t in texts
-    )
-    return np.frombuffer(joined, dtype=KEY)
-
-
-def shard_bytes(keys: NDArray[np.void], vectors: NDArray[np.float32]) -> bytes:
-    """The content of a shard's file: hashes (n, 16) and vectors (n, dimension), float32."""
-    hashes = np.ascontiguousarray(keys).view(np.uint8).reshape(len(keys), 16)
-    return bytes(save({"keys": hashes, "vectors": np.ascontiguousarray(vectors, dtype=np.float32)}))
-
-
 def _space_folder(root: Path, identity: Mapping[str, object]) -> Path:
     """The folder of a space in the cache folder `root`."""
     name = digest(identity)
     return root / "vectors" / name[:2] / name
-
-
-def write_shard(root: Path, identity: Mapping[str, object], content: bytes) -> None:
-    """Write a shard (see `shard_bytes`); an equal shard is the same file, and a damaged one is replaced.
-
-    Raises:
-        StoreError: The shard cannot be written.
-    """
-    folder = _space_folder(root, identity)
-    about = folder / "space.json"
-    if not about.exists():
-        files.write_once(about, canonical(identity).encode())
-    path = folder / f"{hashlib.sha256(content).hexdigest()[:32]}.safetensors"
-    if not files.write_once(path, content) and _open_shard(path) is None:
-        files.replace(path, content)
 
 
 class Space:
@@ -127,7 +78,7 @@ class Space:
     def missing(self, texts: Sequence[str]) -> list[str]:
         """The texts without a cached vector, each once, in order."""
         unique = list(dict.fromkeys(texts))
-        known = self._find(text_keys(unique)) >= 0
+        known = self._find(Space.text_keys(unique)) >= 0
         return [t for t, k in zip(unique, known, strict=True) if not k]
 
     def get(self, texts: Sequence[str]) -> NDArray[np.float32]:
@@ -136,7 +87,7 @@ class Space:
         Raises:
             KeyError: A text has no cached vector.
         """
-        found = self._find(text_keys(texts))
+        found = self._find(Space.text_keys(texts))
         if (found < 0).any():
             raise KeyError(texts[int(np.argmax(found < 0))])
         places = self._place[found]
@@ -153,6 +104,55 @@ class Space:
         at = np.minimum(np.searchsorted(self._high, keys["high"]), len(self._high) - 1)
         hit = (self._high[at] == keys["high"]) & (self._low[at] == keys["low"])
         return np.where(hit, at, -1)
+
+    @staticmethod
+    def identity_of(
+        artifact: Artifact, encoding: Encoding, *, prompt: str, role: Role = ""
+    ) -> dict[str, object]:
+        """The fields that a vector depends on besides the text.
+
+        `role` is set for models with two different towers; elsewhere it is empty, so that a text on both sides is
+        encoded once.
+        """
+        return {
+            "artifact": artifact.key,
+            "output": encoding.output,
+            "dtype": encoding.dtype,
+            "pooling": encoding.pooling,
+            "normalize": encoding.normalize,
+            "max_length": encoding.max_length,
+            "prompt": prompt,
+            "role": role,
+        }
+
+    @staticmethod
+    def text_keys(texts: Sequence[str]) -> NDArray[np.void]:
+        """The 128-bit hash of each text, shape (len(texts),)."""
+        joined = b"".join(
+            hashlib.blake2b(t.encode("utf-8", "surrogatepass"), digest_size=16).digest() for t in texts
+        )
+        return np.frombuffer(joined, dtype=KEY)
+
+    @staticmethod
+    def shard_bytes(keys: NDArray[np.void], vectors: NDArray[np.float32]) -> bytes:
+        """The content of a shard's file: hashes (n, 16) and vectors (n, dimension), float32."""
+        hashes = np.ascontiguousarray(keys).view(np.uint8).reshape(len(keys), 16)
+        return bytes(save({"keys": hashes, "vectors": np.ascontiguousarray(vectors, dtype=np.float32)}))
+
+    @staticmethod
+    def write_shard(root: Path, identity: Mapping[str, object], content: bytes) -> None:
+        """Write a shard (see `shard_bytes`); an equal shard is the same file, and a damaged one is replaced.
+
+        Raises:
+            StoreError: The shard cannot be written.
+        """
+        folder = _space_folder(root, identity)
+        about = folder / "space.json"
+        if not about.exists():
+            files.write_once(about, canonical(identity).encode())
+        path = folder / f"{hashlib.sha256(content).hexdigest()[:32]}.safetensors"
+        if not files.write_once(path, content) and _open_shard(path) is None:
+            files.replace(path, content)
 
 
 def _open_shard(path: Path) -> Shard | None:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
+from harness.scores import score_text
 from leaderboard.page import missing
 from leaderboard.scopes import views
-from leaderboard.words import score_text
 
 if TYPE_CHECKING:
     from leaderboard.site import Site

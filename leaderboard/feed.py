@@ -9,8 +9,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias
 from xml.etree import ElementTree
 
+from harness.scores import score_text
 from leaderboard.judged import Judged
-from leaderboard.words import score_text
 
 if TYPE_CHECKING:
     from leaderboard.queries import Entry, Queries

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from leaderboard.found import Entry, Unit
-from leaderboard.reported import Paper, PaperTable, Printed, papers, plain, title
-from leaderboard.reported.printed import AVERAGE, SCORES
+from leaderboard.reported.printed import AVERAGE, SCORES, Paper, PaperTable, Printed, plain, title
+from leaderboard.reported.reading import papers
 from leaderboard.reported.recompute import OVER_TASKS, OVER_TYPES, SUITES, TYPES, means
 from leaderboard.scopes import Listed, views
 

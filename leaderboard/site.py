@@ -26,7 +26,8 @@ from leaderboard.index import Changes, SiteIndex, open_index
 from leaderboard.kept import Kept, Made
 from leaderboard.page import Page, PageRoute, missing
 from leaderboard.queries import Queries
-from leaderboard.reported import Paper, papers
+from leaderboard.reported.printed import Paper
+from leaderboard.reported.reading import papers
 from leaderboard.settings import Settings
 from leaderboard.state import WHERE, State, address, refusals
 

@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from leaderboard.answers import answer
 from leaderboard.kept import Made
-from leaderboard.plots import plotly_file
+from leaderboard.plots.interactive import plotly_file
 from leaderboard.site import STATIC, asset
 
 YEAR = 365 * 24 * 3600

@@ -18,7 +18,7 @@ from harness.errors import StoreError, UsageError
 from harness.progress import console
 from leaderboard import feed
 from leaderboard.page import Page, PageRoute
-from leaderboard.plots import plotly_file
+from leaderboard.plots.interactive import plotly_file
 from leaderboard.settings import Settings
 from leaderboard.site import STATIC, TWINS, Site, open_site
 from leaderboard.state import State

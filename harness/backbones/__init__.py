@@ -22,17 +22,17 @@ def named_models() -> dict[str, BackboneEntry]:
 
 
 def named_model(name: str) -> BackboneEntry | None:
-    """The entry that names a model so, None if none does."""
+    """The entry of the model with this name, None without one."""
     entry = BACKBONES.named(name) or entries().get(name)
     return entry if entry is not None and entry.locate is not None else None
 
 
 def family_of(config: Mapping[str, Any]) -> Family | None:
-    """The family that a config.json belongs to, None if it is none of ours."""
+    """The family of a config.json, None if the catalog has none."""
     return next((family for family in _families() if family.holds(config)), None)
 
 
 def _families() -> Iterator[Family]:
-    """Every family in the order of `backbones`, as far as they are asked for."""
+    """Every family, the built-in ones first; plugins load only when needed."""
     yield from (entry.family for entry in BACKBONES.ours() if entry.family is not None)
     yield from (entry.family for entry in entries().values() if entry.family is not None)

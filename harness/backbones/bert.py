@@ -85,10 +85,7 @@ def shape(config: Config) -> Architecture:
 
 
 def plain(config: Config) -> bool:
-    """Whether a config is of the encoder as it was published, not of a variant of it.
-
-    A head with a decoder of its own is one: its bias has another name in the file.
-    """
+    """Whether a config is of the published encoder; an untied decoder makes it a variant."""
     variants = ("is_decoder", "add_cross_attention", "alibi_starting_size")
     return (
         not any(config.get(name) for name in variants)

@@ -42,7 +42,7 @@ BASE = {
 
 
 def _shape(config: Config) -> Architecture:
-    """The architecture of a DistilBertConfig. There is no dropout behind attention."""
+    """The architecture of a DistilBertConfig, without dropout after attention."""
     heads = config["n_heads"]
     return Architecture(
         vocab_size=config["vocab_size"],

@@ -1,4 +1,4 @@
-"""EuroBERT (Boizard et al. 2025): Llama's blocks, seeing to both sides."""
+"""EuroBERT (Boizard et al. 2025): Llama's blocks with bidirectional attention."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ SIZES = {
 
 
 def _shape(config: Config) -> Architecture:
-    """The architecture of a EuroBertConfig. The only dropout is that of attention weights."""
+    """The architecture of a EuroBertConfig; its only dropout is that of attention weights."""
     attention_bias, mlp_bias = config["attention_bias"], config["mlp_bias"]
     return Architecture(
         vocab_size=config["vocab_size"],
@@ -81,7 +81,7 @@ def _shape(config: Config) -> Architecture:
 
 
 def _plain(config: Config) -> bool:
-    """Whether its rotary positions are scaled in no way, and its activation goes by a name."""
+    """Whether a config has unscaled rotary positions and an activation with a name."""
     rotary = config.get("rope_parameters") or config.get("rope_scaling") or {}
     kind = rotary.get("rope_type", rotary.get("type", "default"))
     return isinstance(config.get("hidden_act", "silu"), str) and bool(kind == "default")

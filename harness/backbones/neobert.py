@@ -25,7 +25,7 @@ IGNORED = {
 }
 
 REQUIRED: Config = {"hidden_act": "swiglu", "rms_norm": True, "rope": True, "ngpt": False}
-"""What the authors' ablations vary, with the values of the released model."""
+"""The settings that the authors' ablations vary, with the values of the released model."""
 
 DEFAULTS: Config = {
     "vocab_size": 30_522,
@@ -34,10 +34,10 @@ DEFAULTS: Config = {
     "decoder_init_range": 0.02,
     "pad_token_id": 0,
 }
-"""Values of what a config.json leaves out, from the hub's NeoBERTConfig."""
+"""Defaults of a config.json, from the hub's NeoBERTConfig."""
 
 MULTIPLE = 8
-"""Of this the width inside the feed-forward part is a multiple."""
+"""The width inside the feed-forward part is a multiple of this."""
 
 BASE = {
     "model_type": "neobert",
@@ -90,7 +90,7 @@ def _shape(config: Config) -> Architecture:
 
 
 def _released(config: Config) -> bool:
-    """Whether a config is of the architecture that was released, not of an ablation."""
+    """Whether a config is of the released architecture, not of an ablation."""
     given = {name: config.get(name, value) for name, value in REQUIRED.items()}
     return {**given, "hidden_act": given["hidden_act"].lower()} == REQUIRED and "hidden_size" in config
 

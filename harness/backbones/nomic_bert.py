@@ -34,13 +34,13 @@ IGNORED = {
 }
 
 GATES = {"swiglu": "silu", "geglu": "gelu", "glu": "sigmoid"}
-"""Their names of gated activations to the activation of the gate."""
+"""The authors' names of gated activations, and the activation of the gate."""
 
 FOREIGN = (
     *("prenorm", "parallel_block", "use_rms_norm", "norm_mlp", "causal", "num_experts"),
     *("rotary_emb_scale_base", "rotary_head_dim"),
 )
-"""Settings that, where they are on, make another network of it."""
+"""Settings that, if on, define another network."""
 
 DEFAULTS: Config = {
     "n_inner": None,
@@ -60,13 +60,14 @@ DEFAULTS: Config = {
     "pad_vocab_size_multiple": 1,
     "pad_token_id": 0,
 }
-"""Values of what a config.json leaves out, from the authors' NomicBertConfig over GPT2Config."""
+"""Defaults of a config.json, from the authors' NomicBertConfig over GPT2Config."""
 
 MULTIPLE = 256
-"""Of this the width inside the feed-forward part is a multiple."""
+"""The width inside the feed-forward part is a multiple of this."""
 
 FARTHEST = 4
-"""Times the trained positions that dynamic scaling goes: 8,192 of 2,048, as far as the authors went."""
+"""The largest factor of dynamic scaling over the trained positions: 8,192 of 2,048, as in the authors'
+work."""
 
 BASE = {
     "model_type": "nomic_bert",
@@ -130,7 +131,7 @@ def _shape(config: Config) -> Architecture:
 
 
 def _gated_text_encoder(config: Config) -> bool:
-    """Whether a config is of the text encoder with a gate: others are of vision towers, or of experts."""
+    """Whether a config is of the gated text encoder, not of a vision tower or a mixture of experts."""
     gated = "n_embd" in config and config.get("activation_function") in GATES
     whole = config.get("rotary_emb_fraction") == 1
     return gated and whole and not any(config.get(name) for name in FOREIGN)

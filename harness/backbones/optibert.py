@@ -1,13 +1,11 @@
 """OptiBERT (compute-optimal encoders): NeoBERT's blocks, trained with Meta Lingua.
 
-No checkpoint is public. What is known of the architecture is appendix A and equation 8 of the paper:
-pre-norm with RMSNorm, one more RMSNorm behind the token embedding, SwiGLU, rotary positions, no
-biases, RoBERTa's vocabulary and 1,024 tokens. All else is Lingua's default: neighbouring dimensions
-are turned together, and the masked-language head is one projection.
-
-A folder of Lingua's, with params.json and consolidated.pth, becomes a model folder by `convert`. Its
-config.json holds Lingua's arguments of the model, and its tensors keep Lingua's names. The name of
-the norm behind the embedding is assumed: `embedding_norm`.
+No checkpoint is public. Appendix A and equation 8 of the paper give the architecture: pre-norm with RMSNorm,
+another RMSNorm after the token embedding, SwiGLU, rotary positions, no biases, RoBERTa's vocabulary and 1,024
+tokens. The rest are Lingua's defaults: neighbouring dimensions are rotated together, and the masked-language
+head is one projection. `convert` makes a model folder of a Lingua folder (params.json and consolidated.pth);
+its config.json holds Lingua's model arguments, and its tensors Lingua's names. The name of the norm after the
+embedding, `embedding_norm`, is an assumption.
 """
 
 from __future__ import annotations
@@ -50,11 +48,11 @@ NEO = {
     "n_heads": 12,
     "max_seqlen": 1024,
 }
-"""OptiBERT-neo, 198M parameters beside the embedding; of the others the paper gives no shape."""
+"""OptiBERT-neo, 198M parameters beside the embedding; the paper gives no other architecture."""
 
 
 def _shape(config: Config) -> Architecture:
-    """The architecture of the model's arguments in Lingua, with its defaults."""
+    """The architecture from the model's arguments in Lingua, with its defaults."""
     width, given = config["dim"], config.get("head_dim")
     heads = config.get("n_heads") or width // given
     return Architecture(
@@ -98,12 +96,11 @@ def _inside(config: Config) -> int:
 
 
 def convert(source: Path, target: Path) -> None:
-    """Make a model folder of a consolidated checkpoint.
+    """Make a model folder from a consolidated checkpoint.
 
     Args:
-        source: With Lingua's params.json and consolidated.pth, and with the files of RoBERTa's
-            tokenizer if the model folder is to have one.
-        target: Written anew; made if it is not there.
+        source: Lingua's params.json and consolidated.pth, and optionally the files of RoBERTa's tokenizer.
+        target: The model folder, made if it does not exist.
     """
     import json
 

@@ -1,4 +1,4 @@
-"""RoBERTa (Liu et al. 2019), also XLM-R (Conneau et al. 2020) and CamemBERT: BERT, trained otherwise."""
+"""RoBERTa (Liu et al. 2019), also XLM-R (Conneau et al. 2020) and CamemBERT: BERT with other training."""
 
 from __future__ import annotations
 
@@ -28,10 +28,7 @@ MULTILINGUAL = {**BASE, "model_type": "xlm-roberta", "vocab_size": 250_002}
 
 
 def _shape(config: Config) -> Architecture:
-    """The architecture of a RobertaConfig.
-
-    The rows of its position table up to that of the padding id stay unused.
-    """
+    """The architecture of a RobertaConfig; position rows up to that of the padding id stay unused."""
     unused = config["pad_token_id"] + 1
     same = bert.shape(config)
     return replace(

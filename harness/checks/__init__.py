@@ -1,1 +1,1 @@
-"""The gate: whether a candidate is as good as a baseline, task by task and as a whole."""
+"""Checks of a candidate against a baseline: whether it is as good, task by task and as a whole."""

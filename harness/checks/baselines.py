@@ -1,4 +1,4 @@
-"""Named baselines, and what a candidate is held against: a baseline, its file, or a model."""
+"""Named baselines, and the Reference of a candidate: a baseline, its file, or a model."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from harness.documents import DocumentFolder, DocumentKind
 from harness.errors import UsageError, unknown
 
 SCHEMA = 1
-"""The form of a baseline's file. A newer one is refused."""
+"""The version of a baseline's file; a newer version is refused."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class BaselineModel:
-    """One model of a baseline; of several the second and further ones are repeats of the first.
+    """One model of a baseline; all models after the first are repeats of it.
 
     Attributes:
-        model: Its name, fit for a table.
-        source: What was typed.
+        model: The model's name, fit for a table.
+        source: The model as a user typed it.
         artifact: The ArtifactKey.
-        folder: Its folder among the records (`Artifact.slug`).
+        folder: The model's folder among the records (`Artifact.slug`).
         revision: The pinned commit of a hub model.
         keys: By task, the EvaluationKey of each seed.
     """
@@ -43,12 +43,12 @@ class Baseline:
     """A baseline as it was set.
 
     Attributes:
-        name: What a user types.
+        name: The name that a user types.
         when: ISO time in UTC.
-        suites: As they were typed.
-        seeds: How many seeds each model was evaluated with.
-        asked: The options of the evaluation, by name, as the command line has them.
-        runs: At least one.
+        suites: The suites as they were typed.
+        seeds: The number of seeds of each model.
+        asked: The options of the evaluation by name, as the command line has them.
+        runs: The models, at least one.
     """
 
     name: str
@@ -61,7 +61,7 @@ class Baseline:
     __pydantic_config__ = ConfigDict(extra="forbid")
 
     def to_json(self) -> dict[str, Any]:
-        """The baseline for machines (docs/json.md)."""
+        """The baseline as plain values (docs/json.md)."""
         return {"schema": SCHEMA, **asdict(self)}
 
 
@@ -75,7 +75,7 @@ BASELINES = DocumentFolder(
 
 
 def require_new_name(results: Path, name: str, *, replace: bool) -> None:
-    """Refuse a name that no baseline can have, or that another one has.
+    """Refuse a name that no baseline can have, or that is taken.
 
     Raises:
         UsageError: It is not fit for a file, is that of a model, or is taken and not to be replaced.
@@ -91,12 +91,12 @@ def require_new_name(results: Path, name: str, *, replace: bool) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Reference:
-    """What a candidate is held against.
+    """The baseline or model that a candidate is held against.
 
     Attributes:
-        name: What a user typed.
-        baseline: A baseline that was set; None for a model.
-        results: The results folder of the baseline's records, where it is another one.
+        name: The text that a user typed.
+        baseline: The baseline; None for a model.
+        results: The results folder of the baseline's records, where it is another folder.
     """
 
     name: str
@@ -108,7 +108,7 @@ def resolve_reference(text: str, results: Path | None) -> Reference:
     """The baseline or the model that a text names.
 
     Raises:
-        UsageError: There is neither.
+        UsageError: There is no baseline or model of this name.
         RecordError: A baseline's file cannot be read.
     """
     path, home = paths.expanded(text), paths.results_folder(results)

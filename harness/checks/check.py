@@ -1,10 +1,6 @@
-"""Harness check, top to bottom; the Python call.
+"""The check of a candidate against a baseline: run missing scores, compare, decide, write the result.
 
-The check of a candidate against a baseline: run what is missing, compare, decide, write it down.
-
-The parts of a check beside its verdicts: who, what was predicted, what should be known.
-
-The Python call: `harness.check(...)` does what `harness check` does, and returns it.
+`check` is the Python call `harness.check(...)`, which does what `harness check` does.
 """
 
 from __future__ import annotations
@@ -26,29 +22,18 @@ from harness.checks.baselines import Baseline, Reference, resolve_reference
 from harness.checks.decide import conclude
 from harness.checks.outcome import CHECKS, Check, Party, TaskOutcome, check_files
 from harness.checks.policy import DEFAULT, Policy
-from harness.checks.sides import (
-    CarryOut,
-    CheckRequest,
-    CheckSide,
-    Comparison,
-    mean_score,
-    read_side,
-    request_check,
-)
+from harness.checks.sides import CarryOut, CheckRequest, CheckSide, Comparison, mean_score
 from harness.differences import describe_provenance_differences, pair_seeds, require_alike
 from harness.errors import RecordError, UsageError, nearest, shortened, unknown
 from harness.execute import Listeners
 from harness.identity import digest
 from harness.report import Report
-from harness.request import Request, ResolvedRequest, network, request_of_options
+from harness.request import Request, ResolvedRequest, request_of_options
 from harness.types import Suite, Task
 
 
 def _keep_check(results: Path, check: Check) -> Path:
-    """Write a check down as `<results>/checks/<time>-<id>.json`; returns where it lies.
-
-    One that found the same before stays as it is.
-    """
+    """Write a check to `<results>/checks/<time>-<id>.json` unless an equal one is there; gives its path."""
     for former in check_files(results, check.id):
         with contextlib.suppress(RecordError):
             found = CHECKS.kind.read(former)
@@ -61,7 +46,7 @@ def _keep_check(results: Path, check: Check) -> Path:
 
 
 def _fitting(policy: Policy, tasks: Sequence[str]) -> list[str]:
-    """Refuse a policy whose names protect nothing; gives sentences on those of other suites."""
+    """Refuse misspelt names in a policy, and a policy that protects nothing; warns of other names."""
     patterns = [one for one in policy.must_not_regress if not any(fnmatchcase(t, one) for t in tasks)]
     strange = [*(one for one in policy.tasks if one not in tasks), *patterns]
     for name in strange:
@@ -85,18 +70,18 @@ def run_check(
     policy: Policy = DEFAULT,
     carry_out: CarryOut,
 ) -> Check:
-    """Hold a candidate against a baseline.
+    """Compare a candidate with a baseline.
 
     Args:
         candidate: A catalog name, `org/name[@revision]` or a folder.
-        standard: What it is held against.
-        request: Suites and settings; its models do not count.
-        seeds: With how many seeds what is drawn by chance is evaluated, or trained.
-        policy: What is asked of the candidate.
-        carry_out: Called where records are missing.
+        standard: The Reference that the candidate is held against.
+        request: Suites and settings; its models are ignored.
+        seeds: The number of seeds of random draws and of a recipe's trainings.
+        policy: Margins, levels, and the tasks that must not regress.
+        carry_out: Runs a request where records are missing.
 
     Raises:
-        UsageError: The request cannot be carried out, or the two were not evaluated alike.
+        UsageError: The request cannot be carried out, or the two sides are not evaluated alike.
         StoreError: The results folder cannot be written.
     """
     budget = policy.budget_minutes * 60 or None
@@ -112,15 +97,15 @@ def run_check(
 
 
 def _requests(candidate: str, standard: Reference, request: Request, seeds: int) -> tuple[CheckRequest, ...]:
-    """What is wanted of the candidate, and of the baseline if it is a model."""
+    """The requests for the candidate, and for the baseline if it is a model."""
     models = (candidate,) if standard.baseline is not None else (candidate, standard.name)
-    return tuple(request_check(request, model, seeds) for model in models)
+    return tuple(CheckRequest.of(request, model, seeds) for model in models)
 
 
 def _require_same_conditions(
     asked: Sequence[CheckRequest], sides: Comparison, standard: Reference, policy: Policy
 ) -> list[str]:
-    """Refuse what is not evaluated alike, before anything is measured; what the policy allows, in words."""
+    """Refuse sides that are not evaluated alike, before anything runs; gives the allowed differences."""
     if standard.baseline is None:
         theirs = asked[1].identities
     else:
@@ -132,7 +117,7 @@ def _require_same_conditions(
 
 
 def _require_records(baseline: CheckSide, standard: Reference) -> None:
-    """Refuse a baseline none of whose records is there."""
+    """Refuse a baseline without any of its records."""
     if any(baseline.scored.values()) or not any(run.keys for run in baseline.runs):
         return
     raise UsageError(
@@ -143,7 +128,7 @@ def _require_records(baseline: CheckSide, standard: Reference) -> None:
 
 
 def _measured(asked: Sequence[CheckRequest], carry_out: CarryOut) -> dict[tuple[str, str], str]:
-    """Run what is missing; by model and task, why there is no score all the same."""
+    """Run the missing scores; gives the reasons of failures by artifact and task."""
     failures: dict[tuple[str, str], str] = {}
     began = time.monotonic()
     for one in asked:
@@ -167,8 +152,8 @@ def _comparison(
     other = standard.baseline
     runs = other.runs if other is not None else (asked[1].run,)
     return Comparison(
-        candidate=read_side([asked[0].run], found, found.results),
-        baseline=read_side(runs, found, standard.results or found.results),
+        candidate=CheckSide.read([asked[0].run], found, found.results),
+        baseline=CheckSide.read(runs, found, standard.results or found.results),
         failures=failures,
     )
 
@@ -209,7 +194,7 @@ def _tasks(suites: Sequence[Suite]) -> list[Task]:
 
 
 def _party(one: CheckSide, typed: str, baseline: Baseline | None) -> Party:
-    """One side of a check."""
+    """The description of one side of a check."""
     first = one.runs[0]
     return Party(
         name=first.model,
@@ -223,7 +208,7 @@ def _party(one: CheckSide, typed: str, baseline: Baseline | None) -> Party:
 def _name_of(
     tasks: Sequence[TaskOutcome], policy: Policy, found: ResolvedRequest, parties: tuple[Party, Party]
 ) -> str:
-    """What a check is called: the same for the same records under the same policy."""
+    """The id of a check: the same for the same records under the same policy."""
     compared = [[t.task, list(t.candidate_keys), list(t.baseline_keys), t.verdict, t.delta] for t in tasks]
     return digest(
         {
@@ -237,14 +222,14 @@ def _name_of(
 
 
 def _in_suites(tasks: Sequence[TaskOutcome], suites: Sequence[Suite]) -> Iterator[TaskOutcome]:
-    """Tasks with the names of the suites that have them."""
+    """The outcomes with the names of the suites that have their task."""
     for one in tasks:
         names = (suite.name for suite in suites if one.task in {task.name for task in suite.tasks})
         yield replace(one, suites=tuple(names))
 
 
 def _dropped(standard: Reference, found: ResolvedRequest) -> Iterator[TaskOutcome]:
-    """Tasks that a baseline has, and its suites no longer; none where others were asked for."""
+    """Missing outcomes for tasks of a baseline that its own, unchanged suites no longer have."""
     asked = found.request
     other = standard.baseline
     narrowed = asked.options.tasks or asked.options.languages or asked.options.splits
@@ -265,7 +250,7 @@ def _dropped(standard: Reference, found: ResolvedRequest) -> Iterator[TaskOutcom
 
 
 def _predicted(suite: Suite, sides: Comparison) -> dict[str, Any]:
-    """What a proxy says of the benchmark that it stands for, from main scores; {} if one is missing."""
+    """A proxy's prediction of its benchmark for both sides, from main scores; {} if a score is missing."""
     found: dict[str, Any] = {}
     for name, one in (("candidate", sides.candidate), ("baseline", sides.baseline)):
         scores = {task: mean_score(ones) for task, ones in one.scored.items()}
@@ -279,7 +264,7 @@ def _predicted(suite: Suite, sides: Comparison) -> dict[str, Any]:
 
 
 def _warnings(tasks: Sequence[TaskOutcome], sides: Comparison, found: ResolvedRequest) -> Iterator[str]:
-    """What does not decide but should be known."""
+    """Remarks that do not decide: other conditions, single trainings, left-out columns, no prediction."""
     pairs = {
         task: (mine[0].provenance, sides.baseline.scored[task][0].provenance)
         for task, mine in sides.candidate.scored.items()
@@ -308,7 +293,7 @@ def check(
     listeners: Listeners | None = None,
     **request: Any,
 ) -> Check:
-    """Hold a candidate against a baseline; `harness.check` documents the arguments."""
+    """Compare a candidate with a baseline; `harness.check` documents the arguments."""
     standard = resolve_reference(baseline, request.get("results"))
     set_one = standard.baseline
     suites = (suite,) if isinstance(suite, str) else tuple(suite)
@@ -321,7 +306,7 @@ def check(
     asked = evaluation.changed(_request(suites, set_one), request, of="harness.check")
     if isinstance(policy, Path | str):
         policy = policies.read(Path(policy))
-    with network(asked):
+    with asked.network():
         return run_check(
             candidate,
             standard,
@@ -333,7 +318,7 @@ def check(
 
 
 def _request(suites: tuple[str, ...], baseline: Baseline | None) -> Request:
-    """What a baseline was asked for, or nothing in particular."""
+    """The request with a baseline's options, or with the defaults."""
     if baseline is None:
         return Request(models=(), suites=suites)
     return replace(request_of_options((), suites, baseline.asked), results=None)

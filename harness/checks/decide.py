@@ -10,28 +10,22 @@ from statistics import stdev
 from scipy.special import stdtr, stdtrit
 
 from harness import stats
-from harness.checks.difference import Compared, Difference, MeanDifference, Part, mean_difference
+from harness.checks.difference import Compared, Difference, MeanDifference, Part
 from harness.checks.outcome import MeanOutcome, Overall, TaskOutcome, Verdict
 from harness.checks.policy import EXIT_CODES, MEASURED, Correction, Margin, Policy
-from harness.checks.sides import Comparison, mean_score, missing_reason, task_differences
+from harness.checks.sides import Comparison, mean_score
 from harness.errors import UsageError, shortened
 from harness.scores import delta_text
 from harness.stats import LARGE
 from harness.types import Suite, Task
 
 POWER = 0.8
-"""With which what is said to settle a task would settle it, if the difference is what was seen."""
+"""The power of the counts that would settle a task, if the true difference is the observed one."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Limits:
-    """What a policy says of one task; shares of 1.
-
-    Attributes:
-        margin: Differences within it do not count.
-        max_drop: The drop that is allowed.
-        measured: Whether the margin is what the baseline's own runs differ by.
-    """
+    """Margin and allowed drop, shares of 1; `measured` if the margin is the baseline's own spread."""
 
     margin: float
     max_drop: float = 0.0
@@ -40,16 +34,7 @@ class _Limits:
 
 @dataclass(frozen=True, kw_only=True)
 class _TaskVerdict:
-    """What is said of one task.
-
-    Attributes:
-        verdict: Without `missing` and `not testable`, which are said before.
-        low: Lower bound of the difference, one-sided at alpha.
-        high: Upper bound.
-        p_regressed: Corrected.
-        p_improved: Corrected.
-        to_settle: What would turn `inconclusive` into a verdict; empty otherwise.
-    """
+    """The verdict of a tested task, with bounds one-sided at alpha and corrected p-values."""
 
     verdict: Verdict
     low: float
@@ -68,13 +53,13 @@ def _judge(
     units: Mapping[str, str],
     share: float = 1.0,
 ) -> dict[str, _TaskVerdict]:
-    """The verdict of every task.
+    """The verdict of each tested task.
 
-    A task is `equivalent` if two one-sided tests at alpha put the difference within the margin
-    (Schuirmann, 1987); else `regressed` if it is lower than by the allowed drop, or `improved` if it
-    is higher, by a one-sided test at alpha after correction over the tasks; else `inconclusive`. So
-    alpha is the chance that any task of a candidate as good as the baseline is called regressed
-    (Holm), or the share of false ones among those called so (Benjamini and Hochberg).
+    A task is `equivalent` if two one-sided tests at alpha put the difference within the margin (Schuirmann,
+    1987); else `regressed` if it is lower than by the allowed drop, or `improved` if it is higher, by a
+    one-sided test at alpha after correction over the tasks; else `inconclusive`. So alpha is the chance that
+    any task of a candidate as good as the baseline is called regressed (Holm), or the share of false
+    regressions among those called so (Benjamini and Hochberg).
     """
     names = list(differences)
     p_low = _corrected([_p_regressed(differences[n], limits[n].max_drop) for n in names], correction)
@@ -107,17 +92,14 @@ def _verdict(one: Difference, limit: _Limits, lower: float, higher: float, alpha
 
 
 def _equivalent(one: Compared, limit: _Limits, alpha: float) -> bool:
-    """Whether the difference lies within the margin.
-
-    A measured margin holds the spread of runs already, so there only the units' part counts.
-    """
+    """Whether the difference lies within the margin; a measured margin contains the runs' spread already."""
     part = one.examples if limit.measured else one.total
     low, high = _around(one.delta, part, alpha)
     return one.same or (-limit.margin <= low and high <= limit.margin)
 
 
 def _bounds(one: Compared, alpha: float) -> tuple[float, float]:
-    """The difference's lower and upper bound, each one-sided at alpha."""
+    """The lower and upper bound of a difference, each one-sided at alpha."""
     return _around(one.delta, one.total, alpha)
 
 
@@ -129,19 +111,19 @@ def _around(delta: float, part: Part, alpha: float) -> tuple[float, float]:
 
 
 def _p_regressed(one: Compared, max_drop: float) -> float:
-    """p-value of "not lower than by `max_drop`"; the larger one where chance was also counted out."""
+    """p-value of "not lower than by `max_drop`": the larger of the t test's and the exchange test's."""
     estimated = _p(one.delta + max_drop, one.total)
     exact = one.exact[0] if isinstance(one, Difference) and one.exact else 0.0
     return 1.0 if one.same else max(estimated, exact)
 
 
 def _p_improved(one: Difference) -> float:
-    """p-value of "not higher"."""
+    """p-value of "not higher": the larger of the t test's and the exchange test's."""
     return 1.0 if one.same else max(_p(-one.delta, one.total), one.exact[1] if one.exact else 0.0)
 
 
 def _p(distance: float, part: Part) -> float:
-    """The chance of a difference as low as `distance` if there is none."""
+    """The probability of a difference as low as `distance` if the true difference is 0."""
     if part.variance <= 0:
         return 0.0 if distance < 0 else 1.0
     return _student_cdf(distance / math.sqrt(part.variance), part.freedom)
@@ -173,10 +155,7 @@ def _corrected(p: Sequence[float], correction: Correction) -> list[float]:
 
 
 def _measured_margin(one: Compared, alpha: float) -> float | None:
-    """How far another run of the baseline would lie from the mean of its runs; None of a single run.
-
-    The one-sided bound of a prediction for as many runs as the candidate has.
-    """
+    """One-sided prediction bound for as many new baseline runs as the candidate has; None for one run."""
     if len(one.theirs) == 1:
         return None
     spread = stdev(one.theirs) * math.sqrt(1 / len(one.mine) + 1 / len(one.theirs))
@@ -184,7 +163,7 @@ def _measured_margin(one: Compared, alpha: float) -> float | None:
 
 
 def _settle(one: Difference, limit: _Limits, alpha: float, unit: str, tasks: int = 1) -> str:
-    """How many units or seeds would settle a task, if the difference is what was seen."""
+    """The number of units or seeds that would settle a task if the true difference is the observed one."""
     wanted = max(
         _wanted(max(-one.delta - limit.max_drop, one.delta), alpha / tasks),
         _wanted(limit.margin - abs(one.delta), alpha, sides=2),
@@ -205,19 +184,19 @@ def _settle(one: Difference, limit: _Limits, alpha: float, unit: str, tasks: int
 
 
 def _wanted(distance: float, alpha: float, sides: int = 1) -> float:
-    """The variance with which a difference that far from a bound, or from two, would be told from it."""
+    """The variance at which a difference that far from a bound, or from two (`sides`), is told from it."""
     power = 1 - (1 - POWER) / sides
     reach = _student_quantile(1 - alpha, stats.LARGE) + _student_quantile(power, stats.LARGE)
     return (max(distance, 0.0) / reach) ** 2
 
 
 def _needed(of_one: float, wanted: float) -> int | None:
-    """How many it takes; None where no number of them would do."""
+    """The number of units or seeds for a variance; None where no number suffices."""
     return math.ceil(of_one / wanted) if wanted > 0 else None
 
 
 def _rounded(count: int) -> int:
-    """A count with two digits that mean something.
+    """A count rounded up to two significant digits.
 
     >>> _rounded(1234)
     1300
@@ -227,17 +206,17 @@ def _rounded(count: int) -> int:
 
 
 OF_MEANS = 0.5
-"""The part of alpha that the means of suites have; the tasks have the rest."""
+"""The share of alpha for the means of suites; the tasks have the rest."""
 
 LEAST_RUNS = 3
-"""Of which a margin can be measured: the spread of two is next to unknown."""
+"""Fewest baseline runs for a measured margin: the spread of two is next to unknown."""
 
 POINT = 0.01
-"""A point, as policies have it, as a share of 1."""
+"""A point, the unit of a policy, as a share of 1."""
 
 
 def _all_limits(found: Mapping[str, Difference], policy: Policy, *, baseline: str) -> dict[str, _Limits]:
-    """What the policy says of each task, measured margins filled in; shares of 1."""
+    """The limits of each task in shares of 1, measured margins included."""
     return {task: _limits(task, one, policy, baseline) for task, one in found.items()}
 
 
@@ -252,7 +231,7 @@ def _limits(task: str, one: Difference, policy: Policy, baseline: str) -> _Limit
 
 
 def _too_few_runs(task: str, baseline: str, runs: int) -> UsageError:
-    """The error for a margin that is to be measured of one or two runs."""
+    """The error for a measured margin with too few baseline runs."""
     many = "a single run" if runs == 1 else f"{runs} runs"
     return UsageError(
         f'margin is "measured", but the baseline {baseline} has {many} of {task}: '
@@ -265,29 +244,29 @@ def _too_few_runs(task: str, baseline: str, runs: int) -> UsageError:
 
 @dataclass(frozen=True, kw_only=True)
 class _Decisions:
-    """What is said of every task and of every suite's mean, in the order of the suites."""
+    """The outcomes of every task and of every suite's mean, in the order of the suites."""
 
     tasks: tuple[TaskOutcome, ...]
     means: tuple[MeanOutcome, ...]
 
 
 def decide(sides: Comparison, suites: Sequence[Suite], policy: Policy, baseline: str) -> _Decisions:
-    """Test every task and mean, and say what came of it.
+    """Test every task and every suite's mean.
 
     Args:
         sides: The records of both sides.
-        suites: What they were asked for.
-        policy: What is asked of the candidate.
-        baseline: Its name, for messages.
+        suites: The suites of the check.
+        policy: The policy.
+        baseline: The baseline's name, for messages.
 
     Raises:
         UsageError: A margin is to be measured, and the baseline has too few runs.
     """
     tasks = list({task.name: task for suite in suites for task in suite.tasks}.values())
-    found = task_differences(sides, tasks, policy)
+    found = sides.differences(tasks, policy)
     tested = {task: one for task, one in found.items() if isinstance(one, Difference)}
     limited = _all_limits(tested, policy, baseline=baseline)
-    means = {suite.name: mean_difference(suite, tested) for suite in suites}
+    means = {suite.name: MeanDifference.over_suite(suite, tested) for suite in suites}
     bars = {
         suite.name: _mean_limit(mean, policy, suite, baseline)
         for suite in suites
@@ -320,7 +299,7 @@ def decide(sides: Comparison, suites: Sequence[Suite], policy: Policy, baseline:
 
 
 def _level(suite: Suite, several: int, policy: Policy) -> float:
-    """The part of alpha that the mean of a suite is tested at; that of a single task says no more than it."""
+    """The level at which a suite's mean is tested: its part of alpha, or alpha for a single task."""
     return policy.alpha * OF_MEANS / several if len(suite.tasks) > 1 else policy.alpha
 
 
@@ -335,7 +314,7 @@ def _decide_task(
     said = _untested_outcome(sides, task, policy)
     if not isinstance(one, Difference) or limit is None or judged is None:
         if one is None:
-            return replace(said, reason=missing_reason(sides, task.name))
+            return replace(said, reason=sides.missing_reason(task.name))
         both = said.candidate is not None and said.baseline is not None
         delta = (said.candidate or 0) - (said.baseline or 0) if both else None
         return replace(said, verdict="not testable", reason=str(one), delta=delta)
@@ -362,7 +341,7 @@ def _decide_task(
 
 
 def _untested_outcome(sides: Comparison, task: Task, policy: Policy) -> TaskOutcome:
-    """A task as it is before anything is tested: its scores, as far as they are there."""
+    """The outcome of a task before any test: its scores, as far as they are there."""
     mine, theirs = sides.candidate.scored[task.name], sides.baseline.scored[task.name]
     return TaskOutcome(
         task=task.name,
@@ -391,7 +370,7 @@ def _metric(sides: Comparison, task: Task) -> str:
 def _decide_mean(
     suite: Suite, mean: MeanDifference | None, policy: Policy, limit: _Limits | None, level: float
 ) -> MeanOutcome:
-    """What is said of a suite's mean."""
+    """The outcome of a suite's mean."""
     if mean is None or limit is None:
         known = _mean_margin(suite, policy)
         margin = 0.0 if known == MEASURED else known * POINT
@@ -422,12 +401,12 @@ def _mean_limit(mean: MeanDifference, policy: Policy, suite: Suite, baseline: st
 
 
 def _mean_margin(suite: Suite, policy: Policy) -> Margin:
-    """The mean of a single task is that task: it has the task's margin."""
+    """The margin of a suite's mean; for a suite of a single task, the task's margin."""
     return policy.margin_of(suite.tasks[0].name) if len(suite.tasks) == 1 else policy.mean_margin
 
 
 def _mean_verdict(mean: MeanDifference, limit: _Limits, level: float) -> Overall:
-    """Regressed if the interval lies below the margin, improved if it lies above nothing."""
+    """The verdict of a mean, by its interval: below the margin, within it, above 0, or none of these."""
     low, high = _bounds(mean, level)
     if limit.measured and high < -limit.margin:
         return "regressed"
@@ -440,7 +419,7 @@ def _mean_verdict(mean: MeanDifference, limit: _Limits, level: float) -> Overall
 
 @dataclass(frozen=True, kw_only=True)
 class _Conclusion:
-    """The verdict, what decided it in sentences, and the exit code that the policy gives it."""
+    """The overall verdict, the sentences that explain it, and the policy's exit code."""
 
     verdict: Overall
     because: tuple[str, ...]
@@ -448,11 +427,12 @@ class _Conclusion:
 
 
 def conclude(tasks: Sequence[TaskOutcome], means: Sequence[MeanOutcome], policy: Policy) -> _Conclusion:
-    """Put the verdicts of tasks and means together.
+    """Combine the verdicts of tasks and means.
 
-    The candidate has `regressed` if a task that must not did, or if a suite's mean did. Else a check in
-    which a score is missing, or nothing was tested, is `inconclusive` and never passes. Else it is what
-    the means are: `inconclusive` if one of them is, `improved` if one of them is, `equivalent` otherwise.
+    The candidate has `regressed` if a task that must not regress did, or a suite's mean did. Otherwise a
+    check with missing scores, tasks that cannot be tested or undecided means is `inconclusive`; with a
+    missing score or an untested mean it never passes. Otherwise it is `improved` if any mean is, else
+    `equivalent`.
     """
     lost = [*_regressions(tasks), *_fallen(means)]
     if lost:
@@ -521,7 +501,7 @@ def _mean_sentence(one: MeanOutcome) -> str:
 
 
 def _named(one: MeanOutcome) -> str:
-    """Which mean it is, e.g. "The mean of mteb", or of which part of it."""
+    """The name of a mean, e.g. "The mean of mteb", with a note on missing columns."""
     part = "" if one.there == one.wanted else f" (only {one.there} of its {one.wanted} columns)"
     return f"The mean of {one.suite}{part}"
 
@@ -536,7 +516,7 @@ def _student_cdf(t: float, freedom: float) -> float:
 
 
 def _student_quantile(share: float, freedom: float) -> float:
-    """The value that a share of Student's t distribution lies below.
+    """The value below which a share of Student's t distribution lies.
 
     >>> round(_student_quantile(0.95, 5), 3)
     2.015

@@ -1,9 +1,4 @@
-"""Candidate minus baseline: tasks and means, with variance.
-
-How much a candidate differs from a baseline on one task, and how well that is known.
-
-The difference of the means over a suite's columns.
-"""
+"""Candidate minus baseline with its variance, on one task and on the mean over a suite's columns."""
 
 from __future__ import annotations
 
@@ -29,12 +24,12 @@ FLAT = 1e-12
 """A variance below this is rounding."""
 
 ALIKE = 50
-"""Where fewer units than these differ, chance is counted out and not only estimated."""
+"""The number of differing units below which an exchange test is run beside the bootstrap."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """One source of uncertainty: the variance that it gives a difference, and its degrees of freedom."""
+    """A source of uncertainty: its variance of a difference, and its degrees of freedom."""
 
     variance: float
     freedom: float
@@ -46,9 +41,9 @@ class Compared(ABC):
 
     Attributes:
         mine: The score of each run of the candidate.
-        theirs: Of each run of the baseline.
-        examples: What the choice of units, and of a few probes, adds to the variance.
-        same: Whether both sides are one and the same record.
+        theirs: The score of each run of the baseline.
+        examples: The uncertainty from the choice of units, and of a few probes.
+        same: Whether both sides are the same record.
     """
 
     mine: tuple[float, ...]
@@ -74,11 +69,11 @@ class Compared(ABC):
     @property
     @abstractmethod
     def seeds(self) -> Part | None:
-        """What the runs add to the variance; None with one run of each, where it cannot be told."""
+        """The uncertainty from the runs; None with a single run of each side."""
 
     @property
     def total(self) -> Part:
-        """All uncertainty together."""
+        """The sum of all uncertainty."""
         return _together([self.examples] + ([self.seeds] if self.seeds is not None else []))
 
 
@@ -87,10 +82,10 @@ class Difference(Compared):
     """Candidate minus baseline on one task.
 
     Attributes:
-        paired: Whether the runs belong together two by two.
-        units: How many were resampled.
-        exact: p-values of "not lower" and of "not higher" by exchanging the models' answers, where
-            few units differ; None otherwise.
+        paired: Whether the runs of the two sides pair up.
+        units: The number of resampled units.
+        exact: p-values of "not lower" and of "not higher" by exchanging the models' answers, where few units
+            differ; None otherwise.
     """
 
     paired: bool = False
@@ -99,13 +94,47 @@ class Difference(Compared):
 
     @property
     def seeds(self) -> Part | None:
-        """What the runs add to the variance; None with one run of each, where it cannot be told."""
+        """The uncertainty from the runs; None with a single run of each side."""
         return None if self.same else _of_runs(self.mine, self.theirs, paired=self.paired)
 
     @property
     def noise(self) -> float | None:
-        """Standard deviation of the baseline's runs; None of a single one."""
+        """Standard deviation over the baseline's runs; None for a single run."""
         return stdev(self.theirs) if len(self.theirs) > 1 else None
+
+    @staticmethod
+    def between(
+        candidate: Units, baseline: Units, *, paired: bool, rng: np.random.Generator, draws: int = DRAWS
+    ) -> Difference:
+        """The difference of two models' runs on the same units.
+
+        The units are resampled, the same for both models and all runs (a paired bootstrap), and the metric is
+        computed anew on every resample. Runs are a second level: their spread is taken from the scores of the
+        runs themselves, as a bootstrap of three to ten runs would underestimate it.
+
+        Args:
+            candidate: The candidate's units.
+            baseline: The baseline's units, for which `same_examples` holds.
+            paired: Whether the runs pair up, as evaluations with the same seed do.
+            rng: The random generator.
+            draws: The number of replicates.
+        """
+        mine, theirs = candidate.scores(), baseline.scores()
+        parts, exact = [], None
+        for one, other in zip(candidate.strata, baseline.strata, strict=True):
+            parts.append(_of_units(one, other, rng, draws))
+            if len(mine) == len(theirs) == 1:
+                parts.append(_of_probes(one, other))
+        if len(candidate.strata) == 1 and len(mine) == len(theirs) == 1:
+            exact = _counted(candidate.strata[0], baseline.strata[0], rng, draws)
+        return Difference(
+            mine=tuple(mine.tolist()),
+            theirs=tuple(theirs.tolist()),
+            paired=paired,
+            units=candidate.count,
+            examples=_together(parts),
+            exact=exact,
+        )
 
 
 def _together(parts: list[Part]) -> Part:
@@ -119,40 +148,6 @@ def _together(parts: list[Part]) -> Part:
     return Part(variance=total, freedom=total**2 / below if below > 0 else stats.LARGE)
 
 
-def difference(
-    candidate: Units, baseline: Units, *, paired: bool, rng: np.random.Generator, draws: int = DRAWS
-) -> Difference:
-    """Hold two models' runs on the same units against each other.
-
-    The units are resampled, the same for both models and all runs (a paired bootstrap), and the
-    metric is computed anew of every resample. Runs are a second level: their spread is taken from
-    the scores of the runs themselves, as a bootstrap of three to ten runs would find too little.
-
-    Args:
-        candidate: Its units.
-        baseline: Likewise; `same_examples` holds.
-        paired: Whether the runs belong together two by two, as evaluations with the same seed do.
-        rng: Where chance comes from.
-        draws: Replicates.
-    """
-    mine, theirs = candidate.scores(), baseline.scores()
-    parts, exact = [], None
-    for one, other in zip(candidate.strata, baseline.strata, strict=True):
-        parts.append(_of_units(one, other, rng, draws))
-        if len(mine) == len(theirs) == 1:
-            parts.append(_of_probes(one, other))
-    if len(candidate.strata) == 1 and len(mine) == len(theirs) == 1:
-        exact = _counted(candidate.strata[0], baseline.strata[0], rng, draws)
-    return Difference(
-        mine=tuple(mine.tolist()),
-        theirs=tuple(theirs.tolist()),
-        paired=paired,
-        units=candidate.count,
-        examples=_together(parts),
-        exact=exact,
-    )
-
-
 def _of_units(one: Stratum, other: Stratum, rng: np.random.Generator, draws: int) -> Part:
     """The variance of the difference over resamples of a stratum's units."""
     count = one.count
@@ -164,10 +159,10 @@ def _of_units(one: Stratum, other: Stratum, rng: np.random.Generator, draws: int
 
 
 def _of_probes(one: Stratum, other: Stratum) -> Part:
-    """What the choice of the probes' training texts adds, beyond what the units have already.
+    """The variance from the choice of the probes' training texts, beyond that of the units.
 
-    The probes of both models have the same training texts, so their differences are a sample. What
-    they vary by because each probe answers single units otherwise is in the units' part.
+    The probes of both models have the same training texts, so their differences are a sample. Their variation
+    from single units that each probe answers differently is in the units' part already.
     """
     values = one.predicted[0] - other.predicted[0] if one.predicted.shape == other.predicted.shape else None
     if values is None or one.measures != ("mean",) or len(values) < 2:
@@ -180,7 +175,7 @@ def _of_probes(one: Stratum, other: Stratum) -> Part:
 
 
 def _deltas(one: Stratum, other: Stratum) -> Callable[[Floats], Floats]:
-    """From weights (resamples, units) to the difference in each resample, (resamples,)."""
+    """The function from weights (resamples, units) to the difference in each resample, (resamples,)."""
     if one.measures == ("mean",):
         of_units = _means(one) - _means(other)
         return lambda weights: MEASURES["mean"](one.gold, of_units, weights)
@@ -196,12 +191,12 @@ def _deltas(one: Stratum, other: Stratum) -> Callable[[Floats], Floats]:
 
 
 def _means(one: Stratum) -> Floats:
-    """What each unit scores, a mean over runs and probes."""
+    """The score of each unit, a mean over runs and probes."""
     return np.asarray(one.predicted.mean(axis=(0, 1)))
 
 
 def _differing(one: Stratum, other: Stratum) -> np.ndarray:
-    """Which units the two models answer differently, (units,) of truth values."""
+    """The units that the two models answer differently, (units,) of truth values."""
     if one.measures == ("mean",):
         return np.asarray(_means(one) != _means(other))
     if one.predicted.shape != other.predicted.shape:
@@ -210,10 +205,10 @@ def _differing(one: Stratum, other: Stratum) -> np.ndarray:
 
 
 def _unseen(one: Stratum, other: Stratum, spread: float) -> float:
-    """The variance for one more unit that might have differed, where most are answered alike.
+    """The variance of one more unit that might have differed, where most units are answered alike.
 
-    If all units of a sample tie, or differ by the same, a bootstrap finds no uncertainty at all; that
-    none of n differs does not say that none would (Agresti and Min, 2005, add such
+    If all units of a sample tie, or differ by the same amount, a bootstrap finds no uncertainty; but none of
+    n differing units does not prove that none would differ (Agresti and Min, 2005, add such
     pseudo-observations to paired proportions).
     """
     differ = _differing(one, other)
@@ -233,10 +228,10 @@ def _counted(
 
 
 def _of_runs(mine: Sequence[float], theirs: Sequence[float], *, paired: bool) -> Part | None:
-    """What runs add to the variance of the difference of their means; None with one run of each.
+    """The variance that runs add to the difference of their means; None with a single run of each side.
 
-    Of two groups that are not paired each has a spread of its own; a single run is taken to be as
-    uncertain as those of the other side.
+    Two unpaired groups each have a spread of their own; a single run is as uncertain as those of the other
+    side.
 
     >>> _of_runs([0.5, 0.7], [0.4], paired=False)
     Part(variance=0.03, freedom=1)
@@ -255,14 +250,14 @@ def _of_runs(mine: Sequence[float], theirs: Sequence[float], *, paired: bool) ->
 
 @dataclass(frozen=True, kw_only=True)
 class MeanDifference(Compared):
-    """Candidate minus baseline, of the mean over those columns of which every task was tested.
+    """Candidate minus baseline, of the mean over those columns whose tasks were all tested.
 
-    `mine` and `theirs` are the means of the runs: a single one where tasks have other numbers of runs.
+    `mine` and `theirs` are the means of the runs: a single value where tasks differ in their number of runs.
 
     Attributes:
-        spread: What the runs add to the variance; None where it cannot be told.
-        columns: The columns it is over.
-        wanted: How many columns the suite has.
+        spread: The uncertainty from the runs; None where it is unknown.
+        columns: The tested columns.
+        wanted: The number of the suite's columns.
     """
 
     spread: Part | None
@@ -271,41 +266,41 @@ class MeanDifference(Compared):
 
     @property
     def seeds(self) -> Part | None:
-        """What the runs add to the variance; None where it cannot be told."""
+        """The uncertainty from the runs; None where it is unknown."""
         return self.spread
 
+    @staticmethod
+    def over_suite(suite: Suite, found: Mapping[str, Difference]) -> MeanDifference | None:
+        """The difference of the means over tested columns, each counted once; None without a tested column.
 
-def mean_difference(suite: Suite, found: Mapping[str, Difference]) -> MeanDifference | None:
-    """The mean over columns, each of which counts once; None if no column was tested.
-
-    The units of different tasks are independent of one another. Their runs are not where one
-    training gave a model for all tasks, so the spread of runs is taken from the means of the runs.
-    """
-    columns = {c.name: [t.name for t in c.tasks] for c in suite.columns}
-    tested = {name: tasks for name, tasks in columns.items() if tasks and all(t in found for t in tasks)}
-    if not tested:
-        return None
-    shares: dict[str, float] = {}
-    for tasks in tested.values():
-        for task in tasks:
-            shares[task] = shares.get(task, 0.0) + 1 / len(tested) / len(tasks)
-    ones = {task: found[task] for task in shares}
-    mine, theirs, spread = _runs(shares, ones)
-    return MeanDifference(
-        mine=mine,
-        theirs=theirs,
-        examples=_together([_scaled(ones[task].examples, share) for task, share in shares.items()]),
-        spread=spread,
-        columns=tuple(tested),
-        wanted=len(columns),
-        same=all(one.same for one in ones.values()),
-    )
+        The units of different tasks are independent of each other. Their runs are not where one training gave
+        a model for all tasks, so the spread of runs is taken from the means of the runs.
+        """
+        columns = {c.name: [t.name for t in c.tasks] for c in suite.columns}
+        tested = {name: tasks for name, tasks in columns.items() if tasks and all(t in found for t in tasks)}
+        if not tested:
+            return None
+        shares: dict[str, float] = {}
+        for tasks in tested.values():
+            for task in tasks:
+                shares[task] = shares.get(task, 0.0) + 1 / len(tested) / len(tasks)
+        ones = {task: found[task] for task in shares}
+        mine, theirs, spread = _runs(shares, ones)
+        return MeanDifference(
+            mine=mine,
+            theirs=theirs,
+            examples=_together([_scaled(ones[task].examples, share) for task, share in shares.items()]),
+            spread=spread,
+            columns=tuple(tested),
+            wanted=len(columns),
+            same=all(one.same for one in ones.values()),
+        )
 
 
 def _runs(
     shares: Mapping[str, float], ones: Mapping[str, Difference]
 ) -> tuple[tuple[float, ...], tuple[float, ...], Part | None]:
-    """The means of the runs of both sides, and what their spread adds to the variance."""
+    """The mean of each run of both sides, and the variance from their spread."""
     counts = {(len(o.mine), len(o.theirs), o.paired) for o in ones.values() if o.seeds is not None}
     if len(counts) > 1:
         parts = [(one.seeds, shares[task]) for task, one in ones.items()]
@@ -338,7 +333,7 @@ def _scaled(part: Part, share: float) -> Part:
 
 
 ALL_OF = 12
-"""Of so many units every exchange is tried, of more a sample."""
+"""Most differing units for which every exchange is tried; beyond it a random sample is."""
 
 ROUNDING = 1e-9
 
@@ -346,10 +341,10 @@ ROUNDING = 1e-9
 def _p_values(
     one: Stratum, other: Stratum, differ: np.ndarray, rng: np.random.Generator, draws: int
 ) -> tuple[float, float]:
-    """How often a difference as low, and as high, comes about if the models are exchangeable.
+    """p-values of a difference as low, and as high, if the models are exchangeable.
 
-    Each unit that the models answer differently is given to one or the other by chance, and both
-    scores are computed anew (Noreen, 1989; Yeh, 2000).
+    Each unit that the models answer differently is given to either of them at random, and both scores are
+    computed anew (Noreen, 1989; Yeh, 2000).
     """
     exchanged = np.zeros((1, one.count))
     found, seen = [], _delta(one, other, exchanged)[0]
@@ -375,7 +370,7 @@ def _swaps(count: int, rng: np.random.Generator, draws: int, at_once: int = 64) 
 
 
 def _delta(one: Stratum, other: Stratum, exchanged: Floats) -> Floats:
-    """The difference with some units exchanged: both models' answers stand side by side, weighted."""
+    """The difference with some units exchanged: both models' answers side by side, weighted."""
     kept = 1 - exchanged
     mine, theirs = (np.concatenate(pair, axis=1) for pair in ((kept, exchanged), (exchanged, kept)))
     gold = one.gold if one.measures == ("mean",) else np.concatenate([one.gold, one.gold])
@@ -388,10 +383,10 @@ def _delta(one: Stratum, other: Stratum, exchanged: Floats) -> Floats:
 
 
 FEW = 200
-"""Fewer units than these are drawn exactly; of more, each is drawn on its own (Poisson with mean 1)."""
+"""The number of units below which they are drawn exactly; others are drawn singly (Poisson, mean 1)."""
 
 DRAWS_AT_ONCE = 40_000
-"""Weights in one block: as many as a processor's cache holds beside what is computed from them."""
+"""Weights in a block: as many as a processor's cache holds beside the results."""
 
 _STEPS = 1 << 16
 
@@ -399,10 +394,9 @@ _STEPS = 1 << 16
 def _blocks(units: int, draws: int, rng: np.random.Generator) -> Iterator[Weights]:
     """The weights of `draws` replicates, in blocks of (replicates, units).
 
-    Of few units as many are drawn, with replacement, as there are. Of many, the counts of the units
-    are independent Poisson variables of mean 1, which is the limit of the same and a tenth of the
-    work (Hanley and MacGibbon, 2006, "Creating non-parametric bootstrap samples using Poisson
-    frequencies").
+    Few units are drawn with replacement, as many as there are. Of many units the counts are independent
+    Poisson variables of mean 1, which is the limit of the same at a tenth of the work (Hanley and MacGibbon,
+    2006, "Creating non-parametric bootstrap samples using Poisson frequencies").
     """
     size = max(1, DRAWS_AT_ONCE // units)
     for first in range(0, draws, size):
@@ -416,7 +410,7 @@ def _blocks(units: int, draws: int, rng: np.random.Generator) -> Iterator[Weight
 
 
 def _counts() -> Weights:
-    """The Poisson count that each of 65,536 equally likely numbers stands for."""
+    """The Poisson count for each of 65,536 equally likely numbers."""
     shares = np.cumsum([math.exp(-1) / math.factorial(count) for count in range(10)])
     bounds = np.round(shares * _STEPS)
     return np.searchsorted(bounds, np.arange(_STEPS), side="right").astype(np.float32)

@@ -1,9 +1,4 @@
-"""Check on disk and in JSON; history.
-
-What a check found: the form it has in memory, in JSON and under `<results>/checks/`.
-
-The checks that were made, as they lie in a results folder.
-"""
+"""The result of a check: its form in memory, in JSON and under `<results>/checks/`."""
 
 from __future__ import annotations
 
@@ -17,10 +12,10 @@ from harness.documents import DocumentFolder, DocumentKind
 from harness.scores import delta_text
 
 SCHEMA = 1
-"""The form of a check's JSON. A newer one is refused."""
+"""The version of a check's JSON; a newer version is refused."""
 
 Verdict = Literal["regressed", "improved", "equivalent", "inconclusive", "not testable", "missing"]
-"""Of a task: `not testable` has scores but no units to resample, `missing` lacks a score."""
+"""The verdict of a task: `not testable` has scores but no units to resample, `missing` lacks a score."""
 
 Overall = Literal["regressed", "improved", "equivalent", "inconclusive"]
 
@@ -28,7 +23,7 @@ VERDICTS: tuple[Verdict, ...] = (
     *("regressed", "missing", "inconclusive", "not testable"),
     *("improved", "equivalent"),
 )
-"""In the order in which a reader wants to see them."""
+"""The verdicts in the order of reports."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,11 +31,11 @@ class Party:
     """One side of a check.
 
     Attributes:
-        name: Of the model, fit for a table.
-        source: What was typed.
+        name: The model's name, fit for a table.
+        source: The model as a user typed it.
         artifacts: The ArtifactKeys; several where a baseline holds repeated runs.
         revision: The pinned commit of a hub model.
-        baseline: The name of the baseline that it was taken from, empty for a model.
+        baseline: The name of the baseline; empty for a model.
     """
 
     name: str
@@ -51,7 +46,7 @@ class Party:
 
 
 class _Difference:
-    """The texts of a difference, shares of 1, as every report shows them."""
+    """A difference between two sides in shares of 1, with its texts in reports."""
 
     delta: float | None
     low: float | None
@@ -73,32 +68,32 @@ class _Difference:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskOutcome(_Difference):
-    """One task. Scores, differences, margins and bounds are shares of 1; tables show them times 100.
+    """The outcome of a task; scores, differences, margins and bounds are shares of 1, in tables times 100.
 
     Attributes:
-        task: Its name.
-        type: Its type.
-        suites: The suites of the check that have it.
-        metric: The metric that was resampled.
-        verdict: What is said of it.
-        reason: Why, where the verdict alone does not tell; empty otherwise.
-        must_not_regress: Whether the policy fails the check if it regresses.
+        task: The task's name.
+        type: The task's type.
+        suites: The suites of the check that have the task.
+        metric: The resampled metric.
+        verdict: The verdict.
+        reason: The reason where the verdict alone does not tell; empty otherwise.
+        must_not_regress: Whether a regression fails the check.
         candidate: The candidate's score, a mean over its runs.
-        baseline: Likewise.
+        baseline: The baseline's score, a mean over its runs.
         delta: Candidate minus baseline.
         low: Lower bound of the difference, one-sided at alpha.
-        high: Upper bound.
+        high: Upper bound of the difference, one-sided at alpha.
         p_regressed: Corrected p-value of "not lower than by max_drop".
         p_improved: Corrected p-value of "not higher".
         margin: Differences within it do not count.
-        max_drop: The drop that is allowed.
-        unit: What was resampled: "queries", "pairs", "texts", "draws" and the like.
-        units: How many there are.
-        runs: Runs (seeds) of the candidate and of the baseline.
-        noise: Standard deviation of the baseline's runs, None of a single one.
-        to_settle: What would turn `inconclusive` into a verdict, in words; empty otherwise.
-        candidate_keys: EvaluationKeys of its records.
-        baseline_keys: Likewise.
+        max_drop: The allowed drop.
+        unit: The kind of resampled units: "queries", "pairs", "texts", "draws" and the like.
+        units: The number of units.
+        runs: The number of runs (seeds) of the candidate and of the baseline.
+        noise: Standard deviation over the baseline's runs, None for a single run.
+        to_settle: The units or seeds that would settle an inconclusive task, in words; empty otherwise.
+        candidate_keys: The EvaluationKeys of the candidate's records.
+        baseline_keys: The EvaluationKeys of the baseline's records.
     """
 
     task: str
@@ -136,23 +131,23 @@ class TaskOutcome(_Difference):
 
 @dataclass(frozen=True, kw_only=True)
 class MeanOutcome(_Difference):
-    """The mean over the columns of one suite, shares of 1.
+    """The outcome of the mean over the columns of one suite, in shares of 1.
 
     Attributes:
         suite: The suite's name.
-        verdict: Of the mean.
-        candidate: Over the columns that were tested.
-        baseline: Likewise.
+        verdict: The verdict on the mean.
+        candidate: The candidate's mean over the tested columns.
+        baseline: The baseline's mean over the tested columns.
         delta: Candidate minus baseline.
-        low: Lower bound at the level 1 − alpha; of several suites each has its part of alpha, and the mean
-            of a single task has the bounds of that task.
-        high: Upper bound.
-        margin: Of the mean.
-        there: Columns that were tested.
-        wanted: Columns that the suite has.
-        predicted: The benchmark that the suite stands for, with the candidate's and the baseline's
-            predicted mean: empty, or `target`, `candidate`, `candidate_low`, `candidate_high`,
-            `baseline`, `baseline_low` and `baseline_high`.
+        low: Lower bound at the level 1 − alpha; of several suites each has its part of alpha, and the mean of
+            a single task has the bounds of that task.
+        high: Upper bound at the same level.
+        margin: The margin of the mean.
+        there: The number of tested columns.
+        wanted: The number of the suite's columns.
+        predicted: The benchmark that the suite stands for, with the predicted means of both sides: empty, or
+            `target`, `candidate`, `candidate_low`, `candidate_high`, `baseline`, `baseline_low` and
+            `baseline_high`.
     """
 
     suite: str
@@ -173,20 +168,20 @@ class Check:
     """A whole check.
 
     Attributes:
-        id: Names it among others: the start of the digest of what was compared and how.
+        id: The start of the digest of the compared records and the policy.
         when: ISO time in UTC.
-        candidate: Who is judged.
-        baseline: By whom.
+        candidate: The candidate.
+        baseline: The baseline.
         suites: The names of its suites.
-        recipe: How both were trained for tasks with labels; empty without such tasks.
+        recipe: The recipe of tasks with labels on both sides; empty without such tasks.
         policy: Every setting of the policy (docs/check.md).
         overall: The verdict.
-        because: Sentences: what decided.
+        because: The sentences that explain the verdict.
         exit_code: 0 pass, 1 regression, 3 inconclusive, as the policy has it.
-        tasks: In the order of the suites.
-        means: One for each suite.
-        warnings: What does not decide but should be known, as other library versions.
-        seconds: What the statistics took.
+        tasks: The outcomes of tasks, in the order of the suites.
+        means: The outcome of each suite's mean.
+        warnings: Remarks that do not decide, e.g. on other library versions.
+        seconds: The time of the statistics.
     """
 
     id: str
@@ -205,11 +200,11 @@ class Check:
     seconds: float = 0.0
 
     def of(self, verdict: Verdict) -> tuple[TaskOutcome, ...]:
-        """The tasks of one verdict."""
+        """The tasks with a verdict."""
         return tuple(task for task in self.tasks if task.verdict == verdict)
 
     def to_json(self) -> dict[str, Any]:
-        """The check for machines; docs/json.md documents every field."""
+        """The check as plain values; docs/json.md documents every field."""
         plain: dict[str, Any] = json.loads(json.dumps(asdict(self), allow_nan=False))
         return {"schema": SCHEMA, **plain}
 
@@ -222,5 +217,5 @@ CHECKS = DocumentFolder(
 
 
 def check_files(results: Path, id_: str) -> list[Path]:
-    """The files of the checks of one id, the newest first."""
+    """The files of the checks with an id, newest first."""
     return sorted((results / CHECKS.folder).glob(f"*-{id_}.json"), reverse=True)

@@ -1,11 +1,4 @@
-"""Settings, TOML, explanation, validation.
-
-What a team asks of a candidate: margins, levels, and what must not regress.
-
-A policy in a form to read and to start from: TOML with what every setting means.
-
-Whether the names in a policy are those of tasks that a check has.
-"""
+"""The policy of a check: margins, levels and the tasks that must not regress, read from TOML."""
 
 from __future__ import annotations
 
@@ -23,7 +16,7 @@ Correction = Literal["holm", "benjamini-hochberg", "none"]
 CORRECTIONS: tuple[Correction, ...] = ("holm", "benjamini-hochberg", "none")
 
 MEASURED: Literal["measured"] = "measured"
-"""In place of a number: the margin is what the baseline's own runs differ by."""
+"""In place of a number: the margin is the spread of the baseline's own runs."""
 
 Margin = float | Literal["measured"]
 
@@ -38,7 +31,7 @@ NotTestable = Literal["inconclusive", "ignore"]
 
 @dataclass(frozen=True, kw_only=True)
 class _TaskPolicy:
-    """What holds for one task in place of what holds for all."""
+    """The settings of one task in place of the general settings."""
 
     margin: Margin | None = None
     max_drop: float | None = None
@@ -50,22 +43,21 @@ class Policy:
     """Every setting of a check. Margins and drops are in points: hundredths of a score.
 
     Attributes:
-        alpha: The chance of a false alarm that is accepted.
+        alpha: The accepted probability of a false alarm.
         margin: Differences within it do not count; or "measured".
-        least_margin: Below which no measured margin falls.
-        mean_margin: Likewise of a suite's mean; or "measured".
-        max_drop: The drop of a task that is allowed.
+        least_margin: The least value of a measured margin.
+        mean_margin: The margin of a suite's mean; or "measured".
+        max_drop: The allowed drop of a task.
         must_not_regress: Tasks that fail the check if they regress, with * and ? for any characters.
-        correction: For the number of tasks: holm, benjamini-hochberg or none.
+        correction: The correction for the number of tasks: holm, benjamini-hochberg or none.
         draws: Replicates of the bootstrap.
-        seed: Of the resamples.
-        inconclusive: What a check that decides nothing ends with: exit-3, fail or pass.
-        missing: What a check ends with if a score is missing or nothing could be tested: exit-3 or
-            fail; it never passes.
-        not_testable: Whether tasks without units make a check inconclusive, or are left out.
-        allow_differences: Fields of an evaluation's identity that may differ, as encoding.max_length.
-        budget_minutes: After which no further work is begun; 0 for no limit.
-        tasks: What holds for single tasks, by their names.
+        seed: The seed of the resamples.
+        inconclusive: The end of a check that decides nothing: exit-3, fail or pass.
+        missing: The end of a check with a missing score or an untested mean: exit-3 or fail; it never passes.
+        not_testable: Whether tasks without units make a check inconclusive, or are ignored.
+        allow_differences: Fields of an evaluation's identity that may differ, e.g. encoding.max_length.
+        budget_minutes: Minutes after which no further work begins; 0 for no limit.
+        tasks: The settings of single tasks, by name.
     """
 
     alpha: float = 0.05
@@ -90,7 +82,7 @@ class Policy:
         return self.margin if own is None else own
 
     def max_drop_of(self, task: str) -> float:
-        """The drop of a task that is allowed, in points."""
+        """The allowed drop of a task, in points."""
         own = self.tasks.get(task, _TaskPolicy()).max_drop
         return self.max_drop if own is None else own
 
@@ -100,7 +92,7 @@ class Policy:
         return any(fnmatchcase(task, one) for one in self.must_not_regress) if own is None else own
 
     def to_json(self) -> dict[str, Any]:
-        """Every setting, as plain values."""
+        """Every setting as plain values."""
         return asdict(self)
 
 
@@ -126,10 +118,10 @@ _LISTS = ("must_not_regress", "allow_differences")
 
 
 def read(path: Path) -> Policy:
-    """The policy of a TOML file; what it does not name stays at its default.
+    """The policy in a TOML file; settings that it does not name stay at their defaults.
 
     Raises:
-        UsageError: It cannot be read, or a setting is unknown or cannot be used.
+        UsageError: The file cannot be read, or a setting is unknown or cannot be used.
     """
     try:
         raw = tomllib.loads(path.read_text(encoding="utf-8"))

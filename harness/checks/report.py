@@ -1,26 +1,9 @@
-"""A check as people and other programs read it: terminal, JUnit XML, Markdown.
+"""Reports of a check: terminal table, JUnit XML and Markdown, with the sentences and numbers they share.
 
-Terminal table and the words all reports share.
-
-A check as people and other programs read it: terminal, Markdown, JUnit.
-
-The sentences and numbers that every report of a check shares.
-
-A check on the terminal.
-
-What a CI service counts: a testcase for each task, each mean and the overall verdict.
-
-JUnit XML, Markdown.
-
-A check as JUnit XML, in the form that both schemas in use allow.
-
-The Ant schema (windyroad/JUnit-Schema, JUnit.xsd) fixes the order of elements and wants `package`,
-`id`, `hostname`, `time` and a `timestamp` without a zone; that of Jenkins' xUnit plugin
-(junit-10.xsd) fixes how a time is spelled. Attributes that one of them lacks are left out.
-
-A check as a comment on a pull request, in GitHub's Markdown.
-
-Text of others inside GitHub's Markdown: shown as it is, whatever it holds.
+JUnit: the Ant schema (windyroad/JUnit-Schema, JUnit.xsd) fixes the order of elements and wants `package`,
+`id`, `hostname`, `time` and a `timestamp` without a zone; the schema of Jenkins' xUnit plugin (junit-10.xsd)
+fixes the spelling of times. Attributes that one of the two lacks are left out. Markdown: names and sentences
+of others are escaped, so that GitHub shows them as they were written.
 """
 
 from __future__ import annotations
@@ -44,7 +27,7 @@ if TYPE_CHECKING:
 
 
 LISTED: tuple[Verdict, ...] = ("missing", "not testable")
-"""What has no difference to show in a table: it is listed with its reason."""
+"""Verdicts without a difference to show: reports list these tasks with their reasons."""
 
 EXITS: Mapping[tuple[Overall, bool], str] = {
     ("regressed", True): "the candidate regressed",
@@ -54,34 +37,34 @@ EXITS: Mapping[tuple[Overall, bool], str] = {
     ("inconclusive", True): "neither a regression nor its absence is shown",
     ("inconclusive", False): "passed: inconclusive, which the policy lets through",
 }
-"""What an exit code means, by the verdict and by whether the check failed."""
+"""The meaning of an exit code, by the overall verdict and whether the check failed."""
 
 
 def _units_text(task: TaskOutcome) -> str:
-    """How many units were resampled, with their word: "300 queries"; a dash for none."""
+    """The number of resampled units with their name, e.g. "300 queries"; a dash for none."""
     return f"{task.units:,} {task.unit}".strip() if task.units else "–"
 
 
 def _seeds_text(task: TaskOutcome) -> str:
-    """Runs of the candidate and of the baseline: "1", or "3 / 5" where they differ."""
+    """The number of runs, e.g. "1", or "3 / 5" where candidate and baseline differ."""
     candidate, baseline = task.runs
     return str(candidate) if candidate == baseline else f"{candidate} / {baseline}"
 
 
 def _verdict_text(task: TaskOutcome) -> str:
-    """The verdict; a regression that the policy lets through says so."""
+    """The verdict, with a note where the policy allows the regression."""
     allowed = task.verdict == "regressed" and not task.must_not_regress
     return "regressed (allowed)" if allowed else task.verdict
 
 
 def _why(task: TaskOutcome) -> str:
-    """What stands beside a verdict: its reason, and what it takes to settle it."""
+    """The reason for a verdict, and how many more units or seeds would settle it."""
     settle = f"to settle: {task.to_settle}" if task.to_settle else ""
     return "; ".join(part for part in (task.reason, settle) if part)
 
 
 def _mean_text(mean: MeanOutcome) -> str:
-    """A suite's mean with its interval and margin, over how many of its tasks it is."""
+    """A suite's mean on both sides with interval, margin and the number of tested columns."""
     scores = f"{score_text(mean.baseline)} → {score_text(mean.candidate)}"
     if mean.delta is None:
         return f"mean over {_there_text(mean)}"
@@ -89,12 +72,12 @@ def _mean_text(mean: MeanOutcome) -> str:
 
 
 def _there_text(mean: MeanOutcome) -> str:
-    """How many of a suite's columns were tested, e.g. "40 of 41 columns"."""
+    """The number of tested columns of a suite, e.g. "40 of 41 columns"."""
     return f"{mean.there} of {mean.wanted} column{'' if mean.wanted == 1 else 's'}"
 
 
 def _predicted_text(mean: MeanOutcome) -> str:
-    """The benchmark that a suite predicts: "predicted NAME: 51.5 ± 0.6 → 51.2 ± 0.6"; or empty."""
+    """The predicted mean of a benchmark, e.g. "predicted NAME: 51.5 ± 0.6 → 51.2 ± 0.6", or ""."""
     found = mean.predicted
     if not found:
         return ""
@@ -103,7 +86,7 @@ def _predicted_text(mean: MeanOutcome) -> str:
 
 
 def _predicted(found: Mapping[str, Any], side: str) -> str:
-    """One side; its bounds are written out where they are not alike on both sides."""
+    """The predicted mean of one side; bounds of unequal width are written out."""
     value, low, high = (found.get(side + part) for part in ("", "_low", "_high"))
     if value is None:
         return ""
@@ -116,7 +99,7 @@ def _predicted(found: Mapping[str, Any], side: str) -> str:
 
 
 def _bounds_text(check: Check) -> str:
-    """What the numbers behind a difference are."""
+    """The sentence that explains the brackets and p-values of the task table."""
     alpha, correction = check.policy.get("alpha"), check.policy.get("correction")
     how = "" if correction == "none" else f"the number of tasks ({correction}) and "
     return (
@@ -126,17 +109,17 @@ def _bounds_text(check: Check) -> str:
 
 
 def _ordered(tasks: Sequence[TaskOutcome]) -> list[TaskOutcome]:
-    """By verdict, the largest difference first."""
+    """The tasks by verdict, the largest difference first."""
     return sorted(tasks, key=lambda task: (VERDICTS.index(task.verdict), -abs(task.delta or 0.0)))
 
 
 def _tabled(check: Check) -> list[TaskOutcome]:
-    """The tasks that belong in a table, in the order in which a reader wants to see them."""
+    """The tasks of the table, by verdict and size of the difference."""
     return [task for task in _ordered(check.tasks) if task.verdict not in LISTED]
 
 
 def _reasons(tasks: Sequence[TaskOutcome]) -> dict[str, list[str]]:
-    """Each reason once, with the names of its tasks."""
+    """The names of tasks by the reason for their verdict."""
     found: dict[str, list[str]] = {}
     for task in tasks:
         found.setdefault(_why(task) or "no reason was recorded", []).append(task.task)
@@ -144,25 +127,25 @@ def _reasons(tasks: Sequence[TaskOutcome]) -> dict[str, list[str]]:
 
 
 def _counts_text(check: Check) -> str:
-    """How many tasks have which verdict, e.g. "2 tasks: 1 regressed, 1 equivalent"."""
+    """The number of tasks by verdict, e.g. "2 tasks: 1 regressed, 1 equivalent"."""
     counts = [(len(check.of(verdict)), verdict) for verdict in VERDICTS]
     told = ", ".join(f"{count:,} {verdict}" for count, verdict in counts if count)
     return f"{len(check.tasks):,} task{'' if len(check.tasks) == 1 else 's'}" + (f": {told}" if told else "")
 
 
 def _sides_text(check: Check) -> str:
-    """Who was judged by whom, and on what: "A against B on suite"."""
+    """Candidate, baseline and suites: "A against B on suite"."""
     return f"{check.candidate.name} against {_baseline_text(check)} on {', '.join(check.suites)}"
 
 
 def _baseline_text(check: Check) -> str:
-    """The baseline's model, and the name it was pinned under."""
+    """The baseline's model and the name of the baseline."""
     party = check.baseline
     return f"{party.name} (baseline {party.baseline})" if party.baseline else party.name
 
 
 def _exit_text(check: Check) -> str:
-    """The exit code and what it means."""
+    """The exit code and its meaning."""
     meaning = EXITS.get((check.overall, check.exit_code != 0), "the policy fails this verdict")
     return f"exit {check.exit_code}: {meaning}"
 
@@ -175,22 +158,22 @@ STYLES = {
     "improved": "green",
     "equivalent": "green",
 }
-"""The colour of each verdict."""
+"""The terminal style of each verdict."""
 
 NARROW = 120
-"""Columns below which a table has only what decides."""
+"""The width in columns below which the table has only task, delta, p-value and verdict."""
 
 SHOWN = 6
-"""How many names a line shows unless every task was asked for."""
+"""Most names or sentences in a list unless all are shown."""
 
 
 def print_check(check: Check, console: Console, *, every: bool) -> None:
     """Print a check: the verdict, the means, the tasks that matter, and the exit code.
 
     Args:
-        check: What was found.
-        console: Where to. Names are printed as they are: nothing in them is markup.
-        every: Also show each task that is equivalent, and name all that are only listed.
+        check: The check.
+        console: The console; names are printed as they are, nothing in them is markup.
+        every: Also show equivalent tasks, and name all tasks that are only listed.
     """
     from rich.text import Text
 
@@ -222,7 +205,7 @@ def _means(check: Check) -> Iterator[str]:
 
 
 def _print_table(check: Check, console: Console, *, every: bool) -> None:
-    """The tasks with a difference; those that are equivalent are counted in a line."""
+    """Print the tasks with a difference; equivalent tasks are only counted unless `every` is set."""
     from rich.text import Text
 
     rows = _tabled(check)
@@ -268,7 +251,7 @@ def _cells(task: TaskOutcome, *, narrow: bool) -> tuple[str, ...]:
 
 
 def _listed(check: Check, verdict: Verdict, *, every: bool) -> Iterator[str]:
-    """A line for each reason, with the tasks it holds for."""
+    """A line for each reason of a verdict, with the names of its tasks."""
     for reason, tasks in _reasons(check.of(verdict)).items():
         yield f"{verdict}: {_names(tasks, every=every)}: {reason}"
 
@@ -282,7 +265,7 @@ def _names(tasks: Sequence[str], *, every: bool) -> str:
 Result = Literal["", "failure", "error", "skipped"]
 
 OVERALL = "check"
-"""The testsuite of the overall verdict, and of tasks that no suite claims."""
+"""The testsuite of the overall verdict, and of tasks that are in no suite of the check."""
 
 OF_TASKS: Mapping[Verdict, Result] = {
     "regressed": "failure",
@@ -295,16 +278,7 @@ OF_MEANS: Mapping[Overall, Result] = {"regressed": "failure", "inconclusive": "s
 
 @dataclass(frozen=True, kw_only=True)
 class _Case:
-    """One testcase.
-
-    Attributes:
-        name: Of the task, or what it is the verdict of.
-        result: What became of it; empty for a pass.
-        verdict: In the words of the check.
-        message: One line.
-        details: Several lines.
-        seconds: What it took.
-    """
+    """A JUnit testcase; `result` is empty for a pass, `verdict` is the check's own word."""
 
     name: str
     result: Result
@@ -315,7 +289,7 @@ class _Case:
 
 
 def _cases(check: Check) -> dict[str, list[_Case]]:
-    """The cases of each testsuite, the overall verdict last; a task of two suites is in the first."""
+    """The testcases of each testsuite, the overall verdict last; a task of two suites is in the first."""
     found: dict[str, list[_Case]] = {name: [] for name in check.suites}
     last: dict[str, list[_Case]] = {OVERALL: found.pop(OVERALL, [])}
     every = found | last
@@ -329,7 +303,7 @@ def _cases(check: Check) -> dict[str, list[_Case]]:
 
 
 def _of_task(task: TaskOutcome) -> _Case:
-    """A task: a regression that the policy lets through is skipped, not failed."""
+    """The testcase of a task; an allowed regression is skipped, not failed."""
     allowed = task.verdict == "regressed" and not task.must_not_regress
     facts = (
         f"delta {task.delta_text}" if task.delta is not None else "",
@@ -360,7 +334,7 @@ def _details(task: TaskOutcome) -> str:
 
 
 def _of_mean(mean: MeanOutcome) -> _Case:
-    """The mean of a suite."""
+    """The testcase of a suite's mean."""
     return _Case(
         name=f"mean of {mean.suite}",
         result=OF_MEANS.get(mean.verdict, ""),
@@ -371,7 +345,7 @@ def _of_mean(mean: MeanOutcome) -> _Case:
 
 
 def _of_check(check: Check) -> _Case:
-    """The overall verdict, which fails if the exit code does."""
+    """The testcase of the overall verdict, which fails if the exit code is not 0."""
     passed: Result = "skipped" if check.overall == "inconclusive" else ""
     return _Case(
         name="overall verdict",
@@ -384,18 +358,16 @@ def _of_check(check: Check) -> _Case:
 
 
 FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""What XML 1.0 cannot hold, even escaped."""
+"""Characters that XML 1.0 cannot hold, even escaped."""
 
 
 def junit(check: Check) -> str:
     """The check as a JUnit file (UTF-8).
 
-    A testsuite for each suite holds a testcase for each task and one for the mean; `check` holds the
-    overall verdict. Regressed is a failure and missing an error. What is inconclusive, is not testable,
-    or regressed where the policy lets it, is skipped; the overall case fails if the exit code says so.
-
-    Args:
-        check: What was found.
+    A testsuite for each suite holds a testcase for each task and one for the mean; the testsuite `check`
+    holds the overall verdict. A regression is a failure, a missing score an error. Tasks that are
+    inconclusive, not testable or allowed to regress are skipped; the overall testcase fails if the exit code
+    is not 0.
     """
     from xml.etree.ElementTree import Element, indent, tostring
 
@@ -454,7 +426,7 @@ def _case(case: _Case, suite: str) -> Element:
 
 
 def _moment(when: str) -> str:
-    """An ISO time as the schema wants it: UTC, whole seconds, no zone."""
+    """An ISO time as the schemas want it: UTC, whole seconds, no zone."""
     moment = datetime.fromisoformat(when)
     return (moment.astimezone(UTC) if moment.tzinfo else moment).strftime("%Y-%m-%dT%H:%M:%S")
 
@@ -467,13 +439,13 @@ SIGNS = {"regressed": "❌", "improved": "✅", "equivalent": "✅", "inconclusi
 """The sign of each overall verdict."""
 
 ROOM = 60_000
-"""Characters that a comment may take; GitHub refuses 65,536."""
+"""Most characters of a comment; GitHub refuses 65,536."""
 
 ASIDE = 200
-"""Characters of a table's surroundings: what folds it away, the line that counts what is left out."""
+"""Characters reserved around a table: its `details` tags and the line that counts omitted rows."""
 
 SENTENCES = 12
-"""How many sentences of one kind are shown."""
+"""Most sentences in a list."""
 
 MEANS = ("suite", "over", "baseline", "candidate", "delta", "margin", "verdict")
 TASKS = ("task", "metric", "n", "seeds", "baseline", "candidate", "delta", "p", "verdict", "why")
@@ -481,20 +453,20 @@ NUMBERS = ("n", "baseline", "candidate", "delta", "margin", "p")
 
 
 def _marker(check: Check) -> str:
-    """The first line of the comment: tells it from others. It stays while the candidate changes."""
+    """The hidden first line that identifies the comment; it stays while the candidate changes."""
     name = check.baseline.baseline or check.baseline.name
     return f"<!-- harness-check:{_hidden('-'.join((name, *check.suites)))} -->"
 
 
 def markdown(check: Check, *, link: str = "") -> str:
-    """The check as Markdown: verdict, means, the tasks that matter; the rest folded away.
+    """The check as Markdown: verdict, means and the tasks that matter; the rest is folded away.
 
     Args:
-        check: What was found. Names are shown as they are; nothing in them is Markdown or HTML.
-        link: Where the whole check can be read, http or https.
+        check: The check. Names are shown as they are; nothing in them is Markdown or HTML.
+        link: The address of the whole check, http or https.
 
     Returns:
-        Fewer than 65,536 characters; rows that did not fit are counted.
+        Fewer than 65,536 characters; rows that do not fit are counted.
     """
     parts = ["\n\n".join(part for part in _head(check, link) if part)]
     sections = [section for section in _sections(check) if section[2]]
@@ -519,7 +491,7 @@ def _head(check: Check, link: str) -> Iterator[str]:
 
 
 def _sections(check: Check) -> Iterator[tuple[str, Sequence[str], Sequence[Sequence[str]]]]:
-    """Title (none of what is not folded away), columns and rows of each table, the important first."""
+    """Title, columns and rows of each table, most important first; the unfolded table has no title."""
     rows = _tabled(check)
     matter = [task for task in rows if task.verdict != "equivalent"]
     yield "", TASKS, [_row(task) for task in matter]
@@ -538,7 +510,7 @@ def _sections(check: Check) -> Iterator[tuple[str, Sequence[str], Sequence[Seque
 
 
 def _fitted(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, room: int) -> str:
-    """A table of as many rows as there is room for, with a line that counts the others."""
+    """A table of as many rows as fit, with a line that counts the others."""
     shown, left = 0, room - ASIDE - len(title) - len(_markdown_table(columns, ()))
     while shown < len(rows) and (left := left - len(_markdown_row(rows[shown])) - 1) >= 0:
         shown += 1
@@ -565,7 +537,7 @@ def _mean_rows(check: Check) -> Iterator[Sequence[str]]:
 
 
 def _row(task: TaskOutcome) -> Sequence[str]:
-    """The cells of a task; what can be no number is escaped."""
+    """The cells of a task; cells that may not be numbers are escaped."""
     names = (_escaped(task.task), _escaped(task.metric), _escaped(_units_text(task)))
     scores = (score_text(task.baseline), score_text(task.candidate), task.delta_text)
     p = task.p_text.replace("<", "&lt;")
@@ -580,7 +552,7 @@ def _sentences(texts: Sequence[str]) -> str:
 
 
 GAP = "&#8203;"
-"""A space of no width: what it splits is no mention, no reference and no address any more."""
+"""A zero-width space: it breaks mentions, references and addresses apart."""
 
 CONTROL = re.compile("[\u0000-\u001f\u007f-\u009f\u2028\u2029\ud800-\udfff]+")
 ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
@@ -598,7 +570,7 @@ UNSAFE = re.compile(r"[^!#$%&'*+,\-./0-9:;=?@A-Z_a-z~]")
 def _escaped(text: str, *, most: int = 300) -> str:
     r"""A name or sentence as one line that GitHub shows as it was written.
 
-    It is no HTML, link, mention, reference, picture or formula, and it ends no cell of a table.
+    The line holds no HTML, link, mention, reference, picture or formula, and ends no cell of a table.
 
     >>> print(_escaped("a|b <i> `c` @me #7"))
     a\|b &lt;i&gt; \`c\` @&#8203;me \#&#8203;7
@@ -618,12 +590,12 @@ def _harmless(found: re.Match[str]) -> str:
 
 
 def _hidden(text: str) -> str:
-    """A name that may stand in an HTML comment: letters, digits, dots, single hyphens."""
+    """A name fit for an HTML comment: letters, digits, dots, underscores, plus signs, single hyphens."""
     return re.sub(r"[^A-Za-z0-9._+]+", "-", text).strip("-") or "check"
 
 
 def _address(link: str) -> str:
-    """A web address for the target of a link; empty of anything else."""
+    """A web address as the target of a link; empty for anything else."""
     if not re.match(r"https?://", link):
         return ""
     return UNSAFE.sub(lambda found: "".join(f"%{byte:02X}" for byte in found[0].encode()), link)

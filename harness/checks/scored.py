@@ -1,9 +1,4 @@
-"""A record with its units, cached.
-
-A record as a check needs it, kept beside the cache so that it is taken apart once.
-
-From a record and its per-example file to units.
-"""
+"""Records of scores with the units that a check resamples, computed from the per-example file and cached."""
 
 from __future__ import annotations
 
@@ -33,16 +28,16 @@ SUBQUERIES = "max_over_subqueries_"
 
 
 class _NotTestableError(Exception):
-    """There are no units that a score could be computed of again; the message says why."""
+    """An error for a score that cannot be computed again from units; the message is the reason."""
 
 
 def _example_metric(kind: str, metric: str) -> str:
-    """The raw metric that is computed of single examples where `metric` is a task's main one."""
+    """The raw metric computed from examples where `metric` is a task's main metric."""
     return "similarity_ap" if (kind, metric) == ("PairClassification", "max_ap") else metric
 
 
 def _units_by_type(kind: str, metric: str, rows: _ExampleRows) -> tuple[str, list[Stratum]]:
-    """What the units of one split and subset are, and they themselves; their shares sum to 1."""
+    """The name of the units of a split and subset, and their strata, whose shares sum to 1."""
     match kind, metric:
         case "STS", "cosine_spearman" | "cosine_pearson":
             gold, predicted = _numbers(rows)
@@ -77,14 +72,14 @@ def _numbers(rows: _ExampleRows) -> tuple[Floats, Floats]:
 
 
 def _codes(rows: _ExampleRows) -> tuple[Floats, Floats]:
-    """Labels as numbers, the same for gold and prediction, and in every file."""
+    """Labels as numbers, equal for gold and prediction and in every file."""
     names, places = np.unique(np.concatenate([rows.gold, rows.prediction]).astype(str), return_inverse=True)
     codes = np.array([_code(name) for name in names.tolist()])[places]
     return codes[: len(rows.gold)], codes[len(rows.gold) :]
 
 
 def _code(label: str) -> float:
-    """A whole number that stands for a label, of as many bits as a float keeps."""
+    """A whole number that stands for a label, small enough to be exact as a float."""
     return float(int(_digest([label])[:13], 16))
 
 
@@ -109,7 +104,7 @@ def _summaries(rows: _ExampleRows) -> Stratum:
 
 
 def _draws(rows: _ExampleRows) -> Stratum:
-    """Each draw's V-measure; a draw is named by its texts."""
+    """Each draw's V-measure; a draw is identified by its texts."""
     gold, predicted = (one.astype(np.intp) for one in _separate_codes(rows))
     found, names = [], []
     for number in sorted(set(rows.replicate.tolist())):
@@ -125,7 +120,7 @@ def _separate_codes(rows: _ExampleRows) -> tuple[Floats, Floats]:
 
 
 def _probes(rows: _ExampleRows, measure: str) -> list[Stratum]:
-    """The texts with all their probes; where each has one of several folds, a stratum for each fold."""
+    """The texts with all their probes; with cross-validation folds, a stratum for each fold."""
     gold, predicted = _codes(rows) if measure == "macro_f1" else (rows.metric, rows.metric)
     places = [np.flatnonzero(rows.replicate == one) for one in sorted(set(rows.replicate.tolist()))]
     if len({tuple(rows.ids[at].tolist()) for at in places}) > 1:
@@ -147,16 +142,10 @@ def _probes(rows: _ExampleRows, measure: str) -> list[Stratum]:
 
 @dataclass(frozen=True, kw_only=True)
 class _ExampleRows:
-    """Columns of equal length (results/README.md).
+    """Columns of a per-example file, of equal length (results/README.md).
 
-    Attributes:
-        split: Of the data.
-        subset: Likewise.
-        ids: Of the examples.
-        replicate: The probe, fold, draw or seed.
-        prediction: As text, or numbers where a recipe trained.
-        gold: Likewise.
-        metric: What the row scored; NaN where it has no score of its own.
+    `replicate` is the probe, fold, draw or seed. `prediction` and `gold` are text, or numbers where a recipe
+    trained. `metric` is NaN where a row has no score of its own.
     """
 
     split: Texts
@@ -168,7 +157,7 @@ class _ExampleRows:
     metric: NDArray[np.float64]
 
     def parts(self) -> Iterator[tuple[tuple[str, str], _ExampleRows]]:
-        """The rows of each split and subset, by the ids of their examples."""
+        """The rows of each split and subset, in the order of their example ids."""
         for name in dict.fromkeys(zip(self.split.tolist(), self.subset.tolist(), strict=True)):
             chosen = np.flatnonzero((self.split == name[0]) & (self.subset == name[1]))
             yield name, self.at(chosen[np.argsort(self.ids[chosen].astype(str), kind="stable")])
@@ -179,7 +168,7 @@ class _ExampleRows:
         return [self.at(np.flatnonzero(self.replicate == one)) for one in sorted(found)]
 
     def at(self, places: NDArray[np.intp]) -> _ExampleRows:
-        """Some of the rows."""
+        """The rows at some positions."""
         return _ExampleRows(
             split=self.split[places],
             subset=self.subset[places],
@@ -192,12 +181,12 @@ class _ExampleRows:
 
     @property
     def digest(self) -> str:
-        """What stands for the examples in their order."""
+        """The digest of the example ids in their order."""
         return _digest(self.ids.tolist())
 
 
 def _digest(names: list[str]) -> str:
-    """What stands for units in their order."""
+    """The digest of unit names in their order."""
     return hashlib.sha256("\0".join(names).encode()).hexdigest()
 
 
@@ -222,22 +211,22 @@ def _read_examples(path: Path) -> _ExampleRows:
 
 
 VERSION = 2
-"""Raised whenever the same record would be taken apart in another way."""
+"""The version of the cached form, raised whenever the same record would give other units."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScoredRecord:
-    """A finished score.
+    """A finished score with its units.
 
     Attributes:
-        key: Its EvaluationKey.
+        key: The EvaluationKey.
         task: Name, type and main metric.
-        model: What the record says of the model.
-        identity: What the score depends on.
-        provenance: What happened to run it.
+        model: The record's description of the model.
+        identity: The settings that the score depends on.
+        provenance: Packages, device, dtype and attention of the run.
         score: The main score; None where a part of it is missing.
-        units: What it is made of; None where that cannot be told.
-        problem: Why not.
+        units: The units of the score; None where they cannot be had.
+        problem: The reason why there are no units; empty otherwise.
     """
 
     key: str
@@ -253,15 +242,15 @@ class ScoredRecord:
 def read_scored_record(
     store: Store, artifact: str, task: str, key: str, *, parts: Parts, cache: Path
 ) -> ScoredRecord | None:
-    """The record under `key` taken apart, None if there is none.
+    """The scored record under `key`, None without a finished record.
 
     Args:
         store: The results folder.
         artifact: The artifact's folder there (`Artifact.slug`).
         task: The task's name.
         key: The EvaluationKey.
-        parts: What a trained task's number is made of.
-        cache: Where the units are kept, by what the record's files look like.
+        parts: The metrics whose mean is a trained task's number.
+        cache: The cache folder; units are cached by the size and times of the record's files.
 
     Raises:
         RecordError: The record is of a newer schema, or cannot be read.
@@ -283,12 +272,12 @@ def read_scored_record(
     try:
         files.replace(kept, _packed(found))
     except StoreError:
-        return found  # it only saves time
+        return found  # the cache only saves time
     return found
 
 
 def _stamp(path: Path) -> list[int]:
-    """What changes with a file, [] if there is none."""
+    """Size, time and inode of a file, [] without a file."""
     try:
         stat = path.stat()
     except OSError:
@@ -357,10 +346,10 @@ def _unpacked(path: Path) -> ScoredRecord:
 
 
 NEAR = 2e-5
-"""Task code rounds some scores to five digits."""
+"""The tolerance between recomputed and recorded scores; task code rounds some to five digits."""
 
 Parts = Sequence[tuple[str, str]]
-"""(split, metric): what a trained task's number is the mean of."""
+"""The (split, metric) pairs whose mean is a trained task's number."""
 
 
 def _units_of(record: Record, path: Path, parts: Parts = ()) -> Units:
@@ -394,7 +383,7 @@ def _of_trained(record: Record, rows: _ExampleRows, parts: Parts) -> Units:
 
 
 def _trained(rows: _ExampleRows, parts: Parts) -> Iterator[Stratum]:
-    """The rows of each development set, a run for each seed."""
+    """The strata of a trained task: the rows of each development set, with a run for each seed."""
     sets = {split: part for (split, _), part in rows.parts()}
     for split in dict.fromkeys(split for split, _ in parts):
         if split not in sets:

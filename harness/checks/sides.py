@@ -1,10 +1,6 @@
-"""Records of both sides; setting a baseline.
+"""The two sides of a check: their records, their difference on each task, and the setting of a baseline.
 
-The records of both sides of a check, as far as they are there.
-
-Both sides of a check, and how much they differ on each task.
-
-Setting a baseline: measure what is missing, then pin the keys.
+A baseline is set by measuring missing scores and pinning the keys of all of them.
 """
 
 from __future__ import annotations
@@ -21,10 +17,10 @@ import numpy as np
 
 from harness import paths
 from harness.checks.baselines import BASELINES, Baseline, BaselineModel, require_new_name
-from harness.checks.difference import Difference, Part, difference
+from harness.checks.difference import Difference, Part
 from harness.checks.policy import Policy
 from harness.checks.scored import Parts, ScoredRecord, read_scored_record
-from harness.checks.units import Units, as_probes, join_runs, same_examples
+from harness.checks.units import Units
 from harness.differences import Identity, pair_seeds, require_alike
 from harness.errors import HarnessError, UsageError, shortened
 from harness.plan import ConfiguredModel, PlannedScore, plan_scores
@@ -36,7 +32,7 @@ from harness.store import Store
 from harness.types import Suite, Task
 
 SEEDED = frozenset({"Classification", "MultilabelClassification", "Regression", "Clustering"})
-"""Types whose tasks draw texts by chance: another seed gives another score of the same model."""
+"""Types whose tasks draw texts at random: another seed gives another score of the same model."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,10 +40,10 @@ class CheckSide:
     """One side of a check.
 
     Attributes:
-        runs: What stands on it: one model, or a baseline's repeats of one.
-        home: The results folder where its records are looked for.
-        scored: By task: the records that are there, seed by seed and model by model.
-        missing: By task: how many records are not there.
+        runs: The model, or the repeated models of a baseline.
+        home: The results folder of its records.
+        scored: By task, the records that are there, by model and then by seed.
+        missing: By task, the number of missing records.
     """
 
     runs: tuple[BaselineModel, ...]
@@ -56,7 +52,7 @@ class CheckSide:
     missing: Mapping[str, int]
 
     def by_model(self, task: str) -> list[list[ScoredRecord]]:
-        """The records of a task, those of each model together."""
+        """The records of a task, grouped by model."""
         found: dict[str, list[ScoredRecord]] = {}
         for one in self.scored[task]:
             found.setdefault(str(one.model.get("artifact")), []).append(one)
@@ -64,19 +60,44 @@ class CheckSide:
 
     @property
     def complete(self) -> bool:
-        """Whether every record is there."""
+        """Whether no record is missing."""
         return not any(self.missing.values())
+
+    @staticmethod
+    def read(runs: Sequence[BaselineModel], found: ResolvedRequest, results: Path) -> CheckSide:
+        """The records of one side.
+
+        Args:
+            runs: Its models with the keys of their records.
+            found: The resolved request, with suites and recipe.
+            results: The results folder of the records.
+
+        Raises:
+            RecordError: A record is of a newer schema, or cannot be read.
+        """
+        store = Store(results)
+        scored: dict[str, tuple[ScoredRecord, ...]] = {}
+        missing: dict[str, int] = {}
+        for task, parts in _parts(found).items():
+            wanted_ones = [(run, key) for run in runs for key in run.keys.get(task, ())]
+            there = [
+                read_scored_record(store, run.folder, task, key, parts=parts, cache=found.cache)
+                for run, key in wanted_ones
+            ]
+            scored[task] = tuple(one for one in there if one is not None)
+            missing[task] = there.count(None) + (not wanted_ones)
+        return CheckSide(runs=tuple(runs), home=results, scored=scored, missing=missing)
 
 
 @dataclass(frozen=True, kw_only=True)
 class CheckRequest:
-    """What is wanted of one model: a request for each seed.
+    """The requests for all scores of one model, one request for each seed.
 
     Attributes:
-        requests: Each with this one model; the second and further ones only for seeded tasks.
-        opened: What the first of them came out as.
-        keys: By task: the EvaluationKey of each seed.
-        identities: By task: what each of these scores depends on.
+        requests: Requests for this model; all after the first are for seeded tasks only.
+        opened: The first request, resolved.
+        keys: By task, the EvaluationKey of each seed.
+        identities: By task, the identity of each seed's score.
     """
 
     requests: tuple[Request, ...]
@@ -86,12 +107,12 @@ class CheckRequest:
 
     @property
     def subject(self) -> ConfiguredModel:
-        """The model."""
+        """The model with its encoding."""
         return self.opened.asked[0]
 
     @property
     def run(self) -> BaselineModel:
-        """The model as a baseline has it."""
+        """The model in the form of a baseline."""
         artifact = self.subject.artifact
         return BaselineModel(
             model=artifact.name,
@@ -102,50 +123,50 @@ class CheckRequest:
             keys=self.keys,
         )
 
+    @staticmethod
+    def of(request: Request, model: str, seeds: int) -> CheckRequest:
+        """The requests for a model, and the keys of all its scores.
 
-def request_check(request: Request, model: str, seeds: int) -> CheckRequest:
-    """The requests for a model, and the keys of all its scores.
+        Tasks that a recipe trains for have their seeds within one record; a finished model is evaluated again
+        only on tasks whose score depends on the seed.
 
-    Tasks that a recipe trains for have their seeds within one record; of finished models only those
-    tasks are evaluated again whose score another seed changes.
-
-    Raises:
-        UsageError: A name or a setting that cannot be used.
-    """
-    first = replace(request, models=(model,))
-    if seeds > 1 and first.recipe:
-        first = replace(first, recipe_options=replace(first.recipe_options, fresh_seeds=seeds))
-    found = resolve_request(first)
-    requests, cells = [first], _cells(found)
-    every = {task: [cell] for task, cell in cells.items()}
-    again = _seeded(found.suites)
-    for seed in range(1, seeds) if again else ():
-        more = replace(
-            first,
-            settings=replace(first.settings, seed=first.settings.seed + seed),
-            options=replace(first.options, tasks=again),
-            recipe="",
-            recipe_options=RecipeOptions(),
+        Raises:
+            UsageError: A name or a setting cannot be used.
+        """
+        first = replace(request, models=(model,))
+        if seeds > 1 and first.recipe:
+            first = replace(first, recipe_options=replace(first.recipe_options, fresh_seeds=seeds))
+        found = resolve_request(first)
+        requests, cells = [first], _cells(found)
+        every = {task: [cell] for task, cell in cells.items()}
+        again = _seeded(found.suites)
+        for seed in range(1, seeds) if again else ():
+            more = replace(
+                first,
+                settings=replace(first.settings, seed=first.settings.seed + seed),
+                options=replace(first.options, tasks=again),
+                recipe="",
+                recipe_options=RecipeOptions(),
+            )
+            requests.append(more)
+            for task, cell in _cells(resolve_request(more)).items():
+                every[task].append(cell)
+        return CheckRequest(
+            requests=tuple(requests),
+            opened=found,
+            keys={task: tuple(cell.key for cell in cells) for task, cells in every.items()},
+            identities={task: tuple(cell.identity for cell in cells) for task, cells in every.items()},
         )
-        requests.append(more)
-        for task, cell in _cells(resolve_request(more)).items():
-            every[task].append(cell)
-    return CheckRequest(
-        requests=tuple(requests),
-        opened=found,
-        keys={task: tuple(cell.key for cell in cells) for task, cells in every.items()},
-        identities={task: tuple(cell.identity for cell in cells) for task, cells in every.items()},
-    )
 
 
 def _seeded(suites: Sequence[Suite]) -> tuple[str, ...]:
-    """The columns that another seed changes."""
+    """The columns whose score depends on the seed."""
     columns = [column for suite in suites for column in suite.columns]
     return tuple(c.name for c in columns if any(t.output != "label" and t.type in SEEDED for t in c.tasks))
 
 
 def _cells(found: ResolvedRequest) -> dict[str, PlannedScore]:
-    """The score of every task that the one model of a request wants."""
+    """The planned score of each task for the only model of a request."""
     asked = plan_scores(
         found.subjects,
         found.suites,
@@ -164,33 +185,8 @@ def _cells(found: ResolvedRequest) -> dict[str, PlannedScore]:
     return cells
 
 
-def read_side(runs: Sequence[BaselineModel], found: ResolvedRequest, results: Path) -> CheckSide:
-    """What is there of one side.
-
-    Args:
-        runs: Its models with the keys of their records.
-        found: The suites, and how their tasks are trained for.
-        results: The results folder of the records.
-
-    Raises:
-        RecordError: A record is of a newer schema, or cannot be read.
-    """
-    store = Store(results)
-    scored: dict[str, tuple[ScoredRecord, ...]] = {}
-    missing: dict[str, int] = {}
-    for task, parts in _parts(found).items():
-        wanted_ones = [(run, key) for run in runs for key in run.keys.get(task, ())]
-        there = [
-            read_scored_record(store, run.folder, task, key, parts=parts, cache=found.cache)
-            for run, key in wanted_ones
-        ]
-        scored[task] = tuple(one for one in there if one is not None)
-        missing[task] = there.count(None) + (not wanted_ones)
-    return CheckSide(runs=tuple(runs), home=results, scored=scored, missing=missing)
-
-
 def _parts(found: ResolvedRequest) -> dict[str, Parts]:
-    """What the number of every task is made of, where a paper's convention says so."""
+    """By task, the (split, metric) pairs of its number, where a paper's convention names them."""
     view = found.recipe.convention if found.recipe is not None else ""
     parts: dict[str, Parts] = {}
     for suite in found.suites:
@@ -203,12 +199,12 @@ def _parts(found: ResolvedRequest) -> dict[str, Parts]:
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """Both sides, and why records are not there.
+    """Both sides of a check.
 
     Attributes:
         candidate: The candidate's records.
-        baseline: The baseline's.
-        failures: By artifact and task: why a record is missing.
+        baseline: The baseline's records.
+        failures: By artifact and task, the reason why a record is missing.
     """
 
     candidate: CheckSide
@@ -217,29 +213,27 @@ class Comparison:
 
     @property
     def repeated(self) -> bool:
-        """Whether the baseline is several models of one training."""
+        """Whether the baseline holds several models of one training."""
         return len({run.artifact for run in self.baseline.runs}) > 1
 
+    def differences(self, tasks: Sequence[Task], policy: Policy) -> dict[str, Difference | str]:
+        """By task, the difference between the sides, or the reason why it cannot be tested."""
+        return {
+            task.name: _difference(self, task.name, policy)
+            for task in tasks
+            if not self.missing_reason(task.name)
+        }
 
-def task_differences(sides: Comparison, tasks: Sequence[Task], policy: Policy) -> dict[str, Difference | str]:
-    """By task how much the sides differ; in its place why that cannot be told."""
-    return {
-        task.name: _difference(sides, task.name, policy)
-        for task in tasks
-        if not missing_reason(sides, task.name)
-    }
-
-
-def missing_reason(sides: Comparison, task: str) -> str:
-    """Why a task has no score on one of the sides; empty if it has on both."""
-    for name, one in (("candidate", sides.candidate), ("baseline", sides.baseline)):
-        if one.missing[task] or any(scored.score is None for scored in one.scored[task]):
-            return f"the {name} has no score: {_why(sides, one, task)}"
-    return ""
+    def missing_reason(self, task: str) -> str:
+        """The reason why a task lacks a score on one of the sides; empty if both scores are there."""
+        for name, one in (("candidate", self.candidate), ("baseline", self.baseline)):
+            if one.missing[task] or any(scored.score is None for scored in one.scored[task]):
+                return f"the {name} has no score: {_why(self, one, task)}"
+        return ""
 
 
 def _why(sides: Comparison, one: CheckSide, task: str) -> str:
-    """Why a side lacks a record, and what helps."""
+    """The reason why a side lacks a record, with advice."""
     reasons = [
         sides.failures[run.artifact, task] for run in one.runs if (run.artifact, task) in sides.failures
     ]
@@ -273,7 +267,7 @@ def _difference(sides: Comparison, task: str, policy: Policy) -> Difference | st
 
 
 def _own_score(one: ScoredRecord) -> float:
-    """By its units, which have the recipe's own number where a record has another view's."""
+    """The score from a record's units, which follow the recipe's convention, else the main score."""
     return float(one.score or 0) if one.units is None else float(one.units.scores().mean())
 
 
@@ -282,23 +276,22 @@ def _resampled_difference(sides: Comparison, task: str, policy: Policy) -> Diffe
         one, other = (_runs(side, task, sides.repeated) for side in (sides.candidate, sides.baseline))
     except ValueError as error:
         return str(error)
-    if not same_examples(one, other):
+    if not one.same_examples(other):
         return "the two sides were measured on different examples"
     if min(stratum.count for stratum in one.strata) < 2:
         return f"there is a single one of its {one.unit}"
     rng = np.random.default_rng([policy.seed, zlib.crc32(task.encode())])
     seeds = [len(side.scored[task]) for side in (sides.candidate, sides.baseline)]
     paired = not sides.repeated and seeds[0] == seeds[1] > 1
-    return difference(one, other, paired=paired, rng=rng, draws=policy.draws)
+    return Difference.between(one, other, paired=paired, rng=rng, draws=policy.draws)
 
 
 def _runs(side: CheckSide, task: str, repeated: bool) -> Units:
-    """The units of one side with its runs: seeds, or models where a baseline repeats its training.
-
-    The seeds of one of several models are no trainings of their own: they count as probes of it.
-    """
-    models = [join_runs([one.units for one in ones if one.units is not None]) for ones in side.by_model(task)]
-    return join_runs([as_probes(units) for units in models]) if repeated else models[0]
+    """The units of a side: of a repeated baseline, models are the runs and their seeds count as probes."""
+    models = [
+        Units.join_runs([one.units for one in ones if one.units is not None]) for ones in side.by_model(task)
+    ]
+    return Units.join_runs([units.as_probes() for units in models]) if repeated else models[0]
 
 
 def mean_score(ones: Sequence[ScoredRecord]) -> float | None:
@@ -315,27 +308,27 @@ def set_baseline(
     again: bool,
     carry_out: CarryOut,
 ) -> Baseline:
-    """Evaluate the models of a request and write their keys down under a name.
+    """Evaluate the models of a request and pin their keys under a name.
 
     Args:
-        name: Of the baseline.
-        request: The first of its models is the baseline, the others are repeats of it.
-        seeds: With how many seeds what is drawn by chance is evaluated, or trained.
+        name: The name of the baseline.
+        request: Its first model is the baseline, the others are repeats of it.
+        seeds: The number of seeds of random draws and of a recipe's trainings.
         asked: The options of the evaluation, by name.
-        again: Whether a baseline of this name is replaced.
-        carry_out: Called where records are missing.
+        again: Whether to replace a baseline of this name.
+        carry_out: Runs a request where records are missing.
 
     Raises:
         UsageError: The request cannot be carried out, or there is a baseline of this name.
-        HarnessError: A score could not be had; nothing was pinned.
+        HarnessError: A score is missing after the run; nothing was pinned.
     """
     results = paths.results_folder(request.results)
     require_new_name(results, name, replace=again)
     runs, lost = [], dict[str, str]()
-    every = [request_check(replace(request, models=()), model, seeds) for model in request.models]
+    every = [CheckRequest.of(replace(request, models=()), model, seeds) for model in request.models]
     _require_repeats(every)
     for one in every:
-        if not read_side([one.run], one.opened, results).complete:
+        if not CheckSide.read([one.run], one.opened, results).complete:
             lost |= _run_missing(one, carry_out)
         runs.append(one.run)
     if lost:
@@ -370,7 +363,7 @@ def _require_repeats(every: Sequence[CheckRequest]) -> None:
 
 
 def _run_missing(one: CheckRequest, carry_out: CarryOut) -> dict[str, str]:
-    """Run what is missing of a model; why a task has no score all the same."""
+    """Run the missing scores of a model; gives the reasons of failures by task."""
     return {
         failed.cell.task.name: failed.failure.message if failed.failure else "not reached"
         for request in one.requests
@@ -379,4 +372,4 @@ def _run_missing(one: CheckRequest, carry_out: CarryOut) -> dict[str, str]:
 
 
 CarryOut = Callable[[Request], Report]
-"""Runs a request and gives its report."""
+"""A function that runs a request and gives its report."""

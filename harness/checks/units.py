@@ -85,29 +85,38 @@ class Units:
         ]
         return np.asarray(np.sum(found, axis=0))
 
+    @staticmethod
+    def join_runs(parts: Sequence[Units]) -> Units:
+        """Several runs as one.
+
+        Runs on the same units stand side by side. The draws of other seeds are further units of the
+        same runs.
+
+        Raises:
+            ValueError: Other units than draws are not the same.
+        """
+        groups: dict[tuple[object, ...], list[Units]] = {}
+        for part in parts:
+            groups.setdefault(_shape(part), []).append(part)
+        found = [_combined(group, axis=0) for group in groups.values()]
+        if len(found) == 1:
+            return found[0]
+        if any(one.unit != DRAWS for one in found) or len({one.runs for one in found}) > 1:
+            raise ValueError("the runs were measured on different units")
+        return _combined(found, axis=2)
+
+    def as_probes(self) -> Units:
+        """One run, whose probes are all probes of all runs: what they vary by is no run's own."""
+        strata = [replace(one, predicted=one.predicted.reshape(1, -1, one.count)) for one in self.strata]
+        return replace(self, strata=tuple(strata))
+
+    def same_examples(self, second: Units) -> bool:
+        """Whether two models were measured on the same units."""
+        return _shape(self) == _shape(second)
+
 
 DRAWS = "draws"
 """Units of which another seed has others."""
-
-
-def join_runs(parts: Sequence[Units]) -> Units:
-    """Several runs as one.
-
-    Runs on the same units stand side by side. The draws of other seeds are further units of the
-    same runs.
-
-    Raises:
-        ValueError: Other units than draws are not the same.
-    """
-    groups: dict[tuple[object, ...], list[Units]] = {}
-    for part in parts:
-        groups.setdefault(_shape(part), []).append(part)
-    found = [_combined(group, axis=0) for group in groups.values()]
-    if len(found) == 1:
-        return found[0]
-    if any(one.unit != DRAWS for one in found) or len({one.runs for one in found}) > 1:
-        raise ValueError("the runs were measured on different units")
-    return _combined(found, axis=2)
 
 
 def _combined(parts: Sequence[Units], *, axis: int) -> Units:
@@ -120,17 +129,6 @@ def _combined(parts: Sequence[Units], *, axis: int) -> Units:
         predicted = np.concatenate([one.predicted for one in same], axis=axis)
         strata.append(replace(same[0], examples="+".join(names), predicted=predicted))
     return replace(parts[0], strata=tuple(strata))
-
-
-def as_probes(units: Units) -> Units:
-    """One run, whose probes are all probes of all runs: what they vary by is no run's own."""
-    strata = [replace(one, predicted=one.predicted.reshape(1, -1, one.count)) for one in units.strata]
-    return replace(units, strata=tuple(strata))
-
-
-def same_examples(first: Units, second: Units) -> bool:
-    """Whether two models were measured on the same units."""
-    return _shape(first) == _shape(second)
 
 
 def _shape(units: Units) -> tuple[object, ...]:

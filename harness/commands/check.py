@@ -21,7 +21,7 @@ from harness.commands import options
 from harness.errors import StoreError, UsageError
 from harness.progress import console
 from harness.report import Report
-from harness.request import Request, network, request_of_options
+from harness.request import Request, request_of_options
 
 
 @click.command("check")
@@ -151,7 +151,7 @@ def _check(
             hint="Type --suite, e.g. --suite nanobeir (`harness list suites`; `harness baseline list`).",
         )
     request = request_of_options((), suites, given)
-    with network(request):
+    with request.network():
         return run_check(
             candidate, standard, request, seeds=seeds or 1, policy=policy, carry_out=runner(quiet=quiet)
         )

@@ -21,8 +21,8 @@ from harness.plan import PlannedScore
 from harness.progress import console
 from harness.recipe import Estimate
 from harness.record import Record
-from harness.report import impossible_results, print_failures, print_report
-from harness.request import PreparedRun, check_devices, network, request_of_options
+from harness.report import impossible_results, print_failures
+from harness.request import PreparedRun, check_devices, request_of_options
 from harness.types import Size, Suite
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def command(
 ) -> int:
     """Evaluate models on suites and record the scores; what is there is not done again."""
     request = request_of_options(models, suites, given, force=force, fail_fast=fail_fast)
-    with network(request):
+    with request.network():
         prepared = evaluation.prepare(request)
         if dry_run:
             return _show_plan(prepared, as_json)
@@ -68,7 +68,7 @@ def command(
     if as_json:
         click.echo(json.dumps(report.to_json(), indent=1, ensure_ascii=False))
     else:
-        print_report(report, console())
+        report.print(console())
     return report.exit_code
 
 

@@ -1,4 +1,4 @@
-"""Where a task's data set lies and what it is: a data root, the hub's cache, the hub.
+"""Data sets: their places and identities.
 
 Nothing here imports torch, mteb or datasets; huggingface_hub is imported when the hub is asked.
 """

@@ -1,4 +1,4 @@
-"""A folder of a data root: its files, its manifest, and what its content proves it to be."""
+"""A data set's folder in a data root: its files, its manifest, and the identity that they prove."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from harness.identity import digest
 from harness.types import Data
 
 MANIFEST = ".harness.json"
-"""The file a pull leaves in a data set's folder; hidden, like everything that is not data."""
+"""The hidden file that a pull leaves in a data set's folder."""
 
 SCHEMA = 1
-"""The form of a manifest; another one is not read."""
+"""The schema of a manifest; a manifest of another schema is not read."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FileEntry:
-    """What a file was when it was pulled: its size in bytes, and its SHA-256."""
+    """A file as it was pulled: its size in bytes, and its SHA-256."""
 
     size: int
     sha256: str
@@ -32,11 +32,11 @@ class FileEntry:
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """What a pull fetched, so that the folder can prove its revision without the hub.
+    """The files of a pull, with which a folder can prove its revision without the hub.
 
     Attributes:
         repo: The data set's name on the hub, `org/name`.
-        revision: The pinned revision the files came from.
+        revision: The pinned revision of the files.
         files: Every visible file by its path inside the folder, with `/` between the parts.
     """
 
@@ -45,15 +45,15 @@ class Manifest:
     files: Mapping[str, FileEntry]
 
     def to_json(self) -> str:
-        """The manifest as it is written: indented JSON with a final newline."""
+        """The manifest as indented JSON with a final newline."""
         return json.dumps({"schema": SCHEMA, **asdict(self)}, indent=1, ensure_ascii=False) + "\n"
 
 
 def visible_files(folder: Path) -> dict[str, Path]:
-    """The files of a data set by their path inside `folder`, sorted; hidden ones left out.
+    """The files of a data set by their path inside `folder`, sorted, without hidden files.
 
-    Linked folders are followed. A folder that cannot be listed raises OSError, because leaving
-    its files out would change what the data set is.
+    Linked folders are followed. A folder that cannot be listed raises OSError, because without its files the
+    data set would be another.
     """
     found: dict[str, Path] = {}
     for here, folders, names in os.walk(folder, followlinks=True, onerror=_raise):
@@ -67,7 +67,7 @@ def read_manifest(folder: Path) -> Manifest | None:
     """The manifest of a folder, None if no pull made it.
 
     Raises:
-        DataError: There is one, but it is damaged or of a newer schema.
+        DataError: The manifest is damaged or of a newer schema.
     """
     path = folder / MANIFEST
     try:
@@ -95,15 +95,14 @@ def _entry(*, size: int, sha256: str, **_: Any) -> FileEntry:
 
 
 def _content_of(hashes: Mapping[str, str]) -> str:
-    """The content hash of a data set: over its sorted file names and the SHA-256 of each file."""
+    """The content hash of a data set, over its sorted file names and their SHA-256."""
     return "sha256:" + digest(sorted(hashes.items()))
 
 
 def identify(data: Data, folder: Path, cache: Path) -> Data:
-    """What `folder` is: a revision if its manifest proves one, otherwise a content hash.
+    """The identity of the data in `folder`: a revision if its manifest proves it, otherwise a content hash.
 
-    A revision is proven when the manifest names this data set and the folder's files are the
-    manifest's files, none changed, none missing, none added.
+    The manifest proves a revision if it names this data set and lists exactly the folder's files, unchanged.
     """
     hashes = {name: sha256_file(path, cache) for name, path in visible_files(folder).items()}
     try:
@@ -123,9 +122,9 @@ def _raise(error: OSError) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Need:
-    """One data set at a pinned revision, and what uses it.
+    """A data set at a pinned revision, and its users.
 
-    `tasks` and `subsets` are names, in the order in which they first came up.
+    `tasks` and `subsets` are names, in the order in which they first occur.
     """
 
     path: str

@@ -1,17 +1,7 @@
-"""Where a data set lies: the data root, the hub's cache, the hub; sizes and errors of the hub.
+"""The place of a data set: a data root first, then the hub's cache, then the hub itself.
 
-Hub cache, errors, sizes.
-
-The hub's cache on this machine: the snapshot of a revision, and whether it is whole.
-
-Loading one subset of a data set from the hub leaves a snapshot with only that subset's files, so
-a snapshot that is there is not yet one that can be used.
-
-What went wrong while fetching from the hub, in one message each.
-
-How large data sets are on the hub, and sizes fit to read.
-
-Finding a data set: a data root first, then the hub's cache, then the hub itself.
+A snapshot in the hub's cache may hold only the subset that was loaded, so it is checked before use. Errors of
+the hub become one message each.
 """
 
 from __future__ import annotations
@@ -35,7 +25,7 @@ _NOT_DATA = (".md", ".py", ".txt.license", "LICENSE", "dataset_infos.json")
 
 
 def _snapshot(path: str, revision: str) -> Path | None:
-    """The folder of a data set's revision in the hub's cache, None if there is none."""
+    """The folder of a data set's revision in the hub's cache, None without one."""
     from huggingface_hub import constants
 
     if not revision:
@@ -48,10 +38,10 @@ def _snapshot(path: str, revision: str) -> Path | None:
 
 
 def _gaps(folder: Path, data: Data, subsets: Sequence[str]) -> tuple[str, ...]:
-    """What a snapshot lacks for reading `subsets` (all, if empty); empty if it will do.
+    """The files that a snapshot lacks for reading `subsets` (all, if empty).
 
-    A snapshot fetched whole carries a list of its files. One without that list is judged by the
-    data files its README declares and by the shard numbers in file names.
+    A snapshot with a list of its files is compared with it; otherwise the data files in its README and the
+    shard numbers in file names count.
     """
     present = {name for name, path in visible_files(folder).items() if path.exists()}
     listed = _listed(data)
@@ -65,7 +55,7 @@ def _gaps(folder: Path, data: Data, subsets: Sequence[str]) -> tuple[str, ...]:
 
 
 def _absent_subsets(folder: Path, subsets: Sequence[str]) -> tuple[str, ...]:
-    """The subsets that no configuration of the README stands for, if one stands for any other of them."""
+    """The subsets without a configuration in the README, if another one of them has one."""
     if len(subsets) < 2:  # a single one has no other
         return ()
     configs = _configs(folder)
@@ -74,7 +64,7 @@ def _absent_subsets(folder: Path, subsets: Sequence[str]) -> tuple[str, ...]:
 
 
 def declared_subsets(folder: Path) -> tuple[str, ...]:
-    """The configurations that a data set's README declares, none if it has no such list."""
+    """The configurations in a data set's README."""
     return tuple(_configs(folder))
 
 
@@ -96,7 +86,7 @@ def _listed(data: Data) -> set[str] | None:
 
 
 def _configs(folder: Path) -> dict[str, list[str]]:
-    """The configurations a README declares, in order: name → patterns of its data files."""
+    """The configurations in a README, in order: name → patterns of its data files."""
     try:
         header = _header((folder / "README.md").read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -107,7 +97,7 @@ def _configs(folder: Path) -> dict[str, list[str]]:
 
 
 def _header(card: str) -> Mapping[str, Any]:
-    """The metadata at the top of a README; {} where it has none, or lists no configurations."""
+    """The metadata of a README; {} without metadata or without configurations."""
     found = _HEADER.match(card)
     if found is None or "configs:" not in found[1]:
         return {}
@@ -131,11 +121,11 @@ def _patterns(value: Any) -> Iterator[str]:
 
 
 def _wanted(configs: Mapping[str, list[str]], subsets: Sequence[str]) -> dict[str, list[str]]:
-    """The configurations that reading `subsets` needs.
+    """The configurations that are needed for reading `subsets`.
 
-    A subset is a configuration, or the first or last part of one (`fr-corpus`, `corpus-fr`); to
-    the subset `default` belong those that hold the parts of a retrieval task.
-    The first declared one is always needed: its files tell the loader their format.
+    A subset is a configuration, or the first or last part of its name (`fr-corpus`, `corpus-fr`); the subset
+    `default` includes the parts of a retrieval task. The first configuration is always needed: its files tell
+    the loader their format.
     """
     first = next(iter(configs), "")
     if "default" in subsets:
@@ -152,7 +142,7 @@ def _matches(folder: Path, pattern: str) -> bool:
 
 
 def _missing_shards(names: set[str]) -> Iterator[str]:
-    """Shards that the numbers in file names (`train-00000-of-00002`) promise and nothing holds."""
+    """The missing shards, by the numbers in file names (`train-00000-of-00002`)."""
     held: dict[tuple[str, str], set[int]] = {}
     for match in filter(None, map(_SHARD.match, names)):
         held.setdefault((match["stem"], match["count"]), set()).add(int(match["number"]))
@@ -166,12 +156,12 @@ _TOKEN = "make a token at the hub's settings page and set HF_TOKEN to it"
 
 
 class Unavailable(DataError):
-    """What hits every data set alike, so that trying the next one is no use."""
+    """An error that affects every data set, so that trying the next is of no use."""
 
 
 @contextmanager
 def explain_hub_error(need: Need, root: Path | None) -> Iterator[None]:
-    """Turn whatever goes wrong while fetching `need` into a DataError."""
+    """Turn any error while fetching `need` into a DataError."""
     try:
         yield
     except HarnessError:
@@ -181,7 +171,7 @@ def explain_hub_error(need: Need, root: Path | None) -> Iterator[None]:
 
 
 def _explain(error: Exception, need: Need, root: Path | None) -> DataError:
-    """The error a user can act on for what huggingface_hub, or writing under `root`, raised."""
+    """The DataError for an error of huggingface_hub, or of writing under `root`."""
     from huggingface_hub.errors import LocalEntryNotFoundError
 
     if isinstance(error, LocalEntryNotFoundError) and isinstance(error.__cause__, Exception):
@@ -277,7 +267,7 @@ def _first_line(error: Exception) -> str:
 
 
 def remote_size(need: Need, *, timeout: float = 10.0) -> int:
-    """How many bytes a data set has on the hub, hidden files left out.
+    """The bytes of a data set on the hub, without hidden files.
 
     Raises:
         DataError: The hub cannot be reached, or does not have it.
@@ -291,7 +281,7 @@ def remote_size(need: Need, *, timeout: float = 10.0) -> int:
 
 
 def human_size(size: int | None) -> str:
-    """Bytes in a unit fit to read, "?" if unknown.
+    """Bytes in a readable unit, "?" if unknown.
 
     >>> human_size(None), human_size(999), human_size(1_250_000)
     ('?', '999 B', '1.2 MB')
@@ -311,15 +301,15 @@ Origin = Literal["root", "hub-cache", "hub", "built"]
 
 
 class DataMissing(DataError):
-    """A data set that is not on this machine and may not be fetched."""
+    """A data set is not on this machine and may not be fetched."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataSettings:
-    """Where data sets may be looked for.
+    """The places to look for data sets.
 
-    `root` is a folder of data sets in hub layout (`<org>/<name>/`), `cache` this program's own
-    cache folder. Offline, the hub is never asked.
+    `root` is a folder of data sets in hub layout (`<org>/<name>/`), `cache` the harness's own cache folder.
+    Offline, the hub is never asked.
     """
 
     root: Path | None = None
@@ -329,9 +319,9 @@ class DataSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class Located:
-    """A data set that was found: what it is, the folder to read it from, where that came from.
+    """A data set with its identity, the folder to read it from, and its origin.
 
-    `folder` is None where the task loads by itself: built data, and the hub at `data.revision`.
+    `folder` is None where the task loads the data itself: built data, and the hub at `data.revision`.
     """
 
     data: Data
@@ -340,17 +330,16 @@ class Located:
 
 
 def locate_data(data: Data, settings: DataSettings, *, subsets: Sequence[str] = ()) -> Located:
-    """Find a data set and say what it is, in the hub's cache where it is not at hand.
+    """The place and the identity of a data set; the hub's cache is used where no data root has it.
 
     Args:
         data: The data set as the task pins it.
-        settings: Where to look.
-        subsets: The subsets that will be read; a part of the hub's cache that holds them is
-            then enough. Without them the whole data set must be there.
+        settings: The places to look.
+        subsets: The subsets that will be read, which a snapshot in the hub's cache must hold; by default all.
 
     Raises:
-        DataMissing: The data root has only some of the subsets; or offline, and neither the data
-            root nor the hub's cache holds it.
+        DataMissing: The data root has only some of the subsets; or offline, and neither the data root nor the
+            hub's cache has it.
         DataError: The data root does not exist or cannot be read.
     """
     near = locate_local(data, settings, subsets=subsets)
@@ -366,7 +355,7 @@ def locate_data(data: Data, settings: DataSettings, *, subsets: Sequence[str] = 
 
 
 def locate_local(data: Data, settings: DataSettings, *, subsets: Sequence[str] = ()) -> Located | None:
-    """What a data set is that is built, or lies in the data root; None where it is what the task pins.
+    """The data set if it is built or in the data root; None where it is not, so that the task's pin applies.
 
     Raises:
         DataMissing: The data root has only some of the subsets.
@@ -382,7 +371,7 @@ def locate_local(data: Data, settings: DataSettings, *, subsets: Sequence[str] =
 
 
 def _require(subsets: Sequence[str], folder: Path, data: Data) -> None:
-    """Refuse a folder that says it has some of the subsets and not the others."""
+    """Refuse a folder that declares some of the subsets and not the others."""
     absent = _absent_subsets(folder, subsets)
     if absent:
         some = ", ".join(absent[:3]) + (f" and {len(absent) - 3} more" if len(absent) > 3 else "")
@@ -394,10 +383,10 @@ def _require(subsets: Sequence[str], folder: Path, data: Data) -> None:
 
 
 def root_folder(path: str, revision: str, root: Path | None) -> Path | None:
-    """The folder of a data set in a data root, None if there is none with files in it.
+    """The folder of a data set in a data root, None if there is none with files.
 
-    It is `<org>/<name>`, or `<org>/<name>@<revision>` beside it (12 digits) where the first holds
-    another revision. A folder of unknown origin counts as what is wanted.
+    It is `<org>/<name>`, or `<org>/<name>@<revision>` (12 digits) where the first holds another revision. A
+    folder of unknown origin is accepted.
 
     Raises:
         DataError: The data root is not a folder, or the data set's folder cannot be listed.
@@ -414,7 +403,7 @@ def root_folder(path: str, revision: str, root: Path | None) -> Path | None:
 
 
 def places(path: str, revision: str, root: Path) -> tuple[Path, ...]:
-    """Where in a data root a revision of a data set may lie, the usual place first.
+    """The possible folders of a data set's revision in a data root, the usual folder first.
 
     Raises:
         DataError: The data root is not a folder.
@@ -429,7 +418,7 @@ def places(path: str, revision: str, root: Path) -> tuple[Path, ...]:
 
 
 def other_revision(folder: Path, revision: str) -> str | None:
-    """The revision that a folder's manifest names, if it is another than the one wanted."""
+    """The revision in a folder's manifest, if it is not the requested one."""
     try:
         manifest = read_manifest(folder)
     except DataError:

@@ -1,11 +1,4 @@
-"""What is needed, pull, verify.
-
-What data a selection of tasks needs, and what of it is there.
-
-Fetching a data set from the hub into a data root, whole, verified and in one step.
-
-Checking a pulled data set, file by file, against its manifest.
-"""
+"""Local copies of hub data sets: those that tasks need, their state, pulling, and verification."""
 
 from __future__ import annotations
 
@@ -37,22 +30,17 @@ from harness.files import sha256_file
 from harness.types import Data, Task
 
 State = Literal["verified", "cached", "unverified", "changed", "remote", "missing"]
-"""How a data set stands.
-
-- verified: in the data root, every file as the manifest of the pinned revision has it;
-- cached: in the hub's cache, at the pinned revision;
-- unverified: in the data root without a manifest; results name it by its content;
-- changed: in the data root, but not what was pulled;
-- remote: not here; loaded from the hub when it is needed;
-- missing: not here, and offline.
-"""
+"""The state of a data set: "verified" (in the data root, every file as in the manifest of the pinned
+revision), "cached" (in the hub's cache at the pinned revision), "unverified" (in the data root without a
+manifest; results name it by its content), "changed" (in the data root, but changed since the pull), "remote"
+(on the hub only, loaded when needed), or "missing" (not on this machine, and offline)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Status:
-    """What there is of a needed data set on this machine.
+    """The state of a needed data set on this machine.
 
-    `size` counts the bytes on disk (None where nothing is); `data` is what results would name.
+    `size` is the bytes on disk (None without files); `data` is the identity in results.
     """
 
     need: Need
@@ -64,7 +52,7 @@ class Status:
 
 
 def needs(tasks: Sequence[Task]) -> tuple[Need, ...]:
-    """The hub data sets behind `tasks`, each revision once, in the order they first come up."""
+    """The hub data sets of `tasks`, each revision once, in the order in which they first occur."""
     grouped: dict[tuple[str, str], list[Task]] = {}
     for task in tasks:
         if task.data.path:
@@ -81,13 +69,13 @@ def needs(tasks: Sequence[Task]) -> tuple[Need, ...]:
 
 
 def files_found(root: Path) -> tuple[Need, ...]:
-    """The data sets that lie in a data root, sorted, at the revision their manifest names."""
+    """The data sets in a data root, sorted, at the revision of their manifest."""
     folders = [f for f in sorted(root.glob("*/*")) if f.is_dir() and not _hidden(f, root)]
     return tuple(_found(folder, root) for folder in folders if visible_files(folder))
 
 
 def status(need: Need, settings: DataSettings) -> Status:
-    """How a data set stands on this machine; the hub is not asked."""
+    """The state of a data set on this machine; the hub is not asked."""
     try:
         located = locate_data(need.data, settings, subsets=need.subsets)
     except DataMissing:
@@ -129,25 +117,23 @@ def _hidden(folder: Path, root: Path) -> bool:
 
 
 Progress = Callable[[str], None]
-"""Called with one line at each step of a pull."""
+"""A callback with one line at each step of a pull."""
 
 
 def _quiet(_line: str) -> None:
-    """Say nothing."""
+    """Print nothing."""
 
 
 def pull(need: Need, root: Path, *, progress: Progress = _quiet) -> Literal["pulled", "kept"]:
-    """Fetch a data set at its pinned revision into `<root>/<org>/<name>/`.
+    """Fetch a data set at its pinned revision into `<root>/<org>/<name>/`, or `<name>@<revision>` if taken.
 
-    Where another revision lies there it goes to `<name>@<revision>` beside it.
-
-    Files go to a hidden folder beside the final one; only when all are there and hashed does the
-    folder get its name. What an interrupted pull fetched is kept for the next one. A data set
-    that is there and verified is kept as it is; one that was pulled and has changed is replaced.
+    Files go to a hidden folder, which gets its final name when all files are there and hashed. The files of
+    an interrupted pull are used by the next. A verified data set is left as it is; one that was pulled and
+    has changed is replaced.
 
     Raises:
-        DataError: The hub cannot be reached or refuses, the disk is full, the root cannot be
-            written, or a folder stands there that no pull made.
+        DataError: The hub cannot be reached or refuses, the disk is full, the root cannot be written, or a
+            folder that no pull made is in the way.
     """
     with explain_hub_error(need, root), _locked(_place(need, root)) as target:
         if target.exists():
@@ -163,7 +149,7 @@ def pull(need: Need, root: Path, *, progress: Progress = _quiet) -> Literal["pul
 
 
 def _place(need: Need, root: Path) -> Path:
-    """The usual folder, or the one beside it if another revision lies there."""
+    """The usual folder, or the folder beside it if another revision is there."""
     root.expanduser().mkdir(parents=True, exist_ok=True)
     usual, beside = places(need.path, need.revision, root)
     return usual if other_revision(usual, need.revision) is None else beside
@@ -182,10 +168,7 @@ def _download(need: Need, target: Path, progress: Progress) -> Path:
 
 
 def _check_room(need: Need, partial: Path) -> None:
-    """Refuse what cannot fit before anything is fetched; a size the hub does not tell is no bar.
-
-    What an interrupted pull has fetched is not asked for again.
-    """
+    """Refuse a pull that does not fit on the disk, unless the hub does not tell the size."""
     try:
         size = remote_size(need)
     except Unavailable:
@@ -211,7 +194,7 @@ def _write_manifest(need: Need, folder: Path) -> None:
 
 
 def _put_in_place(partial: Path, target: Path) -> None:
-    """Give a finished folder its name; an older one is moved aside first and then removed."""
+    """Rename a finished folder to its final name, replacing an older folder."""
     shutil.rmtree(partial / ".cache", ignore_errors=True)
     aside = target.parent / f".{target.name}.old"
     shutil.rmtree(aside, ignore_errors=True)
@@ -232,7 +215,7 @@ def _refuse_foreign(target: Path) -> None:
 
 @contextmanager
 def _locked(target: Path) -> Iterator[Path]:
-    """Keep a second pull of the same data set waiting until this one is done."""
+    """Make a second pull of the same data set wait for this one."""
     from filelock import FileLock
 
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -245,10 +228,10 @@ ProblemKind = Literal["missing", "size", "sha256", "revision", "manifest", "unpr
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """One thing that is not as it was pulled; `file` is empty where the whole folder is meant.
+    """A difference from the pulled data set; `file` is empty for the whole folder.
 
-    "unproven" (no manifest) and "extra" (a file that was not pulled) are worth knowing and not
-    wrong: results then name the data set by its content instead of its revision.
+    "unproven" (no manifest) and "extra" (a file that was not pulled) are no errors: results then name the
+    data set by its content instead of its revision.
     """
 
     kind: ProblemKind
@@ -257,17 +240,15 @@ class Problem:
 
     @property
     def wrong(self) -> bool:
-        """Whether the data set needs to be pulled again."""
+        """Whether the data set must be pulled again."""
         return self.kind not in ("unproven", "extra")
 
 
 def verify(need: Need, root: Path) -> tuple[Problem, ...]:
-    """What differs between a data set in the data root and what was pulled.
-
-    Every file is read, so damage that leaves size and times as they were is found too.
+    """The differences between a data set in the data root and its manifest; every file is read.
 
     Raises:
-        DataError: The data root does not exist, or something in it cannot be read.
+        DataError: The data root does not exist, or a file in it cannot be read.
     """
     folder = root_folder(need.path, need.revision, root)
     if folder is None:

@@ -1,10 +1,6 @@
-"""Which files decide what it computes: its key; code and files from elsewhere.
+"""The content of a model folder: the files that form its key, its own code, and references elsewhere.
 
-Which files decide what a model computes, and the key of their content.
-
-The classes of its own that a model folder names, to be loaded by transformers as code.
-
-Settings of a model folder that would load something other than what lies in it: refused.
+Settings that would load anything other than the folder's own files are refused.
 """
 
 from __future__ import annotations
@@ -30,13 +26,13 @@ CONFIGS = frozenset(
         "added_tokens.json",
     }
 )
-"""Configuration files, compared as JSON without VOLATILE; so is every *_config.json but for LEFTOVERS."""
+"""Configuration files, compared as JSON without VOLATILE, like every *_config.json except LEFTOVERS."""
 
 LEFTOVERS = frozenset({"data_config.json", "generation_config.json", "preprocessor_config.json"})
-"""Configuration files that say nothing about a text's vector."""
+"""Configuration files without effect on a text's vector."""
 
 TOKENIZERS = ("tokenizer.json", "vocab.json", "vocab.txt", "merges.txt", "bpe.codes", "*.model", "*.tiktoken")
-"""Files a tokenizer is read from, compared byte by byte."""
+"""Tokenizer files, compared byte by byte."""
 
 VOLATILE = frozenset(
     {
@@ -51,17 +47,17 @@ VOLATILE = frozenset(
         "torch_dtype",
     }
 )
-"""Fields that say where a model came from or what it was saved with; a dtype is always asked for."""
+"""Fields on the origin of a model or the program that saved it; a dtype is always requested."""
 
 
 def content_files(folder: Path) -> list[Path]:
     """Every file that decides what the model computes, sorted by name.
 
-    Weights, configs, tokenizer files, module folders and Python files; not the README, other
+    These are weights, configs, tokenizer files, module folders and Python files; not the README, other
     formats' weights, training leftovers, or model.json.
 
     Raises:
-        ModelError: If there are no weights, or a config cannot be read.
+        ModelError: There are no weights, or a config cannot be read.
     """
     found = set(weight_files(folder))
     for root in {folder, *module_folders(folder)}:
@@ -78,20 +74,19 @@ def content_key(
 ) -> tuple[str, str]:
     """The ArtifactKey of a folder and the hash of its weights, each 64 hex digits.
 
-    The key covers the name and content of every file of `content_files`, so a copy elsewhere has
-    the same key, and another weight, pooling or tokenizer another one. A folder whose model.json
-    names the key it was made under has that key, as long as its content is what was written
-    then. The weights' hash is the file's own SHA-256 where there is one file. Hashes of files
-    are remembered in `cache_dir`. A folder that names classes of its own for those of
-    transformers has another key with `trust_remote_code`, for then it is another program.
+    The key covers the name and content of every file of `content_files`: a copy elsewhere has the same key,
+    another weight, pooling or tokenizer another key. If the folder's model.json names a key and its content
+    is unchanged since, that is the key. The weights' hash is the file's own SHA-256 for a single file. File
+    hashes are cached in `cache_dir`. A folder with classes of its own has another key with
+    `trust_remote_code`, because it is then another program.
 
     Raises:
-        ModelError: If there are no weights, or a config cannot be read.
+        ModelError: There are no weights, or a config cannot be read.
     """
     files = content_files(folder)
     hashes = {p.relative_to(folder).as_posix(): _hash(p, cache_dir) for p in files}
     content = digest(sorted(hashes.items()))
-    own_code = trust_remote_code and bool(remote_classes(folder))
+    own_code = trust_remote_code and bool(RemoteClass.own(folder))
     weights = {name: sha for name, sha in hashes.items() if name.endswith((".safetensors", ".bin"))}
     weights_hash = next(iter(weights.values())) if len(weights) == 1 else digest(sorted(weights.items()))
     made = read_object(folder / "model.json")
@@ -114,7 +109,7 @@ def _hash(path: Path, cache_dir: Path | None) -> str:
 
 
 LOADED = {"config.json": ("AutoConfig", "AutoModel"), "tokenizer_config.json": ("AutoTokenizer",)}
-"""The classes a model is loaded with, by the file that transformers reads their own names from."""
+"""The classes that load a model, by the file in which transformers looks for replacements of them."""
 
 NAMING = (*LOADED, "processor_config.json", "preprocessor_config.json")
 """The files that may name classes of a folder's own."""
@@ -122,7 +117,7 @@ NAMING = (*LOADED, "processor_config.json", "preprocessor_config.json")
 
 @dataclass(frozen=True, kw_only=True)
 class RemoteClass:
-    """A class that stands in the `auto_map` of a folder's `file` for the class `name` of transformers.
+    """A class of a model's own repository: in `auto_map` of `file` it replaces transformers' class `name`.
 
     `reference` is "module.Class", with "org/repository--" before it where the code lies elsewhere.
     """
@@ -132,23 +127,23 @@ class RemoteClass:
     name: str
     reference: str
 
+    @staticmethod
+    def declared(folder: Path) -> list[RemoteClass]:
+        """Every class that any module's files name.
 
-def declared_classes(folder: Path) -> list[RemoteClass]:
-    """Every class that any module's files name.
+        Raises:
+            ModelError: If a config cannot be read.
+        """
+        return [found for place in module_folders(folder) for file in NAMING for found in _named(place, file)]
 
-    Raises:
-        ModelError: If a config cannot be read.
-    """
-    return [found for place in module_folders(folder) for file in NAMING for found in _named(place, file)]
+    @staticmethod
+    def own(folder: Path) -> list[RemoteClass]:
+        """Those of `named_classes` that stand for a class the model is loaded with.
 
-
-def remote_classes(folder: Path) -> list[RemoteClass]:
-    """Those of `named_classes` that stand for a class the model is loaded with.
-
-    Raises:
-        ModelError: If a config cannot be read.
-    """
-    return [found for found in declared_classes(folder) if found.name in LOADED.get(found.file, ())]
+        Raises:
+            ModelError: If a config cannot be read.
+        """
+        return [found for found in RemoteClass.declared(folder) if found.name in LOADED.get(found.file, ())]
 
 
 def _named(place: Path, file: str) -> Iterator[RemoteClass]:
@@ -177,17 +172,17 @@ REFUSED = {
     "use_kernels": "fetches code",
     "kernel_config": "fetches code",
 }
-"""Arguments of sentence-transformers and transformers, and what each does."""
+"""Arguments of sentence-transformers and transformers that are refused, and their effect."""
 
 NOTHING: tuple[Any, ...] = (None, False, {}, [], "")
-"""Values with which an argument does nothing."""
+"""Values with which an argument has no effect."""
 
 
 def check_external_references(folder: Path) -> None:
-    """See that the files of the folder, and of each of its modules, are what will be loaded.
+    """Refuse a folder whose settings, or those of its modules, would load files from elsewhere.
 
     Raises:
-        ModelError: If a setting names other weights, an adapter, another tokenizer or a kernel.
+        ModelError: A setting names other weights, an adapter, another tokenizer or a kernel.
     """
     for place in module_folders(folder):
         _check_config(place / "config.json")
@@ -222,14 +217,14 @@ def _is_harmless(name: str, value: Any) -> bool:
 
 
 def _check_attention(path: Path, part: Mapping[str, Any]) -> None:
-    """An attention named like a repository is compiled code fetched from the hub."""
+    """Refuse an attention named like a repository: it is compiled code from the hub."""
     for name in ("attn_implementation", "_attn_implementation"):
         if "/" in str(part.get(name)):
             raise _refusal(path, name, "fetches code")
 
 
 def _parts(content: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """The object, and every object in it."""
+    """The object, and every object within it."""
     yield content
     for value in content.values():
         if isinstance(value, dict):

@@ -211,7 +211,7 @@ def _table(config: Mapping[str, Any], *, own_code: bool) -> int | None:
 
 
 def _computed(config: Mapping[str, Any], own: int | None) -> int | None:
-    """The most tokens of a model with computed positions: those in the config, or its own length if longer."""
+    """The most tokens with computed positions: as in the config, or the model's own length if longer."""
     positions = _positions(config)
     return None if positions is None else max(positions, own or 0)
 
@@ -334,7 +334,7 @@ def _pooling(folder: Path, modules: list[Module]) -> str | None:
 
 
 def _prompts(library: Mapping[str, Any]) -> dict[str, str]:
-    """The named prompts; beside a default prompt, a side without a prompt gets an empty one, as in the library."""
+    """The named prompts; beside a default prompt, a side without a prompt has an empty one."""
     sides = {"query": "", "document": ""} if library.get("default_prompt_name") is not None else {}
     named = {name: text or "" for name, text in (library.get("prompts") or {}).items()}
     return {**sides, **named}

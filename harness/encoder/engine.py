@@ -126,7 +126,7 @@ Span = tuple[int, int]
 
 
 class _Queue:
-    """A thread-safe queue of spans whose padded size keeps to a token budget; a longer text is a span of its own.
+    """A thread-safe queue of spans whose padded size keeps to a token budget; a longer text has its own span.
 
     The spans depend only on the budget and on the falling `lengths`, not on the thread that takes them.
     """
@@ -230,7 +230,7 @@ CHARACTERS_A_TOKEN = 4
 
 
 class _Inputs(Protocol):
-    """The tokenized texts of a window: `order` lists them longest first, `lengths` are their tokens in that order."""
+    """The tokenized texts of a window; `order` lists them longest first, `lengths` are in that order."""
 
     order: NDArray[np.int64]
     lengths: NDArray[np.int64]
@@ -241,7 +241,7 @@ class _Inputs(Protocol):
 
 
 def _prepare(model: SentenceTransformer, texts: Sequence[str], prompt: str, role: Role) -> _Inputs:
-    """The inputs for texts with a prompt before each, as in the model's own `encode`; `role` chooses the tower."""
+    """The inputs for texts with a prompt before each, as in the model's own `encode`."""
     prompted = [prompt + text for text in texts]
     way = route(model, role)
     length = model._get_prompt_length(prompt, **way) if prompt else None
@@ -477,7 +477,7 @@ class Encoder:
         )
 
     def encode_batch(self, texts: Sequence[str], *, prompt: str = "", role: Role = "") -> NDArray[np.float32]:
-        """The vectors of `texts` in one batch, padded to the longest, (texts, dimension); not checked to be finite."""
+        """The vectors of `texts` in one batch padded to the longest, (texts, dimension), finite or not."""
         inputs = _prepare(self.model, texts, prompt, role)
         done: Batches = []
 
@@ -575,7 +575,7 @@ def forward(model: SentenceTransformer, features: dict[str, Any]) -> Tensor:
 
 
 def _use_onednn(model: nn.Module) -> None:
-    """Compute the float32 linear layers of a model on the CPU with oneDNN, if it is available; without gradients.
+    """Compute the float32 linear layers of a model on the CPU with oneDNN if available; without gradients.
 
     torch uses MKL, which uses half of an AMD core's vector width; oneDNN uses all of it and is as fast
     elsewhere. The sums are of the same float32 products in another order.

@@ -1,10 +1,6 @@
-"""Family, Architecture, tensor Names: torch-free.
+"""Families of encoders: the architecture of their published checkpoints and their tensor names.
 
-A family of encoders: how its published checkpoints become our network.
-
-What encoder families differ in, as one frozen description.
-
-How a family names the tensors of a published checkpoint, both ways.
+Imports no torch.
 """
 
 from __future__ import annotations
@@ -18,14 +14,14 @@ from typing import Any, Literal
 from harness.errors import ModelError
 
 MODEL_TYPE = "harness-encoder"
-"""What `model_type` says in a config.json of ours."""
+"""The `model_type` in a config.json of ours."""
 
 Positions = Literal["learned", "rotary", "alibi"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Architecture:
-    """A bidirectional transformer encoder, up to the values of its parameters.
+    """The architecture of a bidirectional transformer encoder, without the values of its parameters.
 
     Attributes:
         vocab_size: Rows of the token embedding.
@@ -36,39 +32,39 @@ class Architecture:
         head_dim: Width of a head.
         intermediate_size: Width inside the feed-forward part, of one half where it is gated.
         max_position_embeddings: The most tokens of a text.
-        positions: How a token knows where it stands.
+        positions: The kind of positions.
         position_offset: Rows of the learned position table before that of the first token.
         token_types: Rows of the token type embedding, 0 for none.
         rotary_theta: Base of the rotary frequencies.
-        rotary_theta_local: Base in layers that have a window, where it is another one.
-        rotary_interleaved: Whether a rotated pair is of neighbouring dimensions, not of the two halves.
-        rotary_scaling: How frequencies change for long inputs, see `rotary.frequencies`.
-        windows: For each layer how far a token sees to either side; None for everything.
+        rotary_theta_local: Base in layers with a window, if different.
+        rotary_interleaved: Whether rotated pairs are neighbouring dimensions, not of the two halves.
+        rotary_scaling: Scaling of frequencies for long inputs, see `_frequencies` in network/layers.py.
+        windows: For each layer the tokens seen to either side; None for all.
         norm: LayerNorm or RMSNorm.
         norm_bias: Whether a LayerNorm has a bias.
-        norm_eps: What is added to the variance.
-        prenorm: Whether a norm stands before each part of a block, not behind the sum.
-        embedding_norm: Whether there is a norm behind the embeddings.
+        norm_eps: Added to the variance.
+        prenorm: Whether a norm precedes each part of a block, instead of following the sum.
+        embedding_norm: Whether a norm follows the embeddings.
         first_attention_norm: Whether the first block has its norm before attention (prenorm only).
-        final_norm: Whether there is a norm behind the last block.
-        qkv: Three projections, or one whose rows are all queries, all keys, all values ("stacked"),
+        final_norm: Whether a norm follows the last block.
+        qkv: Three projections, or a single one whose rows are all queries, all keys, all values ("stacked"),
             or one head after the other ("by_head").
         activation: Name of the activation, as in transformers.
         gated: Whether the activation gates a second projection (GLU).
         gate_first: In one projection for both, whether the gate comes first; None for two projections.
         qkv_bias: Whether the projections into attention have a bias.
-        attention_out_bias: Whether the projection out of attention has one.
-        mlp_in_bias: Whether the projections into the feed-forward part have one.
-        mlp_out_bias: Whether the projection out of it has one.
-        embedding_dropout: Share dropped behind the embeddings.
+        attention_out_bias: Whether the projection out of attention has a bias.
+        mlp_in_bias: Whether the projections into the feed-forward part have a bias.
+        mlp_out_bias: Whether the projection out of it has a bias.
+        embedding_dropout: Share dropped after the embeddings.
         attention_dropout: Share of attention weights dropped.
-        attention_out_dropout: Share dropped behind attention.
+        attention_out_dropout: Share dropped after attention.
         mlp_dropout: Share dropped inside the feed-forward part.
-        mlp_out_dropout: Share dropped behind it.
-        pooler: Whether there is a dense layer with tanh over the first token.
-        head: What the masked-language head is made of.
+        mlp_out_dropout: Share dropped after it.
+        pooler: Whether a dense layer with tanh follows for the first token.
+        head: The masked-language head.
         tie_word_embeddings: Whether the head's decoder shares the token embedding.
-        pad_token_id: The token that fills batches; None where the config names none.
+        pad_token_id: The padding token; None where the config names none.
         initializer_range: Standard deviation of fresh weights.
     """
 
@@ -115,7 +111,7 @@ class Architecture:
     initializer_range: float = 0.02
 
     def window(self, layer: int) -> int | None:
-        """How far a token of that layer sees to either side, None for everything."""
+        """The tokens that a token of that layer sees to either side, None for all."""
         return self.windows[layer] if self.windows else None
 
     def theta(self, layer: int) -> float:
@@ -126,13 +122,13 @@ class Architecture:
 
 @dataclass(frozen=True, kw_only=True)
 class Head:
-    """A masked-language head: dense, activation and norm where there are any, then the decoder.
+    """A masked-language head: optional dense layer, activation and norm, then the decoder.
 
     Attributes:
-        dense: Whether there is anything before the decoder.
+        dense: Whether a dense layer precedes the decoder.
         dense_bias: Whether the dense layer has a bias.
-        activation: Behind the dense layer.
-        norm: Whether there is a norm behind the activation.
+        activation: The activation after the dense layer.
+        norm: Whether a norm follows the activation.
         norm_bias: Whether that norm has a bias.
         decoder_bias: Whether the decoder has a bias.
     """
@@ -146,23 +142,24 @@ class Head:
 
 
 LAYER = "{n}"
-"""Stands for the number of a layer."""
+"""The placeholder for the number of a layer."""
 
 OLD_LEAVES = {"gamma": "weight", "beta": "bias"}
-"""What LayerNorm's tensors were called in early checkpoints."""
+"""The names of LayerNorm's tensors in early checkpoints, and ours."""
 
 ENCODER = "encoder."
-"""What stands before our names of the encoder in a model with a head."""
+"""The prefix of our encoder names in a model with a head."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Names:
-    """Our modules and tensors against those of a published checkpoint.
+    """The mapping between our modules and tensors and those of a published checkpoint.
 
     Attributes:
-        encoder: Our name of a module or tensor of the encoder to theirs, LAYER for a layer's number.
-        head: The same of the masked-language head, from "head." on.
-        prefix: What stands before their names of the encoder in a model with a head.
+        encoder: By our name of a module or tensor of the encoder the published name, LAYER for a layer's
+            number.
+        head: The same for the masked-language head, from "head." on.
+        prefix: The prefix of published encoder names in a model with a head.
         ignored: Regular expressions of tensors that are left out, each with the reason.
     """
 
@@ -172,17 +169,17 @@ class Names:
     ignored: Mapping[str, str] = field(default_factory=dict)
 
     def ours(self, theirs: str) -> str | None:
-        """Our name of a tensor, without ENCODER; None if it is none of the network's."""
+        """Our name of a tensor, without ENCODER; None if the network has no such tensor."""
         stem, _, leaf = theirs.rpartition(".")
         name = f"{stem}.{OLD_LEAVES[leaf]}" if leaf in OLD_LEAVES else theirs
         inside = name.removeprefix(self.prefix)
         return _translated(inside, _reversed(self.encoder)) or _translated(name, _reversed(self.head))
 
     def theirs(self, ours: str, *, with_head: bool) -> str:
-        """Their name of a tensor that is ours.
+        """The published name of one of our tensors.
 
         Raises:
-            KeyError: If it is not.
+            KeyError: There is no such name.
         """
         inside = ours.removeprefix(ENCODER) if with_head else ours
         found = _translated(inside, tuple(self.encoder.items()))
@@ -194,7 +191,7 @@ class Names:
         return found
 
     def reason(self, theirs: str) -> str | None:
-        """Why a tensor is left out, None if nothing says so."""
+        """The reason why a tensor is left out, None if it is not."""
         found = (why for pattern, why in self.ignored.items() if re.fullmatch(pattern, theirs))
         return next(found, None)
 
@@ -204,7 +201,7 @@ def _reversed(names: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 
 
 def _translated(name: str, pairs: Iterable[tuple[str, str]]) -> str | None:
-    """The name on the other side; the longest entry that fits counts."""
+    """The name on the other side, from the longest matching entry."""
     for source, target in sorted(pairs, key=lambda pair: -len(pair[0])):
         found = _pattern(source).fullmatch(name)
         if found:
@@ -224,22 +221,22 @@ Config = Mapping[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Family:
-    """Encoders of one architecture.
+    """A family of encoders with one architecture.
 
     Attributes:
-        model_types: What `model_type` says in their config.json.
-        shape: From a config to our Architecture; None where transformers' own class runs.
-        names: How their checkpoints name the tensors; None likewise.
-        native: Whether transformers has classes for it; then what we train is saved in the published
-            form, and loads without us.
+        model_types: The `model_type` values in its config.json files.
+        shape: A function from a config to our Architecture; None where transformers' own class runs.
+        names: The tensor names of its checkpoints; None where transformers' own class runs.
+        native: Whether transformers has classes for it; trained models are then saved in the published form,
+            and load without us.
         only: Whether a config of one of these types is really of the family.
-        pooling: The pooling of a bare backbone nobody asked one for.
-        float32_only: Why it does not run in half precision, None if it does.
-        sizes: Configs of published sizes by name, to build one without weights.
-        tokenizer: Hub id of the tokenizer, for checkpoints that bring none.
-        end_pads: Whether the end token fills batches where the tokenizer names none for it.
-        stands_for: The config and the model of the authors' own code, by the names of their classes:
-            our network takes the place of these and of no others.
+        pooling: The default pooling of a bare backbone.
+        float32_only: The reason why it does not run in half precision, None if it does.
+        sizes: Configs of published sizes by name, to build a network without weights.
+        tokenizer: Hub id of the tokenizer, for checkpoints without one.
+        end_pads: Whether the end token is used as padding where the tokenizer names no padding token.
+        stands_for: Class names of the config and the model in the authors' own code that our network
+            replaces.
     """
 
     model_types: tuple[str, ...]
@@ -255,7 +252,7 @@ class Family:
     stands_for: tuple[str, ...] = ()
 
     def holds(self, config: Config) -> bool:
-        """Whether a config is of this family; not if `only` cannot make sense of it."""
+        """Whether a config is of this family; False if `only` fails on it."""
         try:
             return config.get("model_type") in self.model_types and self.only(config)
         except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError):
@@ -265,7 +262,7 @@ class Family:
         """The architecture of one of its configs.
 
         Raises:
-            ModelError: If the config makes none, or transformers' own class runs.
+            ModelError: The config is invalid, or transformers' own class runs.
         """
         kind = config.get("model_type")
         if self.shape is None:
@@ -283,17 +280,16 @@ class Family:
             ) from error
 
     def replaces(self, reference: str) -> bool:
-        """Whether our network is what a class named in a checkpoint's `auto_map` computes."""
+        """Whether our network computes the same as a class named in a checkpoint's `auto_map`."""
         return self.shape is not None and reference.rpartition(".")[2] in self.stands_for
 
 
 @dataclass(frozen=True, kw_only=True)
 class BackboneEntry:
-    """A family of encoders, or a model the catalog knows by name: one `BACKBONE` in harness/backbones/.
+    """A family of encoders, or a model with a name in the catalog: one `BACKBONE` in harness/backbones/.
 
-    `family` says how published checkpoints of one architecture become our network. `locate()`
-    makes `name` something a user may type after --model: it gives a local folder, a hub id, or
-    raises ModelError with what to install. `weights` is the SHA-256 that they must have there.
+    `locate()` lets a user type `name` after --model: it returns a local folder or a hub id, or raises
+    ModelError with the package to install. `weights` is the required SHA-256 of its weights.
     """
 
     name: str

@@ -1,11 +1,4 @@
-"""A model folder on disk: JSON, modules, weight files.
-
-The JSON files of a model folder.
-
-The modules of a sentence-transformers folder, as its JSON lists them.
-
-The weight files of a model folder: which are loaded, and whether they are whole.
-"""
+"""A model folder on disk: its JSON files, its sentence-transformers modules, and its weight files."""
 
 from __future__ import annotations
 
@@ -22,7 +15,7 @@ def read_json(path: Path) -> Any:
     """The content of a JSON file.
 
     Raises:
-        ModelError: If it cannot be read as JSON.
+        ModelError: It cannot be read as JSON.
     """
     try:
         return json.loads(path.read_text(encoding="utf-8"))
@@ -33,10 +26,10 @@ def read_json(path: Path) -> Any:
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """The content of a JSON file that holds an object; empty where there is no such file.
+    """The content of a JSON file that holds an object; empty if there is no such file.
 
     Raises:
-        ModelError: If it cannot be read as a JSON object.
+        ModelError: It cannot be read as a JSON object.
     """
     if not path.is_file():
         return {}
@@ -47,7 +40,7 @@ def read_object(path: Path) -> dict[str, Any]:
 
 
 Module = tuple[str, str]
-"""The type of a module and the subfolder it lies in."""
+"""The type of a module, and its subfolder."""
 
 WEIGHTED = frozenset(
     {
@@ -62,17 +55,17 @@ WEIGHTED = frozenset(
         "WordEmbeddings",
     }
 )
-"""Modules of sentence-transformers that read weights from their folder."""
+"""The sentence-transformers modules that read weights from their folder."""
 
 LIBRARY = WEIGHTED | {"Asym", "BoW", "Dropout", "Normalize", "Pooling", "Router", "WordWeights"}
-"""Every module of sentence-transformers; Asym is the old name of Router."""
+"""All sentence-transformers modules; Asym is the old name of Router."""
 
 TYPE = re.compile(r"sentence_transformers\.models\.(\w+)(?:\.\1)?")
-"""How a module's type names one of them: the class, or the class in the file of its name."""
+"""The spelling of such a module's type: the class, or the class in the file of its name."""
 
 
 def library_class(kind: str) -> str | None:
-    """The class of sentence-transformers that a module's type names, None if it names no such class.
+    """The sentence-transformers class that a module's type names, None if it names no such class.
 
     >>> library_class("sentence_transformers.models.Pooling")
     'Pooling'
@@ -83,10 +76,10 @@ def library_class(kind: str) -> str | None:
 
 
 def read_modules(folder: Path) -> list[Module]:
-    """The modules in order, as modules.json lists them; empty for a bare backbone.
+    """The modules in order, as in modules.json; empty for a bare backbone.
 
     Raises:
-        ModelError: If modules.json does not hold a list of modules.
+        ModelError: modules.json does not hold a list of modules.
     """
     path = folder / "modules.json"
     if not path.is_file():
@@ -104,29 +97,29 @@ def read_modules(folder: Path) -> list[Module]:
 
 
 def all_modules(folder: Path) -> list[Module]:
-    """The modules of `read_modules`, with those that a Router holds, at any depth, in its place."""
+    """The modules of `read_modules`, with each Router replaced by the modules within it, at any depth."""
     return [(kind, sub) for kind, sub, router in _walked(folder) if not router]
 
 
 def input_modules(folder: Path) -> list[Module]:
-    """The modules that texts enter by: the first one, or the first one of each tower of a Router."""
+    """The first module, or the first module of each tower of a Router."""
     modules = read_modules(folder)
     return list(_entered(folder, *modules[0])) if modules else []
 
 
 def backbone_folder(folder: Path) -> Path:
-    """The folder of the first module: where the backbone's config and weights lie."""
+    """The folder of the first module, with the backbone's config and weights."""
     modules = all_modules(folder)
     return folder / modules[0][1] if modules else folder
 
 
 def module_folders(folder: Path) -> list[Path]:
-    """The folder of every module, Routers included; the model's own for a bare backbone."""
+    """The folder of every module, Routers included; the model's own folder for a bare backbone."""
     return list(dict.fromkeys(folder / sub for _, sub, _ in _walked(folder))) or [folder]
 
 
 def _walked(folder: Path) -> Iterator[tuple[str, str, bool]]:
-    """Every module at every depth, and whether it is a Router that holds others."""
+    """Every module at every depth, and whether it is a Router with modules."""
     for kind, sub in read_modules(folder):
         yield from _walked_from(folder, kind, sub)
 
@@ -149,7 +142,7 @@ def _entered(folder: Path, kind: str, sub: str) -> Iterator[Module]:
 
 
 def _inner(folder: Path, kind: str, sub: str) -> dict[str, str]:
-    """The types of the modules that a Router holds, by the name of their subfolder."""
+    """The types of the modules within a Router, by the name of their subfolder."""
     if library_class(kind) not in ("Router", "Asym"):
         return {}
     types = _router(folder / sub).get("types")
@@ -174,20 +167,19 @@ def _require_inside(path: Path, sub: str, *, deeper: bool = False) -> None:
 
 
 OTHER_FORMATS = ("tf_model.h5", "flax_model.msgpack", "rust_model.ot", "model.onnx", "openvino_model.xml")
-"""Weights of other frameworks, which are never loaded."""
+"""Weights of other frameworks, which never load."""
 
 SHARDED = (None, "Transformer", "CLIPModel")
-"""Modules that transformers loads, which knows indexes of parts; None is a module of the model's own."""
+"""Modules that transformers loads, which supports sharded weights; None is a module of the model's own."""
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """The weight files that loading reads, those of every module, sorted by name.
+    """The weight files that loading reads, of every module, sorted by name.
 
-    Of one module's, safetensors go before .bin, and an index stands for its parts.
+    In each module safetensors take precedence over .bin, and an index stands for its parts.
 
     Raises:
-        ModelError: If a module that has weights lacks them, or a part of a sharded checkpoint
-            is missing.
+        ModelError: A module lacks its weights, or a part of a sharded checkpoint is missing.
     """
     root = backbone_folder(folder)
     found: set[Path] = set()
@@ -212,10 +204,10 @@ def module_weights(root: Path, *, sharded: bool = True) -> list[Path]:
 
 
 def check_safetensors(path: Path) -> None:
-    """See that a safetensors file is whole: a readable header, and as many bytes as it promises.
+    """Refuse a safetensors file without a readable header or with another size than the header's.
 
     Raises:
-        ModelError: If it is truncated or corrupt.
+        ModelError: It is truncated or corrupt.
     """
     problem = _safetensors_problem(path)
     if problem:

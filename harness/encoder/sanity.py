@@ -1,10 +1,6 @@
-"""The gate: finite, constant, padding, two loads.
+"""The sanity gate: checks that a loaded model behaves like a model, before any task.
 
-The gate: does a loaded model behave like a model at all? Run before any task.
-
-What a check of the sanity gate tells, and how far two vectors are apart.
-
-Do two loads of a model agree? Asked without holding both.
+Vectors must be finite, differ between texts, not depend on padding, and agree between two loads.
 """
 
 from __future__ import annotations
@@ -30,7 +26,7 @@ Vectors = NDArray[np.float32]
 
 @dataclass(frozen=True, kw_only=True)
 class _Failure:
-    """One check that the model did not pass, and what to do about it."""
+    """A failed check, and advice for the user."""
 
     check: str
     message: str
@@ -41,14 +37,14 @@ class _Failure:
 
 
 def _on_side(role: Role, failure: _Failure | None) -> _Failure | None:
-    """The failure, with the side it was found on where the model has sides."""
+    """The failure with its side, where the model has sides."""
     if failure is None or not role:
         return failure
     return replace(failure, message=f"On side {role}: {failure.message}")
 
 
 def _distance(first: Vectors, second: Vectors) -> NDArray[np.float64]:
-    """The distance of each two rows, against the length of the first."""
+    """The distance between each two rows, relative to the length of the first."""
     wide = first.astype(np.float64)
     lengths = np.maximum(np.linalg.norm(wide, axis=1), 1e-30)
     found: NDArray[np.float64] = np.linalg.norm(wide - second, axis=1) / lengths
@@ -63,26 +59,26 @@ SHORT = (
     "Übung macht den Meister; l'été à Paris.",
     "42",
 )
-"""Different texts of different lengths: their vectors must differ."""
+"""Different texts of different lengths, whose vectors must differ."""
 
 LONG = " ".join(f"{text} Sentence {i} goes on about something else." for i in range(5) for text in SHORT)
-"""A neighbour of some 350 tokens, longer than the windows of local attention."""
+"""A text of some 350 tokens to pad a batch, longer than the windows of local attention."""
 
 SAME = 1e-6
-"""Cosines above 1 - SAME are those of one vector, up to float32's own rounding of 6e-8 a term."""
+"""The bound on cosines: above 1 - SAME, vectors are equal up to float32's rounding of 6e-8 a term."""
 
 PADDING = {"float32": 1e-4, "bfloat16": 5e-2, "float16": 1e-2}
-"""How far, against its own length, a vector may move when its batch is padded.
+"""The largest change of a vector, relative to its length, when its batch is padded.
 
-Other kernels run on another shape, so the last bits differ: some hundred roundings of 6e-8 in
-float32, of 4e-3 in bfloat16, of 5e-4 in float16, most of which cancel. A vector in which padding
-takes part moves by more than 1e-1 beside a neighbour this long.
+Other kernels run on another shape, so the last bits differ: some hundred roundings of 6e-8 in float32, of
+4e-3 in bfloat16, of 5e-4 in float16, most of which cancel. If padding takes part in a vector, it changes by
+more than 1e-1 beside a text this long.
 """
 
 
 @dataclass(frozen=True, kw_only=True)
 class _SanityReport:
-    """What the gate found: the names of the checks that ran, and those that failed."""
+    """The result of the gate: the names of the checks that ran, and the failures."""
 
     checks: tuple[str, ...]
     failures: tuple[_Failure, ...]
@@ -90,12 +86,11 @@ class _SanityReport:
 
 
 def check_encoder(encoder: Encoder, reload: Callable[[], Encoder] | None = None) -> _SanityReport:
-    """Run every check, on each side that has a tower of its own.
+    """The result of every check, on each side that has a tower of its own.
 
     Args:
-        encoder: The model; it goes on with the second load, if there is one.
-        reload: Loads the same model a second time, to see that both loads agree; None leaves
-            that check out.
+        encoder: The model; it holds the second load afterwards, if there is one.
+        reload: A function that loads the same model again; None leaves out the comparison of two loads.
     """
     began = time.perf_counter()
     alone = {role: _encode_alone(encoder, role) for role in encoder.roles}
@@ -119,10 +114,10 @@ def check_encoder(encoder: Encoder, reload: Callable[[], Encoder] | None = None)
 
 
 def require_sane(report: _SanityReport) -> None:
-    """Stop if a check failed.
+    """Refuse a model with a failed check.
 
     Raises:
-        ModelError: With every failure in the message.
+        ModelError: A check failed; the message has every failure.
     """
     if report.failures:
         raise ModelError(
@@ -174,18 +169,16 @@ def _moved_by_padding(encoder: Encoder, alone: Vectors, role: Role) -> _Failure 
 
 
 RELOADED = {"float32": 1e-6, "bfloat16": 1e-3, "float16": 1e-3}
-"""How far two loads may differ: the same kernels on the same numbers, so in practice by nothing."""
+"""The largest difference between two loads; with the same kernels and numbers it is 0 in practice."""
 
 SHOWN = 5
-"""How many tensors that differ are named."""
+"""The number of differing tensors in a message."""
 
 
 def _reload_disagreement(
     encoder: Encoder, texts: Sequence[str], reload: Callable[[], Encoder]
 ) -> list[_Failure | None]:
-    """Load the model again, and compare the vectors of each side; the encoder goes on with that load.
-
-    Of the first load its vectors and the checksums of its tensors are kept.
+    """The failures from a second load: each side's vectors must agree; only checksums of tensors are stored.
     """
     first = {role: encoder.encode_batch(texts, role=role) for role in encoder.roles}
     sums = _checksums(encoder.model)
@@ -203,8 +196,7 @@ def _reload_disagreement(
 def _checksums(model: nn.Module) -> dict[str, int]:
     """The sum of the bits of each parameter and buffer, read as integers, on the model's device.
 
-    Two tensors set at random differ in it; it is no hash, for the order of the numbers counts for
-    nothing.
+    Two random tensors differ in it; it is no hash, since the order of the numbers does not count.
     """
     tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
     return {name: _sum(tensor.detach()) for name, tensor in tensors.items()}

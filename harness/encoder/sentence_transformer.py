@@ -1,9 +1,4 @@
-"""Our network inside sentence-transformers and transformers.
-
-sentence-transformers' Transformer module around our network, where the folder's family has one.
-
-A SentenceTransformer around our network, that keeps the dtypes its modules were loaded in.
-"""
+"""Our network inside sentence-transformers: its Transformer module and its SentenceTransformer."""
 
 from __future__ import annotations
 
@@ -30,20 +25,20 @@ LOADING = frozenset(
     {"cache_dir", "code_revision", "force_download", "local_files_only", "proxies", "revision", "subfolder"}
     | {"token", "trust_remote_code"}
 )
-"""Arguments of a config that are about finding it; all others are values of it."""
+"""Arguments of a config on how it is found; all others are values of it."""
 
 TAKEN = frozenset(
     {"add_pooling_layer", "attn_implementation", "dtype", "ignore_mismatched_sizes", "low_cpu_mem_usage"}
     | {"torch_dtype", "use_safetensors", "weights_only"}
 )
-"""Arguments of a model that are heeded, or that change nothing here."""
+"""Arguments of a model that are used, or that change nothing here."""
 
 
 class Transformer(LibraryTransformer):
-    """Loads a folder into our network, and is the library's own class from then on.
+    """The library's Transformer module, loaded with our network where the family has one.
 
-    So it is saved as one, and a folder of a family that transformers knows loads without us. As for
-    the library's class, `config_args` changes values of the config, such as a dropout, and
+    After loading it has the library's own class and is saved as such, so a folder of a family that
+    transformers knows loads without us. `config_args` changes values of the config, such as a dropout;
     `model_args` takes `dtype` and `attn_implementation` (a backend's name, ours or transformers').
     """
 
@@ -95,7 +90,7 @@ class Transformer(LibraryTransformer):
 
 
 def _still_ours(folder: Path, changes: dict[str, Any]) -> bool:
-    """Whether a config that is changed like this is still one of the family."""
+    """Whether a config with these changes is still of the family."""
     family = family_in(folder)
     return family is None or family.holds({**read_object(folder / "config.json"), **changes})
 
@@ -111,7 +106,7 @@ def _require_taken(model_args: dict[str, Any]) -> None:
 
 
 def _dtype(model_args: dict[str, Any], folder: Path) -> torch.dtype:
-    """The dtype asked for, "auto" for that of the folder's config; float32 where none is."""
+    """The requested dtype, "auto" for that of the folder's config; float32 by default."""
     import torch
 
     asked = model_args.get("dtype", model_args.get("torch_dtype"))
@@ -127,12 +122,11 @@ def _dtype(model_args: dict[str, Any], folder: Path) -> torch.dtype:
 
 
 class SentenceTransformer(_SentenceTransformer):
-    """Leaves every tensor in the dtype loading gave it.
+    """A SentenceTransformer whose tensors stay in the dtype in which they were loaded.
 
-    The library converts all tensors to the dtype of the first one, so in half precision it also
-    rounds what transformers keeps in float32: the frequencies of rotary positions, and the
-    modules behind the backbone. The class has the library's name because a model folder is
-    recognised by it.
+    The library converts all tensors to the dtype of the first, so in half precision it would also round the
+    float32 frequencies of rotary positions and the modules after the backbone. The class has the library's
+    name because a model folder is recognised by it.
     """
 
     def to(self, *args: Any, **kwargs: Any) -> Any:
@@ -164,7 +158,7 @@ class SentenceTransformer(_SentenceTransformer):
         config_kwargs: dict[str, Any] | None = None,
         has_modules: bool = False,
     ) -> list[nn.Module]:
-        """A bare backbone with mean pooling."""
+        """The modules of a bare backbone: the backbone and mean pooling."""
         shared = {"trust_remote_code": trust_remote_code, "local_files_only": local_files_only}
         transformer = Transformer(
             model_name_or_path,

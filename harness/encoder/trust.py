@@ -1,4 +1,4 @@
-"""What a model folder may make this process run. Checked before anything of it is imported."""
+"""The check of the code that a model folder would run, before anything of it is imported."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 
-from harness.encoder.content import RemoteClass, declared_classes, remote_classes
+from harness.encoder.content import RemoteClass
 from harness.encoder.describe import TOKENIZED, family_in
 from harness.encoder.family import Family
 from harness.encoder.folder import all_modules, library_class, read_object
@@ -15,12 +15,12 @@ from harness.errors import ModelError
 from harness.types import Artifact
 
 ALLOW = "--trust-remote-code"
-"""What a user types to let a model's own code run."""
+"""The option that allows a model's own code."""
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
 
 ACTIVATIONS = ("torch.nn.", "sentence_transformers.", "transformers.activations.")
-"""Where the activation function of a module's config may be imported from."""
+"""The modules from which a config may import its activation function."""
 
 TOKENIZER = re.compile(
     r"sentence_transformers\.models\.tokenizer(\.\w+)?"
@@ -30,10 +30,10 @@ TOKENIZER = re.compile(
 
 
 def check_trust(artifact: Artifact) -> None:
-    """See that the model runs no code of its own unless that was allowed, and then a pinned one.
+    """Refuse a model that would run code of its own, unless that is allowed and the code is pinned.
 
     Raises:
-        ModelError: If it would, or if it would silently run without code of its own that it names.
+        ModelError: It would run code, or it names code of its own without which it would be another model.
     """
     _check_library(artifact)
     _check_activations(artifact.folder)
@@ -45,17 +45,17 @@ def check_trust(artifact: Artifact) -> None:
             raise ModelError(
                 f"{artifact.name} needs code of its own: its module {kind}.", hint=_how_to(artifact)
             )
-    for own in declared_classes(artifact.folder):
+    for own in RemoteClass.declared(artifact.folder):
         if _network(own) is None:
             _require_native(artifact, own)
-    for own in remote_classes(artifact.folder):
+    for own in RemoteClass.own(artifact.folder):
         family = _network(own)
         if family is None or not family.replaces(own.reference):
             _require_no_other(artifact, own)
 
 
 def _imported(folder: Path) -> Iterator[str]:
-    """What the modules' files name to be imported: their types, and the tokenizers of word embeddings."""
+    """The names that module files import: module types, and the tokenizers of word embeddings."""
     for kind, sub in all_modules(folder):
         yield kind
         tokenizer = read_object(folder / sub / "wordembedding_config.json").get("tokenizer_class")
@@ -64,7 +64,7 @@ def _imported(folder: Path) -> Iterator[str]:
 
 
 def _network(own: RemoteClass) -> Family | None:
-    """The family whose network may take the place of a class that a config names, if there is one."""
+    """The family whose network may replace a class that a config names, None without one."""
     family = family_in(own.folder)
     return family if own.file == "config.json" and family is not None and family.shape is not None else None
 
@@ -113,7 +113,7 @@ def _check_pinned(artifact: Artifact) -> None:
             f"{ALLOW} needs a pinned commit, and {artifact.name} is at {artifact.revision!r}.",
             hint=f"Type {artifact.source}@<40 hex digits of the commit you have read>.",
         )
-    named = [(own.name, own.reference, own.file) for own in declared_classes(artifact.folder)]
+    named = [(own.name, own.reference, own.file) for own in RemoteClass.declared(artifact.folder)]
     modules = [("a module", kind, "modules.json") for kind in _imported(artifact.folder)]
     for name, reference, file in [*named, *modules]:
         repository, _, inside = reference.partition("--")

@@ -23,7 +23,7 @@ from harness.differences import Comparable
 from harness.errors import HarnessError, StoreError, UsageError, shortened
 from harness.identity import digest
 from harness.report import Report
-from harness.request import PreparedRun, Request, check_request, network
+from harness.request import PreparedRun, Request, check_request
 from harness.watch.source import SETTLE, Checkpoint, CheckpointSource, SkippedEntry, open_source
 from harness.watch.state import WATCHES, ChangePoint, Entry, Watch, usual_name
 
@@ -209,7 +209,7 @@ def _evaluate(
     label, spelled = source.label(one.checkpoint), one.checkpoint.model
     asked = replace(request, models=(spelled,), names={spelled: label} if label else {})
     try:
-        with network(asked):
+        with asked.network():
             report = carry_out(evaluation.prepare(asked))
     except StoreError:
         raise

@@ -71,9 +71,9 @@ def import_results(
             f"{path} holds no results of mteb.",
             hint="They lie at <model>/<revision>/<Task>.json, here or in `results` below.",
         )
-    folder = imported.imports_folder(results, SOURCE)
-    with imported.write_import(folder):
-        standing = imported.read_import(folder)
+    folder = imported.Imported.home(results, SOURCE)
+    with imported.Imported.lock(folder):
+        standing = imported.Imported.read(folder)
         digest = digest_of(found)
         told = {"commit": commit_of(root), "scan": digest}
         if standing is None or not former.usable(standing, versions()):
@@ -111,12 +111,12 @@ def _refreshed(
     from leaderboard.importers._mteb_tables import tables_of
 
     tables, facts = tables_of(found, read, parsed, before)
-    now = imported.publish_import(folder, tables, {**told, **facts}, versions())
+    now = imported.Imported.publish(folder, tables, {**told, **facts}, versions())
     return Outcome(imported=now, changed=True, read=len(read), unchanged=len(found) - len(read), removed=gone)
 
 
 def _unchanged(now: Imported, told: Mapping[str, Any], *, read: int, of: int) -> Outcome:
     """The import as it stands, with the commit it is of now."""
     if now.stamp.get("commit") != told["commit"]:
-        now = imported.restamp(now, {"commit": told["commit"]})
+        now = now.restamp({"commit": told["commit"]})
     return Outcome(imported=now, changed=False, read=read, unchanged=of - read, removed=0)

@@ -11,7 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from harness.errors import HarnessError
-from leaderboard.reported import FIELDS, Printed, odd_numbers, records, wrong
+from leaderboard.reported.printed import Printed
+from leaderboard.reported.reading import FIELDS, odd_numbers, records, wrong
 from leaderboard.reported.recompute import Check, checks, verdict
 
 SOURCES = ("optibert", "mosaicbert", "neobert", "modernbert", "efficient-embeddings")

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from harness.scores import score_text
 from leaderboard.filters import Choices, Form, chips, controls, form
 from leaderboard.grid import Grid
 from leaderboard.page import missing
@@ -16,7 +17,7 @@ from leaderboard.queries import Entry, Queries
 from leaderboard.scopes import views
 from leaderboard.state import address
 from leaderboard.tables import Cell, Column, Row, Table
-from leaderboard.words import parameters_text, score_text
+from leaderboard.words import parameters_text
 
 if TYPE_CHECKING:
     from leaderboard.views.overview import OverviewState

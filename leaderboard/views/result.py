@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
+from harness.scores import score_text
 from leaderboard.page import Crumb, NotFound, Page, PageRoute
 from leaderboard.pages.model.result import result_page
 from leaderboard.queries import Entry
 from leaderboard.state import State, Text
-from leaderboard.words import score_text
 
 if TYPE_CHECKING:
     from leaderboard.site import Site

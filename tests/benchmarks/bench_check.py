@@ -25,7 +25,7 @@ from pathlib import Path
 
 import numpy as np
 
-from harness.checks.difference import difference
+from harness.checks.difference import Difference
 from harness.checks.units import Stratum, Units
 from harness.metrics import Floats
 
@@ -75,7 +75,7 @@ def statistics_part(repeats: int) -> dict[str, object]:
         theirs.append(seconds(lambda: draw(rng, 1)))
         for kind in MIX:
             one, other = units(kind, rng, gold), units(kind, rng, gold)
-            work = partial(difference, one, other, paired=False, rng=rng, draws=DRAWS)
+            work = partial(Difference.between, one, other, paired=False, rng=rng, draws=DRAWS)
             ours[kind].append(seconds(work))
     by_kind = {kind: statistics.median(times) for kind, times in ours.items()}
     total = sum(count * by_kind[kind] for kind, count in MIX.items())

@@ -25,7 +25,7 @@ import numpy as np
 
 from harness.checks.baselines import BaselineModel
 from harness.checks.decide import _judge, _Limits, conclude, decide
-from harness.checks.difference import Difference, difference
+from harness.checks.difference import Difference
 from harness.checks.policy import DEFAULT
 from harness.checks.scored import ScoredRecord
 from harness.checks.sides import CheckSide, Comparison
@@ -133,7 +133,7 @@ def trial(seed: int, *, effects: dict[str, float], seeds: bool, names: list[str]
     found = {}
     for name in names:
         mine, theirs = TASKS[name.removesuffix("b")](rng, effects.get(name, 0.0), runs)
-        found[name] = difference(mine, theirs, paired=False, rng=rng, draws=DRAWS)
+        found[name] = Difference.between(mine, theirs, paired=False, rng=rng, draws=DRAWS)
     return found
 
 

@@ -21,9 +21,9 @@ def tables(*scores: float) -> dict[str, Any]:
 
 
 def publish(root: Path, *scores: float) -> imported.Imported:
-    folder = imported.imports_folder(root, "there")
-    with imported.write_import(folder):
-        return imported.publish_import(
+    folder = imported.Imported.home(root, "there")
+    with imported.Imported.lock(folder):
+        return imported.Imported.publish(
             folder, tables(*scores), {"counts": {"rows": len(scores)}}, {"parser": 1}
         )
 
@@ -102,9 +102,9 @@ def test_what_is_no_stamp_is_said(
     folder = tmp_path / "imported" / "there"
     folder.mkdir(parents=True)
     (folder / imported.STAMP).write_text(text)
-    with imported.write_import(imported.imports_folder(tmp_path, "other")):
-        imported.publish_import(
-            imported.imports_folder(tmp_path, "other"), tables(0.5), {"counts": {"rows": 1}}, {"parser": 1}
+    with imported.Imported.lock(imported.Imported.home(tmp_path, "other")):
+        imported.Imported.publish(
+            imported.Imported.home(tmp_path, "other"), tables(0.5), {"counts": {"rows": 1}}, {"parser": 1}
         )
     assert [one.source for one in Store(tmp_path).imported()] == ["other"]
     assert said in caplog.text
@@ -121,14 +121,14 @@ def test_a_damaged_table_is_told_with_what_to_do(tmp_path: Path) -> None:
 
 def test_only_one_import_writes_at_a_time(tmp_path: Path) -> None:
     busy = pytest.raises(UsageError, match="Another import")
-    with imported.write_import(tmp_path), busy, imported.write_import(tmp_path):
+    with imported.Imported.lock(tmp_path), busy, imported.Imported.lock(tmp_path):
         pass
-    with imported.write_import(tmp_path):
+    with imported.Imported.lock(tmp_path):
         assert (tmp_path / ".lock").exists()
 
 
 def test_facts_can_change_without_the_tables(tmp_path: Path) -> None:
     found = publish(tmp_path, 0.5)
-    imported.restamp(found, {"commit": "c" * 40})
+    found.restamp({"commit": "c" * 40})
     [again] = Store(tmp_path).imported()
     assert (again.id, again.stamp["commit"], again.counts) == (found.id, "c" * 40, {"rows": 1})

@@ -19,7 +19,7 @@ from harness.data.locate import DataSettings
 from harness.errors import HarnessError, UsageError
 from harness.plan import ConfiguredModel, make_plan, plan_scores
 from harness.registry import Registry
-from harness.request import Request, network, resolve_request
+from harness.request import Request, resolve_request
 from harness.store import Store
 from harness.types import Column, Settings, Suite, SuiteEntry, SuiteOptions
 
@@ -94,12 +94,12 @@ def test_a_suite_with_labels_needs_a_recipe(model: Path, folders: dict[str, Path
 
 def test_offline_means_no_network(folders: dict[str, Path]) -> None:
     with (
-        network(asked("x", folders=folders)),
+        Request.network(asked("x", folders=folders)),
         pytest.raises((HarnessError, OSError)),
         socket.create_connection(("127.0.0.1", 9), timeout=1),
     ):
         pass
-    with network(asked("x", folders=folders, offline=False)):
+    with Request.network(asked("x", folders=folders, offline=False)):
         assert socket.socket().close() is None
 
 

@@ -20,7 +20,7 @@ from harness.record import Record
 from harness.report import _mean_text, print_trained_result, trained_result_json
 from harness.results import suite_views
 from harness.scores import TrainedResult, _predictions, aggregate, trained_result
-from harness.stats import mean_of_bounds
+from harness.stats import Interval
 from harness.types import Column, Convention, Data, LabelledData, Suite, Task
 
 # Means over a suite
@@ -237,7 +237,7 @@ def test_numbers_intervals_and_both_of_the_mean(files: Mapping[str, Path]) -> No
         assert row.best_run == pytest.approx(row.number + 0.05)
     assert found.interval is not None
     rows = [row.interval for row in found.rows if row.interval is not None]
-    assert found.mean_of_bounds == mean_of_bounds(rows)
+    assert found.mean_of_bounds == Interval.mean_of_bounds(rows)
     wide = found.mean_of_bounds
     assert wide is not None
     assert (found.interval.high - found.interval.low) < 0.9 * (wide.high - wide.low)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import sklearn.metrics
 
-from harness.stats import Interval, Predictions, interval, mean_of_bounds, of_average, replicates, scores
+from harness.stats import Interval, Predictions, replicates, scores
 
 
 def drawn(rng: np.random.Generator, *, examples: int, seeds: int, seed_noise: float) -> Predictions:
@@ -36,7 +36,7 @@ def coverage(*, seed_noise: float, trials: int, examples: int = 300, seeds: int 
     for _ in range(trials):
         one = [drawn(rng, examples=examples, seeds=seeds, seed_noise=seed_noise)]
         drawn_scores = replicates(one, ["accuracy"], rng=rng)["all"]
-        found = interval(float(scores(one, ["accuracy"]).mean()), drawn_scores)
+        found = Interval.of(float(scores(one, ["accuracy"]).mean()), drawn_scores)
         held += found.low <= 0.8 <= found.high
     return held / trials
 
@@ -119,8 +119,8 @@ def test_the_average_of_independent_tasks_is_surer_than_its_tasks() -> None:
     tasks = {n: [drawn(rng, examples=300, seeds=5, seed_noise=0.005)] for n in "abcdefgh"}
     points = {n: float(scores(sets, ["accuracy"]).mean()) for n, sets in tasks.items()}
     found = {n: replicates(sets, ["accuracy"], rng=rng)["all"] for n, sets in tasks.items()}
-    right = of_average(points, found)
-    printed = mean_of_bounds([interval(points[n], found[n]) for n in tasks])
+    right = Interval.of_average(points, found)
+    printed = Interval.mean_of_bounds([Interval.of(points[n], found[n]) for n in tasks])
     assert right.point == pytest.approx(printed.point) == pytest.approx(np.mean([*points.values()]))
     assert (printed.high - printed.low) / (right.high - right.low) == pytest.approx(np.sqrt(8), rel=0.15)
 
@@ -140,6 +140,6 @@ def test_the_printed_interval_of_an_average_is_the_mean_of_bounds(shared: Path) 
     for tasks in rows.values():
         printed = tasks.pop("Avg.")
         assert len(tasks) == 8
-        ours = mean_of_bounds([*tasks.values()])
+        ours = Interval.mean_of_bounds([*tasks.values()])
         assert (ours.low, ours.high) == pytest.approx((printed.low, printed.high), abs=0.06)
         assert ours.point == pytest.approx(printed.point, abs=0.06)

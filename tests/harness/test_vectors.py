@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fakes import artifact, encoding
 from harness.types import Encoding
-from harness.vectors import Space, shard_bytes, space_identity, text_keys, write_shard
+from harness.vectors import Space
 
 
 def vectors(texts: list[str]) -> np.ndarray:
@@ -17,11 +17,13 @@ def vectors(texts: list[str]) -> np.ndarray:
 
 
 def space(root: Path, prompt: str = "", how: Encoding | None = None, key: str = "a" * 64) -> Space:
-    return Space(root, space_identity(artifact(Path(), key=key), how or encoding(), prompt=prompt))
+    return Space(root, Space.identity_of(artifact(Path(), key=key), how or encoding(), prompt=prompt))
 
 
 def add(to: Space, texts: list[str]) -> None:
-    write_shard(to.folder.parents[2], to.identity, shard_bytes(text_keys(texts), vectors(texts)))
+    Space.write_shard(
+        to.folder.parents[2], to.identity, Space.shard_bytes(Space.text_keys(texts), vectors(texts))
+    )
     to.refresh()
 
 
@@ -106,7 +108,7 @@ def test_a_damaged_shard_is_mended_by_the_same_vectors(tmp_path: Path) -> None:
 
 def test_vectors_held_here_are_known_before_they_are_written(tmp_path: Path) -> None:
     there = space(tmp_path)
-    there.hold(text_keys(["a"]), vectors(["a"]))
+    there.hold(Space.text_keys(["a"]), vectors(["a"]))
     add(there, ["b"])
     assert (there.get(["b", "a"]) == vectors(["b", "a"])).all()
     assert space(tmp_path).missing(["a", "b"]) == ["a"]

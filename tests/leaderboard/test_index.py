@@ -437,9 +437,9 @@ def test_an_import_whose_entries_are_damaged_leaves_what_was_known(index: SiteIn
     fill(tmp_path)
     index.refresh()
     before = contents(index)
-    found = imported.read_import(tmp_path / "results" / "imported" / "mteb-results")
+    found = imported.Imported.read(tmp_path / "results" / "imported" / "mteb-results")
     assert found is not None
-    imported.restamp(found, {"id": "0123456789ab"})  # names tables that are not there
+    found.restamp({"id": "0123456789ab"})  # names tables that are not there
     assert index.refresh().taken == 0
     assert contents(index) == before
 

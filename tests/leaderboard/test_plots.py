@@ -20,12 +20,22 @@ from hypothesis import strategies as st
 from markupsafe import Markup
 
 from html_pages import of_class
-from leaderboard.plots import (
+from leaderboard.plots.bar_plot import bars
+from leaderboard.plots.distribution_plot import bins, distribution
+from leaderboard.plots.interactive import figure, json_script, plot_data, plotly_file
+from leaderboard.plots.labels import Name, place
+from leaderboard.plots.line_plot import Spot, lines, thinned
+from leaderboard.plots.pareto import frontier, steps
+from leaderboard.plots.radar_plot import radar
+from leaderboard.plots.scales import laid_out
+from leaderboard.plots.scatter_plot import scatter
+from leaderboard.plots.shapes import (
     Axis,
     Bars,
     BarSeries,
     Better,
     Distribution,
+    Kind,
     Line,
     LinePoint,
     Lines,
@@ -34,23 +44,10 @@ from leaderboard.plots import (
     Radar,
     RadarSeries,
     Scatter,
-    bars,
-    distribution,
-    figure,
-    frontier,
-    json_script,
-    lines,
-    plot_data,
-    plotly_file,
-    radar,
-    scatter,
+    Tone,
+    Track,
+    TrackPoint,
 )
-from leaderboard.plots.distribution_plot import bins
-from leaderboard.plots.labels import Name, place
-from leaderboard.plots.line_plot import Spot, thinned
-from leaderboard.plots.pareto import steps
-from leaderboard.plots.scales import laid_out
-from leaderboard.plots.shapes import Kind, Tone, Track, TrackPoint
 from leaderboard.plots.svg import safe
 from leaderboard.plots.ticks import tick_texts, ticks, written
 from leaderboard.plots.track_plot import moment, track

@@ -15,17 +15,9 @@ import pytest
 
 from harness.errors import RecordError, UsageError
 from leaderboard.importers.reported import SOURCES, main
-from leaderboard.reported import (
-    Paper,
-    Printed,
-    backbones,
-    conflicts,
-    paper_table,
-    papers,
-    plain,
-    printed_suites,
-    side_by_side,
-)
+from leaderboard.reported.layout import paper_table
+from leaderboard.reported.printed import Paper, Printed, plain
+from leaderboard.reported.reading import backbones, papers
 from leaderboard.reported.recompute import (
     OVER_TASKS,
     OVER_TYPES,
@@ -35,6 +27,7 @@ from leaderboard.reported.recompute import (
     means,
     verdict,
 )
+from leaderboard.reported.side_by_side import conflicts, printed_suites, side_by_side
 from leaderboard.tables import Cell, Row, Table
 
 FOLDER = Path(__file__).parents[2] / "results" / "reported"

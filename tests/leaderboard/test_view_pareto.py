@@ -387,7 +387,7 @@ def test_no_pushed_provenance_takes_the_site_down(tmp_path: Path) -> None:
 
 def test_a_printed_share_is_not_divided_again() -> None:
     from leaderboard.pages.pareto.printed import printed_points
-    from leaderboard.reported import Paper, PaperTable, Printed
+    from leaderboard.reported.printed import Paper, PaperTable, Printed
 
     def paper(unit: str, value: str) -> Paper:
         row = Printed(

@@ -88,9 +88,9 @@ def put_rows(folder: Path, models: Mapping[str, Sequence[Mapping[str, Any]]]) ->
         "files": pa.table({"entry": pa.array([], pa.int32())}),
         "scores": pa.Table.from_pylist(scores),
     }
-    home = imported.imports_folder(folder, "mteb-results")
-    with imported.write_import(home):
-        imported.publish_import(home, tables, {"counts": {"entries": len(about)}}, {"parser": 1})
+    home = imported.Imported.home(folder, "mteb-results")
+    with imported.Imported.lock(home):
+        imported.Imported.publish(home, tables, {"counts": {"entries": len(about)}}, {"parser": 1})
 
 
 def client_of(folder: Path, models: Mapping[str, Sequence[Mapping[str, Any]]], *typed: str) -> TestClient:

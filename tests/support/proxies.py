@@ -78,9 +78,9 @@ def put(
         "files": pa.Table.from_pylist(files),
         "scores": pa.Table.from_pylist(rows),
     }
-    home = imported.imports_folder(folder, "mteb-results")
-    with imported.write_import(home):
-        return imported.publish_import(home, tables, {"counts": {}}, {"parser": 2})
+    home = imported.Imported.home(folder, "mteb-results")
+    with imported.Imported.lock(home):
+        return imported.Imported.publish(home, tables, {"counts": {}}, {"parser": 2})
 
 
 def _told(seconds: float) -> float | None:

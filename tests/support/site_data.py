@@ -206,9 +206,9 @@ def put_imports(folder: Path, entries: Sequence[Import]) -> None:
         "files": pa.table({"entry": pa.array([], pa.int32())}),
         "scores": pa.Table.from_pylist(scores),
     }
-    home = imported.imports_folder(folder, "mteb-results")
-    with imported.write_import(home):
-        imported.publish_import(
+    home = imported.Imported.home(folder, "mteb-results")
+    with imported.Imported.lock(home):
+        imported.Imported.publish(
             home,
             tables,
             {"counts": {"entries": len(about), "files": sum(one["files"] for one in about)}},

@@ -140,7 +140,7 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True, kw_only=True)
 class _Group:
-    """Texts that share one call: `texts` of them, the longest of `length` tokens, at `span` of the packed tokens.
+    """Texts that share one call: `texts` of them, of up to `length` tokens, at `span` of the packed tokens.
 
     `gather` (texts * length,) is the packed token for each place, a text's last token after its end, and
     `places` (tokens of the group,) the place of each token; both are None for equal lengths. `mask` is for
@@ -191,7 +191,7 @@ def _together(longest: int, length: int, texts: int, slack: int) -> bool:
 
 
 def _group(lengths: Sequence[int], start: int, kind: _Kind, bias: Tensor | None) -> _Group:
-    """The group of these texts, whose first token is at `start`; `bias` may be for longer texts (`_alibi`)."""
+    """The group of these texts, whose first token is at `start`; `bias` may be for longer texts."""
     import torch
 
     texts, length = len(lengths), lengths[0]

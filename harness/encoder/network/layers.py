@@ -317,7 +317,7 @@ def _activation(name: str) -> nn.Module:
 
 @dataclass(frozen=True, kw_only=True)
 class Packing:
-    """The computed tokens of a batch; texts follow one another, longest first, so that equal lengths are neighbours.
+    """The computed tokens of a batch; its texts follow one another, the longest first.
 
     Attributes:
         shape: Texts and columns of the padded batch.

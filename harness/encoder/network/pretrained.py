@@ -345,7 +345,7 @@ class EncoderPreTrainedModel(PreTrainedModel):
         is_trainable: bool = False,
         **_unused: Any,
     ) -> None:
-        """Load the LoRA adapter of a folder; transformers 5.3 skips tensors where the model has no prefix "model.".
+        """Load the LoRA adapter of a folder; transformers 5.3 skips its tensors without a prefix "model.".
 
         Args:
             peft_model_id: The folder.
@@ -369,7 +369,7 @@ class EncoderPreTrainedModel(PreTrainedModel):
 
 
 def _to_our_names(module: EncoderPreTrainedModel, state: dict[str, Tensor], prefix: str, *_args: Any) -> None:
-    """Rename published names in a state dict to ours before it loads, and drop a pooler that we do not have."""
+    """Rename published names in a state dict to ours before it loads, and drop an extra pooler."""
     published = module.published
     if published is None:
         return

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from harness.checks.outcome import VERDICTS, Check, MeanOutcome, TaskOutcome
+from harness.scores import delta_text, score_text
 from leaderboard.page import missing
 from leaderboard.pages.checks.links import Links
 from leaderboard.pages.checks.verdicts import verdict_cell
 from leaderboard.pages.recipe.facts import words
 from leaderboard.tables import Cell, Column, Row, Table
-from leaderboard.words import delta_text, score_text
 
 if TYPE_CHECKING:
     from leaderboard.views.check import CheckState

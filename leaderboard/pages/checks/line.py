@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
+from harness.scores import delta_text
 from leaderboard.judged import OVERALL, Judged, Mean
 from leaderboard.pages.checks.lines import Line
 from leaderboard.pages.checks.verdicts import TONES, moment_cell, said, verdict_cell, when_text
 from leaderboard.paging import Paging, paging
-from leaderboard.plots import Axis, Track, TrackPoint, moment, track
+from leaderboard.plots.shapes import Axis, Track, TrackPoint
+from leaderboard.plots.track_plot import moment, track
 from leaderboard.state import address
 from leaderboard.tables import EMPTY, Cell, Column, Row, Table
-from leaderboard.words import delta_text
 
 if TYPE_CHECKING:
     from leaderboard.views.line import LineState

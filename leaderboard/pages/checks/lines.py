@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from harness.scores import delta_text
 from leaderboard.filters import Control, Form, form
 from leaderboard.judged import OVERALL, Judged
 from leaderboard.pages.checks.verdicts import marks_cell, marks_html, moment_cell, verdict_cell
@@ -14,7 +15,6 @@ from leaderboard.queries import Queries
 from leaderboard.render import cell_html
 from leaderboard.state import address
 from leaderboard.tables import Cell, Column, Row, Table
-from leaderboard.words import delta_text
 
 if TYPE_CHECKING:
     from leaderboard.views.checks import ChecksState

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from harness.scores import delta_text
 from leaderboard.pages.checks.verdicts import moment_cell, verdict_cell
 from leaderboard.queries import Entry, Queries
 from leaderboard.state import address
 from leaderboard.tables import Cell, Column, Row, Table
-from leaderboard.words import delta_text
 
 SHOWN = 10
 

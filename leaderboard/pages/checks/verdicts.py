@@ -8,7 +8,7 @@ from itertools import groupby
 from markupsafe import Markup, escape
 
 from leaderboard.judged import OVERALL, Judged
-from leaderboard.plots import Tone
+from leaderboard.plots.shapes import Tone
 from leaderboard.render import CODES
 from leaderboard.tables import Cell
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from harness.scores import score_text
 from leaderboard.grid import Floats, Means
 from leaderboard.pages.compare.common import Common
 from leaderboard.pages.task.names import task_path
 from leaderboard.scopes import REASONS, Reason
 from leaderboard.tables import EMPTY, Cell, Column, Row, Table
-from leaderboard.words import score_text
 
 SHORT: dict[Reason, str] = {
     "none": "not run",

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from harness.scores import delta_text
 from leaderboard.pages.compare.common import Common
 from leaderboard.pages.compare.means import entry_columns
 from leaderboard.pages.compare.pairs import APART, Difference, Pair
 from leaderboard.tables import Cell, Column, Row, Table
-from leaderboard.words import delta_text
 
 
 def pairs_table(common: Common, found: Sequence[Pair]) -> Table:

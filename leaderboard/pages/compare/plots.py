@@ -6,8 +6,9 @@ from markupsafe import Markup
 
 from leaderboard.grid import Floats
 from leaderboard.pages.compare.common import Common
-from leaderboard.plots import Axis, Bars, BarSeries, Radar, RadarSeries, bars, radar
-from leaderboard.plots.radar_plot import LEAST
+from leaderboard.plots.bar_plot import bars
+from leaderboard.plots.radar_plot import LEAST, radar
+from leaderboard.plots.shapes import Axis, Bars, BarSeries, Radar, RadarSeries
 from leaderboard.state import address
 
 FEW = 20

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from harness.scores import delta_text, score_text
 from leaderboard.page import missing
 from leaderboard.pages.compare.chosen import LETTERS
 from leaderboard.pages.compare.common import Common
@@ -14,7 +15,6 @@ from leaderboard.pages.compare.pairs import APART, tied_at, winners
 from leaderboard.pages.task.names import task_path
 from leaderboard.scopes import REASONS
 from leaderboard.tables import Cell, Column, Row, Table
-from leaderboard.words import delta_text, score_text
 
 if TYPE_CHECKING:
     from leaderboard.views.compare import CompareState

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from harness.scores import score_text
 from leaderboard.pages.model.suites import Standing
 from leaderboard.queries import Entry
-from leaderboard.reported import Paper, Printed, plain, title
-from leaderboard.reported.printed import AVERAGE, SCORES
+from leaderboard.reported.printed import AVERAGE, SCORES, Paper, Printed, plain, title
 from leaderboard.state import address
 from leaderboard.tables import EMPTY, Cell, Column, Row, Table
-from leaderboard.words import score_text
 
 GLUE = "GLUE dev"
 """The printed suite whose columns are those of the suite glue."""

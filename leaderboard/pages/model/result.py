@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import select
 
+from harness.scores import score_text
 from leaderboard.database import SCORES
 from leaderboard.filters import Control, Form, form
 from leaderboard.pages.model.facts import Fact
@@ -20,7 +21,6 @@ from leaderboard.queries import Entry, Queries
 from leaderboard.scopes import REASONS, WHY
 from leaderboard.state import address
 from leaderboard.tables import Table
-from leaderboard.words import score_text
 
 if TYPE_CHECKING:
     from leaderboard.views.result import ResultState

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from harness.scores import score_text
 from leaderboard.filters import Control, Form, form
 from leaderboard.page import missing
 from leaderboard.pages.model.suites import Answers
@@ -14,7 +15,6 @@ from leaderboard.paging import Paging, paging
 from leaderboard.queries import Entry
 from leaderboard.scopes import WHY
 from leaderboard.tables import Cell, Column, Row, Sorted, Table
-from leaderboard.words import score_text
 
 if TYPE_CHECKING:
     from leaderboard.views.model import ModelState

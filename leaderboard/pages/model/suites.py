@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from sqlalchemy import select
 
+from harness.scores import score_text
 from leaderboard.database import AVERAGES, SCORES
 from leaderboard.grid import NONE, Cells, Grid, grid
 from leaderboard.queries import Entry, Queries
 from leaderboard.scopes import REASONS, WHY, Listed, views
 from leaderboard.state import address
 from leaderboard.tables import EMPTY, Cell, Column, Row, Table
-from leaderboard.words import score_text
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,11 +9,12 @@ from typing import Any
 
 from markupsafe import Markup
 
+from harness.scores import score_text
 from leaderboard.pages.model.suites import Standing
 from leaderboard.pages.task.names import task_path
-from leaderboard.plots import Axis, Line, LinePoint, Lines, lines
+from leaderboard.plots.line_plot import lines
+from leaderboard.plots.shapes import Axis, Line, LinePoint, Lines
 from leaderboard.tables import EMPTY, Cell, Column, Row, Table
-from leaderboard.words import score_text
 
 Document = Mapping[str, Any]
 

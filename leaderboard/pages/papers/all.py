@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from leaderboard.page import missing
-from leaderboard.reported import Conflict, Paper, Printed, conflicts, printed_suites, side_by_side, title
-from leaderboard.reported.printed import SCORES, key_of
+from leaderboard.reported.printed import SCORES, Paper, Printed, key_of, title
+from leaderboard.reported.side_by_side import Conflict, conflicts, printed_suites, side_by_side
 from leaderboard.tables import EMPTY, Cell, Column, Row, Table
 
 if TYPE_CHECKING:

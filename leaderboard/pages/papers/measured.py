@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from harness.scores import score_text
 from leaderboard.grid import Grid, Means
 from leaderboard.queries import Entry, Queries
-from leaderboard.reported import Measured, Paper, PaperTable, Printed, plain
-from leaderboard.reported.printed import AVERAGE, SCORES
+from leaderboard.reported.layout import Measured
+from leaderboard.reported.printed import AVERAGE, SCORES, Paper, PaperTable, Printed, plain
 from leaderboard.reported.recompute import OVER_TYPES, SUITES, TYPES
 from leaderboard.scopes import views
 from leaderboard.tables import Cell
-from leaderboard.words import score_text
 
 OVER_TASKS = "mean over tasks"
 COLUMNS: Mapping[str, str] = {

@@ -12,7 +12,9 @@ from leaderboard import render
 from leaderboard.pages.papers.measured import measured_lines
 from leaderboard.pages.recipe.facts import recipes_of
 from leaderboard.queries import Queries
-from leaderboard.reported import Paper, PaperTable, paper_table, title, warnings
+from leaderboard.reported.layout import paper_table
+from leaderboard.reported.notes import warnings
+from leaderboard.reported.printed import Paper, PaperTable, title
 from leaderboard.tables import Cell, Column, Row, Table
 
 if TYPE_CHECKING:

@@ -11,10 +11,9 @@ from leaderboard.pages.pareto.measures import Measure
 from leaderboard.pages.pareto.points import Place
 from leaderboard.pages.pareto.printed import PrintedPoint, printed_points
 from leaderboard.pages.pareto.work import Works, works
-from leaderboard.plots import Axis
-from leaderboard.plots.shapes import Kind
+from leaderboard.plots.shapes import Axis, Kind
 from leaderboard.queries import Queries
-from leaderboard.reported import Paper
+from leaderboard.reported.printed import Paper
 
 if TYPE_CHECKING:
     from leaderboard.views.pareto import ParetoState

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from leaderboard.grid import Floats, Grid, Means
 from leaderboard.page import missing
-from leaderboard.plots import Better
+from leaderboard.plots.shapes import Better
 from leaderboard.queries import Entry
 from leaderboard.words import parameters_text
 

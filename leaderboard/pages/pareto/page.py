@@ -18,9 +18,10 @@ from leaderboard.pages.pareto.measures import MEASURES, Measure, Target, target
 from leaderboard.pages.pareto.points import Cloud, Dot, cloud
 from leaderboard.pages.pareto.tables import frontier_table, points_table
 from leaderboard.paging import Paging, paging
-from leaderboard.plots import json_script, plot_data, scatter
+from leaderboard.plots.interactive import json_script, plot_data
+from leaderboard.plots.scatter_plot import scatter
 from leaderboard.queries import Queries
-from leaderboard.reported import Paper
+from leaderboard.reported.printed import Paper
 from leaderboard.tables import Table
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from leaderboard.grid import Grid
 from leaderboard.pages.pareto.measures import FLOPS, MEASURES, Target
 from leaderboard.pages.pareto.printed import PrintedPoint
-from leaderboard.plots import Axis, Point, Scatter
+from leaderboard.plots.shapes import Axis, Point, Scatter
 from leaderboard.plots.spots import spots
 from leaderboard.queries import Entry
 

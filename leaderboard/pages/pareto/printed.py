@@ -7,9 +7,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from leaderboard.queries import Entry
-from leaderboard.reported import Paper, plain
 from leaderboard.reported.lines import Line, printed_lines
-from leaderboard.reported.printed import key_of
+from leaderboard.reported.printed import Paper, key_of, plain
 from leaderboard.reported.recompute import OVER_TASKS, OVER_TYPES, SUITES, TYPES
 
 COMPUTE = re.compile(r"\bC=([\d.]+(?:e\d+)?)")

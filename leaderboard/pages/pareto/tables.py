@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import date
 
+from harness.scores import delta_text, score_text
 from leaderboard.pages.pareto.measures import Measure, Target
 from leaderboard.pages.pareto.points import Cloud, Dot
-from leaderboard.plots import Axis
+from leaderboard.plots.shapes import Axis
 from leaderboard.tables import EMPTY, Cell, Column, Row, Table
-from leaderboard.words import delta_text, score_text
 
 
 def frontier_table(found: Cloud, measure: Measure, axis: Axis, score: Target) -> Table:

@@ -9,7 +9,7 @@ from typing import Any
 
 from harness import catalog
 from harness.recipe import Recipe, RecipeOptions
-from leaderboard.reported import Paper
+from leaderboard.reported.printed import Paper
 
 APART = ("name", "source", "view", "grids", "assumed", "variants")
 """Parts of a protocol that have a place of their own on the page."""

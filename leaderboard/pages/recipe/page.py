@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from harness.recipe import Recipe, RecipeEntry
 from leaderboard.pages.recipe.facts import Protocol, opened, paper_of, protocol_of, runs, words
 from leaderboard.pages.recipe.tables import users_table
-from leaderboard.reported import Paper, title
-from leaderboard.reported.printed import SCORES, key_of
+from leaderboard.reported.printed import SCORES, Paper, key_of, title
 from leaderboard.state import address
 from leaderboard.tables import Cell, Column, Row, Table
 

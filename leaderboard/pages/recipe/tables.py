@@ -6,12 +6,13 @@ from collections.abc import Sequence
 
 from harness import catalog
 from harness.recipe import Recipe, RecipeEntry
+from harness.scores import score_text
 from leaderboard.grid import Grid
 from leaderboard.pages.recipe.facts import opened
 from leaderboard.queries import Entry, Queries
 from leaderboard.state import address
 from leaderboard.tables import Cell, Column, Row, Table
-from leaderboard.words import parameters_text, score_text
+from leaderboard.words import parameters_text
 
 
 def users(queries: Queries, name: str) -> list[Entry]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from harness.scores import score_text
 from leaderboard.grid import Floats, Grid, Means, Ranks
 from leaderboard.queries import Entry
 from leaderboard.scopes import REASONS
 from leaderboard.tables import Cell
-from leaderboard.words import score_text
 
 GONE = {"none": "–", "failed": "×", "bad": "!", "part": "–"}
 """What a cell without a number prints."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from harness.scores import score_text
 from leaderboard.filters import Control, Form, form
 from leaderboard.page import missing
 from leaderboard.pages.task.best import Best, best_of
@@ -17,7 +18,6 @@ from leaderboard.queries import Queries
 from leaderboard.scopes import Listed
 from leaderboard.state import address
 from leaderboard.tables import EMPTY, Cell, Column, Row, Table
-from leaderboard.words import score_text
 
 if TYPE_CHECKING:
     from leaderboard.views.tasks import TasksState

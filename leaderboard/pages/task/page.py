@@ -16,7 +16,8 @@ from leaderboard.pages.task.ranks import first_of_models, places
 from leaderboard.pages.task.scores import Scored, counts
 from leaderboard.pages.task.table import Shown, ranking
 from leaderboard.paging import Paging, paging
-from leaderboard.plots import Axis, Distribution, Mark, distribution
+from leaderboard.plots.distribution_plot import distribution
+from leaderboard.plots.shapes import Axis, Distribution, Mark
 from leaderboard.queries import Queries
 from leaderboard.state import address
 from leaderboard.tables import Table

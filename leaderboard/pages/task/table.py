@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from harness.scores import score_text
 from leaderboard.page import missing
 from leaderboard.pages.task.scores import Scored
 from leaderboard.scopes import WHY, Scope
 from leaderboard.state import address
 from leaderboard.tables import EMPTY, Cell, Column, Row, Table
-from leaderboard.words import parameters_text, score_text
+from leaderboard.words import parameters_text
 
 if TYPE_CHECKING:
     from leaderboard.views.task import TaskState

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from harness.scores import score_text
 from harness.watch.state import ChangePoint, Watch
 from leaderboard.pages.checks.verdicts import moment_cell
 from leaderboard.pages.task.names import task_path
@@ -12,7 +13,6 @@ from leaderboard.pages.watch.values import Value
 from leaderboard.queries import Queries
 from leaderboard.state import address
 from leaderboard.tables import EMPTY, Cell, Column, Row, Table
-from leaderboard.words import score_text
 
 KINDS = {"failed": "failed", "partial": "unsure", "waiting": "none"}
 """The kind of a state's cell; `done` is as any other."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from harness.scores import score_text
 from leaderboard.pages.checks.links import suite_slug
 from leaderboard.pages.checks.verdicts import moment_cell
 from leaderboard.queries import Queries
 from leaderboard.state import address
 from leaderboard.tables import Cell, Column, Row, Table
 from leaderboard.watched import Watched
-from leaderboard.words import score_text
 
 STATES = ("done", "partial", "waiting", "failed")
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
+from harness.scores import score_text
 from harness.watch.state import Entry as Checkpoint
 from harness.watch.state import Watch
 from leaderboard.filters import Control, Form, form
@@ -17,11 +18,11 @@ from leaderboard.pages.checks.verdicts import when_text
 from leaderboard.pages.watch.checkpoints import checkpoints_table
 from leaderboard.pages.watch.values import Value, values_of
 from leaderboard.paging import Paging, paging
-from leaderboard.plots import Axis, Tone, Track, TrackPoint, track
+from leaderboard.plots.shapes import Axis, Tone, Track, TrackPoint
+from leaderboard.plots.track_plot import track
 from leaderboard.queries import Queries
 from leaderboard.state import address
 from leaderboard.tables import Table
-from leaderboard.words import score_text
 
 if TYPE_CHECKING:
     from leaderboard.views.watch import WatchState

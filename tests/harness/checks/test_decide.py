@@ -36,11 +36,11 @@ from harness.checks.decide import (
     conclude,
     decide,
 )
-from harness.checks.difference import Difference, Part, mean_difference
+from harness.checks.difference import Difference, MeanDifference, Part
 from harness.checks.outcome import VERDICTS, MeanOutcome, Overall, TaskOutcome, Verdict
 from harness.checks.policy import CORRECTIONS, DEFAULT, Correction, Policy
 from harness.checks.scored import ScoredRecord
-from harness.checks.sides import CheckSide, Comparison, task_differences
+from harness.checks.sides import CheckSide, Comparison
 from harness.checks.units import Stratum, Units
 from harness.errors import UsageError
 from harness.types import Column, Suite
@@ -79,7 +79,7 @@ SUITE = Suite(name="one", title="", columns=(Column(name="T", type="any", tasks=
 
 
 def found(both: Comparison) -> Difference:
-    one = task_differences(both, SUITE.tasks, DEFAULT)["T"]
+    one = both.differences(SUITE.tasks, DEFAULT)["T"]
     assert isinstance(one, Difference)
     return one
 
@@ -403,7 +403,7 @@ def test_a_column_of_several_tasks_counts_once() -> None:
         "b": difference((0.6,), (0.6,), 0.02),
         "c": difference((0.8,), (0.6,), 0.03),
     }
-    made = mean_difference(suite(one=("a",), two=("b", "c")), found)
+    made = MeanDifference.over_suite(suite(one=("a",), two=("b", "c")), found)
     assert made is not None
     assert (made.candidate, made.baseline) == pytest.approx(((0.5 + 0.7) / 2, (0.4 + 0.6) / 2))
     assert made.delta == pytest.approx(0.1)
@@ -414,29 +414,33 @@ def test_a_column_of_several_tasks_counts_once() -> None:
 
 def test_a_task_of_two_columns_counts_in_both() -> None:
     found = {"a": difference((0.5,), (0.4,), 0.01), "b": difference((0.6,), (0.6,), 0.02)}
-    made = mean_difference(suite(one=("a",), two=("a", "b")), found)
+    made = MeanDifference.over_suite(suite(one=("a",), two=("a", "b")), found)
     assert made is not None
     assert made.candidate == pytest.approx((0.5 + (0.5 + 0.6) / 2) / 2)
     assert made.examples.variance == pytest.approx((0.75 * 0.01) ** 2 + (0.25 * 0.02) ** 2)
 
 
 def test_a_column_of_which_a_task_is_missing_is_left_out_and_it_shows() -> None:
-    made = mean_difference(
+    made = MeanDifference.over_suite(
         suite(one=("a",), two=("b", "c")),
         {"a": difference((0.5,), (0.4,))} | {"b": difference((0.5,), (0.1,))},
     )
     assert made is not None
     assert (made.columns, made.wanted) == (("one",), 2)
     assert made.delta == pytest.approx(0.1)
-    assert mean_difference(suite(one=("a",), two=()), {}) is None
+    assert MeanDifference.over_suite(suite(one=("a",), two=()), {}) is None
 
 
 def test_seeds_that_move_all_tasks_together_widen_the_interval() -> None:
     """One training gives a model for all tasks: what it does to one it does to the others."""
     ups, downs = (0.52, 0.50, 0.48), (0.48, 0.50, 0.52)
     columns = suite(one=("a",), two=("b",))
-    together = mean_difference(columns, {"a": difference(ups, ups, 0.001), "b": difference(ups, ups, 0.001)})
-    against = mean_difference(columns, {"a": difference(ups, ups, 0.001), "b": difference(downs, ups, 0.001)})
+    together = MeanDifference.over_suite(
+        columns, {"a": difference(ups, ups, 0.001), "b": difference(ups, ups, 0.001)}
+    )
+    against = MeanDifference.over_suite(
+        columns, {"a": difference(ups, ups, 0.001), "b": difference(downs, ups, 0.001)}
+    )
     assert together is not None
     assert against is not None
     assert together.mine == pytest.approx(ups)
@@ -454,7 +458,7 @@ def test_seeds_that_move_all_tasks_together_widen_the_interval() -> None:
 def test_of_runs_that_belong_together_the_differences_count() -> None:
     mine, theirs = (0.52, 0.50, 0.48), (0.51, 0.49, 0.48)
     one = replace(difference(mine, theirs), paired=True)
-    made = mean_difference(suite(one=("a",)), {"a": one})
+    made = MeanDifference.over_suite(suite(one=("a",)), {"a": one})
     assert made is not None
     assert made.seeds is not None
     assert made.seeds.variance == pytest.approx(variance([0.01, 0.01, 0.0]) / 3)
@@ -462,7 +466,7 @@ def test_of_runs_that_belong_together_the_differences_count() -> None:
 
 def test_a_task_with_one_run_shifts_the_mean_of_every_run() -> None:
     found = {"a": difference((0.5, 0.6), (0.4, 0.6)), "b": difference((0.7,), (0.8,))}
-    made = mean_difference(suite(one=("a",), two=("b",)), found)
+    made = MeanDifference.over_suite(suite(one=("a",), two=("b",)), found)
     assert made is not None
     assert made.mine == pytest.approx((0.6, 0.65))
     assert made.theirs == pytest.approx((0.6, 0.7))
@@ -476,7 +480,7 @@ def test_other_numbers_of_runs_add_up_as_independent_parts() -> None:
         "a": difference((0.5, 0.6), (0.4, 0.6)),
         "b": difference((0.7, 0.8, 0.9), (0.8, 0.7, 0.7)),
     }
-    made = mean_difference(suite(one=("a",), two=("b",)), found)
+    made = MeanDifference.over_suite(suite(one=("a",), two=("b",)), found)
     assert made is not None
     assert made.candidate == pytest.approx(mean([0.55, 0.8]))
     parts = [found[name].seeds for name in "ab"]
@@ -497,7 +501,7 @@ def test_the_interval_of_a_mean_holds_the_truth_as_often_as_it_says() -> None:
             name: difference(tuple((own[0][:, at] + units[at]).tolist()), tuple(own[1][:, at].tolist()))
             for at, name in enumerate(names)
         }
-        made = mean_difference(columns, found)
+        made = MeanDifference.over_suite(columns, found)
         assert made is not None
         low, high = _bounds(made, 0.05)
         missed += not low <= 0 <= high
@@ -507,7 +511,9 @@ def test_the_interval_of_a_mean_holds_the_truth_as_often_as_it_says() -> None:
 def test_the_same_records_are_the_same_mean() -> None:
     one = replace(difference((0.5,), (0.5,)), same=True)
     for other in (True, False):
-        made = mean_difference(suite(one=("a",), two=("b",)), {"a": one, "b": replace(one, same=other)})
+        made = MeanDifference.over_suite(
+            suite(one=("a",), two=("b",)), {"a": one, "b": replace(one, same=other)}
+        )
         assert made is not None
         assert made.same == other
 

@@ -28,7 +28,6 @@ from harness.checks.difference import (
     _blocks,
     _of_runs,
     _together,
-    difference,
 )
 from harness.checks.units import Units
 from harness.metrics import Floats
@@ -37,7 +36,7 @@ DRAWS = 4000
 
 
 def compared(one: Units, other: Units, *, draws: int = DRAWS, paired: bool = False) -> Difference:
-    return difference(one, other, paired=paired, rng=np.random.default_rng(7), draws=draws)
+    return Difference.between(one, other, paired=paired, rng=np.random.default_rng(7), draws=draws)
 
 
 def means(*runs: Floats) -> Units:

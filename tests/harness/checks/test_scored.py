@@ -12,7 +12,6 @@ import scipy.stats
 
 from fakes import record, task
 from harness.checks.scored import ScoredRecord, read_scored_record
-from harness.checks.units import same_examples
 from harness.jobs import examples_bytes, examples_part
 from harness.record import Record
 from harness.store import Store
@@ -76,7 +75,7 @@ def test_it_is_the_same_from_the_record_and_from_what_was_kept(store: Store, tmp
     assert second is not None
     assert first.units is not None
     assert second.units is not None
-    assert same_examples(first.units, second.units)
+    assert first.units.same_examples(second.units)
 
 
 def test_what_is_not_there_is_none(store: Store, tmp_path: Path) -> None:

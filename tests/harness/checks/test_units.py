@@ -13,7 +13,7 @@ import scipy.stats
 import sklearn.metrics
 
 from harness.checks.scored import Parts, _NotTestableError, _read_examples, _units_of
-from harness.checks.units import Units, join_runs, same_examples
+from harness.checks.units import Units
 from harness.jobs import examples_bytes
 from harness.record import ModelPart, Record, TaskPart
 
@@ -358,7 +358,7 @@ def test_the_order_of_rows_does_not_matter(taken: Write) -> None:
     score = float(np.mean([sklearn.metrics.f1_score(gold, one, average="macro") for one in predicted]))
     one = taken(lines, "Classification", "f1", score)
     other = taken(lines[::-1], "Classification", "f1", score)
-    assert same_examples(one, other)
+    assert one.same_examples(other)
     assert (one.strata[0].gold == other.strata[0].gold).all()
     assert (one.strata[0].predicted == other.strata[0].predicted).all()
 
@@ -383,10 +383,10 @@ def test_other_examples_are_not_alike(taken: Write, change: str) -> None:
         )
         for some in (lines, other)
     )
-    assert not same_examples(one, two)
-    assert same_examples(one, one)
+    assert not one.same_examples(two)
+    assert one.same_examples(one)
     with pytest.raises(ValueError, match="different units"):
-        join_runs([one, two])
+        Units.join_runs([one, two])
 
 
 def test_labels_mean_the_same_in_every_file(taken: Write) -> None:
@@ -399,9 +399,9 @@ def test_labels_mean_the_same_in_every_file(taken: Write) -> None:
         taken(some, "Classification", "f1", float(score))
         for some, score in zip((lines, more), scores, strict=True)
     )
-    assert same_examples(one, two)
+    assert one.same_examples(two)
     assert np.flatnonzero(one.strata[0].predicted[0, 0] != two.strata[0].predicted[0, 0]).tolist() == [7]
-    assert join_runs([one, two]).scores() == pytest.approx(scores)
+    assert Units.join_runs([one, two]).scores() == pytest.approx(scores)
 
 
 def test_draws_of_another_seed_are_further_units(taken: Write) -> None:
@@ -417,16 +417,16 @@ def test_draws_of_another_seed_are_further_units(taken: Write) -> None:
         return taken(lines, "Clustering", "v_measure", float(np.mean(each)))
 
     one, two = drawn(1, model=0), drawn(2, model=0)
-    both = join_runs([one, two])
+    both = Units.join_runs([one, two])
     assert (both.count, both.runs) == (8, 1)
     assert both.scores() == pytest.approx([(one.scores()[0] + two.scores()[0]) / 2])
-    assert same_examples(both, join_runs([drawn(1, model=5), drawn(2, model=5)]))
-    assert not same_examples(both, join_runs([drawn(1, model=5), drawn(3, model=5)]))
-    repeats = join_runs([drawn(seed, model) for model in (0, 1, 2) for seed in (1, 2)])
+    assert both.same_examples(Units.join_runs([drawn(1, model=5), drawn(2, model=5)]))
+    assert not both.same_examples(Units.join_runs([drawn(1, model=5), drawn(3, model=5)]))
+    repeats = Units.join_runs([drawn(seed, model) for model in (0, 1, 2) for seed in (1, 2)])
     assert (repeats.count, repeats.runs) == (8, 3)
     assert repeats.scores()[0] == pytest.approx(both.scores()[0])
     with pytest.raises(ValueError, match="different units"):
-        join_runs([one, two, drawn(1, model=1)])
+        Units.join_runs([one, two, drawn(1, model=1)])
 
 
 def test_documents_of_queries_are_not_read(taken: Write) -> None:

@@ -10,13 +10,15 @@ import numpy as np
 import pytest
 
 from harness.cli import invoke
-from harness.vectors import _space_folder, shard_bytes, text_keys, write_shard
+from harness.vectors import Space, _space_folder
 
 
 def fill(cache: Path, artifact: str, *, days_ago: float = 0) -> Path:
     """A space of one vector."""
     identity = {"artifact": artifact, "prompt": ""}
-    write_shard(cache, identity, shard_bytes(text_keys(["a text"]), np.ones((1, 2), np.float32)))
+    Space.write_shard(
+        cache, identity, Space.shard_bytes(Space.text_keys(["a text"]), np.ones((1, 2), np.float32))
+    )
     then = time.time() - days_ago * 86_400
     for file in _space_folder(cache, identity).rglob("*"):
         os.utime(file, (then, then))

@@ -37,7 +37,7 @@ def catalog(monkeypatch):
             raise UsageError("No such suite.")
         return [SUITE]
 
-    monkeypatch.setattr("harness.commands.data.open_suites", open_suites)
+    monkeypatch.setattr("harness.catalog.open_suites", open_suites)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
     return asked
 

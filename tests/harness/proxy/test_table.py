@@ -69,8 +69,8 @@ def test_times_of_more_than_was_asked_for_do_not_count(tmp_path: Path) -> None:
         "files": source.files(),
         "scores": pa.Table.from_pylist([*wider, extra]),
     }
-    with imported.write_import(source.folder):
-        again = imported.publish_import(source.folder, tables, {"counts": {}}, {"parser": 2})
+    with imported.Imported.lock(source.folder):
+        again = imported.Imported.publish(source.folder, tables, {"counts": {}}, {"parser": 2})
     assert np.isnan(read_table(again, of).seconds).sum() == 1
 
 
