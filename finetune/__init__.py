@@ -1,1 +1,1 @@
-"""How a backbone becomes a model: recipes, and what they share."""
+"""Recipes that train a model from a backbone, and the parts that they share."""

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from harness.execute import Listeners
     from harness.report import Report
 
-
 __all__ = ["Settings", "__version__", "check", "register", "run"]
 
 
@@ -69,20 +68,19 @@ def check(
     listeners: Listeners | None = None,
     **request: Any,
 ) -> Check:
-    """Hold a candidate against a baseline; scores that are missing are measured first.
+    """The check of a candidate against a baseline; missing scores are measured first.
 
     Args:
         candidate: A catalog name, `org/name[@revision]` or a folder.
         baseline: The name of a baseline, its file, or a model.
         suite: A suite's name, or `name:argument`; or several. A baseline has its own.
-        seeds: With how many seeds what is drawn by chance is evaluated, or trained; a baseline has
-            its own number.
-        policy: What is asked of the candidate, or a TOML file of it.
+        seeds: The number of seeds for evaluation with random draws, or for training; a baseline has its own.
+        policy: The requirements on the candidate, or a TOML file of them.
         listeners: Called with events and results while scores are measured.
-        **request: Any other field that `harness.run` takes; what is not named is as in the baseline.
+        **request: Any other field that `harness.run` takes; the default is the baseline's value.
 
     Returns:
-        The check, which also lies in the results folder; a regression does not raise.
+        The check, which is also saved in the results folder; a regression does not raise.
 
     Raises:
         UsageError: The request cannot be carried out, or the two were not evaluated alike.
@@ -99,10 +97,7 @@ def check(
 
 
 def register() -> None:
-    """Let transformers' AutoConfig and AutoModel load models of the model type "harness-encoder".
-
-    Imports torch and transformers. Models that transformers has a class for need no registration.
-    """
+    """Let transformers load the model type "harness-encoder"; imports torch. Not needed for other models."""
     from harness.encoder.network import model
 
     model.register()

@@ -1,4 +1,4 @@
-"""The command line: each command is one file in a folder of commands, imported when it is typed."""
+"""The command line; each command is a file in a folder of commands, imported when it is typed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,6 @@ COMMANDS = {
     "doctor": "Check this machine: versions, devices, folders, and what is missing.",
 }
 
-
 SITE = ("serve", "import", "export", "push", "token")
 """The commands of the web site, in leaderboard/commands/; the others are in harness/commands/."""
 
@@ -40,11 +39,9 @@ class _Commands(click.Group):
     """A group that imports a command only when it is called, so that --help stays fast."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Every command, in the order of use."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of this name, or None."""
         if cmd_name not in COMMANDS:
             return None
         home = "leaderboard" if cmd_name in SITE else "harness"
@@ -64,7 +61,6 @@ class _Commands(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands with their summaries, without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 

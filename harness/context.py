@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from harness.encoder.engine import Encoder
     from harness.vectors import Space
 
-
 Made = TypeVar("Made")
 
 EventKind = Literal["stage", "encoding", "encoded", "training", "trained", "note", "vectors"]
@@ -25,9 +24,9 @@ EventKind = Literal["stage", "encoding", "encoded", "training", "trained", "note
 class Event:
     """A message from a running job to the driver.
 
-    `stage` names the step that begins, `encoding` announces the number of texts to encode, `encoded` counts
-    finished texts and tokens, `training` announces the steps of a run, `trained` counts finished steps,
-    `note` is a message for the user and the record, and `vectors` carries a shard to be written.
+    `stage` names the step that begins, `encoding` and `training` announce texts and steps, `encoded` and
+    `trained` count finished ones, `note` is for the user and the record, and `vectors` carries a shard to be
+    written.
     """
 
     kind: EventKind
@@ -57,10 +56,7 @@ class EncodedTexts:
 
 
 class JobContext:
-    """The resources of one process on one device, which its jobs use one after the other.
-
-    Only the driver writes: a job hands over data through `emit`, or returns it.
-    """
+    """The resources of one process on one device; jobs use it in turn, and only the driver writes to disk."""
 
     def __init__(
         self, *, device: str, cache: Path, emit: Callable[[Event], None], threads: int | None = None
@@ -138,11 +134,7 @@ class JobContext:
         *,
         hold: bool = False,
     ) -> EncodedTexts:
-        """Encode those of `texts` that have no cached vector, emitting shards so that a crash loses little.
-
-        With `hold` they are also available here at once, because a driver in another process writes them
-        later.
-        """
+        """Encode `texts` without a cached vector, emitting shards; with `hold` they are usable at once."""
         from harness.vectors import Space
 
         space = self.space(artifact, encoding, task, role)

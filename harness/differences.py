@@ -21,7 +21,6 @@ MEASURED = frozenset(
 )
 """Fields of the provenance that are measurements rather than conditions."""
 
-
 SEEDS = frozenset({"fresh_seeds", "final_seeds"})
 """Seeds of a recipe: runs with other seeds are still the same condition."""
 

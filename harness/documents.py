@@ -1,7 +1,7 @@
 """Versioned JSON documents on disk: records, baselines, checks, watches, imports and proxies.
 
-A document carries the number of its schema. A newer one than this version knows is refused, an older
-one is brought to this one step by step, and what is no such document is named with the field at fault.
+A document has a schema number: a newer number is refused, an older document is migrated step by step, and for
+an invalid document the error names the field.
 """
 
 from __future__ import annotations
@@ -38,8 +38,7 @@ class DocumentKind(Generic[Document]):
 
     Attributes:
         name: The kind in messages, e.g. "baseline".
-        type: The class of a document: a pydantic model with the schema number as a field, or a frozen
-            dataclass without it.
+        type: The class: a pydantic model with the schema number as a field, or a frozen dataclass.
         schema: The schema number that this version writes.
         migrations: By schema number, the step to the next number.
         hint: Advice for a damaged document.

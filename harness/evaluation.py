@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from harness.encoder.folder import weight_files
-from harness.errors import unknown
 from harness.execute import Driver, Listeners
 from harness.jobs import Job
-from harness.plan import make_plan
+from harness.plan import Plan
 from harness.provenance import cores
-from harness.recipe import Recipe, RecipeOptions
+from harness.recipe import Recipe
 from harness.report import Report
-from harness.request import PreparedRun, Request, check_devices, resolve_request
+from harness.request import PreparedRun, Request, ResolvedRequest, check_devices
 from harness.store import Store
-from harness.types import Settings, SuiteOptions
+from harness.types import Settings
 from harness.workers import Subprocess
 
 
@@ -31,7 +30,7 @@ def run(
     **request: Any,
 ) -> Report:
     """The report of models on suites; `harness.run` documents the arguments."""
-    asked = changed(
+    asked = Request.changed(
         Request(
             models=(model,) if isinstance(model, str) else tuple(model),
             suites=(suite,) if isinstance(suite, str) else tuple(suite),
@@ -44,40 +43,15 @@ def run(
         return execute(prepare(asked), listeners)
 
 
-def changed(request: Request, fields_: Mapping[str, Any], *, of: str) -> Request:
-    """A request with changed fields, also those of its `settings`, `options` and `recipe_options`.
-
-    Raises:
-        UsageError: There is no such field; the message names the called function, `of`.
-    """
-    own = {f.name for f in fields(Request)} - {"models", "suites", "settings"}
-    parts = {part: {f.name for f in fields(part)} - own for part in (Settings, SuiteOptions, RecipeOptions)}
-    known = own.union(*parts.values())
-    for name in fields_:
-        if name not in known:
-            raise unknown(f"argument of {of}", name, known, then="See docs/python.md.")
-    made = {part: {n: v for n, v in fields_.items() if n in names} for part, names in parts.items()}
-    whole = {name: value for name, value in fields_.items() if name in own}
-    options = whole.pop("options", request.options)
-    recipe_options = whole.pop("recipe_options", request.recipe_options)
-    return replace(
-        request,
-        settings=replace(request.settings, **made[Settings]),
-        options=replace(options, **made[SuiteOptions]),
-        recipe_options=replace(recipe_options, **made[RecipeOptions]),
-        **whole,
-    )
-
-
 def prepare(request: Request) -> PreparedRun:
     """The resolved request with its plan; nothing is encoded.
 
     Raises:
         UsageError: A name, a setting or a record cannot be used.
     """
-    found = resolve_request(request)
+    found = ResolvedRequest.of(request)
     store = Store(found.results)
-    plan = make_plan(
+    plan = Plan.make(
         found.subjects,
         found.suites,
         store=store,

@@ -10,7 +10,7 @@ from typing import Literal
 
 from harness import files
 from harness.context import Event
-from harness.errors import HarnessError, StoreError
+from harness.errors import StoreError
 from harness.files import Leases
 from harness.jobs import Job, model_part, task_part
 from harness.plan import Plan, PlannedScore
@@ -92,7 +92,7 @@ class Driver:
             if cell.record is not None:
                 self._settle(Result(cell=cell, how="cached", record=cell.record))
             elif cell.problem is not None:
-                self._settle(Result(cell=cell, how="impossible", failure=failure_of(cell.problem)))
+                self._settle(Result(cell=cell, how="impossible", failure=Failure.of(cell.problem)))
         if self._jobs:
             self._work()
         for cell in self.plan.cells:
@@ -172,7 +172,7 @@ class Driver:
 
     def _finished_elsewhere(self, claim: str) -> bool:
         place = self._jobs[claim].place
-        if place is None:  # it leaves no record: whoever comes second looks for itself
+        if place is None:  # it leaves no record: each process does it for itself
             return False
         record = self._store.get(place.artifact, place.task, claim, purpose=place.purpose)
         if record is None:
@@ -255,11 +255,6 @@ class Driver:
             self.texts_encoded += event.texts
             self.tokens_encoded += event.tokens
         self._listeners.event(self._jobs[key], event)
-
-
-def failure_of(problem: HarnessError) -> Failure:
-    """An error found while planning, as the failure of a job."""
-    return Failure(kind=type(problem).__name__, message=problem.message, hint=problem.hint, fault=problem)
 
 
 def _failed_record(cell: PlannedScore, failure: Failure) -> Record:

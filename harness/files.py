@@ -81,7 +81,6 @@ def sweep(folder: Path) -> int:
 
 
 def _alive(pid: int) -> bool:
-    """Whether a process of this machine still runs."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -121,7 +120,7 @@ def _stage(path: Path, content: bytes) -> Path:
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
-        with suppress(OSError):  # no such folder: a file stands in its place
+        with suppress(OSError):  # no such folder: a file has its name
             temporary.unlink()
         raise _explain(path, error) from error
     return temporary
@@ -211,7 +210,7 @@ class Leases:
         return json.dumps({**holder, "expires": time.time() + self.term}).encode()
 
     def _is_mine(self, path: Path) -> bool:
-        """False if this process slept through its term and another took the lease."""
+        """Whether this process still holds the lease; after its term another process may take it."""
         holder = _read(path)
         return holder is not None and holder.get("token") == self._token
 
@@ -340,8 +339,7 @@ def _read_on(cache: Path, read: _Read) -> None:
 
 
 def _remember(cache: Path, key: tuple[str, int, int, int, int], sha: str) -> None:
-    # One write to a file opened for appending is one piece even with several writers; the line
-    # feed in front ends whatever a writer that died has left behind.
+    # A single append is atomic even with several writers; the leading line feed ends a half-written line.
     line = f"\n{json.dumps([*key, sha])}\n".encode()
     try:
         cache.parent.mkdir(parents=True, exist_ok=True)

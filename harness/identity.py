@@ -20,10 +20,7 @@ ALWAYS = frozenset({"output", "dtype", "similarity"})
 
 
 class Whole:
-    """A dataclass of which every field is written, so that a change of a default changes the key.
-
-    A field added later has `metadata={"later": True}` and is left out at its default.
-    """
+    """A dataclass with every field in the key, but for `metadata={"later": True}` at its default."""
 
 
 def canonical(value: Any) -> str:
@@ -43,10 +40,7 @@ def digest(value: Any) -> str:
 
 
 def evaluation_identity(artifact: Artifact, task: Task, encoding: Encoding, *, seed: int) -> dict[str, Any]:
-    """Everything that a score depends on, as a plain dictionary; its digest is the EvaluationKey.
-
-    Only the prompts that the task applies are included, so a prompt for another task changes nothing.
-    """
+    """Everything that a score depends on; its digest is the EvaluationKey. Only applied prompts count."""
     return {
         **task_identity(artifact, task),
         "encoding": encoding_identity(encoding),

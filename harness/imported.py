@@ -52,8 +52,7 @@ class Imported:
     Attributes:
         source: The name of the importer.
         folder: The folder of the import.
-        stamp: The stamp: `schema`, `source`, `when`, `versions`, `tables`, `counts` and the importer's own
-            facts.
+        stamp: `schema`, `source`, `when`, `versions`, `tables`, `counts` and the importer's own facts.
     """
 
     source: str
@@ -181,7 +180,7 @@ class Imported:
             disk.replace(folder / f"{name}-{own}.parquet", content)
             written[name] = {"rows": tables[name].num_rows, "bytes": len(content)}
         imported = _stamp(folder, own, {"tables": written, **facts}, versions)
-        kept = {own, former.id if former else own}  # a page that is being made may still read the former one
+        kept = {own, former.id if former else own}  # a page in the making may still read the former import
         for path in folder.glob("*.parquet"):
             if _TABLE.fullmatch(path.name) and path.stem.rpartition("-")[2] not in kept:
                 path.unlink(missing_ok=True)

@@ -50,9 +50,7 @@ Examples = Mapping[str, Sequence[Any]]
 
 
 class _Work(Protocol):
-    def run(self, context: JobContext) -> Mapping[str, bytes]:
-        """Do the work and return its outputs by name."""
-        ...
+    def run(self, context: JobContext) -> Mapping[str, bytes]: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -314,7 +312,6 @@ class _Known:
         return sum(map(len, self._asked.values()))
 
     def require(self, texts: Sequence[str], *, role: Role) -> None:
-        """Encode those of `texts` whose vectors are missing."""
         _check_texts(texts, role)
         unique = list(dict.fromkeys(texts))
         self.encoded.add(self._desk.encode_missing(*self._of, role, unique, hold=True))
@@ -363,11 +360,7 @@ def no_bars() -> Iterator[None]:
 
 @contextmanager
 def _datasets_cache(content: str, cache: Path) -> Iterator[Path]:
-    """The cache folder of the datasets library for a local data folder, keyed by that folder's content.
-
-    The library identifies a local file by path and time (an unpacked file by path), so it could return old
-    rows after a change. The setting is global to the process: load one data set at a time.
-    """
+    """Key the datasets library's cache by the folder's content, not path and time; global to the process."""
     import datasets.config
 
     start = re.sub(r"[^\w.-]", "_", content.rpartition(":")[2])[:16]

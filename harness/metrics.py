@@ -79,11 +79,7 @@ def _spearman(gold: Floats, predicted: Floats, weights: Floats) -> Floats:
 
 @dataclass(frozen=True, kw_only=True)
 class _Ranks:
-    """The order of a set of values, from which the ranks in any resample follow.
-
-    `order` are the indices of the values in rising order, (units,), `starts` the places in that order where
-    groups of equal values begin, and `group` the group of each value, (units,).
-    """
+    """The rising order of values and their groups of ties, from which ranks in any resample follow."""
 
     order: Places
     starts: Places
@@ -103,7 +99,7 @@ class _Ranks:
         counts = np.take(weights, self.order, axis=1).astype(np.int32)
         if len(self.starts) < len(self.order):
             counts = np.add.reduceat(counts, self.starts, axis=1)
-        ranks = np.cumsum(counts, axis=1, dtype=np.int32)  # ten times as fast as one of floats
+        ranks = np.cumsum(counts, axis=1, dtype=np.int32)  # ten times as fast as with floats
         total = ranks[:, -1:].copy()
         ranks *= 2
         ranks -= counts
@@ -138,7 +134,6 @@ def _correlation(both: Floats, spread_x: Floats, spread_y: Floats) -> Floats:
 
 
 def _dot(x: Floats, y: Floats) -> Floats:
-    """The sum of each row's products."""
     return np.asarray(np.einsum("ij,ij->i", x, y))
 
 
@@ -185,7 +180,7 @@ def _average_precision(gold: Floats, predicted: Floats, weights: Floats) -> Floa
         return np.zeros(len(weights), dtype=weights.dtype)
     right = np.cumsum(found[:, positive], axis=1, dtype=np.int32)
     seen = np.cumsum(found, axis=1, dtype=np.int32)
-    # Of units that tie, the last one's counts hold for all of them.
+    # For tied units the counts of the last unit apply to all of them.
     end = ends[np.searchsorted(ends, positive)]
     upto = np.searchsorted(positive, end, side="right") - 1
     precision = right[:, upto] / np.maximum(seen[:, end], 1)

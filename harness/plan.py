@@ -21,9 +21,7 @@ Found = TypeVar("Found", covariant=True)
 class _Look(Protocol[Found]):
     """A way to look up a data set: `locate_data`, or `locate_local`."""
 
-    def __call__(self, wanted: Data, settings: DataSettings, /, *, subsets: Sequence[str]) -> Found:
-        """The place of the data set."""
-        ...
+    def __call__(self, wanted: Data, settings: DataSettings, /, *, subsets: Sequence[str]) -> Found: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +107,6 @@ def _lookup_once(look: _Look[Found], settings: DataSettings) -> Callable[[Task],
 def _trained_score(
     subject: ConfiguredModel, task: Task, recipe: Recipe, locate: Locate, *, seed: int
 ) -> PlannedScore:
-    """The planned score of a task that a recipe trains for."""
     recipe_plan = recipe.plan_task(subject.artifact, task, locate=locate)
     return PlannedScore(
         subject=subject,
@@ -165,39 +162,38 @@ class Plan:
         """Planned scores whose data is not available."""
         return tuple(c for c in self.cells if c.problem is not None)
 
-
-def make_plan(
-    subjects: Sequence[ConfiguredModel],
-    suites: Sequence[Suite],
-    *,
-    store: Store,
-    settings: DataSettings,
-    seed: int = SEED,
-    force: bool = False,
-    gate: bool = True,
-    purpose: Purpose = "final",
-    recipe: Recipe | None = None,
-) -> Plan:
-    """The plan of a run: every task of every suite for every model, each once."""
-    asked = plan_scores(subjects, suites, settings=settings, seed=seed, recipe=recipe)
-    cells = asked.cells if force else tuple(_with_record(cell, store, purpose) for cell in asked.cells)
-    locate = _lookup_once(locate_data, settings)
-    cells = tuple(_with_data(cell, locate) for cell in cells)
-    jobs, known_jobs = _all_jobs(cells, store, gate=gate, purpose=purpose)
-    own = {cell.key for cell in cells}
-    stale = (job for job in jobs if job.key not in known_jobs and job.key not in own)
-    return Plan(
-        cells=cells,
-        jobs=jobs,
-        keys=asked.keys,
-        known=known_jobs,
-        anew=frozenset(job.key for job in stale if job.place and _has_record(job, job.place, store)),
-        purpose=purpose,
-    )
+    @staticmethod
+    def make(
+        subjects: Sequence[ConfiguredModel],
+        suites: Sequence[Suite],
+        *,
+        store: Store,
+        settings: DataSettings,
+        seed: int = SEED,
+        force: bool = False,
+        gate: bool = True,
+        purpose: Purpose = "final",
+        recipe: Recipe | None = None,
+    ) -> Plan:
+        """The plan of a run: every task of every suite for every model, each once."""
+        asked = plan_scores(subjects, suites, settings=settings, seed=seed, recipe=recipe)
+        cells = asked.cells if force else tuple(_with_record(cell, store, purpose) for cell in asked.cells)
+        locate = _lookup_once(locate_data, settings)
+        cells = tuple(_with_data(cell, locate) for cell in cells)
+        jobs, known_jobs = _all_jobs(cells, store, gate=gate, purpose=purpose)
+        own = {cell.key for cell in cells}
+        stale = (job for job in jobs if job.key not in known_jobs and job.key not in own)
+        return Plan(
+            cells=cells,
+            jobs=jobs,
+            keys=asked.keys,
+            known=known_jobs,
+            anew=frozenset(job.key for job in stale if job.place and _has_record(job, job.place, store)),
+            purpose=purpose,
+        )
 
 
 def _with_record(cell: PlannedScore, store: Store, purpose: Purpose) -> PlannedScore:
-    """The planned score with its record from the store."""
     found = store.get(cell.subject.artifact.slug, cell.task.name, cell.key, purpose=purpose)
     return replace(cell, record=found)
 

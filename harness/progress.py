@@ -32,13 +32,10 @@ MARKS = {"done": "✓", "shared": "✓", "failed": "✗"}
 
 
 class _Rate(TextColumn):
-    """The column with tokens a second."""
-
     def __init__(self) -> None:
         super().__init__("")
 
     def render(self, task: Bar) -> Text:
-        """The rate since the bar began."""
         if not task.elapsed or not task.fields.get("tokens"):
             return Text("")
         return Text(f"{task.fields['tokens'] / task.elapsed:,.0f} tokens/s", style="dim")
@@ -95,7 +92,6 @@ class _Follower:
             self._console.print(f"{job.label}: {event.text}", style="yellow")
 
     def _trained(self, job: Job, record: Record) -> None:
-        """Print a finished training run."""
         self._drop(job.key)
         self._runs += 1
         if self._quiet:
@@ -147,10 +143,7 @@ def most_common(texts: Sequence[str]) -> str:
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A console as wide as the terminal, or 200 columns wide where a program or a file reads the output.
-
-    Brackets are text, as in a prompt, and never markup.
-    """
+    """A console as wide as the terminal, or 200 columns for programs and files; brackets are no markup."""
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() else WIDE
     return Console(file=stream, width=width, markup=False)
@@ -186,7 +179,7 @@ def _announce(prepared: PreparedRun, out: Console, *, quiet: bool) -> None:
     for line in _said(prepared):
         out.print(line, highlight=False, soft_wrap=True)
     for one in prepared.subjects:
-        how = results.encoding_text(encoding_identity(one.encoding))
+        how = results.EncodingCondition.text_of(encoding_identity(one.encoding))
         if prepared.recipe is not None and all(cell.recipe_plan for cell in prepared.plan.cells):
             how = f"{prepared.recipe.name}, {prepared.recipe.source}"
         out.print(

@@ -97,8 +97,6 @@ PACKAGES = (
 
 @dataclass(frozen=True, kw_only=True)
 class _DeviceFacts:
-    """The device of a job."""
-
     kind: str
     """`cpu`, `cuda`, `mps`: the device string without its number."""
     name: str
@@ -144,7 +142,6 @@ class _Provenance:
 def _collect(
     *, device: str = "cpu", threads: int | None = None, started: datetime | None = None
 ) -> _Provenance:
-    """The provenance of this process."""
     import psutil
 
     code = checkout()
@@ -173,7 +170,6 @@ def snapshot(
 
 
 def _device_facts(device: str) -> dict[str, Any]:
-    """The facts of a device (fields: `_DeviceFacts`) as a dictionary."""
     return {name: value for name, value in asdict(_device(device)).items() if value is not None}
 
 
@@ -256,10 +252,9 @@ class _Checkout:
 
 @cache
 def checkout(folder: Path = Path(__file__).parent) -> _Checkout | None:
-    """The checkout that `folder` is part of, None without one.
+    """The checkout that `folder` is part of, None without one; git must know a file in `folder`.
 
-    Git must know a file in `folder`: an installation inside somebody's checkout, such as a virtual
-    environment, is not part of it.
+    So an installation inside another checkout, such as a virtual environment, is not part of it.
     """
     if not _git(folder, "ls-files", "."):
         return None

@@ -22,8 +22,7 @@ class RecipeOptions:
     """The options of a recipe.
 
     Attributes:
-        fresh_seeds: The number of runs with fresh seeds at the chosen settings; None for the recipe's own
-            number.
+        fresh_seeds: The number of runs with fresh seeds at the chosen settings; None for the default.
         transfer: Whether tasks start from the model of another task where the protocol says so.
         source: A model that they start from in place of the one that the recipe would train.
         seed: The number from which fresh seeds are counted.
@@ -40,8 +39,7 @@ class RecipePlan:
     """The plan for one score of a recipe.
 
     Attributes:
-        identity: The fields that the score depends on; its digest is the key of the score and of the last
-            job.
+        identity: The fields that the score depends on; their digest is the key of the last job.
         jobs: All jobs of the score, each after its inputs; without `resolve`.
         problem: The reason why the score cannot be computed.
         notes: Sentences for the user before the run begins.
@@ -103,10 +101,7 @@ class Recipe(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class RecipeEntry:
-    """A recipe in the catalog: the `RECIPE` of a file in finetune/recipes/.
-
-    A user types `name` or `name:variant`; `variants` describes each variant.
-    """
+    """A recipe in the catalog, the `RECIPE` of a file in finetune/recipes/; a user types `name[:variant]`."""
 
     name: str
     summary: str

@@ -13,8 +13,6 @@ from harness.errors import UsageError
 
 
 class _Named(Protocol):
-    """An entry with a name."""
-
     @property
     def name(self) -> str: ...
 
@@ -43,10 +41,7 @@ class Registry(Generic[Entry]):
         return map(self._opened, _files(self.package))
 
     def named(self, name: str) -> Entry | None:
-        """The entry in the file of that name (`mteb_v1.py` for "mteb-v1"), None without one.
-
-        No other file is imported, and no plugin.
-        """
+        """The entry in the file of that name (`mteb_v1.py` for "mteb-v1"), or None; loads no plugin."""
         file = name.replace("-", "_")
         entry = self._opened(file) if file in _files(self.package) else None
         return entry if entry is not None and entry.name == name else None

@@ -9,22 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from harness.data.locate import DataMissing
 from harness.errors import shortened
-from harness.execute import Result, failure_of
+from harness.execute import Result
 from harness.plan import ConfiguredModel
 from harness.record import Record
 from harness.request import PreparedRun
 from harness.results import notes_of
-from harness.scores import (
-    Aggregates,
-    Mean,
-    TaskResult,
-    TrainedResult,
-    aggregate,
-    raw_metrics,
-    score_text,
-    trained_part,
-    trained_result,
-)
+from harness.scores import Aggregates, Mean, TaskResult, TrainedResult, raw_metrics, score_text
 from harness.types import Convention, Predicted, Suite, Task
 from harness.workers import Failure
 
@@ -46,7 +36,6 @@ LABELS = {
 
 
 def _report_json(report: Report) -> dict[str, Any]:
-    """The report as JSON."""
     return {
         "schema": SCHEMA,
         "results": str(report.prepared.store.root),
@@ -66,7 +55,6 @@ def _report_json(report: Report) -> dict[str, Any]:
 
 
 def _suite_json(report: Report, one: ConfiguredModel, suite: Suite) -> dict[str, Any]:
-    """The columns and means of a model on a suite."""
     found, standing = report.aggregates(one, suite), report.standing(one, suite)
     return {
         "suite": suite.name,
@@ -173,7 +161,7 @@ def _mean_text(mean: Mean) -> str:
 def impossible_results(prepared: PreparedRun) -> list[Result]:
     """The scores without data, as results of a run that has not begun."""
     cells = [cell for cell in prepared.plan.cells if cell.problem is not None]
-    return [Result(cell=c, how="impossible", failure=failure_of(c.problem)) for c in cells if c.problem]
+    return [Result(cell=c, how="impossible", failure=Failure.of(c.problem)) for c in cells if c.problem]
 
 
 def print_failures(results: Sequence[Result], prepared: PreparedRun, console: Console) -> None:
@@ -270,11 +258,10 @@ KINDS = {
     "protocol": "the protocol's own seeds",
     "maximum": "none but the grid's: its maximum, which errs upward",
 }
-"""The kinds of seeds behind a score."""
-
+"""Descriptions of the kinds of seeds behind a score."""
 
 LOST = (("diverged", "diverged"), ("constant", "predict one and the same for every row"))
-"""The kinds of runs that learn nothing."""
+"""The kinds of runs that learn nothing, with their text."""
 
 
 def trained_result_json(found: TrainedResult) -> dict[str, Any]:
@@ -433,15 +420,15 @@ class Report:
     def aggregates(self, one: ConfiguredModel, suite: Suite) -> Aggregates:
         """The columns and means of a suite for one model."""
         numbers = {name: self._number(suite, record) for name, record in self._done(one, suite).items()}
-        return aggregate(suite, {name: value for name, value in numbers.items() if value is not None})
+        return Aggregates.of(suite, {name: value for name, value in numbers.items() if value is not None})
 
     def standing(self, one: ConfiguredModel, suite: Suite) -> TrainedResult | None:
         """The trained result of a model on a suite, with intervals; None if no task of it needs training."""
-        part = trained_part(suite)
+        part = TrainedResult.part_of(suite)
         if part is None:
             return None
         store, slug = self.prepared.store, one.artifact.slug
-        return trained_result(
+        return TrainedResult.of(
             part,
             self._done(one, part),
             self._convention(suite),

@@ -64,6 +64,93 @@ class Request:
         """A context in which the network is available only if the request allows it."""
         return _forbid_network() if self.offline else contextlib.nullcontext()
 
+    @staticmethod
+    def of_options(
+        models: Sequence[str], suites: Sequence[str], given: Mapping[str, Any], **more: Any
+    ) -> Request:
+        """The request for options of the command line, or for those stored in a baseline.
+
+        Args:
+            models: As the user typed them.
+            suites: As the user typed them.
+            given: The options of an evaluation by name; the others have their values in `DEFAULTS`.
+            **more: Further fields of the request.
+
+        Raises:
+            UsageError: An option's value cannot be used.
+        """
+        given = {**DEFAULTS, **given}
+        same = ("results", "cache", "data", "offline", "threads", "workers", "trust_remote_code")
+        return Request(
+            models=tuple(models),
+            suites=tuple(suites),
+            settings=_settings(given),
+            options=SuiteOptions(
+                tasks=_tasks(given["tasks"]),
+                languages=split_names(given["languages"]),
+                splits=split_names(given["splits"]),
+            ),
+            recipe=given["recipe"],
+            recipe_options=RecipeOptions(
+                fresh_seeds=given["fresh_seeds"],
+                transfer=not given["no_transfer"],
+                source=Path(given["mnli"]) if given["mnli"] else None,
+            ),
+            devices=split_names(given["devices"]),
+            gate=not given["no_gate"],
+            **{name: given[name] for name in same},
+            **more,
+        )
+
+    def check(self) -> None:
+        """Refuse a request that would fail for any model, before there is a model.
+
+        Raises:
+            UsageError: An unknown suite, task, recipe, prompt or device, or no data root.
+        """
+        _require_spelled(self.devices)
+        _existing_folder(paths.data_root(self.data))
+        suites = self.open_suites()
+        _open_recipe_for(suites, self)
+        _check_prompts(self.settings.prompts or {}, suites)
+        if self.devices:
+            check_devices(self.devices)
+
+    def open_suites(self) -> Sequence[Suite]:
+        """The suites of a request.
+
+        Raises:
+            UsageError: There is no such suite.
+        """
+        cache, results = paths.cache_folder(self.cache), paths.results_folder(self.results)
+        return catalog.open_suites(self.suites, replace(self.options, cache=cache, results=results))
+
+    def changed(self, fields_: Mapping[str, Any], *, of: str) -> Request:
+        """A request with changed fields, also those of its `settings`, `options` and `recipe_options`.
+
+        Raises:
+            UsageError: There is no such field; the message names the called function, `of`.
+        """
+        own = {f.name for f in fields(Request)} - {"models", "suites", "settings"}
+        parts = {
+            part: {f.name for f in fields(part)} - own for part in (Settings, SuiteOptions, RecipeOptions)
+        }
+        known = own.union(*parts.values())
+        for name in fields_:
+            if name not in known:
+                raise unknown(f"argument of {of}", name, known, then="See docs/python.md.")
+        made = {part: {n: v for n, v in fields_.items() if n in names} for part, names in parts.items()}
+        whole = {name: value for name, value in fields_.items() if name in own}
+        options = whole.pop("options", self.options)
+        recipe_options = whole.pop("recipe_options", self.recipe_options)
+        return replace(
+            self,
+            settings=replace(self.settings, **made[Settings]),
+            options=replace(options, **made[SuiteOptions]),
+            recipe_options=replace(recipe_options, **made[RecipeOptions]),
+            **whole,
+        )
+
 
 def _open_recipe_for(suites: Sequence[Suite], request: Request) -> Recipe | None:
     """The recipe for the tasks that need training, None where no task does."""
@@ -154,44 +241,6 @@ DEFAULTS: Mapping[str, Any] = MappingProxyType(
 """The default values of the evaluation options."""
 
 
-def request_of_options(
-    models: Sequence[str], suites: Sequence[str], given: Mapping[str, Any], **more: Any
-) -> Request:
-    """The request for options of the command line, or for those stored in a baseline.
-
-    Args:
-        models: As the user typed them.
-        suites: As the user typed them.
-        given: The options of an evaluation by name; the others have their values in `DEFAULTS`.
-        **more: Further fields of the request.
-
-    Raises:
-        UsageError: An option's value cannot be used.
-    """
-    given = {**DEFAULTS, **given}
-    same = ("results", "cache", "data", "offline", "threads", "workers", "trust_remote_code")
-    return Request(
-        models=tuple(models),
-        suites=tuple(suites),
-        settings=_settings(given),
-        options=SuiteOptions(
-            tasks=_tasks(given["tasks"]),
-            languages=split_names(given["languages"]),
-            splits=split_names(given["splits"]),
-        ),
-        recipe=given["recipe"],
-        recipe_options=RecipeOptions(
-            fresh_seeds=given["fresh_seeds"],
-            transfer=not given["no_transfer"],
-            source=Path(given["mnli"]) if given["mnli"] else None,
-        ),
-        devices=split_names(given["devices"]),
-        gate=not given["no_gate"],
-        **{name: given[name] for name in same},
-        **more,
-    )
-
-
 def _settings(given: Mapping[str, Any]) -> Settings:
     if given["dtype"] not in DTYPES:
         raise unknown("dtype", str(given["dtype"]), DTYPES, then="Type one of these after --dtype.")
@@ -247,10 +296,7 @@ def _prompt_file(file: Path) -> dict[str, str]:
 
 @dataclass(frozen=True, kw_only=True)
 class ResolvedRequest:
-    """A request with its models, suites and recipe resolved.
-
-    `asked` has an entry for each model of the request; `subjects` has each model once.
-    """
+    """A resolved request: `asked` has each model of the request, `subjects` each model once."""
 
     request: Request
     asked: tuple[ConfiguredModel, ...]
@@ -265,60 +311,35 @@ class ResolvedRequest:
         """Every model, once."""
         return tuple(dict.fromkeys(self.asked))
 
+    @staticmethod
+    def of(request: Request) -> ResolvedRequest:
+        """Resolve the models, suites and recipe of a request.
 
-def resolve_request(request: Request) -> ResolvedRequest:
-    """Resolve the models, suites and recipe of a request.
-
-    Raises:
-        UsageError: A name or a setting cannot be used.
-    """
-    _require_spelled(request.devices)
-    if not request.models or not request.suites:
-        raise UsageError(
-            "A run needs at least one model and one suite.", hint="`harness list` shows what there is."
+        Raises:
+            UsageError: A name or a setting cannot be used.
+        """
+        _require_spelled(request.devices)
+        if not request.models or not request.suites:
+            raise UsageError(
+                "A run needs at least one model and one suite.", hint="`harness list` shows what there is."
+            )
+        cache, results = paths.cache_folder(request.cache), paths.results_folder(request.results)
+        data = DataSettings(
+            root=_existing_folder(paths.data_root(request.data)), offline=request.offline, cache=cache
         )
-    cache, results = paths.cache_folder(request.cache), paths.results_folder(request.results)
-    data = DataSettings(
-        root=_existing_folder(paths.data_root(request.data)), offline=request.offline, cache=cache
-    )
-    suites = open_suites(request)
-    asked = _configured_models(request, cache)
-    recipe = _open_recipe_for(suites, request)
-    _check_prompts(request.settings.prompts or {}, suites)
-    return ResolvedRequest(
-        request=request,
-        asked=asked,
-        suites=tuple(suites),
-        recipe=recipe,
-        results=results,
-        cache=cache,
-        data=data,
-    )
-
-
-def open_suites(request: Request) -> Sequence[Suite]:
-    """The suites of a request.
-
-    Raises:
-        UsageError: There is no such suite.
-    """
-    cache, results = paths.cache_folder(request.cache), paths.results_folder(request.results)
-    return catalog.open_suites(request.suites, replace(request.options, cache=cache, results=results))
-
-
-def check_request(request: Request) -> None:
-    """Refuse a request that would fail for any model, before there is a model.
-
-    Raises:
-        UsageError: An unknown suite, task, recipe, prompt or device, or no data root.
-    """
-    _require_spelled(request.devices)
-    _existing_folder(paths.data_root(request.data))
-    suites = open_suites(request)
-    _open_recipe_for(suites, request)
-    _check_prompts(request.settings.prompts or {}, suites)
-    if request.devices:
-        check_devices(request.devices)
+        suites = request.open_suites()
+        asked = _configured_models(request, cache)
+        recipe = _open_recipe_for(suites, request)
+        _check_prompts(request.settings.prompts or {}, suites)
+        return ResolvedRequest(
+            request=request,
+            asked=asked,
+            suites=tuple(suites),
+            recipe=recipe,
+            results=results,
+            cache=cache,
+            data=data,
+        )
 
 
 def _configured_models(request: Request, cache: Path) -> tuple[ConfiguredModel, ...]:
@@ -330,17 +351,13 @@ def _configured_models(request: Request, cache: Path) -> tuple[ConfiguredModel, 
 
 
 def _with_name(one: ConfiguredModel, text: str, request: Request) -> ConfiguredModel:
-    """The model under its name in the request."""
     name = request.names.get(text)
     return replace(one, artifact=replace(one.artifact, name=name)) if name else one
 
 
 @dataclass(frozen=True, kw_only=True)
 class PreparedRun:
-    """A resolved request with its plan and its folders.
-
-    `asked` has an entry for each model of the request; `subjects` has each model once.
-    """
+    """A resolved request with its plan: `asked` has each model of the request, `subjects` each model once."""
 
     request: Request
     asked: tuple[ConfiguredModel, ...]
@@ -394,7 +411,6 @@ def check_devices(devices: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _default_devices() -> tuple[str, ...]:
-    """Every GPU of this machine, else the CPU."""
     import torch
 
     if torch.cuda.is_available():
@@ -415,11 +431,7 @@ CONSTANTS = (
 
 
 def _forbid_network() -> ExitStack:
-    """Block network access of this process from now on; loopback and Unix sockets stay open.
-
-    The hub's libraries go to offline mode, imported or not, and every name lookup and connection of Python
-    code raises DataError. Compiled libraries and child processes see only the variables.
-    """
+    """Block network access by Python code, except loopback; the hub's libraries go to offline mode."""
     import socket
 
     undo = ExitStack()

@@ -16,7 +16,7 @@ from harness.errors import UsageError, unknown
 from harness.identity import data_identity
 from harness.record import ModelPart, Record
 from harness.store import Store
-from harness.types import SEED, Suite, Task, prompt_for
+from harness.types import SEED, Encoding, Suite, Task
 
 
 class Condition(Protocol):
@@ -111,7 +111,7 @@ class EncodingCondition:
         if len(named) > 4:
             named = [f"{len(named)} prompts"]
         seed = [] if self.seed == SEED else [f"seed {self.seed}"]
-        return ", ".join([encoding_text(self.encoding), *named, *seed])
+        return ", ".join([EncodingCondition.text_of(self.encoding), *named, *seed])
 
     @property
     def rank(self) -> tuple[Any, ...]:
@@ -120,7 +120,7 @@ class EncodingCondition:
 
     def fits(self, record: Record, task: Task) -> bool:
         """Whether `record` was measured under this condition on `task`."""
-        applied = {r: prompt_for(task, r, self.prompts, self.default_prompt) for r in task.roles}
+        applied = {r: Encoding.prompt_among(task, r, self.prompts, self.default_prompt) for r in task.roles}
         wanted = {
             "task": task.name,
             "splits": sorted(task.splits),
@@ -134,25 +134,25 @@ class EncodingCondition:
             wanted["data"] = data_identity(task.data)
         return all(record.identity.get(name) == value for name, value in wanted.items())
 
+    @staticmethod
+    def text_of(encoding: Mapping[str, Any]) -> str:
+        """The encoding of an identity in a few words.
 
-def encoding_text(encoding: Mapping[str, Any]) -> str:
-    """The encoding of an identity in a few words.
-
-    >>> encoding_text({"dtype": "float32", "max_length": 256, "normalize": True, "output": "vector",
-    ...           "pooling": "mean", "similarity": "cosine"})
-    'mean pooling, normalized, 256 tokens, float32, cosine'
-    """
-    rest = dict(encoding)
-    parts = [
-        f"{rest.pop('pooling')} pooling",
-        *(["normalized"] if rest.pop("normalize", False) else []),
-        f"{rest.pop('max_length')} tokens",
-        rest.pop("dtype"),
-        rest.pop("similarity"),
-    ]
-    if rest.get("output") == "vector":
-        rest.pop("output")
-    return ", ".join([*parts, *(f"{name} {value}" for name, value in rest.items())])
+        >>> encoding_text({"dtype": "float32", "max_length": 256, "normalize": True, "output": "vector",
+        ...           "pooling": "mean", "similarity": "cosine"})
+        'mean pooling, normalized, 256 tokens, float32, cosine'
+        """
+        rest = dict(encoding)
+        parts = [
+            f"{rest.pop('pooling')} pooling",
+            *(["normalized"] if rest.pop("normalize", False) else []),
+            f"{rest.pop('max_length')} tokens",
+            rest.pop("dtype"),
+            rest.pop("similarity"),
+        ]
+        if rest.get("output") == "vector":
+            rest.pop("output")
+        return ", ".join([*parts, *(f"{name} {value}" for name, value in rest.items())])
 
 
 def condition_of(record: Record) -> Condition:
@@ -203,38 +203,35 @@ class MeasuredSuite:
     records: tuple[Record, ...]
     reference: frozenset[str]
 
+    @staticmethod
+    def of(model: str, results: Path | None) -> MeasuredSuite:
+        """The records of a model, given by name, artifact key (six digits or more), or folder.
 
-def records_of(model: str, results: Path | None) -> MeasuredSuite:
-    """The records of a model, given by name, artifact key (six digits or more), or folder.
+        A record of the results folder replaces the reference record of the same key.
 
-    A record of the results folder replaces the reference record of the same key.
-
-    Raises:
-        UsageError: The name has no records, or matches several artifacts.
-    """
-    own, *others = [tuple(store.records()) for store in all_stores(results)]
-    everything = {r.key: r for records in (*others, own) for r in records}
-    named, _, revision = model.partition("@")
-    wanted = _artifacts_of_folder(model) or [named]
-    found = [r for r in everything.values() if any(_is(r.model, w, revision) for w in wanted)]
-    artifacts = dict.fromkeys(r.model.artifact for r in found)
-    if not found:
-        raise _not_measured(named, revision, list(everything.values()))
-    if len(artifacts) > 1:
-        listed = ", ".join(key[:12] for key in artifacts)
-        raise UsageError(
-            f"{model!r} names {len(artifacts)} models: {listed}.", hint="Type one of these keys instead."
-        )
-    mine = tuple(r for r in everything.values() if r.model.artifact in artifacts)
-    return MeasuredSuite(records=mine, reference=frozenset(r.key for r in mine) - {r.key for r in own})
+        Raises:
+            UsageError: The name has no records, or matches several artifacts.
+        """
+        own, *others = [tuple(store.records()) for store in all_stores(results)]
+        everything = {r.key: r for records in (*others, own) for r in records}
+        named, _, revision = model.partition("@")
+        wanted = _artifacts_of_folder(model) or [named]
+        found = [r for r in everything.values() if any(_is(r.model, w, revision) for w in wanted)]
+        artifacts = dict.fromkeys(r.model.artifact for r in found)
+        if not found:
+            raise _not_measured(named, revision, list(everything.values()))
+        if len(artifacts) > 1:
+            listed = ", ".join(key[:12] for key in artifacts)
+            raise UsageError(
+                f"{model!r} names {len(artifacts)} models: {listed}.", hint="Type one of these keys instead."
+            )
+        mine = tuple(r for r in everything.values() if r.model.artifact in artifacts)
+        return MeasuredSuite(records=mine, reference=frozenset(r.key for r in mine) - {r.key for r in own})
 
 
 @dataclass(frozen=True, kw_only=True)
 class _View:
-    """The records and main scores of a suite, by task, under one condition.
-
-    `unproven` are the tasks whose data came from a folder that does not prove the pinned revision.
-    """
+    """The records and main scores of a suite under one condition; `unproven` tasks have unpinned data."""
 
     treatment: Condition
     records: Mapping[str, Record]
@@ -289,7 +286,7 @@ def record_text(record: Record) -> str:
         return _recipe_condition(record).text
     prompts = sorted({repr(p) for p in record.identity["prompts"].values() if p})
     seed = [] if record.identity["seed"] == SEED else [f"seed {record.identity['seed']}"]
-    return ", ".join([encoding_text(record.identity["encoding"]), *prompts, *seed])
+    return ", ".join([EncodingCondition.text_of(record.identity["encoding"]), *prompts, *seed])
 
 
 def _distinct(treatments: Iterable[Condition]) -> list[Condition]:

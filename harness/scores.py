@@ -73,26 +73,26 @@ class Aggregates:
     over_tasks: Mean
     over_types: Mean
 
+    @staticmethod
+    def of(suite: Suite, scores: Mapping[str, float]) -> Aggregates:
+        """The two means of a suite from the main scores of its tasks.
 
-def aggregate(suite: Suite, scores: Mapping[str, float]) -> Aggregates:
-    """The two means of a suite from the main scores of its tasks.
-
-    A column of several tasks (CQADupstack) is their mean and counts once; it has a score only if all of them
-    have. The mean over types is the mean of the types' means, and a type counts only if all its columns have
-    scores.
-    """
-    columns = {column.name: _column(column, scores) for column in suite.columns}
-    types = dict.fromkeys(column.type for column in suite.columns)
-    by_type = {
-        kind: Mean.of(kind, [columns[c.name] for c in suite.columns if c.type == kind]) for kind in types
-    }
-    complete = [one.whole for one in by_type.values()]
-    return Aggregates(
-        columns=columns,
-        by_type=by_type,
-        over_tasks=Mean.of("tasks", list(columns.values())),
-        over_types=Mean.of("types", complete),
-    )
+        A column of several tasks (CQADupstack) is their mean and counts once; it has a score only if all of them
+        have. The mean over types is the mean of the types' means, and a type counts only if all its columns have
+        scores.
+        """
+        columns = {column.name: _column(column, scores) for column in suite.columns}
+        types = dict.fromkeys(column.type for column in suite.columns)
+        by_type = {
+            kind: Mean.of(kind, [columns[c.name] for c in suite.columns if c.type == kind]) for kind in types
+        }
+        complete = [one.whole for one in by_type.values()]
+        return Aggregates(
+            columns=columns,
+            by_type=by_type,
+            over_tasks=Mean.of("tasks", list(columns.values())),
+            over_types=Mean.of("types", complete),
+        )
 
 
 def _column(column: Column, scores: Mapping[str, float]) -> float | None:
@@ -171,42 +171,39 @@ class TrainedResult:
     interval: Interval | None = None
     mean_of_bounds: Interval | None = None
 
+    @staticmethod
+    def of(
+        suite: Suite, records: Mapping[str, Record], convention: Convention | None, files: Files
+    ) -> TrainedResult:
+        """The trained result from records by the names of their tasks."""
+        from harness import stats
 
-def trained_part(suite: Suite) -> Suite | None:
-    """The columns of a suite that a model is trained for, None if there are none.
+        rows, drawn = [], {}
+        for column in suite.columns:
+            for task in column.tasks or (None,):
+                nothing = TaskResult(task=column.name, raw={}, asked=False)
+                row, replicates = _task_result(task, records, convention, files) if task else (nothing, None)
+                rows.append(row)
+                if replicates is not None:
+                    drawn[row.task] = replicates
+        numbers = {row.task: row.number for row in rows if row.number is not None}
+        bounds = [row.interval for row in rows if row.interval is not None]
+        whole = bool(numbers) and drawn.keys() == numbers.keys()
+        return TrainedResult(
+            rows=tuple(rows),
+            convention=convention,
+            average=Mean.of("tasks", [row.number for row in rows]),
+            interval=stats.Interval.of_average(numbers, drawn) if whole else None,
+            mean_of_bounds=stats.Interval.mean_of_bounds(bounds) if whole else None,
+        )
 
-    Columns without a task stay where there is nothing else, so that a narrowed suite is incomplete.
-    """
-    others = {c.name for c in suite.columns if any(task.output != "label" for task in c.tasks)}
-    if not any(task.output == "label" for task in suite.tasks):
-        return None
-    return replace(suite, columns=tuple(c for c in suite.columns if c.name not in others))
-
-
-def trained_result(
-    suite: Suite, records: Mapping[str, Record], convention: Convention | None, files: Files
-) -> TrainedResult:
-    """The trained result from records by the names of their tasks."""
-    from harness import stats
-
-    rows, drawn = [], {}
-    for column in suite.columns:
-        for task in column.tasks or (None,):
-            nothing = TaskResult(task=column.name, raw={}, asked=False)
-            row, replicates = _task_result(task, records, convention, files) if task else (nothing, None)
-            rows.append(row)
-            if replicates is not None:
-                drawn[row.task] = replicates
-    numbers = {row.task: row.number for row in rows if row.number is not None}
-    bounds = [row.interval for row in rows if row.interval is not None]
-    whole = bool(numbers) and drawn.keys() == numbers.keys()
-    return TrainedResult(
-        rows=tuple(rows),
-        convention=convention,
-        average=Mean.of("tasks", [row.number for row in rows]),
-        interval=stats.Interval.of_average(numbers, drawn) if whole else None,
-        mean_of_bounds=stats.Interval.mean_of_bounds(bounds) if whole else None,
-    )
+    @staticmethod
+    def part_of(suite: Suite) -> Suite | None:
+        """The columns that a model is trained for, None if there are none; empty columns stay, as incomplete."""
+        others = {c.name for c in suite.columns if any(task.output != "label" for task in c.tasks)}
+        if not any(task.output == "label" for task in suite.tasks):
+            return None
+        return replace(suite, columns=tuple(c for c in suite.columns if c.name not in others))
 
 
 def _task_result(
@@ -227,7 +224,6 @@ def _task_result(
 
 
 def _numbers(record: Record, parts: Sequence[tuple[str, str]]) -> list[float]:
-    """The numbers of the runs behind a record."""
     found = []
     for cell in record.training.get("cells", ()):
         metrics = {(split, name): value for split, name, value in cell["metrics"]}
@@ -247,10 +243,10 @@ def _with_interval(
     if not all(split in sets for split in splits):
         return row, None
     used = [sets[split] for split in splits]
-    scores = stats.scores(used, metrics)
+    scores = stats.Predictions.scores(used, metrics)
     deviation = float(np.std(scores, ddof=1)) if len(scores) > 1 else None
     rng = np.random.default_rng([SEED, zlib.crc32(row.task.encode())])
-    drawn = stats.replicates(used, metrics, rng=rng)
+    drawn = stats.Predictions.replicates(used, metrics, rng=rng)
     found = replace(
         row,
         interval=stats.Interval.of(number, drawn["all"]),

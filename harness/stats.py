@@ -28,6 +28,46 @@ class Predictions:
     gold: Floats
     predicted: Floats
 
+    @staticmethod
+    def scores(sets: Sequence[Predictions], metrics: Sequence[str]) -> Floats:
+        """The score of each seed: the mean over metrics and sets, (seeds,)."""
+        found = [
+            [
+                [METRICS[name](s.gold, one, np.ones((1, len(s.gold))))[0] for one in s.predicted]
+                for name in metrics
+            ]
+            for s in sets
+        ]
+        return np.asarray(np.mean(found, axis=(0, 1)))
+
+    @staticmethod
+    def replicates(
+        sets: Sequence[Predictions], metrics: Sequence[str], *, rng: np.random.Generator, draws: int = DRAWS
+    ) -> dict[Seeds, Floats]:
+        """The score of a task in each replicate, (draws,), with as many seeds as there are and with one seed.
+
+        A replicate draws seeds, and examples once for all of them: a task's examples are the same for every seed,
+        and drawing them for each seed would make the interval too narrow. Several sets, such as MNLI's matched
+        and mismatched, are drawn separately and count alike. Where seeds answer single examples differently at
+        random, that noise enters twice and the interval is too wide; where seeds as such differ much, a few of
+        them are not enough and it is too narrow. With one seed a replicate the widths come closest to OptiBERT's.
+
+        Args:
+            sets: The sets of one task, with the same seeds.
+            metrics: Names in METRICS; their mean is the score.
+            rng: The random number generator.
+            draws: The number of replicates.
+        """
+        count = len(sets[0].predicted)
+        every = rng.integers(count, size=(draws, count))
+        of_sets = [np.concatenate([*_resampled(one, metrics, draws, rng)]) for one in sets]
+        of_seeds = np.mean(of_sets, axis=0)
+        single = rng.integers(count, size=(draws, 1))
+        return {
+            "all": np.take_along_axis(of_seeds, every, axis=1).mean(axis=1),
+            "one": np.take_along_axis(of_seeds, single, axis=1).mean(axis=1),
+        }
+
 
 @dataclass(frozen=True, kw_only=True)
 class Interval:
@@ -65,46 +105,6 @@ class Interval:
         return Interval(point=point, low=low, high=high)
 
 
-def scores(sets: Sequence[Predictions], metrics: Sequence[str]) -> Floats:
-    """The score of each seed: the mean over metrics and sets, (seeds,)."""
-    found = [
-        [
-            [METRICS[name](s.gold, one, np.ones((1, len(s.gold))))[0] for one in s.predicted]
-            for name in metrics
-        ]
-        for s in sets
-    ]
-    return np.asarray(np.mean(found, axis=(0, 1)))
-
-
-def replicates(
-    sets: Sequence[Predictions], metrics: Sequence[str], *, rng: np.random.Generator, draws: int = DRAWS
-) -> dict[Seeds, Floats]:
-    """The score of a task in each replicate, (draws,), with as many seeds as there are and with one seed.
-
-    A replicate draws seeds, and examples once for all of them: a task's examples are the same for every seed,
-    and drawing them for each seed would make the interval too narrow. Several sets, such as MNLI's matched
-    and mismatched, are drawn separately and count alike. Where seeds answer single examples differently at
-    random, that noise enters twice and the interval is too wide; where seeds as such differ much, a few of
-    them are not enough and it is too narrow. With one seed a replicate the widths come closest to OptiBERT's.
-
-    Args:
-        sets: The sets of one task, with the same seeds.
-        metrics: Names in METRICS; their mean is the score.
-        rng: The random number generator.
-        draws: The number of replicates.
-    """
-    count = len(sets[0].predicted)
-    every = rng.integers(count, size=(draws, count))
-    of_sets = [np.concatenate([*_resampled(one, metrics, draws, rng)]) for one in sets]
-    of_seeds = np.mean(of_sets, axis=0)
-    single = rng.integers(count, size=(draws, 1))
-    return {
-        "all": np.take_along_axis(of_seeds, every, axis=1).mean(axis=1),
-        "one": np.take_along_axis(of_seeds, single, axis=1).mean(axis=1),
-    }
-
-
 def _resampled(
     one: Predictions, metrics: Sequence[str], draws: int, rng: np.random.Generator
 ) -> Iterator[Floats]:
@@ -119,7 +119,6 @@ def _resampled(
 
 
 Weights = NDArray[np.float32]
-
 
 LARGE = 1e7
 """The degrees of freedom from which on the normal distribution is a good replacement."""

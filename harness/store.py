@@ -116,7 +116,7 @@ class Store:
 
     def _put_examples(self, path: Path, record: Record, content: bytes, *, again: bool) -> Record:
         beside = path.with_suffix(".examples.parquet")
-        if again or not path.exists():  # without its record it is what a killed process left
+        if again or not path.exists():  # without its record it is from a killed process
             files.replace(beside, content)
         elif not files.write_once(beside, content):
             content = beside.read_bytes()

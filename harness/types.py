@@ -65,7 +65,6 @@ Similarity = Literal["cosine", "dot", "euclidean", "manhattan"]
 Purpose = Literal["final", "trial"]
 """A trial (a grid cell, a sweep member, a probe) never enters a table."""
 
-
 SEED = 42
 """The default seed of samples and probes, the same as mteb's."""
 
@@ -105,17 +104,16 @@ class Encoding:
     def prompt(self, task: Task, role: Role) -> str:
         """The text put before each input of `task` on side `role`, empty if none.
 
-        Names are tried in mteb's order for sentence-transformers models: task and role, task, type and role,
-        type, role, then the model's default.
+        Tried in mteb's order: task and role, task, type and role, type, role, then the model's default.
         """
-        return prompt_for(task, role, dict(self.prompts), self.default_prompt)
+        return Encoding.prompt_among(task, role, dict(self.prompts), self.default_prompt)
 
-
-def prompt_for(task: Task, role: Role, named: Mapping[str, str], default: str | None) -> str:
-    """The prompt in `named` that is put before inputs of `task` (see `Encoding.prompt`)."""
-    sided = [f"{task.name}-{role}", task.name, f"{task.type}-{role}", task.type, role]
-    names = sided if role else [task.name, task.type]
-    return next((named[n] for n in (*names, default) if n is not None and n in named), "")
+    @staticmethod
+    def prompt_among(task: Task, role: Role, named: Mapping[str, str], default: str | None) -> str:
+        """The prompt in `named` that is put before inputs of `task` (see `Encoding.prompt`)."""
+        sided = [f"{task.name}-{role}", task.name, f"{task.type}-{role}", task.type, role]
+        names = sided if role else [task.name, task.type]
+        return next((named[n] for n in (*names, default) if n is not None and n in named), "")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,11 +141,7 @@ class Artifact:
 
 @dataclass(frozen=True, kw_only=True)
 class Data:
-    """The data of a task: a hub data set at a pinned revision, or a content hash.
-
-    `path` is `org/name` for hub data and empty for built or local data. Either `revision`, the pinned commit,
-    or `content`, the hash of the files on disk, is set.
-    """
+    """The data of a task: a hub data set `org/name` at a pinned `revision`, or a `content` hash."""
 
     path: str = ""
     revision: str = ""
@@ -185,11 +179,7 @@ Scores = Mapping[str, Mapping[str, Mapping[str, Any]]]
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """The outcome of scoring a task.
-
-    `examples` maps the columns of the per-example file (harness.record.EXAMPLE_COLUMNS) to lists of equal
-    length. `notes` are sentences on the data that was left out.
-    """
+    """The outcome of scoring a task; `examples` are columns as in harness.record.EXAMPLE_COLUMNS."""
 
     main_score: float
     scores: Scores
@@ -211,20 +201,18 @@ class VectorSource(TaskSource, Protocol):
     """The source of a task that is scored from a finished model's vectors."""
 
     def evaluate(self, task: Task, encoder: TextEncoder, *, seed: int, data: Path | None) -> Outcome:
-        """Score `encoder` on `task`.
+        """Score `encoder` on `task`; `data` is the data set's local folder, None to load from the hub.
 
-        `data` is the local folder of the task's data set, or None to load it from the hub. Task objects are
-        built anew at every call, so no state carries over from one model to the next.
+        Task objects are built anew at every call, so no state carries over from one model to the next.
         """
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """One scored data set.
+    """One scored data set; a task with output "label" has a LabelSource, any other a VectorSource.
 
-    `roles` are the sides of its texts; only their prompts are part of a result's identity. A task whose
-    output is "label" has a LabelSource, any other a VectorSource.
+    `roles` are the sides of its texts; only the prompts of these sides are part of a result's identity.
     """
 
     name: str
@@ -241,10 +229,7 @@ class Task:
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
-    """A column of a suite's table: a task, or several tasks that count once (their mean).
-
-    It has no tasks where the user narrowed the suite to languages or splits that this column lacks.
-    """
+    """A column of a table: a task, several that count once (their mean), or none after narrowing."""
 
     name: str
     type: str
@@ -289,10 +274,9 @@ class Predictor(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Suite:
-    """An ordered list of columns with the aggregates over them.
+    """An ordered list of columns with the aggregates over them; `predictor` belongs to a proxy suite.
 
-    `conventions` are, by name, the papers' ways to make one number of a task's raw metrics; without them a
-    task's number is its main score. `predictor` belongs to a proxy suite.
+    `conventions` are the papers' ways to a task's number by name; without them it is the main score.
     """
 
     name: str
@@ -315,10 +299,9 @@ class Suite:
 
 @dataclass(frozen=True, kw_only=True)
 class SuiteOptions:
-    """The options with which a user narrows a suite; an empty one leaves the suite as it is.
+    """The options that narrow a suite; an empty option leaves the suite as it is.
 
-    `tasks` are names of columns. `cache` is the folder for data that a suite builds, `results` the results
-    folder; None means the user's default folder.
+    `tasks` are names of columns; `cache` and `results` are folders, None for the defaults.
     """
 
     tasks: tuple[str, ...] = ()
@@ -339,10 +322,9 @@ class Offer:
 
 @dataclass(frozen=True, kw_only=True)
 class SuiteEntry:
-    """A suite in the catalog: the module-level `SUITE` of a file in suites/.
+    """A suite in the catalog, the `SUITE` of a file in suites/; a user types `name` or `name:argument`.
 
-    A user types `name`, or `name:argument`; `argument` describes the argument, and `alone` is whether the
-    name may be typed without it. `offers` lists the possible arguments where they are a closed list.
+    `argument` describes the argument, `alone` is whether it may be left out, and `offers` lists its values.
     """
 
     name: str

@@ -30,7 +30,6 @@ KEY = np.dtype([("high", "<u8"), ("low", "<u8")])
 
 
 def _space_folder(root: Path, identity: Mapping[str, object]) -> Path:
-    """The folder of a space in the cache folder `root`."""
     name = digest(identity)
     return root / "vectors" / name[:2] / name
 
@@ -109,11 +108,7 @@ class Space:
     def identity_of(
         artifact: Artifact, encoding: Encoding, *, prompt: str, role: Role = ""
     ) -> dict[str, object]:
-        """The fields that a vector depends on besides the text.
-
-        `role` is set for models with two different towers; elsewhere it is empty, so that a text on both sides is
-        encoded once.
-        """
+        """The fields that a vector depends on besides the text; `role` is empty for models with one tower."""
         return {
             "artifact": artifact.key,
             "output": encoding.output,

@@ -27,8 +27,7 @@ Inputs = Mapping[str, Mapping[str, bytes]]
 class Failure:
     """The reason why a job failed, in a form that can be sent between processes.
 
-    `fault` is the error itself if the user can act on it: a full disk stops the run, a bad row fails one
-    task.
+    `fault` is an error that the user can act on: a full disk stops the run, a bad row fails one task.
     """
 
     kind: str
@@ -36,6 +35,11 @@ class Failure:
     hint: str | None = None
     traceback: str = ""
     fault: HarnessError | None = None
+
+    @staticmethod
+    def of(problem: HarnessError) -> Failure:
+        """An error found while planning, as the failure of a job."""
+        return Failure(kind=type(problem).__name__, message=problem.message, hint=problem.hint, fault=problem)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,7 +147,7 @@ class Subprocess:
         self._current = job.key
         try:
             self._line.send((job, dict(inputs)))
-        except OSError:  # it died while it had nothing to do
+        except OSError:  # the process died while it was idle
             self._spawn()
             self._line.send((job, dict(inputs)))
 
@@ -156,13 +160,13 @@ class Subprocess:
                     self._current = ""
                     return report
                 self._listener(self._current, report)
-        except (EOFError, OSError, UnpicklingError):  # it ended, perhaps in the middle of a report
+        except (EOFError, OSError, UnpicklingError):  # the process ended, perhaps during a report
             return self._died()
         return None
 
     def close(self) -> None:
         """End the process."""
-        self._line.close()  # one that has nothing to do ends by itself
+        self._line.close()  # an idle process then ends by itself
         if not self._current:
             self._process.join(timeout=5)
         self._process.terminate()
@@ -182,7 +186,7 @@ class Subprocess:
         self._line, theirs = context.Pipe()
         self._process = context.Process(target=_serve, args=(*self._settings, theirs), daemon=True)
         self._process.start()
-        theirs.close()  # so that the end of the process is the end of the line
+        theirs.close()  # so that the end of the process closes the pipe
 
 
 def open_workers(

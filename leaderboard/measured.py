@@ -15,7 +15,7 @@ from typing import Any
 from harness.errors import RecordError
 from harness.record import Record
 from harness.results import Condition, EncodingCondition, RecipeCondition, condition_json, condition_of
-from harness.scores import TrainedResult, trained_result
+from harness.scores import TrainedResult
 from harness.store import Store
 from leaderboard.found import Entry, Number, Outcome, Unit
 from leaderboard.scopes import Listed, main_scores
@@ -176,7 +176,7 @@ def _standings(
     for one in learnt:
         records = {task.name: r for task in one.suite.tasks for r in done if treatment.fits(r, task)}
         for view, convention in one.suite.conventions.items():
-            found = trained_result(one.suite, records, convention, lambda r: _examples(r, places))
+            found = TrainedResult.of(one.suite, records, convention, lambda r: _examples(r, places))
             _collect(found, view, numbers)
             averages.append((one.slug, view, json.dumps(_average(found))))
     return numbers, averages

@@ -1,23 +1,9 @@
-"""The jobs of a protocol: train one run, select among runs, score a task from its runs.
+"""The jobs of a GLUE protocol: train one run, select among the runs of a grid, score a task from its runs.
 
-What a run leaves: its record, and what the runs of a task come to.
-
-Train, select, score; best weights of a grid.
-
-One run as a job: train a backbone for a task, score it, and leave a record of purpose "trial".
-
-It is small to send: it names its backbone, its data and its settings.
-
-The choice among runs as jobs: the best cell of a grid, and the MNLI model that others start from.
-
-The score of a task as a job: a record made of its runs.
-
-Runs as the jobs behind them find them on their context.
-
-The weights of MNLI runs that others start from: of each grid the best so far, in the cache.
-
-A worker writes them itself: they are a cache, made again where they are gone, and too large to be
-sent to the driver.
+A run trains a backbone for a task, scores it and leaves a record of purpose "trial". The score of a task is a
+record made of its runs. Jobs are small to send: they name their backbone, data and settings, and find earlier
+runs as inputs on their context. The best MNLI weights of each grid are cached by the worker itself: they can
+be made again, and are too large to send to the driver.
 """
 
 from __future__ import annotations
@@ -31,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from finetune.glue.protocol import RunScore, Trial, select, select_source
+from finetune.glue.protocol import RunScore, Trial
 from finetune.glue.rows import TokenizedTask, as_it_runs, tokenized_rows
 from harness import files, provenance
 from harness.context import Event, JobContext
@@ -56,12 +42,12 @@ CELL = ("learning_rate", "batch_size", "weight_decay", "epochs", "seed")
 
 
 def _cell_of(trial: Trial) -> dict[str, Any]:
-    """What a run has of its own among the runs of a task."""
+    """The settings of a run that its grid varies, by name."""
     return {name: getattr(trial, name) for name in CELL}
 
 
 def notes_of_runs(trial: Trial) -> str:
-    """A run in a few words.
+    """The settings of a run in a few words.
 
     >>> from finetune.recipes.glue_quick import PROTOCOL
     >>> notes_of_runs(PROTOCOL.trials("RTE")[0])
@@ -75,14 +61,14 @@ def notes_of_runs(trial: Trial) -> str:
 
 
 def _number(task: Task, view: str, found: Raw) -> float | None:
-    """A task's number by a paper's view, None unless all of it is there; of a user's own, the mean."""
+    """A task's number by a paper's view, None if a part is missing; for a user's own task, the mean."""
     if isinstance(task.source, GlueSource):
         return VIEWS[view].number(task.name, found)
     return sum(found.values()) / len(found)
 
 
 def _selection_metric(task: Task, view: str, found: Raw) -> float:
-    """What a cell is chosen by: the task's number, or the mean of its parts that are there."""
+    """The score that cells are selected by: the task's number, or the mean of its parts that are there."""
     whole = _number(task, view, found)
     if whole is not None:
         return whole
@@ -91,7 +77,7 @@ def _selection_metric(task: Task, view: str, found: Raw) -> float:
 
 
 def _scores_of(task: Task, metrics: Raw) -> dict[str, dict[str, dict[str, float]]]:
-    """Raw metrics as a record has them: split → subset → metric → value."""
+    """Raw metrics in the form of a record: split → subset → metric → value."""
     found: dict[str, dict[str, dict[str, float]]] = {}
     for (split, name), value in metrics.items():
         found.setdefault(split, {}).setdefault(task.subsets[0], {})[name] = value
@@ -99,14 +85,14 @@ def _scores_of(task: Task, metrics: Raw) -> dict[str, dict[str, dict[str, float]
 
 
 def _count_lost(progress: Progress) -> Evaluation | None:
-    """The evaluation that is a run's score; None if it diverged."""
+    """The evaluation that counts as a run's score; None if the run diverged."""
     if progress.diverged:
         return None
     return progress.best if progress.weights is not None else progress.evaluations[-1]
 
 
 def _training_of(trial: Trial, progress: Progress, steps: int) -> dict[str, Any]:
-    """How a run went, for its record."""
+    """The `training` part of a run's record: trial, steps, losses and evaluations."""
     found = _count_lost(progress)
     first = None if found is None else next(iter(found.predictions.values()))
     finite = [loss for loss in progress.losses if math.isfinite(loss)]
@@ -146,7 +132,7 @@ def _examples_of(task: Task, labelled: LabelledData, found: Evaluation, seed: in
 
 
 def _run_score(record: Record, trial: Trial, task: Task, view: str) -> RunScore:
-    """What a run's record says to a selection."""
+    """The RunScore from a run's record."""
     training = record.training
     return RunScore(
         trial=trial,
@@ -159,12 +145,12 @@ def _run_score(record: Record, trial: Trial, task: Task, view: str) -> RunScore:
 def _all_run_scores(
     records: Sequence[Record], trials: Sequence[Trial], task: Task, view: str
 ) -> list[RunScore]:
-    """What the records of a grid say to a selection."""
+    """The RunScores from the records of a grid."""
     return [_run_score(r, trial, task, view) for r, trial in zip(records, trials, strict=True)]
 
 
 def _cells_of(tried: Sequence[RunScore], records: Sequence[Record]) -> list[dict[str, Any]]:
-    """Every run of a grid with its score and raw metrics: how sensitive the task is to the settings."""
+    """Every run of a grid with its score and raw metrics, which show how settings change the score."""
     return [
         {
             **_cell_of(one.trial),
@@ -180,7 +166,7 @@ def _cells_of(tried: Sequence[RunScore], records: Sequence[Record]) -> list[dict
 
 
 def _means_of(records: Sequence[Record]) -> dict[tuple[str, str], float]:
-    """The mean of every raw metric over runs."""
+    """The mean of each raw metric over runs."""
     import numpy as np
 
     found = [raw_metrics(record) for record in records]
@@ -188,24 +174,24 @@ def _means_of(records: Sequence[Record]) -> dict[tuple[str, str], float]:
 
 
 def _spread(values: Sequence[float]) -> float | None:
-    """The standard deviation over seeds; None of a single one."""
+    """The standard deviation over seeds; None for a single seed."""
     import numpy as np
 
     return float(np.std(values, ddof=1)) if len(values) > 1 else None
 
 
 def _joined_examples(columns: Sequence[Mapping[str, Sequence[Any]]]) -> dict[str, list[Any]]:
-    """Per-example columns of several runs, one behind the other."""
+    """The per-example columns of several runs, concatenated."""
     return {name: [value for one in columns for value in one[name]] for name in columns[0]}
 
 
 @dataclass(frozen=True, kw_only=True)
 class StartFrom:
-    """What a run starts from in place of its backbone.
+    """The weights that a run starts from in place of its backbone's.
 
     Attributes:
         kind: The MNLI run that this plan selects, a checkpoint file of ours, or a model folder.
-        path: Of the last two.
+        path: The checkpoint file or model folder.
     """
 
     kind: Literal["selected", "file", "folder"]
@@ -214,19 +200,19 @@ class StartFrom:
 
 @dataclass(frozen=True, kw_only=True)
 class Finetune:
-    """One run: train a backbone for a task and score it on the dev splits.
+    """The job of one run: train a backbone for a task and score it on the dev splits.
 
     Attributes:
         artifact: The backbone.
-        task: What it is trained for.
-        trials: The runs it may be: one, or the cells of which a selection before it has chosen one.
-        seed: Of the run, in place of its cell's.
+        task: The task.
+        trials: The run's trial, or the cells of a grid from which an earlier selection has chosen.
+        seed: The seed of the run, in place of its cell's.
         data: The local folder of the data set; None for the hub.
-        start: What it starts from in place of the backbone.
-        view: Which paper's number is its main score.
-        key: Its own.
-        identity: What the key is the digest of.
-        group: The grid of MNLI runs whose best weights are kept; None where none are.
+        start: The weights to start from in place of the backbone's.
+        view: The paper whose number is the main score.
+        key: The key of the run's record.
+        identity: The content whose digest is the key.
+        group: The grid of MNLI runs whose best weights are cached; None to cache no weights.
     """
 
     artifact: Artifact
@@ -241,10 +227,10 @@ class Finetune:
     group: str | None = None
 
     def run(self, context: JobContext) -> Mapping[str, bytes]:
-        """Train, score, and write down how it went."""
+        """Train and score the model; gives the record of the run."""
         started = datetime.now(tz=UTC)
         context.set_threads()
-        context.forget()  # the memory is for training
+        context.forget()  # training needs the memory
         folder = backbone_folder(self.artifact.folder)
         trial, changed = as_it_runs(folder, self.trial(context))
         context.emit(Event(kind="stage", text=f"{self.task.name}: {notes_of_runs(trial)}"))
@@ -285,7 +271,7 @@ class Finetune:
         return record_output(record, examples)
 
     def trial(self, context: JobContext) -> Trial:
-        """The run that it is, once a selection has chosen."""
+        """The trial of this run, from the earlier selection where there are several."""
         chosen = int(context.input("selection").get("chosen", 0))
         return replace(self.trials[chosen], seed=self.seed)
 
@@ -331,7 +317,7 @@ class Finetune:
         return model.to(context.device), notes
 
     def _weights(self, context: JobContext) -> Path | None:
-        """The file that it starts from, None where that is a model folder or nothing."""
+        """The checkpoint file to start from; None for a model folder or the backbone."""
         if self.start is None or self.start.kind == "folder":
             return None
         if self.start.path is not None:
@@ -348,7 +334,7 @@ class Finetune:
 
 @dataclass(frozen=True, kw_only=True)
 class Select:
-    """The best cell of a task's grid, from the records of its runs; gives it as JSON."""
+    """The job that selects the best cell of a task's grid from the records of its runs; gives JSON."""
 
     task: Task
     trials: tuple[Trial, ...]
@@ -356,10 +342,10 @@ class Select:
     view: str
 
     def run(self, context: JobContext) -> Mapping[str, bytes]:
-        """Choose, and show every cell."""
+        """Select the best cell; gives its place and every cell of the grid."""
         records = _records_in(context, self.keys)
         tried = [_run_score(r, t, self.task, self.view) for r, t in zip(records, self.trials, strict=True)]
-        found = select(tried)
+        found = RunScore.select(tried)
         told = {
             "chosen": tried.index(found.chosen),
             "maximum": found.maximum,
@@ -372,17 +358,17 @@ class Select:
 
 @dataclass(frozen=True, kw_only=True)
 class SelectStart:
-    """The MNLI run that others start from: the highest accuracy on the matched set; gives it as JSON."""
+    """The job that selects the MNLI run to start from, the best accuracy on the matched set; gives JSON."""
 
     runs: tuple[Finetune, ...]
     view: str
 
     def run(self, context: JobContext) -> Mapping[str, bytes]:
-        """Choose."""
+        """Select the run; gives its key, settings and watched metric."""
         records = _records_in(context, [run.key for run in self.runs])
         trials = [run.trials[0] for run in self.runs]
         tried = _all_run_scores(records, trials, self.runs[0].task, self.view)
-        chosen = select_source(tried).chosen
+        chosen = RunScore.select_source(tried).chosen
         run = self.runs[tried.index(chosen)]
         told = {"run": run.key, **_cell_of(chosen.trial), "watched": chosen.watched}
         return {"source": json.dumps(told).encode()}
@@ -390,15 +376,15 @@ class SelectStart:
 
 @dataclass(frozen=True, kw_only=True)
 class RestoreWeights:
-    """See that the weights of the chosen run are in the cache; it is run once more if they are gone."""
+    """The job that runs the selected MNLI run once more if its weights are not in the cache."""
 
     runs: tuple[Finetune, ...]
 
     def run(self, context: JobContext) -> Mapping[str, bytes]:
-        """Look for them; gives the choice once more, with what these weights score.
+        """Restore the weights if needed; gives the selection with the watched metric of these weights.
 
         Raises:
-            HarnessError: The run diverges when it is run once more.
+            HarnessError: The run diverges the second time.
         """
         source = context.input("source")
         kept = _Checkpoints(folder=context.cache / "finetuned")
@@ -423,18 +409,18 @@ class RestoreWeights:
 
 
 Kind = Literal["fresh", "final", "protocol", "maximum"]
-"""What the seeds behind a score are."""
+"""The kind of seeds behind a score; `ScoreFromRuns` explains each."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreFromRuns:
-    """A task's score: the mean over the seeds that count, with all that was tried on the way.
+    """The job of a task's score: the mean over the seeds that count, with every run behind it.
 
     Attributes:
         seeds: The keys of the runs that count.
-        kind: "fresh" seeds of ours at the chosen cell, the protocol's own "final" ones there, all
-            runs of a "protocol" that chooses nothing, or the grid's "maximum".
-        told: What the record says of the recipe.
+        kind: "fresh" seeds of ours at the chosen cell, the protocol's own "final" seeds there, all runs of a
+            "protocol" that selects nothing, or the grid's "maximum".
+        told: The recipe's part of the record's `training`.
     """
 
     task: Task
@@ -448,7 +434,7 @@ class ScoreFromRuns:
     told: Mapping[str, Any]
 
     def run(self, context: JobContext) -> Mapping[str, bytes]:
-        """Put the runs together.
+        """Combine the runs; gives the record of the score.
 
         Raises:
             HarnessError: All runs that count diverged.
@@ -506,7 +492,7 @@ class ScoreFromRuns:
         }
 
     def _score(self, record: Record) -> float | None:
-        """By this recipe's view; another recipe may have made the run by its own."""
+        """A run's score by this recipe's view; the run may have been made under another recipe's."""
         if record.training["diverged"]:
             return None
         return _selection_metric(self.task, self.view, raw_metrics(record))
@@ -519,12 +505,12 @@ class ScoreFromRuns:
         return [*dict.fromkeys(notes)]
 
     def _seconds(self, context: JobContext, counted: Sequence[Record]) -> float:
-        """Of every run behind the score, each once."""
+        """Training seconds of every run behind the score, each run once."""
         found = {r.key: r for r in (*_records_in(context, self.runs), *counted)}
         return float(sum(record.provenance["seconds"]["train"] for record in found.values()))
 
     def _unselected(self, context: JobContext) -> dict[str, Any]:
-        """The runs of a protocol that chooses nothing, shown as those of a grid are."""
+        """The runs of a protocol that selects nothing, in the form of a selection."""
         records = _records_in(context, self.runs)
         tried = [_run_score(r, t, self.task, self.view) for r, t in zip(records, self.trials, strict=True)]
         scores = [one.score for one in tried if one.score is not None]
@@ -538,14 +524,14 @@ class ScoreFromRuns:
 
 
 def _records_in(context: JobContext, keys: Sequence[str]) -> list[Record]:
-    """The records of runs that are this job's inputs."""
+    """The records of runs among this job's inputs."""
     return [
         RECORDS.parse(context.inputs[key]["record"].decode(), where=f"the run {key[:12]}") for key in keys
     ]
 
 
 def _examples_in(context: JobContext, key: str) -> dict[str, list[Any]]:
-    """The per-example columns of a run that is this job's input."""
+    """The per-example columns of a run among this job's inputs."""
     import pyarrow.parquet as pq
 
     table = pq.read_table(io.BytesIO(context.inputs[key]["examples"]))
@@ -553,24 +539,24 @@ def _examples_in(context: JobContext, key: str) -> dict[str, list[Any]]:
 
 
 STATE = "best.json"
-"""What the runs scored whose weights lie beside it."""
+"""The file with the watched metric of each run whose weights lie beside it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Checkpoints:
-    """The folder of them, with one for each grid: `<cache>/finetuned/<grid>/<run>.safetensors`."""
+    """The cached weights, a folder for each grid: `<cache>/finetuned/<grid>/<run>.safetensors`."""
 
     folder: Path
 
     def find(self, key: str, watched: float) -> Path | None:
-        """Where the weights of a run lie that scored this: one made anew may score otherwise."""
+        """The weights of a run that reached this metric; a run made again may reach another."""
         places = sorted(self.folder.glob(f"*/{key}.safetensors"))
         return next((path for path in places if _read_state(path.parent).get(key) == watched), None)
 
     def offer(self, group: str, key: str, watched: float, tensors: dict[str, Tensor]) -> None:
-        """Keep the weights of a run unless a better one of its grid is there; remove those of worse ones.
+        """Cache the weights of a run unless its grid has better ones; remove worse ones.
 
-        Runs that are equally good are all kept, as the first of the grid is chosen, not of the day.
+        Weights of equally good runs all stay, as a selection takes the first of the grid, not of the day.
         """
         from filelock import FileLock
         from safetensors.torch import save
@@ -591,7 +577,7 @@ class _Checkpoints:
                     path.unlink(missing_ok=True)
 
     def forget(self, group: str) -> None:
-        """Let the next run of a grid be the best so far, whatever was there."""
+        """Forget the metrics of a grid, so that its next run is the best so far."""
         (self.folder / group / STATE).unlink(missing_ok=True)
 
 

@@ -1,9 +1,4 @@
-"""Backbone + classification head.
-
-An encoder with a head for a task of GLUE.
-
-What a run starts from: a backbone with a fresh head.
-"""
+"""The classifier of a GLUE run: a backbone's encoder with a classification head."""
 
 from __future__ import annotations
 
@@ -22,15 +17,15 @@ from harness.errors import ModelError
 
 
 class Classifier(nn.Module):
-    """Token vectors, one of them or their mean, dropout, dense, activation, dropout, linear.
+    """An encoder with a head: pooling, dropout, dense, activation, dropout, linear.
 
     Args:
         encoder: Gives `last_hidden_state`, (rows, columns, width).
-        width: Of its vectors.
+        width: Width of the encoder's vectors.
         classes: Scores of a row; 1 for a number.
-        head: What stands behind it.
-        dense: A dense layer that was trained with the backbone; None for a fresh one.
-        names: What the backbone's authors call its tensors; None where the encoder has these names.
+        head: The settings of the head.
+        dense: A dense layer that was trained with the backbone; None for a fresh layer.
+        names: The published names of the backbone's tensors; None where the encoder has these names.
     """
 
     def __init__(
@@ -80,20 +75,20 @@ class Classifier(nn.Module):
         return (hidden * weights).sum(dim=1) / weights.sum(dim=1)
 
     def published(self, name: str) -> str:
-        """What the backbone's authors call a parameter; its own name if it is none of theirs."""
+        """The published name of a parameter; its own name outside of the encoder."""
         if self.names is None or not name.startswith("encoder."):
             return name
         return self.names.theirs(name.removeprefix("encoder."), with_head=False)
 
     def transferable(self) -> dict[str, Tensor]:
-        """What a model for another task starts from: all but the last layer."""
+        """The tensors that a model for another task starts from: all but the last layer's."""
         return {n: t for n, t in self.state_dict().items() if not n.startswith("classifier.")}
 
     def start_from(self, tensors: dict[str, Any]) -> None:
-        """Take over what another model's `transferable` gave; the last layer stays fresh.
+        """Load the `transferable` tensors of another model; the last layer stays fresh.
 
         Raises:
-            ModelError: They are those of another model.
+            ModelError: The tensors are those of a model with another shape.
         """
         wanted = {n: t.shape for n, t in self.transferable().items()}
         given = {n: t.shape for n, t in tensors.items()}
@@ -112,7 +107,7 @@ LIBRARY_DROPOUT = {
     "attention_probs_dropout_prob": "attention",
     "attention_dropout": "attention",
 }
-"""What transformers' own classes call dropouts, to the part of ours that says how large they are."""
+"""Names of dropouts in transformers' own classes, with the part of `Dropout` that sets them."""
 
 
 def classifier_of(
@@ -121,19 +116,19 @@ def classifier_of(
     """The backbone in a folder behind a head whose fresh weights the trial's seed draws.
 
     Args:
-        folder: A backbone's, in its published form or ours.
-        trial: Its training says what the head is and what is dropped in the encoder.
+        folder: The folder of a backbone, in its published form or ours.
+        trial: Its training has the settings of the head and of the encoder's dropout.
         classes: Scores of a row; 1 for a number.
-        source: A folder with the backbone fine-tuned for another task, whose encoder and dense layer
-            are taken in place of the backbone's own.
+        source: A folder with the backbone fine-tuned for another task, whose encoder and dense layer replace
+            the backbone's own.
 
     Returns:
-        The model on the CPU, in float32, and notes on what went otherwise than the protocol says.
+        The model on the CPU, in float32, and notes on deviations from the protocol.
     """
     import torch
 
     asked = trial.training.head
-    torch.manual_seed(trial.seed)  # what a library draws for tensors that are not there
+    torch.manual_seed(trial.seed)  # a library draws missing tensors
     encoder, dense, notes = _encoder(source or folder, asked, trial.training.dropout)
     if source is not None:
         dense = _trained_dense(source) or dense
@@ -149,11 +144,11 @@ def classifier_of(
 
 
 DENSE = ("pooler.dense", "head.dense", "classifier.dense", "pre_classifier", "dense")
-"""What models for a task call the dense layer of their heads, the last only at the top."""
+"""Names of the dense layer in the heads of fine-tuned models, the last only at the top level."""
 
 
 def _trained_dense(folder: Path) -> nn.Linear | None:
-    """The dense layer in the head of a model that was trained for a task, whatever it is called."""
+    """The dense layer in the head of a fine-tuned model, under any of these names."""
     import torch
 
     tensors = raw_tensors(folder)
@@ -183,7 +178,7 @@ def _encoder(folder: Path, head: ClassifierHead, dropout: Dropout) -> tuple[Any,
         found = model.head.dense
     elif head.dense == "pooler" and encoder.pooler is not None:
         found = encoder.pooler.dense
-    encoder.pooler = None  # it takes no part in what follows
+    encoder.pooler = None  # the head has its own dense layer
     return encoder, found, []
 
 
@@ -193,7 +188,7 @@ def _has_dense(folder: Path, family: Family | None) -> bool:
 
 
 def _library(folder: Path, head: ClassifierHead, dropout: Dropout) -> tuple[Any, nn.Linear | None, list[str]]:
-    """transformers' own class, which knows fewer kinds of dropout."""
+    """The encoder as transformers' own class, which knows fewer kinds of dropout."""
     import torch
     from transformers import AutoConfig, AutoModel
 

@@ -1,10 +1,6 @@
-"""Protocol x backbone x task -> jobs with keys.
+"""The plan of a GLUE recipe: the jobs of a task's score for one backbone, every key known before a run.
 
-From a backbone and a task to the jobs of its score, every key known before anything runs.
-
-The runs of a protocol for one backbone, as jobs whose keys are known before anything runs.
-
-A protocol as a recipe of the catalog.
+`entry` makes a protocol a recipe of the catalog.
 """
 
 from __future__ import annotations
@@ -43,15 +39,11 @@ from suites.glue import GLUE, MNLI
 
 @dataclass(frozen=True, kw_only=True)
 class _StartModel:
-    """What the runs of a task start from.
+    """The model that the runs of a task start from.
 
-    Attributes:
-        start: In place of the backbone, None for the backbone.
-        identity: Of it, as a part of a run's.
-        jobs: That make it; the last two are the choice among runs, and having its weights.
-        said: Of it, as a part of the score's identity; None where the protocol starts no such task
-            from elsewhere.
-        notes: What a user should know of it.
+    `start` replaces the backbone, None for the backbone; `identity` is its part in a run's identity. The last
+    two of `jobs` select a run and restore its weights. `said` is its part in the score's identity, None where
+    the protocol starts no such task from elsewhere. `notes` are for the user.
     """
 
     start: StartFrom | None = None
@@ -62,18 +54,18 @@ class _StartModel:
 
     @property
     def before(self) -> tuple[str, ...]:
-        """What a run waits for: the weights."""
+        """The key of the job that a run waits for: the weights."""
         return tuple(job.key for job in self.jobs[-1:])
 
     @property
     def choice(self) -> tuple[str, ...]:
-        """What a score tells of: the run that was chosen."""
+        """The key of the job whose selection a score reports."""
         return tuple(job.key for job in self.jobs[-2:-1])
 
 
 @dataclass(frozen=True, kw_only=True)
 class _TaskRuns:
-    """A task that can be run: its data found, what its runs start from, and the runs themselves."""
+    """A task with its data located, the model that its runs start from, and their trials."""
 
     task: Task
     folder: Path | None
@@ -83,14 +75,7 @@ class _TaskRuns:
 
 @dataclass(frozen=True, kw_only=True)
 class _Runs:
-    """A protocol for one backbone.
-
-    Attributes:
-        protocol: With its grids.
-        artifact: The backbone.
-        locate: Where data lies.
-        transfer: Whether tasks start from elsewhere where the protocol has it so.
-    """
+    """The runs of a protocol for one backbone; without `transfer` every task starts from the backbone."""
 
     protocol: Protocol
     artifact: Artifact
@@ -98,7 +83,7 @@ class _Runs:
     transfer: bool = True
 
     def located(self, task: Task) -> tuple[Task, Path | None]:
-        """A task with what its data turned out to be, and the folder to read it from."""
+        """A task with its data identified, and the folder to read it from."""
         found = self.locate(task)
         if not isinstance(found, Located):
             raise found
@@ -112,7 +97,7 @@ class _Runs:
         return replace(task, data=found.data), found.folder
 
     def trials(self, task: Task) -> tuple[Trial, ...]:
-        """Every run of a task's grid."""
+        """Every trial of a task's grid."""
         source = task.source
         assert isinstance(source, LabelSource)
         transfer = source.from_mnli and bool(self.protocol.transfer)
@@ -121,7 +106,7 @@ class _Runs:
         return self.protocol.trials(task.name, like=source.like, transfer=transfer)
 
     def grid(self, ready: _TaskRuns) -> tuple[Job, ...]:
-        """Every run of the protocol's own."""
+        """The jobs of a task's grid."""
         identities = [self._identity(ready, trial) for trial in ready.trials]
         kept = ready.task.name == MNLI and bool(self.protocol.transfer)
         group = _source_key([digest(one) for one in identities]) if kept else None
@@ -131,7 +116,7 @@ class _Runs:
         )
 
     def again(self, ready: _TaskRuns, select: Job | None, seeds: Sequence[int]) -> tuple[Job, ...]:
-        """Runs with other seeds: of the cell that is chosen, or of the only one."""
+        """The jobs with other seeds: of the selected cell, or of the only cell."""
         made = []
         for seed in seeds:
             if select is None:
@@ -144,7 +129,7 @@ class _Runs:
         return tuple(made)
 
     def select(self, ready: _TaskRuns, runs: tuple[str, ...]) -> Job:
-        """The choice of the best of them."""
+        """The job that selects the best cell."""
         view = self.protocol.view
         return Job(
             key=digest({"job": "select", "runs": runs, "view": view}),
@@ -155,7 +140,7 @@ class _Runs:
         )
 
     def _identity(self, ready: _TaskRuns, trial: object) -> dict[str, Any]:
-        """What a run depends on."""
+        """The identity of a run."""
         return {**task_identity(self.artifact, ready.task), "trial": trial, "start": ready.begin.identity}
 
     def _run(
@@ -192,25 +177,25 @@ class _Runs:
 
 
 def _source_key(runs: Sequence[str]) -> str:
-    """The key of the choice of a run that others start from."""
+    """The key of the job that selects the run to start from."""
     return digest({"job": "source", "runs": runs})
 
 
 FRESH = 5
-"""Seeds of ours at a chosen cell, where the protocol has none of its own there."""
+"""The number of our own seeds at a selected cell where the protocol has no final seeds."""
 
 OTHERWISE = "--mnli MODEL starts from another one, --no-transfer from the backbone"
 
 
 @dataclass(frozen=True, kw_only=True)
 class _TaskPlanner:
-    """The runs of a protocol, with what a user asked of it."""
+    """The plans of scores under a protocol with a user's options."""
 
     runs: _Runs
     options: RecipeOptions
 
     def score(self, task: Task, name: str) -> RecipePlan:
-        """Everything behind one score; `name` is the recipe's."""
+        """The plan of one score; `name` is the recipe's."""
         ready = self._ready(task)
         grid = self.runs.grid(ready)
         keys = tuple(job.key for job in grid)
@@ -223,7 +208,7 @@ class _TaskPlanner:
 
     @property
     def protocol(self) -> Protocol:
-        """Of the runs."""
+        """The protocol of the runs."""
         return self.runs.protocol
 
     def _ready(self, task: Task) -> _TaskRuns:
@@ -231,7 +216,7 @@ class _TaskPlanner:
         return _TaskRuns(task=task, folder=folder, begin=self._beginning(task), trials=self.runs.trials(task))
 
     def _identity(self, ready: _TaskRuns, name: str, keys: tuple[str, ...]) -> dict[str, Any]:
-        """What the score depends on."""
+        """The identity of the score."""
         return {
             **task_identity(self.runs.artifact, ready.task),
             "recipe": name,
@@ -245,7 +230,7 @@ class _TaskPlanner:
         }
 
     def _told(self, ready: _TaskRuns, name: str) -> dict[str, Any]:
-        """What the record says of the recipe."""
+        """The recipe's part of the record's `training`."""
         own = len(ready.trials) + len(self.protocol.final_seeds)
         return {
             "recipe": name,
@@ -288,7 +273,7 @@ class _TaskPlanner:
 
     @property
     def fresh_seeds(self) -> tuple[int, ...]:
-        """Seeds of ours, apart from every protocol's."""
+        """Our own seeds, apart from every seed of the protocol."""
         chooses = self.protocol.selection == "best" and not self.protocol.final_seeds
         asked = self.options.fresh_seeds
         count = (FRESH if chooses else 0) if asked is None else asked
@@ -323,7 +308,7 @@ class _TaskPlanner:
         return self._selected(task)
 
     def _selected(self, task: Task) -> _StartModel:
-        """The model that the protocol's own runs on MNLI give."""
+        """The MNLI model that the protocol's own runs give."""
         try:
             mnli, folder = self.runs.located(GLUE[MNLI])
         except DataError as error:
@@ -371,13 +356,13 @@ SAME = (
     "n_embd",
     "n_layer",
 )
-"""Fields of a config that a backbone and what it is started from share."""
+"""Config fields that a backbone and the model it starts from must share."""
 
 
 def _require_same(backbone: Path, source: Path) -> None:
-    """Refuse a model folder whose encoder is not the backbone's: another tokenizer's ids would mean nothing.
+    """Refuse a model folder of another backbone: token ids would mean something else.
 
-    A file of weights is held against the model when it is loaded.
+    Weights in a file are compared with the model when they are loaded.
     """
     if not source.is_dir():
         check_safetensors(source)
@@ -395,12 +380,12 @@ def _require_same(backbone: Path, source: Path) -> None:
 
 
 def _checkpoint_key(path: Path) -> str:
-    """What a model folder or a file of weights holds, wherever it lies."""
+    """The content key of a model folder or a file of weights, wherever it lies."""
     return content_key(path)[0] if path.is_dir() else sha256_file(path)
 
 
 def entry(protocol: Protocol, summary: str) -> RecipeEntry:
-    """A protocol with its variants, as the catalog lists it."""
+    """The catalog entry of a protocol with its variants."""
 
     def open_(variant: str, options: RecipeOptions) -> Recipe:
         if variant and variant not in protocol.variants:
@@ -425,7 +410,7 @@ def entry(protocol: Protocol, summary: str) -> RecipeEntry:
 
 @dataclass(frozen=True, kw_only=True)
 class _GlueRecipe:
-    """A protocol with what a user asked of it (see harness.recipe.Recipe)."""
+    """A protocol with a user's options (harness.recipe.Recipe)."""
 
     protocol: Protocol
     variant: str
@@ -433,7 +418,7 @@ class _GlueRecipe:
 
     @property
     def name(self) -> str:
-        """As a user types it."""
+        """The recipe's name as a user types it."""
         return f"{self.protocol.name}:{self.variant}" if self.variant else self.protocol.name
 
     @property
@@ -443,11 +428,11 @@ class _GlueRecipe:
 
     @property
     def convention(self) -> str:
-        """The paper's own, or NeoBERT's where there is no paper."""
+        """The paper's convention, or NeoBERT's where there is no paper."""
         return self.protocol.view
 
     def plan_task(self, artifact: Artifact, task: Task, *, locate: Locate) -> RecipePlan:
-        """The runs of the task's grid, the choice, the runs at the chosen cell, and the score."""
+        """The RecipePlan of a task: its grid, the selection, the runs at the chosen cell, and the score."""
         source = task.source
         assert isinstance(source, LabelSource)
         if source.like not in self.protocol.grids:
@@ -460,13 +445,13 @@ class _GlueRecipe:
             return RecipePlan(identity=identity, problem=error)
 
     def estimate(self, jobs: Sequence[Job], context: JobContext) -> list[Estimate | None]:
-        """What each of these runs will take, from twenty steps on this machine."""
+        """The estimated cost of each of these runs, from twenty steps on this machine."""
         return probe.estimates(
             context, [job.work if isinstance(job.work, Finetune) else None for job in jobs]
         )
 
     def probe(self, jobs: Sequence[Job]) -> Job | None:
-        """A job that measures the memory of one run."""
+        """The job that measures the memory of the largest runs, None without runs."""
         works = probe.largest([job.work for job in jobs if isinstance(job.work, Finetune)])
         if not works:
             return None
@@ -475,5 +460,5 @@ class _GlueRecipe:
 
 
 def _plain(value: Any) -> Any:
-    """A value as its canonical JSON has it: what a record holds of it."""
+    """A value in the form of its canonical JSON, as a record holds it."""
     return json.loads(canonical(value))

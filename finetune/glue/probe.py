@@ -1,4 +1,4 @@
-"""What runs will take, from a few steps of them: time for a plan, memory for how many fit at once."""
+"""Estimates from a few steps of a run: its time for a plan, and its memory for the number of workers."""
 
 from __future__ import annotations
 
@@ -28,14 +28,7 @@ STEPS = 20
 
 @dataclass(frozen=True, kw_only=True)
 class _Speed:
-    """How fast a backbone is trained on a device.
-
-    Attributes:
-        step: Seconds of a step, whatever is in it.
-        token: Seconds of each token trained on.
-        scored: Seconds of each token scored.
-        parameters: That take part in the products of every token, the embeddings not among them.
-    """
+    """Seconds of a step, of a trained and of a scored token; `parameters` do not count the embeddings."""
 
     step: float
     token: float
@@ -45,12 +38,12 @@ class _Speed:
 
 @dataclass(frozen=True, kw_only=True)
 class Memory:
-    """The memory that the largest batch of each of some runs takes, longest rows first."""
+    """The job that measures the memory of the largest batch of each run, longest rows first."""
 
     runs: tuple[Finetune, ...]
 
     def run(self, context: JobContext) -> Mapping[str, bytes]:
-        """Two steps and a scored batch of each; gives the peak as JSON."""
+        """Train two steps and score a batch of each run; gives the peak as JSON."""
         import torch
 
         for work in self.runs:
@@ -64,7 +57,7 @@ class Memory:
 
 
 def largest(works: Sequence[Finetune]) -> tuple[Finetune, ...]:
-    """Of each backbone and task the run with the largest batch, which takes the most memory."""
+    """The run with the largest batch for each backbone and task, which takes the most memory."""
     found: dict[tuple[str, str], Finetune] = {}
     for work in works:
         place = _place(work)
@@ -76,7 +69,7 @@ def largest(works: Sequence[Finetune]) -> tuple[Finetune, ...]:
 
 
 def _speed_of(context: JobContext, works: Sequence[Finetune]) -> _Speed:
-    """Twenty steps of a backbone, with the smallest and the largest batch of some runs."""
+    """The speed of a backbone, from twenty steps with the smallest and the largest batch of its runs."""
     trials = [(trial, work) for work in works for trial in work.trials]
     few, many = (
         _some_steps(context, *pick(trials, key=lambda pair: pair[0].batch_size)) for pick in (min, max)
@@ -94,7 +87,7 @@ def _speed_of(context: JobContext, works: Sequence[Finetune]) -> _Speed:
 
 @dataclass(frozen=True, kw_only=True)
 class _Passed:
-    """One step as measured: tokens, seconds, and seconds of scoring the same tokens."""
+    """The tokens and seconds of one step, and the seconds of scoring the same tokens."""
 
     tokens: float
     seconds: float
@@ -111,7 +104,7 @@ def _some_steps(context: JobContext, trial: Trial, work: Finetune) -> _Passed:
 
 
 def _timed(context: JobContext, work: Finetune, trial: Trial, rows: TokenizedRows, classes: int) -> _Passed:
-    """One pass over rows, and scoring them."""
+    """The measured step of one pass over rows that trains and scores them."""
     import torch
 
     from finetune.glue.model import classifier_of
@@ -139,14 +132,14 @@ def _timed(context: JobContext, work: Finetune, trial: Trial, rows: TokenizedRow
     table = model.encoder.get_input_embeddings().weight.numel()
     return _Passed(
         tokens=int(rows.lengths.sum()) / steps,
-        seconds=statistics.median(taken[1:] or taken),  # the first step makes room for all
+        seconds=statistics.median(taken[1:] or taken),  # the first step allocates memory
         scoring=scoring / steps,
         parameters=sum(p.numel() for p in model.parameters()) - table,
     )
 
 
 def estimates(context: JobContext, works: Sequence[Finetune | None]) -> list[Estimate | None]:
-    """What each of some runs will take; of one whose data cannot be read, why."""
+    """The estimated cost of each run; where data cannot be read, the reason is in the notes."""
     known = [work for work in works if work is not None]
     sizes = {_place(work): work for work in known}
     found = {place: _size(context, work) for place, work in sizes.items()}
@@ -157,7 +150,7 @@ def estimates(context: JobContext, works: Sequence[Finetune | None]) -> list[Est
 
 
 Place = tuple[str, str]
-"""A backbone and a task."""
+"""The keys of a backbone and a task."""
 
 
 def _place(work: Finetune) -> Place:
@@ -166,7 +159,7 @@ def _place(work: Finetune) -> Place:
 
 @dataclass(frozen=True, kw_only=True)
 class _Size:
-    """Rows of a task, and tokens of one, to train on and to score."""
+    """The rows of a task, the mean tokens of a training row, and the tokens of all dev rows."""
 
     rows: int
     tokens: float
@@ -188,7 +181,7 @@ def _size(context: JobContext, work: Finetune) -> _Size | DataError:
 
 
 def _estimate(work: Finetune, speeds: Mapping[str, _Speed], size: _Size | DataError) -> Estimate:
-    """Of the cells that a run may turn out to be, the one that takes longest."""
+    """The estimate of the slowest cell that a run may turn out to be."""
     if isinstance(size, DataError):
         return Estimate(steps=0, flops=0.0, seconds=0.0, notes=(size.message,))
     cells = [_cell(trial, speeds[work.artifact.key], size) for trial in work.trials]

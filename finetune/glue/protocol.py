@@ -1,11 +1,4 @@
-"""A paper's GLUE as frozen data: settings, grid, selection.
-
-A protocol: the grid of every task, and how a score comes out of its runs.
-
-Everything that one fine-tuning run of GLUE is, as frozen data.
-
-The choice among a grid's runs: the best cell of a task, and the MNLI model that others start from.
-"""
+"""A paper's GLUE as frozen data: the settings of a run, the grid of each task, the selection among runs."""
 
 from __future__ import annotations
 
@@ -22,15 +15,14 @@ from harness.types import Dtype
 
 @dataclass(frozen=True, kw_only=True)
 class Optimizer(Whole):
-    """AdamW.
+    """The AdamW optimizer.
 
     Attributes:
-        betas: Of the two moments.
-        eps: Added to the root of the second.
-        decay: What a weight decay means. "torch": a step multiplies weights by 1 - lr * decay.
-            "composer": by 1 - lr / peak lr * decay, so it does not shrink with the learning rate.
-        undecayed: Parameters with one of these in their names, as their authors call them, are not
-            decayed.
+        betas: Decay rates of the two moments.
+        eps: Added to the root of the second moment.
+        decay: The meaning of weight decay. "torch": a step multiplies weights by 1 - lr * decay. "composer":
+            by 1 - lr / peak lr * decay, so it does not shrink with the learning rate.
+        undecayed: Parameters with any of these in their published names are not decayed.
     """
 
     betas: tuple[float, float]
@@ -39,7 +31,7 @@ class Optimizer(Whole):
     undecayed: tuple[str, ...] = ()
 
     def torch_decay(self, weight_decay: float, learning_rate: float) -> float:
-        """The decay that means the same to torch's AdamW.
+        """The weight decay that means the same to torch's AdamW.
 
         >>> round(Optimizer(betas=(0.9, 0.98), eps=1e-6, decay="composer").torch_decay(5e-6, 5e-5), 6)
         0.1
@@ -49,11 +41,11 @@ class Optimizer(Whole):
 
 @dataclass(frozen=True, kw_only=True)
 class Schedule(Whole):
-    """How the learning rate goes; `finetune.glue.trainer` computes it.
+    """The schedule of the learning rate; `finetune.glue.trainer` computes it.
 
     Attributes:
-        name: "linear": up to the peak, then down to 0. "neobert": up from 1e-4 of the peak, slowly
-            down to about 0.16 of it, and 0.1 of it for the last tenth of the steps.
+        name: "linear": up to the peak, then down to 0. "neobert": up from 1e-4 of the peak, slowly down to
+            about 0.16 of it, and 0.1 of it for the last tenth of the steps.
         warmup: Share of the steps until the peak.
     """
 
@@ -63,7 +55,7 @@ class Schedule(Whole):
 
 @dataclass(frozen=True, kw_only=True)
 class Dropout(Whole):
-    """Shares dropped in the encoder; None leaves what the checkpoint's config says."""
+    """Dropout probabilities in the encoder; None leaves that of the checkpoint's config."""
 
     embedding: float | None = None
     attention: float | None = None
@@ -74,15 +66,15 @@ class Dropout(Whole):
 
 @dataclass(frozen=True, kw_only=True)
 class ClassifierHead(Whole):
-    """From the token vectors to the scores: pooling, dropout, dense, activation, dropout, linear.
+    """The layers from token vectors to scores: pooling, dropout, dense, activation, dropout, linear.
 
     Attributes:
         pooling: The first token, or the mean of all.
-        dense: Where the dense layer's weights come from: drawn anew, from the backbone's pooler, or
-            from the dense layer of its masked-language head; anew where it has none.
-        dense_bias: Whether it has a bias.
-        activation: Behind it.
-        dropout_before: Share dropped before it.
+        dense: The source of the dense layer's weights: fresh, the backbone's pooler, or the dense layer of
+            its masked-language head; fresh where the backbone has none.
+        dense_bias: Whether the dense layer has a bias.
+        activation: Behind the dense layer.
+        dropout_before: Share dropped before the dense layer.
         dropout: Share dropped before the linear layer.
         initializer_range: Standard deviation of fresh weights.
     """
@@ -98,15 +90,15 @@ class ClassifierHead(Whole):
 
 @dataclass(frozen=True, kw_only=True)
 class Cadence(Whole):
-    """How many steps lie between two evaluations.
+    """The number of steps between two evaluations: the smallest of these limits, and at least 1.
 
-    The smallest of what is given here, and at least 1; a run always ends with one.
+    A run always ends with an evaluation.
 
     Attributes:
-        steps: By the name of the task.
+        steps: Steps by the name of the task.
         at_most: Steps of any task.
         full_batches: Share of an epoch's full batches.
-        batches: Share of an epoch's batches, its last small one among them.
+        batches: Share of an epoch's batches, its last small batch among them.
         places: Share of the places in an epoch's batches, taken as steps (NeoBERT's code counts those).
     """
 
@@ -135,10 +127,10 @@ class Cadence(Whole):
 
 @dataclass(frozen=True, kw_only=True)
 class Stopping(Whole):
-    """When a run ends early, and which of its evaluations counts.
+    """Early stopping, and the evaluation that counts.
 
     Attributes:
-        patience: Evaluations without a new best before it ends; None for never.
+        patience: Evaluations without a new best before a run ends; None for no early end.
         counts: The best evaluation, or that at the end.
     """
 
@@ -148,20 +140,20 @@ class Stopping(Whole):
 
 @dataclass(frozen=True, kw_only=True)
 class Training(Whole):
-    """What all runs of a protocol have in common, up to `float32_tasks`.
+    """The settings that all runs of a protocol share, up to `float32_tasks`.
 
     Attributes:
-        optimizer: With the meaning of its decay.
-        schedule: Of the learning rate.
-        max_length: Tokens of an input, special ones included.
+        optimizer: The optimizer.
+        schedule: The schedule of the learning rate.
+        max_length: Tokens of an input, special tokens included.
         autocast: The dtype of autocast; float32 for none.
         float32_tasks: Tasks that run without autocast.
-        dropout: Of the encoder.
-        head: Behind it.
+        dropout: Dropout in the encoder.
+        head: The head behind the encoder.
         clip: The norm that gradients are scaled down to; None for no clipping.
         shuffled: Whether rows are drawn in a new order in each epoch.
-        cadence: Of evaluations.
-        stopping: And what they do.
+        cadence: The steps between evaluations.
+        stopping: Early stopping, and the evaluation that counts.
     """
 
     optimizer: Optimizer
@@ -183,13 +175,13 @@ class Trial(Whole):
 
     Attributes:
         task: Name of a GLUE task, or of the user's own.
-        learning_rate: At its peak.
+        learning_rate: Peak of the learning rate.
         batch_size: Rows of one optimizer step.
         weight_decay: As the protocol prints it; `Training.optimizer` says what it means.
         epochs: Passes over the training rows.
-        seed: Of the head, the order of rows, and dropout.
-        training: Everything else.
-        start: Whether it starts from the protocol's selected MNLI model.
+        seed: Seed of the head, the order of rows, and dropout.
+        training: All other settings.
+        start: The backbone, or the protocol's selected MNLI model.
     """
 
     task: str
@@ -207,13 +199,13 @@ class Trial(Whole):
         return "float32" if self.task in self.training.float32_tasks else self.training.autocast
 
     def steps(self, rows: int) -> int:
-        """Optimizer steps; an epoch's last batch may be a small one."""
+        """The number of optimizer steps; an epoch's last batch may be a small one."""
         return self.epochs * math.ceil(rows / self.batch_size)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Grid(Whole):
-    """The values a task is tried with, all against all."""
+    """The values of a task's settings, tried in all combinations."""
 
     learning_rates: tuple[float, ...]
     batch_sizes: tuple[int, ...]
@@ -223,24 +215,24 @@ class Grid(Whole):
 
     @property
     def cells(self) -> int:
-        """How many combinations there are, seeds apart."""
+        """The number of combinations, seeds apart."""
         return len(self.learning_rates) * len(self.batch_sizes) * len(self.weight_decays) * len(self.epochs)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Protocol(Whole):
-    """How a paper fine-tunes on GLUE.
+    """A paper's procedure for fine-tuning on GLUE.
 
     Attributes:
-        name: Of the recipe.
+        name: The name of the recipe.
         source: The paper's section, and its code.
-        training: What all runs have in common.
-        grids: By the name of the task.
+        training: The settings that all runs share.
+        grids: Grids by the name of the task.
         transfer: Tasks that start from the selected MNLI model.
         selection: The grid's best cell by dev score, or no selection (one cell, mean over its seeds).
-        view: Which paper's number of a task is maximized, by its name in `suites.glue`.
+        view: The paper whose number of a task is maximized, by its name in `suites.glue`.
         final_seeds: Seeds with which the protocol itself runs the best cell once more.
-        assumed: What no source says, each as a sentence.
+        assumed: Assumptions that no source states, each as a sentence.
         variants: Other readings of the same source, by name.
     """
 
@@ -256,12 +248,12 @@ class Protocol(Whole):
     variants: Mapping[str, Protocol] = field(default_factory=dict)
 
     def trials(self, task: str, *, like: str = "", transfer: bool | None = None) -> tuple[Trial, ...]:
-        """Every run of a task's grid, seeds innermost.
+        """Every trial of a task's grid, seeds innermost.
 
         Args:
-            task: Of GLUE, or a user's own.
-            like: The task of GLUE whose grid, cadence and precision it has; itself, if empty.
-            transfer: Whether it starts from the MNLI model; None for what the protocol says.
+            task: A GLUE task, or a user's own.
+            like: The GLUE task whose grid, cadence and precision hold; the task itself, if empty.
+            transfer: Whether to start from the MNLI model; None for the protocol's own choice.
         """
         grid, training = self.grids[like or task], self._training(task, like)
         starts = task in self.transfer if transfer is None else transfer
@@ -282,7 +274,7 @@ class Protocol(Whole):
         )
 
     def _training(self, task: str, like: str) -> Training:
-        """What all runs have in common, with what holds for `like` said of a user's own task."""
+        """The settings of a task's runs; a user's own task has the cadence and precision of `like`."""
         if like in ("", task):
             return self.training
         asked = self.training
@@ -295,19 +287,19 @@ class Protocol(Whole):
 
     @property
     def runs(self) -> int:
-        """Runs of all grids, and those of `final_seeds`."""
+        """The number of runs of all grids and final seeds."""
         return sum(len(self.trials(task)) + len(self.final_seeds) for task in self.grids)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunScore:
-    """A run that has ended.
+    """The score of a finished run.
 
     Attributes:
-        trial: What was run.
+        trial: The trial.
         score: The task's number by the protocol's own view; None if the run diverged.
-        watched: The metric of early stopping, for MNLI the accuracy on the matched set; None likewise.
-        constant: Whether it predicts one and the same for every row.
+        watched: The metric of early stopping, for MNLI the accuracy on the matched set; None if diverged.
+        constant: Whether the prediction is the same for every row.
     """
 
     trial: Trial
@@ -320,16 +312,24 @@ class RunScore:
         """Whether a loss was not finite."""
         return self.score is None
 
+    @staticmethod
+    def select(tried: Sequence[RunScore]) -> _Selection:
+        """The best cell of a task's grid.
+
+        Raises:
+            HarnessError: If every run diverged.
+        """
+        return _by([run.score for run in tried], tried)
+
+    @staticmethod
+    def select_source(tried: Sequence[RunScore]) -> _Selection:
+        """The MNLI run that others start from: the highest accuracy on the matched set; errors as `select`."""
+        return _by([run.watched for run in tried], tried)
+
 
 @dataclass(frozen=True, kw_only=True)
 class _Selection:
-    """What a grid gave.
-
-    Attributes:
-        chosen: The run with the best score, the first of those that share it.
-        diverged: How many of them diverged.
-        constant: How many predict one and the same for every row.
-    """
+    """The run with the best score, the first of equals, and how many runs diverged or predict a constant."""
 
     chosen: RunScore
     diverged: int
@@ -337,23 +337,9 @@ class _Selection:
 
     @property
     def maximum(self) -> float:
-        """The best score: chosen on the rows it is measured on, so it errs upward."""
+        """The best score, which errs upward, as the run was chosen on the same rows."""
         assert self.chosen.score is not None
         return self.chosen.score
-
-
-def select(tried: Sequence[RunScore]) -> _Selection:
-    """The best cell of a task's grid.
-
-    Raises:
-        HarnessError: If every run diverged.
-    """
-    return _by([run.score for run in tried], tried)
-
-
-def select_source(tried: Sequence[RunScore]) -> _Selection:
-    """The MNLI run that others start from: the highest accuracy on the matched set; errors as `select`."""
-    return _by([run.watched for run in tried], tried)
 
 
 def _by(values: Sequence[float | None], tried: Sequence[RunScore]) -> _Selection:

@@ -1,9 +1,4 @@
-"""Tokenized rows on a device.
-
-The rows of a task, tokenized once and kept on the device for every run.
-
-The rows of a task on a device, read and tokenized once for all runs of a worker.
-"""
+"""The rows of a task on a device, read and tokenized once for all runs of a worker."""
 
 from __future__ import annotations
 
@@ -30,7 +25,7 @@ class Batch:
 
     Attributes:
         inputs: Arguments of the encoder, each (rows, columns).
-        labels: (rows,), integers of a class or numbers.
+        labels: (rows,), integers for classes, or numbers.
     """
 
     inputs: dict[str, Tensor]
@@ -39,13 +34,13 @@ class Batch:
 
 @dataclass(frozen=True, kw_only=True)
 class TokenizedRows:
-    """Tokenized rows, one behind the other.
+    """Tokenized rows, concatenated.
 
     Attributes:
         columns: Arguments of the encoder by name, each (tokens,).
-        starts: (rows + 1,) where each row begins, on the CPU.
+        starts: (rows + 1,), the start of each row, on the CPU.
         labels: (rows,).
-        fill: What pads each of `columns`.
+        fill: The padding value of each of `columns`.
     """
 
     columns: dict[str, Tensor]
@@ -58,11 +53,11 @@ class TokenizedRows:
 
     @property
     def lengths(self) -> Tensor:
-        """(rows,) tokens of each."""
+        """(rows,), the tokens of each row."""
         return self.starts.diff()
 
     def batch(self, chosen: Tensor) -> Batch:
-        """These rows, in this order; `chosen` is on the CPU."""
+        """The chosen rows, in this order, as a batch; `chosen` is on the CPU."""
         import torch
 
         first, lengths = self.starts[chosen], self.lengths[chosen]
@@ -77,7 +72,7 @@ class TokenizedRows:
         return Batch(inputs=inputs, labels=self.labels[chosen.to(device)])
 
     def take(self, chosen: Tensor) -> TokenizedRows:
-        """Only these rows, in this order; `chosen` is on the CPU."""
+        """The chosen rows alone, in this order; `chosen` is on the CPU."""
         import torch
 
         lengths = self.lengths[chosen]
@@ -91,7 +86,7 @@ class TokenizedRows:
         )
 
     def by_length(self, tokens: int) -> Iterator[Tensor]:
-        """All rows in batches of at most so many padded tokens, the longest first."""
+        """All row numbers in batches of at most so many padded tokens, the longest rows first."""
         import torch
 
         order = torch.argsort(self.lengths, descending=True, stable=True)
@@ -111,7 +106,7 @@ def _tokenized(
     device: torch.device,
     numbers: bool,
 ) -> TokenizedRows:
-    """Tokenize the rows of a split."""
+    """The tokenized rows of a split."""
     import torch
 
     made = tokenizer(*map(list, texts), truncation=True, max_length=max_length)
@@ -130,7 +125,7 @@ def _tokenized(
 
 @dataclass(frozen=True, kw_only=True)
 class TokenizedTask:
-    """The rows of a task on a device."""
+    """The tokenized rows of a task on a device."""
 
     train: TokenizedRows
     dev: Mapping[str, TokenizedRows]
@@ -139,7 +134,7 @@ class TokenizedTask:
 def tokenized_rows(
     context: JobContext, artifact: Artifact, task: Task, data: Path | None, trial: Trial
 ) -> tuple[LabelledData, TokenizedTask, list[str]]:
-    """A task's rows, read and tokenized once for all runs of a worker, and notes."""
+    """The rows of a task, read and tokenized once for all runs of a worker, and notes."""
     import torch
 
     source = task.source
@@ -178,7 +173,7 @@ def tokenized_rows(
 
 
 def as_it_runs(folder: Path, trial: Trial) -> tuple[Trial, list[str]]:
-    """A run with what its backbone does not allow changed, and notes on that."""
+    """A trial without the settings that its backbone does not allow, and notes on the changes."""
     family, training, notes = family_in(folder), trial.training, list[str]()
     if family is not None and family.float32_only is not None and trial.autocast != "float32":
         training = replace(training, autocast="float32")

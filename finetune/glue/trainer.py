@@ -1,11 +1,4 @@
-"""The loop: AdamW groups, schedules, steps, precision, out-of-memory split, evaluation, early stop.
-
-One fine-tuning run: optimizer, schedule, steps, evaluations, early stopping.
-
-From a model in training to the metrics of a task's dev splits.
-
-Factors of the learning rate by step.
-"""
+"""One fine-tuning run: optimizer, learning-rate schedule, steps, evaluations and early stopping."""
 
 from __future__ import annotations
 
@@ -28,16 +21,16 @@ from harness.metrics import METRICS
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 EVALUATED, LEAST = 16_384, 512
-"""Padded tokens of a batch that is only scored, and of the smallest that is tried."""
+"""Padded tokens of a batch that is only scored, and of the smallest such batch."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:
-    """What a run scores at one step.
+    """The scores of a run at one step.
 
     Attributes:
         step: Optimizer steps done.
-        metrics: By split and name; the first is the one watched.
+        metrics: Metrics by split and name; the first is the watched metric.
         predictions: By split, (rows,): classes, or numbers; NaN where a score is not finite.
     """
 
@@ -47,28 +40,28 @@ class Evaluation:
 
     @property
     def finite(self) -> bool:
-        """Whether every score was."""
+        """Whether every prediction is finite."""
         return all(bool(torch.isfinite(said).all()) for said in self.predictions.values())
 
     @property
     def watched(self) -> float:
-        """The metric that early stopping goes by."""
+        """The metric of early stopping."""
         return next(iter(self.metrics.values()))
 
 
 @dataclass(kw_only=True)
 class Progress:
-    """How far a run has come.
+    """The progress of a run.
 
     Attributes:
-        losses: Of each step.
-        evaluations: In order.
-        best: The best of them so far.
-        weights: The tensors at the best evaluation, where that one counts.
-        notes: What went otherwise than asked.
+        losses: The mean loss of each step.
+        evaluations: All evaluations, in order.
+        best: The best evaluation so far.
+        weights: The tensors at the best evaluation, where that evaluation counts.
+        notes: Deviations from the settings, in sentences.
         micro_batch: Rows computed at once; the gradients of a step are summed over these.
         record: The highest watched metric, from 0 on.
-        behind: Evaluations since it was set; it begins with 1, as in NeoBERT's code.
+        behind: Evaluations since the record; it begins with 1, as in NeoBERT's code.
     """
 
     losses: list[float] = field(default_factory=list)
@@ -82,13 +75,13 @@ class Progress:
 
     @property
     def diverged(self) -> bool:
-        """Whether a loss was not finite, or a score."""
+        """Whether the last loss, or a prediction of the last evaluation, is not finite."""
         lost = bool(self.losses) and not math.isfinite(self.losses[-1])
         return lost or (bool(self.evaluations) and not self.evaluations[-1].finite)
 
 
 def _optimizer_of(model: nn.Module, trial: Trial) -> torch.optim.AdamW:
-    """AdamW as the protocol has it."""
+    """AdamW with the protocol's settings."""
     asked = trial.training.optimizer
     called = getattr(model, "published", str)
     decay = asked.torch_decay(trial.weight_decay, trial.learning_rate)
@@ -106,13 +99,13 @@ def _optimizer_of(model: nn.Module, trial: Trial) -> torch.optim.AdamW:
 
 
 def _factor_of(training: Training, steps: int) -> Callable[[int], float]:
-    """The factor of the learning rate at a step."""
+    """The learning-rate factor as a function of the step."""
     kind = {"linear": _linear, "neobert": _neobert}[training.schedule.name]
     return partial(kind, steps=steps, warmup=training.schedule.warmup)
 
 
 def _order_of(rows: int, trial: Trial) -> Iterator[Tensor]:
-    """The rows of every batch of a run, in order, on the CPU."""
+    """The row numbers of every batch of a run, in order, on the CPU."""
     draw = torch.Generator().manual_seed(trial.seed)
     for _ in range(trial.epochs):
         order = torch.randperm(rows, generator=draw) if trial.training.shuffled else torch.arange(rows)
@@ -127,14 +120,14 @@ def train(
     *,
     tell: Callable[[int, int], None] = lambda _step, _steps: None,
 ) -> Progress:
-    """Carry a run out.
+    """Carry out a run.
 
     Args:
-        model: From `inputs` of a batch to scores, (rows, classes). It is trained in place.
-        rows: To train on.
+        model: From `inputs` of a batch to scores, (rows, classes); trained in place.
+        rows: The training rows.
         trial: All settings; its seed must have been set before the model's head was drawn.
-        evaluate: Scores the model after so many steps.
-        tell: Hears of every step and of how many there are.
+        evaluate: Scores the model after a number of steps.
+        tell: Called after every step with the steps done and the steps in all.
     """
     steps = trial.steps(len(rows))
     optimizer, factor = _optimizer_of(model, trial), _factor_of(trial.training, steps)
@@ -162,7 +155,7 @@ def train(
 
 
 def autocast_of(device: torch.device, trial: Trial) -> Callable[[], Any]:
-    """The precision that a run's forward passes have; a CPU has no float16, so it keeps float32."""
+    """The autocast of a run's forward passes; a CPU has no float16, so it keeps float32."""
     half = trial.autocast != "float32" and not (device.type == "cpu" and trial.autocast == "float16")
     if not half:
         return contextlib.nullcontext
@@ -177,7 +170,7 @@ def _step(
     scaler: GradScaler,
     progress: Progress,
 ) -> float:
-    """The gradients of one batch, in smaller ones where memory runs out; its mean loss."""
+    """The mean loss of one batch, its gradients computed in smaller batches where memory runs out."""
     while True:
         size = min(progress.micro_batch or len(chosen), len(chosen))
         try:
@@ -199,7 +192,7 @@ def _step(
 
 
 def _loss_of(scores: Tensor, batch: Batch) -> Tensor:
-    """The mean loss of a batch: squared error of a number, else cross-entropy."""
+    """The mean loss of a batch: squared error for numbers, cross-entropy for classes."""
     if scores.shape[-1] == 1:
         return nn.functional.mse_loss(scores[:, 0].float(), batch.labels.float())
     return nn.functional.cross_entropy(scores.float(), batch.labels)
@@ -217,7 +210,7 @@ def _update(
 
 
 def _asks_for_the_end(progress: Progress, trial: Trial) -> bool:
-    """Whether a run must be evaluated where it ends, though its cadence does not say so."""
+    """Whether a run must be evaluated at its last step, outside its cadence."""
     return trial.training.stopping.counts == "last" or not progress.evaluations
 
 
@@ -234,7 +227,7 @@ def _evaluated(model: nn.Module, progress: Progress, found: Evaluation, trial: T
 
 
 def _waited(progress: Progress, trial: Trial) -> bool:
-    """Whether there was no new record for too long."""
+    """Whether the patience of a run is used up."""
     patience = trial.training.stopping.patience
     return patience is not None and progress.behind >= patience
 
@@ -242,7 +235,7 @@ def _waited(progress: Progress, trial: Trial) -> bool:
 def predict(
     model: nn.Module, rows: TokenizedRows, *, autocast: Callable[[], Any] = contextlib.nullcontext
 ) -> Tensor:
-    """What the model says of rows, (rows,) on the CPU: classes, or numbers; NaN where it is not finite.
+    """The model's predictions, (rows,) on the CPU: classes, or numbers; NaN where a score is not finite.
 
     Rows are scored in large batches, in smaller ones where memory runs out.
     """
@@ -279,7 +272,7 @@ def evaluation(
 ) -> Evaluation:
     """Every metric of every dev split.
 
-    The first of both is the one that early stopping and the choice of a source for transfer go by.
+    Early stopping and the selection of a source for transfer use the first metric of the first split.
     """
     predictions = {split: predict(model, rows, autocast=autocast) for split, rows in dev.items()}
     found = {}
@@ -294,11 +287,11 @@ def evaluation(
 
 
 FIRST, LAST, SLOPE, PLATEAU = 1e-4, 0.1, 0.9, 0.9
-"""NeoBERT's: the factor at step 0, the one at the end, how much is lost before it, and when it begins."""
+"""NeoBERT's factors at step 0 and at the end, the decay between them, and the share of steps at its end."""
 
 
 def _linear(step: int, *, steps: int, warmup: float) -> float:
-    """From 0 at step 0 to 1 behind the warmup, then down to 0 at `steps`.
+    """The factor that rises from 0 at step 0 to 1 behind the warmup, then falls to 0 at `steps`.
 
     >>> [_linear(s, steps=100, warmup=0.1) for s in (0, 5, 10, 55, 100)]
     [0.0, 0.5, 1.0, 0.5, 0.0]
@@ -310,10 +303,10 @@ def _linear(step: int, *, steps: int, warmup: float) -> float:
 
 
 def _neobert(step: int, *, steps: int, warmup: float) -> float:
-    """NeoBERT's code for GLUE: linear from 1e-4 to 1, linear down to nearly 0.16, then 0.1.
+    """The factor of NeoBERT's code for GLUE: linear from 1e-4 to 1, linear down to nearly 0.16, then 0.1.
 
-    With w the end of the warmup and m nine tenths of the steps, the factor between them is
-    1 - 0.9 * (t - w) / m.
+    With w the end of the warmup and m nine tenths of the steps, the factor between them is 1 - 0.9 * (t - w)
+    / m.
 
     >>> [round(_neobert(s, steps=1000, warmup=0.06), 4) for s in (0, 30, 60, 899, 900, 999)]
     [0.0001, 0.5, 1.0, 0.161, 0.1, 0.1]

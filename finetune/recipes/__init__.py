@@ -1,1 +1,1 @@
-"""One file per recipe."""
+"""Recipes of the catalog, one file each."""

@@ -20,7 +20,7 @@ TRAINING = replace(
 
 
 def _only(learning_rate: float, batch_size: int, weight_decay: float, epochs: int, seeds: int) -> Grid:
-    """A grid of one cell, with the first of SEEDS."""
+    """A grid of a single cell, with the first of SEEDS."""
     return Grid(
         learning_rates=(learning_rate,),
         batch_sizes=(batch_size,),

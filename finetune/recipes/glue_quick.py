@@ -1,4 +1,4 @@
-"""GLUE in one declared cell a task and three seeds: a gate for checkpoints, no protocol of any paper."""
+"""GLUE in one declared cell a task with three seeds: a quick check of checkpoints, no paper's."""
 
 from __future__ import annotations
 

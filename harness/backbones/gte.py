@@ -72,7 +72,6 @@ LARGE = {
 
 
 def _shape(config: Config) -> Architecture:
-    """The architecture of a NewConfig."""
     full = {**DEFAULTS, **config}
     heads, width, hidden = full["num_attention_heads"], full["hidden_size"], full["hidden_dropout_prob"]
     scaling = _scaling(full)

@@ -39,7 +39,6 @@ LARGE = {
 
 
 def _shape(config: Config) -> Architecture:
-    """The architecture of a ModernBertConfig."""
     heads = config["num_attention_heads"]
     local = config["local_attention"] // 2
     rotary = config["rope_parameters"]

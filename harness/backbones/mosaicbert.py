@@ -59,7 +59,6 @@ LARGE = {
 
 
 def _shape(config: Config) -> Architecture:
-    """The architecture of MosaicBERT's BertConfig."""
     full = {**DEFAULTS, **config}
     heads, width, hidden = full["num_attention_heads"], full["hidden_size"], full["hidden_dropout_prob"]
     return Architecture(

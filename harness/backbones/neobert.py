@@ -52,10 +52,9 @@ BASE = {
 
 
 def _shape(config: Config) -> Architecture:
-    """The architecture of a NeoBERTConfig."""
     full = {**DEFAULTS, **config}
     heads, width = full["num_attention_heads"], full["hidden_size"]
-    # Three matrices of two thirds of the width have the parameters of two of the whole width.
+    # Three matrices of two thirds of the width have as many parameters as two of the whole width.
     inside = int(2 * full["intermediate_size"] / 3)
     return Architecture(
         vocab_size=full["vocab_size"],
@@ -84,7 +83,7 @@ def _shape(config: Config) -> Architecture:
         head=Head(dense=False, norm=False),
         tie_word_embeddings=False,
         pad_token_id=full["pad_token_id"],
-        # They draw evenly between minus and plus this; the spread of that is a root of three less.
+        # NeoBERT draws uniformly from plus or minus this range; its standard deviation is range / √3.
         initializer_range=full["decoder_init_range"] / 3**0.5,
     )
 

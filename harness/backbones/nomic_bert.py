@@ -90,7 +90,6 @@ BASE = {
 
 
 def _shape(config: Config) -> Architecture:
-    """The architecture of a NomicBertConfig."""
     full = {**DEFAULTS, **config}
     width, heads, act = full["n_embd"], full["n_head"], full["activation_function"]
     positions, scaling = _scaling(full)

@@ -103,23 +103,25 @@ class Reference:
     baseline: Baseline | None = None
     results: Path | None = None
 
+    @staticmethod
+    def resolve(text: str, results: Path | None) -> Reference:
+        """The baseline or the model that a text names.
 
-def resolve_reference(text: str, results: Path | None) -> Reference:
-    """The baseline or the model that a text names.
-
-    Raises:
-        UsageError: There is no baseline or model of this name.
-        RecordError: A baseline's file cannot be read.
-    """
-    path, home = paths.expanded(text), paths.results_folder(results)
-    if path.suffix == ".json":
-        return _from_file(text, path)
-    if text in BASELINES.names(home):
-        return Reference(name=text, baseline=BASELINES.read(home, text))
-    if "/" not in text and backbones.named_model(text) is None and not path.is_dir():
-        known = [*BASELINES.names(home), *backbones.named_models()]
-        raise unknown("baseline or model", text, known, then="`harness baseline list` shows the baselines.")
-    return Reference(name=text)
+        Raises:
+            UsageError: There is no baseline or model of this name.
+            RecordError: A baseline's file cannot be read.
+        """
+        path, home = paths.expanded(text), paths.results_folder(results)
+        if path.suffix == ".json":
+            return _from_file(text, path)
+        if text in BASELINES.names(home):
+            return Reference(name=text, baseline=BASELINES.read(home, text))
+        if "/" not in text and backbones.named_model(text) is None and not path.is_dir():
+            known = [*BASELINES.names(home), *backbones.named_models()]
+            raise unknown(
+                "baseline or model", text, known, then="`harness baseline list` shows the baselines."
+            )
+        return Reference(name=text)
 
 
 def _from_file(text: str, path: Path) -> Reference:

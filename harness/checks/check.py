@@ -18,7 +18,7 @@ from typing import Any
 from harness import evaluation, files
 from harness.checks import decide
 from harness.checks import policy as policies
-from harness.checks.baselines import Baseline, Reference, resolve_reference
+from harness.checks.baselines import Baseline, Reference
 from harness.checks.decide import conclude
 from harness.checks.outcome import CHECKS, Check, Party, TaskOutcome, check_files
 from harness.checks.policy import DEFAULT, Policy
@@ -28,7 +28,7 @@ from harness.errors import RecordError, UsageError, nearest, shortened, unknown
 from harness.execute import Listeners
 from harness.identity import digest
 from harness.report import Report
-from harness.request import Request, ResolvedRequest, request_of_options
+from harness.request import Request, ResolvedRequest
 from harness.types import Suite, Task
 
 
@@ -294,7 +294,7 @@ def check(
     **request: Any,
 ) -> Check:
     """Compare a candidate with a baseline; `harness.check` documents the arguments."""
-    standard = resolve_reference(baseline, request.get("results"))
+    standard = Reference.resolve(baseline, request.get("results"))
     set_one = standard.baseline
     suites = (suite,) if isinstance(suite, str) else tuple(suite)
     if set_one is not None:
@@ -303,7 +303,7 @@ def check(
         raise UsageError(
             f"{baseline} is no baseline that was set: which suite?", hint='Say suite="nanobeir".'
         )
-    asked = evaluation.changed(_request(suites, set_one), request, of="harness.check")
+    asked = _request(suites, set_one).changed(request, of="harness.check")
     if isinstance(policy, Path | str):
         policy = policies.read(Path(policy))
     with asked.network():
@@ -321,4 +321,4 @@ def _request(suites: tuple[str, ...], baseline: Baseline | None) -> Request:
     """The request with a baseline's options, or with the defaults."""
     if baseline is None:
         return Request(models=(), suites=suites)
-    return replace(request_of_options((), suites, baseline.asked), results=None)
+    return replace(Request.of_options((), suites, baseline.asked), results=None)

@@ -26,7 +26,7 @@ from harness.errors import HarnessError, UsageError, shortened
 from harness.plan import ConfiguredModel, PlannedScore, plan_scores
 from harness.recipe import RecipeOptions
 from harness.report import Report
-from harness.request import Request, ResolvedRequest, resolve_request
+from harness.request import Request, ResolvedRequest
 from harness.scores import Mean
 from harness.store import Store
 from harness.types import Suite, Task
@@ -136,7 +136,7 @@ class CheckRequest:
         first = replace(request, models=(model,))
         if seeds > 1 and first.recipe:
             first = replace(first, recipe_options=replace(first.recipe_options, fresh_seeds=seeds))
-        found = resolve_request(first)
+        found = ResolvedRequest.of(first)
         requests, cells = [first], _cells(found)
         every = {task: [cell] for task, cell in cells.items()}
         again = _seeded(found.suites)
@@ -149,7 +149,7 @@ class CheckRequest:
                 recipe_options=RecipeOptions(),
             )
             requests.append(more)
-            for task, cell in _cells(resolve_request(more)).items():
+            for task, cell in _cells(ResolvedRequest.of(more)).items():
                 every[task].append(cell)
         return CheckRequest(
             requests=tuple(requests),

@@ -1,11 +1,4 @@
-"""Per-example rows -> resampling units by task type.
-
-What a score is made of: the queries, pairs, texts or draws that a check resamples.
-
-How the score of each type of task comes about from the rows of its per-example file.
-
-The rows of a per-example file, as arrays.
-"""
+"""The units of a score that a check resamples: queries, pairs, texts or draws, in strata."""
 
 from __future__ import annotations
 
@@ -20,16 +13,15 @@ from harness.metrics import MEASURES, Floats
 
 @dataclass(frozen=True, kw_only=True)
 class Stratum:
-    """The units of one split and subset, drawn on their own.
+    """The units of one split and subset, which are resampled on their own.
 
     Attributes:
-        measures: Names in MEASURES; their mean is the stratum's score.
-        share: Its weight in the score of the task; the shares of a task sum to 1.
-        examples: Digest of the units' ids, in whose order they stand: two models that were measured
-            on the same units have the same.
-        gold: (units,), empty where units are their scores (the measure `mean`).
-        predicted: (runs, probes, units): what each run predicts, or what its units score. Of several
-            probes the mean of their measures counts.
+        measures: Names in MEASURES; the stratum's score is the mean of these measures.
+        share: The weight in the score of the task; the shares of a task sum to 1.
+        examples: The digest of the units' ids in order, equal for models measured on the same units.
+        gold: (units,), empty where units are their own scores (the measure `mean`).
+        predicted: (runs, probes, units): the predictions of each run, or the scores of its units. The
+            measures of several probes are averaged.
     """
 
     measures: tuple[str, ...]
@@ -40,7 +32,7 @@ class Stratum:
 
     @property
     def count(self) -> int:
-        """How many units there are."""
+        """The number of units."""
         return int(self.predicted.shape[2])
 
     def scores(self, weights: Floats) -> Floats:
@@ -56,12 +48,12 @@ class Stratum:
 
 @dataclass(frozen=True, kw_only=True)
 class Units:
-    """One model's score on one task, taken apart.
+    """One model's score on one task, as units.
 
     Attributes:
-        metric: What the score is, in the words of the record.
-        unit: What a unit is, in the plural.
-        strata: At least one, each with as many runs.
+        metric: The metric of the score, as in the record.
+        unit: The name of the units, in the plural.
+        strata: At least one stratum, all with the same number of runs.
     """
 
     metric: str
@@ -70,12 +62,12 @@ class Units:
 
     @property
     def count(self) -> int:
-        """How many units there are in all strata."""
+        """The number of units in all strata."""
         return sum(stratum.count for stratum in self.strata)
 
     @property
     def runs(self) -> int:
-        """How many runs (seeds) there are."""
+        """The number of runs (seeds)."""
         return len(self.strata[0].predicted)
 
     def scores(self) -> Floats:
@@ -87,13 +79,10 @@ class Units:
 
     @staticmethod
     def join_runs(parts: Sequence[Units]) -> Units:
-        """Several runs as one.
-
-        Runs on the same units stand side by side. The draws of other seeds are further units of the
-        same runs.
+        """Several runs as one: runs on the same units side by side, draws of other seeds as further units.
 
         Raises:
-            ValueError: Other units than draws are not the same.
+            ValueError: Units other than draws differ.
         """
         groups: dict[tuple[object, ...], list[Units]] = {}
         for part in parts:
@@ -106,7 +95,7 @@ class Units:
         return _combined(found, axis=2)
 
     def as_probes(self) -> Units:
-        """One run, whose probes are all probes of all runs: what they vary by is no run's own."""
+        """The units as a single run, with the probes of all runs as its probes."""
         strata = [replace(one, predicted=one.predicted.reshape(1, -1, one.count)) for one in self.strata]
         return replace(self, strata=tuple(strata))
 
@@ -116,7 +105,7 @@ class Units:
 
 
 DRAWS = "draws"
-"""Units of which another seed has others."""
+"""The kind of units that depends on the seed."""
 
 
 def _combined(parts: Sequence[Units], *, axis: int) -> Units:

@@ -14,7 +14,7 @@ from harness.commands import options
 from harness.commands.check import runner
 from harness.errors import HarnessError
 from harness.progress import console
-from harness.request import read_prompts, request_of_options
+from harness.request import Request, read_prompts
 
 KEPT = (
     *("recipe", "tasks", "no_transfer", "pooling", "normalize", "max_length", "dtype", "similarity"),
@@ -65,7 +65,7 @@ def _set(
     kept = {option: given[option] for option in KEPT}
     kept["prompts"] = [f"{side}={text}" for side, text in prompts.items()]
     kept["mnli"] = str(given["mnli"]) if given["mnli"] else None
-    request = request_of_options(models, suites, given)
+    request = Request.of_options(models, suites, given)
     with request.network():
         made = set_baseline(
             name, request, seeds=seeds, asked=kept, again=again, carry_out=runner(quiet=as_json)

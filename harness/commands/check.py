@@ -13,7 +13,7 @@ from click.core import ParameterSource
 
 from harness import evaluation, files, paths, progress
 from harness.checks import policy as policies
-from harness.checks.baselines import resolve_reference
+from harness.checks.baselines import Reference
 from harness.checks.outcome import Check, check_files
 from harness.checks.policy import Policy
 from harness.checks.report import junit, markdown, print_check
@@ -21,7 +21,7 @@ from harness.commands import options
 from harness.errors import StoreError, UsageError
 from harness.progress import console
 from harness.report import Report
-from harness.request import Request, request_of_options
+from harness.request import Request
 
 
 @click.command("check")
@@ -140,7 +140,7 @@ def _check(
             f"A check needs {lacking}.",
             hint="Type harness check --candidate MODEL --baseline NAME (`harness baseline list`).",
         )
-    standard = resolve_reference(baseline, given["results"])
+    standard = Reference.resolve(baseline, given["results"])
     other = standard.baseline
     if other is not None:
         given = _filled(context, given, other.asked)
@@ -150,7 +150,7 @@ def _check(
             f"Which suite? {baseline} is no baseline that was set, so none is known.",
             hint="Type --suite, e.g. --suite nanobeir (`harness list suites`; `harness baseline list`).",
         )
-    request = request_of_options((), suites, given)
+    request = Request.of_options((), suites, given)
     with request.network():
         return run_check(
             candidate, standard, request, seeds=seeds or 1, policy=policy, carry_out=runner(quiet=quiet)

@@ -18,7 +18,7 @@ from harness.differences import Comparable
 from harness.errors import unknown
 from harness.progress import console, most_common
 from harness.record import Record
-from harness.results import record_text, records_of
+from harness.results import MeasuredSuite, record_text
 from harness.scores import delta_text, score_text
 
 REASONS = {
@@ -58,7 +58,7 @@ def command(
     Scores on the same data and under the same settings are held against each other; then what is
     left over, if that is one score of each model.
     """
-    a, b = (_of(records_of(model, results).records, tasks) for model in (first, second))
+    a, b = (_of(MeasuredSuite.of(model, results).records, tasks) for model in (first, second))
     pairing = _pair_records(a, b, across_data=across_data)
     found = {
         "deltas": [_delta(x, y) for x, y in pairing.pairs],

@@ -22,7 +22,7 @@ from harness.progress import console
 from harness.recipe import Estimate
 from harness.record import Record
 from harness.report import impossible_results, print_failures
-from harness.request import PreparedRun, check_devices, request_of_options
+from harness.request import PreparedRun, Request, check_devices
 from harness.types import Size, Suite
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def command(
     **given: Any,
 ) -> int:
     """Evaluate models on suites and record the scores; what is there is not done again."""
-    request = request_of_options(models, suites, given, force=force, fail_fast=fail_fast)
+    request = Request.of_options(models, suites, given, force=force, fail_fast=fail_fast)
     with request.network():
         prepared = evaluation.prepare(request)
         if dry_run:

@@ -23,10 +23,9 @@ from harness.results import (
     condition_json,
     notes_of,
     record_text,
-    records_of,
     suite_views,
 )
-from harness.scores import aggregate, score_text, trained_part, trained_result
+from harness.scores import Aggregates, TrainedResult, score_text
 from harness.types import SuiteOptions
 
 
@@ -60,7 +59,7 @@ def command(
         raise UsageError("--languages and --splits narrow a suite.", hint="Name one with --suite SUITE.")
     if view and not suites:
         raise UsageError("--view says how a suite is put into numbers.", hint="Name one with --suite SUITE.")
-    measured = records_of(model, results)
+    measured = MeasuredSuite.of(model, results)
     records = measured.records
     narrowed = SuiteOptions(
         languages=split_names(languages),
@@ -138,7 +137,7 @@ def _suites(
                 "suite": suite.name,
                 "settings": condition_json(seen.treatment) if seen else None,
                 "unproven_data": list(seen.unproven) if seen else [],
-                **aggregates_json(suite, aggregate(suite, _numbers(seen, stands))),
+                **aggregates_json(suite, Aggregates.of(suite, _numbers(seen, stands))),
                 **({"standing": trained_result_json(stands)} if stands else {}),
             }
             for suite, seen, stands in found
@@ -165,7 +164,7 @@ def _standing(suite: Any, seen: Any, view: str, results: Path | None) -> Any:
             )
         then = f"`harness show MODEL --suite {suite.name}` takes the recipe's own."
         raise unknown(f"view of {suite.name}", view, suite.conventions, then=then)
-    part = trained_part(suite)
+    part = TrainedResult.part_of(suite)
     if part is None or seen is None or not isinstance(seen.treatment, RecipeCondition):
         return None
     own = next(iter(seen.records.values())).training.get("view", "")
@@ -175,7 +174,7 @@ def _standing(suite: Any, seen: Any, view: str, results: Path | None) -> Any:
         places = (store.examples(record, f"model-{record.model.artifact[:12]}") for store in stores)
         return next((place for place in places if place is not None and place.exists()), None)
 
-    return trained_result(part, seen.records, suite.conventions.get(view or own), files)
+    return TrainedResult.of(part, seen.records, suite.conventions.get(view or own), files)
 
 
 def _print_suite(title: str, suite: Any, view: Any, stands: Any) -> None:
@@ -184,7 +183,7 @@ def _print_suite(title: str, suite: Any, view: Any, stands: Any) -> None:
         for line in (*suite.notes, *_unproven(view), *notes_of(view.records.values())):
             console().print(line, highlight=False, soft_wrap=True)
         return
-    means = aggregate(suite, view.scores if view else {})
+    means = Aggregates.of(suite, view.scores if view else {})
     under = f"\n{view.treatment.text}" if view else ""
     table = Table(title=f"{title}, scores × 100{under}", title_justify="left")
     table.add_column("task")

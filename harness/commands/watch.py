@@ -15,7 +15,7 @@ from harness.commands import options
 from harness.errors import HarnessError, UsageError, unknown
 from harness.progress import console
 from harness.report import Report
-from harness.request import PreparedRun, Request, open_suites, request_of_options
+from harness.request import PreparedRun, Request
 from harness.scores import delta_text, score_text
 from harness.watch.source import Checkpoint, open_source
 from harness.watch.state import WATCHES, ChangePoint, Entry, Watch, usual_name
@@ -86,7 +86,7 @@ def command(source: str | None, listing: bool, show: bool, as_json: bool, **give
 def _watch(source: str, as_json: bool, given: dict[str, Any]) -> int:
     minutes = given["budget_minutes"]
     budget = None if minutes is None else 60 * minutes
-    request = request_of_options((), (given["suite"],), given, budget=budget)
+    request = Request.of_options((), (given["suite"],), given, budget=budget)
     _require_task(given["task"], request)
     plainly = ("name", "every", "settle", "once", "until")
     wanted = WatchOptions(source=source, request=request, **{name: given[name] for name in plainly})
@@ -104,7 +104,7 @@ def _watch(source: str, as_json: bool, given: dict[str, Any]) -> int:
 def _require_task(name: str, request: Request) -> None:
     """Refuse a curve of a task that is not evaluated."""
     if name:
-        known = {task.name for suite in open_suites(request) for task in suite.tasks}
+        known = {task.name for suite in request.open_suites() for task in suite.tasks}
         if name not in known:
             raise unknown("task of this watch", name, known, then="Give one of them with --task.")
 

@@ -48,12 +48,29 @@ class Manifest:
         """The manifest as indented JSON with a final newline."""
         return json.dumps({"schema": SCHEMA, **asdict(self)}, indent=1, ensure_ascii=False) + "\n"
 
+    @staticmethod
+    def read(folder: Path) -> Manifest | None:
+        """The manifest of a folder, None if no pull made it.
+
+        Raises:
+            DataError: The manifest is damaged or of a newer schema.
+        """
+        path = folder / MANIFEST
+        try:
+            return _manifest(json.loads(path.read_bytes()))
+        except FileNotFoundError:
+            return None
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+            raise DataError(
+                f"{path} is damaged, or was written by a newer version.",
+                hint="Until it is pulled again, the data set counts as a folder of unknown origin.",
+            ) from error
+
 
 def visible_files(folder: Path) -> dict[str, Path]:
-    """The files of a data set by their path inside `folder`, sorted, without hidden files.
+    """The files of a data set by their path inside `folder`, sorted, without hidden files; follows links.
 
-    Linked folders are followed. A folder that cannot be listed raises OSError, because without its files the
-    data set would be another.
+    A folder that cannot be listed raises OSError, because without its files the data set would be another.
     """
     found: dict[str, Path] = {}
     for here, folders, names in os.walk(folder, followlinks=True, onerror=_raise):
@@ -61,24 +78,6 @@ def visible_files(folder: Path) -> dict[str, Path]:
         paths = [Path(here, name) for name in names if not name.startswith(".")]
         found |= {path.relative_to(folder).as_posix(): path for path in paths}
     return dict(sorted(found.items()))
-
-
-def read_manifest(folder: Path) -> Manifest | None:
-    """The manifest of a folder, None if no pull made it.
-
-    Raises:
-        DataError: The manifest is damaged or of a newer schema.
-    """
-    path = folder / MANIFEST
-    try:
-        return _manifest(json.loads(path.read_bytes()))
-    except FileNotFoundError:
-        return None
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        raise DataError(
-            f"{path} is damaged, or was written by a newer version.",
-            hint="Until it is pulled again, the data set counts as a folder of unknown origin.",
-        ) from error
 
 
 def _manifest(raw: Any) -> Manifest:
@@ -100,13 +99,13 @@ def _content_of(hashes: Mapping[str, str]) -> str:
 
 
 def identify(data: Data, folder: Path, cache: Path) -> Data:
-    """The identity of the data in `folder`: a revision if its manifest proves it, otherwise a content hash.
+    """The identity of a folder's data: the revision that its manifest proves, else a content hash.
 
     The manifest proves a revision if it names this data set and lists exactly the folder's files, unchanged.
     """
     hashes = {name: sha256_file(path, cache) for name, path in visible_files(folder).items()}
     try:
-        manifest = read_manifest(folder)
+        manifest = Manifest.read(folder)
     except DataError:
         manifest = None
     if manifest and manifest.repo == data.path:
@@ -122,10 +121,7 @@ def _raise(error: OSError) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Need:
-    """A data set at a pinned revision, and its users.
-
-    `tasks` and `subsets` are names, in the order in which they first occur.
-    """
+    """A data set at a pinned revision; `tasks` and `subsets` are its users' names in order of occurrence."""
 
     path: str
     revision: str

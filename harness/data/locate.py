@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from harness.data.folder import Need, identify, read_manifest, visible_files
+from harness.data.folder import Manifest, Need, identify, visible_files
 from harness.errors import DataError, HarnessError
 from harness.types import Data
 
@@ -38,11 +38,7 @@ def _snapshot(path: str, revision: str) -> Path | None:
 
 
 def _gaps(folder: Path, data: Data, subsets: Sequence[str]) -> tuple[str, ...]:
-    """The files that a snapshot lacks for reading `subsets` (all, if empty).
-
-    A snapshot with a list of its files is compared with it; otherwise the data files in its README and the
-    shard numbers in file names count.
-    """
+    """The files that a snapshot lacks for `subsets` (all, if empty), by its file list, else by its README."""
     present = {name for name, path in visible_files(folder).items() if path.exists()}
     listed = _listed(data)
     if listed is not None and listed <= present:
@@ -56,7 +52,7 @@ def _gaps(folder: Path, data: Data, subsets: Sequence[str]) -> tuple[str, ...]:
 
 def _absent_subsets(folder: Path, subsets: Sequence[str]) -> tuple[str, ...]:
     """The subsets without a configuration in the README, if another one of them has one."""
-    if len(subsets) < 2:  # a single one has no other
+    if len(subsets) < 2:  # a single subset has no others to compare with
         return ()
     configs = _configs(folder)
     absent = tuple(s for s in subsets if not any(_stands_for(c, s) for c in configs))
@@ -121,11 +117,10 @@ def _patterns(value: Any) -> Iterator[str]:
 
 
 def _wanted(configs: Mapping[str, list[str]], subsets: Sequence[str]) -> dict[str, list[str]]:
-    """The configurations that are needed for reading `subsets`.
+    """The configurations for reading `subsets`, and the first, which tells the loader the format.
 
     A subset is a configuration, or the first or last part of its name (`fr-corpus`, `corpus-fr`); the subset
-    `default` includes the parts of a retrieval task. The first configuration is always needed: its files tell
-    the loader their format.
+    `default` includes the parts of a retrieval task.
     """
     first = next(iter(configs), "")
     if "default" in subsets:
@@ -175,7 +170,7 @@ def _explain(error: Exception, need: Need, root: Path | None) -> DataError:
     from huggingface_hub.errors import LocalEntryNotFoundError
 
     if isinstance(error, LocalEntryNotFoundError) and isinstance(error.__cause__, Exception):
-        error = error.__cause__  # "not found here", said because asking the hub failed
+        error = error.__cause__  # the cause of "not found here": the request to the hub failed
     return (
         _from_hub(error, need)
         or _from_network(error, need)
@@ -306,11 +301,7 @@ class DataMissing(DataError):
 
 @dataclass(frozen=True, kw_only=True)
 class DataSettings:
-    """The places to look for data sets.
-
-    `root` is a folder of data sets in hub layout (`<org>/<name>/`), `cache` the harness's own cache folder.
-    Offline, the hub is never asked.
-    """
+    """The places for data sets: `root` in hub layout (`<org>/<name>/`), `cache`, and if online the hub."""
 
     root: Path | None = None
     offline: bool = False
@@ -420,7 +411,7 @@ def places(path: str, revision: str, root: Path) -> tuple[Path, ...]:
 def other_revision(folder: Path, revision: str) -> str | None:
     """The revision in a folder's manifest, if it is not the requested one."""
     try:
-        manifest = read_manifest(folder)
+        manifest = Manifest.read(folder)
     except DataError:
         return None
     return manifest.revision if manifest and revision and manifest.revision != revision else None

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from harness.data.folder import MANIFEST, FileEntry, Manifest, Need, read_manifest, visible_files
+from harness.data.folder import MANIFEST, FileEntry, Manifest, Need, visible_files
 from harness.data.locate import (
     DataMissing,
     DataSettings,
@@ -38,10 +38,7 @@ manifest; results name it by its content), "changed" (in the data root, but chan
 
 @dataclass(frozen=True, kw_only=True)
 class Status:
-    """The state of a needed data set on this machine.
-
-    `size` is the bytes on disk (None without files); `data` is the identity in results.
-    """
+    """The state of a data set here: its bytes on disk (None without files), and its identity in results."""
 
     need: Need
     state: State
@@ -98,14 +95,14 @@ def _state(need: Need, located: Located, folder: Path) -> State:
     if located.data == need.data:
         return "verified"
     try:
-        return "changed" if read_manifest(folder) else "unverified"
+        return "changed" if Manifest.read(folder) else "unverified"
     except DataError:
         return "changed"
 
 
 def _found(folder: Path, root: Path) -> Need:
     try:
-        manifest = read_manifest(folder)
+        manifest = Manifest.read(folder)
     except DataError:
         manifest = None
     path = folder.relative_to(root).as_posix().partition("@")[0]
@@ -230,8 +227,8 @@ ProblemKind = Literal["missing", "size", "sha256", "revision", "manifest", "unpr
 class Problem:
     """A difference from the pulled data set; `file` is empty for the whole folder.
 
-    "unproven" (no manifest) and "extra" (a file that was not pulled) are no errors: results then name the
-    data set by its content instead of its revision.
+    "unproven" (no manifest) and "extra" (a new file) are no errors: results then name the data by its
+    content.
     """
 
     kind: ProblemKind
@@ -254,7 +251,7 @@ def verify(need: Need, root: Path) -> tuple[Problem, ...]:
     if folder is None:
         return (_absent(need, root),)
     try:
-        manifest = read_manifest(folder)
+        manifest = Manifest.read(folder)
     except DataError as error:
         return (Problem(kind="manifest", file=MANIFEST, message=error.message),)
     if manifest is None:

@@ -51,10 +51,9 @@ VOLATILE = frozenset(
 
 
 def content_files(folder: Path) -> list[Path]:
-    """Every file that decides what the model computes, sorted by name.
+    """The files that decide what the model computes, sorted: weights, configs, tokenizers, Python files.
 
-    These are weights, configs, tokenizer files, module folders and Python files; not the README, other
-    formats' weights, training leftovers, or model.json.
+    The README, other formats' weights, training leftovers and model.json are left out.
 
     Raises:
         ModelError: There are no weights, or a config cannot be read.
@@ -117,10 +116,7 @@ NAMING = (*LOADED, "processor_config.json", "preprocessor_config.json")
 
 @dataclass(frozen=True, kw_only=True)
 class RemoteClass:
-    """A class of a model's own repository: in `auto_map` of `file` it replaces transformers' class `name`.
-
-    `reference` is "module.Class", with "org/repository--" before it where the code lies elsewhere.
-    """
+    """A class of a model's own repository that `auto_map` in `file` sets for transformers' class `name`."""
 
     folder: Path
     file: str
@@ -129,26 +125,26 @@ class RemoteClass:
 
     @staticmethod
     def declared(folder: Path) -> list[RemoteClass]:
-        """Every class that any module's files name.
+        """Every class that the files of any module name.
 
         Raises:
-            ModelError: If a config cannot be read.
+            ModelError: A config cannot be read.
         """
         return [found for place in module_folders(folder) for file in NAMING for found in _named(place, file)]
 
     @staticmethod
     def own(folder: Path) -> list[RemoteClass]:
-        """Those of `named_classes` that stand for a class the model is loaded with.
+        """The declared classes that replace a class the model is loaded with.
 
         Raises:
-            ModelError: If a config cannot be read.
+            ModelError: A config cannot be read.
         """
         return [found for found in RemoteClass.declared(folder) if found.name in LOADED.get(found.file, ())]
 
 
 def _named(place: Path, file: str) -> Iterator[RemoteClass]:
     named = read_object(place / file).get("auto_map") or {}
-    if not isinstance(named, dict):  # the old way for a tokenizer: the slow and the fast class
+    if not isinstance(named, dict):  # the old form for a tokenizer: the slow and the fast class
         named = {"AutoTokenizer": named}
     for name, references in named.items():
         for reference in references if isinstance(references, list) else [references]:
@@ -211,7 +207,7 @@ def _check_arguments(path: Path) -> None:
 
 
 def _is_harmless(name: str, value: Any) -> bool:
-    if name == "use_safetensors":  # they are what is taken anyway, where there are any
+    if name == "use_safetensors":  # safetensors are preferred anyway
         return value is None or value is True
     return value in NOTHING
 

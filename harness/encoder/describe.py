@@ -125,12 +125,7 @@ TOKENIZED = ("Transformer", "CLIPModel")
 
 @dataclass(frozen=True, kw_only=True)
 class _Length:
-    """The token limits of an input module.
-
-    `most` is the length at which texts are cut (NO_LIMIT if never), `named` the length in the files, `limit`
-    the longest length that may be requested, and `table` the number of learned positions, beyond which a text
-    is an error; the last three are None without a value.
-    """
+    """The token limits of an input module: `most` cuts texts; the others are None without a limit."""
 
     most: int
     named: int | None
@@ -139,10 +134,7 @@ class _Length:
 
 
 def lengths(folder: Path, *, own_code: bool = False) -> tuple[_Length, ...]:
-    """The length of each input module, in the order of `input_modules`.
-
-    With `own_code`, a backbone that names classes of its own runs them.
-    """
+    """The length of each input module; with `own_code`, a backbone that names its own classes runs them."""
     entered = input_modules(folder) or [("", "")]
     return tuple(_length(kind, folder / sub, bare=not kind, own_code=own_code) for kind, sub in entered)
 
@@ -165,7 +157,7 @@ def _length(kind: str, root: Path, *, bare: bool, own_code: bool) -> _Length:
     named = own
     if named is None and (bare or library_class(kind) in TOKENIZED):
         named = read_object(root / "tokenizer_config.json").get("model_max_length")
-    # A tokenizer that knows no limit says 1e30.
+    # A tokenizer without a limit has 1e30.
     known = int(named) if isinstance(named, int | float) and 0 < named < NO_LIMIT else None
     most = min((length for length in (known, limit) if length), default=NO_LIMIT)
     return _Length(most=most, named=known, limit=limit, table=table)
@@ -218,7 +210,6 @@ def _computed(config: Mapping[str, Any], own: int | None) -> int | None:
 
 TRANSFORMER = "sentence_transformers.models.Transformer"
 """The module type of a bare backbone."""
-
 
 VOCABULARIES = ("tokenizer.json", "*vocab*", "*.model", "*.bpe", "*.codes", "merges.txt")
 """The files of a tokenizer, one of which must exist."""
@@ -328,7 +319,7 @@ def _pooling(folder: Path, modules: list[Module]) -> str | None:
     if path is None:
         return OWN_POOLING
     config = read_object(folder / path / "config.json")
-    # A mode that the file leaves out is off, but for the mean, which is then on.
+    # A missing flag means off, but for the mean on.
     modes = [mode for flag, mode in POOLING_FLAGS.items() if config.get(flag, mode == "mean")]
     return str(config.get("pooling_mode") or "+".join(modes))
 
@@ -356,10 +347,7 @@ def family_in(folder: Path) -> Family | None:
 
 
 def has_network(folder: Path, *, own_code: bool = False) -> bool:
-    """Whether our network runs the backbone in a folder, not a class of transformers.
-
-    With `own_code`, a backbone that names classes of its own does not run through our network.
-    """
+    """Whether our network runs the backbone in a folder; not if it runs its own classes (`own_code`)."""
     config = read_object(folder / "config.json")
     if runs_remote_code(config, own_code) or (folder / "adapter_config.json").is_file():
         return False
@@ -373,10 +361,7 @@ def runs_remote_code(config: Mapping[str, Any], allowed: bool) -> bool:
 
 
 def _most_positions(config: Mapping[str, Any]) -> int | None:
-    """The most tokens of a text in our network, None if unlimited or if another class runs.
-
-    Of transformers' own types only those with rotary positions have a value here.
-    """
+    """The most tokens of a text in our network, None if unlimited or left to the table of positions."""
     if config.get("model_type") == MODEL_TYPE:
         shape = config.get("architecture", {})
         return None if shape.get("positions") == "alibi" else shape.get("max_position_embeddings")

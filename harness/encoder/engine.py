@@ -62,37 +62,39 @@ def backbone_modules(model: SentenceTransformer) -> list[nn.Module]:
     return [backbone for backbone in found if backbone is not None]
 
 
-def dtype_as_run(model: SentenceTransformer) -> str:
+def _dtype_as_run(model: SentenceTransformer) -> str:
     """The dtype in which the backbone computes, such as "float32"."""
     computing = [*backbone_modules(model), model]
     dtypes = (str(parameter.dtype) for module in computing for parameter in module.parameters())
     return next(dtypes, "torch.float32").split(".")[-1]
 
 
-def attention(model: SentenceTransformer) -> str:
+def _attention(model: SentenceTransformer) -> str:
     """The names of the attention backends, "" where the model has none."""
-    return "+".join(dict.fromkeys(filter(None, map(_attention, backbone_modules(model)))))
+    return "+".join(dict.fromkeys(filter(None, map(_backbone_attention, backbone_modules(model)))))
 
 
-def notes(model: SentenceTransformer) -> list[str]:
+def _notes(model: SentenceTransformer) -> list[str]:
     """The notes of the backbones on how they run, each once."""
-    return list(dict.fromkeys(note for backbone in backbone_modules(model) for note in _notes(backbone)))
+    return list(
+        dict.fromkeys(note for backbone in backbone_modules(model) for note in _backbone_notes(backbone))
+    )
 
 
-def _notes(backbone: nn.Module) -> list[str]:
+def _backbone_notes(backbone: nn.Module) -> list[str]:
     own = getattr(backbone, "notes", None)
     if isinstance(own, list):
         return own
     return [f"{type(backbone).__name__} ran through transformers' own class, with its padding"]
 
 
-def _attention(backbone: nn.Module) -> str:
+def _backbone_attention(backbone: nn.Module) -> str:
     """The attention backend of our network as it ran, or of a transformers model as it is set."""
     set_ = getattr(getattr(backbone, "config", None), "_attn_implementation", None)
     return str(getattr(backbone, "attention_as_run", set_) or "")
 
 
-def widen(features: dict[str, Any]) -> dict[str, Any]:
+def _widen(features: dict[str, Any]) -> dict[str, Any]:
     """The same features, with those of WIDENED in float32."""
     for name in WIDENED:
         if name in features and features[name] is not None:
@@ -104,7 +106,7 @@ def widen_towers(model: SentenceTransformer) -> None:
     """Make every module within a Router return features in float32."""
     for router in _routers(model):
         for module in chain.from_iterable(_towers(router)):
-            module.register_forward_hook(lambda _module, _args, features: widen(features))
+            module.register_forward_hook(lambda _module, _args, features: _widen(features))
 
 
 def _entered(module: nn.Module) -> Iterator[nn.Module]:
@@ -126,10 +128,7 @@ Span = tuple[int, int]
 
 
 class _Queue:
-    """A thread-safe queue of spans whose padded size keeps to a token budget; a longer text has its own span.
-
-    The spans depend only on the budget and on the falling `lengths`, not on the thread that takes them.
-    """
+    """A thread-safe queue of spans of at most `budget` padded tokens; a longer text has its own span."""
 
     def __init__(self, lengths: NDArray[np.int64], budget: int) -> None:
         self.budget = budget
@@ -138,7 +137,6 @@ class _Queue:
         self._lock = threading.Lock()
 
     def take(self) -> Span | None:
-        """The next span, None if there is none."""
         with self._lock:
             if not self._open:
                 return None
@@ -157,7 +155,6 @@ class _Queue:
             return self.budget
 
     def clear(self) -> None:
-        """Drop all remaining spans."""
         with self._lock:
             self._open.clear()
 
@@ -165,7 +162,7 @@ class _Queue:
 def _drain(
     queue: _Queue, run: Callable[[Span], None], *, threads: int, halved: Callable[[int], None]
 ) -> None:
-    """Run every span of a queue on that many threads with one core each, or in this thread if `threads` is 0.
+    """Run every span of a queue, on that many threads with one core each, or in this thread if 0.
 
     One batch per core is faster than all cores on one batch, and does not stall where other processes use
     some of the cores. A span that does not fit into memory is halved; `halved` receives the new budget.
@@ -215,7 +212,7 @@ def _loop(queue: _Queue, run: Callable[[Span], None], halved: Callable[[int], No
 
 
 def _fits(run: Callable[[Span], None], span: Span) -> bool:
-    # The error, and with it the tensors its traceback holds, is gone once this returns.
+    # The error, with the tensors in its traceback, is freed when this function returns.
     try:
         run(span)
     except (RuntimeError, MemoryError) as error:
@@ -324,7 +321,6 @@ class _Untokenized:
         self.lengths = guess[self.order]
 
     def features(self, span: Span) -> dict[str, Any]:
-        """The output of the model's own tokenize."""
         batch = [self._texts[i] for i in self.order[slice(*span)]]
         return {**self._model.tokenize(batch, **self._way), **self._extra}
 
@@ -405,10 +401,10 @@ class Encoder:
         self._lock = threading.Lock()
         self._take(model)
         self.parameters = sum(p.numel() for p in model.parameters())
-        self.dtype_as_run = dtype_as_run(model)
+        self.dtype_as_run = _dtype_as_run(model)
         self.dimension = self._one_dimension()
-        self.attention = attention(model)
-        self.notes += notes(model)
+        self.attention = _attention(model)
+        self.notes += _notes(model)
 
     def _take(self, model: SentenceTransformer) -> None:
         self.model = model
@@ -426,10 +422,7 @@ class Encoder:
         return next(iter(found.values()))
 
     def reload(self, load: Callable[[], Encoder]) -> None:
-        """Drop the model and continue with a new load of it; there are never two models in memory.
-
-        If `load` fails, there is none afterwards.
-        """
+        """Replace the model by a new load, never two in memory; no model is left if `load` fails."""
         import torch
 
         del self.model
@@ -569,7 +562,7 @@ def forward(model: SentenceTransformer, features: dict[str, Any]) -> Tensor:
     task = {"task": features.pop("task")} if "task" in features else {}
     for at, module in enumerate(model):
         features = module(features, **(task if "task" in getattr(module, "forward_kwargs", ()) else {}))
-        features = features if at else widen(features)
+        features = features if at else _widen(features)
     vectors: Tensor = features["sentence_embedding"]
     return vectors.float()
 
@@ -596,7 +589,7 @@ def _forward(layer: nn.Linear) -> Callable[[Tensor], Tensor]:
     pointwise = torch.ops.mkldnn._linear_pointwise
 
     def forward(x: Tensor) -> Tensor:
-        # The last three: no function is fused behind the product.
+        # The last three arguments: no function is fused after the product.
         product: Tensor = pointwise(x, layer.weight, layer.bias, "none", [], "")
         return product
 

@@ -156,8 +156,7 @@ class Names:
     """The mapping between our modules and tensors and those of a published checkpoint.
 
     Attributes:
-        encoder: By our name of a module or tensor of the encoder the published name, LAYER for a layer's
-            number.
+        encoder: Our name to the published name of an encoder module or tensor; LAYER is a layer's number.
         head: The same for the masked-language head, from "head." on.
         prefix: The prefix of published encoder names in a model with a head.
         ignored: Regular expressions of tensors that are left out, each with the reason.
@@ -227,16 +226,14 @@ class Family:
         model_types: The `model_type` values in its config.json files.
         shape: A function from a config to our Architecture; None where transformers' own class runs.
         names: The tensor names of its checkpoints; None where transformers' own class runs.
-        native: Whether transformers has classes for it; trained models are then saved in the published form,
-            and load without us.
+        native: Whether transformers has classes for it, so that trained models are saved in its form.
         only: Whether a config of one of these types is really of the family.
         pooling: The default pooling of a bare backbone.
         float32_only: The reason why it does not run in half precision, None if it does.
         sizes: Configs of published sizes by name, to build a network without weights.
-        tokenizer: Hub id of the tokenizer, for checkpoints without one.
+        tokenizer: Hub id of the tokenizer, for checkpoints without a tokenizer.
         end_pads: Whether the end token is used as padding where the tokenizer names no padding token.
-        stands_for: Class names of the config and the model in the authors' own code that our network
-            replaces.
+        stands_for: Classes of config and model in the authors' own code that our network replaces.
     """
 
     model_types: tuple[str, ...]

@@ -128,7 +128,7 @@ def _cut(module: nn.Module, length: int) -> bool:
         return False
     try:
         setattr(module, "max_seq_length", length)  # noqa: B010
-    except AttributeError:  # one that says its length and cuts nothing
+    except AttributeError:  # the module has a fixed length and cuts nothing
         return False
     return True
 
@@ -205,7 +205,6 @@ class _LoadReport:
     fresh: list[_UninitialisedTensor] = field(default_factory=list)
 
     def note(self, model: nn.Module, info: dict[str, Any]) -> None:
-        """Add the loading info of one backbone from transformers."""
         tensors = {**dict(model.named_buffers()), **dict(model.named_parameters())}
         mismatched = {
             name: f" ({tuple(found)} in the file, {tuple(wanted)} in the model)"

@@ -20,7 +20,6 @@ from harness.types import Role
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-
 Vectors = NDArray[np.float32]
 
 
@@ -178,8 +177,7 @@ SHOWN = 5
 def _reload_disagreement(
     encoder: Encoder, texts: Sequence[str], reload: Callable[[], Encoder]
 ) -> list[_Failure | None]:
-    """The failures from a second load: each side's vectors must agree; only checksums of tensors are stored.
-    """
+    """The failures from a second load; of the first only vectors and checksums of tensors are stored."""
     first = {role: encoder.encode_batch(texts, role=role) for role in encoder.roles}
     sums = _checksums(encoder.model)
     encoder.reload(reload)
@@ -194,10 +192,7 @@ def _reload_disagreement(
 
 
 def _checksums(model: nn.Module) -> dict[str, int]:
-    """The sum of the bits of each parameter and buffer, read as integers, on the model's device.
-
-    Two random tensors differ in it; it is no hash, since the order of the numbers does not count.
-    """
+    """The sum of the bits of each parameter and buffer, which differs between random tensors; no hash."""
     tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
     return {name: _sum(tensor.detach()) for name, tensor in tensors.items()}
 

@@ -37,9 +37,8 @@ TAKEN = frozenset(
 class Transformer(LibraryTransformer):
     """The library's Transformer module, loaded with our network where the family has one.
 
-    After loading it has the library's own class and is saved as such, so a folder of a family that
-    transformers knows loads without us. `config_args` changes values of the config, such as a dropout;
-    `model_args` takes `dtype` and `attn_implementation` (a backend's name, ours or transformers').
+    It then has the library's class and is saved as such. `config_args` changes values of the config, such as
+    a dropout; `model_args` takes `dtype` and `attn_implementation` (a backend's name, ours or transformers').
     """
 
     _ours = False

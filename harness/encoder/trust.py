@@ -84,7 +84,7 @@ def _require_no_other(artifact: Artifact, own: RemoteClass) -> None:
     from transformers.models.auto.tokenization_auto import MODELS_WITH_INCORRECT_HUB_TOKENIZER_CLASS
 
     if own.name == "AutoTokenizer" and _model_type(own) in MODELS_WITH_INCORRECT_HUB_TOKENIZER_CLASS:
-        return  # transformers takes its own, even where the folder's code is trusted
+        return  # transformers uses its own class, even where the folder's code is trusted
     raise ModelError(
         f"{artifact.name} names code of its own, {own.reference} as {own.name}: without it, "
         f"{_whose(own)} {_model_type(own)} would be evaluated in its place.",

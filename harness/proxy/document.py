@@ -1,4 +1,4 @@
-"""A proxy on disk, `<results>/proxies/<name>.json` or any JSON file of its form, and what it predicts."""
+"""A proxy as a document: `<results>/proxies/<name>.json`, or any JSON file of its form."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from harness.documents import DocumentFolder, DocumentKind
 from harness.errors import UsageError, unknown
 
 SCHEMA = 1
-"""The form of a proxy; a newer one is refused."""
+"""The version of a proxy's form; a newer version is refused."""
 
 
 class _Part(BaseModel):
@@ -18,7 +18,7 @@ class _Part(BaseModel):
 
 
 class ProxyTarget(_Part):
-    """What is predicted: `suite` is what --suite takes, `columns` how many its mean is over."""
+    """The predicted benchmark: `suite` is its spelling for --suite, `columns` the size of its mean."""
 
     suite: str
     title: str
@@ -26,7 +26,7 @@ class ProxyTarget(_Part):
 
 
 class ProxyImport(_Part):
-    """The import that it was fitted on."""
+    """The import that a proxy was fitted on."""
 
     source: str
     id: str
@@ -35,7 +35,7 @@ class ProxyImport(_Part):
 
 
 class ProxyTask(_Part):
-    """One task of the proxy: `low` and `high` are its scores' range among the fitted models."""
+    """A task of a proxy; `low` and `high` are the range of its scores among the fitted models."""
 
     task: str
     splits: tuple[str, ...]
@@ -47,7 +47,7 @@ class ProxyTask(_Part):
 
 
 class ProxyErrors(_Part):
-    """Errors as shares of 1 on models whose families were held out.
+    """Errors, as shares of 1, on models whose families were held out.
 
     `rmse`, `mae`, `half_width` (of the `level` interval), `kendall` and `spearman` are nested: tasks and
     penalty were chosen without the family, too. `plain_rmse` is the error by which they were chosen, which
@@ -65,10 +65,10 @@ class ProxyErrors(_Part):
 
 
 class ProxyCost(_Part):
-    """Minutes on a model of median speed among the fitted ones, or on the `reference` asked for.
+    """Minutes on a model of median speed among the fitted models, or on the requested `reference`.
 
-    `whole` is what the benchmark itself takes, null where a task's time is unknown; `nearest` is the fitted
-    model whose speed is closest to the one that is meant; `spread` the median residual of log time, null
+    `whole` is the time of the benchmark itself, null where a task's time is unknown; `nearest` is the fitted
+    model whose speed is closest to the assumed speed; `spread` is the median residual of log time, null
     without times.
     """
 
@@ -81,7 +81,7 @@ class ProxyCost(_Part):
 
 
 class ProxyFit(_Part):
-    """What it was fitted on: `other_data` counts models with a score on another revision of the data."""
+    """The fitted models; `other_data` counts models with a score on another revision of the data."""
 
     models: int
     families: int
@@ -91,7 +91,7 @@ class ProxyFit(_Part):
 
 
 class Proxy(_Part):
-    """A few tasks and the line that predicts a benchmark's mean from their scores (docs/proxy.md)."""
+    """A few tasks, and the linear formula that predicts a benchmark's mean from them (docs/proxy.md)."""
 
     form: int = Field(default=SCHEMA, alias="schema")
     name: str
@@ -107,7 +107,7 @@ class Proxy(_Part):
     imported: ProxyImport
 
     def to_json(self) -> str:
-        """The contents of its file."""
+        """The text of the proxy's file."""
         return self.model_dump_json(by_alias=True, indent=1) + "\n"
 
 
@@ -119,10 +119,10 @@ PROXIES = DocumentFolder(
 
 
 def find_proxy(text: str, results: Path) -> Path:
-    """The file of a proxy, from its name or from a path that ends in .json.
+    """The file of a proxy, by its name or by a path that ends in .json.
 
     Raises:
-        UsageError: There is none; it names the nearest.
+        UsageError: There is no such proxy; the message names the nearest.
     """
     if text.endswith(".json"):
         path = Path(text).expanduser()

@@ -1,12 +1,6 @@
-"""Models x tasks from an import; families.
+"""An import as a table: the scores of complete models on the tasks of a benchmark, and recorded times.
 
-Reading an import as a table: complete models by the tasks of a benchmark, and recorded times.
-
-The rows of an import that belong to some tasks: scores, and recorded times.
-
-Families of models: what was made of one another, or comes from one organisation.
-
-The benchmark that is to be predicted, and the import to fit on.
+A family is what was adapted from one another, or comes from one organisation.
 """
 
 from __future__ import annotations
@@ -25,11 +19,11 @@ from harness.imported import Imported
 from harness.types import Suite, Task
 
 Cells = Mapping[tuple[int, str], Mapping[tuple[str, str], "float | None"]]
-"""(entry, task) → (split, subset) → main score, None where it is no sane one."""
+"""(entry, task) → (split, subset) → main score, None for a flagged score."""
 
 
 def _cells_of(source: Imported, tasks: Sequence[Task]) -> tuple[Cells, Mapping[tuple[int, str], str]]:
-    """The scores of some tasks, and by entry and task the revision of the data that they are on."""
+    """The scores of some tasks, and the data revision of each by entry and task."""
     columns = ["entry", "task", "split", "subset", "main_score", "flag", "data_revision"]
     cells: dict[tuple[int, str], dict[tuple[str, str], float | None]] = {}
     revisions: dict[tuple[int, str], str] = {}
@@ -41,7 +35,7 @@ def _cells_of(source: Imported, tasks: Sequence[Task]) -> tuple[Cells, Mapping[t
 
 
 def _seconds_of(source: Imported, entries: int, tasks: Sequence[Task], cells: Cells) -> Floats:
-    """Times of files that hold what is asked for and nothing else, (entries, tasks); NaN without one."""
+    """The times of files with exactly the wanted splits and subsets, (entries, tasks); NaN without a time."""
     table = source.files(["entry", "task", "seconds"])
     if "seconds" not in table.column_names:
         raise UsageError(
@@ -71,10 +65,10 @@ def _of_tasks(table: Any, tasks: Sequence[Task]) -> list[dict[str, Any]]:
 
 
 def _families(models: Sequence[str], parents: Mapping[str, str]) -> list[str]:
-    """A name for the family of each model, the same for all of one family.
+    """The family name of each model.
 
-    Models with one root, by what they were adapted from, are one family; so are those of an
-    organisation that name nothing, with all that was adapted from them.
+    Models with one root, by what they were adapted from, are one family; so are those of an organisation that
+    name no parent, with all that was adapted from them.
 
     >>> _families(["a/one", "b/two", "b/three", "c/four"], {"b/two": "a/one", "c/four": "d/none"})
     ['a', 'a', 'b', 'd/none']
@@ -84,7 +78,7 @@ def _families(models: Sequence[str], parents: Mapping[str, str]) -> list[str]:
 
 
 def _root(model: str, parents: Mapping[str, str]) -> str:
-    """The end of the line; of a line that bites its tail the first name of the circle."""
+    """The last ancestor of a model; in a circle of ancestors, the first name by alphabet."""
     seen = [model]
     while (parent := parents.get(seen[-1])) is not None:
         if parent in seen:
@@ -101,10 +95,10 @@ Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
 
 TRUST = ("commit", "other", "external", "none")
-"""Kinds of revisions, from the best known model to the least known."""
+"""Kinds of revisions, from the best known to the least known."""
 
 LEAST_MODELS, LEAST_FAMILIES = 20, 10
-"""Fewer complete models or families than that say nothing of others."""
+"""Fewest complete models and families that a proxy can be fitted on."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -112,14 +106,14 @@ class Table:
     """The models that have every task of a benchmark, each once.
 
     Attributes:
-        models: Their names.
-        families: Of each, a name.
+        models: The names of the models.
+        families: The family of each model.
         tasks: The benchmark's tasks.
         scores: (models, tasks), main scores as shares of 1, means over the task's splits and subsets.
-        weights: (tasks,), what each counts in the benchmark's mean over columns; they add up to 1.
-        seconds: (entries, tasks), recorded times of all entries; NaN where none is told of just that.
-        rows: (models,), the entry of each.
-        other_data: How many of the models have a score on another revision of the data.
+        weights: (tasks,), weights in the benchmark's mean over columns; they sum to 1.
+        seconds: (entries, tasks), recorded times of all entries; NaN without a time of exactly that task.
+        rows: (models,), the entry of each model.
+        other_data: The number of models with a score on another revision of the data.
     """
 
     models: tuple[str, ...]
@@ -133,20 +127,20 @@ class Table:
 
     @cached_property
     def target(self) -> Floats:
-        """The benchmark's mean of each model, (models,)."""
+        """(models,), the benchmark's mean of each model."""
         return np.asarray(self.scores @ self.weights)
 
     @cached_property
     def groups(self) -> Ints:
-        """The number of each model's family, (models,)."""
+        """(models,), the number of each model's family."""
         return np.unique(self.families, return_inverse=True)[1].astype(np.int64)
 
 
 def read_table(source: Imported, suite: Suite) -> Table:
     """The complete models of an import on a suite; nothing is imputed.
 
-    Of several entries of a model the best known revision stands for it; results of an experiment are
-    another treatment and left out. So are baselines, by their name: a random encoder is no guide to others.
+    Of several entries of a model, that of the best known revision counts. Results of experiments are under
+    another condition and left out; so are baselines, by their name: a random encoder is no guide to others.
 
     Raises:
         UsageError: There are too few complete models or families, or the import has no times.
@@ -185,7 +179,7 @@ def _enough(suite: Suite, found: Mapping[str, int], names: set[str]) -> None:
 
 
 def _complete(entries: Sequence[Mapping[str, Any]], cells: Cells, tasks: Sequence[Task]) -> dict[str, int]:
-    """The entry that stands for each complete model, by its name, sorted."""
+    """The entry of each complete model by name, sorted."""
     best: dict[str, int] = {}
     for row, entry in enumerate(entries):
         if (
@@ -201,7 +195,7 @@ def _complete(entries: Sequence[Mapping[str, Any]], cells: Cells, tasks: Sequenc
 
 
 def _baseline(model: str) -> bool:
-    """Whether a model is called a baseline: `baseline/…`, `mteb/baseline-…`."""
+    """Whether a model's name is that of a baseline: `baseline/…`, `mteb/baseline-…`."""
     return any(part == "baseline" or part.startswith("baseline-") for part in model.lower().split("/"))
 
 

@@ -1,1 +1,1 @@
-"""Every new checkpoint of a pretraining run, evaluated as it comes."""
+"""Evaluation of every new checkpoint of a pretraining run, as it comes."""

@@ -1,19 +1,19 @@
-"""Where the level of a curve drops, with a known share of false alarms.
+"""Drops in the level of a curve, with a known share of false alarms.
 
-Two tests, both against a straight line in the logarithm of the step, which smooth curves of
-pretraining are over a few checkpoints:
+Two tests, both against a straight line in the logarithm of the step, which smooth curves of pretraining are
+over a few checkpoints:
 
-- on arrival, a checkpoint is held against the line through the WINDOW ones before it. If noise is
-  normal, its distance in units of the prediction's standard error follows Student's t. One with a p below
-  ARRIVAL is flagged, and left out of the forecasts that follow; because of that a little more than
+- on arrival, a checkpoint is compared with the line through the WINDOW checkpoints before it. If noise is
+  normal, its distance in units of the prediction's standard error follows Student's t. A checkpoint with a p
+  below ARRIVAL is flagged, and left out of the forecasts that follow; because of that a little more than
   ARRIVAL of all sound checkpoints are flagged, about one in a hundred;
-- with hindsight, a jump between any two checkpoints is held against a line without one, over up to REACH
-  on each side. The smallest p of all places is compared with that of noise on the same steps, drawn anew
-  DRAWS times: HINDSIGHT of all sound curves are flagged. A curve with a jump is cut there, and both
-  sides are tested again.
+- with hindsight, a jump between any two checkpoints is compared with a line without a jump, over up to REACH
+  checkpoints on each side. The smallest p of all places is compared with that of noise on the same steps,
+  drawn anew DRAWS times: HINDSIGHT of all sound curves are flagged. A curve with a jump is cut there, and
+  both sides are tested again.
 
-A flag also needs a score that really is lower than before: a curve that merely flattens has none.
-Noise is never taken for less than FLOOR, as scores come in steps.
+A flag also needs a score that really is lower than before: a curve that merely flattens has none. Noise is
+never taken for less than FLOOR, as scores come in steps.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from numpy.typing import NDArray
 Floats: TypeAlias = NDArray[np.float64]
 
 WINDOW, LEAST = 8, 5
-"""Checkpoints that a forecast is made of, at most and at least."""
+"""Most and fewest checkpoints that a forecast is made of."""
 
 ARRIVAL, HINDSIGHT = 0.008, 0.01
 """The p below which a checkpoint, and a curve, are flagged."""
 
 REACH, SIDE = 6, 3
-"""Checkpoints on each side of a jump, at most and at least."""
+"""Most and fewest checkpoints on each side of a jump."""
 
 FLOOR = 0.0005
 """Least standard deviation of a score's noise: 0.05 points."""
 
 DRAWS = 1999
-"""Curves of noise that a curve is compared with; the smallest p there is 1 / 2000."""
+"""The number of noise curves that a curve is compared with; the smallest p there is 1 / 2000."""
 
 SETTLED = 3
 """Low checkpoints in a row after which the low level counts as the new one."""
@@ -48,14 +48,11 @@ SETTLED = 3
 
 @dataclass(frozen=True, kw_only=True)
 class _Change:
-    """A drop of the level.
+    """A drop of the level from step `step` on, last seen at step `last`.
 
-    Attributes:
-        step: The first checkpoint that is lower.
-        last: The last one that was found lower; `step` itself for a single one.
-        kind: "drop" of a checkpoint on arrival, "shift" of the level with hindsight.
-        size: How much lower it is than expected, in the score's unit, above 0.
-        p: How probable as much is by chance: for a drop of one checkpoint, for a shift of one curve.
+    `kind` is "drop" for a checkpoint on arrival, "shift" for the level with hindsight. `size` is the distance
+    below the expected score, above 0. `p` is the probability by chance: of a checkpoint for a drop, of a
+    curve for a shift.
     """
 
     step: int
@@ -66,12 +63,12 @@ class _Change:
 
 
 def changes(steps: Sequence[int], values: Sequence[float] | Floats, *, seed: int = 0) -> tuple[_Change, ...]:
-    """Where the level of a curve drops, by step.
+    """The drops in the level of a curve, by step.
 
     Args:
         steps: Ascending, (checkpoints,).
-        values: The score of each, (checkpoints,).
-        seed: Of the noise that hindsight draws.
+        values: The score of each checkpoint, (checkpoints,).
+        seed: The seed of the noise for the test with hindsight.
     """
     x, y = np.log1p(np.asarray(steps, float)), np.asarray(values, float)
     drops, aside = _arrivals(x, y)
@@ -87,7 +84,7 @@ def changes(steps: Sequence[int], values: Sequence[float] | Floats, *, seed: int
 
 
 def _forecast(x: Floats, y: Floats, at: float) -> tuple[float, float, int]:
-    """The straight line through points, continued."""
+    """The straight line through points, continued: expected value, standard error, degrees of freedom."""
     centre, degrees = x.mean(), len(x) - 2
     spread = max(float(((x - centre) ** 2).sum()), np.finfo(float).tiny)
     slope = float(((x - centre) * (y - y.mean())).sum()) / spread
@@ -98,7 +95,7 @@ def _forecast(x: Floats, y: Floats, at: float) -> tuple[float, float, int]:
 
 
 def _arrivals(x: Floats, y: Floats) -> tuple[list[tuple[int, int, float, float]], set[int]]:
-    """The drops as (first, last, size, p), and single checkpoints to be left aside afterwards."""
+    """The drops as (first, last, size, p), and single low checkpoints that are left out of later tests."""
     from scipy.special import stdtr
 
     drops: list[tuple[int, int, float, float]] = []
@@ -125,7 +122,7 @@ def _arrivals(x: Floats, y: Floats) -> tuple[list[tuple[int, int, float, float]]
 
 
 def _shifts(x: Floats, y: Floats, rng: np.random.Generator, first: int = 0) -> list[tuple[int, float, float]]:
-    """Downward jumps as (index, size, p), found by cutting the curve where one is surest."""
+    """The downward jumps as (index, size, p); the curve is cut at the surest, and both sides are searched."""
     places = range(SIDE, len(x) - SIDE + 1)
     if not places:
         return []
@@ -144,7 +141,7 @@ def _shifts(x: Floats, y: Floats, rng: np.random.Generator, first: int = 0) -> l
 
 
 def _jump(x: Floats, y: Floats, at: int, *, floor: float = 0.0) -> tuple[Floats, Floats]:
-    """The jump between `at` - 1 and `at` beside a straight line, and its p against one downwards."""
+    """The jump between `at` - 1 and `at` beside a straight line, and its p against a downward jump."""
     from scipy.special import stdtr
 
     window = slice(max(0, at - REACH), min(len(x), at + REACH))

@@ -1,14 +1,6 @@
-"""Folder or hub repository of checkpoints; steps; whole or half-written.
+"""Sources of checkpoints: a folder with one folder for each, or the branches and tags of a hub repository.
 
-Where checkpoints come from: a folder with one folder each, or the revisions of a hub repository.
-
-A folder into which a training run writes its checkpoints.
-
-A hub repository whose branches and tags are checkpoints.
-
-From a checkpoint's name to its step.
-
-Whether a checkpoint has been written to its end, told from its files alone.
+The step of a checkpoint comes from its name. Its files alone tell whether it was written to its end.
 """
 
 from __future__ import annotations
@@ -33,7 +25,7 @@ from harness.models import HUB_ID
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoint:
-    """One checkpoint: its step, what it is called, and how it is spelled as a model.
+    """A checkpoint: its step, its name, and its spelling as a model.
 
     `name` is a folder's or a revision's; `folder` is None on the hub, where `commit` is set.
     """
@@ -47,7 +39,7 @@ class Checkpoint:
 
 @dataclass(frozen=True, kw_only=True)
 class SkippedEntry:
-    """Something in a source that is no checkpoint, and why."""
+    """An entry of a source that is no checkpoint, and the reason."""
 
     name: str
     reason: str
@@ -57,32 +49,29 @@ Found = tuple[tuple[Checkpoint, ...], tuple[SkippedEntry, ...]]
 
 
 class CheckpointSource(Protocol):
-    """What is watched.
-
-    `text` is how the source is written into the state of a watch; `name` the watch's usual name.
-    """
+    """A source; `text` is its spelling in the state of a watch, `name` the watch's usual name."""
 
     text: str
     name: str
 
     def found(self) -> Found:
-        """The checkpoints that are there now, by step, and what is skipped."""
+        """The checkpoints that are there now, by step, and the skipped entries."""
 
     def condition(self, one: Checkpoint, *, settle: float, own_code: bool) -> _Condition:
-        """Whether a checkpoint is whole."""
+        """The condition of a checkpoint: complete, settling, or incomplete."""
 
     def stamp(self, one: Checkpoint) -> str:
-        """What a whole checkpoint's condition has as `stamp`, without a look at whether it is whole."""
+        """The stamp of a complete checkpoint's condition, without a look at its other parts."""
 
     def label(self, one: Checkpoint) -> str:
-        """What a checkpoint is to be called as a model; "" for what it is called anyway."""
+        """The name of a checkpoint as a model; "" for the model's own name."""
 
 
 def open_source(text: str, *, offline: bool = False) -> CheckpointSource:
-    """What is to be watched, of how it was typed.
+    """The source of checkpoints that a text names.
 
     Raises:
-        UsageError: It is neither a folder nor a hub repository, or a hub without a network.
+        UsageError: It is neither a folder nor a hub repository, or a hub repository without a network.
     """
     folder = paths.expanded(text)
     if folder.is_dir():
@@ -108,7 +97,7 @@ def open_source(text: str, *, offline: bool = False) -> CheckpointSource:
 
 
 def _by_step(named: Iterable[tuple[str, Path | None]]) -> Found:
-    """What has a step in its name, by step, of names and the folders of their models (None on the hub)."""
+    """The checkpoints by step, and skipped entries, from names and model folders (None on the hub)."""
     found: dict[int, Checkpoint] = {}
     skipped: list[SkippedEntry] = []
     for name, path in named:
@@ -146,22 +135,22 @@ class _Folder:
         return _by_step((path.name, _model_folder(path)) for path in below)
 
     def condition(self, one: Checkpoint, *, settle: float, own_code: bool) -> _Condition:
-        """As its files tell."""
+        """The condition of a checkpoint by its files."""
         assert one.folder is not None
         return _condition(one.folder, settle=settle, own_code=own_code)
 
     def stamp(self, one: Checkpoint) -> str:
-        """Of sizes and times."""
+        """The stamp of sizes and times of files."""
         assert one.folder is not None
         return _stamp_of(one.folder)
 
     def label(self, one: Checkpoint) -> str:
-        """With the run's name in front, as every run has a checkpoint-1000."""
+        """The checkpoint's name behind the run's, as every run has a checkpoint-1000."""
         return f"{self.name}-{one.name}"
 
 
 def _model_folder(path: Path) -> Path:
-    """The folder of a checkpoint's model: itself, or the one folder in it that has a config (as hf/)."""
+    """The folder of a checkpoint's model: itself, or its only folder with a config (e.g. hf/)."""
     if any((path / name).exists() for name in ("config.json", "modules.json")):
         return path
     below = list(_configured(path))
@@ -179,7 +168,7 @@ def _configured(path: Path) -> Iterator[Path]:
 
 
 class _Hub:
-    """A hub repository whose branches and tags are checkpoints; each is pinned to its commit."""
+    """A hub repository whose branches and tags are checkpoints, each pinned to its commit."""
 
     def __init__(self, repository: str) -> None:
         self.text = repository
@@ -202,7 +191,7 @@ class _Hub:
         return replace(one, model=f"{self.text}@{commit}", commit=commit)
 
     def condition(self, one: Checkpoint, *, settle: float, own_code: bool) -> _Condition:
-        """A commit is whole."""
+        """A complete checkpoint: a commit is never half written."""
         return _Condition(stamp=one.commit)
 
     def stamp(self, one: Checkpoint) -> str:
@@ -210,7 +199,7 @@ class _Hub:
         return one.commit
 
     def label(self, one: Checkpoint) -> str:
-        """Its own: a record names the revision beside it."""
+        """No name of its own: a record names the revision beside the model."""
         return ""
 
 
@@ -242,11 +231,11 @@ def _refs(repository: str) -> list[tuple[str, str]]:
 
 
 class _HubSilent(ModelError):
-    """The hub could not be asked: a watch asks again at its next look."""
+    """An error for a hub that does not answer: a watch asks again at its next scan."""
 
 
 WORDS = ("step", "steps", "iter", "iteration", "ba", "batch", "checkpoint", "ckpt", "epoch")
-"""Words in front of a step; of several in one name the first of this list decides."""
+"""Words in front of a step; if a name has several, the first of this list decides."""
 
 _NUMBER = r"(?P<number>\d+(?:\.\d+(?=[kmKM]))?)(?P<unit>[kmKM]?)(?![A-Za-z0-9])"
 _LAST = re.compile(r"(?:^|[^A-Za-z0-9.])(?P<number>\d+)(?P<unit>[kmKM]?)(?:[-_]?(?:hf|steps?))?$")
@@ -255,10 +244,10 @@ _UNFINISHED = re.compile(r"^\.|^te?mp(?![a-z])|\.(tmp|partial|incomplete|part)$|
 
 
 def _step_of(name: str) -> int | None:
-    """The step that a folder's or a revision's name tells, None if it tells none.
+    """The step in a folder's or a revision's name, None without a step.
 
-    A number behind one of WORDS, else a number at the end of the name that stands by itself; k and
-    m behind a number mean thousands and millions. Where one word stands twice, its last number counts.
+    It is the number behind one of WORDS, else a number at the end of the name that stands by itself; k and m
+    behind a number mean thousands and millions. Where a word stands twice, its last number counts.
 
     >>> [_step_of(name) for name in ("step1000-tokens4B", "epoch2-ba500", "0001000", "step-1.5k")]
     [1000, 500, 1000, 1500]
@@ -290,16 +279,16 @@ SETTLE = 10.0
 """Seconds for which nothing in a checkpoint may have changed."""
 
 ZIP, LEGACY = b"PK\x03\x04", b"\x80\x02"
-"""How files that torch saves begin: since 1.6, and before it."""
+"""The first bytes of files that torch saves: since 1.6, and before it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Condition:
-    """How a checkpoint's folder stands.
+    """The condition of a checkpoint's folder.
 
-    `problem` says what it lacks, "" for a whole one. `stamp` changes when a file that decides what
-    the model computes does; "" unless it is whole. `settles` are the seconds after which a whole
-    one has lain still for long enough, 0 if it has.
+    `problem` says what it lacks, "" for a complete checkpoint. `stamp` changes with every file that decides
+    what the model computes, "" unless complete. `settles` is the time in seconds until a complete checkpoint
+    has been still for long enough, 0 if it has.
     """
 
     problem: str = ""
@@ -308,11 +297,11 @@ class _Condition:
 
 
 def _condition(folder: Path, *, settle: float = SETTLE, own_code: bool = False) -> _Condition:
-    """Look at a checkpoint; with `own_code`, code that it brings is run.
+    """The condition of a checkpoint; with `own_code`, code of its own repository is run.
 
-    Weights must be readable to their end (the length that a safetensors header promises, every part
-    of an index, the directory of a zip), configs must parse, a tokenizer must be there, and nothing
-    may have changed for `settle` seconds.
+    Weights must be readable to their end (the length that a safetensors header promises, every part of an
+    index, the directory of a zip), configs must parse, a tokenizer must be there, and nothing may have
+    changed for `settle` seconds.
     """
     try:
         age = time.time() - _last_change(folder)
@@ -333,7 +322,7 @@ def _condition(folder: Path, *, settle: float = SETTLE, own_code: bool = False) 
 
 
 def _stamp_of(folder: Path) -> str:
-    """Changes when a file that decides what the model computes does; "" where there is no whole model."""
+    """A digest of the files that decide what the model computes; "" without a complete model."""
     try:
         files = [(p.relative_to(folder).as_posix(), p.stat()) for p in content_files(folder)]
     except (ModelError, OSError):
@@ -342,7 +331,7 @@ def _stamp_of(folder: Path) -> str:
 
 
 def _last_change(folder: Path) -> float:
-    """When something in a folder changed, by its file system's clock."""
+    """The time of the last change in a folder, by its file system's clock."""
     newest = folder.stat().st_ctime
     for root, folders, names in os.walk(folder):
         for name in (*folders, *names):
@@ -351,7 +340,7 @@ def _last_change(folder: Path) -> float:
 
 
 def _check_pickle(path: Path) -> None:
-    """See that a file of torch's is whole; of one saved before torch 1.6 only its beginning is known."""
+    """Refuse a truncated torch file; of files saved before torch 1.6 only the beginning is checked."""
     if path.suffix == ".safetensors":
         return
     with path.open("rb") as file:

@@ -1,4 +1,4 @@
-"""What a watch has seen, on disk: one file in the results folder, whole after every checkpoint."""
+"""The state of a watch on disk: one file in the results folder, whole after every checkpoint."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from harness.documents import DocumentFolder, DocumentKind, DocumentPart
 from harness.watch.source import CheckpointSource
 
 SCHEMA = 1
-"""The schema this version writes; a newer one is refused."""
+"""The schema that this version writes; a newer one is refused."""
 
 State = Literal["done", "failed", "partial", "waiting"]
 
 
 class Entry(DocumentPart):
-    """One checkpoint of a watch."""
+    """A checkpoint of a watch."""
 
     step: int
     name: str
     """The name of its folder, or of its branch or tag."""
     folder: str | None = None
-    """Where it lies; None on the hub."""
+    """The path of its folder; None on the hub."""
     revision: str | None = None
     """The commit on the hub; None for a folder."""
     stamp: str = ""
-    """Changes when a file that decides what the model computes does."""
+    """A digest that changes with every file that decides what the model computes."""
     state: State
     reason: str = ""
-    """Why it is not `done`."""
+    """The reason why it is not `done`."""
     model: str = ""
-    """What its records call it."""
+    """The model's name in its records."""
     artifact: str = ""
     """The ArtifactKey."""
     same_as: int | None = None
@@ -44,20 +44,20 @@ class Entry(DocumentPart):
     records: Mapping[str, str] = {}
     """task → EvaluationKey."""
     mean: float | None = None
-    """Over the columns asked for; None unless all are there."""
+    """The mean over the requested columns; None unless all are there."""
     there: int = 0
     wanted: int = 0
-    """Columns with a score, and those asked for."""
+    """The number of columns with a score, and of requested columns."""
     treatment: str = ""
-    """Digest of what else the scores depend on: data, scoring code, encoding, recipe."""
+    """The digest of the condition: data, scoring code, encoding, recipe."""
     evaluated: str = ""
-    """When, in UTC."""
+    """The time of the evaluation, in UTC."""
     seconds: float = 0.0
-    """How long that took, over all looks."""
+    """The time that evaluation took, over all scans."""
 
 
 class ChangePoint(DocumentPart):
-    """A drop of the level (harness.watch.changes)."""
+    """A drop in the level of a curve (harness.watch.changes)."""
 
     step: int
     last: int
@@ -67,7 +67,7 @@ class ChangePoint(DocumentPart):
 
 
 class Watch(DocumentPart):
-    """A watch: what is watched, how it is evaluated, and what became of each checkpoint."""
+    """A watch: its source, the settings of its evaluations, and an entry for each checkpoint."""
 
     schema_version: int = Field(default=SCHEMA, alias="schema")
     name: str
@@ -75,30 +75,30 @@ class Watch(DocumentPart):
     """The folder, or the hub repository."""
     suite: str
     request: Mapping[str, Any]
-    """The settings that decide the scores, as asked for."""
+    """The settings that decide the scores, as requested."""
     checkpoints: tuple[Entry, ...] = ()
-    """By step."""
+    """The entries by step."""
     change_points: tuple[ChangePoint, ...] = ()
 
     def entry(self, step: int) -> Entry | None:
-        """What is known of a step."""
+        """The entry of a step."""
         return next((one for one in self.checkpoints if one.step == step), None)
 
     def with_entry(self, entry: Entry) -> Watch:
-        """The same with one checkpoint added, or in the place of what was known of its step."""
+        """The watch with an entry added, or put in place of the former entry of its step."""
         others = [one for one in self.checkpoints if one.step != entry.step]
         ordered = tuple(sorted([*others, entry], key=lambda one: one.step))
         return self.model_copy(update={"checkpoints": ordered})
 
     @property
     def curve(self) -> tuple[Entry, ...]:
-        """The complete checkpoints, by step, that were measured as the latest of them was."""
+        """The complete checkpoints, by step, under the same condition as the latest of them."""
         done = [one for one in self.checkpoints if one.mean is not None]
         latest = max(done, key=lambda one: one.evaluated, default=None)
         return tuple(one for one in done if latest is not None and one.treatment == latest.treatment)
 
     def to_json(self) -> str:
-        """The watch as it is written."""
+        """The text of the watch's file."""
         return json.dumps(self.model_dump(mode="json", by_alias=True), indent=1, ensure_ascii=False) + "\n"
 
 
@@ -116,5 +116,5 @@ WATCHES = DocumentFolder(
 
 
 def usual_name(source: CheckpointSource) -> str:
-    """What a watch of a source is called unless said otherwise."""
+    """The name of a watch of a source, unless a user gives another."""
     return re.sub(r"[^A-Za-z0-9_.+-]", "-", source.name).lstrip(".-+")[:100] or "watch"

@@ -1,10 +1,7 @@
-"""Look, evaluate, keep, wait.
+"""A watch: scan a source of checkpoints, evaluate the new ones, write the scores down, wait, scan again.
 
-A watch: look, evaluate what is new, write it down, wait, look again.
-
-One look at a source: what is new and whole, what is waited for, and what is passed over.
-
-One checkpoint evaluated on the suite of a watch, and what is kept of it.
+A scan sorts checkpoints into new, unfinished, waiting and known ones. An error of one checkpoint is written
+into its entry; the watch goes on.
 """
 
 from __future__ import annotations
@@ -23,14 +20,14 @@ from harness.differences import Comparable
 from harness.errors import HarnessError, StoreError, UsageError, shortened
 from harness.identity import digest
 from harness.report import Report
-from harness.request import PreparedRun, Request, check_request
+from harness.request import PreparedRun, Request
 from harness.watch.source import SETTLE, Checkpoint, CheckpointSource, SkippedEntry, open_source
 from harness.watch.state import WATCHES, ChangePoint, Entry, Watch, usual_name
 
 
 @contextmanager
 def _lock_watch(results: Path, name: str) -> Iterator[None]:
-    """Keep other processes from going on with the same watch."""
+    """Hold the lock of a watch, so that no other process continues it."""
     from filelock import FileLock, Timeout
 
     folder = WATCHES.path(results, name).parent
@@ -49,7 +46,7 @@ def _lock_watch(results: Path, name: str) -> Iterator[None]:
 
 
 def _begin_watch(results: Path, name: str, source: CheckpointSource, request: Request) -> Watch:
-    """The state of a watch that goes on, or of one that begins."""
+    """The saved state of a watch to continue, or that of a new watch."""
     now = Watch(name=name, source=source.text, suite=request.suites[0], request=_echo(request))
     if not WATCHES.path(results, name).exists():
         return now
@@ -64,7 +61,7 @@ def _begin_watch(results: Path, name: str, source: CheckpointSource, request: Re
 
 
 def _echo(request: Request) -> dict[str, Any]:
-    """What of a request decides the scores, as plain values."""
+    """The settings of a request that decide the scores, as plain values."""
     places = ("cache", "results")
     options = {key: value for key, value in asdict(request.options).items() if key not in places}
     found = {
@@ -80,7 +77,7 @@ def _echo(request: Request) -> dict[str, Any]:
 
 
 def _differences(former: Watch, now: Watch) -> list[str]:
-    """What two watches do not share, in words."""
+    """The settings in which two watches differ, in words."""
     before = {"source": former.source, "suite": former.suite, **_flat(former.request)}
     after = {"source": now.source, "suite": now.suite, **_flat(now.request)}
     return [
@@ -91,7 +88,7 @@ def _differences(former: Watch, now: Watch) -> list[str]:
 
 
 def _flat(nested: Mapping[str, Any]) -> dict[str, Any]:
-    """A request's settings by their full names, as settings.seed."""
+    """The settings of a request by their full names, e.g. settings.seed."""
     found: dict[str, Any] = {}
     for name, value in nested.items():
         inner = {f"{name}.{key}": v for key, v in value.items()} if isinstance(value, dict) else {name: value}
@@ -101,7 +98,7 @@ def _flat(nested: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class _ReadyCheckpoint:
-    """A checkpoint that is whole; `former` is what is known of it if it was evaluated before."""
+    """A complete checkpoint; `former` is its entry if it was evaluated before."""
 
     checkpoint: Checkpoint
     stamp: str
@@ -110,7 +107,7 @@ class _ReadyCheckpoint:
 
 @dataclass(frozen=True, kw_only=True)
 class _PendingCheckpoint:
-    """A checkpoint that is waited for, and why; `settles` as in `whole.Condition`."""
+    """A checkpoint that is not complete, and the reason; `settles` as in `source._Condition`."""
 
     checkpoint: Checkpoint
     reason: str
@@ -119,10 +116,10 @@ class _PendingCheckpoint:
 
 @dataclass(frozen=True, kw_only=True)
 class Scan:
-    """What a look found, each by step.
+    """The checkpoints of a source at one moment, each group by step.
 
-    `new` was never evaluated as it lies there now; `unfinished` was, partly or with a failure;
-    `known` are the steps of which nothing is left to do.
+    `new` were never evaluated as they lie there now; `unfinished` were, partly or with a failure; `waiting`
+    are not complete; `known` are the steps with nothing left to do.
     """
 
     new: tuple[_ReadyCheckpoint, ...]
@@ -133,7 +130,7 @@ class Scan:
 
     @property
     def steps(self) -> tuple[int, ...]:
-        """Every step that is there."""
+        """Every step in the source."""
         ready = [one.checkpoint.step for one in (*self.new, *self.unfinished)]
         return tuple(sorted([*ready, *(one.checkpoint.step for one in self.waiting), *self.known]))
 
@@ -146,17 +143,17 @@ def scan_source(
     offline: bool = False,
     own_code: bool = False,
 ) -> Scan:
-    """Look at a source once; nothing is evaluated or written, and torch is not needed.
+    """Scan a source once; nothing is evaluated or written, and torch is not needed.
 
     Args:
         source: A folder of checkpoints, or a hub repository.
-        watch: What is known already.
+        watch: The state of the watch so far.
         settle: Seconds for which nothing in a checkpoint may have changed.
         offline: Forbid the network.
-        own_code: Whether code that a checkpoint brings may be run to describe it.
+        own_code: Whether code of a checkpoint's own repository may run to describe it.
 
     Raises:
-        UsageError: The source cannot be looked at.
+        UsageError: The source cannot be read.
 
     Example:
         >>> look("runs/mine").new  # doctest: +SKIP
@@ -191,7 +188,7 @@ def scan_source(
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluatedCheckpoint:
-    """What became of a checkpoint: what is kept of it, and how many tasks were scored now."""
+    """The entry of an evaluated checkpoint, and how many of its tasks were scored now or before."""
 
     entry: Entry
     new: int = 0
@@ -204,7 +201,7 @@ def _evaluate(
     request: Request,
     carry_out: Callable[[PreparedRun], Report],
 ) -> EvaluatedCheckpoint:
-    """Evaluate a checkpoint; what goes wrong with it alone is in the outcome."""
+    """Evaluate a checkpoint; an error that concerns it alone is in its entry."""
     began = time.monotonic()
     label, spelled = source.label(one.checkpoint), one.checkpoint.model
     asked = replace(request, models=(spelled,), names={spelled: label} if label else {})
@@ -216,7 +213,7 @@ def _evaluate(
     except (HarnessError, OSError) as error:
         return EvaluatedCheckpoint(entry=_entry(one, began, state="failed", reason=_line(str(error))))
     outcome = _outcome(report)
-    if source.stamp(one.checkpoint) not in (one.stamp, ""):  # "": removed meanwhile, not rewritten
+    if source.stamp(one.checkpoint) not in (one.stamp, ""):  # "": removed, not rewritten
         outcome = {"state": "waiting", "reason": "it changed while it was evaluated"}
     hows = [result.how for result in report.results]
     entry = _entry(one, began, **outcome)
@@ -241,7 +238,7 @@ def _entry(one: _ReadyCheckpoint, began: float, **outcome: Any) -> Entry:
 
 
 def _outcome(report: Report) -> dict[str, Any]:
-    """What a report says of its one model on its one suite."""
+    """The fields of an entry that come from the report on its checkpoint."""
     (one,), (suite,) = report.prepared.subjects, report.prepared.suites
     asked = [column.name for column in suite.columns if column.tasks]
     numbers = report.aggregates(one, suite).columns
@@ -264,7 +261,7 @@ def _outcome(report: Report) -> dict[str, Any]:
 
 
 def _state(report: Report, lacking: int) -> tuple[str, str]:
-    """How a checkpoint stands, and why it is not done."""
+    """The state of an evaluated checkpoint, and the reason why it is not done."""
     failed = [r for r in report.results if r.how in ("failed", "impossible")]
     stopped = [r.cell.task.name for r in report.results if r.how == "stopped"]
     if stopped:
@@ -280,16 +277,16 @@ def _line(text: str) -> str:
 
 
 EVERY = 60.0
-"""Seconds between two looks."""
+"""Seconds between two scans."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class WatchOptions:
-    """What is to be watched, and how.
+    """The options of a watch.
 
-    `request` has no model and one suite; its `budget` is each checkpoint's. `name` is the source's
-    own if left empty. `once` ends when nothing is left that can be evaluated now; `until` when
-    every checkpoint up to this step, and one at or behind it, is.
+    `request` has no model and one suite; its `budget` holds for each checkpoint. `name` is the source's own
+    if empty. `once` ends the watch when nothing is left that can be evaluated now; `until` ends it when every
+    checkpoint up to this step, and one at or behind it, is evaluated.
     """
 
     source: str
@@ -307,10 +304,10 @@ def _execute(prepared: PreparedRun) -> Report:
 
 @dataclass(frozen=True, kw_only=True)
 class WatchListeners:
-    """How a watch is followed.
+    """The callbacks of a watch.
 
-    `looked` hears of every look, `ended` of every checkpoint that was evaluated with the watch as it
-    is then, `troubled` of a look that failed, and `carry_out` evaluates.
+    `looked` gets every scan, `ended` every evaluated checkpoint with the state of the watch after it, and
+    `troubled` the error of a failed scan; `carry_out` evaluates.
     """
 
     looked: Callable[[Scan], None] = lambda _look: None
@@ -320,17 +317,17 @@ class WatchListeners:
 
 
 def follow(asked: WatchOptions, hearing: WatchListeners | None = None) -> Watch:
-    """Evaluate the checkpoints of a run as they come; what was evaluated before is not done again.
+    """Evaluate the checkpoints of a run as they come; those that were evaluated before are not done again.
 
     Args:
-        asked: What is to be watched, and how.
-        hearing: Called while it goes on.
+        asked: The options of the watch.
+        hearing: The callbacks of the watch.
 
     Returns:
-        The watch as it is when it ends, which without `once` and `until` is never.
+        The state of the watch at its end, which without `once` and `until` never comes.
 
     Raises:
-        UsageError: It cannot be carried out as given, or another process is at it.
+        UsageError: The options cannot be used, or another process runs the same watch.
         StoreError: The results folder or the cache cannot be written.
 
     Example:
@@ -342,7 +339,7 @@ def follow(asked: WatchOptions, hearing: WatchListeners | None = None) -> Watch:
     source = open_source(asked.source, offline=asked.request.offline)
     if len(asked.request.suites) != 1:
         raise UsageError("A watch is over one suite.", hint="Give one --suite.")
-    check_request(asked.request)
+    asked.request.check()
     name = asked.name or usual_name(source)
     results = paths.results_folder(asked.request.results)
     with _lock_watch(results, name):
@@ -351,7 +348,7 @@ def follow(asked: WatchOptions, hearing: WatchListeners | None = None) -> Watch:
 
 
 class _Following:
-    """A watch that goes on in this process."""
+    """A watch that runs in this process."""
 
     def __init__(
         self,
@@ -367,7 +364,7 @@ class _Following:
         self._own_code = asked.request.trust_remote_code
 
     def run(self) -> Watch:
-        """Look and evaluate until the end that was asked for."""
+        """Scan and evaluate until the requested end."""
         found = self._look()
         self._hearing.looked(found)
         while True:
@@ -389,7 +386,7 @@ class _Following:
         return found
 
     def _look_again(self, former: Scan) -> Scan:
-        """Another look; one that fails is told, and nothing is evaluated until the next."""
+        """Another scan; if it fails, the error is reported and nothing is evaluated until the next scan."""
         try:
             return self._look()
         except StoreError:
@@ -399,12 +396,12 @@ class _Following:
             return replace(former, new=(), unfinished=())
 
     def _forget(self) -> None:
-        """Let checkpoints that were not finished be gone on with."""
+        """Allow partly evaluated checkpoints to be continued."""
         partial = {one.step for one in self._watch.checkpoints if one.state == "partial"}
         self._tried = {(step, stamp) for step, stamp in self._tried if step not in partial}
 
     def _queue(self, found: Scan) -> list[_ReadyCheckpoint]:
-        """What is to be evaluated now, first things first: what is new, then what was not finished."""
+        """The checkpoints to evaluate now: new ones first, then unfinished ones."""
         last = self._last(found)
         ready = [*found.new, *found.unfinished]
         return [
@@ -415,7 +412,7 @@ class _Following:
         ]
 
     def _last(self, found: Scan) -> int | None:
-        """The last step that is wanted, None if there is no end to them yet."""
+        """The last wanted step, None while no step reaches `until`."""
         until = self._asked.until
         return min((step for step in found.steps if until is not None and step >= until), default=None)
 
@@ -437,7 +434,7 @@ class _Following:
         self._hearing.ended(done, self._watch)
 
     def _twin(self, entry: Entry) -> int | None:
-        """The first earlier step whose content is the same."""
+        """The first earlier step with the same content."""
         alike = (one.step for one in self._watch.checkpoints if one.artifact == entry.artifact)
         return next((step for step in alike if entry.artifact and step < entry.step), None)
 
@@ -447,13 +444,13 @@ class _Following:
             self._watch = watch
 
     def _sleep(self, found: Scan) -> None:
-        """Until the next look, or until the first of those that only have to lie still has."""
+        """Wait for the next scan, or until the first of those checkpoints that only have to settle has."""
         settling = [one.settles for one in found.waiting if one.settles > 0]
         time.sleep(min([self._asked.every, *settling]))
 
 
 def _change_points(watch: Watch) -> tuple[ChangePoint, ...]:
-    """Where the level of a watch's curve drops (harness.watch.changes)."""
+    """The drops in the level of a watch's curve (harness.watch.changes)."""
     curve = watch.curve
     if not curve:
         return ()
@@ -468,13 +465,13 @@ def _partial(entry: Entry) -> bool:
 
 
 def _waited_for(watch: Watch, found: Scan) -> Watch:
-    """The watch with what a look waits for, and without what it waited for that is gone."""
+    """The watch with an entry for each waiting checkpoint of a scan, and for no other one."""
     waiting = {one.checkpoint.step: one for one in found.waiting}
     stay = tuple(one for one in watch.checkpoints if one.state != "waiting" or one.step in waiting)
     watch = watch.model_copy(update={"checkpoints": stay})
     evaluated = {one.step for one in watch.checkpoints if one.state != "waiting"}
     for step, one in waiting.items():
-        if step not in evaluated:  # what is known stays until it is known anew
+        if step not in evaluated:  # an evaluated entry stays until the step is evaluated again
             watch = watch.with_entry(_waiting_entry(one))
     return watch
 

@@ -13,7 +13,7 @@ import pytest
 
 from fakes import artifact
 from finetune.glue.jobs import Finetune, ScoreFromRuns
-from finetune.glue.protocol import Cadence, Optimizer, Protocol, RunScore, select, select_source
+from finetune.glue.protocol import Cadence, Optimizer, Protocol, RunScore
 from finetune.recipes import glue_modernbert, glue_mosaicbert, glue_neobert, glue_optibert, glue_quick
 from harness import catalog
 from harness.data.locate import Located
@@ -298,7 +298,7 @@ def tried(*scores: float | None, watched: tuple[float | None, ...] | None = None
 
 
 def test_the_highest_score_is_chosen_and_the_first_of_equals() -> None:
-    found = select(tried(0.4, 0.9, None, 0.9, 0.2))
+    found = RunScore.select(tried(0.4, 0.9, None, 0.9, 0.2))
     assert found.chosen.trial == TRIALS[1]
     assert found.maximum == 0.9
     assert (found.diverged, found.constant) == (1, 0)
@@ -306,23 +306,23 @@ def test_the_highest_score_is_chosen_and_the_first_of_equals() -> None:
 
 def test_a_source_goes_by_the_matched_set() -> None:
     runs = tried(0.8, 0.9, 0.7, watched=(0.81, 0.79, 0.82))
-    assert select(runs).chosen.trial == TRIALS[1]
-    assert select_source(runs).chosen.trial == TRIALS[2]
+    assert RunScore.select(runs).chosen.trial == TRIALS[1]
+    assert RunScore.select_source(runs).chosen.trial == TRIALS[2]
 
 
 def test_runs_that_learn_nothing_are_counted_and_shown() -> None:
     runs = tried(0.0, 0.1, None)
-    found = select([replace(runs[0], constant=True), *runs[1:]])
+    found = RunScore.select([replace(runs[0], constant=True), *runs[1:]])
     assert (found.diverged, found.constant, found.chosen.score) == (1, 1, 0.1)
 
 
 def test_nothing_is_chosen_where_all_diverged() -> None:
     with pytest.raises(HarnessError, match="All 2 runs of the grid diverged"):
-        select(tried(None, None))
+        RunScore.select(tried(None, None))
 
 
 def test_a_score_of_zero_is_a_score() -> None:
-    assert select(tried(None, 0.0)).chosen.score == 0.0
+    assert RunScore.select(tried(None, 0.0)).chosen.score == 0.0
 
 
 # Every recipe of the catalog, in every variant: it opens, lays out every task, and its jobs travel

@@ -51,7 +51,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "cores", lambda: 8)
     monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=64e9))
     monkeypatch.setattr(module, "_free", lambda _device: 50e9)
-    monkeypatch.setattr("harness.workers.Subprocess", FakeWorker)
+    monkeypatch.setattr(module, "Subprocess", FakeWorker)
 
 
 def places(

@@ -21,7 +21,7 @@ from harness.errors import DataError, ModelError, StoreError
 from harness.execute import Driver, Listeners, Result
 from harness.files import Leases
 from harness.jobs import Job, _Known
-from harness.plan import ConfiguredModel, Plan, make_plan
+from harness.plan import ConfiguredModel, Plan
 from harness.report import Report
 from harness.request import PreparedRun, Request
 from harness.store import Store
@@ -55,7 +55,7 @@ def plan(tmp_path: Path, *tasks: Task, keys: tuple[str, ...] = ("a" * 64,), forc
     suite = suite_of(*tasks)
     subjects = [ConfiguredModel(artifact=artifact(tmp_path, key=k), encoding=encoding()) for k in keys]
     settings = DataSettings(cache=tmp_path / "cache")
-    return make_plan(subjects, [suite], store=Store(tmp_path / "r"), settings=settings, force=force)
+    return Plan.make(subjects, [suite], store=Store(tmp_path / "r"), settings=settings, force=force)
 
 
 def run(tmp_path: Path, planned: Plan, **options: object) -> tuple[Driver, tuple[Result, ...]]:
@@ -100,7 +100,7 @@ def test_query_and_document_prompts_are_encoded_apart(tmp_path: Path, encoders: 
     subject = ConfiguredModel(artifact=artifact(tmp_path), encoding=prompted)
     settings = DataSettings(cache=tmp_path / "cache")
     suite = suite_of(task())
-    planned = make_plan([subject], [suite], store=Store(tmp_path / "r"), settings=settings)
+    planned = Plan.make([subject], [suite], store=Store(tmp_path / "r"), settings=settings)
     made, (result,) = run(tmp_path, planned)
     assert made.texts_encoded == 6
     encoder = encoders["a" * 64]
@@ -341,7 +341,7 @@ def test_tasks_of_one_name_in_two_suites_keep_their_own_scores(tmp_path: Path, e
     suites = (suite_of(one), suite_of(other))
     subject = ConfiguredModel(artifact=artifact(tmp_path), encoding=encoding())
     settings = DataSettings(cache=tmp_path / "cache")
-    planned = make_plan([subject], suites, store=Store(tmp_path / "r"), settings=settings)
+    planned = Plan.make([subject], suites, store=Store(tmp_path / "r"), settings=settings)
     _, results = run(tmp_path, planned)
     prepared = PreparedRun(
         request=Request(models=(), suites=()),
@@ -363,7 +363,7 @@ def test_a_trial_is_done_again_as_final(tmp_path: Path, encoders: Encoders) -> N
         subject = ConfiguredModel(artifact=artifact(tmp_path), encoding=encoding())
         settings = DataSettings(cache=tmp_path / "cache")
         store = Store(tmp_path / "r")
-        return make_plan([subject], [suite_of(task())], store=store, settings=settings, purpose=purpose)
+        return Plan.make([subject], [suite_of(task())], store=store, settings=settings, purpose=purpose)
 
     hows = []
     for purpose in ("trial", "final", "trial"):
@@ -411,7 +411,7 @@ def test_plan_leaves_out_what_cannot_run(tmp_path: Path) -> None:
     suite = suite_of(lost, task())
     settings = DataSettings(offline=True, cache=tmp_path)
     subject = ConfiguredModel(artifact=artifact(tmp_path), encoding=encoding())
-    planned = make_plan([subject], [suite], store=Store(tmp_path / "r"), settings=settings)
+    planned = Plan.make([subject], [suite], store=Store(tmp_path / "r"), settings=settings)
     assert [c.task.name for c in planned.impossible] == ["Lost"]
     assert [c.task.name for c in planned.open] == ["Fake"]
     assert "harness data pull" in str(planned.impossible[0].problem)

@@ -17,9 +17,9 @@ from fakes import artifact, encoding, record, task
 from harness import backbones, catalog, evaluation
 from harness.data.locate import DataSettings
 from harness.errors import HarnessError, UsageError
-from harness.plan import ConfiguredModel, make_plan, plan_scores
+from harness.plan import ConfiguredModel, Plan, plan_scores
 from harness.registry import Registry
-from harness.request import Request, resolve_request
+from harness.request import Request, ResolvedRequest
 from harness.store import Store
 from harness.types import Column, Settings, Suite, SuiteEntry, SuiteOptions
 
@@ -43,7 +43,7 @@ def asked(*models: object, folders: dict[str, Path], **more: Any) -> Request:
 
 
 def test_what_a_request_names_is_found(model: Path, folders: dict[str, Path]) -> None:
-    found = resolve_request(asked(model, folders=folders, settings=Settings(max_length=32)))
+    found = ResolvedRequest.of(asked(model, folders=folders, settings=Settings(max_length=32)))
     (subject,) = found.subjects
     assert (subject.artifact.name, subject.encoding.max_length) == ("tiny", 32)
     assert [task.name for suite in found.suites for task in suite.tasks] == ["STS12"]
@@ -54,16 +54,18 @@ def test_what_a_request_names_is_found(model: Path, folders: dict[str, Path]) ->
 def test_a_model_that_was_typed_twice_is_one(model: Path, folders: dict[str, Path], tmp_path: Path) -> None:
     link = tmp_path / "other-name"
     link.symlink_to(model)
-    found = resolve_request(asked(model, link, model, folders=folders))
+    found = ResolvedRequest.of(asked(model, link, model, folders=folders))
     assert len(found.asked) == 3
     assert len(found.subjects) == 1
     assert {one.artifact.name for one in found.asked} == {"tiny"}
 
 
 def test_a_request_may_name_its_models(model: Path, folders: dict[str, Path]) -> None:
-    found = resolve_request(asked(model, folders=folders, names={str(model): "step 100"}))
+    found = ResolvedRequest.of(asked(model, folders=folders, names={str(model): "step 100"}))
     assert found.asked[0].artifact.name == "step 100"
-    assert found.asked[0].artifact.key == resolve_request(asked(model, folders=folders)).asked[0].artifact.key
+    assert (
+        found.asked[0].artifact.key == ResolvedRequest.of(asked(model, folders=folders)).asked[0].artifact.key
+    )
 
 
 @pytest.mark.parametrize(
@@ -82,13 +84,13 @@ def test_what_cannot_be_used_is_named(
     more: dict[str, Any], told: str, model: Path, folders: dict[str, Path]
 ) -> None:
     with pytest.raises(UsageError, match=told):
-        resolve_request(asked(model, folders=folders, **more))
+        ResolvedRequest.of(asked(model, folders=folders, **more))
 
 
 def test_a_suite_with_labels_needs_a_recipe(model: Path, folders: dict[str, Path]) -> None:
     with pytest.raises(UsageError, match="which recipe"):
-        resolve_request(asked(model, folders=folders, suites=("glue",)))
-    found = resolve_request(asked(model, folders=folders, suites=("glue",), recipe="glue-quick"))
+        ResolvedRequest.of(asked(model, folders=folders, suites=("glue",)))
+    found = ResolvedRequest.of(asked(model, folders=folders, suites=("glue",), recipe="glue-quick"))
     assert found.recipe is not None
 
 
@@ -190,9 +192,9 @@ def test_data_that_is_gone_is_no_matter_where_the_record_is_there(tmp_path: Path
     subject = ConfiguredModel(artifact=artifact(tmp_path), encoding=encoding())
     store = Store(tmp_path / "results")
     (cell,) = plan_scores([subject], [suite], settings=settings).cells
-    before = make_plan([subject], [suite], store=store, settings=settings)
+    before = Plan.make([subject], [suite], store=store, settings=settings)
     assert [c.key for c in before.impossible] == [cell.key]
     store.put(subject.artifact.slug, record(lost, 0.5, model=subject.artifact))
-    after = make_plan([subject], [suite], store=store, settings=settings)
+    after = Plan.make([subject], [suite], store=store, settings=settings)
     assert (after.impossible, after.open, after.jobs) == ((), (), ())
     assert [c.key for c in after.cells if c.record is not None] == [cell.key]

@@ -19,7 +19,7 @@ from harness.jobs import examples_bytes, model_part, task_part
 from harness.record import Record
 from harness.report import _mean_text, print_trained_result, trained_result_json
 from harness.results import suite_views
-from harness.scores import TrainedResult, _predictions, aggregate, trained_result
+from harness.scores import Aggregates, TrainedResult, _predictions
 from harness.stats import Interval
 from harness.types import Column, Convention, Data, LabelledData, Suite, Task
 
@@ -45,7 +45,7 @@ FOUR_COLUMNS = Suite(
 
 def test_both_means_by_hand() -> None:
     """Tasks: A .1, B .2, C (.6 + .8) / 2 = .7 counted once, D .5; types: STS .15, Retrieval .6."""
-    found = aggregate(FOUR_COLUMNS, {"A": 0.1, "B": 0.2, "C1": 0.6, "C2": 0.8, "D": 0.5})
+    found = Aggregates.of(FOUR_COLUMNS, {"A": 0.1, "B": 0.2, "C1": 0.6, "C2": 0.8, "D": 0.5})
     assert found.columns["C"] == pytest.approx(0.7)
     assert found.over_tasks.value == pytest.approx((0.1 + 0.2 + 0.7 + 0.5) / 4)
     assert found.over_types.value == pytest.approx((0.15 + 0.6) / 2)
@@ -53,7 +53,7 @@ def test_both_means_by_hand() -> None:
 
 
 def test_a_column_lacking_a_member_is_not_there_and_the_means_say_so() -> None:
-    found = aggregate(FOUR_COLUMNS, {"A": 0.1, "B": 0.2, "C1": 0.6, "D": 0.5})
+    found = Aggregates.of(FOUR_COLUMNS, {"A": 0.1, "B": 0.2, "C1": 0.6, "D": 0.5})
     assert found.columns["C"] is None
     assert _mean_text(found.over_tasks) == "mean over tasks 26.67 (3 of 4)"
     assert _mean_text(found.over_types) == "mean over types 15.00 (1 of 2)"
@@ -61,7 +61,7 @@ def test_a_column_lacking_a_member_is_not_there_and_the_means_say_so() -> None:
 
 
 def test_nothing_there() -> None:
-    found = aggregate(FOUR_COLUMNS, {})
+    found = Aggregates.of(FOUR_COLUMNS, {})
     assert _mean_text(found.over_tasks) == "mean over tasks – (0 of 4)"
     assert found.over_types.value is None
 
@@ -88,7 +88,7 @@ def test_the_means_of_a_published_row() -> None:
     printed = (60.6, 37.0, 71.5, 48.9, 28.3, 69.9, 31.1)
     columns = [column(f"{kind}{n}", kind) for kind, size in sizes.items() for n in range(size)]
     means = dict(zip(sizes, printed, strict=True))
-    found = aggregate(
+    found = Aggregates.of(
         Suite(name="v1", title="v1", columns=tuple(columns)), {c.name: means[c.type] for c in columns}
     )
     assert found.over_tasks.value == pytest.approx(48.19, abs=0.005)
@@ -221,7 +221,7 @@ def test_numbers_intervals_and_both_of_the_mean(files: Mapping[str, Path]) -> No
         "Two": {split: {"accuracy": accuracy(files["Two"], split)} for split in ("m", "mm")},
     }
     records = {task.name: record(task, scores[task.name]) for task in (ONE, TWO)}
-    found = trained_result(SUITE, records, SUITE.conventions["first"], lambda r: files[r.task.name])
+    found = TrainedResult.of(SUITE, records, SUITE.conventions["first"], lambda r: files[r.task.name])
     assert [row.number for row in found.rows] == [
         scores["One"]["dev"]["accuracy"],
         scores["Two"]["m"]["accuracy"],
@@ -241,23 +241,23 @@ def test_numbers_intervals_and_both_of_the_mean(files: Mapping[str, Path]) -> No
     wide = found.mean_of_bounds
     assert wide is not None
     assert (found.interval.high - found.interval.low) < 0.9 * (wide.high - wide.low)
-    assert trained_result(SUITE, records, SUITE.conventions["first"], lambda r: files[r.task.name]) == found
+    assert TrainedResult.of(SUITE, records, SUITE.conventions["first"], lambda r: files[r.task.name]) == found
 
 
 def test_what_a_convention_needs_and_is_not_there(files: Mapping[str, Path]) -> None:
     records = {"Two": record(TWO, {"m": {"accuracy": 0.7}})}
-    found = trained_result(SUITE, records, SUITE.conventions["both"], lambda r: files[r.task.name])
+    found = TrainedResult.of(SUITE, records, SUITE.conventions["both"], lambda r: files[r.task.name])
     assert [row.number for row in found.rows] == [None, None]
     assert (found.average.value, found.average.there, found.average.wanted) == (None, 0, 2)
     assert "Two: not all is there that the view both is made of" in printed(found)
-    other = trained_result(SUITE, records, SUITE.conventions["first"], lambda r: files[r.task.name])
+    other = TrainedResult.of(SUITE, records, SUITE.conventions["first"], lambda r: files[r.task.name])
     assert (other.average.there, other.average.complete) == (1, False)
     assert "incomplete: not to be ranked" in printed(other)
 
 
 def test_without_predictions_there_is_no_interval() -> None:
     records = {"One": record(ONE, {"dev": {"accuracy": 0.7, "f1": 0.5}})}
-    found = trained_result(SUITE, records, SUITE.conventions["both"], lambda _record: None)
+    found = TrainedResult.of(SUITE, records, SUITE.conventions["both"], lambda _record: None)
     assert found.rows[0].number == pytest.approx(0.6)
     assert found.rows[0].interval is None
     assert found.interval is None
@@ -266,7 +266,7 @@ def test_without_predictions_there_is_no_interval() -> None:
 
 def test_runs_that_diverged_are_told(files: Mapping[str, Path]) -> None:
     records = {"One": record(ONE, {"dev": {"accuracy": 0.8, "f1": 0.9}})}
-    found = trained_result(SUITE, records, SUITE.conventions["both"], lambda r: files[r.task.name])
+    found = TrainedResult.of(SUITE, records, SUITE.conventions["both"], lambda r: files[r.task.name])
     assert "One: 1 of 3 runs diverged" in printed(found)
     (row, _) = trained_result_json(found)["tasks"]
     assert (row["diverged"], row["runs"], row["seeds"]) == (1, 3, "fresh")

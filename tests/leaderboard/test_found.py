@@ -23,7 +23,7 @@ from harness.identity import digest
 from harness.jobs import examples_bytes
 from harness.record import ErrorPart, Record
 from harness.results import condition_of, suite_views
-from harness.scores import aggregate, trained_result
+from harness.scores import Aggregates, TrainedResult
 from harness.store import Store
 from harness.types import Column, Data, Suite, SuiteOptions
 from leaderboard import measured, printed
@@ -244,7 +244,7 @@ def test_means_and_intervals_are_those_of_the_harness(tmp_path: Path) -> None:
     documents = {view: json.loads(text) for suite, view, text in found.averages if suite == "glue"}
     assert documents.keys() == GLUE.conventions.keys()
     for view, convention in GLUE.conventions.items():
-        wanted = trained_result(GLUE, records, convention, lambda r: store.examples(r, model.slug))
+        wanted = TrainedResult.of(GLUE, records, convention, lambda r: store.examples(r, model.slug))
         document = documents[view]
         assert (document["value"], document["there"], document["wanted"]) == (
             wanted.average.value,
@@ -400,7 +400,7 @@ def test_a_mean_over_tasks_is_made_of_the_printed_types(entries: list[Entry]) ->
             if not document["types"] or document["types"].keys() != types:
                 continue
             scores = {t.name: document["types"][c.type] for c in suite.columns for t in c.tasks}
-            wanted = aggregate(suite, scores)
+            wanted = Aggregates.of(suite, scores)
             assert document["over_tasks"] == pytest.approx(wanted.over_tasks.value, abs=1e-9)
             assert document["over_types"] == pytest.approx(wanted.over_types.value, abs=1e-9)
             checked += 1

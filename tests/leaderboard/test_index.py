@@ -21,7 +21,7 @@ from harness import imported
 from harness.errors import StoreError, UsageError
 from harness.identity import digest
 from harness.record import ErrorPart, Record
-from harness.scores import aggregate
+from harness.scores import Aggregates
 from harness.store import Store
 from leaderboard import index as module
 from leaderboard import index_writer as writer
@@ -509,8 +509,8 @@ def test_means_of_imports_are_those_of_the_harness() -> None:
             known = {t.name: one.scores[t.name] for t in listed.suite.tasks if t.name in one.scores}
             assert len(rows) == bool(known)
             for row in rows:
-                pinned = aggregate(listed.suite, {n: v for n, v in known.items() if n not in one.others})
-                every = aggregate(listed.suite, known)
+                pinned = Aggregates.of(listed.suite, {n: v for n, v in known.items() if n not in one.others})
+                every = Aggregates.of(listed.suite, known)
                 for wanted, found in ((pinned, grid), (every, queries().grid(listed, any_revision=True))):
                     assert found.over_tasks.there[row] == wanted.over_tasks.there
                     assert found.over_tasks.values[row] == pytest.approx(wanted.over_tasks.value)

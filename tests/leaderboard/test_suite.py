@@ -16,7 +16,7 @@ from scipy import stats
 from starlette.testclient import TestClient
 
 from fakes import task as fake_task
-from harness.scores import Mean, aggregate
+from harness.scores import Aggregates, Mean
 from harness.types import Column, Suite
 from leaderboard.grid import Cells, Floats, Grid, grid, half_width, rank, tied
 from leaderboard.pages.suite.cells import GONE
@@ -112,7 +112,7 @@ def test_both_means_are_those_of_the_harness(case: Case, any_revision: bool) -> 
     for row, cells in enumerate(case.cells):
         names = [task.name for task in case.suite.tasks]
         scores = {name: v for name, (r, v) in zip(names, cells, strict=True) if r in good}
-        wanted = aggregate(case.suite, scores)
+        wanted = Aggregates.of(case.suite, scores)
         same(found.over_tasks, row, wanted.over_tasks)
         same(found.over_types, row, wanted.over_types)
         assert list(found.by_type) == list(wanted.by_type)
@@ -190,7 +190,7 @@ def test_ties_of_the_mean_over_types_weigh_columns_as_that_mean_does(data: st.Da
     one, two = (np.array(data.draw(number)) / 1000 for _ in range(2))
     found = laid(suite, [[("", v) for v in row] for row in (one, two)])
     means = [
-        aggregate(suite, dict(zip([t.name for t in suite.tasks], row, strict=True))) for row in (one, two)
+        Aggregates.of(suite, dict(zip([t.name for t in suite.tasks], row, strict=True))) for row in (one, two)
     ]
     assert means[0].over_types.value is not None
     assert means[1].over_types.value is not None

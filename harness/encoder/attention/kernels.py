@@ -21,14 +21,11 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-
 WIDEST_HEAD, HEAD_STEP = 256, 8
 """The widest heads of FlashAttention's kernels, and the step of widths."""
 
 
 class _Varlen:
-    """The preferred backend on a GPU."""
-
     name = "varlen"
 
     def refusal(self, device: torch.device, dtype: torch.dtype, needs: Needs) -> str | None:
@@ -70,11 +67,7 @@ def _kernel_refusal(device: torch.device, dtype: torch.dtype, needs: Needs) -> s
 
 @dataclass(frozen=True, kw_only=True)
 class _Bounds:
-    """The bounds of texts among queries and keys.
-
-    `queries` and `keys`, (texts + 1,) int32, are where texts begin among the queries and among the attended
-    tokens; `longest` is the most queries and keys of a text; `kept` are the attended tokens, None for all.
-    """
+    """The first tokens of texts among queries and attended keys, (texts + 1,) int32; `kept` None: all."""
 
     queries: Tensor
     keys: Tensor
@@ -186,10 +179,10 @@ HALF = 2
 def choose(
     device: torch.device, dtype: torch.dtype, needs: Needs, asked: str = AUTO
 ) -> tuple[Backend, str | None]:
-    """The backend for a layer, and the reason why it is not the preferred or requested one (None if it is).
+    """The backend for a layer, and the reason why it is not the preferred or requested backend, or None.
 
-    On a CPU the default is SDPA. On a GPU, SDPA in half precision is used only where no kernel for texts of
-    different lengths can run, which gives a note.
+    The default is SDPA on a CPU. On a GPU in half precision SDPA runs only where no other kernel can, with a
+    note.
 
     Raises:
         UsageError: There is no backend of that name.

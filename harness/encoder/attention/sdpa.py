@@ -20,12 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class _Kind:
-    """The kind of a layer, on which its masks depend beside the lengths of the texts.
-
-    `window` is the number of tokens seen to either side and `attended` (tokens,) bool the tokens that are
-    attended to; None means all. `slopes` are ALiBi's losses per token of distance, by head; None without
-    ALiBi. `dtype` is that of the queries.
-    """
+    """The window, ALiBi slopes, attended tokens, device and dtype, on which the masks of a layer depend."""
 
     window: int | None
     slopes: tuple[float, ...] | None
@@ -36,11 +31,7 @@ class _Kind:
 
 @dataclass(frozen=True, kw_only=True)
 class _Mask:
-    """The mask of one call: `bias` is added to the scores, and broadcasts to (batch, heads, queries, keys).
-
-    A softmax over nothing is NaN in some kernels, so a query that sees no key gets all keys, and its result
-    is set to zero if it is in `blind`, (batch, 1, queries, 1) bool, the tokens that see no key.
-    """
+    """The mask of a call: `bias` is added to scores; results of `blind` queries (no key seen) become 0."""
 
     bias: Tensor | None = None
     blind: Tensor | None = None
@@ -49,7 +40,6 @@ class _Mask:
 def _additive_mask(
     allowed: Tensor, dtype: torch.dtype, *, bias: Tensor | None = None, blind: bool = False
 ) -> _Mask:
-    """The mask of the allowed pairs."""
     import torch
 
     sees = allowed.any(dim=-1, keepdim=True)
@@ -75,11 +65,7 @@ SMALLEST = 32
 
 @dataclass(frozen=True, kw_only=True)
 class _Blocks:
-    """Texts in one row, cut into blocks that see themselves and their two neighbours.
-
-    `tokens` counts the tokens of these texts, the first of all; `size` is the tokens of a block, at least the
-    window; `mask` is for (blocks, heads, size, 3 * size).
-    """
+    """The first `tokens` packed tokens in blocks that see their neighbours; `size` is at least the window."""
 
     tokens: int
     size: int
@@ -115,8 +101,8 @@ def _blocks(lengths: Sequence[int], kind: _Kind) -> _Blocks:
     assert kind.window is not None
     tokens, size = sum(lengths), _block_size(kind.window)
     count, fill = -(-tokens // size), -tokens % size
-    first, last = reach(lengths, kind.window, kind.device)
-    # What fills the last block sees nothing.
+    first, last = _reach(lengths, kind.window, kind.device)
+    # The filling of the last block sees no key.
     first = f.pad(first, (0, fill)).view(count, size, 1)
     last = f.pad(last, (0, fill), value=-1).view(count, size, 1)
     begins = torch.arange(-size, (count - 1) * size, size, device=kind.device, dtype=torch.int32)
@@ -140,11 +126,9 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True, kw_only=True)
 class _Group:
-    """Texts that share one call: `texts` of them, of up to `length` tokens, at `span` of the packed tokens.
+    """Texts that share one call, of up to `length` tokens, at `span` of the packed tokens.
 
-    `gather` (texts * length,) is the packed token for each place, a text's last token after its end, and
-    `places` (tokens of the group,) the place of each token; both are None for equal lengths. `mask` is for
-    (texts, heads, length, length).
+    `gather` (texts * length,) maps places to tokens and `places` tokens to places; None for equal lengths.
     """
 
     texts: int
@@ -293,16 +277,15 @@ class _Texts:
             yield from self._groups(long, kind)
 
     def _groups(self, first: int, kind: _Kind) -> Iterator[_Group]:
-        """Groups of the texts from `first` on."""
         lengths = self.lengths[first:]
         starts = [*accumulate(self.lengths, initial=0)][first:]
         bias = _alibi(lengths[0], kind)
-        # With a bias, texts of one length share it as it is.
+        # With a bias, only texts of equal length share a group, and so the bias.
         for a, b in _spans(lengths, SLACK if bias is None else 0):
             yield _group(lengths[a:b], starts[a], kind, bias)
 
 
-def reach(lengths: Sequence[int], window: int | None, device: torch.device) -> tuple[Tensor, Tensor]:
+def _reach(lengths: Sequence[int], window: int | None, device: torch.device) -> tuple[Tensor, Tensor]:
     """The first and the last token that each token sees: its own text, cut to a window.
 
     Args:

@@ -99,12 +99,7 @@ HEAD_IGNORED = "it belongs to the masked-language head, which a vector does not 
 
 @dataclass(frozen=True, kw_only=True)
 class _Found:
-    """The tensors of a folder.
-
-    `state` are those of the network under our names, `ignored` those left out with the reason, `extra` those
-    that are neither, and `twice` our names of those with two different values. `names` are the family's
-    names, None for our own; `prefixed` is whether the encoder's names have the prefix of a model with a head.
-    """
+    """The tensors of a folder: `state` by our names, `ignored` with reasons, `extra` and `twice` faulty."""
 
     names: Names | None
     prefixed: bool = False
@@ -194,7 +189,6 @@ def _counted(names: list[str], what: str) -> str:
 def _build(
     config: PreTrainedConfig, shape: Architecture, family: Family | None, *, head: bool = False
 ) -> EncoderModel | EncoderForMaskedLM:
-    """A network with uninitialised weights."""
     from harness.encoder.network.model import EncoderForMaskedLM, EncoderModel
 
     published = None
@@ -248,7 +242,6 @@ def _changed(content: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str
 
 
 def _configured_from(content: Mapping[str, Any], family: Family) -> tuple[PreTrainedConfig, Architecture]:
-    """The config and the architecture of a published config.json."""
     from transformers import CONFIG_MAPPING
 
     from harness.encoder.network.pretrained import EncoderConfig
@@ -258,7 +251,7 @@ def _configured_from(content: Mapping[str, Any], family: Family) -> tuple[PreTra
         return EncoderConfig.of(shape), shape
     config: PreTrainedConfig = CONFIG_MAPPING[str(content["model_type"])].from_dict(dict(content))
     shape = _shape_of(config, family)
-    # A CamembertConfig that says nothing of it has no default, and transformers then ties nothing.
+    # A CamembertConfig without this field has no default, and transformers then ties no weights.
     config.tie_word_embeddings = shape.tie_word_embeddings
     return config, shape
 

@@ -162,7 +162,6 @@ class _FeedForward(nn.Module):
         self.out_dropout = nn.Dropout(shape.mlp_out_dropout)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(tokens, width) to (tokens, width)."""
         out: Tensor = self.out_dropout(self.down(self.dropout(self._inside(x))))
         return out
 
@@ -209,10 +208,7 @@ class Block(nn.Module):
 
 
 def _in_pieces(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    """A function of single tokens applied to (tokens, width), PIECE tokens at a time on a CPU.
-
-    Not for training: dropout would draw its numbers in another order than in one piece.
-    """
+    """A function of single tokens, PIECE tokens at a time on a CPU; not for training (order of dropout)."""
     if x.device.type != "cpu" or len(x) <= PIECE:
         return function(x)
     return torch.cat([function(piece) for piece in x.split(PIECE)])
@@ -239,13 +235,11 @@ class _Attention(nn.Module):
         self.out_dropout = nn.Dropout(shape.attention_out_dropout)
 
     def needs(self, *, partly: bool) -> Needs:
-        """The layer's needs for a backend."""
         dropout = self.dropout if self.training else 0.0
         width = self.shape.head_dim
         return Needs(window=self.window, slopes=self.slopes, dropout=dropout, partly=partly, head_dim=width)
 
     def forward(self, x: Tensor, layout: Layout, turn: Table | None, *, partly: bool) -> Tensor:
-        """(tokens, width) to (tokens, width)."""
         query, key, value = self._project(x)
         if turn is not None:
             query = _rotate(query, turn, interleaved=self.shape.rotary_interleaved)
@@ -311,7 +305,6 @@ def norm(shape: Architecture) -> nn.Module:
 
 
 def _activation(name: str) -> nn.Module:
-    """An activation by its name in transformers."""
     return cast(nn.Module, cast(Mapping[str, Any], ACT2FN)[name])
 
 

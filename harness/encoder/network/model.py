@@ -33,11 +33,7 @@ class _Sealed:
 
 
 def _packing(compute: Tensor, attend: Tensor) -> Packing:
-    """The packing of a batch.
-
-    A token may be computed without being attended to, as the expansion tokens of a ColBERT query are. In a
-    text without attended tokens all computed tokens attend to each other.
-    """
+    """The packing of a batch; in a text without attended tokens all computed tokens attend to each other."""
     import torch
 
     compute = compute | attend
@@ -77,7 +73,6 @@ def _mask_of(given: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def _check_length(packed: Packing, most: int) -> None:
-    """Refuse a text that is longer than the number of positions."""
     longest = max(packed.lengths, default=0)
     if longest > most:
         raise ModelError(
@@ -88,11 +83,7 @@ def _check_length(packed: Packing, most: int) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class _Pass:
-    """The attention layouts of one pass, by backend.
-
-    `packed` are the texts, `device` and `dtype` those of attention, `asked` the requested backend, `layouts`
-    those computed so far by backend name, and `notes` the reasons why a requested backend was not used.
-    """
+    """The attention layouts of one pass by backend, and notes on requested backends that were not used."""
 
     packed: Packing
     device: torch.device
@@ -106,7 +97,6 @@ class _Pass:
         return self.packed.attended is not None
 
     def layout(self, needs: Needs) -> Layout:
-        """The layout of the texts for a layer with these needs."""
         backend, note = choose(self.device, self.dtype, needs, self.asked)
         if note is not None and note not in self.notes:
             self.notes.append(note)
@@ -193,7 +183,6 @@ class EncoderModel(EncoderPreTrainedModel):
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def _given(self, packed: Packing, states: list[Tensor], *, every: bool, as_dict: bool) -> Any:
-        """The output of `forward` for these states."""
         out = BaseModelOutputWithPooling(
             last_hidden_state=cast(Any, packed.unpack(states[-1])),
             pooler_output=None if self.pooler is None else self.pooler(packed.first(states[-1])),

@@ -22,7 +22,6 @@ from harness.errors import ModelError
 if TYPE_CHECKING:
     from peft import LoraConfig
 
-
 SHARD = "5GB"
 """The largest size of a weight file."""
 
@@ -125,7 +124,6 @@ ONE_BY_ONE = ("exclude_modules", "layers_to_transform", "layers_pattern")
 
 
 def _has_adapter(model: EncoderPreTrainedModel) -> bool:
-    """Whether the network has an adapter."""
     return bool(getattr(model, "_hf_peft_config_loaded", False))
 
 
@@ -179,7 +177,6 @@ def _written(model: EncoderPreTrainedModel, config: LoraConfig, name: str, modul
 
 
 def _load_adapter(model: EncoderPreTrainedModel, folder: Path, name: str, *, trainable: bool) -> None:
-    """Load the LoRA adapter of a folder into the network."""
     from peft import PeftConfig, inject_adapter_in_model, set_peft_model_state_dict
     from safetensors.torch import load_file
 
@@ -345,7 +342,7 @@ class EncoderPreTrainedModel(PreTrainedModel):
         is_trainable: bool = False,
         **_unused: Any,
     ) -> None:
-        """Load the LoRA adapter of a folder; transformers 5.3 skips its tensors without a prefix "model.".
+        """Load a folder's LoRA adapter; transformers 5.3 skips it in a model without the prefix "model.".
 
         Args:
             peft_model_id: The folder.
@@ -378,7 +375,7 @@ def _to_our_names(module: EncoderPreTrainedModel, state: dict[str, Tensor], pref
         if ours is None:
             continue
         tensor = state.pop(name)
-        # transformers' class makes up a pooler where the checkpoint has none.
+        # transformers' class adds a random pooler where the checkpoint has none.
         if "pooler." not in ours or module.shape.pooler:
             state[prefix + ours] = tensor
 

@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from harness.cli import invoke
+from harness.commands import data as module
 from harness.commands.data import command
 from harness.errors import UsageError
 from harness.types import Column, Data, Suite, SuiteOptions, Task
@@ -37,7 +38,7 @@ def catalog(monkeypatch):
             raise UsageError("No such suite.")
         return [SUITE]
 
-    monkeypatch.setattr("harness.catalog.open_suites", open_suites)
+    monkeypatch.setattr(module, "open_suites", open_suites)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
     return asked
 

@@ -14,7 +14,7 @@ from httpx import Request, Response
 from huggingface_hub.errors import HfHubHTTPError
 
 from harness.commands.data import _remote_sizes
-from harness.data.folder import Manifest, Need, read_manifest
+from harness.data.folder import Manifest, Need
 from harness.data.locate import DataSettings, Unavailable, _explain, human_size, locate_data, remote_size
 from harness.data.mirror import files_found, needs, pull, status, verify
 from harness.errors import DataError
@@ -158,7 +158,7 @@ def test_an_interrupted_pull_leaves_nothing_under_the_name_and_goes_on(hub, need
 def test_another_revision_goes_beside_the_first(hub, need, root):
     pull(need, root)
     folder = root / "org/toy"
-    older = Manifest(repo="org/toy", revision="f" * 40, files=read_manifest(folder).files)
+    older = Manifest(repo="org/toy", revision="f" * 40, files=Manifest.read(folder).files)
     (folder / ".harness.json").write_text(older.to_json())
     assert pull(need, root) == "pulled"
     assert pull(need, root) == "kept"
