@@ -31,7 +31,7 @@ def run(
     listeners: Listeners | None = None,
     **request: Any,
 ) -> Report:
-    """Evaluate models on suites; what is there already is not done again.
+    """Evaluate models on suites; scores with a record are not computed again.
 
     Args:
         model: A catalog name, `org/name[@revision]` or a folder; or several.
@@ -42,7 +42,7 @@ def run(
             (`tasks`, `languages`, `splits`) and its `recipe_options` (`fresh_seeds`, `transfer`, `source`).
 
     Returns:
-        The report; failed tasks are in it and do not raise.
+        The report, with failed tasks, which do not raise.
 
     Raises:
         UsageError: The request cannot be carried out as given; nothing was run.

@@ -70,7 +70,7 @@ class Comparable:
 
     @property
     def quantity(self) -> tuple[Any, ...]:
-        """The way from raw metrics to the score; two that differ in it are two quantities."""
+        """The way from raw metrics to the score; only scores that share it measure the same quantity."""
         scoring = self.identity["scoring"] if "recipe" in self.identity else ""
         return (self.identity.get("view"), self.identity.get("kind") == "maximum", scoring)
 
@@ -90,7 +90,7 @@ class Comparable:
         return {name: self.identity[name] for name in CURVE if name in self.identity}
 
     def differences(self, other: Comparable) -> list[Difference]:
-        """The fields that differ, but for those of the model itself and the numbers of a recipe's seeds."""
+        """The fields that differ, apart from those of the model itself and a recipe's seeds."""
         first, second = self._without_seeds(), other._without_seeds()
         fields = dict.fromkeys((*first, *second))
         return [(f, first.get(f), second.get(f)) for f in fields if first.get(f) != second.get(f)]

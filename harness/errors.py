@@ -8,8 +8,7 @@ from collections.abc import Iterable, Sequence
 class HarnessError(Exception):
     """An error that stops the work; the user sees its message and no traceback.
 
-    `message` is what happened, `hint` what exists or what to type next. The program's `exit_code` is 1 if
-    work failed, 2 if the request could not be carried out as given.
+    `hint` is what exists or what to type next. `exit_code` is 1 for failed work, 2 for an impossible request.
     """
 
     exit_code = 1

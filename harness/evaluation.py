@@ -29,16 +29,12 @@ def run(
     listeners: Listeners | None = None,
     **request: Any,
 ) -> Report:
-    """The report of models on suites; `harness.run` documents the arguments."""
-    asked = Request.changed(
-        Request(
-            models=(model,) if isinstance(model, str) else tuple(model),
-            suites=(suite,) if isinstance(suite, str) else tuple(suite),
-            settings=settings or Settings(),
-        ),
-        request,
-        of="harness.run",
-    )
+    """Evaluate models on suites; `harness.run` documents the arguments."""
+    asked = Request(
+        models=(model,) if isinstance(model, str) else tuple(model),
+        suites=(suite,) if isinstance(suite, str) else tuple(suite),
+        settings=settings or Settings(),
+    ).changed(request, of="harness.run")
     with asked.network():
         return execute(prepare(asked), listeners)
 

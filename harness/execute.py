@@ -1,4 +1,4 @@
-"""The driver: it gives jobs to workers, writes their outputs, and shares work with other processes."""
+"""The driver: it assigns jobs to workers, writes their outputs, and shares work with other processes."""
 
 from __future__ import annotations
 

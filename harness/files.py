@@ -29,8 +29,8 @@ _TEMPORARY = re.compile(r"^\..+\.(?P<host>[^.]+)-(?P<pid>\d+)-[0-9a-f]{8}\.tmp$"
 def write_once(path: Path, content: bytes) -> bool:
     """Write `content` to `path` unless the file exists; True if this call wrote it.
 
-    The name appears only after the complete content is on disk, and of two processes that write the same name
-    exactly one succeeds.
+    The name appears after the complete content is on disk; of two processes with one name exactly one
+    succeeds.
     """
     temporary = _stage(path, content)
     try:

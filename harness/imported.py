@@ -167,7 +167,7 @@ class Imported:
         """Write an import in place of the former one: its tables (pyarrow), then its stamp.
 
         Args:
-            folder: The folder of the import (`imports_folder`), locked by `write_import`.
+            folder: The folder of the import (`home`), locked with `lock`.
             tables: `entries`, `files` and `scores`.
             facts: The importer's facts, among them `counts`.
             versions: Versions, other than the harness's own, on which the tables depend.

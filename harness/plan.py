@@ -37,8 +37,7 @@ class PlannedScore:
     """A score that the run needs: a model with its encoding on a task.
 
     `located` is the place of the data, `record` the stored record, and `problem` the reason why the score
-    cannot be computed; each is None until it has been looked up. `recipe_plan` is set for tasks that a recipe
-    trains for.
+    cannot be computed, each None until known. `recipe_plan` is set for tasks that a recipe trains for.
     """
 
     subject: ConfiguredModel

@@ -1,7 +1,4 @@
-"""Records of a model, grouped by the condition under which they were measured.
-
-Only records of one condition may stand in one mean. Reference records of the project are read as well.
-"""
+"""Records of a model, with reference records, grouped by the condition under which they were measured."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ from harness.types import SEED, Encoding, Suite, Task
 
 
 class Condition(Protocol):
-    """How a model was measured: the settings that two records must share to stand in one mean."""
+    """The settings with which a model was measured; records in one mean must share them."""
 
     @property
     def text(self) -> str:
@@ -39,11 +36,11 @@ class Condition(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class RecipeCondition:
-    """A recipe with a user's options.
+    """A recipe with a user's options, under which a model was measured.
 
-    `protocol` is the digest of all its settings; `kind` is the kind of seeds behind a score
-    (results/README.md). `start` is the model from which the protocol starts some tasks; None in records of
-    other tasks, which fit every start.
+    `protocol` is the digest of its settings, `kind` the kind of seeds behind a score (results/README.md), and
+    `start` the model from which the protocol starts some tasks; None in records of other tasks, which fit
+    every start.
     """
 
     recipe: str
@@ -92,11 +89,7 @@ def _seeds_text(seeds: Sequence[int]) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class EncodingCondition:
-    """How a finished model was measured.
-
-    `encoding` is that part of the identity; `prompts` are all given prompts, of which a task applies one for
-    each side.
-    """
+    """The settings with which a finished model was measured; `prompts` are all prompts, for any task."""
 
     encoding: Mapping[str, Any]
     prompts: Mapping[str, str]
@@ -138,7 +131,7 @@ class EncodingCondition:
     def text_of(encoding: Mapping[str, Any]) -> str:
         """The encoding of an identity in a few words.
 
-        >>> encoding_text({"dtype": "float32", "max_length": 256, "normalize": True, "output": "vector",
+        >>> EncodingCondition.text_of({"dtype": "float32", "max_length": 256, "normalize": True, "output": "vector",
         ...           "pooling": "mean", "similarity": "cosine"})
         'mean pooling, normalized, 256 tokens, float32, cosine'
         """
@@ -231,7 +224,7 @@ class MeasuredSuite:
 
 @dataclass(frozen=True, kw_only=True)
 class _View:
-    """The records and main scores of a suite under one condition; `unproven` tasks have unpinned data."""
+    """The records and scores of a suite under one condition, and tasks with data of an unproven revision."""
 
     treatment: Condition
     records: Mapping[str, Record]

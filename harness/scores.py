@@ -53,14 +53,14 @@ class Mean:
 
     @classmethod
     def of(cls, over: str, values: Sequence[float | None]) -> Mean:
-        """The plain mean of those values that are there."""
+        """The mean of the values that are not None."""
         there = [value for value in values if value is not None]
         value = sum(there) / len(there) if there else None
         return cls(over=over, value=value, there=len(there), wanted=len(values))
 
     @property
     def whole(self) -> float | None:
-        """The value if every column was there, else None."""
+        """The value if every column had a score, else None."""
         return self.value if self.complete else None
 
 
@@ -77,9 +77,9 @@ class Aggregates:
     def of(suite: Suite, scores: Mapping[str, float]) -> Aggregates:
         """The two means of a suite from the main scores of its tasks.
 
-        A column of several tasks (CQADupstack) is their mean and counts once; it has a score only if all of them
-        have. The mean over types is the mean of the types' means, and a type counts only if all its columns have
-        scores.
+        A column of several tasks (CQADupstack) is their mean and counts once; it has a score only if all of
+        them have. The mean over types is the mean of the types' means, and a type counts only if all its
+        columns have scores.
         """
         columns = {column.name: _column(column, scores) for column in suite.columns}
         types = dict.fromkeys(column.type for column in suite.columns)
@@ -199,7 +199,7 @@ class TrainedResult:
 
     @staticmethod
     def part_of(suite: Suite) -> Suite | None:
-        """The columns that a model is trained for, None if there are none; empty columns stay, as incomplete."""
+        """The columns that a model is trained for, None without any; empty columns stay, as incomplete."""
         others = {c.name for c in suite.columns if any(task.output != "label" for task in c.tasks)}
         if not any(task.output == "label" for task in suite.tasks):
             return None

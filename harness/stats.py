@@ -46,11 +46,12 @@ class Predictions:
     ) -> dict[Seeds, Floats]:
         """The score of a task in each replicate, (draws,), with as many seeds as there are and with one seed.
 
-        A replicate draws seeds, and examples once for all of them: a task's examples are the same for every seed,
-        and drawing them for each seed would make the interval too narrow. Several sets, such as MNLI's matched
-        and mismatched, are drawn separately and count alike. Where seeds answer single examples differently at
-        random, that noise enters twice and the interval is too wide; where seeds as such differ much, a few of
-        them are not enough and it is too narrow. With one seed a replicate the widths come closest to OptiBERT's.
+        A replicate draws seeds, and examples once for all of them: a task's examples are the same for every
+        seed, and drawing them for each seed would make the interval too narrow. Several sets, such as MNLI's
+        matched and mismatched, are drawn separately and count alike. Where seeds answer single examples
+        differently at random, that noise enters twice and the interval is too wide; where seeds as such
+        differ much, a few of them are not enough and it is too narrow. With one seed a replicate the widths
+        come closest to OptiBERT's.
 
         Args:
             sets: The sets of one task, with the same seeds.
@@ -96,7 +97,8 @@ class Interval:
     def mean_of_bounds(intervals: Sequence[Interval]) -> Interval:
         """The mean of the bounds, which OptiBERT prints for its average: wider than an interval of the mean.
 
-        >>> mean_of_bounds([Interval(point=0.5, low=0.25, high=0.75), Interval(point=1, low=0.75, high=1)])
+        >>> wide, narrow = Interval(point=0.5, low=0.25, high=0.75), Interval(point=1, low=0.75, high=1)
+        >>> Interval.mean_of_bounds([wide, narrow])
         Interval(point=0.75, low=0.5, high=0.875)
         """
         point, low, high = (

@@ -120,8 +120,8 @@ class Encoding:
 class Artifact:
     """A model that is ready to be loaded: its folder and the key of its content.
 
-    `key` is the ArtifactKey; `weights` is the hash of the weights alone; `revision` is the pinned commit of a
-    hub model. `source` is the text that the user typed; `name` is fit for a table.
+    `key` is the ArtifactKey, `weights` the weights' hash, `revision` a hub commit, `source` the text that was
+    typed.
     """
 
     name: str

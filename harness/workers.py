@@ -121,7 +121,7 @@ class _InProcess:
         return finished
 
     def close(self) -> None:
-        """Nothing is left running."""
+        """Do nothing, since no job is left running."""
 
     def _tell(self, event: Event) -> None:
         self._listener(self._current, event)

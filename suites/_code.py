@@ -1,9 +1,4 @@
-"""Code suites from a folder, built once.
-
-Suites built from Python source: code search, classification and clustering of docstrings.
-
-Keeps what was built from source code, so that unchanged source is parsed once.
-"""
+"""Suites from a folder of Python source, built once: unchanged source comes from the cache, unparsed."""
 
 from __future__ import annotations
 
@@ -35,7 +30,7 @@ KINDS: dict[Part, tuple[str, str, str]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class _SourceLoader:
-    """One of the tasks made from the Python source below `root`; `planned` is its content hash."""
+    """The loader of a task from the Python source below `root`; `planned` is its content hash."""
 
     root: Path
     part: Part
@@ -54,11 +49,11 @@ class _SourceLoader:
 def suite(
     name: str, title: str, root: Path, *, prefix: str, options: SuiteOptions, revision: str = ""
 ) -> Suite:
-    """A suite of the tasks that the source below `root` is enough for.
+    """A suite of the tasks that the source below `root` is large enough for.
 
     Raises:
         DataError: Not even code search can be made.
-        UsageError: Nothing is left of it under `options`.
+        UsageError: Nothing of it is left under `options`.
     """
     tasks = _content_tasks(root, options.cache)
     columns = []
@@ -86,16 +81,14 @@ def _column(prefix: str, loader: _SourceLoader, content: Content, revision: str)
 
 
 VERSION = 2
-"""Raised whenever the same source would give other tasks."""
+"""The version of the cached form, raised whenever the same source would give other tasks."""
 
 
 def _content_tasks(root: Path, cache: Path | None) -> _python.Tasks:
-    """The tasks of the source below `root`, built anew if a file changed since they were built.
+    """The tasks of the source below `root`, cached in this process, and in `cache` for others.
 
-    They are kept in this process, and in `cache` for others.
-
-    A file counts as changed if its size, its time of change or its place is another; what is
-    kept that cannot be read is built again.
+    A file counts as changed if its size, mode, times or place differ; a cached form that cannot be read is
+    built again.
     """
     return _tasks(root, cache, _fingerprint(root))
 
@@ -111,7 +104,7 @@ def _tasks(root: Path, cache: Path | None, fingerprint: str) -> _python.Tasks:
         built = _python.build(root)
     hashes = {part: built.hash(part) for part in _python.PARTS if built.content(part)}
     built = dataclasses.replace(built, hashes=hashes)
-    with contextlib.suppress(StoreError):  # it only saves time
+    with contextlib.suppress(StoreError):  # the cache only saves time
         files.replace(kept, json.dumps(dataclasses.asdict(built)).encode())
     return built
 
@@ -130,7 +123,7 @@ def _fingerprint(root: Path) -> str:
 
 
 def _stamp(path: Path) -> tuple[int, ...]:
-    """What changes with a file, () if it is gone."""
+    """Size, mode and times of a file, () without a file."""
     try:
         stat = path.stat()
     except OSError:

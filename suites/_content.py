@@ -1,7 +1,7 @@
 """Data of a task that is built or read here: plain containers, checked when they are made.
 
-Every container raises DataError at construction if its data could not be scored, so whoever
-holds one holds texts that are not blank, ids that are unique and references that resolve.
+Every container raises DataError at construction if its data could not be scored, so its texts are not blank,
+its ids are unique and its references resolve.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from harness.types import Size
 
 @dataclass(frozen=True, kw_only=True)
 class Document:
-    """One text that can be found; of title and text one may be empty."""
+    """A text that can be found; title or text may be empty, but not both."""
 
     id: str
     title: str = ""
@@ -28,7 +28,7 @@ class Document:
 
 @dataclass(frozen=True, kw_only=True)
 class Query:
-    """One text to search with."""
+    """A text to search with."""
 
     id: str
     text: str
@@ -36,7 +36,7 @@ class Query:
 
 @dataclass(frozen=True, kw_only=True)
 class Pair:
-    """Two texts and how alike they are; a higher score means more alike."""
+    """Two texts and their similarity; a higher score means more alike."""
 
     id: str
     text1: str
@@ -46,7 +46,7 @@ class Pair:
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One text with its label."""
+    """A text with its label."""
 
     id: str
     text: str
@@ -55,12 +55,11 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class Retrieval:
-    """Documents, queries, and which document answers which query how well.
+    """Documents, queries, and the relevance of documents to queries.
 
-    `qrels` maps query id → document id → grade; a document is relevant if its grade is above 0.
-    With `ignore_identical_ids` a query does not find the document that has its id, as in mteb.
-    `notes` say in sentences what was left out when the data was read; they are no part of the
-    data's identity.
+    `qrels` maps query id → document id → grade; a document is relevant if its grade is above 0. With
+    `ignore_identical_ids` a query does not find the document that has its id, as in mteb. `notes` say in
+    sentences what was left out when the data was read; they are no part of the data's identity.
     """
 
     documents: tuple[Document, ...]
@@ -85,12 +84,12 @@ class Retrieval:
 
     @property
     def unanswered(self) -> tuple[str, ...]:
-        """The ids of the queries that no document is relevant for; every model scores 0 on them."""
+        """The ids of queries without a relevant document; every model scores 0 on them."""
         return tuple(q.id for q in self.queries if not any(g > 0 for g in self.qrels.get(q.id, {}).values()))
 
     @property
     def identical(self) -> tuple[str, ...]:
-        """The ids of the queries that are also ids of documents."""
+        """The ids of queries that are also ids of documents."""
         documents = {document.id for document in self.documents}
         return tuple(query.id for query in self.queries if query.id in documents)
 
@@ -123,7 +122,7 @@ class Pairs:
 
 @dataclass(frozen=True, kw_only=True)
 class Labelled:
-    """Texts with labels to learn from, and others to be scored on (classification)."""
+    """Texts with labels for training, and others for testing (classification)."""
 
     train: tuple[Row, ...]
     test: tuple[Row, ...]
@@ -140,7 +139,7 @@ class Labelled:
 
 @dataclass(frozen=True, kw_only=True)
 class Clusters:
-    """Texts with the group each belongs to (clustering)."""
+    """Texts with the group of each (clustering)."""
 
     rows: tuple[Row, ...]
 
@@ -165,7 +164,7 @@ def content_hash(data: Content) -> str:
 
 
 def size(data: Content) -> Size:
-    """How many texts there are to encode, and how many characters they have."""
+    """The number of texts to encode, and of their characters."""
     lengths = [len(text) for text in _texts(data)]
     return Size(texts=len(lengths), characters=sum(lengths))
 

@@ -1,16 +1,7 @@
-"""Harness.toml -> LocalTask.
+"""The description of a user's own data: a folder in BEIR layout, or with a harness.toml.
 
-A user's own data: a folder with files and, unless it is in BEIR layout, a harness.toml.
-
-docs/local-data.md describes the layout. Reading a folder reads its description, not its data.
-
-Reading the values of harness.toml; every error says in which file and task.
-
-The types of task that a user's folder may hold: their files, columns and keys in harness.toml.
-
-What harness.toml says of a task that a recipe trains a model for.
-
-One task of a user's folder: its identity from the files' bytes, and its rows.
+docs/local-data.md describes the layout. Reading a folder reads its description, not its data; the identity of
+a task is the hash of its files' bytes. Every error says in which file and task.
 """
 
 from __future__ import annotations
@@ -37,14 +28,14 @@ _QRELS_FORMATS = (*FORMATS, ".txt", ".qrels", ".trec")
 
 
 def read(folder: Path) -> tuple[LocalTask, ...]:
-    """The tasks of a folder, in the order its harness.toml has them.
+    """The tasks of a folder, in the order of its harness.toml.
 
-    Without one, a folder in BEIR layout gives a task for each file in qrels/, train.tsv only if it
+    Without harness.toml, a folder in BEIR layout gives a task for each file in qrels/, train.tsv only if it
     is alone.
 
     Raises:
-        UsageError: If the description cannot be followed.
-        DataError: If a file it names is missing or empty, or this user may not reach one.
+        UsageError: The description cannot be followed.
+        DataError: A file that it names is missing or empty, or this user may not reach it.
     """
     with readable(folder):
         return _read(folder)
@@ -163,13 +154,13 @@ GUIDE = "See docs/local-data.md."
 
 
 def _only_known(table: Mapping[str, object], known: Iterable[str], where: str, what: str) -> None:
-    """Refuse a key that means nothing here: it would be passed over without a word."""
+    """Refuse a key that means nothing here, which would be ignored without a word."""
     for key in table:
         _require_known(key, known, where, what)
 
 
 def _require_known(name: str, known: Iterable[str], where: str, what: str) -> None:
-    """Refuse a name that is none of `known`."""
+    """Refuse a name that is not in `known`."""
     if name not in known:
         error = unknown(what, name, known, then=GUIDE)
         raise UsageError(f"{where} {error.message}", hint=error.hint)
@@ -196,7 +187,7 @@ def _strings(table: Mapping[str, Any], key: str, where: str, default: tuple[str,
 
 
 def _flag(table: Mapping[str, Any], key: str, where: str) -> bool:
-    """The value of `key`, true or false, which is the default."""
+    """The value of `key`, a boolean; false by default."""
     value = table.get(key, False)
     if not isinstance(value, bool):
         raise UsageError(f"{where} {key!r} is {value!r}, not true or false.", hint=GUIDE)
@@ -208,19 +199,12 @@ RULE = "ignore_identical_ids"
 
 @dataclass(frozen=True, kw_only=True)
 class _Kind:
-    """A type of task.
+    """A type of task in harness.toml.
 
-    Attributes:
-        type: What tables call it.
-        metrics: Those it has unless harness.toml asks for others; of vectors one, as mteb calls it.
-        allowed: The metrics that harness.toml may ask for.
-        like: The task of GLUE whose settings it has unless harness.toml names another; empty for a
-            type that is scored from vectors, without training.
-        numeric: Whether labels are numbers, not names of classes.
-        split: That it is scored on, unless harness.toml names another.
-        files: By key, with the names they have by default.
-        columns: Of the files.
-        keys: Further keys in harness.toml.
+    `type` is its name in tables. A task has the metrics in `metrics`, and is scored on `split`, unless
+    harness.toml names others, which must be in `allowed`; vectors have one metric, by mteb's name. `like` is
+    the GLUE task whose settings hold, empty for a type that is scored from vectors. `numeric` labels are
+    numbers, not names of classes. `files` are default names by key, `keys` further keys.
     """
 
     type: str
@@ -235,7 +219,7 @@ class _Kind:
 
     @property
     def learnt(self) -> bool:
-        """Whether a recipe trains a model for it."""
+        """Whether a recipe trains a model for this type."""
         return bool(self.like)
 
 
@@ -292,18 +276,18 @@ KINDS: Mapping[str, _Kind] = MappingProxyType(
         ),
     }
 )
-"""By the name that harness.toml uses."""
+"""The types of task by their names in harness.toml."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Learning:
-    """How a model is trained for a task and scored on it.
+    """The settings of a local task that a recipe trains a model for.
 
     Attributes:
         metrics: Names in `harness.metrics.METRICS`; early stopping watches the first.
         positive: The label that is class 1 of two; empty for the last in order.
-        like: The task of GLUE whose settings in a recipe hold.
-        from_mnli: Whether it starts from the recipe's MNLI model, where the recipe has one.
+        like: The GLUE task whose settings in a recipe hold.
+        from_mnli: Whether training starts from the recipe's MNLI model, where the recipe has one.
     """
 
     metrics: tuple[str, ...]
@@ -313,7 +297,7 @@ class Learning:
 
 
 def _learning(kind: _Kind, table: Mapping[str, Any], where: str) -> Learning:
-    """Read what a task's table says."""
+    """The training settings in a task's table."""
     metrics = _strings(table, "metrics", where, kind.metrics)
     for name in metrics:
         _require_known(name, kind.allowed, f"{where} 'metrics':", f"metric of a {table['type']} task")
@@ -328,7 +312,7 @@ def _learning(kind: _Kind, table: Mapping[str, Any], where: str) -> Learning:
 
 
 def _positive(table: Mapping[str, Any], metrics: tuple[str, ...], where: str) -> str:
-    """The label that F1 counts; a label may be a whole number."""
+    """The label that F1 counts, which may be a whole number in the table."""
     if "positive" not in table:
         return ""
     value = table["positive"]
@@ -344,12 +328,11 @@ def _positive(table: Mapping[str, Any], metrics: tuple[str, ...], where: str) ->
 
 @dataclass(frozen=True, kw_only=True)
 class LocalTask:
-    """One task in a user's folder.
+    """A task in a user's folder.
 
-    `files` are in the order of the type's files in docs/local-data.md; `columns` are pairs of a
-    column's name here and the name it has in the files, where the two differ. For
-    `ignore_identical_ids` see suites._content.Retrieval; `learning` is there if a recipe trains a
-    model for the task.
+    `files` are in the order of the type's files in docs/local-data.md; `columns` are pairs of a column's name
+    here and its name in the files, where the two differ. `ignore_identical_ids` is explained in
+    suites._content.Retrieval; `learning` is set if a recipe trains a model for the task.
     """
 
     name: str
@@ -362,15 +345,12 @@ class LocalTask:
 
     @property
     def metric(self) -> str:
-        """The task's main metric as mteb calls it, or all metrics of one that is trained for."""
+        """The task's main metric by mteb's name, or all metrics of a task that a recipe trains for."""
         return ", ".join(self.learning.metrics if self.learning else KINDS[self.type].metrics)
 
     @property
     def content(self) -> str:
-        """The hash of the files' bytes and of all that harness.toml says but for the name.
-
-        It is computed at every access, so a changed file shows.
-        """
+        """The hash of the files' bytes and of harness.toml but for the name, computed at every access."""
         files = [[path.suffix, _file_hash(path)] for path in self.files]
         said = {"reader": 1, "type": self.type, "columns": dict(self.columns), "files": files}
         if self.ignore_identical_ids:
@@ -380,7 +360,7 @@ class LocalTask:
         return digest(said)
 
     def column(self, name: str) -> str:
-        """What the column `name` is called in the files."""
+        """The name of the column `name` in the files."""
         return dict(self.columns).get(name, name)
 
 

@@ -1,23 +1,15 @@
-"""Functions and docstrings of Python source.
+"""Tasks from Python source: code search, and docstrings classified or clustered by their package.
 
-Documented functions of a folder of Python source, chosen by CodeSearchNet's rules.
+Functions are chosen by the rules of CodeSearchNet (Husain et al. 2019, arXiv:1909.09436, section 2): the
+summary is the docstring's first paragraph; pairs whose summary has fewer than three words, whose body has
+fewer than three lines, whose name contains "test", or whose function is a constructor or another special
+method are left out, and so are duplicates. Two things differ: duplicates are exact ones (up to case, blanks
+and the function's own name) where CodeSearchNet also drops near ones, and every docstring inside the code is
+removed, so that no code holds its own summary. Of CodeXGLUE's rules the longest summary (256 words) and code
+that parses are taken over.
 
-The rules are those of CodeSearchNet (Husain et al. 2019, arXiv:1909.09436, section 2): the
-summary is the docstring's first paragraph; pairs whose summary has fewer than three words, whose
-body has fewer than three lines, whose name contains "test", or whose function is a constructor or
-another special method are left out, and so are duplicates. Two things differ: duplicates are
-exact ones (up to case, blanks and the function's own name) where CodeSearchNet also drops near
-ones, and every docstring inside the code is removed, so that no code holds its own summary. Of
-CodeXGLUE's rules the longest summary (256 words) and code that parses are taken over.
-
-The files of a folder of Python source: which are read, and what of them cannot be.
-
-Tasks made from Python source: code search, and telling docstrings apart by their package.
-
-Telling docstrings apart by their package: classification and clustering.
-
-What is found is thinned out by the hash of each docstring, so the same source gives the same
-tasks on every machine, and two versions of one code base give samples that mostly agree.
+Samples are drawn by the hash of each docstring, so the same source gives the same tasks on every machine, and
+two versions of one code base give samples that mostly agree.
 """
 
 from __future__ import annotations
@@ -50,11 +42,10 @@ _Def = ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass(frozen=True, kw_only=True)
 class _Function:
-    """A function or method: where it stands, what its docstring says first, and its source.
+    """A function or method: its place, the first paragraph of its docstring, and its source.
 
-    `name` is qualified within `module`, which is dotted and relative to the folder read.
-    `docstring` is the first paragraph on one line; `code` starts with decorators and signature
-    and holds no docstring.
+    `name` is qualified within `module`, which is dotted and relative to the folder. `docstring` is on one
+    line; `code` starts with decorators and signature and holds no docstring.
     """
 
     name: str
@@ -64,16 +55,13 @@ class _Function:
 
     @property
     def id(self) -> str:
-        """What the function is called in a data set, e.g. "asyncio.queues:Queue.get"."""
+        """The id of the function in a data set, e.g. "asyncio.queues:Queue.get"."""
         return f"{self.module}:{self.name}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Source:
-    """What a folder of Python source holds: its functions, and how many files gave nothing and why.
-
-    `closed` are the folders in it that could not be entered.
-    """
+    """The functions of a folder, the unused files by reason, and the folders that could not be entered."""
 
     functions: tuple[_Function, ...]
     files: int
@@ -84,9 +72,8 @@ class _Source:
 def _scan(root: Path, *, include_tests: bool = False) -> _Source:
     """Read every Python file below `root`.
 
-    Folders and files of tests, installed packages, virtual environments, build results and hidden
-    folders are passed over; files over 1 MB, files this interpreter cannot parse, and folders this
-    user cannot enter are counted.
+    Tests, installed packages, virtual environments, build results and hidden folders are passed over; files
+    over 1 MB, files that this interpreter cannot parse, and folders that this user cannot enter are counted.
     """
     if not is_folder(root):
         raise DataError(f"{root} is not a folder.", hint="Give the folder that holds the Python source.")
@@ -129,7 +116,7 @@ def _functions(text: str, module: str) -> Iterator[_Function]:
 
 
 def _definitions(parent: ast.AST, prefix: str = "") -> Iterator[tuple[str, _Def]]:
-    """Functions and methods with their qualified names; those inside functions belong to them."""
+    """Functions and methods with their qualified names; inner functions belong to the outer ones."""
     for node in ast.iter_child_nodes(parent):
         if isinstance(node, _Def):
             yield prefix + node.name, node
@@ -147,9 +134,9 @@ def _is_wanted(name: str) -> bool:
 def _summary(docstring: str) -> str | None:
     r"""The first paragraph of a docstring on one line, or None if it is no English sentence.
 
-    It ends at the first blank line, doctest or field list. At least three words of Latin letters
-    are needed beside any addresses, most characters must be ASCII, and it must not start with a
-    call, as "pop([index]) -> item" does.
+    It ends at the first blank line, doctest or field list. At least three words of Latin letters are needed
+    beside any addresses, most characters must be ASCII, and it must not start with a call, as "pop([index])
+    -> item" does.
 
     >>> _summary("Give the sum of two numbers.\n\nBoth may be negative.")
     'Give the sum of two numbers.'
@@ -208,7 +195,7 @@ def _flat(text: str) -> str:
 
 
 def _distinct(functions: list[_Function]) -> Iterator[_Function]:
-    """The first of every id, docstring and code; code that differs in its own name alone is one."""
+    """The first function of every id, docstring and code; its own name does not tell code apart."""
     seen: set[tuple[str, str]] = set()
     for f in functions:
         own = re.compile(rf"\b{re.escape(f.name.rpartition('.')[2])}\b")
@@ -228,22 +215,19 @@ _TEST_FILE = re.compile(r"(test_.*|.*_test|tests?|conftest)\.py")
 
 
 class _Skip(Exception):
-    """A file that gives no functions; the message says why."""
+    """An error for a file that gives no functions; the message is the reason."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _SourceFiles:
-    """What lies below a folder, as relative paths with "/" between the parts, sorted.
-
-    `closed` are the folders that this user may not list or enter; "." is the folder itself.
-    """
+    """Sorted relative paths of files, and of folders that may not be entered ("." is the root)."""
 
     files: tuple[str, ...]
     closed: tuple[str, ...] = ()
 
 
 def python_files(root: Path, *, include_tests: bool = False) -> _SourceFiles:
-    """The Python files to read below `root`, without those of tests, of installations and of builds."""
+    """The Python files below `root`, without tests, installed packages and build results."""
     files: list[str] = []
     closed: list[str] = []
 
@@ -251,7 +235,7 @@ def python_files(root: Path, *, include_tests: bool = False) -> _SourceFiles:
         closed.append(Path(error.filename).relative_to(root).as_posix())
 
     for folder, names, here in os.walk(root, onerror=refused):
-        if not os.access(folder, os.X_OK):  # it can be listed, but nothing in it can be reached
+        if not os.access(folder, os.X_OK):  # listed, but not reachable
             refused(PermissionError(0, "", folder))
             names.clear()
             continue
@@ -288,16 +272,16 @@ def _enters(folder: Path, include_tests: bool) -> bool:
 
 
 PARTS = ("search", "classification", "clustering")
-"""The tasks that source may give."""
+"""The tasks that a folder of source may give."""
 
 MIN_PAIRS = 10
 MAX_CODE = 1500
-"""Characters of the longest function searched: about what an encoder of 512 tokens sees whole."""
+"""Most characters of a searched function: about what an encoder of 512 tokens sees whole."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tasks:
-    """What one folder of source gives; `notes` say what could not be made and why.
+    """The tasks of one folder of source; `notes` say which are missing, and why.
 
     `hashes` are the content hashes of its parts by name, as far as they are known.
     """
@@ -321,10 +305,10 @@ class Tasks:
 
 
 def build(root: Path) -> Tasks:
-    """Every task that the Python source below `root` is enough for.
+    """Build every task that the Python source below `root` is large enough for.
 
     Raises:
-        DataError: If not even code search can be made.
+        DataError: Not even code search can be made.
     """
     source = _scan(root)
     notes = _left_out(source)
@@ -354,11 +338,11 @@ def _left_out(source: _Source) -> list[str]:
 
 
 def _code_search(functions: Iterable[_Function], *, limit: int = 1000, corpus: int = 1250) -> Retrieval:
-    """Find the function that a docstring belongs to, as in CodeSearchNet.
+    """The task of finding the function of a docstring, as in CodeSearchNet.
 
-    Documents are functions from their decorators and signature on, name included, as CodeSearchNet
-    has them: a name that repeats the docstring's words makes a query easier. Functions of more than
-    1,500 characters are left out. `corpus` functions are kept, and the first `limit` are asked for.
+    Documents are functions from their decorators and signature on, name included, as CodeSearchNet has them:
+    a name that repeats the docstring's words makes a query easier. Functions of more than 1,500 characters
+    are left out. `corpus` functions are documents, the first `limit` of them queries as well.
     """
     found = tuple(functions)
     short = [f for f in found if len(f.code) <= MAX_CODE]
@@ -379,27 +363,27 @@ def _code_search(functions: Iterable[_Function], *, limit: int = 1000, corpus: i
 
 
 def stdlib_revision() -> str:
-    """Which standard library that is, e.g. "python-3.11.7"."""
+    """The version of the standard library, e.g. "python-3.11.7"."""
     return f"python-{platform.python_version()}"
 
 
 MIN_DOCSTRINGS, MAX_LABELS, ENOUGH_LABELS = 20, 20, 5
 TRAIN, TEST, GROUP = 16, 50, 50
-"""The most docstrings of a label: to learn from, to be tested on, to be grouped."""
+"""Most docstrings of a label for training, for testing, and for clustering."""
 
 Topics = Mapping[str, Sequence[_Function]]
 """The documented functions of each package, in the order of their docstrings' hashes."""
 
 
 class _TooFewLabels(DataError):
-    """There are not two packages with enough docstrings."""
+    """An error for fewer than two packages with enough docstrings."""
 
 
 def _docstring_topics(functions: Iterable[_Function], *, at_least: int = MIN_DOCSTRINGS) -> Topics:
-    """The 20 largest packages at the first level of nesting where there are several.
+    """The 20 largest packages, at the first level of nesting with several of them.
 
-    The standard library has many top-level packages, a repository often only its own: then its
-    subpackages are the labels.
+    The standard library has many top-level packages, a repository often only its own: then its subpackages
+    are the labels.
     """
     best = _best([*functions], at_least)
     if len(best) < 2:
@@ -411,10 +395,9 @@ def _docstring_topics(functions: Iterable[_Function], *, at_least: int = MIN_DOC
 
 
 def _classification(found: Topics) -> Labelled:
-    """Tell from a docstring which package it is from.
+    """The task of telling from a docstring which package it is from.
 
-    Of each package, half of the docstrings but no more than 16 are for training, and up to 50
-    others for testing.
+    Of each package, half of the docstrings but no more than 16 are for training, up to 50 others for testing.
     """
     learnt = {label: group[: min(TRAIN, len(group) // 2)] for label, group in found.items()}
     asked = {label: group[len(learnt[label]) :][:TEST] for label, group in found.items()}
@@ -422,20 +405,17 @@ def _classification(found: Topics) -> Labelled:
 
 
 def _clustering(found: Topics) -> Clusters:
-    """Group docstrings by package, up to 50 of each."""
+    """The task of grouping docstrings by package, up to 50 of each."""
     return Clusters(rows=tuple(_rows({label: group[:GROUP] for label, group in found.items()})))
 
 
 def _name(function: _Function) -> str:
-    """What a function's docstring is called: not as the function is.
-
-    Some evaluators drop a document that is called like the query.
-    """
+    """The id of a function's docstring; some evaluators drop a document with the same id as the query."""
     return f"{function.id}.__doc__"
 
 
 def _shuffled(functions: Iterable[_Function]) -> Sequence[_Function]:
-    """In the order of the docstrings' hashes, which is the same wherever they were found."""
+    """The functions in the order of their docstrings' hashes, which does not depend on the files."""
     return sorted(functions, key=lambda f: (hashlib.sha256(f.docstring.encode()).hexdigest(), f.id))
 
 

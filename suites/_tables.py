@@ -1,10 +1,7 @@
-"""JSONL, CSV, TSV with file and line in every error.
+"""Rows of JSONL, CSV and TSV files; every error names the file and the line.
 
-Reading rows from JSONL, CSV and TSV files; every error names the file and the line.
-
-Folders and files that a user names: what cannot be reached or read is said, with its path.
-
-Whether data is still what it was when the run was planned.
+Also the paths that a user names, where errors name the path, and the check that data has not changed since
+the run was planned.
 """
 
 from __future__ import annotations
@@ -26,7 +23,7 @@ FORMATS = (".jsonl", ".csv", ".tsv")
 
 @dataclass(frozen=True, kw_only=True)
 class TableRow:
-    """One row of a file: its fields by name, and where it stands."""
+    """A row of a file: its fields by name, and its place."""
 
     path: Path
     line: int
@@ -62,11 +59,11 @@ class TableRow:
         return number
 
     def error(self, message: str, *, hint: str | None = None) -> DataError:
-        """The error for this row."""
+        """An error with the file and the line of this row."""
         return _fail(self.path, self.line, message, hint=hint)
 
     def value(self, name: str) -> object:
-        """The field `name`, whatever it is."""
+        """The field `name`, of any type."""
         if name in self.fields:
             return self.fields[name]
         there = ", ".join(self.fields) or "nothing"
@@ -79,7 +76,7 @@ class TableRow:
 
 
 def _fail(path: Path, line: int, message: str, *, hint: str | None = None) -> DataError:
-    """The error for one line of a file."""
+    """An error for one line of a file."""
     return DataError(f"{path}:{line}: {message}", hint=hint)
 
 
@@ -87,7 +84,7 @@ def read_rows(path: Path) -> list[TableRow]:
     """The rows of a file, in its order.
 
     Raises:
-        DataError: If the file holds no rows or a line of it cannot be read.
+        DataError: The file holds no rows, or a line of it cannot be read.
     """
     found = list(_json(path) if path.suffix == ".jsonl" else _csv(path))
     if not found:
@@ -124,7 +121,7 @@ def _csv(path: Path) -> Iterator[TableRow]:
 
 
 def _csv_rows(path: Path, delimiter: str) -> list[tuple[int, list[str]]]:
-    """The rows that are not empty, with the line each starts on."""
+    """The rows that are not empty, with the line on which each starts."""
     rows: list[tuple[int, list[str]]] = []
     reader = csv.reader((text for _, text in _lines(path)), delimiter=delimiter, strict=True)
     limit = csv.field_size_limit(min(sys.maxsize, 2**31 - 1))  # long documents are no error
@@ -154,10 +151,10 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def place(argument: str) -> Path:
-    """The absolute path that is meant.
+    """The absolute path of a text.
 
     Raises:
-        UsageError: It leads nowhere: no such user's home, or links in a circle.
+        UsageError: The path leads nowhere: no such user's home, or links in a circle.
     """
     try:
         return Path(argument).expanduser().resolve()
@@ -169,7 +166,7 @@ def is_folder(path: Path) -> bool:
     """Whether `path` is a folder.
 
     Raises:
-        DataError: That cannot be told, for example because this user may not enter what it is in.
+        DataError: This cannot be told, for example because this user may not enter its parent.
     """
     with readable(path):
         return path.is_dir()
@@ -185,11 +182,11 @@ def readable(path: Path) -> Iterator[None]:
 
 
 def require_unchanged(name: str, found: str, planned: str) -> None:
-    """Refuse data that is read for a plan made of other data.
+    """Refuse data that has changed since a plan was made.
 
     Args:
         name: The task, for the message.
-        found: The content hash of what is there now.
+        found: The content hash of the data now.
         planned: The content hash in the plan, which names the result.
 
     Raises:
@@ -210,7 +207,7 @@ HEADER = f"The columns of a qrels file are {', '.join(QRELS_HEADER)}."
 def read_qrels(path: Path) -> list[TableRow]:
     """The rows of a relevance file: fields query-id, corpus-id and score, all strings or numbers.
 
-    A text file has three columns with BEIR's header or without one, or TREC's four without one.
+    A text file has three columns with BEIR's header or without a header, or TREC's four without a header.
     """
     if path.suffix in (".jsonl", ".csv"):
         rows = read_rows(path)

@@ -1,4 +1,4 @@
-"""BEIR."""
+"""The suite `beir`: BEIR."""
 
 from harness.types import Suite, SuiteEntry, SuiteOptions
 from suites._mteb import tasks

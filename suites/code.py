@@ -1,4 +1,4 @@
-"""Any folder of Python source: code search, and docstrings by package where there are enough."""
+"""The suite `code:<folder>`: code search over Python source, and docstrings by package where enough."""
 
 from harness.errors import UsageError
 from harness.types import Suite, SuiteEntry, SuiteOptions

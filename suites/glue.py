@@ -1,12 +1,7 @@
-"""GLUE: tasks, data, the papers' conventions (moved from finetune).
+"""The suite `glue`: eight tasks that a recipe trains a model for, their rows, and the papers' conventions.
 
-GLUE's eight tasks, for which a recipe trains the model (WNLI is left out, as in every paper).
-
-The eight tasks of GLUE that every protocol scores (WNLI is left out by all of them).
-
-The rows of GLUE's tasks, from a local folder or from the hub.
-
-The papers' conventions for GLUE: which raw metrics make a task's number.
+WNLI is left out, as in every paper. Rows come from a local folder or from the hub. A convention says which
+raw metrics make a task's number.
 """
 
 from __future__ import annotations
@@ -50,26 +45,19 @@ SUITE = SuiteEntry(
 )
 
 PATH, REVISION = "nyu-mll/glue", "bcdcba79d07bc864c1c254ccfcedcce55bcc9a8c"
-"""The hub's data set."""
+"""The data set on the hub."""
 
 Metric = str
-"""accuracy, f1 (of class 1), mcc, pearson or spearman."""
+"""The name of a metric: accuracy, f1 (of class 1), mcc, pearson or spearman."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _GlueTask:
-    """One task, as the hub's `nyu-mll/glue` has it.
+    """A task of the hub's `nyu-mll/glue`, under the name that papers print.
 
-    Attributes:
-        name: As papers print it.
-        subset: Its subset of the data set.
-        type: Its group in the paper of GLUE (Wang et al. 2018, table 1).
-        columns: The sentences, in the order in which the model reads them.
-        classes: Labels 0 to classes - 1; REGRESSION for numbers.
-        metrics: Every raw metric, that of early stopping first.
-        dev: The splits scored, each on its own.
-        train_rows: Rows of the training split.
-        dev_rows: Rows of each split in `dev`.
+    `type` is its group in the paper of GLUE (Wang et al. 2018, table 1). `columns` are in the order in which
+    the model reads them. Labels go from 0 to `classes` - 1, REGRESSION for numbers. The first of `metrics` is
+    that of early stopping. The splits in `dev` are scored each on its own.
     """
 
     name: str
@@ -150,17 +138,17 @@ _ALL = (
 )
 
 TASKS: Mapping[str, _GlueTask] = MappingProxyType({task.name: task for task in _ALL})
-"""By name, in the order in which papers print them."""
+"""The tasks by name, in the order in which papers print them."""
 
 MNLI = "MNLI"
-"""The task that others start from."""
+"""The task whose model other tasks start from."""
 
 TRAIN = "train"
 
 
 @dataclass(frozen=True, kw_only=True)
 class GlueSource:
-    """The source of the task of GLUE that has this name."""
+    """The source of the GLUE task of this name."""
 
     name: str
 
@@ -181,7 +169,7 @@ class GlueSource:
 
     @property
     def from_mnli(self) -> None:
-        """As the recipe says."""
+        """None: the recipe decides."""
         return
 
     def load(self, task: Task, *, data: Path | None) -> LabelledData:
@@ -251,13 +239,13 @@ def _task(known: _GlueTask) -> Task:
 
 
 GLUE: Mapping[str, Task] = MappingProxyType({name: _task(known) for name, known in TASKS.items()})
-"""The tasks as a plan sees them, by name."""
+"""The tasks in the form of a plan, by name."""
 
 MATCHED, MISMATCHED, DEV = "validation_matched", "validation_mismatched", "validation"
 
 
 def _parts(**changed: tuple[tuple[str, str], ...]) -> Mapping[str, tuple[tuple[str, str], ...]]:
-    """The first metric of every task, but for those given by the subset's name."""
+    """The first metric of every task, apart from those given by the subset's name."""
     return MappingProxyType(
         {name: changed.get(task.subset, ((task.dev[0], task.metrics[0]),)) for name, task in TASKS.items()}
     )
@@ -299,4 +287,4 @@ _ALL_TASKS = (
 )
 
 VIEWS: Mapping[str, Convention] = MappingProxyType({view.name: view for view in _ALL_TASKS})
-"""By name."""
+"""The conventions by name."""

@@ -1,14 +1,7 @@
-"""The suite `local:<folder>`: a user's own data, its rows and labels.
+"""The suite `local:<folder>`: a user's own data, scored from vectors or by a model that a recipe trains.
 
-Rows and labels of a local task.
-
-Those tasks of a user's folder that a recipe trains a model for: their source and their rows.
-
-The labels of a user's own task as numbers: the order of its classes, and what cannot be learnt.
-
-The data of those tasks of a user's folder that are scored from vectors.
-
-A folder of your own data: retrieval in BEIR layout, scored pairs, labelled texts.
+Tasks scored from vectors are retrieval in BEIR layout, scored pairs and labelled texts. For the others labels
+become numbers: here is the order of their classes, and the refusal of labels that cannot be learnt.
 """
 
 from __future__ import annotations
@@ -42,7 +35,7 @@ from suites._tables import HEADER, TableRow, place, read_qrels, read_rows, reada
 
 
 def _grade(record: TableRow) -> int:
-    """The relevance grade of a row of qrels."""
+    """The relevance grade in a row of qrels."""
     value = record.value("score")
     if type(value) in (int, str) and re.fullmatch("[+-]?[0-9]{1,9}", str(value)):
         return int(str(value))
@@ -54,7 +47,7 @@ _IDS = "Another column can be the id: id = \"...\" under 'columns' in harness.to
 
 
 def _rows_with_ids(task: LocalTask, path: Path) -> list[tuple[str, TableRow]]:
-    """Each row with its id: the mapped column, else `_id` or `id`, else (no retrieval) its number."""
+    """The rows by id: the mapped column, else `_id` or `id`, else (not in retrieval) the row's number."""
     mapped = dict(task.columns).get("id")
     found: dict[str, TableRow] = {}
     for number, record in enumerate(read_rows(path), start=1):
@@ -70,7 +63,7 @@ def _rows_with_ids(task: LocalTask, path: Path) -> list[tuple[str, TableRow]]:
 
 @contextmanager
 def _errors_naming(*paths: Path) -> Iterator[None]:
-    """Put the files before what is wrong with the data as a whole."""
+    """Put the names of files before an error on their data as a whole."""
     try:
         yield
     except DataError as error:
@@ -81,12 +74,12 @@ OPTIONAL = "text2"
 """The column that a task of single texts lacks."""
 
 Texts = tuple[list[str], ...]
-"""A list for each column."""
+"""A list of texts for each column."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _LocalSource:
-    """The source of such a task (see harness.types.LabelSource)."""
+    """The source of a task that a recipe trains for (harness.types.LabelSource)."""
 
     task: LocalTask
     learning: Learning
@@ -103,12 +96,12 @@ class _LocalSource:
 
     @property
     def like(self) -> str:
-        """The task of GLUE whose settings hold."""
+        """The GLUE task whose settings hold."""
         return self.learning.like
 
     @property
     def from_mnli(self) -> bool:
-        """As harness.toml says."""
+        """Whether training starts from an MNLI model, by harness.toml."""
         return self.learning.from_mnli
 
     def load(self, task: Task, *, data: Path | None) -> LabelledData:
@@ -118,7 +111,7 @@ class _LocalSource:
 
 
 def _load_labelled(task: LocalTask, learning: Learning) -> LabelledData:
-    """Read and check a task's files."""
+    """The labelled rows of a task's files, checked."""
     with readable(task.files[0].parent):
         train, dev = (dict(_rows_with_ids(task, path)) for path in task.files)
     first, second = [*train.values()], [*dev.values()]
@@ -136,7 +129,7 @@ def _load_labelled(task: LocalTask, learning: Learning) -> LabelledData:
 
 
 def _text_columns(task: LocalTask, rows: Sequence[TableRow]) -> list[str]:
-    """What the columns of texts are called in the files; the second may be in neither file."""
+    """The names of the text columns in the files; the second may be in neither file."""
     one, two = task.column("text1"), task.column(OPTIONAL)
     there = OPTIONAL in dict(task.columns) or any(two in record.fields for record in rows)
     return [one, two] if there else [one]
@@ -147,7 +140,7 @@ def _texts(columns: Sequence[str], rows: Sequence[TableRow]) -> Texts:
 
 
 def _unread(columns: Sequence[str], label: str, row: TableRow) -> tuple[str, ...]:
-    """That there may be a second text in another column."""
+    """A note on another column that may hold a second text."""
     rest = [
         repr(name)
         for name, value in row.fields.items()
@@ -159,7 +152,7 @@ def _unread(columns: Sequence[str], label: str, row: TableRow) -> tuple[str, ...
 
 
 def _seen(train: Texts, dev: Texts) -> tuple[str, ...]:
-    """That rows are scored which were trained on."""
+    """A note on dev rows with the texts of a training row."""
     known = set(zip(*train, strict=True))
     rows = [*zip(*dev, strict=True)]
     same = sum(row in known for row in rows)
@@ -170,21 +163,14 @@ OF_TWO = ("f1", "mcc")
 """Metrics of two classes."""
 
 LARGE = 10
-"""Numbers beyond this are far from those that recipes were made for: STS-B's, from 0 to 5."""
+"""The number beyond which labels are far from those that recipes were made for: STS-B's, 0 to 5."""
 
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Labels:
-    """The labels of both files.
-
-    Attributes:
-        train: A number for each row.
-        dev: Likewise.
-        classes: How many there are; REGRESSION where labels are numbers.
-        notes: What a user should know of them, in sentences.
-    """
+    """The labels of both files as numbers, and notes; `classes` is REGRESSION where labels are numbers."""
 
     train: tuple[float, ...]
     dev: tuple[float, ...]
@@ -193,7 +179,7 @@ class _Labels:
 
 
 def _numbers(column: str, train: Sequence[TableRow], dev: Sequence[TableRow]) -> _Labels:
-    """Labels that are numbers."""
+    """The labels of a regression task."""
     first, second = (tuple(record.number(column) for record in rows) for rows in (train, dev))
     for rows, values in ((train, first), (dev, second)):
         if len(set(values)) == 1:
@@ -212,7 +198,7 @@ def _large(values: Sequence[float]) -> tuple[str, ...]:
 
 
 def _classes(column: str, learning: Learning, train: Sequence[TableRow], dev: Sequence[TableRow]) -> _Labels:
-    """Labels that are names, numbered from 0 in the order of `in_order`, the positive one last."""
+    """Labels that are names, numbered from 0 in the order of `_in_order`, the positive one last."""
     first = [record.token(column) for record in train]
     names = _in_order(set(first))
     _require_classes(names, learning, train)
@@ -291,7 +277,7 @@ def _of(rows: Sequence[TableRow], message: str, *, hint: str | None = None) -> D
 
 
 def _load_vectors(task: LocalTask) -> Content:
-    """Read and check a task's files."""
+    """The data of a task that is scored from vectors, checked."""
     with readable(task.files[0].parent):
         return LOADERS[task.type](task)
 
@@ -319,7 +305,7 @@ def _load_retrieval(task: LocalTask) -> Retrieval:
 
 
 def _noted(data: Retrieval) -> Retrieval:
-    """The data with what a user should know of it."""
+    """The data with notes for the user."""
     notes, count = list(data.notes), len(data.queries)
     if data.unanswered:
         many = len(data.unanswered)
@@ -377,12 +363,12 @@ LOADERS: Mapping[str, Callable[[LocalTask], Content]] = MappingProxyType(
         "clustering": _load_clustering,
     }
 )
-"""By the type that harness.toml names."""
+"""The loaders by the task types of harness.toml."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _FolderLoader:
-    """One task of a user's folder that is scored from vectors."""
+    """The loader of a local task that is scored from vectors."""
 
     task: LocalTask
     planned: str

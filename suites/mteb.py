@@ -1,4 +1,4 @@
-"""MTEB(eng, v2), and any benchmark or task of mteb by its name."""
+"""The suite `mteb`: MTEB(eng, v2), and any benchmark or task of mteb by its name."""
 
 from harness.types import Suite, SuiteEntry, SuiteOptions
 from suites._mteb import tasks

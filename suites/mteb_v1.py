@@ -1,4 +1,4 @@
-"""MTEB(eng, v1)."""
+"""The suite `mteb-v1`: MTEB(eng, v1)."""
 
 from harness.types import Suite, SuiteEntry, SuiteOptions
 from suites._mteb import tasks

@@ -1,4 +1,4 @@
-"""NanoBEIR."""
+"""The suite `nanobeir`: NanoBEIR."""
 
 from harness.types import Suite, SuiteEntry, SuiteOptions
 from suites._mteb import tasks

@@ -1,4 +1,4 @@
-"""A few tasks that predict a benchmark's mean: what `harness proxy fit` wrote."""
+"""The suite `proxy:<name>`: a few tasks that predict a benchmark's mean, from `harness proxy fit`."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ SUITE = SuiteEntry(
 
 @dataclass(frozen=True, kw_only=True)
 class _ProxyPredictor:
-    """The line of a proxy as a suite has it (harness.types.Predictor)."""
+    """The linear formula of a proxy as a suite's predictor (harness.types.Predictor)."""
 
     proxy: Proxy
 
@@ -63,11 +63,11 @@ class _ProxyPredictor:
 
     @property
     def tasks(self) -> tuple[str, ...]:
-        """The tasks whose scores it needs."""
+        """The tasks whose scores the prediction needs."""
         return tuple(task.task for task in self.proxy.tasks)
 
     def predict(self, scores: Mapping[str, float]) -> Predicted | None:
-        """The prediction from main scores by task; None if one of them is missing."""
+        """The prediction from main scores by task; None if a score is missing."""
         proxy = self.proxy
         if any(task.task not in scores for task in proxy.tasks):
             return None

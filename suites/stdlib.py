@@ -1,4 +1,4 @@
-"""The embedded default: Python's own standard library, read from the running interpreter."""
+"""The suite `stdlib`: Python's own standard library, read from the running interpreter."""
 
 import sysconfig
 from pathlib import Path

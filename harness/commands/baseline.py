@@ -1,4 +1,4 @@
-"""`harness baseline`: what candidates are held against, by name."""
+"""`harness baseline`: named records that candidates are compared with."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KEPT = (
     *("recipe", "tasks", "no_transfer", "pooling", "normalize", "max_length", "dtype", "similarity"),
     *("prompts", "seed", "languages", "splits", "mnli", "fresh_seeds"),
 )
-"""Options that a baseline keeps, so that a candidate is evaluated as it was."""
+"""The options that a baseline records, so that a candidate is evaluated in the same way."""
 
 
 @click.group("baseline")

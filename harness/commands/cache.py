@@ -1,4 +1,4 @@
-"""`harness cache`: how large the cache is, and making it smaller."""
+"""`harness cache`: show and reduce the size of the cache."""
 
 from __future__ import annotations
 

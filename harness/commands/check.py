@@ -1,4 +1,4 @@
-"""`harness check`: a red or green light on a candidate."""
+"""`harness check`: pass or fail a candidate by its scores against a baseline."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def _check(
 
 
 def runner(*, quiet: bool) -> Any:
-    """What runs a request in front of a user; everything heavy is imported when it is called."""
+    """The function that runs a request for a user; heavy modules are imported when it is called."""
 
     def carry_out(request: Request) -> Report:
         return progress.carry_out(evaluation.prepare(request), console(stderr=True), quiet=quiet)
@@ -167,7 +167,7 @@ def runner(*, quiet: bool) -> Any:
 
 
 def _filled(context: click.Context, given: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
-    """The options as they were typed; those that were not, as the baseline has them."""
+    """The typed options, with the baseline's in place of those that were not typed."""
     default = (ParameterSource.DEFAULT, ParameterSource.DEFAULT_MAP)
     left = {name for name in given if context.get_parameter_source(name) in default}
     if "prompt_file" not in left:
@@ -183,7 +183,7 @@ def _explain(policy: Policy, as_json: bool) -> int:
 
 
 def _clear(paths: Sequence[Path]) -> None:
-    """Remove the reports of an earlier check, so that none is taken for this one's."""
+    """Remove the reports of an earlier check, so that none of them is taken for this check's."""
     for path in paths:
         try:
             files.writable(path.absolute().parent)
@@ -230,11 +230,11 @@ MEANINGS: Mapping[str, str] = {
     "allow_differences": "fields of an evaluation that may differ, as encoding.max_length",
     "budget_minutes": "after which no further work is begun; 0 for no limit",
 }
-"""What each setting means, in a line."""
+"""The meaning of each setting, in a line."""
 
 
 def _explanation(policy: Policy) -> str:
-    """The policy as TOML, each setting under what it means; it can be saved and changed."""
+    """The policy as TOML with the meaning of each setting above it, to save and change."""
     settings, _, tasks = _to_toml(policy).partition("\n\n")
     lines = []
     for line in settings.rstrip("\n").split("\n"):
@@ -243,7 +243,7 @@ def _explanation(policy: Policy) -> str:
 
 
 def _to_toml(policy: Policy) -> str:
-    """A policy as a file that `read` takes."""
+    """A policy in the form of a file that `read` takes."""
     lines = [f"{n} = {_toml(v)}" for n, v in policy.to_json().items() if n != "tasks"]
     for name, own in policy.tasks.items():
         lines += ["", f"[tasks.{_toml(name)}]"]

@@ -1,4 +1,4 @@
-"""`harness compare`: score deltas of two models, and what differs in how they came about."""
+"""`harness compare`: score deltas of two models, and the differences in how they were measured."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _of(records: Sequence[Any], tasks: Sequence[str]) -> list[Any]:
 
 
 def _differences(pairs: list[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> list[dict[str, Any]]:
-    """Fields whose values differ in at least one pair, with the values and in how many pairs."""
+    """Fields with other values in at least one pair, with the values and the number of such pairs."""
     found: dict[tuple[str, str, str], int] = {}
     for a, b in pairs:
         for field in sorted({*a, *b}):
@@ -169,17 +169,17 @@ def _print_differences(out: Console, rows: list[dict[str, Any]], tasks: int) -> 
 
 
 def _short(value: Any) -> str:
-    """A value of a table; hashes are cut."""
+    """A value for a table, with hashes cut."""
     return re.sub(r"\b[0-9a-f]{16,}\b", lambda found: found[0][:12], str(value))
 
 
 Reason = Literal["task", "splits", "number", "data", "settings"]
-"""What no record of the other model shares."""
+"""The part that the record shares with no record of the other model."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Unpaired:
-    """A record that has no counterpart, and what keeps the other model's records of the task apart."""
+    """A record without a counterpart, and what keeps the other model's records of the task apart."""
 
     record: Record
     of: Literal["first", "second"]
@@ -188,7 +188,7 @@ class _Unpaired:
 
 @dataclass(frozen=True, kw_only=True)
 class _Pairing:
-    """Records of two models that may be compared, and those that may not."""
+    """Pairs of comparable records of two models, and the records without a counterpart."""
 
     pairs: tuple[tuple[Record, Record], ...]
     alone: tuple[_Unpaired, ...]
@@ -197,11 +197,11 @@ class _Pairing:
 def _pair_records(
     first: Sequence[Record], second: Sequence[Record], *, across_data: bool = False
 ) -> _Pairing:
-    """Hold records of the same task, splits, subsets, data and settings against each other.
+    """The pairs of records with the same task, splits, subsets, data and settings.
 
-    What is left over then, one record of each model on the same data, is a pair as well: each model
-    under settings of its own. Several that are left over are not, for it is open which belongs to
-    which. With `across_data` the data need not be the same.
+    If then one record of each model is left over on the same data, the two are a pair as well: each model
+    under settings of its own. Several left over are no pairs, as it is open which belong together. With
+    `across_data` the data need not be the same.
     """
     pairs: list[tuple[Record, Record]] = []
     for group in dict.fromkeys(_group(r, across_data) for r in first):

@@ -1,9 +1,4 @@
-"""With its tables.
-
-`harness data`: show, mirror and verify the data that suites need.
-
-Data sets as rows of a table and as JSON (docs/json.md).
-"""
+"""`harness data`: show, mirror and verify the data that suites need, as tables or JSON (docs/json.md)."""
 
 from __future__ import annotations
 
@@ -25,13 +20,13 @@ from harness.request import split_names
 from harness.types import SuiteOptions
 
 SCHEMA = 1
-"""Version of what --json prints (docs/json.md)."""
+"""The version of the --json output (docs/json.md)."""
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def _selection(function: Function) -> Function:
-    """The options that say which data sets are meant, and how to print."""
+    """Add the options that select data sets and the form of the output."""
     suite = click.option(
         "--suite",
         "suites",
@@ -137,7 +132,7 @@ def _required(root: Path | None) -> Path:
 
 
 def _pull_all(wanted: Sequence[Need], root: Path, *, quiet: bool) -> list[dict[str, Any]]:
-    """Pull one after the other; what would hit the rest as well ends it."""
+    """Pull one data set after the other; an error that would hit the others as well ends it."""
     rows = [{"path": n.path, "revision": n.revision, "state": "not tried", "error": None} for n in wanted]
     for number, (need, row) in enumerate(zip(wanted, rows, strict=True), 1):
         try:
@@ -167,7 +162,7 @@ def _print_json(rows: list[dict[str, Any]]) -> None:
 
 
 def _print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table: drawn on a terminal, plain columns of full width anywhere else."""
+    """Print a table: drawn on a terminal, plain columns of full width anywhere else."""
     from rich.console import Console
     from rich.table import Table
 
@@ -195,7 +190,7 @@ PLACES = {"root": "data root", "hub-cache": "hub cache", "hub": "hub"}
 
 
 def _status_row(row: Status, sizes: Mapping[Need, int]) -> tuple[str, ...]:
-    """The cells under `HEADER`; `sizes` are those known of data that is not here."""
+    """The cells under `HEADER`; `sizes` are the known sizes of data that is not here."""
     need = row.need
     tasks = ", ".join(need.tasks[:3]) + (f" +{len(need.tasks) - 3}" if len(need.tasks) > 3 else "")
     where = PLACES.get(row.where or "", "–")
@@ -210,7 +205,7 @@ def _status_row(row: Status, sizes: Mapping[Need, int]) -> tuple[str, ...]:
 
 
 def _status_json(row: Status, sizes: Mapping[Need, int]) -> dict[str, Any]:
-    """How a data set stands, as plain values."""
+    """The state of a data set as plain values."""
     return {
         "path": row.need.path,
         "revision": row.need.revision,
@@ -224,13 +219,13 @@ def _status_json(row: Status, sizes: Mapping[Need, int]) -> dict[str, Any]:
 
 
 def _verified_json(need: Need, problems: Sequence[Problem]) -> dict[str, Any]:
-    """What a check found, as plain values."""
+    """The result of a verification as plain values."""
     told = [{"kind": p.kind, "file": p.file, "message": p.message} for p in problems]
     return {"path": need.path, "revision": need.revision, "state": _verdict_text(problems), "problems": told}
 
 
 def _verdict_text(problems: Sequence[Problem]) -> Literal["wrong", "unverified", "verified"]:
-    """What problems amount to: "unverified" if there are only such that are not wrong."""
+    """The verdict on a data set; "unverified" if none of its problems is an error."""
     if any(p.wrong for p in problems):
         return "wrong"
     return "unverified" if problems else "verified"
@@ -241,7 +236,7 @@ def _size(row: Status, sizes: Mapping[Need, int]) -> int | None:
 
 
 def _remote_sizes(wanted: Sequence[Need]) -> dict[Need, int]:
-    """The sizes the hub tells; after the first sign that it cannot be reached no more is asked."""
+    """The sizes by the hub; after the first sign that it cannot be reached no more are requested."""
     from concurrent.futures import ThreadPoolExecutor
 
     reachable = True

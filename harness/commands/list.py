@@ -1,4 +1,4 @@
-"""`harness list`: what there is to run, and what has been measured."""
+"""`harness list`: the names of models, recipes, suites, benchmarks and tasks, and all records."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Options shared by commands, and the Request they make.
-
-Options that several commands share, spelled and explained once.
-
-How a model is to be evaluated: the options that every command that evaluates has, and their request.
-"""
+"""Options that several commands share, and those of an evaluation, spelled and explained once."""
 
 from __future__ import annotations
 
@@ -161,7 +156,7 @@ _OPTIONS = (
 
 
 def evaluation(command: F) -> F:
-    """Give a command every option that says how a model is evaluated, in the order of `harness run`."""
+    """Give a command every option of an evaluation, in the order of `harness run`."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command

@@ -167,7 +167,7 @@ def _print_list(found: list[Proxy]) -> None:
 
 @contextmanager
 def _progress(*, quiet: bool) -> Iterator[Callable[[int, int], None]]:
-    """A bar on standard error, nothing where that is no terminal."""
+    """A progress bar on standard error, hidden where that is no terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -194,7 +194,7 @@ def _table(proxy: Proxy) -> Table:
 
 
 def _lines(proxy: Proxy) -> list[str]:
-    """The intercept, the error, the cost, and what it was fitted on."""
+    """Lines on the intercept, the error, the cost and the fitted models."""
     error, cost, fitted = proxy.error, proxy.cost, proxy.fitted
     whom = cost.reference or "a model of median speed" + (f", as {cost.nearest}" if cost.nearest else "")
     chosen = "tasks chosen and fitted" if proxy.chosen == "greedy" else "fitted"
@@ -212,7 +212,7 @@ def _lines(proxy: Proxy) -> list[str]:
 
 
 def _listing(found: Sequence[Proxy]) -> Table:
-    """Proxies, one in a row."""
+    """A table with a proxy in each row."""
     from rich.table import Table
 
     rows = Table(title=f"{len(found)} {'proxy' if len(found) == 1 else 'proxies'}", title_justify="left")
@@ -235,7 +235,7 @@ def _rank(value: float | None) -> str:
 
 
 def _open_target(text: str, options: SuiteOptions) -> tuple[str, Suite]:
-    """The suite of a benchmark, and what --suite takes for it."""
+    """The spelling of a benchmark for --suite, and its suite."""
     typed = text if text.partition(":")[0] in catalog.suites() else _offered(text)
     suite = catalog.open_suite(typed, options)
     learnt = any(task.output == "label" for task in suite.tasks)
@@ -257,7 +257,7 @@ def _offered(name: str) -> str:
 
 
 def _open_import(name: str, results: Path) -> Imported:
-    """The import of a source; the only one there is where no source is named."""
+    """The import of a source, or the only import where no source is named."""
     found = {one.source: one for one in Store(results).imported()}
     if not found:
         raise UsageError(

@@ -1,8 +1,6 @@
-"""`harness run`: evaluate models on suites; `--dry-run` shows the plan and what it will take.
+"""`harness run`: evaluate models on suites; `--dry-run` shows the plan and its cost.
 
-`harness run`: evaluate models on suites.
-
-What a plan will cost: texts or runs, tokens, FLOPs, and time where this machine has measured the rate.
+The cost is in texts or runs, tokens, FLOPs, and time where this machine has measured the rate.
 """
 
 from __future__ import annotations
@@ -83,15 +81,12 @@ def _show_plan(prepared: PreparedRun, as_json: bool) -> int:
 
 
 CHARACTERS_PER_TOKEN = 4.0
-"""A rough figure for English; the estimate says it is one."""
+"""A rough figure for English; the output says that it is an estimate."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Line:
-    """The cost of one wanted score; None where it is not known before loading.
-
-    Texts and characters are upper estimates: what earlier runs encoded is not subtracted.
-    """
+    """The upper cost of a planned score, None where unknown; texts encoded before are not subtracted."""
 
     model: str
     task: str
@@ -106,7 +101,7 @@ class _Line:
 
 
 def _estimate(prepared: PreparedRun) -> list[_Line]:
-    """One line for each cell of the plan."""
+    """The cost of each planned score."""
     records = list(prepared.store.records())
     runs = _shared_out(prepared.plan.open, _runs(prepared))
     return [
@@ -116,7 +111,7 @@ def _estimate(prepared: PreparedRun) -> list[_Line]:
 
 
 def _runs(prepared: PreparedRun) -> dict[str, Estimate]:
-    """What each run that is not there yet will take, by its key, from a few steps of it."""
+    """The estimated cost of each missing run by key, from a few steps of it."""
     plan = prepared.plan
     jobs = [job for job in plan.jobs if job.kind == "train" and job.key not in plan.known]
     if not jobs or prepared.recipe is None:
@@ -133,7 +128,7 @@ def _runs(prepared: PreparedRun) -> dict[str, Estimate]:
 
 
 def _shared_out(cells: Sequence[PlannedScore], runs: dict[str, Estimate]) -> dict[str, list[Estimate]]:
-    """Each run once: with the score of its own task, else with the first that needs it."""
+    """Each run once: with the score of its own task, else with the first score that needs it."""
     found: dict[str, list[Estimate]] = {}
     for own in (True, False):
         for cell in cells:
@@ -144,7 +139,7 @@ def _shared_out(cells: Sequence[PlannedScore], runs: dict[str, Estimate]) -> dic
 
 
 def _learnt(cell: PlannedScore, mine: Sequence[Estimate]) -> _Line:
-    """The line of a score that a recipe trains for."""
+    """The cost of a score that a recipe trains for."""
     return _Line(
         model=cell.subject.artifact.name,
         task=cell.task.name,
@@ -160,14 +155,14 @@ def _learnt(cell: PlannedScore, mine: Sequence[Estimate]) -> _Line:
 
 
 def _to_json(lines: list[_Line]) -> dict[str, Any]:
-    """The estimate for machines (docs/json.md)."""
+    """The estimate as plain values (docs/json.md)."""
     from dataclasses import asdict
 
     return {"schema": 1, "plan": [asdict(line) for line in lines]}
 
 
 def _show(lines: list[_Line], suites: Sequence[Suite], console: Console) -> None:
-    """The estimate as tables with their totals, and what could not be made of the data."""
+    """Print the estimate as tables with their totals, and the notes on suites and runs."""
     learnt = [line for line in lines if line.runs is not None]
     for some, names in (
         ([line for line in lines if line.runs is None], ("texts ≤", "tokens ≈", "TFLOPs ≈", "time ≈")),

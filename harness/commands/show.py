@@ -1,4 +1,4 @@
-"""`harness show`: what has been measured of a model."""
+"""`harness show`: the recorded scores of a model."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def _all(measured: MeasuredSuite, as_json: bool) -> None:
 
 
 def _apart(record: Any, measured: MeasuredSuite, common: str) -> str:
-    """What tells a record from the others: its settings, its data, that it came with the project."""
+    """The text that tells a record from the others: its settings, its data, or that it is a reference."""
     settings = record_text(record)
     parts = [settings] if settings != common else []
     alike = [r for r in measured.records if (r.task.name, record_text(r)) == (record.task.name, settings)]
@@ -149,14 +149,14 @@ def _suites(
 
 
 def _numbers(seen: Any, stands: Any) -> dict[str, float]:
-    """What a suite's mean takes of its tasks."""
+    """The task scores that enter a suite's mean."""
     if stands is None:
         return dict(seen.scores) if seen else {}
     return {row.task: row.number for row in stands.rows if row.number is not None}
 
 
 def _standing(suite: Any, seen: Any, view: str, results: Path | None) -> Any:
-    """A suite that models are trained for, by a paper's convention; None of any other."""
+    """The TrainedResult of a suite that models are trained for, by a paper's convention; else None."""
     if view and view not in suite.conventions:
         if not suite.conventions:
             raise UsageError(
@@ -200,7 +200,7 @@ def _print_suite(title: str, suite: Any, view: Any, stands: Any) -> None:
 
 
 def _unproven(view: Any) -> list[str]:
-    """The tasks whose data is not known to be what the suite pins."""
+    """A line on the tasks whose data is not known to be what the suite pins."""
     told = "data not proven to be the pinned revision"
     return [f"{told}: {shortened(view.unproven)}"] if view and view.unproven else []
 

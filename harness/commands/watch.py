@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 SCHEMA = 1
-"""Version of what --json prints (docs/json.md)."""
+"""The version of the --json output (docs/json.md)."""
 
 
 @click.command("watch")
@@ -102,7 +102,7 @@ def _watch(source: str, as_json: bool, given: dict[str, Any]) -> int:
 
 
 def _require_task(name: str, request: Request) -> None:
-    """Refuse a curve of a task that is not evaluated."""
+    """Refuse a curve of a task that the suite does not have."""
     if name:
         known = {task.name for suite in request.open_suites() for task in suite.tasks}
         if name not in known:
@@ -110,7 +110,7 @@ def _require_task(name: str, request: Request) -> None:
 
 
 class _Spoken:
-    """Says to people how a watch goes on."""
+    """The listener that prints the progress of a watch for people."""
 
     def __init__(self, task: str, *, once: bool) -> None:
         self._task, self._once = task, once
@@ -119,28 +119,28 @@ class _Spoken:
         self._drawn: Watch | None = None
 
     def looked(self, found: Scan) -> None:
-        """What is waited for, every time; what is skipped, when it is another than before."""
+        """Print the waiting checkpoints of a scan, and skipped entries when they change."""
         skipped = frozenset(one.name for one in found.skipped)
         for line in _said_of_look(found, skipped=skipped != self._skipped):
             self._err.print(line, style="dim", highlight=False, soft_wrap=True)
         self._skipped = skipped
 
     def ended(self, done: EvaluatedCheckpoint, watch: Watch) -> None:
-        """A line for the checkpoint, and the curve anew."""
+        """Print a line on the checkpoint, and the curve anew."""
         self._out.print(_said_of(done), highlight=False, soft_wrap=True)
         if not self._once:
             self.over(watch)
 
     def troubled(self, error: HarnessError) -> None:
-        """Why a look failed."""
+        """Print why a scan failed."""
         self._err.print(f"{error.message} Looking again.", style="yellow", highlight=False, soft_wrap=True)
 
     def carry_out(self, prepared: PreparedRun) -> Report:
-        """With a progress bar."""
+        """Run an evaluation with a progress bar."""
         return progress.carry_out(prepared, self._err, quiet=False)
 
     def over(self, watch: Watch) -> None:
-        """The curve and the table, unless they stand there already."""
+        """Print the curve and the table, unless they were just printed."""
         if watch == self._drawn:
             return
         self._drawn = watch
@@ -149,10 +149,10 @@ class _Spoken:
 
 
 class _Json:
-    """Prints one JSON object a line for machines."""
+    """The listener that prints one JSON object a line for machines."""
 
     def looked(self, found: Scan) -> None:
-        """What there is to do, what is waited for and what is skipped."""
+        """Print the ready, known, waiting and skipped checkpoints of a scan."""
         waiting = [
             {"step": o.checkpoint.step, "name": o.checkpoint.name, "reason": o.reason} for o in found.waiting
         ]
@@ -161,20 +161,20 @@ class _Json:
         _line("look", ready=ready, known=list(found.known), waiting=waiting, skipped=skipped)
 
     def ended(self, done: EvaluatedCheckpoint, _watch: Watch) -> None:
-        """What became of a checkpoint."""
+        """Print the outcome of a checkpoint."""
         entry = done.entry.model_dump(mode="json")
         _line("checkpoint", how=_how(done), scored=done.new, known=done.known, checkpoint=entry)
 
     def troubled(self, error: HarnessError) -> None:
-        """Why a look failed."""
+        """Print why a scan failed."""
         _line("trouble", message=error.message, hint=error.hint)
 
     def carry_out(self, prepared: PreparedRun) -> Report:
-        """Without a word."""
+        """Run an evaluation without output."""
         return progress.carry_out(prepared, console(stderr=True), quiet=True)
 
     def over(self, watch: Watch) -> None:
-        """The watch as it lies in the results folder."""
+        """Print the watch as it lies in the results folder."""
         _line("end", watch=watch.model_dump(mode="json", by_alias=True))
 
 
@@ -205,7 +205,7 @@ def _tell(name: str | None, listing: bool, as_json: bool, given: dict[str, Any])
 
 
 def _named(results: Path, text: str) -> str:
-    """The name of a watch, or that of the watch whose source was typed."""
+    """The name of a watch, by its name or its source."""
     if text in WATCHES.names(results):
         return text
     with contextlib.suppress(UsageError):
@@ -219,7 +219,7 @@ def _how(done: EvaluatedCheckpoint) -> str:
 
 
 def _said_of(done: EvaluatedCheckpoint) -> str:
-    """One line on a checkpoint that was evaluated."""
+    """A line on an evaluated checkpoint."""
     entry = done.entry
     mean = f"mean {score_text(entry.mean)}" if entry.mean is not None else entry.state
     tasks = f"{done.new} scored now, {done.known} known"
@@ -229,7 +229,7 @@ def _said_of(done: EvaluatedCheckpoint) -> str:
 
 
 def _said_of_look(found: Scan, *, skipped: bool) -> list[str]:
-    """What a look waits for and, if asked for, what it passes over."""
+    """Lines on waiting checkpoints and, with `skipped`, on skipped entries."""
     lines = [f"waiting for {_called(one.checkpoint)}: {one.reason}" for one in found.waiting]
     if skipped:
         lines += [f"skipped {one.name}: {one.reason}" for one in found.skipped]
@@ -237,7 +237,7 @@ def _said_of_look(found: Scan, *, skipped: bool) -> list[str]:
 
 
 def _said_of_change(change: ChangePoint) -> str:
-    """A drop with its step, its size and how sure it is."""
+    """A drop with its step, its size and its probability by chance."""
     size = f"{100 * change.size:.2f} points"
     if change.kind == "shift":
         return f"from step {change.step} on the level is {size} lower ({_chance(change.p, 'curves')})"
@@ -247,7 +247,7 @@ def _said_of_change(change: ChangePoint) -> str:
 
 
 def _print_watch(watch: Watch, console: Console, *, task: str = "") -> None:
-    """The curve, the table and what is flagged."""
+    """Print the curve, the table and the flagged drops."""
     points = _points(watch, task)
     wanted = max((one.wanted for one in watch.checkpoints), default=0)
     what = task or f"mean of {wanted} task{'s' * (wanted != 1)}"
@@ -268,7 +268,7 @@ def _print_watch(watch: Watch, console: Console, *, task: str = "") -> None:
 
 
 def _listed(watch: Watch) -> dict[str, Any]:
-    """A watch as a row of a list."""
+    """A watch as a row of the list."""
     states = [one.state for one in watch.checkpoints]
     last = max(watch.curve, key=lambda one: one.step, default=None)
     return {
@@ -283,7 +283,7 @@ def _listed(watch: Watch) -> dict[str, Any]:
 
 
 def _print_list(watches: Sequence[Watch], results: Path, console: Console) -> None:
-    """The watches of a results folder."""
+    """Print the watches of a results folder."""
     from rich.table import Table
 
     if not watches:
@@ -336,7 +336,7 @@ def _table(watch: Watch, points: dict[int, float], task: str) -> Table:
 
 
 def _flag(watch: Watch, one: Entry, task: str) -> str:
-    """What is to be said of a checkpoint in a table."""
+    """The remarks on a checkpoint in the table."""
     found = [f"{one.state}: {one.reason}"] if one.state != "done" else []
     for change in watch.change_points if not task else ():
         if change.step == one.step:
@@ -348,7 +348,7 @@ def _flag(watch: Watch, one: Entry, task: str) -> str:
 
 
 def _chance(p: float, of: str = "") -> str:
-    """How often chance does as much.
+    """The probability of a drop by chance, in words.
 
     >>> _chance(0.0004, "curves"), _chance(0.0)
     ('by chance in 1 of 2,500 curves', 'by chance in less than 1 of 1,000,000')

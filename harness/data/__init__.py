@@ -1,4 +1,4 @@
 """Data sets: their places and identities.
 
-Nothing here imports torch, mteb or datasets; huggingface_hub is imported when the hub is asked.
+Imports no torch, mteb or datasets, and huggingface_hub only for requests to the hub.
 """

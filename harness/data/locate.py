@@ -326,11 +326,10 @@ def locate_data(data: Data, settings: DataSettings, *, subsets: Sequence[str] = 
     Args:
         data: The data set as the task pins it.
         settings: The places to look.
-        subsets: The subsets that will be read, which a snapshot in the hub's cache must hold; by default all.
+        subsets: The subsets that a snapshot in the hub's cache must hold; by default all.
 
     Raises:
-        DataMissing: The data root has only some of the subsets; or offline, and neither the data root nor the
-            hub's cache has it.
+        DataMissing: The data root lacks some of the subsets; or offline, and the data set is nowhere.
         DataError: The data root does not exist or cannot be read.
     """
     near = locate_local(data, settings, subsets=subsets)
@@ -346,7 +345,7 @@ def locate_data(data: Data, settings: DataSettings, *, subsets: Sequence[str] = 
 
 
 def locate_local(data: Data, settings: DataSettings, *, subsets: Sequence[str] = ()) -> Located | None:
-    """The data set if it is built or in the data root; None where it is not, so that the task's pin applies.
+    """The data set if it is built or in the data root, else None.
 
     Raises:
         DataMissing: The data root has only some of the subsets.

@@ -124,13 +124,13 @@ def _quiet(_line: str) -> None:
 def pull(need: Need, root: Path, *, progress: Progress = _quiet) -> Literal["pulled", "kept"]:
     """Fetch a data set at its pinned revision into `<root>/<org>/<name>/`, or `<name>@<revision>` if taken.
 
-    Files go to a hidden folder, which gets its final name when all files are there and hashed. The files of
-    an interrupted pull are used by the next. A verified data set is left as it is; one that was pulled and
-    has changed is replaced.
+    Files go to a hidden folder, which gets its final name when all files are there and hashed; an interrupted
+    pull continues there. A verified data set is left as it is; one that was pulled and has changed is
+    replaced.
 
     Raises:
-        DataError: The hub cannot be reached or refuses, the disk is full, the root cannot be written, or a
-            folder that no pull made is in the way.
+        DataError: The hub refuses or is out of reach, there is no room or no permission, or a foreign folder
+            exists.
     """
     with explain_hub_error(need, root), _locked(_place(need, root)) as target:
         if target.exists():

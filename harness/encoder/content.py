@@ -73,11 +73,10 @@ def content_key(
 ) -> tuple[str, str]:
     """The ArtifactKey of a folder and the hash of its weights, each 64 hex digits.
 
-    The key covers the name and content of every file of `content_files`: a copy elsewhere has the same key,
-    another weight, pooling or tokenizer another key. If the folder's model.json names a key and its content
-    is unchanged since, that is the key. The weights' hash is the file's own SHA-256 for a single file. File
-    hashes are cached in `cache_dir`. A folder with classes of its own has another key with
-    `trust_remote_code`, because it is then another program.
+    The key covers name and content of every file of `content_files`; a copy elsewhere has the same key. If
+    model.json names a key and the content is unchanged since, that is the key. The weights' hash is the
+    file's own SHA-256 for a single file. File hashes are cached in `cache_dir`. A folder with classes of its
+    own has another key with `trust_remote_code`, because it is then another program.
 
     Raises:
         ModelError: There are no weights, or a config cannot be read.

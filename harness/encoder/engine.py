@@ -1,8 +1,7 @@
 """The encoder engine: texts in, vectors out, as fast as the device allows and in the order given.
 
-Texts are tokenized once in windows, sorted by length, and cut into batches by a budget of padded tokens; a
-batch that does not fit into memory is halved. Pooling and all layers after the backbone run in float32. A
-model with a Router has a tower for each side. On a CPU, float32 linear layers run through oneDNN.
+Texts are tokenized in windows, sorted by length, and cut into batches by a budget of padded tokens, which is
+halved when memory runs out. Layers after the backbone run in float32. A Router has a tower for each side.
 """
 
 from __future__ import annotations
@@ -556,8 +555,7 @@ def _require_finite(vectors: NDArray[np.float32], texts: list[str], inverse: NDA
 def forward(model: SentenceTransformer, features: dict[str, Any]) -> Tensor:
     """The vectors of one tokenized batch, shape (texts, dimension), float32, on the model's device.
 
-    The backbone runs in its loaded dtype; pooling, further layers and normalisation run in float32. The
-    feature "task" chooses the tower of a Router at any depth.
+    The backbone runs in its loaded dtype, later layers in float32; feature "task" chooses a Router's tower.
     """
     task = {"task": features.pop("task")} if "task" in features else {}
     for at, module in enumerate(model):

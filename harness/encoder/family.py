@@ -285,8 +285,8 @@ class Family:
 class BackboneEntry:
     """A family of encoders, or a model with a name in the catalog: one `BACKBONE` in harness/backbones/.
 
-    `locate()` lets a user type `name` after --model: it returns a local folder or a hub id, or raises
-    ModelError with the package to install. `weights` is the required SHA-256 of its weights.
+    `locate()` gives the folder or hub id for `--model name`, or raises ModelError; `weights` is a required
+    SHA-256.
     """
 
     name: str

@@ -25,7 +25,7 @@ LOADING = frozenset(
     {"cache_dir", "code_revision", "force_download", "local_files_only", "proxies", "revision", "subfolder"}
     | {"token", "trust_remote_code"}
 )
-"""Arguments of a config on how it is found; all others are values of it."""
+"""Arguments that locate a config; all others are values of it."""
 
 TAKEN = frozenset(
     {"add_pooling_layer", "attn_implementation", "dtype", "ignore_mismatched_sizes", "low_cpu_mem_usage"}

@@ -1,17 +1,9 @@
-"""Ridge, time model, choose tasks, cross-validate.
+"""Fitting a proxy: the choice of its tasks, a ridge regression, the error on held-out families, the cost.
 
-Fitting a proxy: which tasks, their line, its honest error, and what they cost.
-
-Ridge regression on many small sets of tasks at once, with its error on held-out families.
-
-Nothing is fitted anew for a set: the products of all columns, summed within each fold, hold all that
-any set of columns and any fold needs.
-
-What a task costs, from times that were taken on many machines.
-
-Choosing the tasks: greedily, then by drops and exchanges, within what they may cost.
-
-How far a proxy is off on models of families that it has never seen.
+Tasks are chosen greedily, then by drops and exchanges, within a budget of minutes. Many small sets of tasks
+are fitted at once: the products of all columns, summed within each fold, hold all that any set of columns and
+any fold needs. The cost of a task comes from times that were taken on many machines. The error is that on
+models of families that the proxy has never seen.
 """
 
 from __future__ import annotations
@@ -46,14 +38,14 @@ from harness.types import Suite
 
 @dataclass(frozen=True, kw_only=True)
 class Wish:
-    """What is asked of a proxy.
+    """The settings of a requested proxy.
 
     Attributes:
-        suite: What --suite takes for the target.
-        minutes: What its tasks may take together; passed over where `tasks` are given.
+        suite: The target, as --suite takes it.
+        minutes: The time that its tasks may take together; passed over where `tasks` are given.
         tasks: Tasks to take as they are; empty to choose them.
-        reference: The imported model whose minutes are meant; empty for the median of the fitted ones.
-        name: The proxy's; empty for one made of the target.
+        reference: The imported model whose minutes are meant; empty for the median of the fitted models.
+        name: The proxy's name; empty for a name made of the target.
     """
 
     suite: str
@@ -117,7 +109,7 @@ def _default_name(title: str, wish: Wish) -> str:
 
 
 def _chooser(table: Table, wish: Wish, minutes: Floats) -> Choose:
-    """What chooses on a training set, the same inside of the cross-validation and in the end."""
+    """The function that chooses tasks on a training set, the same in the cross-validation and at the end."""
     names = [task.name for task in table.tasks]
     if wish.tasks:
         for name in wish.tasks:
@@ -199,29 +191,29 @@ def _finite(value: float) -> float | None:
 
 
 PENALTIES = (1.0, 3.0, 10.0, 30.0)
-"""Ridge penalties tried, for scores scaled to a standard deviation of 1."""
+"""Ridge penalties to try, for scores scaled to a standard deviation of 1."""
 
 FOLDS, PARTITIONS = 5, 4
-"""Parts that families are put into where sets of tasks are chosen, and how often they are put anew."""
+"""The folds of families within which sets of tasks are compared, and the number of such partitions."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Linear:
-    """What predicts: intercept + scores · coefficients, (tasks,)."""
+    """A linear predictor: intercept + scores · coefficients, (tasks,)."""
 
     coefficients: Floats
     intercept: float
 
     def predict(self, scores: Floats) -> Floats:
-        """The predictions of some rows of scores, (models, tasks)."""
+        """The predictions for rows of scores, (models, tasks)."""
         return np.asarray(scores @ self.coefficients + self.intercept)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Products:
-    """Products of the columns [scaled scores, 1, target]: (tasks + 2, tasks + 2) of all `rows`.
+    """The products of the columns [scaled scores, 1, target]: (tasks + 2, tasks + 2) over all `rows`.
 
-    `folds` are those of each fold of every partition, (partitions * folds, tasks + 2, tasks + 2).
+    `folds` holds those of each fold of every partition, (partitions * folds, tasks + 2, tasks + 2).
     """
 
     folds: Floats
@@ -231,7 +223,7 @@ class _Products:
 
     @property
     def tasks(self) -> int:
-        """How many tasks there are."""
+        """The number of tasks."""
         return int(self.folds.shape[1]) - 2
 
 
@@ -272,10 +264,7 @@ def _fit_ridge(scores: Floats, target: Floats, penalty: float) -> _Linear:
 
 
 def _folds(families: Ints, count: int = FOLDS, partitions: int = PARTITIONS) -> Ints:
-    """A fold for each model in every partition, (partitions, models), the same at every call.
-
-    Families stay whole, the folds are about alike in size, and the largest families lie apart.
-    """
+    """Fixed folds of about equal size, (partitions, models): families stay whole, the largest lie apart."""
     draw = np.random.default_rng(0)
     return np.stack([_partition(families, count, draw) for _ in range(partitions)])
 
@@ -291,25 +280,22 @@ def _partition(families: Ints, count: int, draw: np.random.Generator) -> Ints:
 
 
 def _scale(scores: Floats) -> Floats:
-    """The columns' standard deviations; 1 for a constant one."""
+    """The standard deviation of each column; 1 for a constant column."""
     scale = scores.std(axis=0)
     return np.where(scale > 0, scale, 1.0)
 
 
 FEW = 5
-"""A model with fewer times than that tells nothing of the tasks' relative cost."""
+"""Fewest times of a model from which the relative cost of tasks is learnt."""
 
 ROUNDS, CLOSE = 500, 1e-9
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Times:
-    """The fit log seconds = model + task.
+    """The fit log seconds = `models` + `tasks`, (models,) and (tasks,), NaN where there are too few times.
 
-    Attributes:
-        models: (models,), NaN for one with too few times.
-        tasks: (tasks,), NaN for one without any.
-        spread: The median of the absolute residuals: 0.7 is a factor of two.
+    `spread` is the median of the absolute residuals: 0.7 is a factor of two.
     """
 
     models: Floats
@@ -317,17 +303,14 @@ class _Times:
     spread: float
 
     def minutes(self, rows: NDArray[np.int64]) -> Floats:
-        """The minutes of each task on a model whose speed is the median of some rows, (tasks,).
-
-        Infinite for a task whose time nobody tells.
-        """
+        """The minutes of each task at the median speed of some rows, (tasks,); infinite without times."""
         found = self.models[rows]
         known = found if np.isfinite(found).any() else self.models
         speed = np.median(known[np.isfinite(known)]) if np.isfinite(known).any() else np.nan
         return np.nan_to_num(np.exp(self.tasks + speed) / 60, nan=np.inf)
 
     def nearest(self, rows: NDArray[np.int64]) -> int:
-        """Which of some rows is the closest to their median; -1 where none has times."""
+        """The row that is the closest to the median speed of some rows; -1 where none has times."""
         found = self.models[rows]
         if np.isnan(found).all():
             return -1
@@ -357,18 +340,18 @@ def _fit_times(seconds: Floats) -> _Times:
 
 
 MOST = 15
-"""No proxy has more tasks."""
+"""Most tasks of a proxy."""
 
 BETTER = 1e-6
-"""What a step must take off the error, as a share of it."""
+"""The least share of the error that a step must take off."""
 
 Pace = Literal["gain", "rate"]
-"""What the next task is picked by: what it takes off the error, or that for each minute."""
+"""The criterion for the next task: the error that it takes off, or that error for each minute."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Choice:
-    """Some tasks by their columns, the penalty, and the mean squared error by which they were chosen."""
+    """Tasks by their columns, the penalty, and the mean squared error by which they were chosen."""
 
     tasks: tuple[int, ...]
     penalty: float
@@ -376,10 +359,10 @@ class _Choice:
 
 
 def _choose(scores: Floats, target: Floats, families: Ints, minutes: Floats, budget: float) -> _Choice:
-    """The tasks within a budget that predict the target best on families that were held out.
+    """The tasks within a budget that predict the target best on held-out families.
 
-    For every penalty and both paces one task is added after the other; after each the best drop and the
-    best exchange are made if they help. The best end of all is taken.
+    For every penalty and both paces tasks are added one at a time; after each, the best drop and the best
+    exchange are made if they help. The best of all ends is taken.
     """
     of = _products(scores, target, _folds(families))
     paces: tuple[Pace, ...] = ("gain", "rate")
@@ -388,7 +371,7 @@ def _choose(scores: Floats, target: Floats, families: Ints, minutes: Floats, bud
 
 
 def _given(scores: Floats, target: Floats, families: Ints, tasks: Sequence[int]) -> _Choice:
-    """Tasks that are given, with the best penalty for them."""
+    """The given tasks, with the best penalty for them."""
     of = _products(scores, target, _folds(families))
     tried = {penalty: float(_errors(of, [tasks], penalty)[0]) for penalty in PENALTIES}
     penalty = min(tried, key=lambda one: tried[one])
@@ -407,7 +390,7 @@ def _descend(of: _Products, minutes: Floats, budget: float, penalty: float, pace
 
 
 def _added(of: _Products, now: _Choice, minutes: Floats, budget: float, pace: Pace) -> _Choice:
-    """With one task more; the first task is taken even if it helps nothing."""
+    """The choice with one task more; the first task is taken even if it helps nothing."""
     places = _affordable(now.tasks, minutes, budget) if len(now.tasks) < MOST else []
     if not places:
         return now
@@ -420,7 +403,7 @@ def _added(of: _Products, now: _Choice, minutes: Floats, budget: float, pace: Pa
 
 
 def _better(of: _Products, now: _Choice, sets: Sequence[tuple[int, ...]]) -> _Choice:
-    """The best of some sets if it is better than what there is."""
+    """The best of some sets of tasks if it is better than the present choice, else that choice."""
     if not sets:
         return now
     found = _errors(of, sets, now.penalty)
@@ -451,22 +434,18 @@ LEVEL = 0.95
 """The share of held-out models whose mean lies in the interval."""
 
 Choose = Callable[[Floats, Floats, Ints], _Choice]
-"""Chooses on a training set: (scores, target, families)."""
+"""A function that chooses tasks on a training set: (scores, target, families)."""
 
 Progress = Callable[[int, int], None]
-"""Called with the families held out so far, and how many there are."""
+"""A callback with the number of families held out so far, and of all families."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Errors:
     """Held-out errors, shares of 1.
 
-    Attributes:
-        rmse: Root mean square.
-        mae: Mean absolute error.
-        half_width: No more than 1 - LEVEL of held-out models were further off than this.
-        kendall: Rank correlation (tau-b) of predictions and means; null where one is constant.
-        spearman: Likewise.
+    No more than 1 - LEVEL of held-out models are further off than `half_width`. `kendall` (tau-b) and
+    `spearman` are rank correlations of predictions and means; None where either is constant.
     """
 
     rmse: float
@@ -479,7 +458,7 @@ class _Errors:
 def _held_out(
     scores: Floats, target: Floats, families: Ints, choose: Choose, progress: Progress | None = None
 ) -> Floats:
-    """Each model's prediction by a proxy chosen and fitted without its family, (models,)."""
+    """Each model's prediction by a proxy chosen and fitted without the model's family, (models,)."""
     tell = progress or (lambda done, total: None)
     predicted, names = np.empty(len(target)), np.unique(families)
 

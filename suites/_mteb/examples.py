@@ -1,16 +1,7 @@
-"""Per-example rows with ids and gold.
+"""Per-example rows of mteb's tasks: its predictions joined with gold labels and stable ids that we attach.
 
-Per-example results: mteb's predictions joined with gold and stable ids that we attach.
-
-mteb writes predictions without gold labels and row ids. Retrieval is taken from our own search;
-the rows that a task drew are found again by replaying the draws from the random state that it had
-before it ran.
-
-The per-example lines of each kind of task, from mteb's predictions and the rows they belong to.
-
-One line of a per-example file, and the id of the example it is of.
-
-The per-example lines of tasks that are scored on a part of their rows: drawn, sampled, or set by set.
+mteb writes predictions without gold labels and row ids. Retrieval results are taken from our own search; the
+rows that a task drew are recovered by replaying the draws from the random state before its run.
 """
 
 from __future__ import annotations
@@ -33,14 +24,14 @@ if TYPE_CHECKING:
 
 
 MOST = 1_000_000
-"""More lines than these are not kept of one task."""
+"""Most per-example rows of a task; a task with more has none."""
 
 
 class Examples:
-    """Gathers the per-example columns of a task while its splits and subsets run.
+    """The per-example columns of a task, gathered while its splits and subsets run.
 
-    They are kept whole or not at all: where there are too many lines, or one cannot be made, there
-    are no columns, and `notes` say why. A score never depends on them.
+    They are complete or absent: where there are too many rows, or a row cannot be made, there are no columns,
+    and `notes` say why. A score never depends on them.
     """
 
     def __init__(self, task: AbsTask, model: Model, folder: Path) -> None:
@@ -54,11 +45,11 @@ class Examples:
 
     @property
     def columns(self) -> dict[str, list[Any]]:
-        """The columns of the per-example file (harness.record.EXAMPLE_COLUMNS), {} without lines."""
+        """The columns of the per-example file (harness.record.EXAMPLE_COLUMNS), {} without rows."""
         return self._columns if self._count else {}
 
     def before(self, split: str, subsets: Sequence[str]) -> None:
-        """Keep the random state that the next subsets start from; `folder` is where mteb is to write."""
+        """Save the random state before the next subsets; `folder` is where mteb must write predictions."""
         self._random = copy.deepcopy(self._task.rng_state)
         with self._guarded():
             if is_parallel(self._task):
@@ -66,7 +57,7 @@ class Examples:
                 self._allow(self._count + rows * len(subsets))
 
     def after(self, split: str, subsets: Sequence[str]) -> None:
-        """Take in what came of a split's subsets."""
+        """Add the rows of a split's subsets."""
         with self._guarded():
             written = self._written() if self._kept else {}
             for subset in subsets if self._kept else ():
@@ -94,7 +85,7 @@ class Examples:
         return _of(task, rows, predictions, split=split, subset=subset, random=self._random)
 
     def _written(self) -> Mapping[str, Any]:
-        """What mteb wrote since the last time; it would read and write all of it again for the next."""
+        """mteb's predictions since the last call; the file is removed, as mteb would rewrite all of it."""
         path = (self.folder or Path()) / self._task.prediction_file_name
         if self.folder is None or not path.exists():
             return {}
@@ -109,7 +100,7 @@ class Examples:
 
     @contextmanager
     def _guarded(self) -> Iterator[None]:
-        """Let what goes wrong with the lines cost the lines only."""
+        """Let an error in the per-example rows cost these rows only."""
         try:
             yield
         except Exception as error:
@@ -145,7 +136,7 @@ def _rows(task: Any, split: str, subset: str) -> Any:
     if not isinstance(rows, Dataset):
         return None
     if _is(task, "AbsTaskPairClassification") and len(rows) == 1:
-        inside = rows[0]  # mteb 1 kept all pairs in one row
+        inside = rows[0]  # mteb 1 had all pairs in one row
         return Dataset.from_dict(inside) if isinstance(inside[task.label_column_name], list) else rows
     return rows
 
@@ -153,7 +144,7 @@ def _rows(task: Any, split: str, subset: str) -> Any:
 def _of(
     task: Any, rows: Dataset, predictions: Any, *, split: str, subset: str, random: Any
 ) -> Iterable[Line]:
-    """The lines of any task that does not search; none for a kind that has no examples."""
+    """The rows of a task that does not search; none for a kind without examples."""
     kinds = [c.__name__.removeprefix("AbsTask") for c in type(task).__mro__]
     match next((kind for kind in kinds if kind in KINDS), None):
         case "STS":
@@ -192,13 +183,13 @@ KINDS = frozenset(
         "Summarization",
     }
 )
-"""What follows AbsTask in the names of mteb's classes; a subclass is looked up before its base."""
+"""The ends of mteb's class names behind AbsTask; a subclass is looked up before its base."""
 
 
 def _retrieval(
     task: AbsTask, found: Mapping[str, Mapping[str, float]], split: str, subset: str
 ) -> Iterator[Line]:
-    """One line a query: its ten best documents, the judged ones, and its own main metric."""
+    """A row for each query: its ten best documents, the judged documents, and its main metric."""
     judged = task.dataset[subset][split]["relevant_docs"]  # type: ignore[index]
     metric = _per_query(task.metadata.main_score, judged, found)
     for query, documents in found.items():
@@ -208,14 +199,14 @@ def _retrieval(
 
 
 def _pairs(rows: Any, predicted: Sequence[float], columns: Sequence[str], gold: str) -> Iterator[Line]:
-    """One line a pair: the similarity given to it and its gold score or label."""
+    """A row for each pair: its predicted similarity and its gold score or label."""
     ids = _row_ids(rows, columns)
     for name, prediction, truth in zip(ids, predicted, rows[gold], strict=True):
         yield name, 0, repr(prediction), str(truth), None
 
 
 def _classification(task: Any, rows: Any, predictions: Sequence[Sequence[Any]]) -> Iterator[Line]:
-    """One line a test text and probe: the label given, the true one, and whether they agree."""
+    """A row for each test text and probe: predicted label, true label, and whether they agree."""
     ids = _row_ids(rows, (task.input_column_name,))
     labels = list(rows[task.label_column_name])
     for probe, predicted in enumerate(predictions):
@@ -223,7 +214,7 @@ def _classification(task: Any, rows: Any, predictions: Sequence[Sequence[Any]]) 
 
 
 def _cross_validated(task: Any, rows: Any, predictions: Sequence[Sequence[Any]]) -> Iterator[Line]:
-    """One line a text: the label it was given in the fold that left it out; the replicate is the fold."""
+    """A row for each text: its label from the fold that left it out; the replicate is the fold."""
     from sklearn.model_selection import KFold
 
     ids = _row_ids(rows, (task.input_column_name,))
@@ -236,7 +227,7 @@ def _cross_validated(task: Any, rows: Any, predictions: Sequence[Sequence[Any]])
 
 
 def _regression(task: Any, rows: Any, predictions: Sequence[Sequence[float]]) -> Iterator[Line]:
-    """One line a test text and probe: the value given and the true one."""
+    """A row for each test text and probe: the predicted value and the true value."""
     ids = _row_ids(rows, (task.input_column_name,))
     values = list(rows[task.label_column_name])
     for probe, predicted in enumerate(predictions):
@@ -245,7 +236,7 @@ def _regression(task: Any, rows: Any, predictions: Sequence[Sequence[float]]) ->
 
 
 def _bitext(rows: Any, predictions: Mapping[str, Sequence[Mapping[str, Any]]], pair: str) -> Iterator[Line]:
-    """One line a sentence: the nearest in the other language, its translation, whether they are one."""
+    """A row for each sentence: the nearest in the other language, its translation, whether both are one."""
     ids = _row_ids(rows, pair.split("-"))
     for row, (name, found) in enumerate(zip(ids, predictions[pair], strict=True)):
         at = int(found["corpus_id"])
@@ -253,7 +244,7 @@ def _bitext(rows: Any, predictions: Mapping[str, Sequence[Mapping[str, Any]]], p
 
 
 def _summaries(task: Any, rows: Any, predictions: Mapping[str, Sequence[Any]]) -> Iterator[Line]:
-    """One line a machine summary: its likeness to the human ones and the grade people gave it.
+    """A row for each machine summary: its similarity to the human summaries, and its grade by people.
 
     mteb leaves out a text whose summaries all have one grade.
     """
@@ -273,8 +264,8 @@ SUBQUERIES = "max_over_subqueries_"
 def _per_query(metric: str, judged: Any, found: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
     """The main metric of each query, for the metrics that trec_eval has.
 
-    Of a metric over subqueries (`base_1`, `base_2`) each has what its base query scores, whose
-    documents have the highest score that any of them gives.
+    Of a metric over subqueries (`base_1`, `base_2`) each has the score of its base query, whose documents
+    have the highest score that any subquery gives.
     """
     if metric.startswith(SUBQUERIES):
         bases = _joined(found)
@@ -317,14 +308,11 @@ def _labelled(task: Any, told: Iterable[tuple[str, Any, Any]], replicate: int) -
 
 
 Line = tuple[str, int, str | None, str | None, float | None]
-"""example id, replicate, prediction, gold, metric"""
+"""Example id, replicate, prediction, gold, metric."""
 
 
 def _row_ids(rows: Any, columns: Sequence[str]) -> list[str]:
-    """The rows' own ids; else ids from their content, which stay the same when rows move.
-
-    A content id is the start of the hash of the given columns, with a count if it is repeated.
-    """
+    """The rows' own ids, else ids from a hash of the columns, with a count where it is repeated."""
     if "id" in rows.column_names:
         return [str(name) for name in rows["id"]]
     seen: Counter[str] = Counter()
@@ -337,7 +325,7 @@ def _row_ids(rows: Any, columns: Sequence[str]) -> list[str]:
 
 
 def _multilabel(task: Any, rows: Any, predictions: Sequence[Any], split: str) -> Iterator[Line]:
-    """One line a test text and probe: the labels given, the true ones, and whether all agree."""
+    """A row for each test text and probe: predicted labels, true labels, and whether all agree."""
     from mteb.abstasks.abstask import _multilabel_subsampling
 
     if task.max_eval_samples is not None and len(rows) > task.max_eval_samples:
@@ -358,10 +346,7 @@ def _multilabel(task: Any, rows: Any, predictions: Sequence[Any], split: str) ->
 
 
 def _clustering(task: Any, rows: Any, predictions: Mapping[str, Any], random: Any) -> Iterator[Line]:
-    """One line a drawn text: the cluster it was put in and the group it belongs to.
-
-    The replicate counts the draws of all levels in turn.
-    """
+    """A row for each drawn text: its cluster and its group; replicates count the draws of all levels."""
     rows = _embedded(task, rows, random)
     ids = _row_ids(rows, (task.input_column_name,))
     labels = [label if isinstance(label, list) else [label] for label in rows[task.label_column_name]]
@@ -387,8 +372,8 @@ def _embedded(task: Any, rows: Dataset, random: Any) -> Dataset:
 def _at_level(labels: Sequence[Sequence[Any]], level: int) -> tuple[Any, list[int]]:
     """The group of every row on one level of a hierarchy, and the rows that mteb draws from there.
 
-    A row without this level has the group -1 and is left out. Among groups that are words this is
-    the word "-1", which is not equal to the number, so that such rows stay, as they do in mteb.
+    A row without this level has the group -1 and is left out. Among groups that are words this is the word
+    "-1", which is not equal to the number, so that such rows stay, as in mteb.
     """
     import numpy as np
 
@@ -397,10 +382,7 @@ def _at_level(labels: Sequence[Sequence[Any]], level: int) -> tuple[Any, list[in
 
 
 def _clustering_sets(task: Any, rows: Any, predictions: Sequence[Sequence[int]]) -> Iterator[Line]:
-    """One line a text of each set that is clustered on its own; the replicate is the set.
-
-    A set of one group is not clustered by mteb, and has no lines.
-    """
+    """A row for each text of a set, which is the replicate; mteb leaves out sets of a single group."""
     from datasets import Dataset
 
     assigned = iter(predictions)

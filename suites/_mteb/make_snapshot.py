@@ -1,8 +1,8 @@
 """Write `snapshot.json` from the installed mteb: `python -m suites._mteb.make_snapshot [--check]`.
 
-One task, benchmark or group of similar tasks a line, sorted by name, a field left out at its default,
-so that a new version of mteb gives a readable diff. `--check` writes nothing and fails where the file
-is out of date.
+A line has one task, benchmark or group of similar tasks, sorted by name, without fields at their defaults, so
+that a new version of mteb gives a readable diff. `--check` writes nothing and fails where the file is out of
+date.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 COMMAND = "python -m suites._mteb.make_snapshot"
 Amount = tuple[int, int]
-"""Texts and characters."""
+"""The number of texts and of characters."""
 
 Statistics = Mapping[str, Any]
-"""What mteb counted in one subset of one split."""
+"""mteb's counts for one subset of one split."""
 
 
 def _render() -> str:
@@ -44,10 +44,10 @@ def _render() -> str:
 
 
 def _groups(similar: Mapping[str, Sequence[str]]) -> list[list[str]]:
-    """Names put together that are similar, directly or through others; sorted.
+    """Groups of names that are similar, directly or through others; sorted.
 
-    mteb follows the relation both ways and without end, so that each name is in one group only. A
-    name of a group need not be a text task, or a task at all: model cards hold such names too.
+    mteb follows the relation both ways and without end, so that each name is in one group only. A name need
+    not be a text task, or a task at all: model cards hold such names too.
     """
     group = {name: {name} for name in {*similar, *itertools.chain(*similar.values())}}
     for name, other in ((name, other) for name, others in similar.items() for other in others):
@@ -67,7 +67,7 @@ def _json(value: object) -> str:
 
 
 def _task_row(task: type[AbsTask]) -> dict[str, Any]:
-    """What the file says of one task, without its name."""
+    """The row of a task in the file, without its name."""
     meta = task.metadata
     members: list[AbsTask] = getattr(meta, "tasks", [])
     row = {
@@ -89,12 +89,12 @@ def _task_row(task: type[AbsTask]) -> dict[str, Any]:
 
 
 def _base(task: type[AbsTask]) -> type[Any]:
-    """The class of mteb that scores tasks like this one: the first that is not a task itself."""
+    """The class of mteb that scores the task: its first base that is not a task itself."""
     return next(c for c in task.__mro__ if c.__module__.startswith("mteb.abstasks."))
 
 
 def _names_its_data(task: type[AbsTask]) -> bool:
-    """Whether its loading code never looks at the metadata, and so at no path and revision set there."""
+    """Whether the loading code never reads the metadata, and so no path and revision set there."""
     return "metadata" not in inspect.getsource(task.load_data)
 
 
@@ -119,7 +119,7 @@ def _languages(task: type[AbsTask]) -> dict[str, Any]:
 
 
 def _use(task: AbsTask) -> str | dict[str, Any]:
-    """What a benchmark or an aggregate takes of a task: its name where that is all of it."""
+    """A benchmark's use of a task: its name for the whole of it, else its splits and subsets."""
     meta = task.metadata
     splits = [] if list(task.eval_splits) == meta.eval_splits else list(task.eval_splits)
     subsets = [] if sorted(task.hf_subsets) == sorted(meta.hf_subsets) else sorted(task.hf_subsets)
@@ -136,7 +136,7 @@ def _benchmark(benchmark: Benchmark) -> dict[str, Any]:
 
 
 def _sizes(task: type[AbsTask]) -> dict[str, Any]:
-    """[texts, characters] of each split, per subset where there are several, where mteb counted them."""
+    """[texts, characters] of each split, per subset where there are several, if mteb counted them."""
     stats: Statistics = task.metadata.descriptive_stats or {}
     train = _cells(task, stats.get(getattr(task, "train_split", "")))
     sizes: dict[str, Any] = {}
@@ -162,7 +162,7 @@ def _cells(task: type[AbsTask], stats: Statistics | None) -> dict[str, Statistic
 
 
 def _to_encode(task: type[AbsTask], cell: Statistics, train: Statistics | None) -> Amount | None:
-    """What is encoded of one subset of one split: all of it, a sample, or all and a training sample."""
+    """The texts to encode of a subset and split: all, a sample, or all and a training sample."""
     from mteb.abstasks.classification import AbsTaskClassification
     from mteb.abstasks.clustering import AbsTaskClustering
     from mteb.abstasks.multilabel_classification import AbsTaskMultilabelClassification
@@ -182,7 +182,7 @@ def _to_encode(task: type[AbsTask], cell: Statistics, train: Statistics | None) 
 
 
 def _training_sample(task: type[AbsTask], train: Statistics) -> Amount:
-    """The most training texts that the experiments of a classifier can draw, none of them twice."""
+    """Most training texts that the experiments of a classifier can draw, no text twice."""
     from mteb.abstasks.classification import AbsTaskClassification
     from mteb.abstasks.regression import AbsTaskRegression
 
@@ -195,10 +195,7 @@ def _training_sample(task: type[AbsTask], train: Statistics) -> Amount:
 
 
 def _text_statistics(task: type[AbsTask], cell: Statistics) -> list[Statistics]:
-    """The statistics of each kind of text that is encoded, in the order of the file.
-
-    A summarization task encodes the summaries, not the text that they are of.
-    """
+    """The statistics of each kind of encoded text, in file order; of summarization, the summaries'."""
     kinds = {k: v for k, v in cell.items() if isinstance(v, Mapping) and "total_text_length" in v}
     if task.metadata.type == "Summarization":
         del kinds["text_statistics"]
@@ -223,7 +220,7 @@ def _sum(amounts: Iterable[Amount]) -> Amount:
 
 
 def main(arguments: list[str]) -> int:
-    """Write the file, or with --check say how it differs; the exit status."""
+    """Write the file, or with --check print how it differs; gives the exit status."""
     made = _render()
     if "--check" not in arguments:
         PATH.write_text(made, encoding="utf-8")

@@ -1,8 +1,6 @@
-"""The model mteb sees.
+"""The model that mteb scores: its protocols over our encoder, with an exact search of our own.
 
-An mteb model whose vectors come from ours: mteb scores, we encode and search.
-
-Exact nearest-neighbour search in blocks: the whole score matrix is never held.
+The search goes block by block, so that the whole score matrix is never held.
 """
 
 from __future__ import annotations
@@ -22,9 +20,9 @@ if TYPE_CHECKING:
 
 
 class Model:
-    """Speaks mteb's encoder and search protocols for a TextEncoder.
+    """mteb's encoder and search protocols for a TextEncoder.
 
-    `found` keeps what each search returned, by (subset, split): query id → document id → score.
+    `found` holds the result of each search by (subset, split): query id → document id → score.
     """
 
     mteb_model_meta: ModelMeta
@@ -51,7 +49,7 @@ class Model:
         return self._function("pairwise_")(embeddings1, embeddings2)
 
     def index(self, corpus: Dataset, **_: Any) -> None:
-        """Take the documents that will be searched."""
+        """Store the documents for the next search."""
         self._corpus = corpus
 
     def search(
@@ -64,7 +62,7 @@ class Model:
         top_ranked: Mapping[str, Sequence[str]] | None = None,
         **_: Any,
     ) -> dict[str, dict[str, float]]:
-        """The best documents of each query, or the order of those given in `top_ranked`."""
+        """The best documents of each query, or the scores of those in `top_ranked`."""
         assert self._corpus is not None
         asked, documents = _query_texts(queries), _document_texts(self._corpus)
         self.encoder.require(asked, role="query")
@@ -126,7 +124,7 @@ class Model:
 
 
 def _query_texts(queries: Dataset) -> list[str]:
-    """The text of each query as a model reads it, by mteb's own rules (instructions, dialogues)."""
+    """The text of each query for the model, by mteb's own rules (instructions, dialogues)."""
     from mteb._create_dataloaders import _retrieval_texts
     from mteb.types import PromptType
 
@@ -136,7 +134,7 @@ def _query_texts(queries: Dataset) -> list[str]:
 
 
 def _document_texts(corpus: Dataset) -> list[str]:
-    """The text of each document as a model reads it: title, a blank, text, stripped.
+    """The text of each document for the model: title, a blank, text, stripped.
 
     The same as mteb's row by row map, over whole columns (a test compares the two).
     """

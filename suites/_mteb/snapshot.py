@@ -1,20 +1,9 @@
-"""Committed task metadata, torch- and mteb-free; narrowing.
+"""The text tasks and benchmarks of mteb, from a committed file instead of from mteb.
 
-What mteb's text tasks and benchmarks are, read from a committed file instead of from mteb.
-
-Importing mteb takes ten seconds and needs torch; a list, a plan or a page needs neither. The file
-next to this module, `snapshot.json`, is written by `python -m suites._mteb.make_snapshot` and a
-test compares it with the installed mteb.
-
-The rows of the snapshot's file, each parsed when it is asked for.
-
-The file is JSON with one row a line, in sections; of its hundreds of tasks a suite wants a few.
-
-What is known of a task and of a benchmark of mteb without mteb.
-
-The version of mteb that scores: the snapshot names it, and only that one may run.
-
-A suite of own data narrowed to what a user asked for.
+Importing mteb takes ten seconds and needs torch; a list, a plan or a page needs neither. `snapshot.json`
+beside this module is written by `python -m suites._mteb.make_snapshot`, and a test compares it with the
+installed mteb. It is JSON with one row a line, in sections; a row is parsed when it is read, as a suite wants
+a few of hundreds of tasks. It names the version of mteb that scores, and only that version may run.
 """
 
 from __future__ import annotations
@@ -33,7 +22,7 @@ from harness.types import Column, Size, Suite, SuiteOptions
 
 
 class _Rows(Mapping[str, Any]):
-    """A section of the file: name → row."""
+    """A section of the file: name → row, each parsed when it is read."""
 
     def __init__(self, lines: dict[str, str]) -> None:
         self._lines = lines
@@ -55,7 +44,7 @@ class _Rows(Mapping[str, Any]):
 
 
 def _sections(text: str) -> dict[str, Any]:
-    r"""The content of a file that has one row a line; an object at its top becomes `Rows`.
+    r"""The content of a file that has one row a line; an object at its top becomes `_Rows`.
 
     >>> found = _sections('{\n"version": "2",\n"tasks": {\n"A": {"type":"STS"},\n"B": {}\n}\n}')
     >>> found["version"], dict(found["tasks"])
@@ -83,7 +72,7 @@ def _name(text: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskUse:
-    """A task as a benchmark or an aggregate scores it: the splits and subsets it takes of it."""
+    """The splits and subsets of a task that a benchmark or an aggregate scores."""
 
     name: str
     splits: tuple[str, ...]
@@ -92,27 +81,27 @@ class TaskUse:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskInfo:
-    """One text task of mteb.
+    """A text task of mteb.
 
     Attributes:
-        name: Its name in mteb.
-        type: Its kind, e.g. "Retrieval"; the means over types group by it.
-        metric: The name of its main score.
+        name: The task's name in mteb.
+        type: The kind of task, e.g. "Retrieval"; the means over types group by it.
+        metric: The name of the main score.
         abstask: The class of mteb that scores it, e.g. "AbsTaskRetrieval".
         path: The data set on the hub, empty for an aggregate, which has no data of its own.
-        revision: What mteb pins of that data set: a commit, for a few tasks cut short, for one
-            ("PublicHealthQA") a branch.
-        splits: The splits it is scored on.
-        subsets: The name of each subset with its languages, e.g. {"en": ("eng-Latn",)}; a task
-            without subsets has the one called "default".
+        revision: The revision of the data set that mteb pins: a commit, for a few tasks cut short, for one
+            task ("PublicHealthQA") a branch.
+        splits: The scored splits.
+        subsets: The languages of each subset by name, e.g. {"en": ("eng-Latn",)}; a task without subsets has
+            a single one called "default".
         aggregate_of: The tasks whose mean it is, none for a task with data of its own.
         superseded_by: The task that mteb recommends in its place.
         roles: Whether its texts stand on a query or a document side.
-        fixed_data: Whether its own loading code names the data set, at no revision, so that another
-            path or revision is passed over.
+        fixed_data: Whether its own loading code names the data set, at no revision, so that another path or
+            revision is passed over.
         parallel: Whether a subset "a-b" pairs columns a and b, each encoded once for all subsets.
-        sizes: (texts, characters) to encode for each (split, subset) known; an upper estimate. For
-            a parallel task the second is a column.
+        sizes: (texts, characters) to encode for each known (split, subset); an upper estimate. For a parallel
+            task the second key is a column.
     """
 
     name: str
@@ -136,7 +125,7 @@ class TaskInfo:
         return bool(self.revision) and not re.fullmatch("[0-9a-f]{7,}", self.revision)
 
     def size(self, splits: Collection[str], subsets: Collection[str]) -> Size:
-        """How much there is to encode in these; an empty Size where that is not known."""
+        """The size of the texts to encode in these splits and subsets; an empty Size where it is unknown."""
         parts = {c for s in subsets for c in s.split("-")} if self.parallel else set(subsets)
         cells = [self.sizes.get(cell) for cell in itertools.product(splits, parts)]
         known = [cell for cell in cells if cell]
@@ -147,7 +136,7 @@ class TaskInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class _BenchmarkInfo:
-    """One benchmark of mteb, an aggregate task being one of its `tasks`."""
+    """A benchmark of mteb; an aggregate task counts as one of its `tasks`."""
 
     name: str
     tasks: tuple[TaskUse, ...]
@@ -155,7 +144,7 @@ class _BenchmarkInfo:
 
 
 def _subsets_of(row: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
-    """The languages of each subset: of the only one, of each, or of every ordered pair of codes."""
+    """The languages of each subset: the only subset, those listed, or every ordered pair of codes."""
     if "pairs_of" in row:
         codes = row["pairs_of"].items()
         return {f"{a}-{b}": (x, y) for (a, x), (b, y) in itertools.permutations(codes, 2)}
@@ -166,7 +155,7 @@ def _subsets_of(row: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
 
 
 def _sizes_of(row: Mapping[str, Any]) -> dict[tuple[str, str], tuple[int, int]]:
-    """(texts, characters) of each (split, subset): a pair in the file where there is one subset."""
+    """(texts, characters) of each (split, subset); a single subset has a plain pair in the file."""
     by_split = {
         split: cells if isinstance(cells, dict) else {"default": cells}
         for split, cells in row.get("size", {}).items()
@@ -182,8 +171,8 @@ THEN = "`harness list tasks` shows all."
 class _Snapshot:
     """The text tasks and benchmarks of one version of mteb; `load()` gives it.
 
-    `rows` and `benchmark_rows` are as they lie in the file; a row becomes a TaskInfo when asked for.
-    `similar_rows` holds groups of similar tasks: the first name of each, with the others.
+    `rows` and `benchmark_rows` are as in the file; a row becomes a TaskInfo when it is read. `similar_rows`
+    holds groups of similar tasks: the first name of each, with the others.
     """
 
     version: str
@@ -204,7 +193,7 @@ class _Snapshot:
 
     @property
     def excluded(self) -> Mapping[str, int]:
-        """The benchmarks left out, with the number of their tasks that are not text only."""
+        """The excluded benchmarks, with the number of their tasks that are not text only."""
         rows = self.benchmark_rows.items()
         return {name: row["other_tasks"] for name, row in rows if "other_tasks" in row}
 
@@ -222,22 +211,22 @@ class _Snapshot:
         return {name: group for group in groups for name in group}
 
     def similar(self, name: str) -> tuple[str, ...]:
-        """What is similar to a task by mteb: other versions, parts and languages of its data.
+        """The tasks that are similar to a task by mteb: other versions, parts and languages of its data.
 
-        A model that was trained on one of them was trained on the task too. Names that are no text
-        task, or no task at all, are among them.
+        A model that was trained on any of them was trained on the task too. Some of the names are no text
+        task, or no task at all.
         """
         return tuple(other for other in self._groups.get(name, ()) if other != name)
 
     def resolve(self, name: str) -> str | None:
-        """The own name of the benchmark that is called `name` or has it as an alias, None without one."""
+        """The own name of the benchmark with this name or alias, None without such a benchmark."""
         if name in self.benchmark_rows:
             return name
         rows = self.benchmark_rows.items()
         return next((own for own, row in rows if name in row.get("aliases", ())), None)
 
     def benchmark(self, name: str) -> _BenchmarkInfo:
-        """The benchmark called `name`, or that has `name` as an alias in mteb."""
+        """The benchmark with this name or alias in mteb."""
         found = self.resolve(name)
         if found is None:
             raise unknown("benchmark", name, self.benchmarks, then="`harness list benchmarks` shows all.")
@@ -252,7 +241,7 @@ class _Snapshot:
         )
 
     def _use(self, row: str | Mapping[str, Any]) -> TaskUse:
-        """A task of a benchmark: its name where the whole of it is used, else what is used of it."""
+        """A benchmark's use of a task: the whole task for a plain name, else the given splits and subsets."""
         fields: Mapping[str, Any] = {"task": row} if isinstance(row, str) else row
         info = self.task(fields["task"])
         return TaskUse(
@@ -282,10 +271,10 @@ def load() -> _Snapshot:
 
 
 def narrowed(suite: Suite, options: SuiteOptions) -> Suite:
-    """The suite with only the splits asked for; a column without one of them keeps no task.
+    """The suite with only the requested splits; a column without any of them has no task left.
 
     Raises:
-        UsageError: Languages are asked for, which such data do not name, or no split is left.
+        UsageError: Languages are requested, which such data do not name, or no split is left.
     """
     if options.languages:
         raise UsageError(
@@ -300,7 +289,7 @@ def narrowed(suite: Suite, options: SuiteOptions) -> Suite:
 
 
 def nothing_left(name: str, what: str, asked: Collection[str], has: Collection[str]) -> UsageError:
-    """The error for asking for splits or languages that are not there; it says which are."""
+    """The error for requested splits or languages that are not there, with those that are."""
     shown = ", ".join(list(has)[:40]) + (f" and {len(has) - 40} more" if len(has) > 40 else "")
     return UsageError(
         f"Nothing of {name} is left: no {what} of it is {' or '.join(asked)}.",

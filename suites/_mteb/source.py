@@ -1,14 +1,8 @@
-"""Runs mteb's task code on our encoder.
+"""The sources that mteb's own code scores: tasks of mteb, and data that we build or read ourselves.
 
-Tasks of mteb: built fresh for every score, run by mteb's own task code.
-
-Data that we build or read ourselves, scored by mteb's own task classes.
-
-Columns of a data set as lists, read once.
-
-Task code asks for a label row by row, and a data set on disk decodes a whole table for each row.
-
-mteb without its progress bars, log lines and warnings.
+Each score starts from a fresh copy of the loaded task. Columns of a data set are read once as lists, since
+task code asks for a label row by row, and a data set on disk decodes a whole table for each row. mteb's
+progress bars, log lines and warnings are hidden.
 """
 
 from __future__ import annotations
@@ -38,12 +32,12 @@ if TYPE_CHECKING:
 
 
 _loaded: dict[tuple[object, ...], AbsTask] = {}
-"""The task whose data was loaded last, as it was before anything ran on it."""
+"""The task whose data was loaded last, in its state before any run."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MtebSource:
-    """Scores the task of mteb that has the same name."""
+    """The source of the mteb task of the same name."""
 
     @property
     def scoring(self) -> str:
@@ -61,7 +55,7 @@ class MtebSource:
 
 
 def _require_hub(info: TaskInfo, data: Path | None) -> None:
-    """Refuse a task that reads the hub by itself where its data is to come from elsewhere."""
+    """Refuse a task whose code reads the hub by itself where its data is to come from elsewhere."""
     from huggingface_hub import constants
 
     if not info.fixed_data or data is None:
@@ -74,7 +68,7 @@ def _require_hub(info: TaskInfo, data: Path | None) -> None:
 
 
 def _pinned(info: TaskInfo, data: Data) -> tuple[str, ...]:
-    """What to know of a result whose data set is not held to a commit."""
+    """Notes on a result whose data set is not held to a commit."""
     if info.fixed_data:
         return (f"mteb reads {info.path} at the hub's newest revision: a change of it is not noticed.",)
     if info.on_a_branch and data.revision == info.revision:
@@ -83,7 +77,7 @@ def _pinned(info: TaskInfo, data: Data) -> tuple[str, ...]:
 
 
 def _fresh(task: Task, *, seed: int, data: Path | None) -> AbsTask:
-    """A task object of mteb on which nothing has run yet, with its data."""
+    """A task object of mteb with its data, on which nothing has run yet."""
 
     def make() -> AbsTask:
         built = _build(task, seed=seed, data=data)
@@ -94,11 +88,7 @@ def _fresh(task: Task, *, seed: int, data: Path | None) -> AbsTask:
 
 
 def _duplicate_of_loaded(wanted: tuple[object, ...], make: Callable[[], AbsTask]) -> AbsTask:
-    """A copy of the loaded task that `make` gives; the last one made is kept.
-
-    Each copy has the random state that the task had right after loading, so what is scored
-    first changes nothing for what is scored next.
-    """
+    """A copy of the task that `make` loads, with its random state right after loading; the last is cached."""
     if wanted not in _loaded:
         _loaded.clear()
         made = make()
@@ -108,7 +98,7 @@ def _duplicate_of_loaded(wanted: tuple[object, ...], make: Callable[[], AbsTask]
 
 
 def _build(task: Task, *, seed: int, data: Path | None) -> AbsTask:
-    """mteb's task object, narrowed to the splits and subsets, its data path put in place."""
+    """mteb's task object, narrowed to the splits and subsets, with its data path in place."""
     import mteb
 
     found = mteb.get_task(task.name, eval_splits=list(task.splits), hf_subsets=list(task.subsets))
@@ -124,7 +114,7 @@ def _build(task: Task, *, seed: int, data: Path | None) -> AbsTask:
 
 
 def _duplicate(task: AbsTask) -> AbsTask:
-    """A copy that shares the data but not the random state nor the containers around the data."""
+    """A copy that shares the data, but not the random state or the containers around the data."""
     twin = copy.copy(task)
     twin.rng_state = copy.deepcopy(task.rng_state)
     twin.np_rng = copy.deepcopy(task.np_rng)
@@ -133,7 +123,7 @@ def _duplicate(task: AbsTask) -> AbsTask:
 
 
 def _run(task: AbsTask, encoder: TextEncoder) -> Outcome:
-    """Run a loaded task and gather scores and examples."""
+    """Run a loaded task; gives its scores and examples."""
     import tempfile
 
     model = Model(encoder)
@@ -163,7 +153,7 @@ def _run(task: AbsTask, encoder: TextEncoder) -> Outcome:
 
 
 def _main_score(scores: Scores) -> float:
-    """The mean of the main score over all splits and subsets, as mteb takes it."""
+    """The mean of the main score over all splits and subsets, as in mteb."""
     values = [float(subset["main_score"]) for split in scores.values() for subset in split.values()]
     mean = sum(values) / len(values)
     if not math.isfinite(mean):
@@ -172,7 +162,7 @@ def _main_score(scores: Scores) -> float:
 
 
 def _plain(value: Any) -> Any:
-    """JSON's own types for what task code returns; NaN becomes None."""
+    """A value from task code in JSON's own types; NaN becomes None."""
     if isinstance(value, Mapping):
         return {str(k): _plain(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
@@ -185,14 +175,14 @@ def _plain(value: Any) -> Any:
 
 
 DRAWS = 10
-"""How often a clustering is repeated on drawn texts, as mteb does."""
+"""Repetitions of a clustering on drawn texts, as in mteb."""
 
 RULES = 1
-"""Raised whenever the same data would be scored otherwise by the same mteb."""
+"""The version of our rules, raised whenever the same mteb would score the same data otherwise."""
 
 
 class _Loader(Protocol):
-    """Knows how to get a task's data; small, picklable and hashable."""
+    """A loader of a task's data; small, picklable and hashable."""
 
     def content(self) -> Content:
         """The data, checked."""
@@ -201,7 +191,7 @@ class _Loader(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class BuiltSource:
-    """Scores data that a loader gives, under mteb's rules for its kind."""
+    """The source of data that a loader gives, scored under mteb's rules for its kind."""
 
     loader: _Loader
 
@@ -259,7 +249,7 @@ def _pairs(task: Task, content: Pairs, seed: int) -> AbsTask:
 
 
 def _labelled(task: Task, content: Labelled, seed: int) -> AbsTask:
-    """Labels become numbers, in their order as text: mteb cannot score two that are words."""
+    """A classification task; labels become numbers in text order, as mteb cannot score two words."""
     from datasets import Dataset
     from mteb.abstasks import AbsTaskClassification
 
@@ -287,7 +277,7 @@ def _clusters(task: Task, content: Clusters, seed: int) -> AbsTask:
 
 
 def _make(base: Any, task: Task, seed: int, data: dict[str, Any], **attributes: Any) -> AbsTask:
-    """An instance of a subclass of an mteb task class that has its data already."""
+    """An instance of a new subclass of an mteb task class, with its data."""
     from datasets import DatasetDict
     from mteb.abstasks.task_metadata import TaskMetadata
 
@@ -310,14 +300,14 @@ def _make(base: Any, task: Task, seed: int, data: dict[str, Any], **attributes: 
 
 
 def _with_lists(value: Any) -> Any:
-    """The same data sets, in the same containers, whose columns come as lists."""
+    """The same data sets in the same containers, with columns that come as lists."""
     from datasets import Dataset
 
     return _in_new_containers(value, lambda inner: _listed(inner) if isinstance(inner, Dataset) else inner)
 
 
 def _in_new_containers(value: Any, change: Callable[[Any], Any], *, depth: int = 3) -> Any:
-    """What `change` makes of a task's data, in copies of the subsets, splits and parts that hold it."""
+    """A task's data after `change`, in copies of the subsets, splits and parts that hold it."""
     if not depth or not isinstance(value, dict):
         return change(value)
     twin = copy.copy(value)
@@ -336,10 +326,10 @@ def _class() -> type[Dataset]:
     from datasets import Dataset
 
     class Listed(Dataset):  # type: ignore[misc]
-        """A data set that keeps each column it was asked for; who asks gets a list of his own."""
+        """A data set that reads each column once; every access gives a list of its own."""
 
         def __getitem__(self, key: Any) -> Any:
-            """A column by name, or rows, as any data set has them."""
+            """A column by name, or rows."""
             if not isinstance(key, str):
                 return super().__getitem__(key)
             known = self.__dict__.setdefault("_lists", {})
@@ -352,7 +342,7 @@ def _class() -> type[Dataset]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep mteb's own progress bars, log lines and warnings off the terminal."""
+    """Hide mteb's own progress bars, log lines and warnings."""
     import logging
     import warnings
 
@@ -387,13 +377,13 @@ def _no_bars() -> Iterator[None]:
 
 
 def _scoring(rules: int = 1) -> str:
-    """The scoring code's name and version, with the number of our own rules where it is not 1."""
+    """The scoring code's name and version, with the version of our own rules where it is not 1."""
     name = f"mteb {load().version}"
     return name if rules == 1 else f"{name}, rules {rules}"
 
 
 def _require() -> None:
-    """Refuse to score with another mteb than the one that results name."""
+    """Refuse to score with another version of mteb than that of results."""
     wanted, there = load().version, _installed()
     if there != wanted:
         raise UsageError(

@@ -1,4 +1,4 @@
-"""Suites made of mteb's tasks and benchmarks, from the snapshot alone."""
+"""Suites of mteb's tasks and benchmarks, from the snapshot alone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def benchmark(name: str, *, called: str, options: SuiteOptions) -> Suite:
     """The benchmark `name` of mteb as a suite.
 
     Raises:
-        UsageError: There is none of that name, or nothing is left of any of its tasks.
+        UsageError: No benchmark has this name, or nothing is left of any of its tasks.
     """
     info = snapshot.load().benchmark(name)
     columns = tuple(_column_or_empty(use, options) for use in info.tasks)
@@ -25,7 +25,7 @@ def benchmark(name: str, *, called: str, options: SuiteOptions) -> Suite:
 
 
 def _column(use: TaskUse, options: SuiteOptions) -> Column:
-    """One column: a task, or the members of an aggregate, which count once."""
+    """A column: a task, or the members of an aggregate, which count once."""
     info = snapshot.load().task(use.name)
     members = info.aggregate_of or (use,)
     tasks = tuple(_task(member, options) for member in members)
@@ -73,10 +73,10 @@ def _narrow(
     *,
     within: TaskUse | None = None,
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The splits and subsets of a task that a user asked for; empty means all.
+    """The requested splits and subsets of a task; an empty request means all.
 
-    A subset stays when any of its languages is asked for, as in mteb, where the script of a
-    language decides nothing either: `zho-Hant` asks for all of `zho`.
+    A subset stays when any of its languages is requested. As in mteb, the script of a language decides
+    nothing: `zho-Hant` requests all of `zho`.
     """
     has_splits = within.splits if within else info.splits
     has_subsets = within.subsets if within else tuple(info.subsets)
@@ -114,7 +114,7 @@ def benchmark_or_task(name: str, *, called: str, options: SuiteOptions) -> Suite
 
 
 def offers() -> list[Offer]:
-    """Every benchmark and task of mteb that can be asked for."""
+    """Every benchmark and task of mteb that a user can name."""
     known = snapshot.load()
     benchmarks = [
         Offer(kind="benchmark", name=name, facts={"tasks": len(known.benchmark(name).tasks)})

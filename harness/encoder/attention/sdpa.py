@@ -297,7 +297,7 @@ def _reach(lengths: Sequence[int], window: int | None, device: torch.device) -> 
         Two tensors of shape (tokens,), int32.
 
     >>> import torch
-    >>> [ends.tolist() for ends in reach([3, 2], 1, torch.device("cpu"))]
+    >>> [ends.tolist() for ends in _reach([3, 2], 1, torch.device("cpu"))]
     [[0, 0, 1, 3, 3], [1, 2, 2, 4, 4]]
     """
     import torch
