@@ -100,6 +100,64 @@ class Comparable:
         found = Comparable(identity=kept).fields({})
         return {name.removeprefix("identity."): value for name, value in found.items()}
 
+    @staticmethod
+    def pair_seeds(
+        candidate: Sequence[Identity], baseline: Sequence[Identity]
+    ) -> list[tuple[Identity, Identity]]:
+        """Pairs of identities: for each of the baseline's the candidate's of the same seed, else its first."""
+        seeds = {one.get("seed"): one for one in reversed(candidate)}
+        return [(seeds.get(other.get("seed"), candidate[0]), other) for other in baseline if candidate]
+
+    @staticmethod
+    def provenance_differences(
+        pairs: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]],
+    ) -> list[str]:
+        """Warnings on library versions, device and precision that differ.
+
+        Args:
+            pairs: By task, the provenance of the candidate's score and of the baseline's.
+        """
+        found: dict[Difference, int] = {}
+        for mine, theirs in pairs.values():
+            first, second = _flatten(mine), _flatten(theirs)
+            for field in dict.fromkeys((*first, *second)):
+                one, other = first.get(field), second.get(field)
+                if one != other and (field == "device.name" or not field.startswith("device.")):
+                    key = (field.removeprefix("packages."), one, other)
+                    found[key] = found.get(key, 0) + 1
+        return [
+            f"{field} was {theirs} for the baseline and is {mine} for the candidate ({count} tasks)."
+            for (field, mine, theirs), count in found.items()
+        ]
+
+    @staticmethod
+    def require_alike(
+        pairs: Mapping[str, Sequence[tuple[Identity, Identity]]], allowed: Sequence[str], baseline: str
+    ) -> list[str]:
+        """Refuse to compare scores that were measured differently; returns sentences on the allowed differences.
+
+        Args:
+            pairs: By task, pairs of the candidate's and the baseline's identity.
+            allowed: Fields that may differ, with * and ? for any characters.
+            baseline: The baseline's name, for the message.
+
+        Raises:
+            UsageError: A field differs that may not; the message has both values.
+        """
+        found: dict[Difference, list[str]] = {}
+        for task, both in pairs.items():
+            for field, one, other in dict.fromkeys(
+                _text(d)
+                for pair in both
+                for d in Comparable(identity=pair[0]).differences(Comparable(identity=pair[1]))
+            ):
+                found.setdefault((field, one, other), []).append(task)
+        allowed_ones = {d: t for d, t in found.items() if any(fnmatchcase(d[0], a) for a in allowed)}
+        refused = {d: t for d, t in found.items() if d not in allowed_ones}
+        if refused:
+            raise _refusal(refused, baseline)
+        return [f"{_describe(d, tasks)}, as the policy allows." for d, tasks in allowed_ones.items()]
+
 
 def _flatten(value: Any, name: str = "") -> dict[str, Any]:
     """A nested mapping as dotted fields.
@@ -116,42 +174,6 @@ def _flatten(value: Any, name: str = "") -> dict[str, Any]:
 
 
 SHOWN = 6
-
-
-def pair_seeds(
-    candidate: Sequence[Identity], baseline: Sequence[Identity]
-) -> list[tuple[Identity, Identity]]:
-    """Pairs of identities: for each of the baseline's the candidate's of the same seed, else its first."""
-    seeds = {one.get("seed"): one for one in reversed(candidate)}
-    return [(seeds.get(other.get("seed"), candidate[0]), other) for other in baseline if candidate]
-
-
-def require_alike(
-    pairs: Mapping[str, Sequence[tuple[Identity, Identity]]], allowed: Sequence[str], baseline: str
-) -> list[str]:
-    """Refuse to compare scores that were measured differently; returns sentences on the allowed differences.
-
-    Args:
-        pairs: By task, pairs of the candidate's and the baseline's identity.
-        allowed: Fields that may differ, with * and ? for any characters.
-        baseline: The baseline's name, for the message.
-
-    Raises:
-        UsageError: A field differs that may not; the message has both values.
-    """
-    found: dict[Difference, list[str]] = {}
-    for task, both in pairs.items():
-        for field, one, other in dict.fromkeys(
-            _text(d)
-            for pair in both
-            for d in Comparable(identity=pair[0]).differences(Comparable(identity=pair[1]))
-        ):
-            found.setdefault((field, one, other), []).append(task)
-    allowed_ones = {d: t for d, t in found.items() if any(fnmatchcase(d[0], a) for a in allowed)}
-    refused = {d: t for d, t in found.items() if d not in allowed_ones}
-    if refused:
-        raise _refusal(refused, baseline)
-    return [f"{_describe(d, tasks)}, as the policy allows." for d, tasks in allowed_ones.items()]
 
 
 def _text(difference: Difference) -> tuple[str, str, str]:
@@ -180,25 +202,3 @@ def _describe(difference: Difference, tasks: Sequence[str]) -> str:
 
 def _short(text: str) -> str:
     return text if len(text) <= 60 else f"{text[:57]}…"
-
-
-def describe_provenance_differences(
-    pairs: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]],
-) -> list[str]:
-    """Warnings on library versions, device and precision that differ.
-
-    Args:
-        pairs: By task, the provenance of the candidate's score and of the baseline's.
-    """
-    found: dict[Difference, int] = {}
-    for mine, theirs in pairs.values():
-        first, second = _flatten(mine), _flatten(theirs)
-        for field in dict.fromkeys((*first, *second)):
-            one, other = first.get(field), second.get(field)
-            if one != other and (field == "device.name" or not field.startswith("device.")):
-                key = (field.removeprefix("packages."), one, other)
-                found[key] = found.get(key, 0) + 1
-    return [
-        f"{field} was {theirs} for the baseline and is {mine} for the candidate ({count} tasks)."
-        for (field, mine, theirs), count in found.items()
-    ]

@@ -27,20 +27,6 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _QRELS_FORMATS = (*FORMATS, ".txt", ".qrels", ".trec")
 
 
-def read(folder: Path) -> tuple[LocalTask, ...]:
-    """The tasks of a folder, in the order of its harness.toml.
-
-    Without harness.toml, a folder in BEIR layout gives a task for each file in qrels/, train.tsv only if it
-    is alone.
-
-    Raises:
-        UsageError: The description cannot be followed.
-        DataError: A file that it names is missing or empty, or this user may not reach it.
-    """
-    with readable(folder):
-        return _read(folder)
-
-
 def _read(folder: Path) -> tuple[LocalTask, ...]:
     if not folder.is_dir():
         raise UsageError(f"{folder} is not a folder.", hint=GUIDE)
@@ -362,6 +348,20 @@ class LocalTask:
     def column(self, name: str) -> str:
         """The name of the column `name` in the files."""
         return dict(self.columns).get(name, name)
+
+    @staticmethod
+    def read_all(folder: Path) -> tuple[LocalTask, ...]:
+        """The tasks of a folder, in the order of its harness.toml.
+
+        Without harness.toml, a folder in BEIR layout gives a task for each file in qrels/, train.tsv only if it
+        is alone.
+
+        Raises:
+            UsageError: The description cannot be followed.
+            DataError: A file that it names is missing or empty, or this user may not reach it.
+        """
+        with readable(folder):
+            return _read(folder)
 
 
 def _file_hash(path: Path) -> str:

@@ -381,7 +381,7 @@ class _FolderLoader:
 
 def _open(argument: str, options: SuiteOptions) -> Suite:
     folder = place(argument)
-    columns = tuple(_column(task) for task in _local_description.read(folder))
+    columns = tuple(_column(task) for task in _local_description.LocalTask.read_all(folder))
     return narrowed(Suite(name=f"local:{argument}", title=folder.name, columns=columns), options)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from harness import catalog, paths
 from harness.errors import UsageError
-from harness.proxy.document import PROXIES, Proxy, ProxyTask, find_proxy
+from harness.proxy.document import PROXIES, Proxy, ProxyTask
 from harness.types import Column, Predicted, Suite, SuiteEntry, SuiteOptions
 
 
@@ -16,7 +16,7 @@ def _open(argument: str, options: SuiteOptions) -> Suite:
         raise UsageError(
             "A proxy predicts from its tasks as they were fitted.", hint="Leave out --languages and --splits."
         )
-    found = PROXIES.kind.read(find_proxy(argument, paths.results_folder(options.results)))
+    found = PROXIES.kind.read(Proxy.find(argument, paths.results_folder(options.results)))
     if found.target.suite.partition(":")[0] == "proxy":
         raise UsageError(f"{found.name} is a proxy of a proxy.", hint="Fit one on a benchmark.")
     target = catalog.open_suite(found.target.suite, SuiteOptions(cache=options.cache))

@@ -278,7 +278,7 @@ class Finetune:
     def _trained(self, context: JobContext, trial: Trial, model: Classifier, rows: TokenizedTask) -> Progress:
         import torch
 
-        from finetune.glue.trainer import autocast_of, evaluation, train
+        from finetune.glue.trainer import Evaluation, autocast_of, train
 
         assert isinstance(self.task.source, LabelSource)
         metrics = self.task.source.metrics
@@ -298,7 +298,7 @@ class Finetune:
             model,
             rows.train,
             trial,
-            lambda trained, step: evaluation(trained, rows.dev, metrics, step, autocast=autocast),
+            lambda trained, step: Evaluation.of(trained, rows.dev, metrics, step, autocast=autocast),
             tell=tell,
         )
 

@@ -452,7 +452,7 @@ class _GlueRecipe:
 
     def probe(self, jobs: Sequence[Job]) -> Job | None:
         """The job that measures the memory of the largest runs, None without runs."""
-        works = probe.largest([job.work for job in jobs if isinstance(job.work, Finetune)])
+        works = probe.Memory.largest([job.work for job in jobs if isinstance(job.work, Finetune)])
         if not works:
             return None
         work = probe.Memory(runs=works)

@@ -55,17 +55,17 @@ class Memory:
         peak = torch.cuda.max_memory_reserved(context.device) if context.device.startswith("cuda") else None
         return {"memory": json.dumps({"peak_bytes": peak}).encode()}
 
-
-def largest(works: Sequence[Finetune]) -> tuple[Finetune, ...]:
-    """The run with the largest batch for each backbone and task, which takes the most memory."""
-    found: dict[tuple[str, str], Finetune] = {}
-    for work in works:
-        place = _place(work)
-        held = found.get(place)
-        one = replace(work, trials=(max(work.trials, key=lambda t: t.batch_size),), start=None)
-        if held is None or one.trials[0].batch_size > held.trials[0].batch_size:
-            found[place] = one
-    return tuple(found.values())
+    @staticmethod
+    def largest(works: Sequence[Finetune]) -> tuple[Finetune, ...]:
+        """The run with the largest batch for each backbone and task, which takes the most memory."""
+        found: dict[tuple[str, str], Finetune] = {}
+        for work in works:
+            place = _place(work)
+            held = found.get(place)
+            one = replace(work, trials=(max(work.trials, key=lambda t: t.batch_size),), start=None)
+            if held is None or one.trials[0].batch_size > held.trials[0].batch_size:
+                found[place] = one
+        return tuple(found.values())
 
 
 def _speed_of(context: JobContext, works: Sequence[Finetune]) -> _Speed:

@@ -48,6 +48,30 @@ class Evaluation:
         """The metric of early stopping."""
         return next(iter(self.metrics.values()))
 
+    @staticmethod
+    def of(
+        model: nn.Module,
+        dev: Mapping[str, TokenizedRows],
+        metrics: Sequence[str],
+        step: int,
+        *,
+        autocast: Callable[[], Any] = contextlib.nullcontext,
+    ) -> Evaluation:
+        """Every metric of every dev split.
+
+        Early stopping and the selection of a source for transfer use the first metric of the first split.
+        """
+        predictions = {split: predict(model, rows, autocast=autocast) for split, rows in dev.items()}
+        found = {}
+        for split, rows in dev.items():
+            gold = rows.labels.cpu().double().numpy()
+            ones = np.ones((1, len(gold)))
+            for name in metrics:
+                said = np.nan_to_num(predictions[split].double().numpy(), nan=-1.0)
+                score = METRICS[name](gold, said, ones)[0]
+                found[split, name] = float(score)
+        return Evaluation(step=step, metrics=found, predictions=predictions)
+
 
 @dataclass(kw_only=True)
 class Progress:
@@ -260,30 +284,6 @@ def _predicted(model: nn.Module, rows: TokenizedRows, tokens: int) -> Tensor:
         whole = torch.isfinite(scores).all(dim=-1)
         found[chosen] = torch.where(whole, said, torch.nan).cpu()
     return found
-
-
-def evaluation(
-    model: nn.Module,
-    dev: Mapping[str, TokenizedRows],
-    metrics: Sequence[str],
-    step: int,
-    *,
-    autocast: Callable[[], Any] = contextlib.nullcontext,
-) -> Evaluation:
-    """Every metric of every dev split.
-
-    Early stopping and the selection of a source for transfer use the first metric of the first split.
-    """
-    predictions = {split: predict(model, rows, autocast=autocast) for split, rows in dev.items()}
-    found = {}
-    for split, rows in dev.items():
-        gold = rows.labels.cpu().double().numpy()
-        ones = np.ones((1, len(gold)))
-        for name in metrics:
-            said = np.nan_to_num(predictions[split].double().numpy(), nan=-1.0)
-            score = METRICS[name](gold, said, ones)[0]
-            found[split, name] = float(score)
-    return Evaluation(step=step, metrics=found, predictions=predictions)
 
 
 FIRST, LAST, SLOPE, PLATEAU = 1e-4, 0.1, 0.9, 0.9

@@ -23,7 +23,7 @@ from harness.checks.decide import conclude
 from harness.checks.outcome import CHECKS, Check, Party, TaskOutcome, check_files
 from harness.checks.policy import DEFAULT, Policy
 from harness.checks.sides import CarryOut, CheckRequest, CheckSide, Comparison, mean_score
-from harness.differences import describe_provenance_differences, pair_seeds, require_alike
+from harness.differences import Comparable
 from harness.errors import RecordError, UsageError, nearest, shortened, unknown
 from harness.execute import Listeners
 from harness.identity import digest
@@ -112,8 +112,8 @@ def _require_same_conditions(
         _require_records(sides.baseline, standard)
         theirs = {t: tuple(one.identity for one in ones) for t, ones in sides.baseline.scored.items()}
     mine = asked[0].identities
-    pairs = {task: pair_seeds(mine[task], theirs.get(task, ())) for task in mine}
-    return require_alike(pairs, policy.allow_differences, standard.name)
+    pairs = {task: Comparable.pair_seeds(mine[task], theirs.get(task, ())) for task in mine}
+    return Comparable.require_alike(pairs, policy.allow_differences, standard.name)
 
 
 def _require_records(baseline: CheckSide, standard: Reference) -> None:
@@ -270,7 +270,7 @@ def _warnings(tasks: Sequence[TaskOutcome], sides: Comparison, found: ResolvedRe
         for task, mine in sides.candidate.scored.items()
         if mine and sides.baseline.scored[task]
     }
-    yield from describe_provenance_differences(pairs)
+    yield from Comparable.provenance_differences(pairs)
     if any(one.unit == "examples" and one.runs == (1, 1) for one in tasks):
         yield "Each side was trained once, so what another seed would give is not known (--seeds 3)."
     for suite in found.suites:
@@ -305,7 +305,7 @@ def check(
         )
     asked = _request(suites, set_one).changed(request, of="harness.check")
     if isinstance(policy, Path | str):
-        policy = policies.read(Path(policy))
+        policy = policies.Policy.read(Path(policy))
     with asked.network():
         return run_check(
             candidate,

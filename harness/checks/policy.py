@@ -95,6 +95,24 @@ class Policy:
         """Every setting as plain values."""
         return asdict(self)
 
+    @staticmethod
+    def read(path: Path) -> Policy:
+        """The policy in a TOML file; settings that it does not name stay at their defaults.
+
+        Raises:
+            UsageError: The file cannot be read, or a setting is unknown or cannot be used.
+        """
+        try:
+            raw = tomllib.loads(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise UsageError(
+                f"The policy {path} cannot be read: {error.strerror}.",
+                hint="`harness check --explain` prints the default one, to start from.",
+            ) from error
+        except ValueError as error:
+            raise UsageError(f"The policy {path} is no TOML: {error}.") from error
+        return _parse(raw, where=f"the policy {path}")
+
 
 DEFAULT = Policy()
 
@@ -115,24 +133,6 @@ _RANGES: Mapping[str, tuple[float, float]] = {
     "budget_minutes": (0.0, 1e6),
 }
 _LISTS = ("must_not_regress", "allow_differences")
-
-
-def read(path: Path) -> Policy:
-    """The policy in a TOML file; settings that it does not name stay at their defaults.
-
-    Raises:
-        UsageError: The file cannot be read, or a setting is unknown or cannot be used.
-    """
-    try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(
-            f"The policy {path} cannot be read: {error.strerror}.",
-            hint="`harness check --explain` prints the default one, to start from.",
-        ) from error
-    except ValueError as error:
-        raise UsageError(f"The policy {path} is no TOML: {error}.") from error
-    return _parse(raw, where=f"the policy {path}")
 
 
 def _parse(raw: Mapping[str, Any], *, where: str) -> Policy:

@@ -238,42 +238,42 @@ class ScoredRecord:
     units: Units | None = None
     problem: str = ""
 
+    @staticmethod
+    def read(
+        store: Store, artifact: str, task: str, key: str, *, parts: Parts, cache: Path
+    ) -> ScoredRecord | None:
+        """The scored record under `key`, None without a finished record.
 
-def read_scored_record(
-    store: Store, artifact: str, task: str, key: str, *, parts: Parts, cache: Path
-) -> ScoredRecord | None:
-    """The scored record under `key`, None without a finished record.
+        Args:
+            store: The results folder.
+            artifact: The artifact's folder there (`Artifact.slug`).
+            task: The task's name.
+            key: The EvaluationKey.
+            parts: The metrics whose mean is a trained task's number.
+            cache: The cache folder; units are cached by the size and times of the record's files.
 
-    Args:
-        store: The results folder.
-        artifact: The artifact's folder there (`Artifact.slug`).
-        task: The task's name.
-        key: The EvaluationKey.
-        parts: The metrics whose mean is a trained task's number.
-        cache: The cache folder; units are cached by the size and times of the record's files.
-
-    Raises:
-        RecordError: The record is of a newer schema, or cannot be read.
-    """
-    path = store.path(artifact, task, key)
-    stamps = [_stamp(path), _stamp(path.with_suffix(".examples.parquet"))]
-    if not stamps[0]:
-        return None
-    name = digest({"version": VERSION, "key": key, "stamps": stamps, "parts": list(parts)})
-    kept = cache / "units" / f"{name[:40]}.npz"
-    try:
-        return _unpacked(kept)
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
-        pass
-    record = store.get(artifact, task, key)
-    if record is None or record.status != "done":
-        return None
-    found = _with_units(record, store.examples(record, artifact), parts)
-    try:
-        files.replace(kept, _packed(found))
-    except StoreError:
-        return found  # the cache only saves time
-    return found
+        Raises:
+            RecordError: The record is of a newer schema, or cannot be read.
+        """
+        path = store.path(artifact, task, key)
+        stamps = [_stamp(path), _stamp(path.with_suffix(".examples.parquet"))]
+        if not stamps[0]:
+            return None
+        name = digest({"version": VERSION, "key": key, "stamps": stamps, "parts": list(parts)})
+        kept = cache / "units" / f"{name[:40]}.npz"
+        try:
+            return _unpacked(kept)
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+            pass
+        record = store.get(artifact, task, key)
+        if record is None or record.status != "done":
+            return None
+        found = _with_units(record, store.examples(record, artifact), parts)
+        try:
+            files.replace(kept, _packed(found))
+        except StoreError:
+            return found  # the cache only saves time
+        return found
 
 
 def _stamp(path: Path) -> list[int]:

@@ -19,9 +19,9 @@ from harness import paths
 from harness.checks.baselines import BASELINES, Baseline, BaselineModel, require_new_name
 from harness.checks.difference import Difference, Part
 from harness.checks.policy import Policy
-from harness.checks.scored import Parts, ScoredRecord, read_scored_record
+from harness.checks.scored import Parts, ScoredRecord
 from harness.checks.units import Units
-from harness.differences import Identity, pair_seeds, require_alike
+from harness.differences import Comparable, Identity
 from harness.errors import HarnessError, UsageError, shortened
 from harness.plan import ConfiguredModel, PlannedScore, plan_scores
 from harness.recipe import RecipeOptions
@@ -81,7 +81,7 @@ class CheckSide:
         for task, parts in _parts(found).items():
             wanted_ones = [(run, key) for run in runs for key in run.keys.get(task, ())]
             there = [
-                read_scored_record(store, run.folder, task, key, parts=parts, cache=found.cache)
+                ScoredRecord.read(store, run.folder, task, key, parts=parts, cache=found.cache)
                 for run, key in wanted_ones
             ]
             scored[task] = tuple(one for one in there if one is not None)
@@ -358,8 +358,11 @@ def _require_repeats(every: Sequence[CheckRequest]) -> None:
                 f"The model {one.run.source} stands twice: its weights are those of another one.",
                 hint="Repeats are models of the same training with other seeds.",
             )
-        pairs = {task: pair_seeds(one.identities[task], first.identities[task]) for task in first.identities}
-        require_alike(pairs, (), first.run.source)
+        pairs = {
+            task: Comparable.pair_seeds(one.identities[task], first.identities[task])
+            for task in first.identities
+        }
+        Comparable.require_alike(pairs, (), first.run.source)
 
 
 def _run_missing(one: CheckRequest, carry_out: CarryOut) -> dict[str, str]:

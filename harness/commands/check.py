@@ -100,7 +100,7 @@ def command(
     Scores that are missing are measured first. Ends with 0 if the candidate passes, 1 if it
     regressed, 3 if neither can be said (the policy may ask for 0 or 1 instead).
     """
-    policy = policies.read(policy_file) if policy_file is not None else policies.DEFAULT
+    policy = policies.Policy.read(policy_file) if policy_file is not None else policies.DEFAULT
     if explain:
         return _explain(policy, as_json)
     reports = {json_file: _as_json, junit: _as_junit, markdown: _as_markdown}

@@ -16,7 +16,7 @@ from harness.commands import options
 from harness.errors import HarnessError, RecordError, UsageError, unknown
 from harness.imported import Imported
 from harness.progress import console
-from harness.proxy.document import PROXIES, Proxy, find_proxy
+from harness.proxy.document import PROXIES, Proxy
 from harness.request import split_names
 from harness.store import Store
 from harness.types import Suite, SuiteOptions
@@ -130,7 +130,7 @@ def _list_proxies(results: Path | None, as_json: bool) -> int:
 @options.as_json
 def _show(name: str, results: Path | None, as_json: bool) -> int:
     """Show a proxy, by its name or its JSON file: tasks, formula, error and cost."""
-    path = find_proxy(name, paths.results_folder(results))
+    path = Proxy.find(name, paths.results_folder(results))
     found = PROXIES.kind.read(path)
     if as_json:
         click.echo(json.dumps(_document(found, path), indent=1))

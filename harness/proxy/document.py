@@ -110,26 +110,26 @@ class Proxy(_Part):
         """The text of the proxy's file."""
         return self.model_dump_json(by_alias=True, indent=1) + "\n"
 
+    @staticmethod
+    def find(text: str, results: Path) -> Path:
+        """The file of a proxy, by its name or by a path that ends in .json.
+
+        Raises:
+            UsageError: There is no such proxy; the message names the nearest.
+        """
+        if text.endswith(".json"):
+            path = Path(text).expanduser()
+            if path.is_file():
+                return path
+            raise UsageError(f"There is no {path}.", hint="`harness proxy list` shows what there is.")
+        names = PROXIES.names(results)
+        if text not in names:
+            raise unknown(f"proxy in {results / PROXIES.folder}", text, names, then=PROXIES.then)
+        return PROXIES.path(results, text)
+
 
 PROXIES = DocumentFolder(
     kind=DocumentKind(name="proxy", type=Proxy, schema=SCHEMA, hint="Fit it again: harness proxy fit"),
     folder="proxies",
     then="`harness proxy fit` makes one.",
 )
-
-
-def find_proxy(text: str, results: Path) -> Path:
-    """The file of a proxy, by its name or by a path that ends in .json.
-
-    Raises:
-        UsageError: There is no such proxy; the message names the nearest.
-    """
-    if text.endswith(".json"):
-        path = Path(text).expanduser()
-        if path.is_file():
-            return path
-        raise UsageError(f"There is no {path}.", hint="`harness proxy list` shows what there is.")
-    names = PROXIES.names(results)
-    if text not in names:
-        raise unknown(f"proxy in {results / PROXIES.folder}", text, names, then=PROXIES.then)
-    return PROXIES.path(results, text)

@@ -32,7 +32,7 @@ from harness.proxy.document import (
     ProxyTarget,
     ProxyTask,
 )
-from harness.proxy.table import Floats, Ints, Table, read_table
+from harness.proxy.table import Floats, Ints, Table
 from harness.types import Suite
 
 
@@ -61,7 +61,7 @@ def fit_proxy(source: Imported, suite: Suite, wish: Wish, progress: Progress | N
     Raises:
         UsageError: The import, a name or the budget does not allow it.
     """
-    table = read_table(source, suite)
+    table = Table.read(source, suite)
     times = _fit_times(table.seconds)
     meant = _meant(source, table, times, wish.reference)
     minutes = times.minutes(meant)

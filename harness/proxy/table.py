@@ -135,38 +135,40 @@ class Table:
         """(models,), the number of each model's family."""
         return np.unique(self.families, return_inverse=True)[1].astype(np.int64)
 
+    @staticmethod
+    def read(source: Imported, suite: Suite) -> Table:
+        """The complete models of an import on a suite; nothing is imputed.
 
-def read_table(source: Imported, suite: Suite) -> Table:
-    """The complete models of an import on a suite; nothing is imputed.
+        Of several entries of a model, that of the best known revision counts. Results of experiments are under
+        another condition and left out; so are baselines, by their name: a random encoder is no guide to others.
 
-    Of several entries of a model, that of the best known revision counts. Results of experiments are under
-    another condition and left out; so are baselines, by their name: a random encoder is no guide to others.
-
-    Raises:
-        UsageError: There are too few complete models or families, or the import has no times.
-        RecordError: Its tables cannot be read.
-    """
-    tasks = suite.tasks
-    entries = source.entries(["model", "experiment", "trust", "adapted_from", "rows"]).to_pylist()
-    cells, revisions = _cells_of(source, tasks)
-    found = _complete(entries, cells, tasks)
-    lines = {one["model"]: one["adapted_from"] for one in reversed(entries) if one["adapted_from"]}
-    every = sorted({one["model"] for one in entries})
-    family = dict(zip(every, _families(every, lines), strict=True))
-    _enough(suite, found, {family[name] for name in found})
-    pinned = {task.name: task.data.revision for task in tasks}
-    return Table(
-        models=tuple(found),
-        families=tuple(family[name] for name in found),
-        tasks=tasks,
-        scores=np.array([[_mean(cells[row, task.name], task) for task in tasks] for row in found.values()]),
-        weights=_weights(suite),
-        seconds=_seconds_of(source, len(entries), tasks, cells),
-        rows=np.array(list(found.values()), np.int64),
-        other_data=sum(
-            any(revisions[row, name] != pinned[name] for name in pinned) for row in found.values()
-        ),
-    )
+        Raises:
+            UsageError: There are too few complete models or families, or the import has no times.
+            RecordError: Its tables cannot be read.
+        """
+        tasks = suite.tasks
+        entries = source.entries(["model", "experiment", "trust", "adapted_from", "rows"]).to_pylist()
+        cells, revisions = _cells_of(source, tasks)
+        found = _complete(entries, cells, tasks)
+        lines = {one["model"]: one["adapted_from"] for one in reversed(entries) if one["adapted_from"]}
+        every = sorted({one["model"] for one in entries})
+        family = dict(zip(every, _families(every, lines), strict=True))
+        _enough(suite, found, {family[name] for name in found})
+        pinned = {task.name: task.data.revision for task in tasks}
+        return Table(
+            models=tuple(found),
+            families=tuple(family[name] for name in found),
+            tasks=tasks,
+            scores=np.array(
+                [[_mean(cells[row, task.name], task) for task in tasks] for row in found.values()]
+            ),
+            weights=_weights(suite),
+            seconds=_seconds_of(source, len(entries), tasks, cells),
+            rows=np.array(list(found.values()), np.int64),
+            other_data=sum(
+                any(revisions[row, name] != pinned[name] for name in pinned) for row in found.values()
+            ),
+        )
 
 
 def _enough(suite: Suite, found: Mapping[str, int], names: set[str]) -> None:

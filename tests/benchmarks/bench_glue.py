@@ -33,7 +33,7 @@ from finetune.glue.model import classifier_of
 from finetune.glue.plan import entry
 from finetune.glue.protocol import Cadence, ClassifierHead, Grid, Schedule, Trial
 from finetune.glue.rows import TokenizedRows, _tokenized
-from finetune.glue.trainer import evaluation, train
+from finetune.glue.trainer import Evaluation, train
 from finetune.recipes import glue_quick
 from harness import backbones
 from harness.types import REGRESSION
@@ -93,7 +93,7 @@ def ours(task: _GlueTask, seed: int, given: TokenizedRows, dev: TokenizedRows) -
     trial = trial_of(task, seed)
     model, _ = classifier_of(backbone(), trial, classes=task.classes)
     torch.manual_seed(seed)
-    found = train(model, given, trial, lambda m, step: evaluation(m, {"": dev}, task.metrics, step))
+    found = train(model, given, trial, lambda m, step: Evaluation.of(m, {"": dev}, task.metrics, step))
     return {name: value for (_, name), value in found.evaluations[-1].metrics.items()}
 
 

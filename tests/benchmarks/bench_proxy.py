@@ -24,7 +24,7 @@ from harness.commands.proxy import _open_import, _open_target
 from harness.proxy import fit
 from harness.proxy.document import Proxy
 from harness.proxy.fit import Wish, fit_proxy
-from harness.proxy.table import read_table
+from harness.proxy.table import Table
 from harness.types import Suite, SuiteOptions
 
 PICKED = (
@@ -72,7 +72,7 @@ def main() -> int:
     for target in TARGETS:
         typed, suite = _open_target(target, SuiteOptions())
         hand = Wish(suite=typed, tasks=picked(suite))
-        table = read_table(source, suite)
+        table = Table.read(source, suite)
         first = fit_proxy(source, suite, hand)
         wishes = {
             "hand-picked": hand,

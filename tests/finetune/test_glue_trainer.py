@@ -35,7 +35,6 @@ from finetune.glue.trainer import (
     _optimizer_of,
     _order_of,
     autocast_of,
-    evaluation,
     predict,
     train,
 )
@@ -480,7 +479,7 @@ def test_a_model_that_ends_infinite_has_diverged(tmp_path: Path, classes: int) -
         numbers=classes == 1,
     )
     metrics = ["pearson", "spearman"] if classes == 1 else ["accuracy"]
-    found = train(model, rows, trial, lambda m, step: evaluation(m, {"dev": rows}, metrics, step))
+    found = train(model, rows, trial, lambda m, step: Evaluation.of(m, {"dev": rows}, metrics, step))
     assert len(found.losses) == 1
     assert torch.isfinite(torch.tensor(found.losses)).all()
     assert torch.isnan(predict(model, rows)).any()

@@ -10,7 +10,7 @@ import pytest
 
 from fakes import artifact, encoding, task
 from harness.checks.scored import ScoredRecord
-from harness.differences import SHOWN, Comparable, describe_provenance_differences, require_alike
+from harness.differences import SHOWN, Comparable
 from harness.errors import UsageError
 from harness.identity import evaluation_identity
 from harness.types import Data, Encoding, Task
@@ -33,7 +33,7 @@ BASE = scored(task(), encoding(prompts=(("query", "find: "),)))
 
 def refused(other: ScoredRecord, *allowed: str) -> str:
     with pytest.raises(UsageError) as caught:
-        require_alike({"Fake": [(other.identity, BASE.identity)]}, allowed, "last")
+        Comparable.require_alike({"Fake": [(other.identity, BASE.identity)]}, allowed, "last")
     assert "baseline last" in caught.value.message
     assert "allow_differences" in (caught.value.hint or "")
     return caught.value.message
@@ -42,7 +42,7 @@ def refused(other: ScoredRecord, *allowed: str) -> str:
 def test_another_model_is_no_difference() -> None:
     other = scored(task(), encoding(prompts=(("query", "find: "),)), key="b")
     assert Comparable(identity=other.identity).differences(Comparable(identity=BASE.identity)) == []
-    assert require_alike({"Fake": [(other.identity, BASE.identity)]}, (), "last") == []
+    assert Comparable.require_alike({"Fake": [(other.identity, BASE.identity)]}, (), "last") == []
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_a_policy_may_allow_a_field_and_it_is_told() -> None:
     other = scored(task(), encoding(prompts=(("query", "find: "),), max_length=64))
     ((field, *_),) = Comparable(identity=other.identity).differences(Comparable(identity=BASE.identity))
     for allowed in (field, f"{field.partition('.')[0]}.*", "*max_length"):
-        (told,) = require_alike({"Fake": [(other.identity, BASE.identity)]}, (allowed,), "last")
+        (told,) = Comparable.require_alike({"Fake": [(other.identity, BASE.identity)]}, (allowed,), "last")
         assert "as the policy allows" in told
         assert "64" in told
     assert "max_length" in refused(other, "encoding.dtype", "max_lengt")
@@ -112,7 +112,7 @@ def test_many_tasks_that_differ_alike_are_told_in_one_line() -> None:
     other = scored(task(), encoding(prompts=(("query", "find: "),), max_length=64))
     pairs = {f"T{at}": [(other.identity, BASE.identity)] for at in range(12)}
     with pytest.raises(UsageError) as caught:
-        require_alike(pairs, (), "last")
+        Comparable.require_alike(pairs, (), "last")
     assert "(T0 and 11 more)" in caught.value.message
     assert len(caught.value.message.splitlines()) == 2
 
@@ -123,7 +123,7 @@ def test_no_more_lines_are_shown_than_can_be_read() -> None:
     ]
     pairs = {f"T{at}": [(other.identity, BASE.identity)] for at, other in enumerate(others)}
     with pytest.raises(UsageError, match=f"and {20 - SHOWN} more"):
-        require_alike(pairs, (), "last")
+        Comparable.require_alike(pairs, (), "last")
 
 
 def test_libraries_and_devices_only_warn() -> None:
@@ -135,10 +135,10 @@ def test_libraries_and_devices_only_warn() -> None:
     )
     pairs = {"T1": (one, two), "T2": (one, two), "T3": (two, two)}
     alike = {name: [(a.identity, b.identity)] for name, (a, b) in pairs.items()}
-    assert require_alike(alike, (), "last") == []
+    assert Comparable.require_alike(alike, (), "last") == []
     ran = {name: (a.provenance, b.provenance) for name, (a, b) in pairs.items()}
-    assert describe_provenance_differences(ran) == [
+    assert Comparable.provenance_differences(ran) == [
         "torch was 2.10 for the baseline and is 2.11 for the candidate (2 tasks).",
         "device.name was B for the baseline and is A for the candidate (2 tasks).",
     ]
-    assert describe_provenance_differences({"T3": ran["T3"]}) == []
+    assert Comparable.provenance_differences({"T3": ran["T3"]}) == []

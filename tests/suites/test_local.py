@@ -13,7 +13,7 @@ import pytest
 
 from harness.errors import DataError, HarnessError, UsageError
 from suites._content import Clusters, Document, Labelled, Pair, Pairs, Query, Retrieval, Row, content_hash
-from suites._local_description import KINDS, LocalTask, read
+from suites._local_description import KINDS, LocalTask
 from suites.local import _load_vectors
 
 SHARED = Path(__file__).parents[3] / "shared" / "datasets" / "local"
@@ -46,7 +46,7 @@ def folder(root: Path, files: dict[str, str]) -> Path:
 
 
 def only(root: Path, files: dict[str, str]) -> LocalTask:
-    (task,) = read(folder(root, files))
+    (task,) = LocalTask.read_all(folder(root, files))
     return task
 
 
@@ -80,7 +80,7 @@ def test_beir_layout_without_a_description(tmp_path: Path) -> None:
 )
 def test_splits_of_the_beir_layout(tmp_path: Path, splits: tuple[str, ...], names: list[str]) -> None:
     files = {k: v for k, v in BEIR.items() if not k.startswith("qrels")}
-    tasks = read(folder(tmp_path, files | {f"qrels/{split}.tsv": QRELS for split in splits}))
+    tasks = LocalTask.read_all(folder(tmp_path, files | {f"qrels/{split}.tsv": QRELS for split in splits}))
     assert [task.name for task in tasks] == names
     assert all(task.files[2].name == f"{task.split}.tsv" for task in tasks)
 
@@ -93,7 +93,7 @@ def test_a_description_goes_before_the_layout_and_gives_tasks_in_its_order(tmp_p
     )
     files = {"harness.toml": toml, "corpus.jsonl": CORPUS, "queries.jsonl": QUERIES, "qrels/dev.tsv": QRELS}
     files |= {"sub/p.jsonl": PAIRS, "train.jsonl": TRAIN, "test.jsonl": TEST, "texts.jsonl": TEXTS}
-    tasks = read(folder(tmp_path, files))
+    tasks = LocalTask.read_all(folder(tmp_path, files))
     assert [(t.name, t.type, t.split) for t in tasks] == [
         ("mine", "retrieval", "dev"),
         ("A.b_c-1", "sts", "test"),
@@ -159,7 +159,7 @@ def test_every_format_gives_the_same_data(tmp_path: Path, format_: str, ending: 
             writer.writeheader()
             writer.writerows(table)
     (place / "harness.toml").write_text("\n".join(lines))
-    (task,) = read(place)
+    (task,) = LocalTask.read_all(place)
     assert _load_vectors(task) == expected
 
 
@@ -275,7 +275,7 @@ def test_reading_a_folder_does_not_read_its_data(tmp_path: Path) -> None:
 )
 def test_default_name_is_the_folder_in_plain_characters(tmp_path: Path, called: str, name: str) -> None:
     place = folder(tmp_path, STS).rename(tmp_path / called)
-    assert [task.name for task in read(place)] == [name]
+    assert [task.name for task in LocalTask.read_all(place)] == [name]
 
 
 # Identity
@@ -290,7 +290,7 @@ def test_same_files_elsewhere_have_the_same_content(tmp_path: Path, files: dict[
     copy = tmp_path / "elsewhere" / "called otherwise"
     shutil.copytree(tmp_path / "mine", copy)
     (copy / "README.md").write_text("not part of it")
-    (moved,) = read(copy)
+    (moved,) = LocalTask.read_all(copy)
     assert moved.content == task.content
     assert content_hash(_load_vectors(moved)) == content_hash(_load_vectors(task))
 
@@ -343,13 +343,13 @@ def test_a_file_that_vanished_is_a_data_error(tmp_path: Path) -> None:
 
 def refused(root: Path, files: dict[str, str]) -> HarnessError:
     with pytest.raises(HarnessError) as caught:
-        read(folder(root, files))
+        LocalTask.read_all(folder(root, files))
     return caught.value
 
 
 def test_no_folder_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
-        read(tmp_path / "nowhere")
+        LocalTask.read_all(tmp_path / "nowhere")
     assert caught.value.message == f"{tmp_path / 'nowhere'} is not a folder."
     assert caught.value.hint == "See docs/local-data.md."
 
@@ -455,7 +455,7 @@ def test_a_description_in_another_encoding(tmp_path: Path) -> None:
     place = folder(tmp_path, STS)
     (place / "harness.toml").write_bytes("# grün".encode("latin-1"))
     with pytest.raises(UsageError, match="is not valid TOML"):
-        read(place)
+        LocalTask.read_all(place)
 
 
 def test_two_tasks_of_one_name(tmp_path: Path) -> None:
@@ -696,7 +696,7 @@ def test_bytes_that_are_not_utf8(tmp_path: Path, name: str) -> None:
     place = folder(tmp_path, {"harness.toml": f'[[task]]\ntype = "sts"\nfile = "{name}"\n'})
     rows = PAIRS if name == "pairs.jsonl" else "text1,text2,score\na,b,1\n"
     (place / name).write_bytes(rows.encode() + "grün".encode("latin-1"))
-    (task,) = read(place)
+    (task,) = LocalTask.read_all(place)
     with pytest.raises(DataError) as caught:
         _load_vectors(task)
     assert caught.value.message == f"{place / name}:3: not UTF-8 text: byte 0xfc."
@@ -745,7 +745,7 @@ def test_the_guide_names_every_type_file_column_and_its_examples_work(tmp_path: 
     toml = retrieval + sts + tickets + headlines
     files = {"harness.toml": toml, "corpus.jsonl": corpus, "queries.jsonl": queries, "qrels/test.tsv": qrels}
     files |= {"pairs.csv": pairs, "train.jsonl": train, "test.jsonl": train, "texts.tsv": texts}
-    tasks = read(folder(tmp_path, files))
+    tasks = LocalTask.read_all(folder(tmp_path, files))
     assert [task.name for task in tasks] == ["mine", "my-sts", "tickets", "headlines"]
     loaded = [_load_vectors(task) for task in tasks]
     assert isinstance(loaded[1], Pairs)
@@ -761,7 +761,7 @@ def test_the_guide_names_every_type_file_column_and_its_examples_work(tmp_path: 
     [("mbpp", 974, 974, 974), ("msmarco-mini", 5000, 43, 4102), ("dbpedia-mini", 5000, 40, 3709)],
 )
 def test_real_folders_in_beir_layout(name: str, documents: int, queries: int, judgements: int) -> None:
-    (task,) = read(SHARED / name)
+    (task,) = LocalTask.read_all(SHARED / name)
     assert (task.name, task.type) == (name, "retrieval")
     data = _load_vectors(task)
     assert isinstance(data, Retrieval)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.checks.policy import CORRECTIONS, DEFAULT, MEASURED, Policy, _parse, _TaskPolicy, read
+from harness.checks.policy import CORRECTIONS, DEFAULT, MEASURED, Policy, _parse, _TaskPolicy
 from harness.commands.check import MEANINGS, _explanation, _to_toml
 from harness.errors import UsageError
 
@@ -108,13 +108,13 @@ def test_a_drop_beyond_the_margin_is_refused(raw: dict[str, Any], told: str) -> 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"gone\.toml cannot be read: No such file"):
-        read(tmp_path / "gone.toml")
+        Policy.read(tmp_path / "gone.toml")
     with pytest.raises(UsageError, match="cannot be read: Is a directory"):
-        read(tmp_path)
+        Policy.read(tmp_path)
     for content in (b"alpha = = 3", b"\xff\xfe", b"alpha = 1\nalpha = 2"):
         (tmp_path / "p.toml").write_bytes(content)
         with pytest.raises(UsageError, match="is no TOML"):
-            read(tmp_path / "p.toml")
+            Policy.read(tmp_path / "p.toml")
 
 
 points = st.floats(0, 50).map(lambda value: round(value, 3))
@@ -163,4 +163,4 @@ def test_the_explanation_says_what_each_setting_means(tmp_path: Path) -> None:
         assert lines[at + 1].startswith(f"{name} = ")
     path = tmp_path / "p.toml"
     path.write_text(told)
-    assert read(path) == DEFAULT
+    assert Policy.read(path) == DEFAULT

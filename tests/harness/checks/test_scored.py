@@ -11,7 +11,7 @@ import pytest
 import scipy.stats
 
 from fakes import record, task
-from harness.checks.scored import ScoredRecord, read_scored_record
+from harness.checks.scored import ScoredRecord
 from harness.jobs import examples_bytes, examples_part
 from harness.record import Record
 from harness.store import Store
@@ -50,7 +50,7 @@ def store(tmp_path: Path) -> Store:
 
 
 def found(store: Store, key: str, tmp_path: Path) -> ScoredRecord | None:
-    return read_scored_record(store, FOLDER, "Fake", key, parts=(), cache=tmp_path / "units-cache")
+    return ScoredRecord.read(store, FOLDER, "Fake", key, parts=(), cache=tmp_path / "units-cache")
 
 
 def kept(tmp_path: Path) -> list[Path]:
@@ -186,5 +186,5 @@ def test_what_its_number_is_made_of_is_part_of_what_is_kept(store: Store, tmp_pa
     one, content = made()
     store.put(FOLDER, one, content)
     for parts in ((), (("test", "cosine_spearman"),)):
-        read_scored_record(store, FOLDER, "Fake", one.key, parts=parts, cache=tmp_path / "units-cache")
+        ScoredRecord.read(store, FOLDER, "Fake", one.key, parts=parts, cache=tmp_path / "units-cache")
     assert len(kept(tmp_path)) == 2

@@ -12,7 +12,7 @@ from sklearn.model_selection import LeaveOneGroupOut, cross_val_predict
 from harness.errors import RecordError, UsageError
 from harness.imported import Imported
 from harness.proxy import document, fit
-from harness.proxy.document import PROXIES, Proxy, find_proxy
+from harness.proxy.document import PROXIES, Proxy
 from harness.proxy.fit import Wish, _fit_times, fit_proxy
 from proxies import put, suite
 from suites.proxy import _ProxyPredictor
@@ -135,7 +135,7 @@ def test_a_file_reads_as_what_was_written(fitted: Proxy, tmp_path: Path) -> None
     path = PROXIES.write(tmp_path, fitted.name, fitted.to_json())
     assert path == tmp_path / "proxies" / "made-up-v1-3.5min.json"
     assert PROXIES.kind.read(path) == fitted
-    assert find_proxy(fitted.name, tmp_path) == find_proxy(str(path), tmp_path) == path
+    assert Proxy.find(fitted.name, tmp_path) == Proxy.find(str(path), tmp_path) == path
     assert list(path.parent.iterdir()) == [path]
 
 
@@ -158,11 +158,11 @@ def test_what_is_no_proxy_is_said(tmp_path: Path, text: str) -> None:
 def test_a_name_that_is_not_there_has_its_nearest_told(fitted: Proxy, tmp_path: Path) -> None:
     PROXIES.write(tmp_path, fitted.name, fitted.to_json())
     with pytest.raises(UsageError, match=r"made-up-v1-3\.5min") as caught:
-        find_proxy("made-up-v1-3min", tmp_path)
+        Proxy.find("made-up-v1-3min", tmp_path)
     assert "No proxy in" in caught.value.message
     for text in ("../made-up-v1-3.5min", "away.json"):
         with pytest.raises(UsageError):
-            find_proxy(text, tmp_path)
+            Proxy.find(text, tmp_path)
 
 
 # The choice of tasks

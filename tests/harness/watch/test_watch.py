@@ -426,7 +426,7 @@ def test_a_newer_state_and_a_damaged_one_are_refused(tmp_path: Path) -> None:
     for content, said in (
         ('{"schema": 99}', "newer version"),
         ("{", "cannot be read"),
-        ("[]", "is no state"),
+        ("[]", "is not a watch"),
     ):
         path.write_text(content)
         with pytest.raises(UsageError, match=said):
