@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from finetune.glue.protocol import RunScore, Trial
-from finetune.glue.rows import TokenizedTask, as_it_runs, tokenized_rows
+from finetune.glue.rows import TokenizedTask, as_it_runs
 from harness import files, provenance
 from harness.context import Event, JobContext
 from harness.encoder.folder import backbone_folder
@@ -234,7 +234,7 @@ class Finetune:
         folder = backbone_folder(self.artifact.folder)
         trial, changed = as_it_runs(folder, self.trial(context))
         context.emit(Event(kind="stage", text=f"{self.task.name}: {notes_of_runs(trial)}"))
-        labelled, rows, notes = tokenized_rows(context, self.artifact, self.task, self.data, trial)
+        labelled, rows, notes = TokenizedTask.of(context, self.artifact, self.task, self.data, trial)
         weights = self._weights(context)
         started_from = sha256_file(weights, context.cache) if weights else None
         model, more = self._model(context, trial, labelled.classes, weights)
@@ -307,11 +307,11 @@ class Finetune:
     ) -> tuple[Classifier, list[str]]:
         from safetensors.torch import load_file
 
-        from finetune.glue.model import classifier_of
+        from finetune.glue.model import Classifier
 
         folder = backbone_folder(self.artifact.folder)
         source = self.start.path if self.start and self.start.kind == "folder" else None
-        model, notes = classifier_of(folder, trial, classes=classes, source=source)
+        model, notes = Classifier.of(folder, trial, classes=classes, source=source)
         if weights is not None:
             model.start_from(load_file(weights))
         return model.to(context.device), notes

@@ -100,6 +100,39 @@ class Classifier(nn.Module):
             )
         self.load_state_dict(tensors, strict=False)
 
+    @staticmethod
+    def of(
+        folder: Path, trial: Trial, *, classes: int, source: Path | None = None
+    ) -> tuple[Classifier, list[str]]:
+        """The backbone in a folder behind a head whose fresh weights the trial's seed draws.
+
+        Args:
+            folder: The folder of a backbone, in its published form or ours.
+            trial: Its training has the settings of the head and of the encoder's dropout.
+            classes: Scores of a row; 1 for a number.
+            source: A folder with the backbone fine-tuned for another task, whose encoder and dense layer replace
+                the backbone's own.
+
+        Returns:
+            The model on the CPU, in float32, and notes on deviations from the protocol.
+        """
+        import torch
+
+        asked = trial.training.head
+        torch.manual_seed(trial.seed)  # a library draws missing tensors
+        encoder, dense, notes = _encoder(source or folder, asked, trial.training.dropout)
+        if source is not None:
+            dense = _trained_dense(source) or dense
+        if (asked.dense != "fresh" or source is not None) and dense is None:
+            of = "checkpoint" if source is not None else f"backbone's {asked.dense}"
+            notes.append(f"the {of} has no dense layer: a fresh one was trained")
+        torch.manual_seed(trial.seed)
+        width = encoder.get_input_embeddings().embedding_dim
+        family = family_in(source or folder) if has_network(source or folder) else None
+        names = None if family is None else family.names
+        made = Classifier(encoder, width=width, classes=classes, head=asked, dense=dense, names=names)
+        return made, notes
+
 
 LIBRARY_DROPOUT = {
     "hidden_dropout_prob": "mlp_out",
@@ -108,39 +141,6 @@ LIBRARY_DROPOUT = {
     "attention_dropout": "attention",
 }
 """Names of dropouts in transformers' own classes, with the part of `Dropout` that sets them."""
-
-
-def classifier_of(
-    folder: Path, trial: Trial, *, classes: int, source: Path | None = None
-) -> tuple[Classifier, list[str]]:
-    """The backbone in a folder behind a head whose fresh weights the trial's seed draws.
-
-    Args:
-        folder: The folder of a backbone, in its published form or ours.
-        trial: Its training has the settings of the head and of the encoder's dropout.
-        classes: Scores of a row; 1 for a number.
-        source: A folder with the backbone fine-tuned for another task, whose encoder and dense layer replace
-            the backbone's own.
-
-    Returns:
-        The model on the CPU, in float32, and notes on deviations from the protocol.
-    """
-    import torch
-
-    asked = trial.training.head
-    torch.manual_seed(trial.seed)  # a library draws missing tensors
-    encoder, dense, notes = _encoder(source or folder, asked, trial.training.dropout)
-    if source is not None:
-        dense = _trained_dense(source) or dense
-    if (asked.dense != "fresh" or source is not None) and dense is None:
-        of = "checkpoint" if source is not None else f"backbone's {asked.dense}"
-        notes.append(f"the {of} has no dense layer: a fresh one was trained")
-    torch.manual_seed(trial.seed)
-    width = encoder.get_input_embeddings().embedding_dim
-    family = family_in(source or folder) if has_network(source or folder) else None
-    names = None if family is None else family.names
-    made = Classifier(encoder, width=width, classes=classes, head=asked, dense=dense, names=names)
-    return made, notes
 
 
 DENSE = ("pooler.dense", "head.dense", "classifier.dense", "pre_classifier", "dense")

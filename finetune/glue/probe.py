@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from finetune.glue.jobs import Finetune
 from finetune.glue.protocol import Cadence, Trial
-from finetune.glue.rows import TokenizedRows, as_it_runs, tokenized_rows
+from finetune.glue.rows import TokenizedRows, TokenizedTask, as_it_runs
 from harness.context import Event, JobContext
 from harness.encoder.folder import backbone_folder
 from harness.errors import DataError
@@ -49,7 +49,7 @@ class Memory:
         for work in self.runs:
             context.emit(Event(kind="stage", text=f"measuring the memory of {work.task.name}"))
             trial = work.trials[0]
-            labelled, rows, _ = tokenized_rows(context, work.artifact, work.task, work.data, trial)
+            labelled, rows, _ = TokenizedTask.of(context, work.artifact, work.task, work.data, trial)
             longest = rows.train.lengths.argsort(descending=True)[: 2 * trial.batch_size]
             _timed(context, work, trial, rows.train.take(longest), labelled.classes)
         peak = torch.cuda.max_memory_reserved(context.device) if context.device.startswith("cuda") else None
@@ -98,7 +98,7 @@ class _Passed:
 def _some_steps(context: JobContext, trial: Trial, work: Finetune) -> _Passed:
     import torch
 
-    labelled, rows, _ = tokenized_rows(context, work.artifact, work.task, work.data, trial)
+    labelled, rows, _ = TokenizedTask.of(context, work.artifact, work.task, work.data, trial)
     count = min(STEPS // 2 * trial.batch_size, len(rows.train))
     return _timed(context, work, trial, rows.train.take(torch.arange(count)), labelled.classes)
 
@@ -107,13 +107,13 @@ def _timed(context: JobContext, work: Finetune, trial: Trial, rows: TokenizedRow
     """The measured step of one pass over rows that trains and scores them."""
     import torch
 
-    from finetune.glue.model import classifier_of
+    from finetune.glue.model import Classifier
     from finetune.glue.trainer import Evaluation, autocast_of, predict, train
 
     context.set_threads()
     folder = backbone_folder(work.artifact.folder)
     trial, _ = as_it_runs(folder, trial)
-    model: Any = classifier_of(folder, trial, classes=classes)[0].to(context.device)
+    model: Any = Classifier.of(folder, trial, classes=classes)[0].to(context.device)
     autocast = autocast_of(torch.device(context.device), trial)
     scoring = 0.0
 
@@ -169,7 +169,7 @@ class _Size:
 
 def _size(context: JobContext, work: Finetune) -> _Size | DataError:
     try:
-        labelled, rows, _ = tokenized_rows(context, work.artifact, work.task, work.data, work.trials[0])
+        labelled, rows, _ = TokenizedTask.of(context, work.artifact, work.task, work.data, work.trials[0])
     except DataError as error:
         return error
     return _Size(

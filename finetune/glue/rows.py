@@ -130,46 +130,46 @@ class TokenizedTask:
     train: TokenizedRows
     dev: Mapping[str, TokenizedRows]
 
+    @staticmethod
+    def of(
+        context: JobContext, artifact: Artifact, task: Task, data: Path | None, trial: Trial
+    ) -> tuple[LabelledData, TokenizedTask, list[str]]:
+        """The rows of a task, read and tokenized once for all runs of a worker, and notes."""
+        import torch
 
-def tokenized_rows(
-    context: JobContext, artifact: Artifact, task: Task, data: Path | None, trial: Trial
-) -> tuple[LabelledData, TokenizedTask, list[str]]:
-    """The rows of a task, read and tokenized once for all runs of a worker, and notes."""
-    import torch
+        source = task.source
+        folder = backbone_folder(artifact.folder)
+        assert isinstance(source, LabelSource)
+        most = lengths(artifact.folder)[0].table
+        length = min(trial.training.max_length, most or trial.training.max_length)
+        notes = [f"inputs are cut at {length} tokens: the backbone has no more positions"]
 
-    source = task.source
-    folder = backbone_folder(artifact.folder)
-    assert isinstance(source, LabelSource)
-    most = lengths(artifact.folder)[0].table
-    length = min(trial.training.max_length, most or trial.training.max_length)
-    notes = [f"inputs are cut at {length} tokens: the backbone has no more positions"]
+        def make() -> tuple[LabelledData, TokenizedTask]:
+            from transformers import AutoTokenizer
 
-    def make() -> tuple[LabelledData, TokenizedTask]:
-        from transformers import AutoTokenizer
+            from harness.encoder.engine import let_end_pad, require_padding
 
-        from harness.encoder.engine import let_end_pad, require_padding
+            with prepared_data(task, data, context.cache), no_bars():
+                labelled = source.load(task, data=data)
+            tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+            let_end_pad(tokenizer, family_in(folder))
+            require_padding(tokenizer)
+            device = torch.device(context.device)
+            made = {
+                name: _tokenized(
+                    tokenizer,
+                    split.texts,
+                    split.labels,
+                    max_length=length,
+                    device=device,
+                    numbers=labelled.classes == 1,
+                )
+                for name, split in {"": labelled.train, **labelled.dev}.items()
+            }
+            return labelled, TokenizedTask(train=made.pop(""), dev=made)
 
-        with prepared_data(task, data, context.cache), no_bars():
-            labelled = source.load(task, data=data)
-        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-        let_end_pad(tokenizer, family_in(folder))
-        require_padding(tokenizer)
-        device = torch.device(context.device)
-        made = {
-            name: _tokenized(
-                tokenizer,
-                split.texts,
-                split.labels,
-                max_length=length,
-                device=device,
-                numbers=labelled.classes == 1,
-            )
-            for name, split in {"": labelled.train, **labelled.dev}.items()
-        }
-        return labelled, TokenizedTask(train=made.pop(""), dev=made)
-
-    labelled, rows = context.cached("rows", (artifact.key, task, data, length), make)
-    return labelled, rows, notes if length < trial.training.max_length else []
+        labelled, rows = context.cached("rows", (artifact.key, task, data, length), make)
+        return labelled, rows, notes if length < trial.training.max_length else []
 
 
 def as_it_runs(folder: Path, trial: Trial) -> tuple[Trial, list[str]]:

@@ -14,7 +14,7 @@ from harness.catalog import open_suites
 from harness.commands import options
 from harness.data.folder import Need
 from harness.data.locate import DataSettings, Unavailable, human_size, remote_size
-from harness.data.mirror import Problem, Status, files_found, needs, pull, status, verify
+from harness.data.mirror import Problem, Status, files_found, needs, pull, verify
 from harness.errors import DataError, UsageError
 from harness.request import split_names
 from harness.types import SuiteOptions
@@ -64,7 +64,7 @@ def _list_data(
     """
     root = paths.data_root(data)
     settings = DataSettings(root=root, offline=offline, cache=paths.cache_folder(cache))
-    rows = [status(need, settings) for need in _wanted(suites, languages, root)]
+    rows = [Status.of(need, settings) for need in _wanted(suites, languages, root)]
     sizes = {} if offline else _remote_sizes([row.need for row in rows if row.size is None])
     if not rows and not as_json:
         click.echo("No data set of the hub is needed." if suites else f"Nothing lies in {root}.")

@@ -47,6 +47,24 @@ class Status:
     size: int | None = None
     data: Data | None = None
 
+    @staticmethod
+    def of(need: Need, settings: DataSettings) -> Status:
+        """The state of a data set on this machine; the hub is not asked."""
+        try:
+            located = locate_data(need.data, settings, subsets=need.subsets)
+        except DataMissing:
+            return Status(need=need, state="missing")
+        if located.folder is None:
+            return Status(need=need, state="remote", where=located.origin, data=located.data)
+        return Status(
+            need=need,
+            state=_state(need, located, located.folder),
+            where=located.origin,
+            folder=located.folder,
+            size=sum(path.stat().st_size for path in visible_files(located.folder).values()),
+            data=located.data,
+        )
+
 
 def needs(tasks: Sequence[Task]) -> tuple[Need, ...]:
     """The hub data sets of `tasks`, each revision once, in the order in which they first occur."""
@@ -69,24 +87,6 @@ def files_found(root: Path) -> tuple[Need, ...]:
     """The data sets in a data root, sorted, at the revision of their manifest."""
     folders = [f for f in sorted(root.glob("*/*")) if f.is_dir() and not _hidden(f, root)]
     return tuple(_found(folder, root) for folder in folders if visible_files(folder))
-
-
-def status(need: Need, settings: DataSettings) -> Status:
-    """The state of a data set on this machine; the hub is not asked."""
-    try:
-        located = locate_data(need.data, settings, subsets=need.subsets)
-    except DataMissing:
-        return Status(need=need, state="missing")
-    if located.folder is None:
-        return Status(need=need, state="remote", where=located.origin, data=located.data)
-    return Status(
-        need=need,
-        state=_state(need, located, located.folder),
-        where=located.origin,
-        folder=located.folder,
-        size=sum(path.stat().st_size for path in visible_files(located.folder).values()),
-        data=located.data,
-    )
 
 
 def _state(need: Need, located: Located, folder: Path) -> State:

@@ -29,7 +29,7 @@ import torch
 from kill_glue import sliced
 from turns import in_turns
 
-from finetune.glue.model import classifier_of
+from finetune.glue.model import Classifier
 from finetune.glue.plan import entry
 from finetune.glue.protocol import Cadence, ClassifierHead, Grid, Schedule, Trial
 from finetune.glue.rows import TokenizedRows, _tokenized
@@ -91,7 +91,7 @@ def trial_of(task: _GlueTask, seed: int) -> Trial:
 def ours(task: _GlueTask, seed: int, given: TokenizedRows, dev: TokenizedRows) -> dict[str, float]:
     """The metrics at the end of a run."""
     trial = trial_of(task, seed)
-    model, _ = classifier_of(backbone(), trial, classes=task.classes)
+    model, _ = Classifier.of(backbone(), trial, classes=task.classes)
     torch.manual_seed(seed)
     found = train(model, given, trial, lambda m, step: Evaluation.of(m, {"": dev}, task.metrics, step))
     return {name: value for (_, name), value in found.evaluations[-1].metrics.items()}

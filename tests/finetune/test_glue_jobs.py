@@ -25,7 +25,7 @@ from sklearn.metrics import matthews_corrcoef
 import harness
 import tiny
 from finetune.glue.jobs import _Checkpoints, _training_of
-from finetune.glue.model import classifier_of
+from finetune.glue.model import Classifier
 from finetune.glue.plan import entry
 from finetune.glue.protocol import Cadence, Grid, Protocol, Stopping
 from finetune.glue.trainer import Evaluation, Progress
@@ -513,7 +513,7 @@ def test_a_model_folder_for_mnli_gives_encoder_and_dense(family: str, tmp_path: 
     trial = replace(SMALL, training=replace(SMALL.training, head=glue_neobert.PROTOCOL.training.head)).trials(
         "RTE"
     )[0]
-    model, notes = classifier_of(folder, trial, classes=2, source=tmp_path / "tuned")
+    model, notes = Classifier.of(folder, trial, classes=2, source=tmp_path / "tuned")
     assert notes == []
     names = dict(tuned.named_parameters())
     (dense,) = (name for name in names if name.endswith(DENSES[family]))

@@ -14,7 +14,7 @@ from transformers import get_linear_schedule_with_warmup
 
 import tiny
 from finetune.glue import trainer
-from finetune.glue.model import Classifier, classifier_of
+from finetune.glue.model import Classifier
 from finetune.glue.protocol import (
     Cadence,
     ClassifierHead,
@@ -392,9 +392,9 @@ def test_a_library_backbone_starts_as_the_seed_says(tmp_path: Path, protocol: Pr
     from transformers import AutoModel
 
     folder, trial = library(tmp_path, pooler=pooler), first(protocol)
-    one, notes = classifier_of(folder, trial, classes=2)
+    one, notes = Classifier.of(folder, trial, classes=2)
     torch.randn(7)
-    other, _ = classifier_of(folder, trial, classes=2)
+    other, _ = Classifier.of(folder, trial, classes=2)
     assert all(torch.equal(tensor, other.state_dict()[name]) for name, tensor in one.state_dict().items())
     asked = trial.training.head.dense
     there: Any = AutoModel.from_pretrained(folder)
@@ -411,7 +411,7 @@ UNDECAYED = ("bert", "roberta")
 def test_what_neoberts_code_does_not_decay(family: str, tmp_path: Path) -> None:
     """It looks for "bias" and "LayerNorm.weight" in the names that the authors of a backbone gave."""
     folder = tiny.folder(tiny.families()[family], tmp_path)
-    model, _ = classifier_of(folder, first(glue_neobert.PROTOCOL), classes=2)
+    model, _ = Classifier.of(folder, first(glue_neobert.PROTOCOL), classes=2)
     optimizer = _optimizer_of(model, first(glue_neobert.PROTOCOL))
     spared = {id(p) for p in optimizer.param_groups[1]["params"]}
     names = {name: id(p) for name, p in model.named_parameters()}
@@ -429,7 +429,7 @@ def test_what_neoberts_code_does_not_decay(family: str, tmp_path: Path) -> None:
 def test_the_trainer_decays_no_norm(family: str, tmp_path: Path) -> None:
     """transformers' trainer spares every norm and bias, whatever it is called."""
     folder = tiny.folder(tiny.families()[family], tmp_path)
-    model, _ = classifier_of(folder, first(glue_quick.PROTOCOL), classes=2)
+    model, _ = Classifier.of(folder, first(glue_quick.PROTOCOL), classes=2)
     optimizer = _optimizer_of(model, first(glue_quick.PROTOCOL))
     spared = {id(p) for p in optimizer.param_groups[1]["params"]}
     wanted = {id(p) for n, p in model.named_parameters() if n.endswith("bias") or "norm" in n}
@@ -469,7 +469,7 @@ def test_a_model_that_ends_infinite_has_diverged(tmp_path: Path, classes: int) -
     quick = first(glue_quick.PROTOCOL)
     clipless = replace(quick.training, clip=None, schedule=Schedule(name="linear", warmup=0.0))
     trial = replace(quick, learning_rate=1e30, batch_size=8, training=clipless)
-    model, _ = classifier_of(folder, trial, classes=classes)
+    model, _ = Classifier.of(folder, trial, classes=classes)
     rows = _tokenized(
         tiny.tokenizer(),
         [["the cat", "sat on"] * 4],

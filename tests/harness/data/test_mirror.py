@@ -16,7 +16,7 @@ from huggingface_hub.errors import HfHubHTTPError
 from harness.commands.data import _remote_sizes
 from harness.data.folder import Manifest, Need
 from harness.data.locate import DataSettings, Unavailable, _explain, human_size, locate_data, remote_size
-from harness.data.mirror import files_found, needs, pull, status, verify
+from harness.data.mirror import Status, files_found, needs, pull, verify
 from harness.errors import DataError
 from harness.types import Data, Task
 
@@ -414,28 +414,28 @@ def need_of_a(revision):
 
 
 def test_nothing_offline_is_missing(need_of_a, settings):
-    row = status(need_of_a, settings)
+    row = Status.of(need_of_a, settings)
     assert (row.state, row.where, row.size) == ("missing", None, None)
 
 
 def test_nothing_online_is_remote(need_of_a, settings):
     from dataclasses import replace
 
-    row = status(need_of_a, replace(settings, offline=False))
+    row = Status.of(need_of_a, replace(settings, offline=False))
     assert (row.state, row.where, row.size) == ("remote", "hub", None)
 
 
 def test_pulled_and_whole_is_verified_with_its_size(need_of_a, settings, root, lay, sign):
     lay(root / "org/toy", {"README.md": "12345", "data/test.jsonl": "678", ".hidden": "not counted"})
     sign(root / "org/toy", "org/toy")
-    row = status(need_of_a, settings)
+    row = Status.of(need_of_a, settings)
     assert (row.state, row.where, row.size) == ("verified", "root", 8)
     assert row.data == need_of_a.data
 
 
 def test_a_folder_made_by_hand_is_unverified(need_of_a, settings, root, lay):
     lay(root / "org/toy", {"test.jsonl": "x"})
-    row = status(need_of_a, settings)
+    row = Status.of(need_of_a, settings)
     assert row.state == "unverified"
     assert row.data.content.startswith("sha256:")
 
@@ -448,7 +448,7 @@ def test_what_differs_from_what_was_pulled_is_changed(need_of_a, settings, root,
         (folder / "test.jsonl").write_text("y")
     if how == "manifest":
         (folder / ".harness.json").write_text("{")
-    assert status(need_of_a, settings).state == "changed"
+    assert Status.of(need_of_a, settings).state == "changed"
 
 
 def test_found_lists_what_lies_in_a_root(root, lay, sign, revision):
