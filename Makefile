@@ -22,9 +22,10 @@ demo: $(VENV)/.demo ## evaluate a small model offline, into a fresh build/demo
 test: $(VENV)/.dev ## run the tests
 	$(BIN)/pytest -q $(ARGS)
 
-lint: $(VENV)/.dev docker-lint ## check style and format
+lint: $(VENV)/.dev docker-lint ## check style, format and layers
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-cache
 
 types: $(VENV)/.dev ## check types
 	$(BIN)/mypy

@@ -85,11 +85,7 @@ VERSION = 2
 
 
 def _content_tasks(root: Path, cache: Path | None) -> _python.Tasks:
-    """The tasks of the source below `root`, cached in this process, and in `cache` for others.
-
-    A file counts as changed if its size, mode, times or place differ; a cached form that cannot be read is
-    built again.
-    """
+    """The tasks of the source below `root`, cached here and in `cache` while the files are unchanged."""
     return _tasks(root, cache, _fingerprint(root))
 
 

@@ -1,7 +1,6 @@
 """The description of a user's own data: a folder in BEIR layout, or with a harness.toml.
 
-docs/local-data.md describes the layout. Reading a folder reads its description, not its data; the identity of
-a task is the hash of its files' bytes. Every error says in which file and task.
+docs/local-data.md describes the layout. Only the description is read here; every error names file and task.
 """
 
 from __future__ import annotations
@@ -353,8 +352,8 @@ class LocalTask:
     def read_all(folder: Path) -> tuple[LocalTask, ...]:
         """The tasks of a folder, in the order of its harness.toml.
 
-        Without harness.toml, a folder in BEIR layout gives a task for each file in qrels/, train.tsv only if it
-        is alone.
+        Without harness.toml, a folder in BEIR layout gives a task for each file in qrels/, train.tsv only if
+        alone.
 
         Raises:
             UsageError: The description cannot be followed.

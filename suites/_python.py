@@ -254,7 +254,7 @@ def _read(path: Path) -> str:
             return file.read()
     except OSError:
         raise _Skip("cannot be read") from None
-    except (SyntaxError, ValueError, LookupError):  # no such encoding, or none of text
+    except (SyntaxError, ValueError, LookupError):  # an unknown encoding, or not a text encoding
         raise _Skip("cannot be parsed") from None
 
 
@@ -281,10 +281,7 @@ MAX_CODE = 1500
 
 @dataclass(frozen=True, kw_only=True)
 class Tasks:
-    """The tasks of one folder of source; `notes` say which are missing, and why.
-
-    `hashes` are the content hashes of its parts by name, as far as they are known.
-    """
+    """The tasks of a folder of source, notes on those that are missing, and known content hashes by part."""
 
     search: Retrieval
     classification: Labelled | None
@@ -395,10 +392,7 @@ def _docstring_topics(functions: Iterable[_Function], *, at_least: int = MIN_DOC
 
 
 def _classification(found: Topics) -> Labelled:
-    """The task of telling from a docstring which package it is from.
-
-    Of each package, half of the docstrings but no more than 16 are for training, up to 50 others for testing.
-    """
+    """Telling a docstring's package: up to 16 and at most half of each for training, up to 50 for testing."""
     learnt = {label: group[: min(TRAIN, len(group) // 2)] for label, group in found.items()}
     asked = {label: group[len(learnt[label]) :][:TEST] for label, group in found.items()}
     return Labelled(train=tuple(_rows(learnt)), test=tuple(_rows(asked)))

@@ -1,8 +1,4 @@
-"""Rows of JSONL, CSV and TSV files; every error names the file and the line.
-
-Also the paths that a user names, where errors name the path, and the check that data has not changed since
-the run was planned.
-"""
+"""Rows of JSONL, CSV and TSV files, and paths that a user names; every error names the file and the line."""
 
 from __future__ import annotations
 
@@ -166,7 +162,7 @@ def is_folder(path: Path) -> bool:
     """Whether `path` is a folder.
 
     Raises:
-        DataError: This cannot be told, for example because this user may not enter its parent.
+        DataError: The path cannot be examined, for example because this user may not enter its parent.
     """
     with readable(path):
         return path.is_dir()

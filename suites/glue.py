@@ -1,8 +1,4 @@
-"""The suite `glue`: eight tasks that a recipe trains a model for, their rows, and the papers' conventions.
-
-WNLI is left out, as in every paper. Rows come from a local folder or from the hub. A convention says which
-raw metrics make a task's number.
-"""
+"""The suite `glue`: eight tasks that a recipe trains a model for (no WNLI), and the papers' conventions."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The suite `local:<folder>`: a user's own data, scored from vectors or by a model that a recipe trains.
-
-Tasks scored from vectors are retrieval in BEIR layout, scored pairs and labelled texts. For the others labels
-become numbers: here is the order of their classes, and the refusal of labels that cannot be learnt.
-"""
+"""The suite `local:<folder>`: a user's own data, scored from vectors or by a model that a recipe trains."""
 
 from __future__ import annotations
 

@@ -554,10 +554,7 @@ class _Checkpoints:
         return next((path for path in places if _read_state(path.parent).get(key) == watched), None)
 
     def offer(self, group: str, key: str, watched: float, tensors: dict[str, Tensor]) -> None:
-        """Cache the weights of a run unless its grid has better ones; remove worse ones.
-
-        Weights of equally good runs all stay, as a selection takes the first of the grid, not of the day.
-        """
+        """Cache a run's weights unless better ones of its grid are there, and remove worse ones."""
         from filelock import FileLock
         from safetensors.torch import save
 

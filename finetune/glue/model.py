@@ -110,8 +110,8 @@ class Classifier(nn.Module):
             folder: The folder of a backbone, in its published form or ours.
             trial: Its training has the settings of the head and of the encoder's dropout.
             classes: Scores of a row; 1 for a number.
-            source: A folder with the backbone fine-tuned for another task, whose encoder and dense layer replace
-                the backbone's own.
+            source: A folder with the backbone fine-tuned for another task; its encoder and dense layer are
+                used.
 
         Returns:
             The model on the CPU, in float32, and notes on deviations from the protocol.

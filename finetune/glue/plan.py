@@ -1,7 +1,4 @@
-"""The plan of a GLUE recipe: the jobs of a task's score for one backbone, every key known before a run.
-
-`entry` makes a protocol a recipe of the catalog.
-"""
+"""The plan of a GLUE recipe for one backbone: the jobs of a task's score, every key known before a run."""
 
 from __future__ import annotations
 
@@ -39,12 +36,7 @@ from suites.glue import GLUE, MNLI
 
 @dataclass(frozen=True, kw_only=True)
 class _StartModel:
-    """The model that the runs of a task start from.
-
-    `start` replaces the backbone, None for the backbone; `identity` is its part in a run's identity. The last
-    two of `jobs` select a run and restore its weights. `said` is its part in the score's identity, None where
-    the protocol starts no such task from elsewhere. `notes` are for the user.
-    """
+    """The model that the runs of a task start from: its parts in identities, and the jobs that make it."""
 
     start: StartFrom | None = None
     identity: Mapping[str, Any] | None = None
@@ -360,10 +352,7 @@ SAME = (
 
 
 def _require_same(backbone: Path, source: Path) -> None:
-    """Refuse a model folder of another backbone: token ids would mean something else.
-
-    Weights in a file are compared with the model when they are loaded.
-    """
+    """Refuse a model folder of another backbone, whose token ids differ; files are checked when loaded."""
     if not source.is_dir():
         check_safetensors(source)
         return

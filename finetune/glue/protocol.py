@@ -74,8 +74,7 @@ class ClassifierHead(Whole):
             its masked-language head; fresh where the backbone has none.
         dense_bias: Whether the dense layer has a bias.
         activation: Behind the dense layer.
-        dropout_before: Share dropped before the dense layer.
-        dropout: Share dropped before the linear layer.
+        dropout_before, dropout: Shares dropped before the dense layer, and before the linear layer.
         initializer_range: Standard deviation of fresh weights.
     """
 
@@ -90,15 +89,12 @@ class ClassifierHead(Whole):
 
 @dataclass(frozen=True, kw_only=True)
 class Cadence(Whole):
-    """The number of steps between two evaluations: the smallest of these limits, and at least 1.
-
-    A run always ends with an evaluation.
+    """The steps between two evaluations: the smallest limit, at least 1; a run always ends with one.
 
     Attributes:
         steps: Steps by the name of the task.
         at_most: Steps of any task.
-        full_batches: Share of an epoch's full batches.
-        batches: Share of an epoch's batches, its last small batch among them.
+        full_batches, batches: Share of an epoch's full batches, and of all its batches.
         places: Share of the places in an epoch's batches, taken as steps (NeoBERT's code counts those).
     """
 
@@ -317,13 +313,13 @@ class RunScore:
         """The best cell of a task's grid.
 
         Raises:
-            HarnessError: If every run diverged.
+            HarnessError: Every run diverged.
         """
         return _by([run.score for run in tried], tried)
 
     @staticmethod
     def select_source(tried: Sequence[RunScore]) -> _Selection:
-        """The MNLI run that others start from: the highest accuracy on the matched set; errors as `select`."""
+        """The MNLI run that others start from: best accuracy on the matched set; errors as in `select`."""
         return _by([run.watched for run in tried], tried)
 
 

@@ -57,10 +57,7 @@ class Evaluation:
         *,
         autocast: Callable[[], Any] = contextlib.nullcontext,
     ) -> Evaluation:
-        """Every metric of every dev split.
-
-        Early stopping and the selection of a source for transfer use the first metric of the first split.
-        """
+        """Every metric of every dev split; early stopping and transfer use the first of the first split."""
         predictions = {split: predict(model, rows, autocast=autocast) for split, rows in dev.items()}
         found = {}
         for split, rows in dev.items():
@@ -259,10 +256,7 @@ def _waited(progress: Progress, trial: Trial) -> bool:
 def predict(
     model: nn.Module, rows: TokenizedRows, *, autocast: Callable[[], Any] = contextlib.nullcontext
 ) -> Tensor:
-    """The model's predictions, (rows,) on the CPU: classes, or numbers; NaN where a score is not finite.
-
-    Rows are scored in large batches, in smaller ones where memory runs out.
-    """
+    """Predicted classes or numbers, (rows,) on the CPU, batch by batch; NaN where a score is not finite."""
     model.eval()
     tokens = EVALUATED
     while True:

@@ -27,7 +27,7 @@ class BaselineModel:
         artifact: The ArtifactKey.
         folder: The model's folder among the records (`Artifact.slug`).
         revision: The pinned commit of a hub model.
-        keys: By task, the EvaluationKey of each seed.
+        keys: The EvaluationKey of each seed, by task.
     """
 
     model: str

@@ -1,7 +1,4 @@
-"""The check of a candidate against a baseline: run missing scores, compare, decide, write the result.
-
-`check` is the Python call `harness.check(...)`, which does what `harness check` does.
-"""
+"""The check of a candidate against a baseline: run missing scores, compare, decide, write the result."""
 
 from __future__ import annotations
 
@@ -46,7 +43,7 @@ def _keep_check(results: Path, check: Check) -> Path:
 
 
 def _fitting(policy: Policy, tasks: Sequence[str]) -> list[str]:
-    """Refuse misspelt names in a policy, and a policy that protects nothing; warns of other names."""
+    """Refuse a policy with misspelt names or without effect; gives warnings on names of other suites."""
     patterns = [one for one in policy.must_not_regress if not any(fnmatchcase(t, one) for t in tasks)]
     strange = [*(one for one in policy.tasks if one not in tasks), *patterns]
     for name in strange:

@@ -82,7 +82,7 @@ def _judge(
 
 
 def _verdict(one: Difference, limit: _Limits, lower: float, higher: float, alpha: float) -> Verdict:
-    if limit.measured and lower <= alpha:  # of few runs a measured margin may be wide
+    if limit.measured and lower <= alpha:  # a margin measured on few runs may be wide
         return "regressed"
     if _equivalent(one, limit, alpha):
         return "equivalent"
@@ -184,7 +184,7 @@ def _settle(one: Difference, limit: _Limits, alpha: float, unit: str, tasks: int
 
 
 def _wanted(distance: float, alpha: float, sides: int = 1) -> float:
-    """The variance at which a difference that far from a bound, or from two (`sides`), is told from it."""
+    """The variance at which a test detects a difference that far from a bound, or from two (`sides`)."""
     power = 1 - (1 - POWER) / sides
     reach = _student_quantile(1 - alpha, stats.LARGE) + _student_quantile(power, stats.LARGE)
     return (max(distance, 0.0) / reach) ** 2

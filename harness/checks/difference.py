@@ -40,8 +40,7 @@ class Compared(ABC):
     """Scores of a candidate's runs and of a baseline's, in shares of 1.
 
     Attributes:
-        mine: The score of each run of the candidate.
-        theirs: The score of each run of the baseline.
+        mine, theirs: The score of each run of the candidate, and of the baseline.
         examples: The uncertainty from the choice of units, and of a few probes.
         same: Whether both sides are the same record.
     """
@@ -256,8 +255,7 @@ class MeanDifference(Compared):
 
     Attributes:
         spread: The uncertainty from the runs; None where it is unknown.
-        columns: The tested columns.
-        wanted: The number of the suite's columns.
+        columns, wanted: The tested columns, and the number of the suite's columns.
     """
 
     spread: Part | None

@@ -71,20 +71,16 @@ class TaskOutcome(_Difference):
     """The outcome of a task; scores, differences, margins and bounds are shares of 1, in tables times 100.
 
     Attributes:
-        task: The task's name.
-        type: The task's type.
+        task, type: The task's name and type.
         suites: The suites of the check that have the task.
         metric: The resampled metric.
         verdict: The verdict.
         reason: The reason where the verdict alone does not tell; empty otherwise.
         must_not_regress: Whether a regression fails the check.
-        candidate: The candidate's score, a mean over its runs.
-        baseline: The baseline's score, a mean over its runs.
+        candidate, baseline: The score of each side, a mean over its runs.
         delta: Candidate minus baseline.
-        low: Lower bound of the difference, one-sided at alpha.
-        high: Upper bound of the difference, one-sided at alpha.
-        p_regressed: Corrected p-value of "not lower than by max_drop".
-        p_improved: Corrected p-value of "not higher".
+        low, high: Bounds of the difference, each one-sided at alpha.
+        p_regressed, p_improved: Corrected p-values of "not lower than by max_drop" and of "not higher".
         margin: Differences within it do not count.
         max_drop: The allowed drop.
         unit: The kind of resampled units: "queries", "pairs", "texts", "draws" and the like.
@@ -92,8 +88,7 @@ class TaskOutcome(_Difference):
         runs: The number of runs (seeds) of the candidate and of the baseline.
         noise: Standard deviation over the baseline's runs, None for a single run.
         to_settle: The units or seeds that would settle an inconclusive task, in words; empty otherwise.
-        candidate_keys: The EvaluationKeys of the candidate's records.
-        baseline_keys: The EvaluationKeys of the baseline's records.
+        candidate_keys, baseline_keys: The EvaluationKeys of each side's records.
     """
 
     task: str
@@ -136,15 +131,12 @@ class MeanOutcome(_Difference):
     Attributes:
         suite: The suite's name.
         verdict: The verdict on the mean.
-        candidate: The candidate's mean over the tested columns.
-        baseline: The baseline's mean over the tested columns.
+        candidate, baseline: The mean of each side over the tested columns.
         delta: Candidate minus baseline.
-        low: Lower bound at the level 1 − alpha; of several suites each has its part of alpha, and the mean of
-            a single task has the bounds of that task.
-        high: Upper bound at the same level.
+        low, high: Bounds at the level 1 − alpha; of several suites each has its part of alpha, and the mean
+            of a single task has the bounds of that task.
         margin: The margin of the mean.
-        there: The number of tested columns.
-        wanted: The number of the suite's columns.
+        there, wanted: The number of tested columns, and of all columns of the suite.
         predicted: The benchmark that the suite stands for, with the predicted means of both sides: empty, or
             `target`, `candidate`, `candidate_low`, `candidate_high`, `baseline`, `baseline_low` and
             `baseline_high`.
@@ -170,16 +162,14 @@ class Check:
     Attributes:
         id: The start of the digest of the compared records and the policy.
         when: ISO time in UTC.
-        candidate: The candidate.
-        baseline: The baseline.
+        candidate, baseline: The two sides.
         suites: The names of its suites.
         recipe: The recipe of tasks with labels on both sides; empty without such tasks.
         policy: Every setting of the policy (docs/check.md).
         overall: The verdict.
         because: The sentences that explain the verdict.
         exit_code: 0 pass, 1 regression, 3 inconclusive, as the policy has it.
-        tasks: The outcomes of tasks, in the order of the suites.
-        means: The outcome of each suite's mean.
+        tasks, means: The outcomes of tasks, in the order of the suites, and of each suite's mean.
         warnings: Remarks that do not decide, e.g. on other library versions.
         seconds: The time of the statistics.
     """

@@ -1,7 +1,4 @@
-"""The two sides of a check: their records, their difference on each task, and the setting of a baseline.
-
-A baseline is set by measuring missing scores and pinning the keys of all of them.
-"""
+"""The two sides of a check: their records, their difference on each task, and the setting of a baseline."""
 
 from __future__ import annotations
 
@@ -42,8 +39,8 @@ class CheckSide:
     Attributes:
         runs: The model, or the repeated models of a baseline.
         home: The results folder of its records.
-        scored: By task, the records that are there, by model and then by seed.
-        missing: By task, the number of missing records.
+        scored: The records that are there, by task, then by model and seed.
+        missing: The number of missing records by task.
     """
 
     runs: tuple[BaselineModel, ...]
@@ -96,8 +93,7 @@ class CheckRequest:
     Attributes:
         requests: Requests for this model; all after the first are for seeded tasks only.
         opened: The first request, resolved.
-        keys: By task, the EvaluationKey of each seed.
-        identities: By task, the identity of each seed's score.
+        keys, identities: The EvaluationKey and the identity of each seed's score, by task.
     """
 
     requests: tuple[Request, ...]
@@ -186,7 +182,7 @@ def _cells(found: ResolvedRequest) -> dict[str, PlannedScore]:
 
 
 def _parts(found: ResolvedRequest) -> dict[str, Parts]:
-    """By task, the (split, metric) pairs of its number, where a paper's convention names them."""
+    """The (split, metric) pairs of each task's number, where a paper's convention names them."""
     view = found.recipe.convention if found.recipe is not None else ""
     parts: dict[str, Parts] = {}
     for suite in found.suites:
@@ -202,9 +198,8 @@ class Comparison:
     """Both sides of a check.
 
     Attributes:
-        candidate: The candidate's records.
-        baseline: The baseline's records.
-        failures: By artifact and task, the reason why a record is missing.
+        candidate, baseline: The records of each side.
+        failures: The reason why a record is missing, by artifact and task.
     """
 
     candidate: CheckSide
@@ -217,7 +212,7 @@ class Comparison:
         return len({run.artifact for run in self.baseline.runs}) > 1
 
     def differences(self, tasks: Sequence[Task], policy: Policy) -> dict[str, Difference | str]:
-        """By task, the difference between the sides, or the reason why it cannot be tested."""
+        """The difference between the sides on each task, or the reason why it cannot be tested."""
         return {
             task.name: _difference(self, task.name, policy)
             for task in tasks
@@ -308,7 +303,7 @@ def set_baseline(
     again: bool,
     carry_out: CarryOut,
 ) -> Baseline:
-    """Evaluate the models of a request and pin their keys under a name.
+    """Run the missing scores of a request's models and pin the keys of all scores under a name.
 
     Args:
         name: The name of the baseline.

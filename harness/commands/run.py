@@ -1,7 +1,4 @@
-"""`harness run`: evaluate models on suites; `--dry-run` shows the plan and its cost.
-
-The cost is in texts or runs, tokens, FLOPs, and time where this machine has measured the rate.
-"""
+"""`harness run`: evaluate models on suites; `--dry-run` shows the plan and what it will cost."""
 
 from __future__ import annotations
 

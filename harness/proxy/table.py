@@ -1,7 +1,4 @@
-"""An import as a table: the scores of complete models on the tasks of a benchmark, and recorded times.
-
-A family is what was adapted from one another, or comes from one organisation.
-"""
+"""An import as a table: scores of complete models on a benchmark's tasks, model families, recorded times."""
 
 from __future__ import annotations
 
@@ -139,8 +136,9 @@ class Table:
     def read(source: Imported, suite: Suite) -> Table:
         """The complete models of an import on a suite; nothing is imputed.
 
-        Of several entries of a model, that of the best known revision counts. Results of experiments are under
-        another condition and left out; so are baselines, by their name: a random encoder is no guide to others.
+        Of several entries of a model, that of the best known revision counts. Results of experiments are
+        under another condition and left out; so are baselines, by their name: a random encoder is no guide to
+        others.
 
         Raises:
             UsageError: There are too few complete models or families, or the import has no times.

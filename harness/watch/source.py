@@ -1,7 +1,4 @@
-"""Sources of checkpoints: a folder with one folder for each, or the branches and tags of a hub repository.
-
-The step of a checkpoint comes from its name. Its files alone tell whether it was written to its end.
-"""
+"""Sources of checkpoints, a folder or a hub repository: steps by names, completeness by files alone."""
 
 from __future__ import annotations
 
@@ -25,10 +22,7 @@ from harness.models import HUB_ID
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoint:
-    """A checkpoint: its step, its name, and its spelling as a model.
-
-    `name` is a folder's or a revision's; `folder` is None on the hub, where `commit` is set.
-    """
+    """A checkpoint: step, name, and spelling as a model; `commit` is set on the hub, `folder` elsewhere."""
 
     step: int
     name: str

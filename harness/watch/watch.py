@@ -1,8 +1,4 @@
-"""A watch: scan a source of checkpoints, evaluate the new ones, write the scores down, wait, scan again.
-
-A scan sorts checkpoints into new, unfinished, waiting and known ones. An error of one checkpoint is written
-into its entry; the watch goes on.
-"""
+"""A watch: scan a source of checkpoints, evaluate the new ones, write the scores down, wait, scan again."""
 
 from __future__ import annotations
 

@@ -244,10 +244,7 @@ def _bitext(rows: Any, predictions: Mapping[str, Sequence[Mapping[str, Any]]], p
 
 
 def _summaries(task: Any, rows: Any, predictions: Mapping[str, Sequence[Any]]) -> Iterator[Line]:
-    """A row for each machine summary: its similarity to the human summaries, and its grade by people.
-
-    mteb leaves out a text whose summaries all have one grade.
-    """
+    """A row for each machine summary: similarity and grade; mteb skips texts whose grades are all equal."""
     ids = _row_ids(rows, (task.text_column_name,))
     grades = list(rows[task.relevancy_column_name])
     kept = [row for row, values in enumerate(grades) if len(set(values)) > 1]

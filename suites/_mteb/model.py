@@ -20,10 +20,7 @@ if TYPE_CHECKING:
 
 
 class Model:
-    """mteb's encoder and search protocols for a TextEncoder.
-
-    `found` holds the result of each search by (subset, split): query id → document id → score.
-    """
+    """mteb's protocols for a TextEncoder; `found` is (subset, split) → query id → document id → score."""
 
     mteb_model_meta: ModelMeta
 
@@ -134,10 +131,7 @@ def _query_texts(queries: Dataset) -> list[str]:
 
 
 def _document_texts(corpus: Dataset) -> list[str]:
-    """The text of each document for the model: title, a blank, text, stripped.
-
-    The same as mteb's row by row map, over whole columns (a test compares the two).
-    """
+    """Title, blank and text of each document, stripped, as by mteb's row by row map (a test compares)."""
     texts = list(corpus["text"])
     titles = list(corpus["title"]) if "title" in corpus.column_names else [None] * len(texts)
     for row, text in enumerate(texts):

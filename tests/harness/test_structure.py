@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,8 @@ import pytest
 from blocked import BLOCK
 
 ROOT = Path(__file__).parents[2]
+ROOMS = ("harness", "suites", "finetune")
+PACKAGES = (*ROOMS, "leaderboard")
 LINT_IMPORTS = Path(sys.executable).with_name("lint-imports")
 READERS = {
     *("record", "store", "stats", "catalog", "errors", "types", "paths", "files", "identity"),
@@ -19,6 +22,83 @@ READERS = {
     *("checks.outcome", "watch.state"),
 }
 """What of harness the site may use: what reads and describes records, and imports nothing heavy."""
+
+
+FROM_OUTSIDE = {"harness.types.Predictor", "harness.types.TaskSource"}
+"""What plugins and documents name, and no file of ours."""
+
+
+@functools.cache
+def trees() -> dict[str, ast.Module]:
+    """Every module of the packages, parsed, by its dotted name."""
+    paths = [path for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
+    names = (".".join(path.relative_to(ROOT).with_suffix("").parts) for path in paths)
+    return {
+        name.removesuffix(".__init__"): ast.parse(p.read_text()) for name, p in zip(names, paths, strict=True)
+    }
+
+
+def uses(tree: ast.Module) -> set[tuple[str, str]]:
+    """(module, name) of everything of ours that a file imports, at the top, inside functions and for types.
+
+    The name is "*" where the module as a whole is imported.
+    """
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {(alias.name, "*") for alias in node.names if alias.name in trees()}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                whole = f"{node.module}.{alias.name}"
+                found.add((whole, "*") if whole in trees() else (node.module, alias.name))
+    return {(module, name) for module, name in found if module in trees()}
+
+
+def definitions(tree: ast.Module) -> list[ast.ClassDef | ast.FunctionDef]:
+    return [node for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef)]
+
+
+def test_a_file_is_one_subject() -> None:
+    long = {n: len((ast.unparse(t)).splitlines()) for n, t in trees().items() if n.split(".")[0] in ROOMS}
+    assert max(long.values()) <= 650
+    assert sum(name.split(".")[0] in ROOMS for name in trees()) <= 150
+
+
+def test_a_class_name_has_one_meaning() -> None:
+    homes: dict[str, list[str]] = {}
+    for module, tree in trees().items():
+        for node in definitions(tree):
+            if (
+                isinstance(node, ast.ClassDef)
+                and not node.name.startswith("_")
+                and module.split(".")[0] in ROOMS
+            ):
+                homes.setdefault(node.name, []).append(module)
+    assert {name: modules for name, modules in homes.items() if len(modules) > 1} == {}
+
+
+def test_what_is_public_is_used_by_another_file() -> None:
+    """A name that only its own file uses begins with "_"; `command` is what the command line looks for."""
+    tests = [ast.parse(path.read_text()) for path in (ROOT / "tests").rglob("*.py")]
+    used = {one for tree in (*trees().values(), *tests) for one in uses(tree)}
+    alone = [
+        f"{module}.{node.name}"
+        for module, tree in trees().items()
+        for node in definitions(tree)
+        if module.split(".")[0] in ROOMS
+        and not (node.name.startswith("_") or node.name == "command")
+        and not {(module, node.name), (module, "*")} & used
+    ]
+    assert set(alone) <= FROM_OUTSIDE
+
+
+def test_no_circles_even_for_types_or_inside_functions() -> None:
+    targets = {name: {module for module, _ in uses(tree)} - {name} for name, tree in trees().items()}
+    targets = {name: found for name, found in targets.items() if name.split(".")[0] in ROOMS}
+    while ends := [name for name, found in targets.items() if not found & targets.keys()]:
+        for name in ends:
+            del targets[name]
+    assert targets == {}
 
 
 def imports(path: Path) -> set[str]:
