@@ -104,7 +104,7 @@ class Comparable:
     def pair_seeds(
         candidate: Sequence[Identity], baseline: Sequence[Identity]
     ) -> list[tuple[Identity, Identity]]:
-        """Pairs of identities: for each of the baseline's the candidate's of the same seed, else its first."""
+        """Each identity of the baseline with the candidate's of the same seed, else with its first."""
         seeds = {one.get("seed"): one for one in reversed(candidate)}
         return [(seeds.get(other.get("seed"), candidate[0]), other) for other in baseline if candidate]
 
@@ -134,7 +134,7 @@ class Comparable:
     def require_alike(
         pairs: Mapping[str, Sequence[tuple[Identity, Identity]]], allowed: Sequence[str], baseline: str
     ) -> list[str]:
-        """Refuse to compare scores that were measured differently; returns sentences on the allowed differences.
+        """Refuse to compare scores that were measured differently; gives sentences on allowed differences.
 
         Args:
             pairs: By task, pairs of the candidate's and the baseline's identity.

@@ -303,7 +303,7 @@ class _Known:
         self.similarity: Similarity = encoding.similarity
         self.encoded = EncodedTexts()
         self.applied: dict[str, str] = {}
-        self._desk = context
+        self._context = context
         self._asked: dict[Role, set[str]] = {}
         self._of = (artifact, encoding, task)
 
@@ -314,7 +314,7 @@ class _Known:
     def require(self, texts: Sequence[str], *, role: Role) -> None:
         _check_texts(texts, role)
         unique = list(dict.fromkeys(texts))
-        self.encoded.add(self._desk.encode_missing(*self._of, role, unique, hold=True))
+        self.encoded.add(self._context.encode_missing(*self._of, role, unique, hold=True))
 
     def encode(self, texts: Sequence[str], *, role: Role) -> NDArray[np.float32]:
         """The vectors of `texts`, shape (len(texts), dimension), float32."""
@@ -322,7 +322,7 @@ class _Known:
         _, encoding, task = self._of
         self.applied[role or "text"] = encoding.prompt(task, role)
         self._asked.setdefault(role, set()).update(texts)
-        space = self._desk.space(*self._of, role)
+        space = self._context.space(*self._of, role)
         try:
             return space.get(texts)
         except KeyError:

@@ -168,7 +168,8 @@ def _average_precision(gold: Floats, predicted: Floats, weights: Floats) -> Floa
 
     As scikit-learn's `average_precision_score`; 0 where there is no positive.
 
-    >>> _average_precision(np.array([1.0, 0, 1]), np.array([0.9, 0.8, 0.1]), np.ones((1, 3))).round(4).tolist()
+    >>> gold, scores = np.array([1.0, 0, 1]), np.array([0.9, 0.8, 0.1])
+    >>> _average_precision(gold, scores, np.ones((1, 3))).round(4).tolist()
     [0.8333]
     """
     order = np.argsort(-predicted, kind="stable")

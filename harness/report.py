@@ -90,7 +90,7 @@ def means_lines(suite: Suite, means: Aggregates) -> list[str]:
     return [*lines, *_predicted_lines(suite, means)]
 
 
-def _print_standings(suite: Suite, report: Report, console: Console) -> None:
+def _print_trained_results(suite: Suite, report: Report, console: Console) -> None:
     recipe = report.prepared.recipe
     for one in report.prepared.subjects:
         found = report.standing(one, suite)
@@ -480,7 +480,7 @@ class Report:
     def print(self, console: Console) -> None:
         """Print the table of every suite, the failures with their reasons, and the folder of the records."""
         for suite in self.prepared.suites:
-            _print_standings(suite, self, console)
+            _print_trained_results(suite, self, console)
             if all(task.output == "label" for task in suite.tasks):
                 continue
             console.print(_suite_table(suite, self))

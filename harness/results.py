@@ -131,8 +131,8 @@ class EncodingCondition:
     def text_of(encoding: Mapping[str, Any]) -> str:
         """The encoding of an identity in a few words.
 
-        >>> EncodingCondition.text_of({"dtype": "float32", "max_length": 256, "normalize": True, "output": "vector",
-        ...           "pooling": "mean", "similarity": "cosine"})
+        >>> encoding = {"dtype": "float32", "max_length": 256, "normalize": True, "output": "vector"}
+        >>> EncodingCondition.text_of({**encoding, "pooling": "mean", "similarity": "cosine"})
         'mean pooling, normalized, 256 tokens, float32, cosine'
         """
         rest = dict(encoding)

@@ -105,7 +105,7 @@ class _InProcess:
         self._listener = listener
         self._current = ""
         self._finished: Finished | None = None
-        self._desk = JobContext(device=device, cache=cache, emit=self._tell, threads=threads)
+        self._context = JobContext(device=device, cache=cache, emit=self._tell, threads=threads)
 
     @property
     def free(self) -> bool:
@@ -114,7 +114,7 @@ class _InProcess:
 
     def start(self, job: Job, inputs: Inputs) -> None:
         self._current = job.key
-        self._finished = _run_job(job, inputs, self._desk)
+        self._finished = _run_job(job, inputs, self._context)
 
     def poll(self, seconds: float) -> Finished | None:
         finished, self._finished = self._finished, None

@@ -28,7 +28,7 @@ from pathlib import Path
 
 from harness.errors import DataError
 from suites._content import Clusters, Content, Document, Labelled, Query, Retrieval, Row, content_hash
-from suites._tables import is_folder
+from suites._tables import is_readable_folder
 
 MIN_WORDS, MAX_WORDS = 3, 256
 MIN_LINES = 3
@@ -75,7 +75,7 @@ def _scan(root: Path, *, include_tests: bool = False) -> _Source:
     Tests, installed packages, virtual environments, build results and hidden folders are passed over; files
     over 1 MB, files that this interpreter cannot parse, and folders that this user cannot enter are counted.
     """
-    if not is_folder(root):
+    if not is_readable_folder(root):
         raise DataError(f"{root} is not a folder.", hint="Give the folder that holds the Python source.")
     functions: list[_Function] = []
     skipped: Counter[str] = Counter()
@@ -85,10 +85,10 @@ def _scan(root: Path, *, include_tests: bool = False) -> _Source:
     for path in found.files:
         try:
             functions += _functions(_read(root / path), _module(path))
-        except _Skip as reason:
+        except _SkippedFileError as reason:
             skipped[str(reason)] += 1
     return _Source(
-        functions=tuple(_distinct(functions)),
+        functions=tuple(_without_duplicates(functions)),
         files=len(found.files),
         skipped=dict(skipped),
         closed=found.closed,
@@ -106,7 +106,7 @@ def _functions(text: str, module: str) -> Iterator[_Function]:
             warnings.simplefilter("ignore")  # invalid escapes in files that are not ours
             tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise _Skip("cannot be parsed") from None
+        raise _SkippedFileError("cannot be parsed") from None
     lines = text.split("\n")
     for name, node in _definitions(tree):
         docstring = _summary(ast.get_docstring(node) or "")
@@ -194,7 +194,7 @@ def _flat(text: str) -> str:
     return " ".join(text.casefold().split())
 
 
-def _distinct(functions: list[_Function]) -> Iterator[_Function]:
+def _without_duplicates(functions: list[_Function]) -> Iterator[_Function]:
     """The first function of every id, docstring and code; its own name does not tell code apart."""
     seen: set[tuple[str, str]] = set()
     for f in functions:
@@ -214,7 +214,7 @@ _BUILT = frozenset({"build", "dist", "venv", "env", "node_modules"})
 _TEST_FILE = re.compile(r"(test_.*|.*_test|tests?|conftest)\.py")
 
 
-class _Skip(Exception):
+class _SkippedFileError(Exception):
     """An error for a file that gives no functions; the message is the reason."""
 
 
@@ -249,13 +249,13 @@ def _read(path: Path) -> str:
     """The text of a Python file, in the encoding that it declares."""
     try:
         if path.stat().st_size > MAX_BYTES:
-            raise _Skip("larger than 1 MB")
+            raise _SkippedFileError("larger than 1 MB")
         with tokenize.open(path) as file:
             return file.read()
     except OSError:
-        raise _Skip("cannot be read") from None
+        raise _SkippedFileError("cannot be read") from None
     except (SyntaxError, ValueError, LookupError):  # an unknown encoding, or not a text encoding
-        raise _Skip("cannot be parsed") from None
+        raise _SkippedFileError("cannot be parsed") from None
 
 
 def _is_read(name: str, include_tests: bool) -> bool:

@@ -146,7 +146,7 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
                 raise _fail(path, number, message, hint="Save the file as UTF-8.") from None
 
 
-def place(argument: str) -> Path:
+def absolute_path(argument: str) -> Path:
     """The absolute path of a text.
 
     Raises:
@@ -158,7 +158,7 @@ def place(argument: str) -> Path:
         raise UsageError(f"{argument} leads nowhere: {error}.") from None
 
 
-def is_folder(path: Path) -> bool:
+def is_readable_folder(path: Path) -> bool:
     """Whether `path` is a folder.
 
     Raises:

@@ -27,7 +27,7 @@ from suites._content import Clusters, Content, Document, Labelled, Pair, Pairs, 
 from suites._local_description import KINDS, Learning, LocalTask
 from suites._mteb.snapshot import narrowed
 from suites._mteb.source import BuiltSource
-from suites._tables import HEADER, TableRow, place, read_qrels, read_rows, readable
+from suites._tables import HEADER, TableRow, absolute_path, read_qrels, read_rows, readable
 
 
 def _grade(record: TableRow) -> int:
@@ -376,7 +376,7 @@ class _FolderLoader:
 
 
 def _open(argument: str, options: SuiteOptions) -> Suite:
-    folder = place(argument)
+    folder = absolute_path(argument)
     columns = tuple(_column(task) for task in _local_description.LocalTask.read_all(folder))
     return narrowed(Suite(name=f"local:{argument}", title=folder.name, columns=columns), options)
 

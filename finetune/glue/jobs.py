@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from finetune.glue.protocol import RunScore, Trial
-from finetune.glue.rows import TokenizedTask, as_it_runs
+from finetune.glue.rows import TokenizedTask, adapted_to_backbone
 from harness import files, provenance
 from harness.context import Event, JobContext
 from harness.encoder.folder import backbone_folder
@@ -84,7 +84,7 @@ def _scores_of(task: Task, metrics: Raw) -> dict[str, dict[str, dict[str, float]
     return found
 
 
-def _count_lost(progress: Progress) -> Evaluation | None:
+def _counted_evaluation(progress: Progress) -> Evaluation | None:
     """The evaluation that counts as a run's score; None if the run diverged."""
     if progress.diverged:
         return None
@@ -93,7 +93,7 @@ def _count_lost(progress: Progress) -> Evaluation | None:
 
 def _training_of(trial: Trial, progress: Progress, steps: int) -> dict[str, Any]:
     """The `training` part of a run's record: trial, steps, losses and evaluations."""
-    found = _count_lost(progress)
+    found = _counted_evaluation(progress)
     first = None if found is None else next(iter(found.predictions.values()))
     finite = [loss for loss in progress.losses if math.isfinite(loss)]
     return {
@@ -232,14 +232,14 @@ class Finetune:
         context.set_threads()
         context.forget()  # training needs the memory
         folder = backbone_folder(self.artifact.folder)
-        trial, changed = as_it_runs(folder, self.trial(context))
+        trial, changed = adapted_to_backbone(folder, self.trial(context))
         context.emit(Event(kind="stage", text=f"{self.task.name}: {notes_of_runs(trial)}"))
         labelled, rows, notes = TokenizedTask.of(context, self.artifact, self.task, self.data, trial)
         weights = self._weights(context)
         started_from = sha256_file(weights, context.cache) if weights else None
         model, more = self._model(context, trial, labelled.classes, weights)
         progress = self._trained(context, trial, model, rows)
-        found = _count_lost(progress)
+        found = _counted_evaluation(progress)
         if self.group is not None and found is not None:
             model.load_state_dict(progress.weights or {}, strict=False)
             _Checkpoints(folder=context.cache / "finetuned").offer(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from finetune.glue.jobs import Finetune
 from finetune.glue.protocol import Cadence, Trial
-from finetune.glue.rows import TokenizedRows, TokenizedTask, as_it_runs
+from finetune.glue.rows import TokenizedRows, TokenizedTask, adapted_to_backbone
 from harness.context import Event, JobContext
 from harness.encoder.folder import backbone_folder
 from harness.errors import DataError
@@ -86,7 +86,7 @@ def _speed_of(context: JobContext, works: Sequence[Finetune]) -> _Speed:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Passed:
+class _MeasuredStep:
     """The tokens and seconds of one step, and the seconds of scoring the same tokens."""
 
     tokens: float
@@ -95,7 +95,7 @@ class _Passed:
     parameters: int
 
 
-def _some_steps(context: JobContext, trial: Trial, work: Finetune) -> _Passed:
+def _some_steps(context: JobContext, trial: Trial, work: Finetune) -> _MeasuredStep:
     import torch
 
     labelled, rows, _ = TokenizedTask.of(context, work.artifact, work.task, work.data, trial)
@@ -103,7 +103,9 @@ def _some_steps(context: JobContext, trial: Trial, work: Finetune) -> _Passed:
     return _timed(context, work, trial, rows.train.take(torch.arange(count)), labelled.classes)
 
 
-def _timed(context: JobContext, work: Finetune, trial: Trial, rows: TokenizedRows, classes: int) -> _Passed:
+def _timed(
+    context: JobContext, work: Finetune, trial: Trial, rows: TokenizedRows, classes: int
+) -> _MeasuredStep:
     """The measured step of one pass over rows that trains and scores them."""
     import torch
 
@@ -112,7 +114,7 @@ def _timed(context: JobContext, work: Finetune, trial: Trial, rows: TokenizedRow
 
     context.set_threads()
     folder = backbone_folder(work.artifact.folder)
-    trial, _ = as_it_runs(folder, trial)
+    trial, _ = adapted_to_backbone(folder, trial)
     model: Any = Classifier.of(folder, trial, classes=classes)[0].to(context.device)
     autocast = autocast_of(torch.device(context.device), trial)
     scoring = 0.0
@@ -130,7 +132,7 @@ def _timed(context: JobContext, work: Finetune, trial: Trial, rows: TokenizedRow
     steps = len(ends) - 1
     taken = [after - before for before, after in itertools.pairwise(ends)]
     table = model.encoder.get_input_embeddings().weight.numel()
-    return _Passed(
+    return _MeasuredStep(
         tokens=int(rows.lengths.sum()) / steps,
         seconds=statistics.median(taken[1:] or taken),  # the first step allocates memory
         scoring=scoring / steps,

@@ -172,7 +172,7 @@ class TokenizedTask:
         return labelled, rows, notes if length < trial.training.max_length else []
 
 
-def as_it_runs(folder: Path, trial: Trial) -> tuple[Trial, list[str]]:
+def adapted_to_backbone(folder: Path, trial: Trial) -> tuple[Trial, list[str]]:
     """A trial without the settings that its backbone does not allow, and notes on the changes."""
     family, training, notes = family_in(folder), trial.training, list[str]()
     if family is not None and family.float32_only is not None and trial.autocast != "float32":

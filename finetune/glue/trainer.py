@@ -167,10 +167,10 @@ def train(
         if progress.diverged:
             break
         last = step + 1 == steps
-        if (step + 1) % every == 0 or (last and _asks_for_the_end(progress, trial)):
+        if (step + 1) % every == 0 or (last and _must_evaluate_last_step(progress, trial)):
             _evaluated(model, progress, evaluate(model, step + 1), trial)
             model.train()
-            if progress.diverged or _waited(progress, trial):
+            if progress.diverged or _out_of_patience(progress, trial):
                 break
     return progress
 
@@ -230,7 +230,7 @@ def _update(
     optimizer.zero_grad(set_to_none=True)
 
 
-def _asks_for_the_end(progress: Progress, trial: Trial) -> bool:
+def _must_evaluate_last_step(progress: Progress, trial: Trial) -> bool:
     """Whether a run must be evaluated at its last step, outside its cadence."""
     return trial.training.stopping.counts == "last" or not progress.evaluations
 
@@ -247,7 +247,7 @@ def _evaluated(model: nn.Module, progress: Progress, found: Evaluation, trial: T
             progress.weights = {n: t.detach().clone() for n, t in model.state_dict().items()}
 
 
-def _waited(progress: Progress, trial: Trial) -> bool:
+def _out_of_patience(progress: Progress, trial: Trial) -> bool:
     """Whether the patience of a run is used up."""
     patience = trial.training.stopping.patience
     return patience is not None and progress.behind >= patience

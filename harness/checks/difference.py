@@ -94,7 +94,7 @@ class Difference(Compared):
     @property
     def seeds(self) -> Part | None:
         """The uncertainty from the runs; None with a single run of each side."""
-        return None if self.same else _of_runs(self.mine, self.theirs, paired=self.paired)
+        return None if self.same else _run_part(self.mine, self.theirs, paired=self.paired)
 
     @property
     def noise(self) -> float | None:
@@ -121,11 +121,11 @@ class Difference(Compared):
         mine, theirs = candidate.scores(), baseline.scores()
         parts, exact = [], None
         for one, other in zip(candidate.strata, baseline.strata, strict=True):
-            parts.append(_of_units(one, other, rng, draws))
+            parts.append(_unit_part(one, other, rng, draws))
             if len(mine) == len(theirs) == 1:
-                parts.append(_of_probes(one, other))
+                parts.append(_probe_part(one, other))
         if len(candidate.strata) == 1 and len(mine) == len(theirs) == 1:
-            exact = _counted(candidate.strata[0], baseline.strata[0], rng, draws)
+            exact = _exchange_test(candidate.strata[0], baseline.strata[0], rng, draws)
         return Difference(
             mine=tuple(mine.tolist()),
             theirs=tuple(theirs.tolist()),
@@ -147,7 +147,7 @@ def _together(parts: list[Part]) -> Part:
     return Part(variance=total, freedom=total**2 / below if below > 0 else stats.LARGE)
 
 
-def _of_units(one: Stratum, other: Stratum, rng: np.random.Generator, draws: int) -> Part:
+def _unit_part(one: Stratum, other: Stratum, rng: np.random.Generator, draws: int) -> Part:
     """The variance of the difference over resamples of a stratum's units."""
     count = one.count
     freedom = max(count - 1, 1)
@@ -157,7 +157,7 @@ def _of_units(one: Stratum, other: Stratum, rng: np.random.Generator, draws: int
     return Part(variance=one.share**2 * (spread + _unseen(one, other, spread)), freedom=freedom)
 
 
-def _of_probes(one: Stratum, other: Stratum) -> Part:
+def _probe_part(one: Stratum, other: Stratum) -> Part:
     """The variance from the choice of the probes' training texts, beyond that of the units.
 
     The probes of both models have the same training texts, so their differences are a sample. Their variation
@@ -219,14 +219,14 @@ def _unseen(one: Stratum, other: Stratum, spread: float) -> float:
     return (size / (one.count + 2)) ** 2
 
 
-def _counted(
+def _exchange_test(
     one: Stratum, other: Stratum, rng: np.random.Generator, draws: int
 ) -> tuple[float, float] | None:
     differ = _differing(one, other)
     return _p_values(one, other, differ, rng, draws) if 0 < differ.sum() < ALIKE else None
 
 
-def _of_runs(mine: Sequence[float], theirs: Sequence[float], *, paired: bool) -> Part | None:
+def _run_part(mine: Sequence[float], theirs: Sequence[float], *, paired: bool) -> Part | None:
     """The variance that runs add to the difference of their means; None with a single run of each side.
 
     Two unpaired groups each have a spread of their own; a single run is as uncertain as those of the other
@@ -309,7 +309,7 @@ def _runs(
     many, others, paired = next(iter(counts))
     mine = tuple(_run(shares, ones, "mine", run) for run in range(many))
     theirs = tuple(_run(shares, ones, "theirs", run) for run in range(others))
-    return mine, theirs, _of_runs(mine, theirs, paired=paired)
+    return mine, theirs, _run_part(mine, theirs, paired=paired)
 
 
 def _run(

@@ -14,7 +14,7 @@ from harness.catalog import open_suites
 from harness.commands import options
 from harness.data.folder import Need
 from harness.data.locate import DataSettings, Unavailable, human_size, remote_size
-from harness.data.mirror import Problem, Status, files_found, needs, pull, verify
+from harness.data.mirror import Problem, Status, data_sets_in, needs, pull, verify
 from harness.errors import DataError, UsageError
 from harness.request import split_names
 from harness.types import SuiteOptions
@@ -122,7 +122,7 @@ def _wanted(suites: Sequence[str], languages: str, root: Path | None) -> tuple[N
         raise UsageError("Which data?", hint="Name a suite (--suite SUITE) or a data root (--data DIR).")
     if not root.is_dir():
         raise UsageError(f"The data root {root} is not a folder.", hint="`harness data pull` makes one.")
-    return files_found(root)
+    return data_sets_in(root)
 
 
 def _required(root: Path | None) -> Path:

@@ -23,7 +23,7 @@ from harness import files, paths
 from harness.backbones.minilm import WEIGHTS
 from harness.commands import options
 from harness.data.locate import DataSettings, human_size
-from harness.data.mirror import Status, files_found
+from harness.data.mirror import Status, data_sets_in
 from harness.errors import HarnessError
 from harness.files import sha256_file
 from harness.provenance import (
@@ -181,7 +181,7 @@ def _data_root(chosen: _Places) -> _Check:
         )
     try:
         settings = DataSettings(root=root, offline=True, cache=chosen.cache)
-        states = Counter(Status.of(need, settings).state for need in files_found(root))
+        states = Counter(Status.of(need, settings).state for need in data_sets_in(root))
     except (HarnessError, OSError) as error:
         detail = str(error).splitlines()[0]
         return _Check(name="data root", state="missing", detail=detail, fix=f"chmod -R a+rX {root}")

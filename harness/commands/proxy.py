@@ -80,7 +80,7 @@ def _fit(
     folder = paths.results_folder(results)
     asked = SuiteOptions(cache=paths.cache_folder(cache), results=folder)
     typed, suite = _open_target(target, asked)
-    wish = fit.Wish(
+    wish = fit.ProxyRequest(
         suite=typed,
         minutes=5.0 if minutes is None else minutes,
         tasks=split_names(tasks),

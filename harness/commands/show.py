@@ -104,11 +104,13 @@ def _all(measured: MeasuredSuite, as_json: bool) -> None:
     table.add_column("", style="dim")
     for record in records:
         about_task = (record.task.name, record.task.type, record.task.metric)
-        table.add_row(*about_task, score_text(record.main_score), _apart(record, measured, common))
+        table.add_row(
+            *about_task, score_text(record.main_score), _distinguishing_text(record, measured, common)
+        )
     console().print(table)
 
 
-def _apart(record: Any, measured: MeasuredSuite, common: str) -> str:
+def _distinguishing_text(record: Any, measured: MeasuredSuite, common: str) -> str:
     """The text that tells a record from the others: its settings, its data, or that it is a reference."""
     settings = record_text(record)
     parts = [settings] if settings != common else []
@@ -127,7 +129,7 @@ def _suites(
     about = records[0].model
     nothing: list[Any] = [None]
     found = [
-        (suite, seen, _standing(suite, seen, view, results))
+        (suite, seen, _trained_result(suite, seen, view, results))
         for suite in suites
         for seen in suite_views(records, suite) or nothing
     ]
@@ -155,7 +157,7 @@ def _numbers(seen: Any, stands: Any) -> dict[str, float]:
     return {row.task: row.number for row in stands.rows if row.number is not None}
 
 
-def _standing(suite: Any, seen: Any, view: str, results: Path | None) -> Any:
+def _trained_result(suite: Any, seen: Any, view: str, results: Path | None) -> Any:
     """The TrainedResult of a suite that models are trained for, by a paper's convention; else None."""
     if view and view not in suite.conventions:
         if not suite.conventions:

@@ -74,7 +74,7 @@ def command(source: str | None, listing: bool, show: bool, as_json: bool, **give
     written is waited for. Typed again, the same command goes on where it was.
     """
     if listing or show:
-        return _tell(source, listing, as_json, given)
+        return _show_watches(source, listing, as_json, given)
     if not source or not given["suite"]:
         raise UsageError(
             "A watch needs a folder or a hub repository, and a suite.",
@@ -90,7 +90,7 @@ def _watch(source: str, as_json: bool, given: dict[str, Any]) -> int:
     _require_task(given["task"], request)
     plainly = ("name", "every", "settle", "once", "until")
     wanted = WatchOptions(source=source, request=request, **{name: given[name] for name in plainly})
-    said = _Json() if as_json else _Spoken(given["task"], once=given["once"])
+    said = _Json() if as_json else _TextListener(given["task"], once=given["once"])
     watch = follow(
         wanted,
         WatchListeners(
@@ -109,7 +109,7 @@ def _require_task(name: str, request: Request) -> None:
             raise unknown("task of this watch", name, known, then="Give one of them with --task.")
 
 
-class _Spoken:
+class _TextListener:
     """The listener that prints the progress of a watch for people."""
 
     def __init__(self, task: str, *, once: bool) -> None:
@@ -121,13 +121,13 @@ class _Spoken:
     def looked(self, found: Scan) -> None:
         """Print the waiting checkpoints of a scan, and skipped entries when they change."""
         skipped = frozenset(one.name for one in found.skipped)
-        for line in _said_of_look(found, skipped=skipped != self._skipped):
+        for line in _scan_lines(found, skipped=skipped != self._skipped):
             self._err.print(line, style="dim", highlight=False, soft_wrap=True)
         self._skipped = skipped
 
     def ended(self, done: EvaluatedCheckpoint, watch: Watch) -> None:
         """Print a line on the checkpoint, and the curve anew."""
-        self._out.print(_said_of(done), highlight=False, soft_wrap=True)
+        self._out.print(_checkpoint_text(done), highlight=False, soft_wrap=True)
         if not self._once:
             self.over(watch)
 
@@ -182,7 +182,7 @@ def _line(event: str, **facts: Any) -> None:
     click.echo(json.dumps({"schema": SCHEMA, "event": event, **facts}, ensure_ascii=False))
 
 
-def _tell(name: str | None, listing: bool, as_json: bool, given: dict[str, Any]) -> int:
+def _show_watches(name: str | None, listing: bool, as_json: bool, given: dict[str, Any]) -> int:
     """Show one watch, or all of them; nothing is evaluated."""
     results = paths.results_folder(given["results"])
     if not listing:
@@ -218,7 +218,7 @@ def _how(done: EvaluatedCheckpoint) -> str:
     return "evaluated" if done.new else "known already" if done.known else "nothing scored"
 
 
-def _said_of(done: EvaluatedCheckpoint) -> str:
+def _checkpoint_text(done: EvaluatedCheckpoint) -> str:
     """A line on an evaluated checkpoint."""
     entry = done.entry
     mean = f"mean {score_text(entry.mean)}" if entry.mean is not None else entry.state
@@ -228,7 +228,7 @@ def _said_of(done: EvaluatedCheckpoint) -> str:
     return f"step {entry.step} ({entry.name}): {_how(done)} ({tasks}), {mean}{reason}{same}"
 
 
-def _said_of_look(found: Scan, *, skipped: bool) -> list[str]:
+def _scan_lines(found: Scan, *, skipped: bool) -> list[str]:
     """Lines on waiting checkpoints and, with `skipped`, on skipped entries."""
     lines = [f"waiting for {_called(one.checkpoint)}: {one.reason}" for one in found.waiting]
     if skipped:
@@ -236,7 +236,7 @@ def _said_of_look(found: Scan, *, skipped: bool) -> list[str]:
     return lines
 
 
-def _said_of_change(change: ChangePoint) -> str:
+def _change_text(change: ChangePoint) -> str:
     """A drop with its step, its size and its probability by chance."""
     size = f"{100 * change.size:.2f} points"
     if change.kind == "shift":
@@ -259,7 +259,7 @@ def _print_watch(watch: Watch, console: Console, *, task: str = "") -> None:
         )
     console.print(_table(watch, dict(points), task))
     for change in watch.change_points:
-        console.print(_said_of_change(change), style="red", highlight=False, soft_wrap=True)
+        console.print(_change_text(change), style="red", highlight=False, soft_wrap=True)
     off = [one for one in watch.checkpoints if one.mean is not None and one not in watch.curve]
     if off:
         console.print(

@@ -83,7 +83,7 @@ def needs(tasks: Sequence[Task]) -> tuple[Need, ...]:
     )
 
 
-def files_found(root: Path) -> tuple[Need, ...]:
+def data_sets_in(root: Path) -> tuple[Need, ...]:
     """The data sets in a data root, sorted, at the revision of their manifest."""
     folders = [f for f in sorted(root.glob("*/*")) if f.is_dir() and not _hidden(f, root)]
     return tuple(_found(folder, root) for folder in folders if visible_files(folder))

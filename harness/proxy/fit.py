@@ -37,7 +37,7 @@ from harness.types import Suite
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wish:
+class ProxyRequest:
     """The settings of a requested proxy.
 
     Attributes:
@@ -55,7 +55,7 @@ class Wish:
     name: str = ""
 
 
-def fit_proxy(source: Imported, suite: Suite, wish: Wish, progress: Progress | None = None) -> Proxy:
+def fit_proxy(source: Imported, suite: Suite, wish: ProxyRequest, progress: Progress | None = None) -> Proxy:
     """Fit a proxy of a suite's mean on the complete models of an import.
 
     Raises:
@@ -63,7 +63,7 @@ def fit_proxy(source: Imported, suite: Suite, wish: Wish, progress: Progress | N
     """
     table = Table.read(source, suite)
     times = _fit_times(table.seconds)
-    meant = _meant(source, table, times, wish.reference)
+    meant = _reference_rows(source, table, times, wish.reference)
     minutes = times.minutes(meant)
     choose = _chooser(table, wish, minutes)
     chosen = choose(table.scores, table.target, table.groups)
@@ -98,7 +98,7 @@ def fit_proxy(source: Imported, suite: Suite, wish: Wish, progress: Progress | N
     )
 
 
-def _default_name(title: str, wish: Wish) -> str:
+def _default_name(title: str, wish: ProxyRequest) -> str:
     """A name made of the target and the minutes.
 
     >>> _default_name("MTEB(eng, v2)", Wish(suite="mteb", minutes=5))
@@ -108,7 +108,7 @@ def _default_name(title: str, wish: Wish) -> str:
     return f"{plain}-{len(wish.tasks)}tasks" if wish.tasks else f"{plain}-{wish.minutes:g}min"
 
 
-def _chooser(table: Table, wish: Wish, minutes: Floats) -> Choose:
+def _chooser(table: Table, wish: ProxyRequest, minutes: Floats) -> Choose:
     """The function that chooses tasks on a training set, the same in the cross-validation and at the end."""
     names = [task.name for task in table.tasks]
     if wish.tasks:
@@ -131,7 +131,7 @@ def _chooser(table: Table, wish: Wish, minutes: Floats) -> Choose:
     return lambda scores, target, families: _choose(scores, target, families, minutes, wish.minutes)
 
 
-def _meant(source: Imported, table: Table, times: _Times, reference: str) -> Ints:
+def _reference_rows(source: Imported, table: Table, times: _Times, reference: str) -> Ints:
     """The entries whose median speed the minutes are for."""
     if not reference:
         return table.rows
@@ -158,7 +158,7 @@ def _task(table: Table, at: int, weight: float, minutes: Floats) -> ProxyTask:
 
 
 def _error(table: Table, chosen: _Choice, predicted: Floats) -> ProxyErrors:
-    found = _judged(table.target, predicted)
+    found = _errors_of(table.target, predicted)
     return ProxyErrors(
         rmse=found.rmse,
         mae=found.mae,
@@ -172,7 +172,7 @@ def _error(table: Table, chosen: _Choice, predicted: Floats) -> ProxyErrors:
 
 
 def _cost(
-    table: Table, times: _Times, chosen: _Choice, meant: Ints, wish: Wish, minutes: Floats
+    table: Table, times: _Times, chosen: _Choice, meant: Ints, wish: ProxyRequest, minutes: Floats
 ) -> ProxyCost:
     nearest = times.nearest(table.rows) if not wish.reference else -1
     at = np.flatnonzero(table.rows == nearest)
@@ -479,7 +479,7 @@ def _held_out(
     return predicted
 
 
-def _judged(target: Floats, predicted: Floats) -> _Errors:
+def _errors_of(target: Floats, predicted: Floats) -> _Errors:
     """The errors of predictions, both (models,).
 
     >>> off = _judged(np.array([0.1, 0.2, 0.3]), np.array([0.2, 0.2, 0.4]))

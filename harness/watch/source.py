@@ -259,8 +259,8 @@ def _step_of(name: str) -> int | None:
 def _unfinished(name: str) -> bool:
     """Whether a name is one that programs write under before they rename.
 
-    >>> _unfinished("tmp-checkpoint-1000"), _unfinished(".step5"), _unfinished("step5.tmp"), _unfinished("step5")
-    (True, True, True, False)
+    >>> [_unfinished(name) for name in ("tmp-checkpoint-1000", ".step5", "step5.tmp", "step5")]
+    [True, True, True, False]
     """
     return bool(_UNFINISHED.search(name))
 

@@ -152,7 +152,7 @@ def scan_source(
         UsageError: The source cannot be read.
 
     Example:
-        >>> look("runs/mine").new  # doctest: +SKIP
+        >>> scan_source("runs/mine").new  # doctest: +SKIP
     """
     opened = open_source(source, offline=offline) if isinstance(source, str) else source
     found, skipped = opened.found()
@@ -329,7 +329,7 @@ def follow(asked: WatchOptions, hearing: WatchListeners | None = None) -> Watch:
     Example:
         >>> from harness.request import Request
         >>> how = Request(models=(), suites=("stdlib",))
-        >>> watch = follow(Asked(source="runs/mine", request=how, once=True))  # doctest: +SKIP
+        >>> watch = follow(WatchOptions(source="runs/mine", request=how, once=True))  # doctest: +SKIP
         >>> [(one.step, one.mean) for one in watch.checkpoints]  # doctest: +SKIP
     """
     source = open_source(asked.source, offline=asked.request.offline)

@@ -23,7 +23,7 @@ import numpy as np
 from harness.commands.proxy import _open_import, _open_target
 from harness.proxy import fit
 from harness.proxy.document import Proxy
-from harness.proxy.fit import Wish, fit_proxy
+from harness.proxy.fit import ProxyRequest, fit_proxy
 from harness.proxy.table import Table
 from harness.types import Suite, SuiteOptions
 
@@ -71,13 +71,13 @@ def main() -> int:
     source, worse, told = _open_import("", Path(asked.path)), [], {}
     for target in TARGETS:
         typed, suite = _open_target(target, SuiteOptions())
-        hand = Wish(suite=typed, tasks=picked(suite))
+        hand = ProxyRequest(suite=typed, tasks=picked(suite))
         table = Table.read(source, suite)
         first = fit_proxy(source, suite, hand)
         wishes = {
             "hand-picked": hand,
-            "chosen at the same cost": Wish(suite=typed, minutes=first.cost.minutes or 0),
-            f"chosen, {asked.minutes:g} minutes": Wish(suite=typed, minutes=asked.minutes),
+            "chosen at the same cost": ProxyRequest(suite=typed, minutes=first.cost.minutes or 0),
+            f"chosen, {asked.minutes:g} minutes": ProxyRequest(suite=typed, minutes=asked.minutes),
         }
         counts = f"{len(table.models)} models of {len(set(table.families))} families"
         print(f"\n{target}: {counts}, all of it {first.cost.whole:.0f} minutes")
@@ -90,7 +90,7 @@ def main() -> int:
             print(row(label, found[label], time.perf_counter() - began), flush=True)
         places = [[task.name for task in table.tasks].index(name) for name in hand.tasks]
         means = table.scores[:, places].mean(axis=1)
-        plain = fit._judged(table.target, means - means.mean() + table.target.mean())
+        plain = fit._errors_of(table.target, means - means.mean() + table.target.mean())
         print(
             f"(the hand-picked tasks' plain mean, moved by a constant: RMSE {100 * plain.rmse:.2f}, ", end=""
         )

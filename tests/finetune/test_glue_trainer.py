@@ -25,7 +25,7 @@ from finetune.glue.protocol import (
     Training,
     Trial,
 )
-from finetune.glue.rows import Batch, TokenizedRows, _tokenized, as_it_runs
+from finetune.glue.rows import Batch, TokenizedRows, _tokenized, adapted_to_backbone
 from finetune.glue.trainer import (
     Evaluation,
     Progress,
@@ -438,16 +438,16 @@ def test_the_trainer_decays_no_norm(family: str, tmp_path: Path) -> None:
 
 def test_half_precision_is_not_forced_on_a_family_that_overflows(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "deberta-v2"}')
-    trial, notes = as_it_runs(tmp_path, first(glue_neobert.PROTOCOL))
+    trial, notes = adapted_to_backbone(tmp_path, first(glue_neobert.PROTOCOL))
     assert trial.autocast == "float32"
     assert "run in float32" in notes[0]
     (tmp_path / "config.json").write_text('{"model_type": "bert"}')
-    assert as_it_runs(tmp_path, first(glue_neobert.PROTOCOL)) == (first(glue_neobert.PROTOCOL), [])
+    assert adapted_to_backbone(tmp_path, first(glue_neobert.PROTOCOL)) == (first(glue_neobert.PROTOCOL), [])
 
 
 def test_a_decoder_is_not_read_by_its_first_token(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "gpt_neox"}')
-    trial, notes = as_it_runs(tmp_path, first(glue_neobert.PROTOCOL))
+    trial, notes = adapted_to_backbone(tmp_path, first(glue_neobert.PROTOCOL))
     assert trial.training.head.pooling == "mean"
     assert "the mean of all tokens" in notes[-1]
     tokenizer = tiny.tokenizer()

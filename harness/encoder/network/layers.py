@@ -22,7 +22,7 @@ Table = tuple["Tensor", "Tensor"]
 """Cosines and sines, each (tokens, 1, head_dim / 2) in float32."""
 
 
-def turned(shape: Architecture, packed: Packing) -> dict[float, Table]:
+def rotations(shape: Architecture, packed: Packing) -> dict[float, Table]:
     """The rotations of each frequency base in a network; empty where its positions are not rotary."""
     if shape.positions != "rotary":
         return {}

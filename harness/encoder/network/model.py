@@ -17,7 +17,16 @@ from transformers.modeling_outputs import BaseModelOutputWithPooling, MaskedLMOu
 from harness.encoder.attention.interface import Layout, Needs
 from harness.encoder.attention.kernels import AUTO, LIBRARY_NAMES, choose
 from harness.encoder.family import MODEL_TYPE, Architecture
-from harness.encoder.network.layers import Block, Embeddings, MaskedHead, Packing, Pooler, Table, norm, turned
+from harness.encoder.network.layers import (
+    Block,
+    Embeddings,
+    MaskedHead,
+    Packing,
+    Pooler,
+    Table,
+    norm,
+    rotations,
+)
 from harness.encoder.network.pretrained import EncoderConfig, EncoderPreTrainedModel, Published
 from harness.errors import ModelError
 
@@ -254,7 +263,7 @@ class EncoderModel(EncoderPreTrainedModel):
         parts = [cast(Block, block).attention for block in self.layers]
         layouts = [_Sealed(pass_.layout(part.needs(partly=pass_.partly))) for part in parts]
         self._remember(pass_)
-        return turned(self.shape, packed), layouts
+        return rotations(self.shape, packed), layouts
 
     def _asked(self) -> str:
         """The requested backend: ours, or that of the transformers config."""

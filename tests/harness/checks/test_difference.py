@@ -26,7 +26,7 @@ from harness.checks.difference import (
     Difference,
     Part,
     _blocks,
-    _of_runs,
+    _run_part,
     _together,
 )
 from harness.checks.units import Units
@@ -139,7 +139,7 @@ def test_strata_are_drawn_on_their_own_and_weigh_as_their_shares() -> None:
 
 def test_runs_that_are_not_paired_are_those_of_welch() -> None:
     mine, theirs = [0.51, 0.55, 0.50], [0.52, 0.60, 0.47, 0.49, 0.58]
-    part = _of_runs(mine, theirs, paired=False)
+    part = _run_part(mine, theirs, paired=False)
     test = scipy.stats.ttest_ind(mine, theirs, equal_var=False)
     assert part is not None
     assert part.freedom == pytest.approx(test.df)
@@ -149,7 +149,7 @@ def test_runs_that_are_not_paired_are_those_of_welch() -> None:
 
 def test_paired_runs_are_those_of_the_paired_test() -> None:
     mine, theirs = [0.51, 0.55, 0.50], [0.50, 0.53, 0.51]
-    part = _of_runs(mine, theirs, paired=True)
+    part = _run_part(mine, theirs, paired=True)
     test = scipy.stats.ttest_rel(mine, theirs)
     assert part is not None
     assert part.freedom == test.df == 2
@@ -159,16 +159,16 @@ def test_paired_runs_are_those_of_the_paired_test() -> None:
 def test_a_single_run_is_as_uncertain_as_those_of_the_other_side() -> None:
     theirs = [0.5, 0.6, 0.7]
     for mine, others in (([0.4], theirs), (theirs, [0.4])):
-        part = _of_runs(mine, others, paired=False)
+        part = _run_part(mine, others, paired=False)
         assert part is not None
         assert part.variance == pytest.approx(0.01 * (1 + 1 / 3))
         assert part.freedom == 2
-    assert _of_runs([0.4], [0.5], paired=False) is None
+    assert _run_part([0.4], [0.5], paired=False) is None
 
 
 def test_runs_without_spread_add_nothing() -> None:
-    assert _of_runs([0.5, 0.5], [0.5, 0.5], paired=False) == Part(variance=0.0, freedom=pytest.approx(1e7))
-    assert _of_runs([0.6, 0.5], [0.5, 0.4], paired=True) == Part(variance=pytest.approx(0), freedom=1)
+    assert _run_part([0.5, 0.5], [0.5, 0.5], paired=False) == Part(variance=0.0, freedom=pytest.approx(1e7))
+    assert _run_part([0.6, 0.5], [0.5, 0.4], paired=True) == Part(variance=pytest.approx(0), freedom=1)
 
 
 def test_parts_add_up_with_the_freedom_of_welch_and_satterthwaite() -> None:
@@ -186,7 +186,7 @@ def test_runs_are_a_level_above_the_units() -> None:
     shifts = (0.05, -0.03, 0.01), (0.0, 0.02, -0.04)
     mine, theirs = (means(*(hard + s for s in side)) for side in shifts)
     found = compared(mine, theirs)
-    expected = _of_runs(
+    expected = _run_part(
         [hard.mean() + s for s in shifts[0]], [hard.mean() + s for s in shifts[1]], paired=False
     )
     assert found.examples.variance < 1e-8

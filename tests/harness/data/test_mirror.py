@@ -16,7 +16,7 @@ from huggingface_hub.errors import HfHubHTTPError
 from harness.commands.data import _remote_sizes
 from harness.data.folder import Manifest, Need
 from harness.data.locate import DataSettings, Unavailable, _explain, human_size, locate_data, remote_size
-from harness.data.mirror import Status, files_found, needs, pull, verify
+from harness.data.mirror import Status, data_sets_in, needs, pull, verify
 from harness.errors import DataError
 from harness.types import Data, Task
 
@@ -124,7 +124,7 @@ def test_a_pulled_data_set_is_the_hubs_and_proves_it(hub, need, root, tmp_path):
     located = locate_data(need.data, DataSettings(root=root, offline=True, cache=tmp_path / "cache"))
     assert located.data == Data(path="org/toy", revision=REVISION)
     assert any("org/toy" in line for line in said)
-    assert [n.path for n in files_found(root)] == ["org/toy"]
+    assert [n.path for n in data_sets_in(root)] == ["org/toy"]
 
 
 def test_what_is_verified_is_not_fetched_again(hub, need, root):
@@ -147,7 +147,7 @@ def test_an_interrupted_pull_leaves_nothing_under_the_name_and_goes_on(hub, need
     with pytest.raises(DataError, match="HTTP 500"):
         pull(need, root)
     assert not (root / "org/toy").exists()
-    assert files_found(root) == ()
+    assert data_sets_in(root) == ()
     hub.refuse = lambda path: None
     hub.asked.clear()
     assert pull(need, root) == "pulled"
@@ -163,7 +163,10 @@ def test_another_revision_goes_beside_the_first(hub, need, root):
     assert pull(need, root) == "pulled"
     assert pull(need, root) == "kept"
     assert verify(need, root) == ()
-    assert [(n.path, n.revision) for n in files_found(root)] == [("org/toy", "f" * 40), ("org/toy", REVISION)]
+    assert [(n.path, n.revision) for n in data_sets_in(root)] == [
+        ("org/toy", "f" * 40),
+        ("org/toy", REVISION),
+    ]
 
 
 def test_what_an_interrupted_pull_fetched_is_not_asked_for_again(hub, need, root, monkeypatch):
@@ -457,7 +460,7 @@ def test_found_lists_what_lies_in_a_root(root, lay, sign, revision):
     lay(root / "org/by-hand", {"test.jsonl": "x"})
     lay(root, {"README.md": "a file", "org/.toy.partial/test.jsonl": "x"})
     (root / "org/empty").mkdir()
-    assert [(n.path, n.revision) for n in files_found(root)] == [("org/by-hand", ""), ("org/toy", revision)]
+    assert [(n.path, n.revision) for n in data_sets_in(root)] == [("org/by-hand", ""), ("org/toy", revision)]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from harness.errors import RecordError, UsageError
 from harness.imported import Imported
 from harness.proxy import document, fit
 from harness.proxy.document import PROXIES, Proxy
-from harness.proxy.fit import Wish, _fit_times, fit_proxy
+from harness.proxy.fit import ProxyRequest, _fit_times, fit_proxy
 from proxies import put, suite
 from suites.proxy import _ProxyPredictor
 
@@ -37,7 +37,7 @@ def imported(folder: Path, seed: int = 7) -> Imported:
 @pytest.fixture(scope="module")
 def fitted(tmp_path_factory: pytest.TempPathFactory) -> Proxy:
     folder = tmp_path_factory.mktemp("import")
-    return fit_proxy(imported(folder), suite(COLUMNS), Wish(suite="made", minutes=3.5))
+    return fit_proxy(imported(folder), suite(COLUMNS), ProxyRequest(suite="made", minutes=3.5))
 
 
 def test_what_is_fitted_is_told(fitted: Proxy) -> None:
@@ -89,7 +89,9 @@ def test_scores_that_no_fitted_model_has_are_named(fitted: Proxy) -> None:
 
 
 def test_given_tasks_are_taken_whatever_they_cost(tmp_path: Path) -> None:
-    found = fit_proxy(imported(tmp_path), suite(COLUMNS), Wish(suite="made", tasks=("C", "A"), name="mine"))
+    found = fit_proxy(
+        imported(tmp_path), suite(COLUMNS), ProxyRequest(suite="made", tasks=("C", "A"), name="mine")
+    )
     assert [task.task for task in found.tasks] == ["A", "C"]
     assert (found.name, found.chosen, found.cost.budget) == ("mine", "given", None)
 
@@ -97,26 +99,31 @@ def test_given_tasks_are_taken_whatever_they_cost(tmp_path: Path) -> None:
 def test_minutes_can_be_those_of_a_named_model(tmp_path: Path) -> None:
     source = imported(tmp_path)
     names = source.files()["seconds"].to_pylist()
-    found = fit_proxy(source, suite(COLUMNS), Wish(suite="made", tasks=("B",), reference="org3/model7"))
+    found = fit_proxy(
+        source, suite(COLUMNS), ProxyRequest(suite="made", tasks=("B",), reference="org3/model7")
+    )
     seconds = names[7 * COLUMNS + 1]
     assert found.cost.minutes == pytest.approx(seconds / 60)
     assert (found.cost.reference, found.cost.nearest) == ("org3/model7", None)
 
 
 def test_the_same_import_gives_the_same_proxy(fitted: Proxy, tmp_path: Path) -> None:
-    again = fit_proxy(imported(tmp_path), suite(COLUMNS), Wish(suite="made", minutes=3.5))
+    again = fit_proxy(imported(tmp_path), suite(COLUMNS), ProxyRequest(suite="made", minutes=3.5))
     assert (again.tasks, again.error, again.cost) == (fitted.tasks, fitted.error, fitted.cost)
 
 
 @pytest.mark.parametrize(
     ("wish", "said"),
     [
-        (Wish(suite="made", minutes=0.001), "No task fits into 0.001 minutes: the cheapest"),
-        (Wish(suite="made", tasks=("B", "Bee")), "No task of the target is called 'Bee'"),
-        (Wish(suite="made", reference="org3/model8"), "No imported model with recorded times is called"),
+        (ProxyRequest(suite="made", minutes=0.001), "No task fits into 0.001 minutes: the cheapest"),
+        (ProxyRequest(suite="made", tasks=("B", "Bee")), "No task of the target is called 'Bee'"),
+        (
+            ProxyRequest(suite="made", reference="org3/model8"),
+            "No imported model with recorded times is called",
+        ),
     ],
 )
-def test_what_cannot_be_is_said(tmp_path: Path, wish: Wish, said: str) -> None:
+def test_what_cannot_be_is_said(tmp_path: Path, wish: ProxyRequest, said: str) -> None:
     with pytest.raises(UsageError, match=said):
         fit_proxy(imported(tmp_path), suite(COLUMNS), wish)
 
@@ -126,8 +133,8 @@ def test_an_import_without_times_can_only_take_given_tasks(tmp_path: Path) -> No
     scores = draw.random((30, 4))
     source = put(tmp_path, suite(4), scores, seconds=np.full((30, 4), np.nan))
     with pytest.raises(UsageError, match="the time of none"):
-        fit_proxy(source, suite(4), Wish(suite="made"))
-    found = fit_proxy(source, suite(4), Wish(suite="made", tasks=("A",)))
+        fit_proxy(source, suite(4), ProxyRequest(suite="made"))
+    found = fit_proxy(source, suite(4), ProxyRequest(suite="made", tasks=("A",)))
     assert (found.cost.minutes, found.cost.nearest) == (None, None)
 
 
@@ -219,7 +226,7 @@ def test_noise_is_told_as_noise() -> None:
         return fit._choose(some, of, groups, minutes, 8.0)
 
     predicted = fit._held_out(scores, target, families, choose)
-    nested = fit._judged(target, predicted).rmse
+    nested = fit._errors_of(target, predicted).rmse
     chosen_by = float(np.sqrt(choose(scores, target, families).error))
     assert nested > 0.97 * target.std()
     assert chosen_by < nested
@@ -252,7 +259,7 @@ def test_the_half_width_covers_held_out_models() -> None:
 
 
 def test_a_constant_target_has_no_rank_correlation() -> None:
-    found = fit._judged(np.ones(4), np.arange(4.0))
+    found = fit._errors_of(np.ones(4), np.arange(4.0))
     assert (found.kendall, found.spearman) == (None, None)
 
 
