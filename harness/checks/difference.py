@@ -232,7 +232,7 @@ def _run_part(mine: Sequence[float], theirs: Sequence[float], *, paired: bool) -
     Two unpaired groups each have a spread of their own; a single run is as uncertain as those of the other
     side.
 
-    >>> _of_runs([0.5, 0.7], [0.4], paired=False)
+    >>> _run_part([0.5, 0.7], [0.4], paired=False)
     Part(variance=0.03, freedom=1)
     """
     if paired and len(mine) == len(theirs) > 1:

@@ -101,7 +101,7 @@ def fit_proxy(source: Imported, suite: Suite, wish: ProxyRequest, progress: Prog
 def _default_name(title: str, wish: ProxyRequest) -> str:
     """A name made of the target and the minutes.
 
-    >>> _default_name("MTEB(eng, v2)", Wish(suite="mteb", minutes=5))
+    >>> _default_name("MTEB(eng, v2)", ProxyRequest(suite="mteb", minutes=5))
     'mteb-eng-v2-5min'
     """
     plain = "-".join(re.findall(r"[a-z0-9.]+", title.lower())).strip(".") or "proxy"
@@ -482,7 +482,7 @@ def _held_out(
 def _errors_of(target: Floats, predicted: Floats) -> _Errors:
     """The errors of predictions, both (models,).
 
-    >>> off = _judged(np.array([0.1, 0.2, 0.3]), np.array([0.2, 0.2, 0.4]))
+    >>> off = _errors_of(np.array([0.1, 0.2, 0.3]), np.array([0.2, 0.2, 0.4]))
     >>> round(off.half_width, 3), round(off.mae, 3)
     (0.1, 0.067)
     """
