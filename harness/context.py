@@ -56,7 +56,15 @@ class EncodedTexts:
 
 
 class JobContext:
-    """The resources of one process on one device; jobs use it in turn, and only the driver writes to disk."""
+    """The resources of one process on one device, which its jobs use in turn: the loaded model, known vectors.
+
+    Attributes:
+        device: The device in torch's words.
+        cache: The cache folder.
+        emit: Called with events for the driver, the only one that writes to disk.
+        threads: CPU threads, None for torch's own choice.
+        inputs: The outputs of the jobs that the present job needs, by key; set before each job.
+    """
 
     def __init__(
         self, *, device: str, cache: Path, emit: Callable[[Event], None], threads: int | None = None

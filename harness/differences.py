@@ -35,7 +35,7 @@ CURVE = (
 Identity = Mapping[str, Any]
 """The fields that a score depends on, as they were hashed."""
 
-Difference = tuple[str, Any, Any]
+FieldDifference = tuple[str, Any, Any]
 """A field, the candidate's value and the baseline's."""
 
 
@@ -89,7 +89,7 @@ class Comparable:
         """The fields that all checkpoints on one curve share."""
         return {name: self.identity[name] for name in CURVE if name in self.identity}
 
-    def differences(self, other: Comparable) -> list[Difference]:
+    def differences(self, other: Comparable) -> list[FieldDifference]:
         """The fields that differ, apart from those of the model itself and a recipe's seeds."""
         first, second = self._without_seeds(), other._without_seeds()
         fields = dict.fromkeys((*first, *second))
@@ -117,7 +117,7 @@ class Comparable:
         Args:
             pairs: By task, the provenance of the candidate's score and of the baseline's.
         """
-        found: dict[Difference, int] = {}
+        found: dict[FieldDifference, int] = {}
         for mine, theirs in pairs.values():
             first, second = _flatten(mine), _flatten(theirs)
             for field in dict.fromkeys((*first, *second)):
@@ -144,7 +144,7 @@ class Comparable:
         Raises:
             UsageError: A field differs that may not; the message has both values.
         """
-        found: dict[Difference, list[str]] = {}
+        found: dict[FieldDifference, list[str]] = {}
         for task, both in pairs.items():
             for field, one, other in dict.fromkeys(
                 _text(d)
@@ -176,12 +176,12 @@ def _flatten(value: Any, name: str = "") -> dict[str, Any]:
 SHOWN = 6
 
 
-def _text(difference: Difference) -> tuple[str, str, str]:
+def _text(difference: FieldDifference) -> tuple[str, str, str]:
     field, mine, theirs = difference
     return field, repr(mine), repr(theirs)
 
 
-def _refusal(refused: Mapping[Difference, Sequence[str]], baseline: str) -> UsageError:
+def _refusal(refused: Mapping[FieldDifference, Sequence[str]], baseline: str) -> UsageError:
     lines = [f"  {_describe(d, tasks)}" for d, tasks in refused.items()]
     more = len(lines) - SHOWN
     listed = "\n".join([*lines[:SHOWN], *([f"  and {more} more"] if more > 0 else [])])
@@ -194,7 +194,7 @@ def _refusal(refused: Mapping[Difference, Sequence[str]], baseline: str) -> Usag
     )
 
 
-def _describe(difference: Difference, tasks: Sequence[str]) -> str:
+def _describe(difference: FieldDifference, tasks: Sequence[str]) -> str:
     field, mine, theirs = difference
     more = f" and {len(tasks) - 1} more" if len(tasks) > 1 else ""
     return f"{field} is {_short(mine)}, the baseline's {_short(theirs)} ({tasks[0]}{more})"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.encoder.folder import weight_files
+from harness.encoder.model_files import weight_files
 from harness.execute import Driver, Listeners
 from harness.jobs import Job
 from harness.plan import Plan

@@ -211,7 +211,7 @@ def _weighted_f1(gold: Floats, predicted: Floats, weights: Floats) -> Floats:
     return np.asarray((weights * found[:, of_gold]).sum(axis=1) / weights.sum(axis=1))
 
 
-def prepared(name: str, gold: Floats, predicted: Floats) -> Callable[[Floats], Floats]:
+def prepare_metric(name: str, gold: Floats, predicted: Floats) -> Callable[[Floats], Floats]:
     """A metric of several predictions (predictions, units) of the same gold, prepared for many calls.
 
     Returns:
@@ -230,7 +230,7 @@ MEASURES: Mapping[str, Metric] = {
     "macro_f1": _macro_f1,
     "weighted_f1": _weighted_f1,
 }
-"""Metrics by the name that units have for them."""
+"""Metrics of resampled units; `_units_by_type` in harness/checks/record_units.py says which task has which."""
 
 
 def v_measure(gold: Codes, predicted: Codes) -> float:

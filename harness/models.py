@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from harness import backbones, paths
-from harness.encoder import content, describe
+from harness.encoder import content, model_settings
 from harness.encoder.family import BackboneEntry
 from harness.errors import ModelError, UsageError, nearest
 from harness.plan import ConfiguredModel
@@ -45,8 +45,8 @@ def subject(text: str, settings: Settings, options: ModelOptions) -> ConfiguredM
         UsageError: A setting does not fit the model.
     """
     artifact = _resolve(text, options)
-    description = describe.describe(artifact.folder, own_code=artifact.trust_remote_code)
-    return ConfiguredModel(artifact=artifact, encoding=describe.resolve_encoding(description, settings))
+    description = model_settings.describe(artifact.folder, own_code=artifact.trust_remote_code)
+    return ConfiguredModel(artifact=artifact, encoding=model_settings.resolve_encoding(description, settings))
 
 
 def _resolve(text: str, options: ModelOptions) -> Artifact:
@@ -99,7 +99,7 @@ def _from_folder(
     folder: Path, *, name: str, source: str, options: ModelOptions, revision: str | None = None
 ) -> Artifact:
     try:
-        describe.describe(folder, own_code=options.trust_remote_code)
+        model_settings.describe(folder, own_code=options.trust_remote_code)
         key, weights = content.content_key(
             folder, cache_dir=options.cache, trust_remote_code=options.trust_remote_code
         )

@@ -21,7 +21,7 @@ from finetune.glue.protocol import RunScore, Trial
 from finetune.glue.rows import TokenizedTask, adapted_to_backbone
 from harness import files, provenance
 from harness.context import Event, JobContext
-from harness.encoder.folder import backbone_folder
+from harness.encoder.model_files import backbone_folder
 from harness.errors import HarnessError
 from harness.files import sha256_file
 from harness.jobs import examples_bytes, examples_part, model_part, record_output, task_part

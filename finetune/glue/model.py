@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from finetune.glue.protocol import ClassifierHead, Dropout, Trial
-from harness.encoder.describe import family_in, has_network
 from harness.encoder.family import Family, Names
+from harness.encoder.model_settings import family_in, has_network
 from harness.encoder.network.checkpoint import load_network, raw_tensors, read_tensors
 from harness.errors import ModelError
 

@@ -24,7 +24,7 @@ from finetune.glue.protocol import Protocol, Trial
 from harness.context import JobContext
 from harness.data.locate import DataMissing, Located, declared_subsets
 from harness.encoder.content import content_key
-from harness.encoder.folder import backbone_folder, check_safetensors, read_object
+from harness.encoder.model_files import backbone_folder, check_safetensors, read_object
 from harness.errors import DataError, UsageError, unknown
 from harness.files import sha256_file
 from harness.identity import canonical, digest, task_identity

@@ -14,7 +14,7 @@ from finetune.glue.jobs import Finetune
 from finetune.glue.protocol import Cadence, Trial
 from finetune.glue.rows import TokenizedRows, TokenizedTask, adapted_to_backbone
 from harness.context import Event, JobContext
-from harness.encoder.folder import backbone_folder
+from harness.encoder.model_files import backbone_folder
 from harness.errors import DataError
 from harness.recipe import Estimate
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from finetune.glue.protocol import Trial
 from harness.context import JobContext
-from harness.encoder.describe import family_in, lengths
-from harness.encoder.folder import backbone_folder
+from harness.encoder.model_files import backbone_folder
+from harness.encoder.model_settings import family_in, lengths
 from harness.jobs import no_bars, prepared_data
 from harness.types import Artifact, LabelledData, LabelSource, Task
 

@@ -161,8 +161,8 @@ def train(
     for step, chosen in enumerate(_order_of(len(rows), trial)):
         for group in optimizer.param_groups:
             group["lr"] = trial.learning_rate * factor(step)
-        progress.losses.append(_step(model, rows, chosen, autocast, scaler, progress))
-        _update(model, optimizer, scaler, trial.training.clip)
+        progress.losses.append(_forward_and_backward(model, rows, chosen, autocast, scaler, progress))
+        _optimizer_step(model, optimizer, scaler, trial.training.clip)
         tell(step + 1, steps)
         if progress.diverged:
             break
@@ -183,7 +183,7 @@ def autocast_of(device: torch.device, trial: Trial) -> Callable[[], Any]:
     return partial(torch.autocast, device.type, dtype=DTYPES[trial.autocast])
 
 
-def _step(
+def _forward_and_backward(
     model: nn.Module,
     rows: TokenizedRows,
     chosen: Tensor,
@@ -219,7 +219,7 @@ def _loss_of(scores: Tensor, batch: Batch) -> Tensor:
     return nn.functional.cross_entropy(scores.float(), batch.labels)
 
 
-def _update(
+def _optimizer_step(
     model: nn.Module, optimizer: torch.optim.Optimizer, scaler: GradScaler, clip: float | None
 ) -> None:
     if clip is not None:

@@ -13,7 +13,7 @@ import numpy as np
 
 from harness import stats
 from harness.checks.units import Stratum, Units
-from harness.metrics import MEASURES, Floats, prepared
+from harness.metrics import MEASURES, Floats, prepare_metric
 from harness.stats import Weights
 from harness.types import Suite
 
@@ -179,7 +179,7 @@ def _deltas(one: Stratum, other: Stratum) -> Callable[[Floats], Floats]:
         of_units = _means(one) - _means(other)
         return lambda weights: MEASURES["mean"](one.gold, of_units, weights)
     mine, theirs = (part.predicted.reshape(-1, part.count) for part in (one, other))
-    measures = [prepared(name, one.gold, np.concatenate([mine, theirs])) for name in one.measures]
+    measures = [prepare_metric(name, one.gold, np.concatenate([mine, theirs])) for name in one.measures]
     count = len(mine)
 
     def deltas(weights: Floats) -> Floats:

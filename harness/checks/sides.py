@@ -16,7 +16,7 @@ from harness import paths
 from harness.checks.baselines import BASELINES, Baseline, BaselineModel, require_new_name
 from harness.checks.difference import Difference, Part
 from harness.checks.policy import Policy
-from harness.checks.scored import Parts, ScoredRecord
+from harness.checks.record_units import Parts, ScoredRecord
 from harness.checks.units import Units
 from harness.differences import Comparable, Identity
 from harness.errors import HarnessError, UsageError, shortened

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.encoder.folder import module_folders, read_json, read_object, weight_files
+from harness.encoder.model_files import module_folders, read_json, read_object, weight_files
 from harness.errors import ModelError
 from harness.files import sha256_file
 from harness.identity import digest

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from harness import backbones
-from harness.encoder.describe import NO_LIMIT, Description, describe, family_in, has_network, runs_remote_code
 from harness.encoder.engine import (
     Encoder,
     backbone_modules,
@@ -27,7 +26,15 @@ from harness.encoder.engine import (
     route,
     widen_towers,
 )
-from harness.encoder.folder import module_folders, read_object
+from harness.encoder.model_files import module_folders, read_object
+from harness.encoder.model_settings import (
+    NO_LIMIT,
+    Description,
+    describe,
+    family_in,
+    has_network,
+    runs_remote_code,
+)
 from harness.encoder.trust import check_trust
 from harness.errors import HarnessError, ModelError, UsageError
 from harness.types import Artifact, Encoding, Role

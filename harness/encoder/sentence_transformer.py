@@ -13,10 +13,10 @@ from torch import nn
 
 from harness import backbones
 from harness.encoder.attention.kernels import AUTO, LIBRARY_NAMES
-from harness.encoder.describe import family_in, has_network
 from harness.encoder.engine import backbone_modules, let_end_pad
 from harness.encoder.family import MODEL_TYPE
-from harness.encoder.folder import library_class, read_object
+from harness.encoder.model_files import library_class, read_object
+from harness.encoder.model_settings import family_in, has_network
 from harness.encoder.network.checkpoint import configured, load_network
 from harness.encoder.network.pretrained import require_import
 from harness.errors import ModelError, UsageError

@@ -8,9 +8,9 @@ from importlib.metadata import version
 from pathlib import Path
 
 from harness.encoder.content import RemoteClass
-from harness.encoder.describe import TOKENIZED, family_in
 from harness.encoder.family import Family
-from harness.encoder.folder import all_modules, library_class, read_object
+from harness.encoder.model_files import all_modules, library_class, read_object
+from harness.encoder.model_settings import TOKENIZED, family_in
 from harness.errors import ModelError
 from harness.types import Artifact
 

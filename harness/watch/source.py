@@ -13,8 +13,8 @@ from typing import Protocol
 
 from harness import paths
 from harness.encoder.content import content_files
-from harness.encoder.describe import describe
-from harness.encoder.folder import read_json, weight_files
+from harness.encoder.model_files import read_json, weight_files
+from harness.encoder.model_settings import describe
 from harness.errors import ModelError, UsageError
 from harness.identity import digest
 from harness.models import HUB_ID

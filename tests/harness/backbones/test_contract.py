@@ -17,8 +17,8 @@ from torch import Tensor
 import tiny
 from blocked import BLOCKER
 from harness import backbones
-from harness.encoder.describe import describe
 from harness.encoder.family import Family
+from harness.encoder.model_settings import describe
 from harness.encoder.network.checkpoint import _build, _configured_from, load_network
 from harness.encoder.network.pretrained import EncoderConfig
 from harness.errors import ModelError

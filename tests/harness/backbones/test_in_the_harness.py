@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 import tiny
 from harness import backbones
 from harness.encoder.content import content_key
-from harness.encoder.describe import describe, resolve_encoding
 from harness.encoder.engine import Encoder
 from harness.encoder.loading import load
+from harness.encoder.model_settings import describe, resolve_encoding
 from harness.errors import ModelError, UsageError
 from harness.types import Artifact, Settings
 

@@ -20,8 +20,8 @@ import tiny
 from harness import backbones
 from harness.backbones.optibert import _inside, convert
 from harness.encoder.content import content_key
-from harness.encoder.describe import describe, resolve_encoding
 from harness.encoder.loading import load
+from harness.encoder.model_settings import describe, resolve_encoding
 from harness.encoder.network.checkpoint import load_network
 from harness.errors import ModelError
 from harness.types import Artifact, Settings

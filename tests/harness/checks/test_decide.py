@@ -39,7 +39,7 @@ from harness.checks.decide import (
 from harness.checks.difference import Difference, MeanDifference, Part
 from harness.checks.outcome import VERDICTS, MeanOutcome, Overall, TaskOutcome, Verdict
 from harness.checks.policy import CORRECTIONS, DEFAULT, Correction, Policy
-from harness.checks.scored import ScoredRecord
+from harness.checks.record_units import ScoredRecord
 from harness.checks.sides import CheckSide, Comparison
 from harness.checks.units import Stratum, Units
 from harness.errors import UsageError

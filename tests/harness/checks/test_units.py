@@ -12,7 +12,7 @@ import pytest
 import scipy.stats
 import sklearn.metrics
 
-from harness.checks.scored import Parts, _NotTestableError, _read_examples, _units_of
+from harness.checks.record_units import Parts, _NotTestableError, _read_examples, _units_of
 from harness.checks.units import Units
 from harness.jobs import examples_bytes
 from harness.record import ModelPart, Record, TaskPart

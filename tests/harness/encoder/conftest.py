@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from harness.encoder.content import content_key
-from harness.encoder.describe import describe, resolve_encoding
 from harness.encoder.engine import Encoder
+from harness.encoder.model_settings import describe, resolve_encoding
 from harness.types import Artifact, Settings
 from tiny import library
 
@@ -211,7 +211,7 @@ def _tokenizer() -> Any:
 
 
 def _flags(pooling: str) -> dict[str, bool]:
-    from harness.encoder.describe import POOLING_FLAGS
+    from harness.encoder.model_settings import POOLING_FLAGS
 
     modes = pooling.split("+")
     return {flag: mode in modes for flag, mode in POOLING_FLAGS.items()}

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from fakes import task
 from harness.encoder import engine
 from harness.encoder.content import content_key
-from harness.encoder.describe import describe, resolve_encoding
 from harness.encoder.engine import Encoder, _prepare, _use_onednn
+from harness.encoder.model_settings import describe, resolve_encoding
 from harness.encoder.sanity import check_encoder
 from harness.errors import ModelError
 from harness.types import ROLES, Artifact, Encoding, Role, Settings

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from fakes import Evil
-from harness.encoder.describe import describe, resolve_encoding
 from harness.encoder.engine import Encoder
 from harness.encoder.loading import load
+from harness.encoder.model_settings import describe, resolve_encoding
 from harness.errors import ModelError, UsageError
 from harness.types import Artifact, Settings
 

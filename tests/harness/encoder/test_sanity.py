@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from harness.encoder import sanity
-from harness.encoder.describe import describe, resolve_encoding
 from harness.encoder.engine import Encoder
+from harness.encoder.model_settings import describe, resolve_encoding
 from harness.encoder.sanity import check_encoder, require_sane
 from harness.errors import ModelError
 from harness.types import Settings

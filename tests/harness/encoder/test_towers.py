@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.encoder.describe import NO_LIMIT, describe
 from harness.encoder.engine import Encoder
+from harness.encoder.model_settings import NO_LIMIT, describe
 from harness.encoder.sanity import check_encoder
 from harness.errors import ModelError, UsageError
 from tiny import library

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from harness.encoder.content import content_key
-from harness.encoder.describe import describe, resolve_encoding
 from harness.encoder.engine import Encoder
 from harness.encoder.loading import load
+from harness.encoder.model_settings import describe, resolve_encoding
 from harness.errors import ModelError
 from harness.models import ModelOptions, _resolve
 from harness.types import Artifact, Settings

@@ -14,7 +14,7 @@ from typing import Any, cast, get_args
 from harness import backbones
 from harness.encoder.content import check_external_references
 from harness.encoder.family import MODEL_TYPE, Family
-from harness.encoder.folder import (
+from harness.encoder.model_files import (
     Module,
     all_modules,
     backbone_folder,

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from harness.encoder import folder
+from harness.encoder import model_files
 from harness.encoder.content import content_files, content_key
-from harness.encoder.describe import describe
-from harness.encoder.folder import weight_files
+from harness.encoder.model_files import weight_files
+from harness.encoder.model_settings import describe
 from harness.errors import ModelError
 from harness.models import ModelOptions, _resolve
 
@@ -28,10 +28,10 @@ Build = Callable[..., Path]
 def test_every_module_of_the_library_is_known() -> None:
     from sentence_transformers import models
 
-    assert set(models.__all__) - {"Module", "InputModule"} == folder.LIBRARY
-    for name in folder.LIBRARY:
-        assert folder.library_class(f"sentence_transformers.models.{name}") == name
-        assert folder.library_class(f"sentence_transformers.models.{name}.{name}") == name
+    assert set(models.__all__) - {"Module", "InputModule"} == model_files.LIBRARY
+    for name in model_files.LIBRARY:
+        assert model_files.library_class(f"sentence_transformers.models.{name}") == name
+        assert model_files.library_class(f"sentence_transformers.models.{name}.{name}") == name
 
 
 def test_a_layer_without_its_weights_is_named(build: Build) -> None:

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.encoder.describe import NO_LIMIT, OWN_POOLING, describe, resolve_encoding
 from harness.encoder.engine import Encoder
-from harness.encoder.folder import weight_files
+from harness.encoder.model_files import weight_files
+from harness.encoder.model_settings import NO_LIMIT, OWN_POOLING, describe, resolve_encoding
 from harness.errors import ModelError, UsageError
 from harness.types import Encoding, Settings
 from tiny import library
@@ -246,7 +246,7 @@ def test_describing_needs_neither_torch_nor_transformers(build: Callable[..., Pa
         "for name in ('torch', 'transformers', 'sentence_transformers'): sys.modules[name] = None\n"
         "from pathlib import Path\n"
         "from harness.encoder.content import content_key\n"
-        "from harness.encoder.describe import describe, resolve_encoding\n"
+        "from harness.encoder.model_settings import describe, resolve_encoding\n"
         "from harness.types import Settings\n"
         f"folder = Path({str(build())!r})\n"
         "print(resolve_encoding(describe(folder), Settings()).pooling, len(content_key(folder)[0]))\n"

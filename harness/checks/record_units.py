@@ -32,26 +32,29 @@ class _NotTestableError(Exception):
 
 
 def _example_metric(kind: str, metric: str) -> str:
-    """The raw metric computed from examples where `metric` is a task's main metric."""
+    """The metric that examples give: of pairs the average precision of one similarity, not the best of all."""
     return "similarity_ap" if (kind, metric) == ("PairClassification", "max_ap") else metric
 
 
 def _units_by_type(kind: str, metric: str, rows: _ExampleRows) -> tuple[str, list[Stratum]]:
-    """The name of the units of a split and subset, and their strata, whose shares sum to 1."""
+    """The units from whose rows a type's metric is computed again: their name, and strata whose shares sum to 1.
+
+    Any other type and metric is the mean over single queries, if the rows have it.
+    """
     match kind, metric:
         case "STS", "cosine_spearman" | "cosine_pearson":
             gold, predicted = _numbers(rows)
-            return "pairs", [_one(metric.removeprefix("cosine_"), gold, predicted, rows.digest)]
+            return "pairs", [_stratum(metric.removeprefix("cosine_"), gold, predicted, rows.digest)]
         case "PairClassification", "max_ap":
             gold, predicted = _numbers(rows)
-            return "pairs", [_one("average_precision", gold, predicted, rows.digest)]
+            return "pairs", [_stratum("average_precision", gold, predicted, rows.digest)]
         case "Summarization", "cosine_spearman":
             return "texts", [_summaries(rows)]
         case "Clustering", "v_measure":
             return "draws", [_draws(rows)]
         case "BitextMining", "f1":
             gold, predicted = _codes(rows)
-            return "sentences", [_one("weighted_f1", gold, predicted, rows.digest)]
+            return "sentences", [_stratum("weighted_f1", gold, predicted, rows.digest)]
         case (("Classification" | "MultilabelClassification"), "accuracy"):
             return "texts", _probes(rows, "mean")
         case "Classification", "f1":
@@ -59,12 +62,12 @@ def _units_by_type(kind: str, metric: str, rows: _ExampleRows) -> tuple[str, lis
     return "queries", [_queries(rows, metric)]
 
 
-def _one(measure: str, gold: Floats, predicted: Floats, examples: str) -> Stratum:
+def _stratum(measure: str, gold: Floats, predicted: Floats, examples: str) -> Stratum:
     return Stratum(measures=(measure,), gold=gold, predicted=predicted[None, None, :], examples=examples)
 
 
-def _mean(values: Sequence[float] | Floats, examples: str) -> Stratum:
-    return _one("mean", NOTHING, np.asarray(values, dtype=np.float64), examples)
+def _mean_stratum(values: Sequence[float] | Floats, examples: str) -> Stratum:
+    return _stratum("mean", NOTHING, np.asarray(values, dtype=np.float64), examples)
 
 
 def _numbers(rows: _ExampleRows) -> tuple[Floats, Floats]:
@@ -87,10 +90,10 @@ def _queries(rows: _ExampleRows, metric: str) -> Stratum:
     if not np.isfinite(rows.metric).all():
         raise _NotTestableError(f"the per-example file has no {metric} of single queries")
     if not metric.startswith(SUBQUERIES):
-        return _mean(rows.metric, rows.digest)
+        return _mean_stratum(rows.metric, rows.digest)
     whole = np.array([name.rpartition("_")[0] for name in rows.ids.tolist()])
     names, first = np.unique(whole, return_index=True)
-    return _mean(rows.metric[first], _digest(names.tolist()))
+    return _mean_stratum(rows.metric[first], _digest(names.tolist()))
 
 
 def _summaries(rows: _ExampleRows) -> Stratum:
@@ -100,7 +103,7 @@ def _summaries(rows: _ExampleRows) -> Stratum:
     gold, predicted = _numbers(rows)
     chosen = [np.flatnonzero(of_text == one) for one in range(len(names))]
     found = [METRICS["spearman"](gold[at], predicted[at], np.ones((1, len(at))))[0] for at in chosen]
-    return _mean(found, _digest(names.tolist()))
+    return _mean_stratum(found, _digest(names.tolist()))
 
 
 def _draws(rows: _ExampleRows) -> Stratum:
@@ -111,7 +114,7 @@ def _draws(rows: _ExampleRows) -> Stratum:
         at = np.flatnonzero(rows.replicate == number)
         found.append(v_measure(gold[at], predicted[at]))
         names.append(_digest(rows.ids[at].tolist()))
-    return _mean(found, _digest(names))
+    return _mean_stratum(found, _digest(names))
 
 
 def _separate_codes(rows: _ExampleRows) -> tuple[Floats, Floats]:
@@ -365,7 +368,7 @@ def _units_of(record: Record, path: Path, parts: Parts = ()) -> Units:
         unit=found[0][0],
         strata=tuple(replace(s, share=s.share / len(found)) for _, strata in found for s in strata),
     )
-    _same_score(made, record)
+    _require_recorded_score(made, record)
     return made
 
 
@@ -373,16 +376,16 @@ def _of_trained(record: Record, rows: _ExampleRows, parts: Parts) -> Units:
     made = Units(
         metric=", ".join(dict.fromkeys(metric for _, metric in parts)),
         unit="examples",
-        strata=tuple(_trained(rows, parts)),
+        strata=tuple(_strata_of_trained(rows, parts)),
     )
     found = raw_metrics(record)
     if not all(part in found for part in parts):
         raise _NotTestableError("its record lacks a metric that its number is made of")
-    _same(made, float(np.mean([found[part] for part in parts])))
+    _require_same(made, float(np.mean([found[part] for part in parts])))
     return made
 
 
-def _trained(rows: _ExampleRows, parts: Parts) -> Iterator[Stratum]:
+def _strata_of_trained(rows: _ExampleRows, parts: Parts) -> Iterator[Stratum]:
     """The strata of a trained task: the rows of each development set, with a run for each seed."""
     sets = {split: part for (split, _), part in rows.parts()}
     for split in dict.fromkeys(split for split, _ in parts):
@@ -404,13 +407,13 @@ def _trained(rows: _ExampleRows, parts: Parts) -> Iterator[Stratum]:
         )
 
 
-def _same_score(made: Units, record: Record) -> None:
+def _require_recorded_score(made: Units, record: Record) -> None:
     recorded = [subset.get(made.metric) for subsets in record.scores.values() for subset in subsets.values()]
     known = [float(one) for one in recorded if one is not None]
-    _same(made, float(np.mean(known)) if len(known) == len(recorded) else record.main_score)
+    _require_same(made, float(np.mean(known)) if len(known) == len(recorded) else record.main_score)
 
 
-def _same(made: Units, expected: float | None) -> None:
+def _require_same(made: Units, expected: float | None) -> None:
     score = float(made.scores().mean())
     if expected is None or not abs(score - expected) <= NEAR:
         told = "nothing" if expected is None else f"{expected:.5f}"

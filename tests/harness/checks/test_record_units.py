@@ -11,7 +11,7 @@ import pytest
 import scipy.stats
 
 from fakes import record, task
-from harness.checks.scored import ScoredRecord
+from harness.checks.record_units import ScoredRecord
 from harness.jobs import examples_bytes, examples_part
 from harness.record import Record
 from harness.store import Store
