@@ -56,7 +56,7 @@ class EncodedTexts:
 
 
 class JobContext:
-    """The resources of one process on one device, which its jobs use in turn: the loaded model, known vectors.
+    """The resources of one process on one device that its jobs use in turn: the model, known vectors.
 
     Attributes:
         device: The device in torch's words.

@@ -230,7 +230,7 @@ MEASURES: Mapping[str, Metric] = {
     "macro_f1": _macro_f1,
     "weighted_f1": _weighted_f1,
 }
-"""Metrics of resampled units; `_units_by_type` in harness/checks/record_units.py says which task has which."""
+"""Metrics of resampled units; `_units_by_type` in checks/record_units.py says which task has which."""
 
 
 def v_measure(gold: Codes, predicted: Codes) -> float:

@@ -32,12 +32,12 @@ class _NotTestableError(Exception):
 
 
 def _example_metric(kind: str, metric: str) -> str:
-    """The metric that examples give: of pairs the average precision of one similarity, not the best of all."""
+    """The metric that examples give: of pairs that of one similarity, not the best of all."""
     return "similarity_ap" if (kind, metric) == ("PairClassification", "max_ap") else metric
 
 
 def _units_by_type(kind: str, metric: str, rows: _ExampleRows) -> tuple[str, list[Stratum]]:
-    """The units from whose rows a type's metric is computed again: their name, and strata whose shares sum to 1.
+    """The units from whose rows a metric is computed again: their name, and strata with shares that sum to 1.
 
     Any other type and metric is the mean over single queries, if the rows have it.
     """
