@@ -116,50 +116,44 @@ class DocumentKind(Generic[Document]):
 
 @dataclass(frozen=True, kw_only=True)
 class DocumentFolder(Generic[Document]):
-    """The folder of documents of one kind in a results folder, each with its own name.
+    """Documents of one kind that lie under names of their own in a results folder.
 
     Attributes:
         kind: The kind of the documents.
         folder: The folder's name below the results folder.
-        then: The command that lists the names.
-        pattern: A regular expression for names.
+        then: The command that shows the names there are.
+        pattern: The form of a new name.
+        hint: What a user types in place of a name that is refused.
     """
 
     kind: DocumentKind[Document]
     folder: str
-    then: str
-    pattern: str = r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
+    then: str = ""
+    pattern: str = r"(?!.*\.json$)[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
+    hint: str = "Use letters, digits, dots, dashes and underscores, e.g. release-1.2."
 
     def check_name(self, name: str) -> None:
-        """Refuse a name that cannot be the name of a file.
+        """Refuse a new name that is not fit for a file.
 
         Raises:
-            UsageError: The name has forbidden characters, or looks like a path to a file.
+            UsageError: It has characters that it may not have, or would be read as a file.
         """
-        if not re.fullmatch(self.pattern, name) or name.endswith(".json"):
-            raise UsageError(
-                f"{name!r} cannot be the name of a {self.kind.name}.",
-                hint="Use letters, digits, dots, dashes and underscores, e.g. release-1.2.",
-            )
+        if not re.fullmatch(self.pattern, name):
+            raise UsageError(f"{name!r} cannot be the name of a {self.kind.name}.", hint=self.hint)
 
     def path(self, results: Path, name: str) -> Path:
-        """The path of the document with a name, whether it exists or not.
-
-        Raises:
-            UsageError: The name is not fit for a file.
-        """
-        self.check_name(name)
+        """The file of the document with a name, whether it is there or not."""
         return results / self.folder / f"{name}.json"
 
     def names(self, results: Path) -> list[str]:
-        """The names of all documents, sorted."""
+        """The names there are, sorted."""
         return sorted(path.stem for path in (results / self.folder).glob("*.json"))
 
     def read(self, results: Path, name: str) -> Document:
-        """The document with a name.
+        """The document of a name.
 
         Raises:
-            UsageError: There is no such document.
+            UsageError: There is none.
             RecordError: It cannot be read, or is of a newer schema.
         """
         known = self.names(results)
@@ -167,23 +161,12 @@ class DocumentFolder(Generic[Document]):
             raise unknown(self.kind.name, name, known, then=self.then)
         return self.kind.read(self.path(results, name))
 
-    def write(self, results: Path, name: str, text: str, *, replace: bool = True) -> Path:
-        """Write a document in one step and return its path.
+    def write(self, results: Path, name: str, text: str) -> Path:
+        """Write a document whole, in place of the former one of its name; gives its file.
 
         Raises:
-            UsageError: The name is not fit for a file, or is taken and `replace` is off.
             StoreError: The folder cannot be written.
         """
-        path, content = self.path(results, name), text.encode()
-        if replace:
-            files.replace(path, content)
-        elif not files.write_once(path, content):
-            raise self.name_taken(name)
+        path = self.path(results, name)
+        files.replace(path, text.encode())
         return path
-
-    def name_taken(self, name: str) -> UsageError:
-        """The error for a name that another document has."""
-        return UsageError(
-            f"There is a {self.kind.name} {name!r} already.",
-            hint=f"Add --replace, or choose another name; `harness {self.kind.name} show {name}` shows it.",
-        )

@@ -13,7 +13,7 @@ import re
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,9 @@ class _Stamp(BaseModel):
     id: str = Field(pattern="^[0-9a-f]{12}$")
 
 
-_STAMPS = DocumentKind(name="stamp of an import", type=_Stamp, schema=SCHEMA)
+_STAMPS = DocumentKind(
+    name="stamp of an import", type=_Stamp, schema=SCHEMA, hint="Remove this file and import again."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,11 +133,14 @@ class Imported:
             RecordError: It is of a newer schema, or its stamp cannot be read.
         """
         path = folder / STAMP
-        if not path.exists():
+        try:
+            text = path.read_text(encoding="utf-8")
+            _STAMPS.parse(text, where=path)
+        except FileNotFoundError:
             return None
-        kind = replace(_STAMPS, hint=f"Remove {path} and import again.")
-        stamp = kind.read(path).model_dump(mode="json", by_alias=True)
-        return Imported(source=folder.name, folder=folder, stamp=stamp)
+        except (OSError, ValueError, RecursionError) as error:
+            raise RecordError(f"{path} cannot be read: {error}.", hint=_STAMPS.hint) from error
+        return Imported(source=folder.name, folder=folder, stamp=json.loads(text))
 
     @staticmethod
     @contextmanager

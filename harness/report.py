@@ -55,7 +55,7 @@ def _report_json(report: Report) -> dict[str, Any]:
 
 
 def _suite_json(report: Report, one: ConfiguredModel, suite: Suite) -> dict[str, Any]:
-    found, standing = report.aggregates(one, suite), report.standing(one, suite)
+    found, standing = report.aggregates(one, suite), report.trained_result(one, suite)
     return {
         "suite": suite.name,
         "model": one.artifact.name,
@@ -93,7 +93,7 @@ def means_lines(suite: Suite, means: Aggregates) -> list[str]:
 def _print_trained_results(suite: Suite, report: Report, console: Console) -> None:
     recipe = report.prepared.recipe
     for one in report.prepared.subjects:
-        found = report.standing(one, suite)
+        found = report.trained_result(one, suite)
         if found is not None and recipe is not None:
             title = f"{report.prepared.label(one)} on {suite.title}, {recipe.name}"
             print_trained_result(found, title, console)
@@ -422,7 +422,7 @@ class Report:
         numbers = {name: self._number(suite, record) for name, record in self._done(one, suite).items()}
         return Aggregates.of(suite, {name: value for name, value in numbers.items() if value is not None})
 
-    def standing(self, one: ConfiguredModel, suite: Suite) -> TrainedResult | None:
+    def trained_result(self, one: ConfiguredModel, suite: Suite) -> TrainedResult | None:
         """The trained result of a model on a suite, with intervals; None if no task of it needs training."""
         part = TrainedResult.part_of(suite)
         if part is None:

@@ -57,7 +57,8 @@ def units(roots: Sequence[Path]) -> Iterator[Unit]:
 def _read(name: str, path: Path) -> list[Filed]:
     """A watch for the index; nothing, and a word in the log, of a file that is none."""
     try:
-        watch = WATCHES.read(path.parent.parent, path.stem)
+        WATCHES.check_name(path.stem)
+        watch = WATCHES.kind.read(path)
         document = json.dumps(watch.model_dump(mode="json", by_alias=True), allow_nan=False)
     except HarnessError as error:
         log.warning("%s It is left out.", error.message)

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from harness.scores import delta_text, score_text
-
-__all__ = ["delta_text", "parameters_text", "score_text"]
-
 
 def parameters_text(number: int | None) -> str:
     """A number of parameters.

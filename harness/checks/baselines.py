@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field
 
-from harness import backbones, paths
+from harness import backbones, files, paths
 from harness.documents import DocumentFolder, DocumentKind
 from harness.errors import UsageError, unknown
 
@@ -86,7 +87,31 @@ def require_new_name(results: Path, name: str, *, replace: bool) -> None:
             f"{name} is a model: a baseline of this name would hide it.", hint=f"Say e.g. {name}-release."
         )
     if not replace and name in BASELINES.names(results):
-        raise BASELINES.name_taken(name)
+        raise _name_taken(name)
+
+
+def write_baseline(results: Path, baseline: Baseline, *, replace: bool) -> Path:
+    """Write a baseline under its name; gives its file.
+
+    Raises:
+        UsageError: The name is unfit, or taken and not to be replaced.
+        StoreError: The folder cannot be written.
+    """
+    require_new_name(results, baseline.name, replace=replace)
+    text = json.dumps(baseline.to_json(), indent=1) + "\n"
+    if replace:
+        return BASELINES.write(results, baseline.name, text)
+    path = BASELINES.path(results, baseline.name)
+    if not files.write_once(path, text.encode()):
+        raise _name_taken(baseline.name)
+    return path
+
+
+def _name_taken(name: str) -> UsageError:
+    return UsageError(
+        f"There is a baseline {name!r} already.",
+        hint=f"Add --replace, or choose another name; `harness baseline show {name}` shows it.",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -32,7 +32,7 @@ from harness.types import Suite, Task
 def _keep_check(results: Path, check: Check) -> Path:
     """Write a check to `<results>/checks/<time>-<id>.json` unless an equal one is there; gives its path."""
     for former in check_files(results, check.id):
-        with contextlib.suppress(RecordError):
+        with contextlib.suppress(RecordError, ValueError):
             found = CHECKS.kind.read(former)
             if replace(found, when=check.when, seconds=check.seconds).to_json() == check.to_json():
                 return former

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from harness import paths
-from harness.checks.baselines import BASELINES, Baseline, BaselineModel, require_new_name
+from harness.checks.baselines import Baseline, BaselineModel, require_new_name, write_baseline
 from harness.checks.difference import Difference, Part
 from harness.checks.policy import Policy
 from harness.checks.record_units import Parts, ScoredRecord
@@ -340,7 +339,7 @@ def set_baseline(
         asked=asked,
         runs=tuple(runs),
     )
-    BASELINES.write(results, name, json.dumps(made.to_json(), indent=1) + "\n", replace=again)
+    write_baseline(results, made, replace=again)
     return made
 
 

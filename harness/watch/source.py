@@ -7,7 +7,7 @@ import re
 import time
 import zipfile
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -180,9 +180,6 @@ class _Hub:
             for c in found
         )
         return tuple(pinned), skipped
-
-    def _pinned(self, one: Checkpoint, commit: str) -> Checkpoint:
-        return replace(one, model=f"{self.text}@{commit}", commit=commit)
 
     def condition(self, one: Checkpoint, *, settle: float, own_code: bool) -> _Condition:
         """A complete checkpoint: a commit is never half written."""

@@ -112,6 +112,7 @@ WATCHES = DocumentFolder(
     folder="watches",
     then="`harness watch --list` shows them.",
     pattern=r"[A-Za-z0-9_][\w.+-]{0,99}",
+    hint="Give one of letters, digits, dots, hyphens and underscores with --name.",
 )
 
 

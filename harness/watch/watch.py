@@ -26,6 +26,7 @@ def _lock_watch(results: Path, name: str) -> Iterator[None]:
     """Hold the lock of a watch, so that no other process continues it."""
     from filelock import FileLock, Timeout
 
+    WATCHES.check_name(name)
     folder = WATCHES.path(results, name).parent
     files.writable(folder)
     files.sweep(folder)

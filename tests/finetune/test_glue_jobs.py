@@ -308,7 +308,7 @@ def test_a_set_that_is_not_there_makes_the_mean_incomplete(small: Runner, tmp_pa
         "validation_matched has 24 rows, and GLUE's 9,815",
     ]
     (one,), (suite,) = report.prepared.subjects, report.prepared.suites
-    standing = report.standing(one, suite)
+    standing = report.trained_result(one, suite)
     assert standing is not None
     rows = {row.task: row for row in standing.rows}
     assert rows["MNLI"].number is None

@@ -424,7 +424,7 @@ def test_fresh_seeds_are_none_of_the_protocols() -> None:
 def test_keys_are_golden() -> None:
     """A change of these throws away everyone's runs: it needs a reason.
 
-    Written by `python -c "import json, test_recipe_contract as t; print(json.dumps(t.keys(), indent=1))"`.
+    Written by `python -c "import json, test_recipes as t; print(json.dumps(t.keys(), indent=1))"`.
     """
     assert keys() == json.loads((Path(__file__).parent / "golden" / "recipe-keys.json").read_text())
 

@@ -19,7 +19,7 @@ from harness.data.locate import DataSettings
 from harness.errors import HarnessError, UsageError
 from harness.plan import ConfiguredModel, Plan, plan_scores
 from harness.registry import Registry
-from harness.request import Request, ResolvedRequest
+from harness.request import DEFAULTS, Request, ResolvedRequest
 from harness.store import Store
 from harness.types import Column, Settings, Suite, SuiteEntry, SuiteOptions
 
@@ -150,11 +150,11 @@ def test_one_suite_opens_no_other(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "shelf", [catalog.SUITES, backbones.BACKBONES, catalog.RECIPES], ids=lambda s: s.group
+    "registry", [catalog.SUITES, backbones.BACKBONES, catalog.RECIPES], ids=lambda s: s.group
 )
-def test_every_entry_is_in_the_file_of_its_name(shelf: Registry[SuiteEntry]) -> None:
-    for entry in shelf.ours():
-        assert shelf.named(entry.name) is entry
+def test_every_entry_is_in_the_file_of_its_name(registry: Registry[SuiteEntry]) -> None:
+    for entry in registry.ours():
+        assert registry.named(entry.name) is entry
 
 
 @pytest.mark.parametrize("name", ["", "_code", "_mteb", "mteb.x", "..", "os", "mteb_v1", "MTEB"])
@@ -198,3 +198,16 @@ def test_data_that_is_gone_is_no_matter_where_the_record_is_there(tmp_path: Path
     after = Plan.make([subject], [suite], store=store, settings=settings)
     assert (after.impossible, after.open, after.jobs) == ((), (), ())
     assert [c.key for c in after.cells if c.record is not None] == [cell.key]
+
+
+def test_options_that_nobody_types_are_those_of_the_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    from click import Command
+
+    from harness.commands import options
+
+    for name in ("RESULTS", "CACHE", "DATA"):
+        monkeypatch.delenv(f"HARNESS_{name}", raising=False)
+    given: dict[str, object] = {}
+    command = options.evaluation(Command("any", callback=lambda **typed: given.update(typed)))
+    command.main([], standalone_mode=False)
+    assert given == dict(DEFAULTS)

@@ -129,6 +129,14 @@ def test_the_site_uses_only_what_reads_records() -> None:
                 assert rest in allowed, f"{path.relative_to(ROOT)} imports {name}"
 
 
+def test_only_the_bridge_imports_mteb() -> None:
+    """At the top or inside functions: its snapshot answers everywhere else."""
+    for package in PACKAGES:
+        for path in (ROOT / package).rglob("*.py"):
+            if "_mteb" not in path.parts:
+                assert not any(name.split(".")[0] == "mteb" for name in imports(path)), path
+
+
 def test_no_module_has_the_name_of_what_the_package_offers() -> None:
     """`harness.run` stays callable when every submodule has been imported."""
     code = """
@@ -137,7 +145,7 @@ import harness
 for name in ("run", "check", "register"):
     assert callable(getattr(harness, name))
 for module in pkgutil.walk_packages(harness.__path__, "harness."):
-    if module.name != "harness.__main__" and ".attention" not in module.name:
+    if module.name != "harness.__main__":
         importlib.import_module(module.name)
 for name in harness.__all__:
     assert type(getattr(harness, name)).__name__ != "module"

@@ -297,7 +297,7 @@ def test_answers_are_as_described(case: schemathesis.Case) -> None:
 
 
 @SCHEMA.include(path_regex=r"\.json$").exclude(path_regex=MOST).parametrize()
-@few(6)
+@few(12)
 def test_other_answers_are_as_described(case: schemathesis.Case) -> None:
     note(case, case.call_and_validate(checks=CHECKS))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.checks.baselines import BASELINES, SCHEMA, Baseline, BaselineModel
+from harness.checks.baselines import BASELINES, SCHEMA, Baseline, BaselineModel, write_baseline
 from harness.errors import RecordError, UsageError
 
 ONE = Baseline(
@@ -34,7 +34,7 @@ ONE = Baseline(
 
 
 def test_it_reads_what_was_written(tmp_path: Path) -> None:
-    path = BASELINES.write(tmp_path, ONE.name, json.dumps(ONE.to_json()), replace=False)
+    path = write_baseline(tmp_path, ONE, replace=False)
     assert path == tmp_path / "baselines" / "release-1.2.json"
     assert BASELINES.read(tmp_path, ONE.name) == ONE == BASELINES.kind.read(path)
     assert BASELINES.names(tmp_path) == [ONE.name]
@@ -42,30 +42,25 @@ def test_it_reads_what_was_written(tmp_path: Path) -> None:
 
 
 def test_a_name_is_taken_until_it_is_to_be_replaced(tmp_path: Path) -> None:
-    BASELINES.write(tmp_path, ONE.name, json.dumps(ONE.to_json()), replace=False)
+    write_baseline(tmp_path, ONE, replace=False)
     other = replace(ONE, seeds=5)
     with pytest.raises(UsageError, match=r"There is a baseline 'release-1\.2' already") as caught:
-        BASELINES.write(tmp_path, other.name, json.dumps(other.to_json()), replace=False)
+        write_baseline(tmp_path, other, replace=False)
     assert "--replace" in (caught.value.hint or "")
     assert BASELINES.read(tmp_path, ONE.name) == ONE
-    BASELINES.write(tmp_path, other.name, json.dumps(other.to_json()), replace=True)
+    write_baseline(tmp_path, other, replace=True)
     assert BASELINES.read(tmp_path, ONE.name) == other
 
 
 @pytest.mark.parametrize("name", ["", ".hidden", "../up", "a/b", "a b", "-x", "ä", "a" * 101, "a\n"])
 def test_a_name_that_cannot_be_a_files_is_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot be the name of a baseline"):
-        BASELINES.write(
-            tmp_path,
-            replace(ONE, name=name).name,
-            json.dumps(replace(ONE, name=name).to_json()),
-            replace=True,
-        )
+        write_baseline(tmp_path, replace(ONE, name=name), replace=True)
     assert not list(tmp_path.rglob("*.json"))
 
 
 def test_one_that_does_not_exist_is_told_with_its_nearest(tmp_path: Path) -> None:
-    BASELINES.write(tmp_path, ONE.name, json.dumps(ONE.to_json()), replace=False)
+    write_baseline(tmp_path, ONE, replace=False)
     with pytest.raises(UsageError, match=r"release-1\.3") as caught:
         BASELINES.read(tmp_path, "release-1.3")
     assert "release-1.2" in f"{caught.value.message} {caught.value.hint}"
@@ -73,7 +68,7 @@ def test_one_that_does_not_exist_is_told_with_its_nearest(tmp_path: Path) -> Non
 
 
 def test_one_of_a_newer_version_is_refused(tmp_path: Path) -> None:
-    path = BASELINES.write(tmp_path, ONE.name, json.dumps(ONE.to_json()), replace=False)
+    path = write_baseline(tmp_path, ONE, replace=False)
     path.write_text(json.dumps({**ONE.to_json(), "schema": SCHEMA + 1, "more": 1}))
     with pytest.raises(RecordError, match="written by a newer version") as caught:
         BASELINES.read(tmp_path, ONE.name)

@@ -57,3 +57,11 @@ def test_one_of_a_newer_version_is_refused() -> None:
     raw = {**small_check().to_json(), "schema": SCHEMA + 1}
     with pytest.raises(RecordError, match="written by a newer version"):
         CHECKS.kind.parse(json.dumps(raw), where="x")
+
+
+def test_a_former_check_that_cannot_be_written_again_does_not_stand_in_the_way(tmp_path: Path) -> None:
+    former = check._keep_check(tmp_path, small_check())
+    former.write_text(former.read_text().replace('"policy": {', '"policy": {"x": NaN, ', 1))
+    again = check._keep_check(tmp_path, replace(small_check(), when="2027-01-01T00:00:00+00:00"))
+    assert again != former
+    assert CHECKS.kind.read(again).id == small_check().id

@@ -138,3 +138,13 @@ def test_what_there_is_is_told_without_torch(tmp_path: Path) -> None:
             assert "step 700 is 3.00 points below" in done.stdout
             assert "by chance in 1 of 2,500 checkpoints" in done.stdout
             assert "▁▂▃▄▅▆▇█" in done.stdout
+
+
+def test_a_watch_that_is_there_is_read_whatever_its_name(tmp_path: Path, watch: Asked) -> None:
+    from harness.watch import state
+
+    kept: dict[str, Any] = {"source": "/run", "suite": "s", "request": {}}
+    for name in ("run.json", "other"):
+        state.WATCHES.write(tmp_path / "results", name, state.Watch(name=name, **kept).to_json())
+    code, out, _ = watch("--list", "--json")
+    assert (code, [one["name"] for one in json.loads(out)["watches"]]) == (0, ["other", "run.json"])

@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
+from harness.data.offline import forbid_network
 from harness.errors import DataError
-from harness.request import _forbid_network
 
 NAMES = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_OFFLINE")
 OUTSIDE = ("192.0.2.1", 80)
@@ -20,7 +20,7 @@ def guard(monkeypatch):
 
 
 def test_connections_outside_are_refused_at_once():
-    with _forbid_network(), socket.socket() as plain:
+    with forbid_network(), socket.socket() as plain:
         with pytest.raises(DataError, match=r"192\.0\.2\.1"):
             plain.connect(OUTSIDE)
         with pytest.raises(DataError):
@@ -30,25 +30,25 @@ def test_connections_outside_are_refused_at_once():
 
 
 def test_datagrams_outside_are_refused():
-    with _forbid_network(), socket.socket(type=socket.SOCK_DGRAM) as plain, pytest.raises(DataError):
+    with forbid_network(), socket.socket(type=socket.SOCK_DGRAM) as plain, pytest.raises(DataError):
         plain.sendto(b"x", OUTSIDE)
 
 
 def test_names_are_not_looked_up():
-    with _forbid_network(), pytest.raises(DataError, match=r"Offline.*example\.org"):
+    with forbid_network(), pytest.raises(DataError, match=r"Offline.*example\.org"):
         socket.getaddrinfo("example.org", 443)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
 def test_loopback_stays_open(host):
-    with _forbid_network(), socket.create_server(("127.0.0.1", 0)) as server:
+    with forbid_network(), socket.create_server(("127.0.0.1", 0)) as server:
         threading.Thread(target=lambda: server.accept()[0].close()).start()
         with socket.create_connection((host, server.getsockname()[1]), timeout=5) as client:
             assert client.recv(1) == b""
 
 
 def test_unix_sockets_stay_open():
-    with _forbid_network():
+    with forbid_network():
         one, other = socket.socketpair()
         one.send(b"x")
         assert other.recv(1) == b"x"
@@ -59,7 +59,7 @@ def test_unix_sockets_stay_open():
 def test_a_request_through_httpx_is_refused():
     import httpx
 
-    with _forbid_network(), pytest.raises(DataError):
+    with forbid_network(), pytest.raises(DataError):
         httpx.get("http://192.0.2.1/", timeout=1)
 
 
@@ -67,7 +67,7 @@ def test_a_call_of_the_hub_is_refused_though_its_library_is_imported():
     import huggingface_hub
     from huggingface_hub.errors import OfflineModeIsEnabled
 
-    with _forbid_network():
+    with forbid_network():
         assert huggingface_hub.is_offline_mode()
         with pytest.raises(OfflineModeIsEnabled):
             huggingface_hub.HfApi().dataset_info("org/toy")
@@ -76,7 +76,7 @@ def test_a_call_of_the_hub_is_refused_though_its_library_is_imported():
 def test_imported_libraries_are_told_too():
     import datasets
 
-    with _forbid_network():
+    with forbid_network():
         assert datasets.config.HF_HUB_OFFLINE is True
         assert [os.environ[name] for name in NAMES] == ["1", "1", "1"]
 
@@ -97,8 +97,8 @@ def test_all_is_undone(monkeypatch):
         )
 
     before = state()
-    undo = _forbid_network()
-    with _forbid_network():
+    undo = forbid_network()
+    with forbid_network():
         pass
     assert os.environ["HF_HUB_OFFLINE"] == "1"
     with pytest.raises(DataError):
@@ -111,7 +111,7 @@ def test_nothing_is_imported_for_it():
     import subprocess
 
     code = (
-        "import sys; from harness.request import _forbid_network; _forbid_network();"
+        "import sys; from harness.data.offline import forbid_network; forbid_network();"
         "print({'torch', 'datasets', 'transformers', 'huggingface_hub', 'mteb'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
