@@ -29,41 +29,7 @@ from suites._mteb.snapshot import narrowed
 from suites._mteb.source import BuiltSource
 from suites._tables import HEADER, TableRow, absolute_path, read_qrels, read_rows, readable
 
-
-def _grade(record: TableRow) -> int:
-    """The relevance grade in a row of qrels."""
-    value = record.value("score")
-    if type(value) in (int, str) and re.fullmatch("[+-]?[0-9]{1,9}", str(value)):
-        return int(str(value))
-    shown = repr(value) if len(repr(value)) <= 40 else f"{repr(value)[:40]}…"
-    raise record.error(f"the score is {shown}, not a whole number of up to 9 digits.", hint=HEADER)
-
-
 _IDS = "Another column can be the id: id = \"...\" under 'columns' in harness.toml."
-
-
-def _rows_with_ids(task: LocalTask, path: Path) -> list[tuple[str, TableRow]]:
-    """The rows by id: the mapped column, else `_id` or `id`, else (not in retrieval) the row's number."""
-    mapped = dict(task.columns).get("id")
-    found: dict[str, TableRow] = {}
-    for number, record in enumerate(read_rows(path), start=1):
-        column = mapped or next((name for name in ("_id", "id") if name in record.fields), None)
-        if column is None and task.type == "retrieval":
-            column = "_id"
-        id_ = record.token(column) if column else str(number)
-        if id_ in found:
-            raise record.error(f"the id {id_!r} is already that of line {found[id_].line}.", hint=_IDS)
-        found[id_] = record
-    return list(found.items())
-
-
-@contextmanager
-def _errors_naming(*paths: Path) -> Iterator[None]:
-    """Put the names of files before an error on their data as a whole."""
-    try:
-        yield
-    except DataError as error:
-        raise DataError(f"{', '.join(map(str, paths))}: {error.message}", hint=error.hint) from None
 
 
 OPTIONAL = "text2"
@@ -409,3 +375,36 @@ SUITE = SuiteEntry(
     argument="folder",
     alone=False,
 )
+
+
+def _grade(record: TableRow) -> int:
+    """The relevance grade in a row of qrels."""
+    value = record.value("score")
+    if type(value) in (int, str) and re.fullmatch("[+-]?[0-9]{1,9}", str(value)):
+        return int(str(value))
+    shown = repr(value) if len(repr(value)) <= 40 else f"{repr(value)[:40]}…"
+    raise record.error(f"the score is {shown}, not a whole number of up to 9 digits.", hint=HEADER)
+
+
+def _rows_with_ids(task: LocalTask, path: Path) -> list[tuple[str, TableRow]]:
+    """The rows by id: the mapped column, else `_id` or `id`, else (not in retrieval) the row's number."""
+    mapped = dict(task.columns).get("id")
+    found: dict[str, TableRow] = {}
+    for number, record in enumerate(read_rows(path), start=1):
+        column = mapped or next((name for name in ("_id", "id") if name in record.fields), None)
+        if column is None and task.type == "retrieval":
+            column = "_id"
+        id_ = record.token(column) if column else str(number)
+        if id_ in found:
+            raise record.error(f"the id {id_!r} is already that of line {found[id_].line}.", hint=_IDS)
+        found[id_] = record
+    return list(found.items())
+
+
+@contextmanager
+def _errors_naming(*paths: Path) -> Iterator[None]:
+    """Put the names of files before an error on their data as a whole."""
+    try:
+        yield
+    except DataError as error:
+        raise DataError(f"{', '.join(map(str, paths))}: {error.message}", hint=error.hint) from None

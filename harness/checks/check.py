@@ -29,35 +29,6 @@ from harness.request import Request, ResolvedRequest
 from harness.types import Suite, Task
 
 
-def _keep_check(results: Path, check: Check) -> Path:
-    """Write a check to `<results>/checks/<time>-<id>.json` unless an equal one is there; gives its path."""
-    for former in check_files(results, check.id):
-        with contextlib.suppress(RecordError, ValueError):
-            found = CHECKS.kind.read(former)
-            if replace(found, when=check.when, seconds=check.seconds).to_json() == check.to_json():
-                return former
-    stamp = check.when.replace(":", "").replace("-", "").partition(".")[0].partition("+")[0]
-    path = CHECKS.path(results, f"{stamp}-{check.id}")
-    files.replace(path, (json.dumps(check.to_json(), indent=1) + "\n").encode())
-    return path
-
-
-def _fitting(policy: Policy, tasks: Sequence[str]) -> list[str]:
-    """Refuse a policy with misspelt names or without effect; gives warnings on names of other suites."""
-    patterns = [one for one in policy.must_not_regress if not any(fnmatchcase(t, one) for t in tasks)]
-    strange = [*(one for one in policy.tasks if one not in tasks), *patterns]
-    for name in strange:
-        if nearest(name, tasks):
-            raise unknown("task of this check", name, tasks, then="Mend the name in the policy.")
-    if policy.must_not_regress and len(patterns) == len(policy.must_not_regress):
-        listed = ", ".join(policy.must_not_regress)
-        raise UsageError(
-            f"must_not_regress names no task of this check: {listed}.",
-            hint='Name some of its tasks, or say must_not_regress = ["*"]; [] lets every task regress.',
-        )
-    return [f"The policy names {name}, which is no task of this check." for name in strange]
-
-
 def run_check(
     candidate: str,
     standard: Reference,
@@ -319,3 +290,32 @@ def _request(suites: tuple[str, ...], baseline: Baseline | None) -> Request:
     if baseline is None:
         return Request(models=(), suites=suites)
     return replace(Request.of_options((), suites, baseline.asked), results=None)
+
+
+def _keep_check(results: Path, check: Check) -> Path:
+    """Write a check to `<results>/checks/<time>-<id>.json` unless an equal one is there; gives its path."""
+    for former in check_files(results, check.id):
+        with contextlib.suppress(RecordError, ValueError):
+            found = CHECKS.kind.read(former)
+            if replace(found, when=check.when, seconds=check.seconds).to_json() == check.to_json():
+                return former
+    stamp = check.when.replace(":", "").replace("-", "").partition(".")[0].partition("+")[0]
+    path = CHECKS.path(results, f"{stamp}-{check.id}")
+    files.replace(path, (json.dumps(check.to_json(), indent=1) + "\n").encode())
+    return path
+
+
+def _fitting(policy: Policy, tasks: Sequence[str]) -> list[str]:
+    """Refuse a policy with misspelt names or without effect; gives warnings on names of other suites."""
+    patterns = [one for one in policy.must_not_regress if not any(fnmatchcase(t, one) for t in tasks)]
+    strange = [*(one for one in policy.tasks if one not in tasks), *patterns]
+    for name in strange:
+        if nearest(name, tasks):
+            raise unknown("task of this check", name, tasks, then="Mend the name in the policy.")
+    if policy.must_not_regress and len(patterns) == len(policy.must_not_regress):
+        listed = ", ".join(policy.must_not_regress)
+        raise UsageError(
+            f"must_not_regress names no task of this check: {listed}.",
+            hint='Name some of its tasks, or say must_not_regress = ["*"]; [] lets every task regress.',
+        )
+    return [f"The policy names {name}, which is no task of this check." for name in strange]

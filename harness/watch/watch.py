@@ -21,78 +21,6 @@ from harness.watch.source import SETTLE, Checkpoint, CheckpointSource, SkippedEn
 from harness.watch.state import WATCHES, ChangePoint, Entry, Watch, usual_name
 
 
-@contextmanager
-def _lock_watch(results: Path, name: str) -> Iterator[None]:
-    """Hold the lock of a watch, so that no other process continues it."""
-    from filelock import FileLock, Timeout
-
-    WATCHES.check_name(name)
-    folder = WATCHES.path(results, name).parent
-    files.writable(folder)
-    files.sweep(folder)
-    lock = FileLock(folder / f".{name}.lock")
-    try:
-        lock.acquire(timeout=0)
-    except Timeout as error:
-        raise UsageError(
-            f"Another process watches {name} with the results in {results}.",
-            hint=f"End it, see how far it is (harness watch {name} --show), or give another --name.",
-        ) from error
-    with lock:
-        yield
-
-
-def _begin_watch(results: Path, name: str, source: CheckpointSource, request: Request) -> Watch:
-    """The saved state of a watch to continue, or that of a new watch."""
-    now = Watch(name=name, source=source.text, suite=request.suites[0], request=_echo(request))
-    if not WATCHES.path(results, name).exists():
-        return now
-    former = WATCHES.read(results, name)
-    differs = _differences(former, now)
-    if differs:
-        raise UsageError(
-            f"The watch {name} was begun otherwise: {'; '.join(differs)}.",
-            hint="Type the options that it was begun with, or give this one another name with --name.",
-        )
-    return former
-
-
-def _echo(request: Request) -> dict[str, Any]:
-    """The settings of a request that decide the scores, as plain values."""
-    places = ("cache", "results")
-    options = {key: value for key, value in asdict(request.options).items() if key not in places}
-    found = {
-        "settings": asdict(request.settings),
-        "options": options,
-        "recipe": request.recipe,
-        "recipe_options": asdict(request.recipe_options),
-        "gate": request.gate,
-        "trust_remote_code": request.trust_remote_code,
-    }
-    plain: dict[str, Any] = json.loads(json.dumps(found, default=str, sort_keys=True))
-    return plain
-
-
-def _differences(former: Watch, now: Watch) -> list[str]:
-    """The settings in which two watches differ, in words."""
-    before = {"source": former.source, "suite": former.suite, **_flat(former.request)}
-    after = {"source": now.source, "suite": now.suite, **_flat(now.request)}
-    return [
-        f"{name} was {before.get(name)!r}, here {after.get(name)!r}"
-        for name in dict.fromkeys([*before, *after])
-        if before.get(name) != after.get(name)
-    ]
-
-
-def _flat(nested: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a request by their full names, e.g. settings.seed."""
-    found: dict[str, Any] = {}
-    for name, value in nested.items():
-        inner = {f"{name}.{key}": v for key, v in value.items()} if isinstance(value, dict) else {name: value}
-        found |= inner
-    return found
-
-
 @dataclass(frozen=True, kw_only=True)
 class _ReadyCheckpoint:
     """A complete checkpoint; `former` is its entry if it was evaluated before."""
@@ -484,3 +412,75 @@ def _waiting_entry(one: _PendingCheckpoint) -> Entry:
         state="waiting",
         reason=reason,
     )
+
+
+@contextmanager
+def _lock_watch(results: Path, name: str) -> Iterator[None]:
+    """Hold the lock of a watch, so that no other process continues it."""
+    from filelock import FileLock, Timeout
+
+    WATCHES.check_name(name)
+    folder = WATCHES.path(results, name).parent
+    files.writable(folder)
+    files.sweep(folder)
+    lock = FileLock(folder / f".{name}.lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout as error:
+        raise UsageError(
+            f"Another process watches {name} with the results in {results}.",
+            hint=f"End it, see how far it is (harness watch {name} --show), or give another --name.",
+        ) from error
+    with lock:
+        yield
+
+
+def _begin_watch(results: Path, name: str, source: CheckpointSource, request: Request) -> Watch:
+    """The saved state of a watch to continue, or that of a new watch."""
+    now = Watch(name=name, source=source.text, suite=request.suites[0], request=_echo(request))
+    if not WATCHES.path(results, name).exists():
+        return now
+    former = WATCHES.read(results, name)
+    differs = _differences(former, now)
+    if differs:
+        raise UsageError(
+            f"The watch {name} was begun otherwise: {'; '.join(differs)}.",
+            hint="Type the options that it was begun with, or give this one another name with --name.",
+        )
+    return former
+
+
+def _echo(request: Request) -> dict[str, Any]:
+    """The settings of a request that decide the scores, as plain values."""
+    places = ("cache", "results")
+    options = {key: value for key, value in asdict(request.options).items() if key not in places}
+    found = {
+        "settings": asdict(request.settings),
+        "options": options,
+        "recipe": request.recipe,
+        "recipe_options": asdict(request.recipe_options),
+        "gate": request.gate,
+        "trust_remote_code": request.trust_remote_code,
+    }
+    plain: dict[str, Any] = json.loads(json.dumps(found, default=str, sort_keys=True))
+    return plain
+
+
+def _differences(former: Watch, now: Watch) -> list[str]:
+    """The settings in which two watches differ, in words."""
+    before = {"source": former.source, "suite": former.suite, **_flat(former.request)}
+    after = {"source": now.source, "suite": now.suite, **_flat(now.request)}
+    return [
+        f"{name} was {before.get(name)!r}, here {after.get(name)!r}"
+        for name in dict.fromkeys([*before, *after])
+        if before.get(name) != after.get(name)
+    ]
+
+
+def _flat(nested: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a request by their full names, e.g. settings.seed."""
+    found: dict[str, Any] = {}
+    for name, value in nested.items():
+        inner = {f"{name}.{key}": v for key, v in value.items()} if isinstance(value, dict) else {name: value}
+        found |= inner
+    return found
