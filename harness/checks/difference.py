@@ -12,8 +12,9 @@ from typing import Literal
 import numpy as np
 
 from harness import stats
+from harness.checks.metrics import MEASURES
 from harness.checks.units import Stratum, Units
-from harness.metrics import MEASURES, Floats, prepare_metric
+from harness.metrics import Floats, prepare_spearman
 from harness.stats import Weights
 from harness.types import Suite
 
@@ -179,7 +180,7 @@ def _deltas(one: Stratum, other: Stratum) -> Callable[[Floats], Floats]:
         of_units = _means(one) - _means(other)
         return lambda weights: MEASURES["mean"](one.gold, of_units, weights)
     mine, theirs = (part.predicted.reshape(-1, part.count) for part in (one, other))
-    measures = [prepare_metric(name, one.gold, np.concatenate([mine, theirs])) for name in one.measures]
+    measures = [_prepare_metric(name, one.gold, np.concatenate([mine, theirs])) for name in one.measures]
     count = len(mine)
 
     def deltas(weights: Floats) -> Floats:
@@ -415,3 +416,10 @@ def _counts() -> Weights:
 
 
 _COUNTS = _counts()
+
+
+def _prepare_metric(name: str, gold: Floats, predicted: Floats) -> Callable[[Floats], Floats]:
+    """A metric of several predictions (predictions, units) of the same gold, prepared for many calls."""
+    if name == "spearman":
+        return prepare_spearman(gold, [*predicted])
+    return lambda weights: np.stack([MEASURES[name](gold, one, weights) for one in predicted])

@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 
 from harness import files
 from harness.checks import units
+from harness.checks.metrics import v_measure
 from harness.checks.units import NOTHING, Stratum, Texts, Units
 from harness.errors import StoreError
 from harness.identity import digest
-from harness.metrics import METRICS, Floats, v_measure
+from harness.metrics import METRICS, Floats
 from harness.record import Record
 from harness.scores import raw_metrics
 from harness.store import Store

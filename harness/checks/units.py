@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.metrics import MEASURES, Floats
+from harness.checks.metrics import MEASURES
+from harness.metrics import Floats
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,8 @@ import sklearn.metrics
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.metrics import MEASURES, METRICS, Floats, v_measure
+from harness.checks.metrics import MEASURES, v_measure
+from harness.metrics import METRICS, Floats
 
 # Weighted metrics against scikit-learn and SciPy on the examples repeated as often as they weigh
 
