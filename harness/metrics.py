@@ -28,7 +28,7 @@ def _accuracy(gold: Floats, predicted: Floats, weights: Floats) -> Floats:
     >>> _accuracy(np.array([0.0, 1, 1]), np.array([0.0, 1, 0]), np.array([[1.0, 1, 1], [0, 0, 3]])).tolist()
     [0.6666666666666666, 0.0]
     """
-    return ratio(weights @ (gold == predicted), weights.sum(axis=1))
+    return _ratio(weights @ (gold == predicted), weights.sum(axis=1))
 
 
 def _f1(gold: Floats, predicted: Floats, weights: Floats) -> Floats:
@@ -38,7 +38,7 @@ def _f1(gold: Floats, predicted: Floats, weights: Floats) -> Floats:
     [0.5]
     """
     both = weights @ ((gold == 1) & (predicted == 1))
-    return ratio(2 * both, weights @ (gold == 1) + weights @ (predicted == 1))
+    return _ratio(2 * both, weights @ (gold == 1) + weights @ (predicted == 1))
 
 
 def _mcc(gold: Floats, predicted: Floats, weights: Floats) -> Floats:
@@ -140,7 +140,7 @@ METRICS: Mapping[str, Metric] = {
 
 def _correlation(both: Floats, spread_x: Floats, spread_y: Floats) -> Floats:
     """The correlation from sums of products of centred values."""
-    return ratio(both, np.sqrt(np.maximum(spread_x, 0)) * np.sqrt(np.maximum(spread_y, 0)))
+    return _ratio(both, np.sqrt(np.maximum(spread_x, 0)) * np.sqrt(np.maximum(spread_y, 0)))
 
 
 def _dot(x: Floats, y: Floats) -> Floats:
@@ -152,7 +152,7 @@ def _centred(values: Floats) -> Floats:
     return found
 
 
-def ratio(above: Floats, below: Floats) -> Floats:
+def _ratio(above: Floats, below: Floats) -> Floats:
     """The quotient, 0 where the denominator is 0."""
     small = below <= TINY
     return np.where(small, 0.0, above / np.where(small, 1.0, below))
