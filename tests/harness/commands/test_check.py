@@ -17,6 +17,7 @@ import pytest
 from blocked import BLOCK
 from harness.checks.outcome import CHECKS
 from harness.checks.policy import DEFAULT, _parse
+from harness.errors import UsageError
 
 
 def check(measured: Any, asked: Any, candidate: str, baseline: str, *more: object) -> tuple[int, Any]:
@@ -390,3 +391,20 @@ def test_a_check_of_what_is_there_needs_no_heavy_library(measured: Any, asked: A
     told = json.loads(done.stdout)
     assert told["overall"] == "regressed"
     assert told["tasks"] == check(measured, asked, "worse", "last")[1]["tasks"]
+
+
+def test_the_python_call_gives_the_check_of_the_command(measured: Any, asked: Any, tmp_path: Path) -> None:
+    import harness
+
+    policy = tmp_path / "policy.toml"
+    policy.write_text("alpha = 0.05\n")
+    found = harness.check(
+        str(measured.model("worse")), "last", policy=policy, results=measured.results, offline=True
+    )
+    told = check(measured, asked, "worse", "last")[1]
+    assert (found.overall, found.exit_code) == ("regressed", 1)
+    assert found.to_json()["tasks"] == told["tasks"]
+    with pytest.raises(UsageError, match="which suite"):
+        harness.check("minilm", "minilm", results=measured.results)
+    with pytest.raises(UsageError, match="argument of harness"):
+        harness.check(str(measured.model("worse")), "last", results=measured.results, banana=1)
