@@ -515,3 +515,15 @@ def test_the_same_from_python(own_data: Path, tmp_path: Path) -> None:
     assert report.records[0].identity["encoding"]["pooling"] == "cls"
     with pytest.raises(UsageError, match="Did you mean pooling"):
         package.run("minilm", f"local:{own_data}", poling="cls", **places)
+
+
+def test_a_dry_run_names_every_task_and_what_it_takes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    places = ("--results", str(tmp_path / "r"), "--cache", str(tmp_path / "c"))
+    assert invoke(["run", "--model", "minilm", "--suite", "stdlib", "--dry-run", *places]) == 0
+    out = capsys.readouterr().out
+    for name in ("StdlibCodeSearch", "StdlibDocstringClassification", "StdlibDocstringClustering"):
+        assert name in out
+    assert "3 to do, 0 done, 0 cannot run" in out
+    assert not (tmp_path / "r").exists()
