@@ -24,7 +24,8 @@ MEASURED = frozenset(
 SEEDS = frozenset({"fresh_seeds", "final_seeds"})
 """Seeds of a recipe: runs with other seeds are still the same condition."""
 
-RECIPE = ("recipe", "protocol", "kind")
+RECIPE_SETTINGS = ("recipe", "protocol", "kind", "final_seeds", "fresh_seeds", "scoring")
+"""Fields of an identity by which a recipe's scores are the same evaluation."""
 
 CURVE = (
     *("task", "data", "splits", "subsets", "scoring", "encoding", "prompts", "seed"),
@@ -65,7 +66,7 @@ class Comparable:
         if "recipe" not in self.identity:
             return tuple(self.identity[name] for name in ("encoding", "prompts", "seed", "scoring"))
         start = self.identity.get("start") or {}
-        own = tuple(self.identity.get(name) for name in (*RECIPE, "final_seeds", "fresh_seeds", "scoring"))
+        own = tuple(self.identity.get(name) for name in RECIPE_SETTINGS)
         return (*own, start.get("from"), start.get("content"))
 
     @property
@@ -100,63 +101,63 @@ class Comparable:
         found = Comparable(identity=kept).fields({})
         return {name.removeprefix("identity."): value for name, value in found.items()}
 
-    @staticmethod
-    def pair_seeds(
-        candidate: Sequence[Identity], baseline: Sequence[Identity]
-    ) -> list[tuple[Identity, Identity]]:
-        """Each identity of the baseline with the candidate's of the same seed, else with its first."""
-        seeds = {one.get("seed"): one for one in reversed(candidate)}
-        return [(seeds.get(other.get("seed"), candidate[0]), other) for other in baseline if candidate]
 
-    @staticmethod
-    def provenance_differences(
-        pairs: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]],
-    ) -> list[str]:
-        """Warnings on library versions, device and precision that differ.
+def require_alike(
+    candidate: Mapping[str, Sequence[Identity]],
+    baseline: Mapping[str, Sequence[Identity]],
+    allowed: Sequence[str],
+    name: str,
+) -> list[str]:
+    """Refuse to compare scores that were measured differently; gives sentences on allowed differences.
 
-        Args:
-            pairs: By task, the provenance of the candidate's score and of the baseline's.
-        """
-        found: dict[FieldDifference, int] = {}
-        for mine, theirs in pairs.values():
-            first, second = _flatten(mine), _flatten(theirs)
-            for field in dict.fromkeys((*first, *second)):
-                one, other = first.get(field), second.get(field)
-                if one != other and (field == "device.name" or not field.startswith("device.")):
-                    key = (field.removeprefix("packages."), one, other)
-                    found[key] = found.get(key, 0) + 1
-        return [
-            f"{field} was {theirs} for the baseline and is {mine} for the candidate ({count} tasks)."
-            for (field, mine, theirs), count in found.items()
-        ]
+    Args:
+        candidate: By task, the identity of each of the candidate's scores.
+        baseline: By task, those of the baseline.
+        allowed: Fields that may differ, with * and ? for any characters.
+        name: The baseline's name, for the message.
 
-    @staticmethod
-    def require_alike(
-        pairs: Mapping[str, Sequence[tuple[Identity, Identity]]], allowed: Sequence[str], baseline: str
-    ) -> list[str]:
-        """Refuse to compare scores that were measured differently; gives sentences on allowed differences.
+    Raises:
+        UsageError: A field differs that may not; the message has both values.
+    """
+    found: dict[FieldDifference, list[str]] = {}
+    for task, identities in candidate.items():
+        pairs = _pairs(identities, baseline.get(task, ()))
+        for difference in dict.fromkeys(_text(d) for mine, theirs in pairs for d in mine.differences(theirs)):
+            found.setdefault(difference, []).append(task)
+    allowed_ones = {d: t for d, t in found.items() if any(fnmatchcase(d[0], a) for a in allowed)}
+    refused = {d: t for d, t in found.items() if d not in allowed_ones}
+    if refused:
+        raise _refusal(refused, name)
+    return [f"{_describe(d, tasks)}, as the policy allows." for d, tasks in allowed_ones.items()]
 
-        Args:
-            pairs: By task, pairs of the candidate's and the baseline's identity.
-            allowed: Fields that may differ, with * and ? for any characters.
-            baseline: The baseline's name, for the message.
 
-        Raises:
-            UsageError: A field differs that may not; the message has both values.
-        """
-        found: dict[FieldDifference, list[str]] = {}
-        for task, both in pairs.items():
-            for field, one, other in dict.fromkeys(
-                _text(d)
-                for pair in both
-                for d in Comparable(identity=pair[0]).differences(Comparable(identity=pair[1]))
-            ):
-                found.setdefault((field, one, other), []).append(task)
-        allowed_ones = {d: t for d, t in found.items() if any(fnmatchcase(d[0], a) for a in allowed)}
-        refused = {d: t for d, t in found.items() if d not in allowed_ones}
-        if refused:
-            raise _refusal(refused, baseline)
-        return [f"{_describe(d, tasks)}, as the policy allows." for d, tasks in allowed_ones.items()]
+def _pairs(
+    candidate: Sequence[Identity], baseline: Sequence[Identity]
+) -> list[tuple[Comparable, Comparable]]:
+    """Each score of the baseline with the candidate's of the same seed, else with its first."""
+    seeds = {one.get("seed"): one for one in reversed(candidate)}
+    same = [(seeds.get(other.get("seed"), candidate[0]), other) for other in baseline if candidate]
+    return [(Comparable(identity=mine), Comparable(identity=theirs)) for mine, theirs in same]
+
+
+def provenance_differences(pairs: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]]) -> list[str]:
+    """Warnings on library versions, device and precision that differ.
+
+    Args:
+        pairs: By task, the provenance of the candidate's score and of the baseline's.
+    """
+    found: dict[FieldDifference, int] = {}
+    for mine, theirs in pairs.values():
+        first, second = _flatten(mine), _flatten(theirs)
+        for field in dict.fromkeys((*first, *second)):
+            one, other = first.get(field), second.get(field)
+            if one != other and (field == "device.name" or not field.startswith("device.")):
+                key = (field.removeprefix("packages."), one, other)
+                found[key] = found.get(key, 0) + 1
+    return [
+        f"{field} was {theirs} for the baseline and is {mine} for the candidate ({count} tasks)."
+        for (field, mine, theirs), count in found.items()
+    ]
 
 
 def _flatten(value: Any, name: str = "") -> dict[str, Any]:
@@ -174,6 +175,7 @@ def _flatten(value: Any, name: str = "") -> dict[str, Any]:
 
 
 SHOWN = 6
+"""The number of differences that a refusal lists."""
 
 
 def _text(difference: FieldDifference) -> tuple[str, str, str]:

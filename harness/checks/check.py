@@ -20,7 +20,7 @@ from harness.checks.decide import conclude
 from harness.checks.outcome import CHECKS, Check, Party, TaskOutcome, check_files
 from harness.checks.policy import DEFAULT, Policy
 from harness.checks.sides import CarryOut, CheckRequest, CheckSide, Comparison, mean_score
-from harness.differences import Comparable
+from harness.differences import provenance_differences, require_alike
 from harness.errors import RecordError, UsageError, nearest, shortened, unknown
 from harness.execute import Listeners
 from harness.identity import digest
@@ -80,8 +80,7 @@ def _require_same_conditions(
         _require_records(sides.baseline, standard)
         theirs = {t: tuple(one.identity for one in ones) for t, ones in sides.baseline.scored.items()}
     mine = asked[0].identities
-    pairs = {task: Comparable.pair_seeds(mine[task], theirs.get(task, ())) for task in mine}
-    return Comparable.require_alike(pairs, policy.allow_differences, standard.name)
+    return require_alike(mine, theirs, policy.allow_differences, standard.name)
 
 
 def _require_records(baseline: CheckSide, standard: Reference) -> None:
@@ -238,7 +237,7 @@ def _warnings(tasks: Sequence[TaskOutcome], sides: Comparison, found: ResolvedRe
         for task, mine in sides.candidate.scored.items()
         if mine and sides.baseline.scored[task]
     }
-    yield from Comparable.provenance_differences(pairs)
+    yield from provenance_differences(pairs)
     if any(one.unit == "examples" and one.runs == (1, 1) for one in tasks):
         yield "Each side was trained once, so what another seed would give is not known (--seeds 3)."
     for suite in found.suites:

@@ -17,7 +17,7 @@ from harness.checks.difference import Difference, Part
 from harness.checks.policy import Policy
 from harness.checks.record_units import Parts, ScoredRecord
 from harness.checks.units import Units
-from harness.differences import Comparable, Identity
+from harness.differences import Identity, require_alike
 from harness.errors import HarnessError, UsageError, shortened
 from harness.plan import ConfiguredModel, PlannedScore, plan_scores
 from harness.recipe import RecipeOptions
@@ -352,11 +352,7 @@ def _require_repeats(every: Sequence[CheckRequest]) -> None:
                 f"The model {one.run.source} stands twice: its weights are those of another one.",
                 hint="Repeats are models of the same training with other seeds.",
             )
-        pairs = {
-            task: Comparable.pair_seeds(one.identities[task], first.identities[task])
-            for task in first.identities
-        }
-        Comparable.require_alike(pairs, (), first.run.source)
+        require_alike(one.identities, first.identities, (), first.run.source)
 
 
 def _run_missing(one: CheckRequest, carry_out: CarryOut) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 
 from fakes import artifact, encoding, task
 from harness.checks.record_units import ScoredRecord
-from harness.differences import SHOWN, Comparable
+from harness.differences import SHOWN, Comparable, Identity, provenance_differences, require_alike
 from harness.errors import UsageError
 from harness.identity import evaluation_identity
 from harness.types import Data, Encoding, Task
@@ -31,9 +32,15 @@ def scored(of: Task, how: Encoding, *, key: str = "a", seed: int = 42, **provena
 BASE = scored(task(), encoding(prompts=(("query", "find: "),)))
 
 
+def alike(pairs: Mapping[str, tuple[Identity, Identity]], allowed: Sequence[str], baseline: str) -> list[str]:
+    """`require_alike` of one candidate's and one baseline's identity for each task."""
+    mine, theirs = ({task: (both[at],) for task, both in pairs.items()} for at in (0, 1))
+    return require_alike(mine, theirs, allowed, baseline)
+
+
 def refused(other: ScoredRecord, *allowed: str) -> str:
     with pytest.raises(UsageError) as caught:
-        Comparable.require_alike({"Fake": [(other.identity, BASE.identity)]}, allowed, "last")
+        alike({"Fake": (other.identity, BASE.identity)}, allowed, "last")
     assert "baseline last" in caught.value.message
     assert "allow_differences" in (caught.value.hint or "")
     return caught.value.message
@@ -42,7 +49,7 @@ def refused(other: ScoredRecord, *allowed: str) -> str:
 def test_another_model_is_no_difference() -> None:
     other = scored(task(), encoding(prompts=(("query", "find: "),)), key="b")
     assert Comparable(identity=other.identity).differences(Comparable(identity=BASE.identity)) == []
-    assert Comparable.require_alike({"Fake": [(other.identity, BASE.identity)]}, (), "last") == []
+    assert alike({"Fake": (other.identity, BASE.identity)}, (), "last") == []
 
 
 @pytest.mark.parametrize(
@@ -100,7 +107,7 @@ def test_a_policy_may_allow_a_field_and_it_is_told() -> None:
     other = scored(task(), encoding(prompts=(("query", "find: "),), max_length=64))
     ((field, *_),) = Comparable(identity=other.identity).differences(Comparable(identity=BASE.identity))
     for allowed in (field, f"{field.partition('.')[0]}.*", "*max_length"):
-        (told,) = Comparable.require_alike({"Fake": [(other.identity, BASE.identity)]}, (allowed,), "last")
+        (told,) = alike({"Fake": (other.identity, BASE.identity)}, (allowed,), "last")
         assert "as the policy allows" in told
         assert "64" in told
     assert "max_length" in refused(other, "encoding.dtype", "max_lengt")
@@ -110,9 +117,9 @@ def test_a_policy_may_allow_a_field_and_it_is_told() -> None:
 
 def test_many_tasks_that_differ_alike_are_told_in_one_line() -> None:
     other = scored(task(), encoding(prompts=(("query", "find: "),), max_length=64))
-    pairs = {f"T{at}": [(other.identity, BASE.identity)] for at in range(12)}
+    pairs = {f"T{at}": (other.identity, BASE.identity) for at in range(12)}
     with pytest.raises(UsageError) as caught:
-        Comparable.require_alike(pairs, (), "last")
+        alike(pairs, (), "last")
     assert "(T0 and 11 more)" in caught.value.message
     assert len(caught.value.message.splitlines()) == 2
 
@@ -121,9 +128,9 @@ def test_no_more_lines_are_shown_than_can_be_read() -> None:
     others = [
         scored(task(scoring=f"fake {at + 5}"), encoding(prompts=(("query", "find: "),))) for at in range(20)
     ]
-    pairs = {f"T{at}": [(other.identity, BASE.identity)] for at, other in enumerate(others)}
+    pairs = {f"T{at}": (other.identity, BASE.identity) for at, other in enumerate(others)}
     with pytest.raises(UsageError, match=f"and {20 - SHOWN} more"):
-        Comparable.require_alike(pairs, (), "last")
+        alike(pairs, (), "last")
 
 
 def test_libraries_and_devices_only_warn() -> None:
@@ -134,11 +141,11 @@ def test_libraries_and_devices_only_warn() -> None:
         BASE, provenance={"packages": {"torch": "2.10", "numpy": "2"}, "device": {"name": "B", "memory": 2}}
     )
     pairs = {"T1": (one, two), "T2": (one, two), "T3": (two, two)}
-    alike = {name: [(a.identity, b.identity)] for name, (a, b) in pairs.items()}
-    assert Comparable.require_alike(alike, (), "last") == []
+    identities = {name: (a.identity, b.identity) for name, (a, b) in pairs.items()}
+    assert alike(identities, (), "last") == []
     ran = {name: (a.provenance, b.provenance) for name, (a, b) in pairs.items()}
-    assert Comparable.provenance_differences(ran) == [
+    assert provenance_differences(ran) == [
         "torch was 2.10 for the baseline and is 2.11 for the candidate (2 tasks).",
         "device.name was B for the baseline and is A for the candidate (2 tasks).",
     ]
-    assert Comparable.provenance_differences({"T3": ran["T3"]}) == []
+    assert provenance_differences({"T3": ran["T3"]}) == []
