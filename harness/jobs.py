@@ -159,7 +159,6 @@ class Score:
         outcome = _evaluate(self, known, context.cache)
         for note in outcome.notes:
             context.emit(Event(kind="note", text=note))
-        examples = examples_bytes(outcome.examples)
         record = Record(
             key=self.key,
             purpose=self.purpose,
@@ -169,10 +168,9 @@ class Score:
             identity=self.identity,
             main_score=outcome.main_score,
             scores=outcome.scores,
-            examples=examples_part(outcome.examples, examples),
             provenance=self._provenance(context, known, outcome, started),
         )
-        return record_output(record, examples)
+        return record_output(record, outcome.examples)
 
     def _provenance(
         self, context: JobContext, known: _Known, outcome: Outcome, started: datetime
@@ -234,10 +232,27 @@ def task_part(task: Task) -> TaskPart:
     return TaskPart(name=task.name, type=task.type, metric=task.metric)
 
 
-def examples_bytes(examples: Examples) -> bytes | None:
-    """The per-example file (Parquet) of an outcome, None if it has no examples."""
+def record_output(record: Record, examples: Examples) -> Mapping[str, bytes]:
+    """The output of a job that makes a record: the record, which names its per-example file, and that file.
+
+    Args:
+        record: Without the entry for the file.
+        examples: The columns of the file; without any there is none.
+    """
     if not examples:
-        return None
+        return {"record": record.to_json().encode()}
+    content = _examples_bytes(examples)
+    record = record.model_copy(update={"examples": _examples_part(examples, content)})
+    return {"record": record.to_json().encode(), "examples": content}
+
+
+def _examples_part(examples: Examples, content: bytes) -> ExamplesPart:
+    rows = len(examples["example_id"])
+    return ExamplesPart(file="", rows=rows, sha256=hashlib.sha256(content).hexdigest())
+
+
+def _examples_bytes(examples: Examples) -> bytes:
+    """The per-example file (Parquet) of an outcome."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -245,20 +260,6 @@ def examples_bytes(examples: Examples) -> bytes | None:
     buffer = io.BytesIO()
     pq.write_table(table, buffer, compression="zstd")
     return buffer.getvalue()
-
-
-def record_output(record: Record, examples: bytes | None) -> Mapping[str, bytes]:
-    """The output of a job that makes a record."""
-    made = {"record": record.to_json().encode()}
-    return {**made, "examples": examples} if examples is not None else made
-
-
-def examples_part(examples: Examples, content: bytes | None) -> ExamplesPart | None:
-    """The entry for the per-example file in a record."""
-    if content is None:
-        return None
-    rows = len(examples["example_id"])
-    return ExamplesPart(file="", rows=rows, sha256=hashlib.sha256(content).hexdigest())
 
 
 class _VectorsNeeded(BaseException):

@@ -24,7 +24,7 @@ from harness.context import Event, JobContext
 from harness.encoder.model_files import backbone_folder
 from harness.errors import HarnessError
 from harness.files import sha256_file
-from harness.jobs import examples_bytes, examples_part, model_part, record_output, task_part
+from harness.jobs import model_part, record_output, task_part
 from harness.record import EXAMPLE_COLUMNS, RECORDS, Record
 from harness.scores import raw_metrics
 from harness.types import Artifact, LabelledData, LabelSource, Raw, Task
@@ -246,7 +246,6 @@ class Finetune:
                 self.group, self.key, found.watched, model.transferable()
             )
         columns = _examples_of(self.task, labelled, found, trial.seed) if found else {}
-        examples = examples_bytes(columns)
         metrics = {} if found is None else found.metrics
         seconds = (datetime.now(tz=UTC) - started).total_seconds()
         record = Record(
@@ -258,7 +257,6 @@ class Finetune:
             identity=self.identity,
             main_score=_number(self.task, self.view, metrics) if metrics else None,
             scores=_scores_of(self.task, metrics),
-            examples=examples_part(columns, examples),
             training=_training_of(trial, progress, trial.steps(len(labelled.train))),
             provenance={
                 **provenance.snapshot(device=context.device, threads=context.threads, started=started),
@@ -268,7 +266,7 @@ class Finetune:
                 "peak_memory_bytes": provenance.peak_memory(),
             },
         )
-        return record_output(record, examples)
+        return record_output(record, columns)
 
     def trial(self, context: JobContext) -> Trial:
         """The trial of this run, from the earlier selection where there are several."""
@@ -448,7 +446,6 @@ class ScoreFromRuns:
             raise HarnessError(f"All {len(counted)} runs of the chosen cell diverged.")
         metrics = _means_of(whole)
         columns = _joined_examples([_examples_in(context, record.key) for record in whole])
-        examples = examples_bytes(columns)
         record = Record(
             key=self.key,
             status="done",
@@ -457,7 +454,6 @@ class ScoreFromRuns:
             identity=self.identity,
             main_score=_number(self.task, self.view, metrics),
             scores=_scores_of(self.task, metrics),
-            examples=examples_part(columns, examples),
             training=self._training(context, selection, counted),
             provenance={
                 **provenance.snapshot(device=context.device, threads=context.threads, started=started),
@@ -465,7 +461,7 @@ class ScoreFromRuns:
                 "seconds": {"train": round(self._seconds(context, counted), 3)},
             },
         )
-        return record_output(record, examples)
+        return record_output(record, columns)
 
     def _training(
         self, context: JobContext, selection: Mapping[str, Any], counted: Sequence[Record]

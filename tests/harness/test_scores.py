@@ -15,7 +15,7 @@ from rich.console import Console
 from fakes import artifact
 from fakes import task as fake_task
 from harness.identity import digest, task_identity
-from harness.jobs import examples_bytes, model_part, task_part
+from harness.jobs import _examples_bytes, model_part, task_part
 from harness.record import Record
 from harness.report import _mean_text, print_trained_result, trained_result_json
 from harness.results import suite_views
@@ -203,7 +203,7 @@ def record(
 def files(tmp_path: Path) -> Mapping[str, Path]:
     made = {}
     for name, splits, right in (("One", ("dev",), 0.8), ("Two", ("m", "mm"), 0.7)):
-        content = examples_bytes(drawn(splits, right))
+        content = _examples_bytes(drawn(splits, right))
         assert content is not None
         made[name] = tmp_path / f"{name}.parquet"
         made[name].write_bytes(content)

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from fakes import task as fake_task
 from harness import catalog, paths
 from harness.identity import digest
-from harness.jobs import examples_bytes
+from harness.jobs import _examples_bytes
 from harness.record import ErrorPart, Record
 from harness.results import condition_of, suite_views
 from harness.scores import Aggregates, TrainedResult
@@ -229,7 +229,7 @@ def drawn(right: float, examples: int = 60) -> bytes:
         "prediction": said.astype(float).tolist(), "gold": gold.astype(float).tolist(),
         "metric": (said == gold).astype(float).tolist(),
     }  # fmt: skip
-    content = examples_bytes(columns)
+    content = _examples_bytes(columns)
     assert content is not None
     return content
 

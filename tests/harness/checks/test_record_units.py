@@ -12,7 +12,7 @@ import scipy.stats
 
 from fakes import record, task
 from harness.checks.record_units import ScoredRecord
-from harness.jobs import examples_bytes, examples_part
+from harness.jobs import _examples_bytes, _examples_part
 from harness.record import Record
 from harness.store import Store
 
@@ -33,13 +33,13 @@ def made(count: int = 30) -> tuple[Record, bytes]:
         "gold": [str(one) for one in gold.tolist()],
         "metric": [None] * count,
     }
-    content = examples_bytes(columns)
+    content = _examples_bytes(columns)
     assert content is not None
     score = float(scipy.stats.spearmanr(gold, predicted).statistic)
     one = record(task(), score, packages={"torch": "2"}, device={"name": "cpu"})
     told = {
         "scores": {"test": {"default": {"cosine_spearman": score}}},
-        "examples": examples_part(columns, content),
+        "examples": _examples_part(columns, content),
     }
     return one.model_copy(update=told), content
 
