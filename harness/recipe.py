@@ -86,6 +86,11 @@ class Recipe(Protocol):
         """The name of the paper's convention for a number from raw metrics."""
         ...
 
+    @property
+    def uses_seed(self) -> bool:
+        """Whether the user's seed changes a run; it is refused otherwise."""
+        ...
+
     def plan_task(self, artifact: Artifact, task: Task, *, locate: Locate) -> RecipePlan:
         """The jobs for the score of a backbone on a task; no model is loaded."""
         ...

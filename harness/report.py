@@ -276,6 +276,8 @@ def trained_result_json(found: TrainedResult) -> dict[str, Any]:
             "wanted": found.average.wanted,
             "interval": _bounds(found.interval),
             "mean_of_bounds": _bounds(found.mean_of_bounds),
+            "last": found.last.whole if found.last else None,
+            "cross_fitted": found.cross_fitted.whole if found.cross_fitted else None,
         },
     }
 
@@ -292,6 +294,10 @@ def _row_json(row: TaskResult) -> dict[str, Any]:
         "scores": list(row.scores),
         "standard_deviation": row.deviation,
         "best_run": row.best_run,
+        "counts": row.training("evaluation", {}).get("counts"),
+        "last": row.last,
+        "cross_fitted": row.cross_fitted,
+        "with_diverged": row.with_diverged,
         "runs": len(row.training("cells", ())),
         "diverged": row.training("diverged"),
         "constant": row.training("constant"),
@@ -308,22 +314,24 @@ def print_trained_result(found: TrainedResult, title: str, console: Console) -> 
 
     table = Table(title=f"{title}, scores × 100", title_justify="left")
     table.add_column("task")
-    for name in ("score", "± 95 %", "sd", "best run"):
+    others = ("last", "cross-fitted") if any(row.best_counts for row in found.rows) else ()
+    for name in ("score", *others, "± 95 %", "sd", "best run"):
         table.add_column(name, justify="right")
     table.add_column("seeds", justify="right")
     table.add_column("raw metrics", overflow="fold", style="dim")
     for row in found.rows:
         if row.asked:
-            table.add_row(row.task, *_trained_cells(row))
+            table.add_row(row.task, *_trained_cells(row, others=bool(others)))
     console.print(table)
     for line in _lines(found):
         console.print(line, highlight=False, soft_wrap=True)
 
 
-def _trained_cells(row: TaskResult) -> list[str]:
+def _trained_cells(row: TaskResult, *, others: bool) -> list[str]:
     scores = row.seeds.get("scores", [])
     return [
         score_text(row.number),
+        *([score_text(row.last), score_text(row.cross_fitted)] if others else []),
         _half_text(row.interval),
         score_text(row.deviation),
         score_text(row.best_run),
@@ -363,11 +371,28 @@ def _lines(found: TrainedResult) -> list[str]:
         )
     kinds = dict.fromkeys(row.seeds.get("kind") for row in found.rows if row.record is not None)
     lines += [f"seeds: {KINDS[kind]}" for kind in kinds if kind in KINDS]
+    lines += _evaluation_lines(found)
     if "fresh" in kinds or "final" in kinds:
         lines.append("best run: of the grid, chosen on the rows that it is scored on; it errs upward")
     if found.convention:
         lines.append(f"view {found.convention.name}: {found.convention.says}")
     return [*lines, *_lost(found)]
+
+
+def _evaluation_lines(found: TrainedResult) -> list[str]:
+    """Lines on scores of best evaluations, which were chosen on the rows that they are measured on."""
+    if found.last is None or found.cross_fitted is None:
+        return []
+    rows = [row for row in found.rows if row.best_counts]
+    counts = [count for row in rows for count in row.training("evaluation")["evaluations"]]
+    most = f"{min(counts)} to {max(counts)}" if min(counts) < max(counts) else str(max(counts))
+    return [
+        f"score: the best of {most} evaluations of each run, as the recipe has it; it errs upward, which ± "
+        "does not see",
+        "last: the last evaluation of the same runs; cross-fitted: the evaluation is chosen on one half of "
+        "the set and scored on the other",
+        f"last: {_mean_text(found.last)}; cross-fitted: {_mean_text(found.cross_fitted)}",
+    ]
 
 
 def _between(found: Interval) -> str:
@@ -382,6 +407,11 @@ def _lost(found: TrainedResult) -> list[str]:
         for name, what in LOST:
             if row.training(name):
                 told.append(f"{row.task}: {row.training(name)} of {cells} runs {what}")
+        if row.with_diverged is not None:
+            told.append(
+                f"{row.task}: {score_text(row.number)} without the diverged seeds, "
+                f"{score_text(row.with_diverged)} with them as constant predictions"
+            )
         seeds = 0 if row.seeds.get("kind") in ("protocol", "maximum") else len(row.seeds.get("scores", ()))
         for name, what in LOST if seeds else ():
             if row.seeds.get(name):

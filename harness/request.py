@@ -170,9 +170,17 @@ def _open_recipe_for(suites: Sequence[Suite], request: Request) -> Recipe | None
             hint=f"Type --recipe with one of {', '.join(catalog.recipes())} (`harness list recipes`).",
         )
     _refuse_options(request)
-    if len(learnt) == sum(len(suite.tasks) for suite in suites):
+    alone = len(learnt) == sum(len(suite.tasks) for suite in suites)
+    if alone:
         _refuse_settings(request)
-    return catalog.open_recipe(request.recipe, replace(request.recipe_options, seed=request.settings.seed))
+    options = replace(request.recipe_options, seed=request.settings.seed)
+    recipe = catalog.open_recipe(request.recipe, options)
+    if alone and request.settings.seed != SEED and not recipe.uses_seed:
+        raise UsageError(
+            f"--seed has no effect: the seeds of {recipe.name} are its own, and there are no fresh ones.",
+            hint="Type --fresh-seeds N for fresh seeds, or leave out --seed.",
+        )
+    return recipe
 
 
 def _refuse_options(request: Request) -> None:

@@ -129,6 +129,9 @@ class TaskResult:
         scores: The number of each seed that counts; empty without stored predictions.
         deviation: The standard deviation over the seeds that count; None for a single seed.
         best_run: The highest number among all runs of the grid.
+        last: The number of the last evaluations, where the score is that of the best; else None.
+        cross_fitted: The same, of evaluations that are chosen on one half of the set and scored on the other.
+        with_diverged: The number with diverged seeds as constant predictions; None without such seeds.
     """
 
     task: str
@@ -141,6 +144,14 @@ class TaskResult:
     scores: tuple[float, ...] = ()
     deviation: float | None = None
     best_run: float | None = None
+    last: float | None = None
+    cross_fitted: float | None = None
+    with_diverged: float | None = None
+
+    @property
+    def best_counts(self) -> bool:
+        """Whether the score is that of the best evaluation of each run."""
+        return bool(self.training("evaluation", {}).get("counts") == "best")
 
     def training(self, name: str, default: Any = None) -> Any:
         """A field of the record's training."""
@@ -163,6 +174,8 @@ class TrainedResult:
         average: The plain mean over tasks.
         interval: The 95 % interval of that mean over independent tasks; None unless each has one.
         mean_of_bounds: The means of the tasks' bounds, which OptiBERT prints as the average's interval.
+        last: The average of the last evaluations, where the scores of some tasks are those of the best.
+        cross_fitted: The same, of cross-fitted evaluations.
     """
 
     rows: tuple[TaskResult, ...]
@@ -170,6 +183,8 @@ class TrainedResult:
     average: Mean
     interval: Interval | None = None
     mean_of_bounds: Interval | None = None
+    last: Mean | None = None
+    cross_fitted: Mean | None = None
 
     @staticmethod
     def of(
@@ -195,6 +210,8 @@ class TrainedResult:
             average=Mean.of("tasks", [row.number for row in rows]),
             interval=stats.Interval.of_average(numbers, drawn) if whole else None,
             mean_of_bounds=stats.Interval.mean_of_bounds(bounds) if whole else None,
+            last=_mean_of_other("last", rows),
+            cross_fitted=_mean_of_other("cross_fitted", rows),
         )
 
     @staticmethod
@@ -204,6 +221,13 @@ class TrainedResult:
         if not any(task.output == "label" for task in suite.tasks):
             return None
         return replace(suite, columns=tuple(c for c in suite.columns if c.name not in others))
+
+
+def _mean_of_other(name: str, rows: Sequence[TaskResult]) -> Mean | None:
+    """The average of other evaluations than the best; tasks whose last evaluation counts have their score."""
+    if not any(row.best_counts for row in rows):
+        return None
+    return Mean.of("tasks", [getattr(row, name) if row.best_counts else row.number for row in rows])
 
 
 def _task_result(
@@ -217,6 +241,13 @@ def _task_result(
     parts = tuple(found) if convention is None else convention.parts[task.name]
     best = max(_numbers(record, parts), default=None)
     row = TaskResult(task=task.name, record=record, number=number, raw=found, best_run=best)
+    evaluation = row.training("evaluation", {}) if row.best_counts else {}
+    row = replace(
+        row,
+        last=_mean_of_parts((evaluation.get("last") or {}).get("metrics"), parts),
+        cross_fitted=_mean_of_parts((evaluation.get("cross_fitted") or {}).get("metrics"), parts),
+        with_diverged=_mean_of_parts(row.training("with_diverged"), parts),
+    )
     path = files(record)
     if number is None or path is None:
         return row, None
@@ -224,12 +255,16 @@ def _task_result(
 
 
 def _numbers(record: Record, parts: Sequence[tuple[str, str]]) -> list[float]:
-    found = []
-    for cell in record.training.get("cells", ()):
-        metrics = {(split, name): value for split, name, value in cell["metrics"]}
-        if all(part in metrics for part in parts):
-            found.append(sum(metrics[part] for part in parts) / len(parts))
-    return found
+    found = [_mean_of_parts(cell["metrics"], parts) for cell in record.training.get("cells", ())]
+    return [number for number in found if number is not None]
+
+
+def _mean_of_parts(metrics: Sequence[Sequence[Any]] | None, parts: Sequence[tuple[str, str]]) -> float | None:
+    """The mean of some metrics of [split, name, value]; None where one of them is missing."""
+    known = {(split, name): float(value) for split, name, value in metrics or ()}
+    if not all(part in known for part in parts):
+        return None
+    return sum(known[part] for part in parts) / len(parts)
 
 
 def _with_interval(

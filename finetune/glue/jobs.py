@@ -91,7 +91,24 @@ def _counted_evaluation(progress: Progress) -> Evaluation | None:
     return progress.best if progress.weights is not None else progress.evaluations[-1]
 
 
-def _training_of(trial: Trial, progress: Progress, steps: int) -> dict[str, Any]:
+Named = Sequence[Sequence[Any]]
+"""Metrics on disk: [split, name, value] each."""
+
+
+def _named(metrics: Raw) -> list[list[Any]]:
+    return [[*name, value] for name, value in metrics.items()]
+
+
+def _cross_fitted(trial: Trial, progress: Progress, labelled: LabelledData) -> Named | None:
+    """The cross-fitted metrics of a run whose best evaluation counts; None for other runs."""
+    from finetune.glue.trainer import cross_fitted
+
+    if trial.training.stopping.counts != "best" or progress.diverged:
+        return None
+    return _named(cross_fitted(progress.evaluations, {n: rows.labels for n, rows in labelled.dev.items()}))
+
+
+def _training_of(trial: Trial, progress: Progress, labelled: LabelledData) -> dict[str, Any]:
     """The `training` part of a run's record: trial, steps, losses and evaluations."""
     found = _counted_evaluation(progress)
     first = None if found is None else next(iter(found.predictions.values()))
@@ -101,12 +118,14 @@ def _training_of(trial: Trial, progress: Progress, steps: int) -> dict[str, Any]
         "diverged": progress.diverged,
         "constant": first is not None and bool((first == first[0]).all()),
         "watched": None if found is None else found.watched,
-        "steps": {"asked": steps, "done": len(progress.losses), "counted": found.step if found else None},
+        "steps": {
+            "asked": trial.steps(len(labelled.train)),
+            "done": len(progress.losses),
+            "counted": found.step if found else None,
+        },
         "loss": {"first": finite[0], "last": finite[-1]} if finite else {},
-        "evaluations": [
-            {"step": one.step, "metrics": [[*name, value] for name, value in one.metrics.items()]}
-            for one in progress.evaluations
-        ],
+        "evaluations": [{"step": one.step, "metrics": _named(one.metrics)} for one in progress.evaluations],
+        "cross_fitted": _cross_fitted(trial, progress, labelled),
         "micro_batch": progress.micro_batch,
     }
 
@@ -155,7 +174,7 @@ def _cells_of(tried: Sequence[RunScore], records: Sequence[Record]) -> list[dict
         {
             **_cell_of(one.trial),
             "score": one.score,
-            "metrics": [[*name, value] for name, value in raw_metrics(record).items()],
+            "metrics": _named(raw_metrics(record)),
             "diverged": one.diverged,
             "constant": one.constant,
             "micro_batch": record.training["micro_batch"],
@@ -165,12 +184,47 @@ def _cells_of(tried: Sequence[RunScore], records: Sequence[Record]) -> list[dict
     ]
 
 
-def _means_of(records: Sequence[Record]) -> dict[tuple[str, str], float]:
+def _means_of(runs: Sequence[Raw]) -> dict[tuple[str, str], float]:
     """The mean of each raw metric over runs."""
     import numpy as np
 
-    found = [raw_metrics(record) for record in records]
-    return {name: float(np.mean([one[name] for one in found])) for name in found[0]}
+    return {name: float(np.mean([one[name] for one in runs])) for name in runs[0]}
+
+
+def _evaluation_part(task: Task, view: str, records: Sequence[Record]) -> dict[str, Any]:
+    """The evaluation that counts in each run, with the scores of other choices over the same runs."""
+
+    def other(metrics: Sequence[Named | None]) -> dict[str, Any] | None:
+        known = [{(split, name): value for split, name, value in run} for run in metrics if run]
+        if len(known) < len(metrics):
+            return None
+        found = _means_of(known)
+        return {"score": _number(task, view, found), "metrics": _named(found)}
+
+    runs = [record.training for record in records]
+    return {
+        "counts": runs[0]["trial"]["training"]["stopping"]["counts"],
+        "evaluations": [len(run["evaluations"]) for run in runs],
+        "last": other([run["evaluations"][-1]["metrics"] for run in runs]),
+        "cross_fitted": other([run.get("cross_fitted") for run in runs]),
+    }
+
+
+def _constant_metrics(task: Task, columns: Mapping[str, Sequence[Any]]) -> dict[tuple[str, str], float]:
+    """The metrics of a model that gives 0 for every row, as one does whose scores are not finite."""
+    import numpy as np
+
+    from harness.metrics import METRICS
+
+    assert isinstance(task.source, LabelSource)
+    splits, gold = np.array(columns["split"]), np.array(columns["gold"], dtype=float)
+    found = {}
+    for split in dict.fromkeys(columns["split"]):
+        rows = gold[splits == split]
+        for name in task.source.metrics:
+            score = METRICS[name](rows, np.zeros_like(rows), np.ones((1, len(rows))))[0]
+            found[split, name] = float(score)
+    return found
 
 
 def _spread(values: Sequence[float]) -> float | None:
@@ -257,7 +311,7 @@ class Finetune:
             identity=self.identity,
             main_score=_number(self.task, self.view, metrics) if metrics else None,
             scores=_scores_of(self.task, metrics),
-            training=_training_of(trial, progress, trial.steps(len(labelled.train))),
+            training=_training_of(trial, progress, labelled),
             provenance={
                 **provenance.snapshot(device=context.device, threads=context.threads, started=started),
                 "notes": [*labelled.notes, *changed, *notes, *more, *progress.notes],
@@ -444,8 +498,10 @@ class ScoreFromRuns:
         whole = [record for record in counted if not record.training["diverged"]]
         if not whole:
             raise HarnessError(f"All {len(counted)} runs of the chosen cell diverged.")
-        metrics = _means_of(whole)
+        metrics = _means_of([raw_metrics(record) for record in whole])
         columns = _joined_examples([_examples_in(context, record.key) for record in whole])
+        lost = [_constant_metrics(self.task, columns)] * (len(counted) - len(whole))
+        with_lost = _named(_means_of([*map(raw_metrics, whole), *lost])) if lost else None
         record = Record(
             key=self.key,
             status="done",
@@ -454,7 +510,11 @@ class ScoreFromRuns:
             identity=self.identity,
             main_score=_number(self.task, self.view, metrics),
             scores=_scores_of(self.task, metrics),
-            training=self._training(context, selection, counted),
+            training={
+                **self._training(context, selection, counted),
+                "evaluation": _evaluation_part(self.task, self.view, whole),
+                "with_diverged": with_lost,
+            },
             provenance={
                 **provenance.snapshot(device=context.device, threads=context.threads, started=started),
                 "notes": self._notes(counted),

@@ -51,6 +51,9 @@ class Classifier(nn.Module):
             nn.init.normal_(layer.weight, std=head.initializer_range)
             if layer.bias is not None:
                 nn.init.zeros_(layer.bias)
+        if head.last == "megatron":
+            deviation = width**-0.5
+            nn.init.trunc_normal_(self.classifier.weight, std=deviation, a=-2 * deviation, b=2 * deviation)
         if dense is not None:
             self._take(dense)
 

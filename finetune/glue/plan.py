@@ -176,6 +176,13 @@ def _source_key(runs: Sequence[str]) -> str:
 FRESH = 5
 """The number of our own seeds at a selected cell where the protocol has no final seeds."""
 
+
+def _fresh_count(protocol: Protocol, options: RecipeOptions) -> int:
+    """The number of our own seeds."""
+    chooses = protocol.selection == "best" and not protocol.final_seeds
+    return (FRESH if chooses else 0) if options.fresh_seeds is None else options.fresh_seeds
+
+
 OTHERWISE = "--mnli MODEL starts from another one, --no-transfer from the backbone"
 
 
@@ -266,9 +273,7 @@ class _TaskPlanner:
     @property
     def fresh_seeds(self) -> tuple[int, ...]:
         """Our own seeds, apart from every seed of the protocol."""
-        chooses = self.protocol.selection == "best" and not self.protocol.final_seeds
-        asked = self.options.fresh_seeds
-        count = (FRESH if chooses else 0) if asked is None else asked
+        count = _fresh_count(self.protocol, self.options)
         used = {seed for grid in self.protocol.grids.values() for seed in grid.seeds}
         used |= {*self.protocol.final_seeds}
         numbers = (1000 * self.options.seed + at for at in itertools.count(1))
@@ -419,6 +424,11 @@ class _GlueRecipe:
     def convention(self) -> str:
         """The paper's convention, or NeoBERT's where there is no paper."""
         return self.protocol.view
+
+    @property
+    def uses_seed(self) -> bool:
+        """Whether there are fresh seeds, which are counted from the user's."""
+        return _fresh_count(self.protocol, self.options) > 0
 
     def plan_task(self, artifact: Artifact, task: Task, *, locate: Locate) -> RecipePlan:
         """The RecipePlan of a task: its grid, the selection, the runs at the chosen cell, and the score."""

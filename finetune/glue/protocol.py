@@ -44,12 +44,13 @@ class Schedule(Whole):
     """The schedule of the learning rate; `finetune.glue.trainer` computes it.
 
     Attributes:
-        name: "linear": up to the peak, then down to 0. "neobert": up from 1e-4 of the peak, slowly down to
+        name: "linear": up to the peak, then down to 0. "composer": the same as Composer computes it, one step
+            late. "neobert": up from 1e-4 of the peak, slowly down to
             about 0.16 of it, and 0.1 of it for the last tenth of the steps.
         warmup: Share of the steps until the peak.
     """
 
-    name: Literal["linear", "neobert"]
+    name: Literal["linear", "composer", "neobert"]
     warmup: float = 0.06
 
 
@@ -76,6 +77,8 @@ class ClassifierHead(Whole):
         activation: Behind the dense layer.
         dropout_before, dropout: Shares dropped before the dense layer, and before the linear layer.
         initializer_range: Standard deviation of fresh weights.
+        last: The distribution of the last layer's weights: "normal" with `initializer_range`; "megatron", of
+            standard deviation width^-0.5 and cut at twice that.
     """
 
     pooling: Literal["first", "mean"] = "first"
@@ -85,6 +88,7 @@ class ClassifierHead(Whole):
     dropout_before: float = 0.0
     dropout: float = 0.0
     initializer_range: float = 0.02
+    last: Literal["normal", "megatron"] = field(default="normal", metadata={"later": True})
 
 
 @dataclass(frozen=True, kw_only=True)

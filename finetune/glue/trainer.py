@@ -16,7 +16,8 @@ from torch.amp.grad_scaler import GradScaler
 
 from finetune.glue.protocol import Training, Trial
 from finetune.glue.rows import Batch, TokenizedRows
-from harness.metrics import METRICS
+from harness.metrics import METRICS, Floats
+from harness.types import SEED
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -64,10 +65,50 @@ class Evaluation:
             gold = rows.labels.cpu().double().numpy()
             ones = np.ones((1, len(gold)))
             for name in metrics:
-                said = np.nan_to_num(predictions[split].double().numpy(), nan=-1.0)
-                score = METRICS[name](gold, said, ones)[0]
-                found[split, name] = float(score)
+                found[split, name] = float(_scores(name, gold, predictions[split], ones)[0])
         return Evaluation(step=step, metrics=found, predictions=predictions)
+
+
+def _scores(metric: str, gold: Floats, predicted: Tensor, weights: Floats) -> Floats:
+    """A metric of predictions under each row of weights, (resamples,); NaN is a wrong prediction."""
+    return METRICS[metric](gold, np.nan_to_num(predicted.double().numpy(), nan=-1.0), weights)
+
+
+HALVINGS = 10
+"""The number of random divisions of a dev set into halves."""
+
+
+def cross_fitted(
+    evaluations: Sequence[Evaluation], gold: Mapping[str, Sequence[float]]
+) -> dict[tuple[str, str], float]:
+    """The metrics of a run whose evaluation is chosen on one half of the dev set and scored on the other.
+
+    The evaluation is the first with the best watched metric. Both halves choose once, and the result is the
+    mean over HALVINGS divisions, which are the same for every run. The end of the run itself is not
+    cross-fitted: early stopping saw the whole set.
+
+    Args:
+        evaluations: Every evaluation of a run, in order.
+        gold: The labels of every dev split, in the order of its rows.
+    """
+    labels = {split: np.asarray(values, dtype=float) for split, values in gold.items()}
+    halves = {split: _halves(len(values)) for split, values in labels.items()}
+    scores = {
+        (split, name): np.stack(
+            [_scores(name, labels[split], one.predictions[split], halves[split]) for one in evaluations]
+        )
+        for split, name in evaluations[0].metrics
+    }
+    chosen = next(iter(scores.values())).argmax(axis=0)
+    others = np.arange(2 * HALVINGS) ^ 1
+    return {name: float(found[chosen, others].mean()) for name, found in scores.items()}
+
+
+def _halves(rows: int) -> Floats:
+    """Weights of 0 and 1 of random halves, (2 * HALVINGS, rows): each even row and the next are one set."""
+    rng = np.random.default_rng(SEED)
+    first = np.stack([rng.permutation(rows) < rows // 2 for _ in range(HALVINGS)])
+    return np.stack([first, ~first], axis=1).reshape(2 * HALVINGS, rows).astype(float)
 
 
 @dataclass(kw_only=True)
@@ -121,7 +162,7 @@ def _optimizer_of(model: nn.Module, trial: Trial) -> torch.optim.AdamW:
 
 def _factor_of(training: Training, steps: int) -> Callable[[int], float]:
     """The learning-rate factor as a function of the step."""
-    kind = {"linear": _linear, "neobert": _neobert}[training.schedule.name]
+    kind = {"linear": _linear, "composer": _composer, "neobert": _neobert}[training.schedule.name]
     return partial(kind, steps=steps, warmup=training.schedule.warmup)
 
 
@@ -294,6 +335,16 @@ def _linear(step: int, *, steps: int, warmup: float) -> float:
     if step < until:
         return step / until
     return max(0.0, (steps - step) / max(1, steps - until))
+
+
+def _composer(step: int, *, steps: int, warmup: float) -> float:
+    """The same factor in Composer: the warmup is rounded down, and a step has the factor of the one before.
+
+    >>> [_composer(s, steps=100, warmup=0.1) for s in (0, 1, 2, 11, 56, 99)]
+    [0.0, 0.0, 0.1, 1.0, 0.5, 0.022222222222222223]
+    """
+    until, at = int(warmup * steps), max(0, step - 1)
+    return at / until if at < until else (steps - at) / (steps - until)
 
 
 def _neobert(step: int, *, steps: int, warmup: float) -> float:

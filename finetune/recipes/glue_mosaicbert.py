@@ -5,18 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 
 from finetune.glue.plan import entry
-from finetune.glue.protocol import ClassifierHead, Dropout, Grid, Protocol
+from finetune.glue.protocol import ClassifierHead, Dropout, Grid, Protocol, Schedule
 from finetune.recipes import glue_modernbert
 
 SEEDS = (19, 8364, 717, 10_536, 90_166)
 
 TRAINING = replace(
     glue_modernbert.TRAINING,
-    dropout=Dropout(embedding=0.1, attention_out=0.1, mlp_out=0.1),
+    schedule=Schedule(name="composer", warmup=0.06),
+    dropout=Dropout(embedding=0.1, attention_out=0.1),
     head=ClassifierHead(pooling="first", dense="pooler", activation="tanh", dropout=0.1),
     shuffled=False,
 )
-"""Optimizer, schedule, length, precision and evaluations are as in ModernBERT's code."""
+"""Optimizer, length, precision and evaluations are as in ModernBERT's code."""
 
 
 def _only(learning_rate: float, batch_size: int, weight_decay: float, epochs: int, seeds: int) -> Grid:
@@ -50,6 +51,8 @@ CODE = Protocol(
         "Betas are those of the code, (0.9, 0.98), for all tasks; the paper prints 0.988 for two.",
         "MNLI counts by its matched set, as in the paper; the code takes the mean of both.",
         "MRPC, RTE and STS-B start from the only MNLI run.",
+        "Dropout in the MLP is that of the backbone's config: MosaicBERT has it inside, BERT behind.",
+        "The head's dense layer is the backbone's pooler where it has one; the code's backbones have none.",
     ),
     view="mosaicbert",
 )

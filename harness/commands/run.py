@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -121,7 +121,11 @@ def _runs(prepared: PreparedRun) -> dict[str, Estimate]:
         threads=request.threads,
     )
     found = prepared.recipe.estimate(jobs, context)
-    return {job.key: one for job, one in zip(jobs, found, strict=True) if one is not None}
+    return {
+        job.key: replace(one, notes=tuple(f"{job.place.task}: {note}" for note in one.notes))
+        for job, one in zip(jobs, found, strict=True)
+        if one is not None and job.place is not None
+    }
 
 
 def _shared_out(cells: Sequence[PlannedScore], runs: dict[str, Estimate]) -> dict[str, list[Estimate]]:
@@ -147,8 +151,14 @@ def _learnt(cell: PlannedScore, mine: Sequence[Estimate]) -> _Line:
         seconds=sum(one.seconds for one in mine),
         runs=len(mine),
         steps=sum(one.steps for one in mine),
-        notes=tuple(dict.fromkeys(note for one in mine for note in one.notes)),
+        notes=tuple(dict.fromkeys([*_begins(cell, mine), *(note for one in mine for note in one.notes)])),
     )
+
+
+def _begins(cell: PlannedScore, mine: Sequence[Estimate]) -> list[str]:
+    """The plan's own notes on a score with runs to make, such as which model is trained first."""
+    notes = cell.recipe_plan.notes if cell.recipe_plan and mine else ()
+    return [f"{cell.task.name}: {note}" for note in notes]
 
 
 def _to_json(lines: list[_Line]) -> dict[str, Any]:
@@ -172,9 +182,8 @@ def _show(lines: list[_Line], suites: Sequence[Suite], console: Console) -> None
         console.print(f"{told} several at once shorten them.", style="dim", highlight=False, soft_wrap=True)
     for note in dict.fromkeys(note for suite in suites for note in suite.notes):
         console.print(note, style="dim", highlight=False, soft_wrap=True)
-    for line in learnt:
-        for note in line.notes:
-            console.print(f"{line.task}: {note}", style="yellow", highlight=False, soft_wrap=True)
+    for note in dict.fromkeys(note for line in learnt for note in line.notes):
+        console.print(note, style="yellow", highlight=False, soft_wrap=True)
     to_do = [line for line in lines if line.state == "to do"]
     known = [line.seconds for line in to_do if line.seconds is not None]
     more = "" if len(known) == len(to_do) else f", and {len(to_do) - len(known)} of unknown time"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import math
 import os
 import shutil
 import signal
@@ -18,12 +20,14 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
+from rich.console import Console
 from safetensors.torch import load_file, save_file
 from scipy.stats import pearsonr, spearmanr
 from sklearn.metrics import matthews_corrcoef
 
 import harness
 import tiny
+from finetune.glue import trainer
 from finetune.glue.jobs import _Checkpoints, _training_of
 from finetune.glue.model import Classifier
 from finetune.glue.plan import entry
@@ -38,6 +42,7 @@ from harness.execute import Listeners
 from harness.record import Record
 from harness.report import Report
 from harness.store import Store
+from harness.types import LabelledData, LabelledSplit
 
 # From a backbone to the table of GLUE: grids, choice, transfer, fresh seeds, and going on after a stop
 
@@ -130,6 +135,21 @@ def test_a_chain_from_mnli_to_the_table(small: Runner, tmp_path: Path) -> None:
         assert record.main_score == pytest.approx(np.mean([run.main_score for run in fresh]))
         assert seeds["standard_deviation"] == pytest.approx(np.std([run.main_score for run in fresh], ddof=1))
         assert record.identity.get("start", {}).get("from") == (None if name == "MNLI" else "selected")
+        evaluation = record.training["evaluation"]
+        assert evaluation["counts"] == "best"
+        assert evaluation["evaluations"] == [len(run.training["evaluations"]) for run in fresh]
+        for kind, made in (
+            ("last", [run.training["evaluations"][-1]["metrics"] for run in fresh]),
+            ("cross_fitted", [run.training["cross_fitted"] for run in fresh]),
+        ):
+            values = {(split, metric): value for split, metric, value in evaluation[kind]["metrics"]}
+            assert values == {
+                (one[0], one[1]): pytest.approx(np.mean([one[2], other[2]]))
+                for one, other in zip(*made, strict=True)
+            }
+            assert evaluation[kind]["score"] == pytest.approx(np.mean([*values.values()]))
+        assert evaluation["last"]["score"] <= record.main_score
+        assert record.training["with_diverged"] is None
 
 
 def test_predictions_of_every_fresh_seed_give_the_score(small: Runner, tmp_path: Path) -> None:
@@ -203,9 +223,41 @@ def test_a_run_that_says_one_and_the_same_is_marked(predictions: list[float], co
         step=1, metrics={("validation", "mcc"): 0.0}, predictions={"validation": torch.tensor(predictions)}
     )
     progress = Progress(losses=[0.5, 0.25], evaluations=[found])
-    told = _training_of(SMALL.trials("CoLA")[0], progress, 2)
+    split = LabelledSplit(texts=[["x", "y", "z"]], labels=[0, 1, 1], ids=["a", "b", "c"])
+    labelled = LabelledData(train=split, dev={"validation": split}, classes=2)
+    told = _training_of(SMALL.trials("CoLA")[0], progress, labelled)
     assert (told["constant"], told["diverged"], told["watched"]) == (constant, False, 0.0)
     assert told["loss"] == {"first": 0.5, "last": 0.25}
+
+
+def test_a_diverged_seed_is_left_out_of_the_mean_and_shown_with_it(
+    small: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In half of CoLA's rows here the label is 0; the metric of one class alone is 0."""
+    train = trainer.train
+
+    def diverging(model: Any, rows: Any, trial: Any, *args: Any, **more: Any) -> Progress:
+        return (
+            Progress(losses=[math.nan]) if trial.seed == 42002 else train(model, rows, trial, *args, **more)
+        )
+
+    monkeypatch.setattr(trainer, "train", diverging)
+    report = small(tasks=("SST-2",))
+    record = finals(report)["SST-2"]
+    whole, lost = record.training["seeds"]["scores"]
+    assert (record.main_score, lost, record.training["seeds"]["diverged"]) == (whole, None, 1)
+    path = report.prepared.store.examples(record, report.prepared.subjects[0].artifact.slug)
+    assert path is not None
+    zeros = float(np.mean(np.array(pq.read_table(path)["gold"].to_pylist()) == 0))
+    ((_, _, value),) = record.training["with_diverged"]
+    assert value == pytest.approx((whole + zeros) / 2)
+    (suite,) = report.to_json()["suites"]
+    rows = {row["task"]: row for row in suite["standing"]["tasks"]}
+    assert rows["SST-2"]["with_diverged"] == pytest.approx(value)
+    console = Console(record=True, width=200, file=io.StringIO())
+    report.print(console)
+    assert "SST-2: 1 of 2 seeds that count diverged" in (text := console.export_text())
+    assert f"{100 * whole:.2f} without the diverged seeds, {100 * value:.2f} with them" in text
 
 
 def test_a_grid_of_which_every_run_diverges_fails(small: Runner) -> None:
@@ -375,6 +427,7 @@ def test_data_that_cannot_be_read_is_said_by_the_dry_run(
         ({"source": Path("here"), "transfer": False}, "--mnli and --no-transfer contradict"),
         ({"source": Path("nowhere")}, "There is no nowhere"),
         ({"purpose": "trial"}, "A recipe's score is final"),
+        ({"seed": 7, "fresh_seeds": 0}, "--seed has no effect: the seeds of small are its own"),
     ],
 )
 def test_what_cannot_be_asked(small: Runner, asked: Mapping[str, Any], said: str) -> None:
@@ -452,6 +505,8 @@ def test_show_prints_the_table_by_any_view(
     assert "mean over tasks" in text
     assert "(2 of 8)" in text
     assert "incomplete" in text
+    assert "cross-fitted" in text
+    assert "of each run, as the recipe has it; it errs upward, which ± does not see" in text
     assert "view neobert: NeoBERT, appendix C" in text
     numbers = {}
     for view in ("neobert", "mosaicbert", "modernbert"):
@@ -462,6 +517,10 @@ def test_show_prints_the_table_by_any_view(
         numbers[view] = rows["MRPC"]["score"], rows["STS-B"]["score"]
         low, high = rows["MRPC"]["interval"]
         assert low <= rows["MRPC"]["score"] <= high
+        assert rows["MRPC"]["counts"] == "best"
+        assert rows["MRPC"]["last"] <= rows["MRPC"]["score"] or view != "modernbert"
+        average = suite["standing"]["average"]
+        assert average["last"] is None  # two of eight tasks
         assert suite["columns"]["MRPC"] == rows["MRPC"]["score"]
         assert suite["settings"]["fresh_seeds"] == [42001, 42002]
     assert numbers["modernbert"][0] == pytest.approx(metrics["accuracy"])
@@ -484,9 +543,22 @@ def test_a_dry_run_counts_runs_and_steps(
     grid = 10 * sum(10 * steps for steps in (12, 6, 3, 2))
     fresh = 5 * 10 * 12  # at most: the cell with the smallest batches
     assert plan["CoLA"]["steps"] == grid + fresh
-    assert "train has 48 rows, and GLUE's 8,551" in plan["CoLA"]["notes"]
+    assert "CoLA: train has 48 rows, and GLUE's 8,551" in plan["CoLA"]["notes"]
     assert all(line["seconds"] > 0 and line["flops"] > 0 for line in plan.values())
     assert not (tmp_path / "results").exists()
+
+
+def test_a_dry_run_says_what_is_trained_first(
+    backbone: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["--model", str(backbone), "--suite", "glue", "--recipe", "glue-mosaicbert", "--data", str(data)]
+    asked += ["--tasks", "RTE", "--results", str(tmp_path / "results"), "--dry-run"]
+    assert invoke(["run", *asked]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    (start,) = [line for line in lines if "starts from the selected MNLI model" in line]
+    assert start.startswith("RTE: starts from the selected MNLI model, whose run comes first")
+    assert "MNLI: train has 48 rows, and GLUE's 392,702" in lines
+    assert "RTE: train has 48 rows, and GLUE's 2,490" in lines
 
 
 DENSES = {

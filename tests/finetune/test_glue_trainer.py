@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -29,12 +30,14 @@ from finetune.glue.rows import Batch, TokenizedRows, _tokenized, adapted_to_back
 from finetune.glue.trainer import (
     Evaluation,
     Progress,
+    _composer,
     _linear,
     _loss_of,
     _neobert,
     _optimizer_of,
     _order_of,
     autocast_of,
+    cross_fitted,
     predict,
     train,
 )
@@ -237,6 +240,46 @@ def test_without_patience_the_end_counts() -> None:
     assert found.weights is None
 
 
+def test_an_evaluation_chosen_and_scored_on_the_same_rows_errs_upward_and_a_cross_fitted_one_does_not() -> (
+    None
+):
+    """Forty evaluations of a coin: the best has more than half right; by hand, half by half."""
+    draw = np.random.default_rng(1)
+    gold = draw.integers(2, size=400).astype(float)
+    coins = draw.integers(2, size=(40, 400)).astype(float)
+    right = (coins == gold).mean(axis=1)
+    evaluations = [
+        Evaluation(
+            step=n, metrics={("dev", "accuracy"): right[n]}, predictions={"dev": torch.tensor(coins[n])}
+        )
+        for n in range(40)
+    ]
+    ((_, found),) = cross_fitted(evaluations, {"dev": gold.tolist()}).items()
+    assert right.max() > 0.54
+    assert abs(found - 0.5) < 0.015
+    halves = trainer._halves(400).astype(bool)
+    by_hand = []
+    for at, half in enumerate(halves):
+        other = halves[at + 1 if at % 2 == 0 else at - 1]
+        assert (half ^ other).all()
+        assert half.sum() == 200
+        best = max(range(40), key=lambda n, half=half: (coins[n][half] == gold[half]).mean())
+        by_hand.append((coins[best][other] == gold[other]).mean())
+    assert found == pytest.approx(np.mean(by_hand))
+
+
+def test_one_model_is_chosen_for_every_split_and_metric() -> None:
+    """By the first metric of the first split; a single good evaluation is its own cross-fitted score."""
+    gold = {"m": [0.0, 1.0] * 20, "mm": [0.0, 1.0] * 20}
+    right, wrong = torch.tensor(gold["m"]), 1 - torch.tensor(gold["m"])
+    names = [("m", "accuracy"), ("m", "f1"), ("mm", "accuracy"), ("mm", "f1")]
+    made = [
+        Evaluation(step=n, metrics=dict.fromkeys(names, 0.0), predictions={"m": one, "mm": other})
+        for n, (one, other) in enumerate([(wrong, right), (right, wrong), (right, right)])
+    ]
+    assert cross_fitted(made, gold) == dict(zip(names, (1.0, 1.0, 0.0, 0.0), strict=True))
+
+
 def test_the_best_weights_are_kept() -> None:
     model, kept = classifier(), {}
 
@@ -350,6 +393,19 @@ def test_the_head_by_hand() -> None:
             expected = model.classifier.weight @ dense + model.classifier.bias
             assert (found[row] - expected).abs().max() < 1e-6
     assert model.dense.bias is None
+
+
+def test_modernberts_last_layer_is_cut_at_twice_its_deviation() -> None:
+    """std width^-0.5, as `final_out` of its code; a cut at two leaves 0.88 of the deviation."""
+    torch.manual_seed(0)
+    made = Classifier(
+        nn.Identity(), width=400, classes=50, head=first(glue_modernbert.PROTOCOL).training.head
+    )
+    weight = made.classifier.weight.detach()
+    assert weight.abs().max() <= 2 * 400**-0.5
+    assert weight.std().item() == pytest.approx(0.8796 * 400**-0.5, rel=0.02)
+    assert not made.classifier.bias.any()
+    assert made.dense.weight.std().item() == pytest.approx(0.02, rel=0.02)
 
 
 def test_transfer_keeps_all_but_the_last_layer() -> None:
@@ -495,6 +551,18 @@ def test_linear_is_that_of_transformers(steps: int, warmup: int) -> None:
     theirs = get_linear_schedule_with_warmup(optimizer, warmup, steps).lr_lambdas[0]
     for step in range(steps + 1):
         assert _linear(step, steps=steps, warmup=warmup / steps) == pytest.approx(theirs(step))
+
+
+def test_composer_is_one_step_late_and_rounds_the_warmup_down() -> None:
+    """LinearWithWarmupScheduler of Composer, which is stepped before the time of the batch is counted."""
+    steps, warm = 77, 7  # int(0.1 * 77)
+
+    def by_its_time(batch: int) -> float:
+        return batch / warm if batch < warm else 1 - (batch - warm) / (steps - warm)
+
+    made = [_composer(step, steps=steps, warmup=0.1) for step in range(steps)]
+    assert made == pytest.approx([by_its_time(max(0, step - 1)) for step in range(steps)])
+    assert _composer(0, steps=1, warmup=0.1) == 1.0
 
 
 def test_neobert_by_hand() -> None:

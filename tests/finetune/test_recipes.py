@@ -51,16 +51,22 @@ NEO_TRAINING = {
         "dropout_before": 0.1,
         "dropout": 0.1,
         "initializer_range": 0.02,
+        "last": "normal",
     },
     "clip": None,
     "shuffled": True,
-    "cadence": {"steps": {}, "at_most": 1000, "full_batches": 1, "batches": None, "places": 0.1},
+    "cadence": {"steps": {}, "at_most": 500, "full_batches": None, "batches": 0.1, "places": None},
     "stopping": {"patience": 15, "counts": "best"},
+}
+"""The evaluations are those of the text, which OptiBERT says it follows exactly."""
+
+NEO_CODE = {
+    **NEO_TRAINING,
+    "cadence": {"steps": {}, "at_most": 1000, "full_batches": 1, "batches": None, "places": 0.1},
 }
 
 COMPOSER = {
     "optimizer": {"betas": (0.9, 0.98), "eps": 1e-6, "decay": "composer", "undecayed": ()},
-    "schedule": {"name": "linear", "warmup": 0.06},
     "max_length": 256,
     "autocast": "bfloat16",
     "float32_tasks": ("STS-B",),
@@ -86,6 +92,7 @@ COMPOSER = {
 
 MODERN_TRAINING = {
     **COMPOSER,
+    "schedule": {"name": "composer", "warmup": 0.1},
     "dropout": {"embedding": 0.0, "attention": 0.0, "attention_out": 0.1, "mlp": 0.0, "mlp_out": 0.0},
     "head": {
         "pooling": "first",
@@ -95,13 +102,15 @@ MODERN_TRAINING = {
         "dropout_before": 0.0,
         "dropout": 0.0,
         "initializer_range": 0.02,
+        "last": "megatron",
     },
     "shuffled": True,
 }
 
 MOSAIC_TRAINING = {
     **COMPOSER,
-    "dropout": {"embedding": 0.1, "attention": None, "attention_out": 0.1, "mlp": None, "mlp_out": 0.1},
+    "schedule": {"name": "composer", "warmup": 0.06},
+    "dropout": {"embedding": 0.1, "attention": None, "attention_out": 0.1, "mlp": None, "mlp_out": None},
     "head": {
         "pooling": "first",
         "dense": "pooler",
@@ -110,6 +119,7 @@ MOSAIC_TRAINING = {
         "dropout_before": 0.0,
         "dropout": 0.1,
         "initializer_range": 0.02,
+        "last": "normal",
     },
     "shuffled": False,
 }
@@ -157,7 +167,7 @@ TABLE: list[tuple[Protocol, int, Cells, dict[str, Any], set[str], str, int]] = [
         NEO.variants["table6"],
         480,
         same(SIX, (2, 4, 8, 16, 32), DECAYS, (10,), (0,)),
-        NEO_TRAINING,
+        NEO_CODE,
         NEO_START,
         "best",
         0,
@@ -171,8 +181,26 @@ TABLE: list[tuple[Protocol, int, Cells, dict[str, Any], set[str], str, int]] = [
         "best",
         0,
     ),
+    (
+        NEO.variants["code"],
+        320,
+        same(FIVE, (4, 8, 16, 32), DECAYS, (10,), (0,)),
+        NEO_CODE,
+        NEO_START,
+        "best",
+        0,
+    ),
     (OPTI, 680, same(FIVE, (4, 8, 16, 32), DECAYS, (2, 10), (0,)), NEO_TRAINING, NEO_START, "best", 5),
     (MODERN, 384, MODERN_CELLS, MODERN_TRAINING, MODERN_START, "best", 0),
+    (
+        MODERN.variants["warmup6"],
+        384,
+        MODERN_CELLS,
+        {**MODERN_TRAINING, "schedule": {"name": "composer", "warmup": 0.06}},
+        MODERN_START,
+        "best",
+        0,
+    ),
     (MOSAIC, 25, MOSAIC_CELLS, MOSAIC_TRAINING, MODERN_START, "none", 0),
     (
         MOSAIC.variants["bert-large"],
@@ -246,27 +274,34 @@ def test_the_tasks_are_those_of_glue() -> None:
 
 
 @pytest.mark.parametrize(
-    ("task", "batch_size", "steps"),
+    ("task", "batch_size", "text", "code"),
     [
-        ("RTE", 32, 77),  # 2,490 // 32 = 77 is below 2,496 // 10 = 249
-        ("RTE", 4, 249),  # 2,490 // 4 = 622, 2,492 // 10 = 249
-        ("MNLI", 32, 1000),
-        ("CoLA", 16, 534),  # 8,551 // 16
-        ("SST-2", 4, 1000),
+        ("RTE", 32, 7, 77),  # 78 // 10; 2,490 // 32 = 77 is below 2,496 // 10 = 249
+        ("RTE", 4, 62, 249),  # 623 // 10; 2,490 // 4 = 622, 2,492 // 10 = 249
+        ("MNLI", 32, 500, 1000),
+        ("CoLA", 16, 53, 534),  # 535 // 10; 8,551 // 16
+        ("SST-2", 4, 500, 1000),
     ],
 )
-def test_neoberts_evaluations(task: str, batch_size: int, steps: int) -> None:
-    cadence, rows = glue_neobert.TRAINING.cadence, TASKS[task].train_rows
+def test_the_steps_between_evaluations(task: str, batch_size: int, text: int, code: int) -> None:
+    rows = TASKS[task].train_rows
     loader = -(-rows // batch_size)
-    assert steps == min(1000, rows // batch_size, loader * batch_size // 10)
-    assert cadence.every(task, rows=rows, batch_size=batch_size) == steps
-
-
-def test_the_text_of_neobert_evaluates_ten_times_an_epoch() -> None:
-    cadence = NEO.variants["cadence"].training.cadence
-    assert cadence.every("RTE", rows=2490, batch_size=16) == min(500, 156 // 10)
-    assert cadence.every("MNLI", rows=392_702, batch_size=16) == 500
+    assert text == min(500, loader // 10)
+    assert code == min(1000, rows // batch_size, loader * batch_size // 10)
+    for protocol, steps in ((NEO, text), (OPTI, text), (NEO.variants["code"], code)):
+        assert protocol.training.cadence.every(task, rows=rows, batch_size=batch_size) == steps
     assert Cadence(batches=0.1).every("tiny", rows=5, batch_size=5) == 1
+
+
+def test_patience_can_end_a_run_under_the_texts_evaluations() -> None:
+    """Fifteen evaluations take a tenth of a run of ten epochs; under the code's almost a run."""
+
+    def evaluations(protocol: Protocol, batch_size: int) -> int:
+        steps = 10 * -(-2490 // batch_size)
+        return steps // protocol.training.cadence.every("RTE", rows=2490, batch_size=batch_size)
+
+    assert [evaluations(OPTI, size) for size in (4, 8, 16, 32)] == [100, 100, 104, 111]
+    assert [evaluations(NEO.variants["code"], size) for size in (4, 8, 16, 32)] == [25, 12, 10, 10]
 
 
 def test_composers_decay_in_torchs_terms() -> None:
@@ -397,9 +432,10 @@ def test_runs_are_shared_by_variants_but_not_by_backbones() -> None:
             if job.kind == "train"
         }
 
-    assert runs("glue-neobert") < runs("glue-neobert:table6")
+    assert runs("glue-neobert:code") < runs("glue-neobert:table6")
+    assert runs("glue-neobert") < runs("glue-optibert")
     assert not runs("glue-neobert") & runs("glue-neobert", "b" * 64)
-    assert not runs("glue-neobert") & runs("glue-neobert:cadence")
+    assert not runs("glue-neobert") & runs("glue-neobert:code")
 
 
 def test_a_run_from_mnli_depends_on_mnlis_grid() -> None:

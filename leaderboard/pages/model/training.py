@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean, median
 from typing import Any
@@ -35,6 +35,12 @@ KINDS = {
 CHOSEN = (
     "The development sets chose the settings, and the scores are measured on the same sets: they err upward. "
     "Fresh seeds take away the luck of a seed, not that of the choice."
+)
+
+
+BEST = (
+    "A score is that of each run's best evaluation on the development set, as the recipe has it: it errs "
+    "upward, which the interval does not see. The last and the cross-fitted evaluations stand beside it."
 )
 
 
@@ -77,12 +83,16 @@ def trained_of(documents: Mapping[int, Document], standings: Sequence[Standing])
             caption="What was trained for each task: scores × 100",
             columns=COLUMNS,
             rows=[Row(cells=_cells(n, one, bounds, n in chosen)) for n, one in records.items()],
-            notes=[CHOSEN] if chosen else [],
+            notes=[*([CHOSEN] if chosen else []), *([BEST] if _best_counts(records.values()) else [])],
         ),
         figures=[figure for one in records.values() for figure in figures_of(one)],
         data=[{"task": one["task"]["name"], "result": n, **sensitivity(one)} for n, one in records.items()],
         chosen=chosen,
     )
+
+
+def _best_counts(records: Iterable[Document]) -> bool:
+    return any((one["training"].get("evaluation") or {}).get("counts") == "best" for one in records)
 
 
 def was_chosen(training: Document) -> bool:
@@ -104,6 +114,10 @@ def cell_text(cell: Document) -> str:
 COLUMNS = [
     Column(key="name", label="Task", sticky=True),
     Column(key="score", label="Score", numeric=True, note="By the recipe's own convention."),
+    Column(key="last", label="last", numeric=True, group="other evaluations",
+           note="The last evaluation of each run, where the score is that of its best."),
+    Column(key="cross_fitted", label="cross-fitted", numeric=True, group="other evaluations",
+           note="Chosen on one half of the development set and scored on the other."),
     Column(key="interval", label="95 % interval", note="Over seeds and examples."),
     Column(key="deviation", label="sd", numeric=True, group="seeds", note="Standard deviation over seeds."),
     Column(key="seeds", label="scores", group="seeds"),
@@ -130,6 +144,7 @@ def _cells(number: int, record: Document, bounds: Mapping[tuple[str, str], Any],
         Cell(text=task, value=task, href=task_path(task)),
         Cell(text=score_text(record["main_score"]), value=record["main_score"], kind=kind,
              href=f"/results/{number}"),
+        *(_share(other) for other in _other_evaluations(training)),
         _bounds(bounds.get((task, str(training.get("view"))))),
         _share(seeds.get("standard_deviation")),
         Cell(text=told, value=told or None, note="× diverged" if None in scores else ""),
@@ -141,6 +156,13 @@ def _cells(number: int, record: Document, bounds: Mapping[tuple[str, str], Any],
         Cell(text=cell_text(training.get("chosen") or {})),
         Cell(text=loss_text(training.get("loss") or {})),
     ]  # fmt: skip
+
+
+def _other_evaluations(training: Document) -> list[float | None]:
+    """The scores of the last and the cross-fitted evaluations, where the best one counts."""
+    part = training.get("evaluation") or {}
+    others = [part.get(name) or {} for name in ("last", "cross_fitted")]
+    return [_number(one.get("score")) if part.get("counts") == "best" else None for one in others]
 
 
 def loss_text(loss: Document) -> str:
