@@ -72,6 +72,7 @@ def aggregates_json(suite: Suite, found: Aggregates) -> dict[str, Any]:
         "mean_over_tasks": _mean_json(found.over_tasks),
         "mean_over_types": _mean_json(found.over_types),
         "by_type": {name: _mean_json(mean) for name, mean in found.by_type.items()},
+        "shown_only": dict(found.shown_only),
         "left_out": list(suite.left_out),
         "notes": list(suite.notes),
         **({"predicted": _predicted_json(suite, found)} if suite.predictor else {}),
@@ -81,6 +82,9 @@ def aggregates_json(suite: Suite, found: Aggregates) -> dict[str, Any]:
 def means_lines(suite: Suite, means: Aggregates) -> list[str]:
     """The lines with both means of a suite, what they lack, and the prediction of a proxy."""
     lines = [f"{_mean_text(means.over_tasks)}, {_mean_text(means.over_types)}"]
+    if not means.over_tasks.wanted:
+        lines = ["no mean: every task is shown by itself"]
+    lines += _shown_only_lines(means.shown_only)
     if not means.over_tasks.complete:
         lines.append("incomplete: not to be ranked beside complete ones")
     if suite.left_out:
@@ -88,6 +92,15 @@ def means_lines(suite: Suite, means: Aggregates) -> list[str]:
         named = shortened(suite.left_out)
         lines.append(f"nothing of what was asked for in {count} columns: {named}")
     return [*lines, *_predicted_lines(suite, means)]
+
+
+def _shown_only_lines(apart: Mapping[str, str]) -> list[str]:
+    """A line on the tasks that are shown and not averaged."""
+    if not apart:
+        return []
+    named = ", ".join(f"{name} ({reason})" for name, reason in apart.items())
+    small = " (docs/local-data.md: Means)" if any("examples" in reason for reason in apart.values()) else ""
+    return [f"shown and not averaged{small}: {named}"]
 
 
 def _print_trained_results(suite: Suite, report: Report, console: Console) -> None:
@@ -279,6 +292,7 @@ def trained_result_json(found: TrainedResult) -> dict[str, Any]:
             "last": found.last.whole if found.last else None,
             "cross_fitted": found.cross_fitted.whole if found.cross_fitted else None,
         },
+        "shown_only": dict(found.shown_only),
     }
 
 
@@ -356,6 +370,9 @@ def _half_text(found: Interval | None) -> str:
 def _lines(found: TrainedResult) -> list[str]:
     average = found.average
     lines = [_mean_text(average) + (f" ± {_half_text(found.interval)}" if found.interval else "")]
+    if not average.wanted:
+        lines = ["no mean: every task is shown by itself"]
+    lines += _shown_only_lines(found.shown_only)
     if found.interval is not None and found.mean_of_bounds is not None:
         lines.append(
             f"± is half of the 95 % interval over seeds and examples; of the mean it is "

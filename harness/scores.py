@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,7 +49,7 @@ class Mean:
     @property
     def complete(self) -> bool:
         """Whether every column had a score; an incomplete mean is never ranked."""
-        return self.there == self.wanted
+        return 0 < self.there == self.wanted
 
     @classmethod
     def of(cls, over: str, values: Sequence[float | None]) -> Mean:
@@ -64,14 +64,50 @@ class Mean:
         return self.value if self.complete else None
 
 
+LARGE, LARGE_CORRELATION = 385, 1537
+"""The fewest scored examples of a large task: its 95 % interval is at most ± 5 points for every model.
+
+The standard error of a share (accuracy, nDCG, average precision, ...) is at most 1 / (2 * sqrt(n)), that of a
+correlation at most 1 / sqrt(n), so that 1.96 of them are 0.05 from these numbers on.
+"""
+
+CORRELATIONS = ("spearman", "pearson", "mcc", "matthews")
+
+
+def shown_only(suite: Suite) -> dict[str, str]:
+    """The columns of a suite that are shown and not averaged, each with the reason.
+
+    Where a suite has tasks of both kinds, its means are over those of finished models; the tasks that a
+    recipe trains for have a mean of their own (`TrainedResult`).
+    """
+    columns = [column for column in suite.columns if column.tasks]
+    trained = [column for column in columns if any(task.output == "label" for task in column.tasks)]
+    mixed = len(trained) < len(columns)
+    found = {column.name: "a recipe trains for it" for column in trained if mixed}
+    if suite.averages == "large":
+        small = {column.name: reason for column in columns if (reason := _too_small(column))}
+        found = {**small, **found}
+    return found
+
+
+def _too_small(column: Column) -> str:
+    """The number of a column's examples and of those that it lacks; empty for a large column."""
+    for task in column.tasks:
+        needed = LARGE_CORRELATION if any(name in task.metric for name in CORRELATIONS) else LARGE
+        if task.size.examples is not None and task.size.examples < needed:
+            return f"{task.size.examples:,} of {needed:,} examples"
+    return ""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Aggregates:
-    """The columns of a suite and its two means."""
+    """The columns of a suite and its two means; `shown_only` are columns outside of the means."""
 
     columns: Mapping[str, float | None]
     by_type: Mapping[str, Mean]
     over_tasks: Mean
     over_types: Mean
+    shown_only: Mapping[str, str] = field(default_factory=dict)
 
     @staticmethod
     def of(suite: Suite, scores: Mapping[str, float]) -> Aggregates:
@@ -82,16 +118,19 @@ class Aggregates:
         columns have scores.
         """
         columns = {column.name: _column(column, scores) for column in suite.columns}
-        types = dict.fromkeys(column.type for column in suite.columns)
+        apart = shown_only(suite)
+        averaged = [column for column in suite.columns if column.name not in apart]
+        types = dict.fromkeys(column.type for column in averaged)
         by_type = {
-            kind: Mean.of(kind, [columns[c.name] for c in suite.columns if c.type == kind]) for kind in types
+            kind: Mean.of(kind, [columns[c.name] for c in averaged if c.type == kind]) for kind in types
         }
         complete = [one.whole for one in by_type.values()]
         return Aggregates(
             columns=columns,
             by_type=by_type,
-            over_tasks=Mean.of("tasks", list(columns.values())),
+            over_tasks=Mean.of("tasks", [columns[column.name] for column in averaged]),
             over_types=Mean.of("types", complete),
+            shown_only=apart,
         )
 
 
@@ -176,6 +215,7 @@ class TrainedResult:
         mean_of_bounds: The means of the tasks' bounds, which OptiBERT prints as the average's interval.
         last: The average of the last evaluations, where the scores of some tasks are those of the best.
         cross_fitted: The same, of cross-fitted evaluations.
+        shown_only: The tasks outside of the average, each with the reason.
     """
 
     rows: tuple[TaskResult, ...]
@@ -185,6 +225,7 @@ class TrainedResult:
     mean_of_bounds: Interval | None = None
     last: Mean | None = None
     cross_fitted: Mean | None = None
+    shown_only: Mapping[str, str] = field(default_factory=dict)
 
     @staticmethod
     def of(
@@ -193,7 +234,7 @@ class TrainedResult:
         """The trained result from records by the names of their tasks."""
         from harness import stats
 
-        rows, drawn = [], {}
+        rows, drawn, apart = [], {}, shown_only(suite)
         for column in suite.columns:
             for task in column.tasks or (None,):
                 nothing = TaskResult(task=column.name, raw={}, asked=False)
@@ -201,17 +242,20 @@ class TrainedResult:
                 rows.append(row)
                 if replicates is not None:
                     drawn[row.task] = replicates
-        numbers = {row.task: row.number for row in rows if row.number is not None}
-        bounds = [row.interval for row in rows if row.interval is not None]
+        averaged = [row for row in rows if row.task not in apart]
+        numbers = {row.task: row.number for row in averaged if row.number is not None}
+        drawn = {task: replicates for task, replicates in drawn.items() if task not in apart}
+        bounds = [row.interval for row in averaged if row.interval is not None]
         whole = bool(numbers) and drawn.keys() == numbers.keys()
         return TrainedResult(
             rows=tuple(rows),
             convention=convention,
-            average=Mean.of("tasks", [row.number for row in rows]),
+            average=Mean.of("tasks", [row.number for row in averaged]),
             interval=stats.Interval.of_average(numbers, drawn) if whole else None,
             mean_of_bounds=stats.Interval.mean_of_bounds(bounds) if whole else None,
-            last=_mean_of_other("last", rows),
-            cross_fitted=_mean_of_other("cross_fitted", rows),
+            last=_mean_of_other("last", averaged),
+            cross_fitted=_mean_of_other("cross_fitted", averaged),
+            shown_only=apart,
         )
 
     @staticmethod

@@ -150,10 +150,11 @@ class Data:
 
 @dataclass(frozen=True, kw_only=True)
 class Size:
-    """The amount of text to encode in a task, where it is known before loading."""
+    """The amount of text to encode in a task, where it is known before loading, and of scored examples."""
 
     texts: int | None = None
     characters: int | None = None
+    examples: int | None = None
 
 
 class TextEncoder(Protocol):
@@ -276,7 +277,8 @@ class Predictor(Protocol):
 class Suite:
     """An ordered list of columns with the aggregates over them; `predictor` belongs to a proxy suite.
 
-    `conventions` are the papers' ways to a task's number by name; without them it is the main score.
+    `conventions` are the papers' ways to a task's number by name; without them it is the main score. The
+    means of a benchmark are over all columns, those of own data ("large") over its large tasks alone.
     """
 
     name: str
@@ -285,6 +287,7 @@ class Suite:
     notes: tuple[str, ...] = ()
     conventions: Mapping[str, Convention] = field(default_factory=dict)
     predictor: Predictor | None = None
+    averages: Literal["all", "large"] = "all"
 
     @property
     def tasks(self) -> tuple[Task, ...]:

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from harness.scores import shown_only
 from leaderboard.found import Trust
 from leaderboard.queries import Entry
 from leaderboard.scopes import REASONS, Listed
@@ -52,7 +53,7 @@ class Means:
     @property
     def complete(self) -> NDArray[np.bool_]:
         """Which entries have all that is wanted."""
-        return np.asarray(self.there == self.wanted)
+        return np.asarray((self.there == self.wanted) & (self.wanted > 0))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -228,10 +229,11 @@ def grid(
             results[:, place] = cells.results[:, scopes[0]]
     _lay_printed(listed, averages, values, reasons)
     counted = ((reasons == 0) | ((reasons == OTHER) & any_revision)) & np.isfinite(values)
-    by_type = _by_type(listed, values, counted)
-    over_tasks = _mean("tasks", values, counted)
+    averaged = _averaged(listed)
+    by_type = _by_type(listed, averaged, values, counted)
+    over_tasks = _mean("tasks", values[:, averaged], counted[:, averaged])
     _lay_printed_means(averages, by_type, over_tasks)
-    over_types = _over_types(by_type)
+    over_types = _over_types(by_type, len(entries))
     return Grid(
         listed=listed, view=view, entries=entries, values=values, low=low, high=high, reasons=reasons,
         results=results, counted=counted, by_type=by_type, over_tasks=over_tasks, over_types=over_types,
@@ -270,19 +272,27 @@ def _mean(over: str, values: Floats, counted: NDArray[np.bool_]) -> Means:
         return Means(over=over, values=sums / there, there=there, wanted=values.shape[1])
 
 
-def _by_type(listed: Listed, values: Floats, counted: NDArray[np.bool_]) -> dict[str, Means]:
-    types = [column.type for column in listed.suite.columns]
+def _averaged(listed: Listed) -> list[int]:
+    """The places of the columns that the means are over."""
+    apart = shown_only(listed.suite)
+    return [place for place, column in enumerate(listed.suite.columns) if column.name not in apart]
+
+
+def _by_type(
+    listed: Listed, averaged: Sequence[int], values: Floats, counted: NDArray[np.bool_]
+) -> dict[str, Means]:
+    types = {place: listed.suite.columns[place].type for place in averaged}
     return {
         kind: _mean(kind, values[:, at], counted[:, at])
-        for kind in dict.fromkeys(types)
-        for at in [[place for place, other in enumerate(types) if other == kind]]
+        for kind in dict.fromkeys(types.values())
+        for at in [[place for place, other in types.items() if other == kind]]
     }
 
 
-def _over_types(by_type: Mapping[str, Means]) -> Means:
+def _over_types(by_type: Mapping[str, Means], entries: int) -> Means:
     """The mean of the types' means; a type counts only where all its columns do."""
-    values = np.stack([means.values for means in by_type.values()], axis=1)
-    whole = np.stack([means.complete for means in by_type.values()], axis=1)
+    values = np.array([means.values for means in by_type.values()]).reshape(-1, entries).T
+    whole = np.array([means.complete for means in by_type.values()], bool).reshape(-1, entries).T
     return _mean("types", values, whole)
 
 

@@ -61,7 +61,7 @@ def suite(
         if content := tasks.content(part):
             loader = _SourceLoader(root=root, part=part, planned=tasks.hash(part), cache=options.cache)
             columns.append(_column(prefix, loader, content, revision))
-    made = Suite(name=name, title=title, columns=tuple(columns), notes=tasks.notes)
+    made = Suite(name=name, title=title, columns=tuple(columns), notes=tasks.notes, averages="large")
     return narrowed(made, options)
 
 

@@ -164,9 +164,19 @@ def content_hash(data: Content) -> str:
 
 
 def size(data: Content) -> Size:
-    """The number of texts to encode, and of their characters."""
+    """The number of texts to encode, of their characters, and of scored examples."""
     lengths = [len(text) for text in _texts(data)]
-    return Size(texts=len(lengths), characters=sum(lengths))
+    return Size(texts=len(lengths), characters=sum(lengths), examples=_examples(data))
+
+
+def _examples(data: Content) -> int:
+    match data:
+        case Retrieval():
+            return len(data.queries)
+        case Labelled():
+            return len(data.test)
+        case Pairs() | Clusters():
+            return len(data.rows)
 
 
 def _lines(data: Content) -> Iterator[Sequence[object]]:

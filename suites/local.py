@@ -344,7 +344,9 @@ class _FolderLoader:
 def _open(argument: str, options: SuiteOptions) -> Suite:
     folder = absolute_path(argument)
     columns = tuple(_column(task) for task in _local_description.LocalTask.read_all(folder))
-    return narrowed(Suite(name=f"local:{argument}", title=folder.name, columns=columns), options)
+    return narrowed(
+        Suite(name=f"local:{argument}", title=folder.name, columns=columns, averages="large"), options
+    )
 
 
 def _column(task: LocalTask) -> Column:

@@ -21,12 +21,13 @@ from finetune.glue.protocol import Grid
 from finetune.recipes import glue_optibert
 from harness import catalog
 
-CELL = Grid(learning_rates=(3e-5,), batch_sizes=(16,), weight_decays=(1e-2,), epochs=(10,))
+CELL = Grid(learning_rates=(3e-5,), batch_sizes=(16,), weight_decays=(1e-2,), epochs=(10,), seeds=(1, 2, 3))
 PROTOCOL = replace(
     glue_optibert.PROTOCOL,
     name="glue-optibert-cell",
     grids=dict.fromkeys(("RTE", "MRPC"), CELL),
-    final_seeds=(1, 2, 3),
+    selection="none",
+    final_seeds=(),
     variants={},
 )
 
@@ -38,10 +39,11 @@ def main() -> None:
     parser.add_argument("--model", default="minilm")
     parser.add_argument("--results", type=Path, default=Path(tempfile.mkdtemp()))
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--tasks", nargs="+", default=[*PROTOCOL.grids])
     asked = parser.parse_args()
     entries = {PROTOCOL.name: entry(PROTOCOL, "one cell of glue-optibert")}
     catalog.recipes = lambda: entries  # type: ignore[assignment]
-    for task in PROTOCOL.grids:
+    for task in asked.tasks:
         report = harness.run(
             asked.model, "glue", tasks=(task,), recipe=PROTOCOL.name, transfer=False, data=asked.data,
             results=asked.results, cache=asked.results / "cache", threads=asked.threads, workers=1,

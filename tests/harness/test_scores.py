@@ -17,11 +17,17 @@ from fakes import task as fake_task
 from harness.identity import digest, task_identity
 from harness.jobs import _examples_bytes, model_part, task_part
 from harness.record import Record
-from harness.report import _mean_text, print_trained_result, trained_result_json
+from harness.report import (
+    _mean_text,
+    aggregates_json,
+    means_lines,
+    print_trained_result,
+    trained_result_json,
+)
 from harness.results import suite_views
-from harness.scores import Aggregates, TrainedResult, _predictions
+from harness.scores import LARGE, LARGE_CORRELATION, Aggregates, TrainedResult, _predictions
 from harness.stats import Interval
-from harness.types import Column, Convention, Data, LabelledData, Suite, Task
+from harness.types import Column, Convention, Data, LabelledData, Size, Suite, Task
 
 # Means over a suite
 
@@ -93,6 +99,64 @@ def test_the_means_of_a_published_row() -> None:
     )
     assert found.over_tasks.value == pytest.approx(48.19, abs=0.005)
     assert found.over_types.value == pytest.approx(49.61, abs=0.005)
+
+
+def sized(name: str, examples: int, metric: str = "ndcg_at_10", kind: str = "Retrieval") -> Column:
+    one = column(name, kind)
+    task = replace(one.tasks[0], metric=metric, size=Size(examples=examples))
+    return replace(one, tasks=(task,))
+
+
+def test_a_large_task_is_within_five_points_for_every_model() -> None:
+    """The widest interval of a share is at a half, that of a correlation at none (Fisher: 1 / sqrt(n))."""
+    for examples, spread in ((LARGE, 0.5), (LARGE_CORRELATION, 1.0)):
+        assert 1.96 * spread / np.sqrt(examples) <= 0.05 < 1.96 * spread / np.sqrt(examples - 1)
+
+
+def test_small_tasks_of_own_data_are_shown_and_not_averaged() -> None:
+    columns = (
+        *(sized("Small", 29), sized("Large", 385), sized("Other", 5000, kind="Classification")),
+        *(sized("Few pairs", 1536, "cosine_spearman", "STS"), sized("Pairs", 1537, "cosine_spearman", "STS")),
+    )
+    own = Suite(name="local:x", title="x", columns=columns, averages="large")
+    scores = {"Small": 0.9, "Large": 0.5, "Other": 0.7, "Few pairs": 0.1, "Pairs": 0.3}
+    found = Aggregates.of(own, scores)
+    assert found.columns == scores
+    assert found.shown_only == {
+        "Small": "29 of 385 examples",
+        "Few pairs": "1,536 of 1,537 examples",
+    }
+    assert _mean_text(found.over_tasks) == "mean over tasks 50.00 (3 of 3)"
+    assert set(found.by_type) == {"Retrieval", "Classification", "STS"}
+    assert found.by_type["Retrieval"].value == 0.5
+    first, second, *_ = means_lines(own, found)
+    assert "50.00" in first
+    assert "Small (29 of 385 examples)" in second
+    assert aggregates_json(own, found)["shown_only"] == dict(found.shown_only)
+    benchmark = Aggregates.of(replace(own, averages="all"), scores)
+    assert (benchmark.over_tasks.wanted, benchmark.shown_only) == (5, {})
+    none = replace(own, columns=columns[:1])
+    assert means_lines(none, Aggregates.of(none, scores))[0] == "no mean: every task is shown by itself"
+
+
+def test_tasks_of_both_kinds_have_a_mean_each() -> None:
+    trained = replace(ONE, size=Size(examples=5000))
+    columns = (Column(name="One", type="x", tasks=(trained,)), sized("Search", 5000))
+    mixed = Suite(name="local:x", title="x", columns=columns, averages="large")
+    found = Aggregates.of(mixed, {"One": 0.9, "Search": 0.5})
+    assert (found.over_tasks.value, found.shown_only) == (0.5, {"One": "a recipe trains for it"})
+    part = TrainedResult.part_of(mixed)
+    assert part is not None
+    result = TrainedResult.of(
+        part, {"One": record(ONE, {"dev": {"accuracy": 0.5, "f1": 0.7}})}, None, lambda _record: None
+    )
+    assert (result.average.there, result.average.wanted, result.shown_only) == (1, 1, {})
+    small = replace(part, columns=(replace(columns[0], tasks=(replace(trained, size=Size(examples=24)),)),))
+    alone = TrainedResult.of(
+        small, {"One": record(ONE, {"dev": {"accuracy": 0.5, "f1": 0.7}})}, None, lambda _record: None
+    )
+    assert (alone.average.wanted, alone.shown_only) == (0, {"One": "24 of 1,537 examples"})
+    assert "no mean: every task is shown by itself" in printed(alone)
 
 
 # Trained results
