@@ -229,6 +229,7 @@ def test_training_tells_the_choice_the_seeds_and_the_sensitivity(client: TestCli
         0.7,
     )
     assert rte["seeds"] == "69.00 70.00 71.00"
+    assert (rte["last"], rte["cross_fitted"]) == (0.67, 0.68)
     assert rte["chosen"] == "lr 1e-05, batch 16, decay 0.01, epochs 3, seed 0"
     data = next(one for one in found["data"]["training"] if one["task"] == "RTE")
     assert [(p["learning_rate"], p["score"]) for p in data["lines"]["batch 16"]] == [
@@ -237,6 +238,7 @@ def test_training_tells_the_choice_the_seeds_and_the_sensitivity(client: TestCli
     assert [p["score"] for p in data["lines"]["batch 32"]] == [0.69, 0.67, None]
     text = page(client, BASE)
     assert "The development sets chose the settings" in text.text
+    assert "each run's best evaluation on the development set" in text.text
     assert sum(tag == "svg" and a.get("role") == "img" for tag, a in text.tags) == 2
     marked = next(t["rows"] for t in found["tables"] if t["name"] == "results")
     assert {row["cells"]["score"]["kind"] for row in marked} == {"chosen"}
@@ -364,6 +366,7 @@ def test_a_trained_result_shows_its_grid(client: TestClient) -> None:
     assert grid[-1]["diverged"] is True
     assert {row["name"]: row["value"] for row in table(found, "training")}["seeds.kind"] == "fresh"
     assert any("development sets chose" in note for note in found["notes"])
+    assert any("best evaluation" in note for note in found["notes"])
 
 
 def test_a_failure_shows_its_error_and_folds_the_traceback(client: TestClient) -> None:

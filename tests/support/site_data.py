@@ -137,6 +137,11 @@ def training_of(score: float) -> dict[str, Any]:
         "seeds": {"kind": "fresh", "seeds": [42001, 42002, 42003], "keys": ["b" * 64, "c" * 64, "d" * 64],
                   "scores": [score - 0.01, score, score + 0.01], "standard_deviation": 0.01,
                   "diverged": 0, "constant": 0},
+        "evaluation": {
+            "counts": "best", "evaluations": [30, 44, 26],
+            "last": {"score": round(score - 0.03, 4), "metrics": []},
+            "cross_fitted": {"score": round(score - 0.02, 4), "metrics": []},
+        },
     }  # fmt: skip
 
 

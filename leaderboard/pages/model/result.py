@@ -14,7 +14,7 @@ from leaderboard.filters import Control, Form, form
 from leaderboard.pages.model.facts import Fact
 from leaderboard.pages.model.page import KNOWN
 from leaderboard.pages.model.result_tables import Metric, result_tables
-from leaderboard.pages.model.training import CHOSEN, Figure, figures_of, was_chosen
+from leaderboard.pages.model.training import Figure, figures_of, notes_on
 from leaderboard.pages.task.names import task_path
 from leaderboard.paging import Paging, paging
 from leaderboard.queries import Entry, Queries
@@ -83,7 +83,7 @@ def result_page(queries: Queries, row: Any, state: ResultState, path: str) -> Re
         total=len(metrics),
         unequal=unequal,
         figures=list(figures_of(record)) if training else [],
-        notes=[CHOSEN] if was_chosen(training) else [],
+        notes=notes_on([training]),
         path=path,
         data=_data(entry, row, document),
     )

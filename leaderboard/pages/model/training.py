@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean, median
 from typing import Any
@@ -83,7 +83,7 @@ def trained_of(documents: Mapping[int, Document], standings: Sequence[Standing])
             caption="What was trained for each task: scores × 100",
             columns=COLUMNS,
             rows=[Row(cells=_cells(n, one, bounds, n in chosen)) for n, one in records.items()],
-            notes=[*([CHOSEN] if chosen else []), *([BEST] if _best_counts(records.values()) else [])],
+            notes=notes_on([record["training"] for record in records.values()]),
         ),
         figures=[figure for one in records.values() for figure in figures_of(one)],
         data=[{"task": one["task"]["name"], "result": n, **sensitivity(one)} for n, one in records.items()],
@@ -91,8 +91,10 @@ def trained_of(documents: Mapping[int, Document], standings: Sequence[Standing])
     )
 
 
-def _best_counts(records: Iterable[Document]) -> bool:
-    return any((one["training"].get("evaluation") or {}).get("counts") == "best" for one in records)
+def notes_on(trainings: Sequence[Document]) -> list[str]:
+    """Why scores of recipes err upward."""
+    best = any((one.get("evaluation") or {}).get("counts") == "best" for one in trainings)
+    return [*([CHOSEN] if any(map(was_chosen, trainings)) else []), *([BEST] if best else [])]
 
 
 def was_chosen(training: Document) -> bool:
