@@ -291,8 +291,9 @@ def _by_type(
 
 def _over_types(by_type: Mapping[str, Means], entries: int) -> Means:
     """The mean of the types' means; a type counts only where all its columns do."""
-    values = np.array([means.values for means in by_type.values()]).reshape(-1, entries).T
-    whole = np.array([means.complete for means in by_type.values()], bool).reshape(-1, entries).T
+    shape = (len(by_type), entries)
+    values = np.array([means.values for means in by_type.values()]).reshape(shape).T
+    whole = np.array([means.complete for means in by_type.values()], bool).reshape(shape).T
     return _mean("types", values, whole)
 
 

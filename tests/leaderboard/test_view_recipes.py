@@ -145,7 +145,7 @@ def test_variants_are_tabs(client: TestClient) -> None:
     assert "/recipes/glue-neobert?variant=ablation" in current
     assert "--recipe glue-neobert:ablation" in found.text
     others = {a["href"] for a in found.named("a")}
-    assert {"/recipes/glue-neobert", "/recipes/glue-neobert?variant=cadence"} <= others
+    assert {"/recipes/glue-neobert", "/recipes/glue-neobert?variant=code"} <= others
 
 
 def test_a_recipe_that_nobody_used_says_how(client: TestClient) -> None:
