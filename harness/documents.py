@@ -7,6 +7,7 @@ an invalid document the error names the field.
 from __future__ import annotations
 
 import functools
+import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -32,6 +33,29 @@ class DocumentPart(BaseModel):
 Document = TypeVar("Document")
 
 
+def with_digest(content: Mapping[str, Any]) -> dict[str, Any]:
+    """JSON content with its digest as a last field, by which `without_digest` notices any change of it."""
+    return {**content, "digest": _digest(content)}
+
+
+def without_digest(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The content of a document made by `with_digest`.
+
+    Raises:
+        ValueError: It has no digest, or its content has changed.
+    """
+    content = {name: value for name, value in document.items() if name != "digest"}
+    if document.get("digest") != _digest(content):
+        raise ValueError("its content is not what was written: its digest differs")
+    return content
+
+
+def _digest(content: Mapping[str, Any]) -> str:
+    """The SHA-256 of JSON content, whatever its spaces and the order of its names."""
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
 @dataclass(frozen=True, kw_only=True)
 class DocumentKind(Generic[Document]):
     """A kind of document.
@@ -43,6 +67,7 @@ class DocumentKind(Generic[Document]):
         migrations: By schema number, the step to the next number.
         hint: Advice for a damaged document.
         newer: Advice for a document of a newer version.
+        digest_since: The first schema whose documents hold a digest of their content; None for no digests.
     """
 
     name: str
@@ -51,6 +76,7 @@ class DocumentKind(Generic[Document]):
     migrations: Mapping[int, Migration] = field(default_factory=dict)
     hint: str | None = None
     newer: str = "Update the harness."
+    digest_since: int | None = None
 
     def parse(self, text: str | bytes, *, where: object) -> Document:
         """The document in a text.
@@ -61,9 +87,11 @@ class DocumentKind(Generic[Document]):
 
         Raises:
             RecordError: The text is of a newer schema, or no such document.
-            ValueError: The text is not complete JSON (a truncated file).
+            ValueError: The text is not complete JSON (a truncated file), or not what its digest says.
         """
         raw = json.loads(text)
+        if isinstance(raw, dict) and self._has_digest(raw):
+            raw = without_digest(raw)
         if not isinstance(raw, dict) or not isinstance(raw.get("schema"), int):
             raise RecordError(f"{where} is not a {self.name}: it has no schema number.", hint=self.hint)
         raw = self._migrated(raw, where)
@@ -93,6 +121,15 @@ class DocumentKind(Generic[Document]):
             raise RecordError(
                 f"{path} is not a {self.name}, it cannot be read: {error}.", hint=self.hint
             ) from error
+
+    def _has_digest(self, raw: Mapping[str, Any]) -> bool:
+        """Whether a document must match its digest: one of this schema or older, from `digest_since` on."""
+        if self.digest_since is None:
+            return False
+        version = raw.get("schema")
+        if isinstance(version, int) and version > self.schema:
+            return False
+        return "digest" in raw or (isinstance(version, int) and version >= self.digest_since)
 
     def _migrated(self, raw: dict[str, Any], where: object) -> dict[str, Any]:
         version = int(raw["schema"])

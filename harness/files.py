@@ -71,13 +71,18 @@ def move(path: Path, to: Path) -> None:
 
 def sweep(folder: Path) -> int:
     """Remove temporary files of killed processes on this machine; returns their number."""
-    removed = 0
-    for leftover in folder.rglob(".*.tmp"):
-        match = _TEMPORARY.match(leftover.name)
-        if match and match["host"] == host() and not _alive(int(match["pid"])):
-            leftover.unlink(missing_ok=True)
-            removed += 1
-    return removed
+    found = leftovers(folder)
+    for leftover in found:
+        leftover.unlink(missing_ok=True)
+    return len(found)
+
+
+def leftovers(folder: Path) -> list[Path]:
+    """The temporary files of killed processes on this machine, sorted."""
+    matches = ((path, _TEMPORARY.match(path.name)) for path in folder.rglob(".*.tmp"))
+    return sorted(
+        path for path, match in matches if match and match["host"] == host() and not _alive(int(match["pid"]))
+    )
 
 
 def _alive(pid: int) -> bool:
@@ -134,21 +139,21 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
+_REASONS = {
+    errno.ENOSPC: ("the disk is full", "Free some room, or choose"),
+    errno.EDQUOT: ("the disk quota is used up", "Free some room, or choose"),
+    errno.EFBIG: ("the file would be larger than this process may write", "Raise that limit, or choose"),
+    errno.EACCES: ("permission denied", "Make it writable, or choose"),
+    errno.EPERM: ("permission denied", "Make it writable, or choose"),
+    errno.EROFS: ("the file system is read-only", "Choose"),
+    errno.ENOTDIR: ("a file stands where a folder should be", "Move that file away, or choose"),
+    errno.EEXIST: ("a file stands where a folder should be", "Move that file away, or choose"),
+}
+"""By error number: the reason why a file cannot be written, and the start of what to do about it."""
+
+
 def _explain(path: Path, error: OSError) -> StoreError:
-    reasons = {
-        errno.ENOSPC: "the disk is full",
-        errno.EDQUOT: "the disk quota is used up",
-        errno.EFBIG: "the file would be larger than this process may write",
-        errno.EACCES: "permission denied",
-        errno.EPERM: "permission denied",
-        errno.EROFS: "the file system is read-only",
-        errno.ENOTDIR: "a file stands where a folder should be",
-        errno.EEXIST: "a file stands where a folder should be",
-    }
-    reason = reasons.get(error.errno or 0, error.strerror or str(error))
-    mend = "Free some room, or choose"
-    if error.errno in (errno.ENOTDIR, errno.EEXIST):
-        mend = "Move that file away, or choose"
+    reason, mend = _REASONS.get(error.errno or 0, (error.strerror or str(error), "Choose"))
     return StoreError(
         f"Cannot write {path}: {reason}.",
         hint=f"What was finished before is kept. {mend} another folder "
@@ -204,6 +209,20 @@ class Leases:
             self._thread.join()
         for path in tuple(self._held):
             self.release(path.stem)
+
+    @staticmethod
+    def lapsed(folder: Path) -> list[Path]:
+        """The leases in `folder` that nobody holds any more, sorted."""
+        held = ((path, _read(path)) for path in sorted(folder.glob("*.json")))
+        return [path for path, holder in held if holder is not None and Leases._lapsed(holder)]
+
+    @staticmethod
+    def sweep(folder: Path) -> None:
+        """Remove the leases in `folder` that nobody holds any more."""
+        for path in Leases.lapsed(folder):
+            holder = _read(path)
+            if holder is not None and Leases._lapsed(holder):
+                _remove_exactly(path, holder)
 
     def _content(self) -> bytes:
         holder = {"host": host(), "pid": os.getpid(), "token": self._token}

@@ -8,14 +8,17 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from harness.documents import DocumentKind, DocumentPart, Migration
+from harness.documents import DocumentKind, DocumentPart, Migration, with_digest
 
-SCHEMA = 2
+SCHEMA = 3
 """The schema that this version writes; a newer one is refused, an older one migrated step by step."""
 
-MIGRATIONS: dict[int, Migration] = {1: lambda record: record}
+MIGRATIONS: dict[int, Migration] = {1: lambda record: record, 2: lambda record: record}
 """`MIGRATIONS[n]` turns a record of schema n into one of schema n + 1 (a golden file each); schema 2 added
-`training`, which is empty without a recipe."""
+`training`, which is empty without a recipe, and schema 3 the digest of a record's content on disk."""
+
+DIGEST_SINCE = 3
+"""The first schema with a digest."""
 
 EXAMPLE_COLUMNS = ("split", "subset", "example_id", "replicate", "prediction", "gold", "metric")
 """Columns of the per-example file, described in results/README.md."""
@@ -88,8 +91,9 @@ class Record(DocumentPart):
     error: ErrorPart | None = None
 
     def to_json(self) -> str:
-        """The record as indented JSON with a final newline."""
-        return json.dumps(self.model_dump(mode="json", by_alias=True), indent=1, ensure_ascii=False) + "\n"
+        """The record as indented JSON with a final newline, its last field the digest of all others."""
+        content = with_digest(self.model_dump(mode="json", by_alias=True))
+        return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
 
 
 RECORDS = DocumentKind(
@@ -98,4 +102,5 @@ RECORDS = DocumentKind(
     schema=SCHEMA,
     migrations=MIGRATIONS,
     newer="Update the harness, or choose another folder with --results DIR.",
+    digest_since=DIGEST_SINCE,
 )

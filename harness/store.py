@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 from harness import files, imported
 from harness.errors import RecordError
+from harness.files import Leases
+from harness.identity import digest
 from harness.imported import Imported
 from harness.record import RECORDS, ExamplesPart, Record
 from harness.types import Purpose
@@ -29,9 +33,17 @@ class Store:
         return self.root / "leases"
 
     def prepare(self) -> None:
-        """Make the folder, check that it can be written, and remove temporary files of killed processes."""
+        """Make the folder, check that it can be written, and remove what killed processes left there."""
         files.writable(self.root)
         files.sweep(self.root)
+        Leases.sweep(self.leases)
+        for path in self.superseded():
+            path.unlink(missing_ok=True)
+
+    def superseded(self) -> list[Path]:
+        """The files of failures whose work has been finished since, sorted."""
+        failures = sorted((self.root / "records").glob("*/*/*.failed.json"))
+        return [path for path in failures if _is_record(path.with_name(f"{_key(path)}.json"))]
 
     def path(self, artifact: str, task: str, key: str) -> Path:
         """The path of the record of `task` under `key`, whether it exists or not.
@@ -39,9 +51,8 @@ class Store:
         `artifact` is the artifact's folder (`Artifact.slug`). An artifact has one folder, whatever its name
         in the first run: an existing folder that ends in the same key is used.
         """
-        safe = "".join(c if c.isalnum() or c in "-._+" else "-" for c in task).strip(".") or "task"
         folders = self._folders(artifact)
-        places = [self.root / "records" / folder / safe / f"{key}.json" for folder in folders]
+        places = [self.root / "records" / folder / _folder(task) / f"{key}.json" for folder in folders]
         return next((place for place in places if place.exists()), places[0])
 
     def get(self, artifact: str, task: str, key: str, *, purpose: Purpose = "final") -> Record | None:
@@ -80,14 +91,14 @@ class Store:
         if again:
             files.replace(path, content)
         elif not files.write_once(path, content):
-            record = self.read(path) or record
+            record = self._first(path, record, content)
         _failed(path).unlink(missing_ok=True)
         return record
 
     def records(self, *, purpose: str = "final", failed: bool = False) -> Iterator[Record]:
         """Every finished record (or failure) of a purpose, sorted by path; unreadable files only warn."""
         for path in sorted((self.root / "records").glob("*/*/*.json")):
-            if path.name.endswith(".failed.json") != failed:
+            if path.name.endswith(_FAILED) != failed:
                 continue
             try:
                 record = self.read(path)
@@ -98,11 +109,16 @@ class Store:
                 yield record
 
     def examples(self, record: Record, artifact: str) -> Path | None:
-        """The path of a record's per-example file, None without one."""
+        """The path of a record's per-example file, None without one; a damaged one only warns."""
         if record.examples is None:
             return None
         found = self.path(artifact, record.task.name, record.key).with_name(record.examples.file)
-        return found if found.exists() else None
+        if not found.is_file():
+            return None
+        if files.sha256_file(found) == record.examples.sha256:
+            return found
+        _warn_once(found, f"{found} is damaged: its record has another SHA-256. It counts as missing.")
+        return None
 
     def imported(self) -> list[Imported]:
         """The imports in this folder, which are never among its records; unreadable imports only warn."""
@@ -118,11 +134,19 @@ class Store:
         beside = path.with_suffix(".examples.parquet")
         if again or not path.exists():  # without its record it is from a killed process
             files.replace(beside, content)
-        elif not files.write_once(beside, content):
-            content = beside.read_bytes()
         rows = record.examples.rows if record.examples else 0
         part = ExamplesPart(file=beside.name, rows=rows, sha256=hashlib.sha256(content).hexdigest())
         return record.model_copy(update={"examples": part})
+
+    def _first(self, path: Path, record: Record, content: bytes) -> Record:
+        """The record that was there first; it gives way where its per-example file has just been replaced."""
+        there = self.read(path) or record
+        beside = path.with_suffix(".examples.parquet")
+        mine = record.examples and there.examples and record.examples != there.examples
+        if mine and files.sha256_file(beside) == record.examples.sha256:
+            files.replace(path, content)
+            return record
+        return there
 
     def _folders(self, artifact: str) -> list[str]:
         """The folders of one artifact, at least one, the folder in use first."""
@@ -150,14 +174,66 @@ class Store:
             RecordError: The record is of a newer schema, or cannot be read.
         """
         try:
-            return RECORDS.parse(path.read_text(encoding="utf-8"), where=str(path))
+            return Store.parse(path)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
             raise RecordError(f"Cannot read {path}: {error.strerror}.") from error
-        except ValueError:
-            _warn(f"{path} is truncated or damaged; it counts as not done.")
+        except ValueError as error:
+            _warn_once(path, f"{path} is damaged: {error}. It counts as not done.")
             return None
+
+    @staticmethod
+    def parse(path: Path) -> Record:
+        """The record in a file, held against the file's place.
+
+        Raises:
+            OSError: The file cannot be read.
+            RecordError: The record is of a newer schema, or the file holds none.
+            ValueError: The file is damaged, or holds another record than its place says.
+        """
+        try:
+            record = RECORDS.parse(path.read_text(encoding="utf-8"), where=str(path))
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            raise ValueError("it is truncated, or no JSON") from error
+        if problem := _misplacement(record, path):
+            raise ValueError(problem)
+        return record
+
+
+def _misplacement(record: Record, path: Path) -> str:
+    """The reason why a record cannot be the one of its file; empty if it can."""
+    artifact = path.parent.parent.name.rpartition("-")[2]
+    if record.key != _key(path):
+        return f"it holds the record of another key, {record.key[:12]}"
+    if digest(record.identity) != record.key:
+        return "its key is not the digest of its identity"
+    if _folder(record.task.name) != path.parent.name:
+        return f"it holds a record of another task, {record.task.name}"
+    if not record.model.artifact.startswith(artifact):
+        return f"it holds a record of another model, {record.model.artifact[:12]}"
+    if (record.status == "failed") != path.name.endswith(_FAILED):
+        return f"it holds a record that is {record.status}"
+    return ""
+
+
+def _is_record(path: Path) -> bool:
+    try:
+        return path.exists() and Store.read(path) is not None
+    except RecordError:
+        return False
+
+
+_warned: set[tuple[Path, int, int]] = set()
+"""The damaged files that were warned of, with size and time."""
+
+
+def _warn_once(path: Path, message: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        stat = path.stat()
+        if (stamp := (path, stat.st_size, stat.st_mtime_ns)) not in _warned:
+            _warned.add(stamp)
+            _warn(message)
 
 
 def _warn(message: str) -> None:
@@ -166,5 +242,18 @@ def _warn(message: str) -> None:
     logging.getLogger(__name__).warning("%s", message)
 
 
+_FAILED = ".failed.json"
+
+
 def _failed(path: Path) -> Path:
-    return path.with_suffix(".failed.json")
+    return path.with_suffix(_FAILED)
+
+
+def _key(path: Path) -> str:
+    """The key in the name of a record's or a failure's file."""
+    return path.name.removesuffix(_FAILED).removesuffix(".json")
+
+
+def _folder(task: str) -> str:
+    """The name of a task's folder."""
+    return "".join(c if c.isalnum() or c in "-._+" else "-" for c in task).strip(".") or "task"

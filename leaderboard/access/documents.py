@@ -32,6 +32,8 @@ COUNTS = ("texts", "texts_encoded", "tokens_encoded", "tokens_per_second", "core
 OBJECTS = ("device", "packages", "prompts_asked", "prompts_applied", "peak_memory_bytes", "gate")
 TEXTS = ("written", "started", "commit", "harness")
 
+AS_WRITTEN = "Push records as a run wrote them."
+
 _END = object()
 _HASH = re.compile(r"[0-9a-f]{64}")
 
@@ -49,6 +51,8 @@ def record_of(body: bytes) -> Record:
     except RecordError as error:
         hint = error.hint and "The site is older than what wrote this record; it needs an update."
         raise _unfit(error.message, hint=hint or "") from error
+    except ValueError as error:
+        raise _unfit("The record is not what its `digest` says.", hint=AS_WRITTEN) from error
     _check_kind(record)
     _check_names(record)
     _check_key(record)
@@ -154,7 +158,7 @@ def _check_names(record: Record) -> None:
 
 def _check_key(record: Record) -> None:
     if record.key != digest(record.identity):
-        raise _unfit("The `key` is not the digest of `identity`.", hint="Push records as a run wrote them.")
+        raise _unfit("The `key` is not the digest of `identity`.", hint=AS_WRITTEN)
     if record.identity.get("artifact") != record.model.artifact:
         raise _unfit("The `identity` is of another artifact than `model`.")
     if record.identity.get("task") != record.task.name:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import multiprocessing as mp
@@ -86,6 +87,27 @@ def test_a_full_disk_is_one_clear_error_and_leaves_no_half_file(tmp_path: Path) 
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert "What was finished before is kept" in str(caught.value)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("number", "hint"),
+    [
+        (errno.ENOSPC, "Free some room, or choose another folder"),
+        (errno.EROFS, "kept. Choose another folder"),
+        (errno.EACCES, "Make it writable, or choose another folder"),
+        (errno.EIO, "kept. Choose another folder"),
+    ],
+)
+def test_only_a_full_disk_is_told_to_free_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, hint: str
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(Path, "open", fail)
+    with pytest.raises(StoreError) as caught:
+        files.replace(tmp_path / "f", b"")
+    assert hint in str(caught.value)
 
 
 def test_a_file_where_a_folder_should_be(tmp_path: Path) -> None:

@@ -5,14 +5,21 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fakes import artifact, encoding, task
+from harness import files
 from harness import record as schema
 from harness.errors import RecordError
 from harness.identity import canonical, digest, evaluation_identity
@@ -142,13 +149,19 @@ def test_default_prompt_stands_in_where_no_name_matches() -> None:
 GOLDEN = Path(__file__).parent / "golden"
 
 
+GOLDEN_KEY = "k" * 64
+IDENTITY = {"task": "STS12", "seed": 42}
+KEY = digest(IDENTITY)
+SLUG = "tiny-aaaaaaaaaaaa"
+
+
 def made(**changes: object) -> Record:
     fields: dict[str, object] = {
-        "key": "k" * 64,
+        "key": digest(changes.get("identity", IDENTITY)),
         "status": "done",
         "model": ModelPart(name="tiny", source="local", artifact="a" * 64, weights="w" * 64, parameters=7),
         "task": TaskPart(name="STS12", type="STS", metric="cosine_spearman"),
-        "identity": {"task": "STS12", "seed": 42},
+        "identity": IDENTITY,
         "main_score": 0.5,
         "scores": {"test": {"default": {"main_score": 0.5, "list": [1, None]}}},
         "provenance": {"device": "cpu"},
@@ -157,19 +170,24 @@ def made(**changes: object) -> Record:
 
 
 def trained() -> Record:
-    return made(training={"recipe": "glue-quick", "seeds": {"scores": [0.25, 0.75]}})
+    return made(key=GOLDEN_KEY, training={"recipe": "glue-quick", "seeds": {"scores": [0.25, 0.75]}})
 
 
 def test_the_schema_on_disk_is_golden() -> None:
     """Records of a schema are written as they always were; a change needs a new schema number."""
-    golden = GOLDEN / "record-2.json"
+    golden = GOLDEN / "record-3.json"
     assert trained().to_json() == golden.read_text()
     assert RECORDS.parse(golden.read_text(), where="golden") == trained()
 
 
+def test_records_of_schema_2_are_read() -> None:
+    """They have no digest."""
+    assert RECORDS.parse((GOLDEN / "record-2.json").read_text(), where="golden") == trained()
+
+
 def test_records_of_schema_1_are_read() -> None:
     """They knew nothing of training, and nothing was trained for them."""
-    assert RECORDS.parse((GOLDEN / "record-1.json").read_text(), where="golden") == made()
+    assert RECORDS.parse((GOLDEN / "record-1.json").read_text(), where="golden") == made(key=GOLDEN_KEY)
 
 
 def test_a_newer_schema_is_refused() -> None:
@@ -181,12 +199,12 @@ def test_a_newer_schema_is_refused() -> None:
 
 def test_an_older_schema_is_migrated_step_by_step() -> None:
     old = {**json.loads(made().to_json()), "schema": -1, "score": 0.25}
-    del old["main_score"]
+    del old["main_score"], old["digest"]
 
     def rename(raw: dict[str, object]) -> dict[str, object]:
         return {**{k: v for k, v in raw.items() if k != "score"}, "main_score": raw["score"]}
 
-    steps = {-1: rename, 0: lambda raw: {**raw, "purpose": "trial"}, 1: lambda raw: raw}
+    steps = {-1: rename, 0: lambda raw: {**raw, "purpose": "trial"}, **schema.MIGRATIONS}
     migrated = replace(RECORDS, migrations=steps).parse(json.dumps(old), where="old.json")
     assert (migrated.main_score, migrated.purpose, migrated.schema_version) == (0.25, "trial", schema.SCHEMA)
 
@@ -196,7 +214,7 @@ def test_an_older_schema_is_migrated_step_by_step() -> None:
     [
         ("[]", "has no schema number"),
         ('{"schema": 0}', "which no version ever wrote"),
-        ('{"schema": 2, "key": "x"}', "is not a record of schema 2: status"),
+        ('{"schema": 2, "key": "x"}', "is not a record of schema 3: status"),
     ],
 )
 def test_what_is_no_record_is_said(text: str, said: str) -> None:
@@ -207,17 +225,17 @@ def test_what_is_no_record_is_said(text: str, said: str) -> None:
 def test_a_record_comes_back_as_it_was(tmp_path: Path) -> None:
     store = Store(tmp_path)
     store.put("tiny-aaaa", made())
-    assert store.get("tiny-aaaa", "STS12", "k" * 64) == made()
+    assert store.get("tiny-aaaa", "STS12", KEY) == made()
     assert store.get("tiny-aaaa", "STS12", "other") is None
     assert list(store.records()) == [made()]
 
 
 def test_the_first_record_stays_unless_asked(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    store.put("t", made())
-    assert store.put("t", made(main_score=0.9)).main_score == 0.5
-    assert store.put("t", made(main_score=0.9), again=True).main_score == 0.9
-    found = store.get("t", "STS12", "k" * 64)
+    store.put(SLUG, made())
+    assert store.put(SLUG, made(main_score=0.9)).main_score == 0.5
+    assert store.put(SLUG, made(main_score=0.9), again=True).main_score == 0.9
+    found = store.get(SLUG, "STS12", KEY)
     assert found is not None
     assert found.main_score == 0.9
 
@@ -225,8 +243,8 @@ def test_the_first_record_stays_unless_asked(tmp_path: Path) -> None:
 def test_examples_lie_beside_the_record(tmp_path: Path) -> None:
     store = Store(tmp_path)
     content = b"columns"
-    record = store.put("t", made(examples=ExamplesPart(file="", rows=3, sha256="")), content)
-    beside = store.examples(record, "t")
+    record = store.put(SLUG, made(examples=ExamplesPart(file="", rows=3, sha256="")), content)
+    beside = store.examples(record, SLUG)
     assert beside is not None
     assert beside.read_bytes() == content
     assert record.examples is not None
@@ -237,30 +255,30 @@ def test_examples_lie_beside_the_record(tmp_path: Path) -> None:
 def test_predictions_without_a_record_are_what_a_killed_process_left(tmp_path: Path) -> None:
     store = Store(tmp_path)
     part = ExamplesPart(file="", rows=3, sha256="")
-    store.put("t", made(examples=part), b"of the killed")
-    store.path("t", "STS12", "k" * 64).unlink()
-    record = store.put("t", made(examples=part), b"its own")
-    beside = store.examples(record, "t")
+    store.put(SLUG, made(examples=part), b"of the killed")
+    store.path(SLUG, "STS12", KEY).unlink()
+    record = store.put(SLUG, made(examples=part), b"its own")
+    beside = store.examples(record, SLUG)
     assert beside is not None
     assert beside.read_bytes() == b"its own"
     beside.unlink()
-    assert store.examples(record, "t") is None
+    assert store.examples(record, SLUG) is None
 
 
 def test_a_failure_is_kept_apart_and_ends_with_success(tmp_path: Path) -> None:
     store = Store(tmp_path)
     error = ErrorPart(kind="ValueError", message="no", traceback="Traceback …")
-    store.put("t", made(status="failed", main_score=None, error=error))
-    assert store.get("t", "STS12", "k" * 64) is None
+    store.put(SLUG, made(status="failed", main_score=None, error=error))
+    assert store.get(SLUG, "STS12", KEY) is None
     assert [r.error for r in store.records(failed=True)] == [error]
-    store.put("t", made())
+    store.put(SLUG, made())
     assert list(store.records(failed=True)) == []
     assert len(list(store.records())) == 1
 
 
 def test_trials_never_come_with_final_records(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    store.put("t", made(purpose="trial"))
+    store.put(SLUG, made(purpose="trial"))
     assert list(store.records()) == []
     assert len(list(store.records(purpose="trial"))) == 1
 
@@ -270,47 +288,174 @@ def test_a_truncated_record_is_set_aside(
     tmp_path: Path, content: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = Store(tmp_path)
-    path = store.path("t", "STS12", "k" * 64)
+    path = store.path(SLUG, "STS12", KEY)
     path.parent.mkdir(parents=True)
     path.write_bytes(content)
     with caplog.at_level(logging.WARNING):
-        assert store.get("t", "STS12", "k" * 64) is None
-    assert "truncated or damaged" in caplog.text
+        assert store.get(SLUG, "STS12", KEY) is None
+    assert "is damaged: it is truncated, or no JSON" in caplog.text
     assert path.read_bytes() == content  # reading changes nothing
-    assert store.put("t", made()) == made()
+    assert store.put(SLUG, made()) == made()
     assert path.with_suffix(".broken").read_bytes() == content
-    assert store.get("t", "STS12", "k" * 64) == made()
+    assert store.get(SLUG, "STS12", KEY) == made()
+
+
+def edited(raw: dict[str, Any], **changes: object) -> str:
+    """A record's document, changed as an editor would."""
+    return json.dumps({**raw, **changes})
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda raw: edited(raw, main_score=0.75), "its digest differs"),
+        (lambda raw: edited(raw, scores={}), "its digest differs"),
+        (lambda raw: edited(raw, training={"recipe": "glue-quick"}), "its digest differs"),
+        (lambda raw: edited(raw, schema=2), "its digest differs"),
+        (lambda raw: json.dumps({n: v for n, v in raw.items() if n != "digest"}), "its digest differs"),
+        (lambda raw: json.dumps({n: v for n, v in raw.items() if n != "schema"}), "its digest differs"),
+        (lambda _: made(identity={**IDENTITY, "seed": 1}).to_json(), "the record of another key"),
+        (lambda _: made(key=KEY, identity={"seed": 1}).to_json(), "not the digest of its identity"),
+        (lambda _: made(task=TaskPart(name="Other", type="STS", metric="m")).to_json(), "another task"),
+        (
+            lambda _: made(model=ModelPart(name="x", source="x", artifact="b" * 64, weights="w")).to_json(),
+            "another model",
+        ),
+        (lambda _: made(status="failed").to_json(), "a record that is failed"),
+    ],
+)
+def test_a_record_is_believed_for_its_content_not_its_place(
+    tmp_path: Path, change: Callable[[dict[str, Any]], str], said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = Store(tmp_path)
+    store.put(SLUG, made())
+    path = store.path(SLUG, "STS12", KEY)
+    text = change(json.loads(path.read_text()))
+    path.write_text(text)
+    with caplog.at_level(logging.WARNING):
+        assert [store.get(SLUG, "STS12", KEY) for _ in range(2)] == [None, None]
+        assert list(store.records()) == []
+    (warning,) = caplog.messages
+    assert str(path) in warning
+    assert said in warning
+    assert store.put(SLUG, made()) == made()
+    assert path.with_suffix(".broken").read_text() == text
+    assert list(store.records()) == [made()]
+
+
+def test_records_without_a_digest_are_held_against_their_key(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    path = store.path(SLUG, "STS12", KEY)
+    path.parent.mkdir(parents=True)
+    old = {n: v for n, v in json.loads(made().to_json()).items() if n != "digest"}
+    path.write_text(json.dumps({**old, "schema": 2}))
+    assert store.get(SLUG, "STS12", KEY) == made()
+    path.write_text(json.dumps({**old, "schema": 2, "identity": {**IDENTITY, "seed": 43}}))
+    assert store.get(SLUG, "STS12", KEY) is None
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+        max_leaves=10,
+    )
+)
+def test_any_provenance_keeps_its_digest(value: object) -> None:
+    text = made(provenance={"odd": value}).to_json()
+    assert RECORDS.parse(text, where="here").to_json() == text
+    assert RECORDS.parse(json.dumps(json.loads(text), indent=7, sort_keys=True), where="here")
+
+
+def test_the_committed_reference_records_hold() -> None:
+    folder = Path(__file__).parents[2] / "results" / "reference"
+    files = list(folder.glob("records/*/*/*.json"))
+    assert [Store.parse(path).key for path in files] == [path.stem for path in files] != []
+
+
+def test_damaged_examples_count_as_missing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    store = Store(tmp_path)
+    record = store.put(SLUG, made(examples=ExamplesPart(file="", rows=3, sha256="")), b"columns")
+    path = store.path(SLUG, "STS12", KEY).with_suffix(".examples.parquet")
+    path.write_bytes(b"colunms")
+    assert [store.examples(record, SLUG) for _ in range(2)] == [None, None]
+    (warning,) = caplog.messages
+    assert f"{path} is damaged" in warning
+
+
+def test_of_two_at_once_a_record_has_the_examples_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second one replaced the examples before it saw the first one's record."""
+    store, part = Store(tmp_path), ExamplesPart(file="", rows=1, sha256="")
+    write_once = files.write_once
+
+    def late(path: Path, content: bytes) -> bool:
+        monkeypatch.setattr(files, "write_once", write_once)
+        beside = path.with_suffix(".examples.parquet")
+        mine = beside.read_bytes()
+        store.put(SLUG, made(examples=part, main_score=0.1), b"first")
+        files.replace(beside, mine)
+        return write_once(path, content)
+
+    monkeypatch.setattr(files, "write_once", late)
+    store.put(SLUG, made(examples=part, main_score=0.2), b"second")
+    (record,) = store.records()
+    assert record.main_score == 0.2
+    assert store.examples(record, SLUG) is not None
+
+
+def test_preparing_removes_what_dead_processes_and_past_failures_left(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    error = ErrorPart(kind="ValueError", message="no")
+    for seed in (1, 2):
+        store.put(SLUG, made(identity={"seed": seed}, status="failed", error=error))
+    superseded, open_ = sorted(
+        (p for p in tmp_path.rglob("*.failed.json")), key=lambda p: digest({"seed": 2}) in p.name
+    )
+    content = superseded.read_bytes()
+    store.put(SLUG, made(identity={"seed": 1}))
+    superseded.write_bytes(content)  # as a union of two folders leaves it
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    store.leases.mkdir()
+    for name, pid in (("dead", dead.pid), ("living", os.getpid())):
+        holder = {"host": files.host(), "pid": pid, "token": "t", "expires": time.time() + 1000}
+        (store.leases / f"{name}.json").write_text(json.dumps(holder))
+    store.prepare()
+    assert [path.stem for path in store.leases.iterdir()] == ["living"]
+    assert (superseded.exists(), open_.exists()) == (False, True)
 
 
 def test_a_final_record_takes_the_place_of_a_trial_but_not_the_other_way_round(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    place = ("t", "STS12", "k" * 64)
-    store.put("t", made(purpose="trial"))
+    place = (SLUG, "STS12", KEY)
+    store.put(SLUG, made(purpose="trial"))
     assert store.get(*place) is None
     assert store.get(*place, purpose="trial") == made(purpose="trial")
-    store.put("t", made())
+    store.put(SLUG, made())
     assert store.get(*place) == made()
-    assert store.put("t", made(purpose="trial")) == made()
+    assert store.put(SLUG, made(purpose="trial")) == made()
     assert store.get(*place, purpose="trial") == made()
 
 
 def test_one_artifact_has_one_folder_whatever_it_is_called(tmp_path: Path) -> None:
     store = Store(tmp_path)
     store.put("first-aaaaaaaaaaaa", made())
-    assert store.get("second-aaaaaaaaaaaa", "STS12", "k" * 64) == made()
-    store.put("second-aaaaaaaaaaaa", made(key="l" * 64))
+    assert store.get("second-aaaaaaaaaaaa", "STS12", KEY) == made()
+    store.put("second-aaaaaaaaaaaa", made(identity={**IDENTITY, "seed": 43}))
     assert [p.name for p in (tmp_path / "records").iterdir()] == ["first-aaaaaaaaaaaa"]
-    assert store.get("other-bbbbbbbbbbbb", "STS12", "k" * 64) is None
+    assert store.get("other-bbbbbbbbbbbb", "STS12", KEY) is None
 
 
 def test_files_that_are_no_records_are_left_out_with_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = Store(tmp_path)
-    store.put("t", made())
+    store.put(SLUG, made())
     newer = json.dumps({**json.loads(made().to_json()), "schema": schema.SCHEMA + 1})
     for name, content in (("a", "[]"), ("b", newer), ("c", "{")):
-        (tmp_path / "records" / "t" / "STS12" / f"{name}.json").write_text(content)
+        (tmp_path / "records" / SLUG / "STS12" / f"{name}.json").write_text(content)
     with caplog.at_level(logging.WARNING):
         assert list(store.records()) == [made()]
     assert len(caplog.records) == 3
