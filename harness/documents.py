@@ -33,26 +33,48 @@ class DocumentPart(BaseModel):
 Document = TypeVar("Document")
 
 
-def with_digest(content: Mapping[str, Any]) -> dict[str, Any]:
-    """JSON content with its digest as a last field, by which `without_digest` notices any change of it."""
-    return {**content, "digest": _digest(content)}
+def with_digest(content: Mapping[str, Any]) -> str:
+    """JSON content as indented text with a final newline, whose last field is a digest of all others."""
+    text = _text(content)
+    return f"{text[: -len(_END)]}{_ending(_sha256(text))}"
 
 
-def without_digest(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The content of a document made by `with_digest`.
+def without_digest(text: str | bytes) -> dict[str, Any]:
+    """The content of a text that `with_digest` made, whatever its spaces now.
 
     Raises:
-        ValueError: It has no digest, or its content has changed.
+        ValueError: It is no JSON, has no digest, or its content has changed.
     """
+    document = json.loads(text)
+    if not isinstance(document, dict):
+        raise ValueError("it is no JSON object")
+    return _checked(document, text)
+
+
+def _checked(document: dict[str, Any], text: str | bytes) -> dict[str, Any]:
+    """The content of a document with a digest, of which `text` is the JSON."""
+    text = text.decode() if isinstance(text, bytes) else text
     content = {name: value for name, value in document.items() if name != "digest"}
-    if document.get("digest") != _digest(content):
+    written = document.get("digest")
+    ending = _ending(written)
+    as_written = text.endswith(ending) and _sha256(text.removesuffix(ending) + _END) == written
+    if not as_written and _sha256(_text(content)) != written:
         raise ValueError("its content is not what was written: its digest differs")
     return content
 
 
-def _digest(content: Mapping[str, Any]) -> str:
-    """The SHA-256 of JSON content, whatever its spaces and the order of its names."""
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+_END = "\n}\n"
+
+
+def _ending(sha256: object) -> str:
+    return f',\n "digest": "{sha256}"{_END}'
+
+
+def _text(content: Mapping[str, Any]) -> str:
+    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+
+
+def _sha256(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -91,7 +113,7 @@ class DocumentKind(Generic[Document]):
         """
         raw = json.loads(text)
         if isinstance(raw, dict) and self._has_digest(raw):
-            raw = without_digest(raw)
+            raw = _checked(raw, text)
         if not isinstance(raw, dict) or not isinstance(raw.get("schema"), int):
             raise RecordError(f"{where} is not a {self.name}: it has no schema number.", hint=self.hint)
         raw = self._migrated(raw, where)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -92,8 +91,7 @@ class Record(DocumentPart):
 
     def to_json(self) -> str:
         """The record as indented JSON with a final newline, its last field the digest of all others."""
-        content = with_digest(self.model_dump(mode="json", by_alias=True))
-        return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+        return with_digest(self.model_dump(mode="json", by_alias=True))
 
 
 RECORDS = DocumentKind(

@@ -364,7 +364,7 @@ def test_records_without_a_digest_are_held_against_their_key(tmp_path: Path) -> 
 def test_any_provenance_keeps_its_digest(value: object) -> None:
     text = made(provenance={"odd": value}).to_json()
     assert RECORDS.parse(text, where="here").to_json() == text
-    assert RECORDS.parse(json.dumps(json.loads(text), indent=7, sort_keys=True), where="here")
+    assert RECORDS.parse(json.dumps(json.loads(text), indent=7), where="here")
 
 
 def test_the_committed_reference_records_hold() -> None:
