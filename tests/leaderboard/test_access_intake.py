@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
 from harness.identity import digest
-from harness.record import RECORDS, SCHEMA
+from harness.documents import with_digest
+from harness.record import DIGEST_SINCE, RECORDS, SCHEMA
 from harness.store import Store
 from harness.types import Artifact
 from leaderboard.access.intake import Intake
@@ -31,9 +32,9 @@ ARTIFACT = "ab" * 32
 
 
 def made(**changes: Any) -> dict[str, Any]:
-    """A record as a run would write it; its key is that of its identity unless said otherwise."""
+    """A record without a digest; its key is that of its identity unless said otherwise."""
     record: dict[str, Any] = {
-        "schema": SCHEMA,
+        "schema": DIGEST_SINCE - 1,
         "purpose": "final",
         "status": "done",
         "model": {"name": "org/tiny", "source": "org/tiny", "artifact": ARTIFACT, "weights": "cd" * 32},
@@ -100,6 +101,15 @@ def test_a_record_is_kept_where_a_run_would_write_it(site: Site) -> None:
 def test_records_of_real_runs_are_taken(site: Site, path: Path) -> None:
     assert site.post(path.read_bytes()).status_code == 201
     assert list(site.files()) == [path.relative_to(path.parents[2]).as_posix()]
+
+
+def test_a_record_is_taken_only_with_its_own_digest(site: Site) -> None:
+    text = with_digest(made(schema=SCHEMA))
+    edited = site.post(text.replace("0.5", "0.75").encode())
+    assert (edited.status_code, site.files()) == (422, {})
+    assert edited.json()["error"]["message"] == "The record is not what its `digest` says."
+    assert site.post(made(schema=SCHEMA)).status_code == 422
+    assert site.post(text.encode()).status_code == 201
 
 
 def test_a_second_post_changes_nothing(site: Site) -> None:

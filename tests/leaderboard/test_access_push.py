@@ -130,12 +130,12 @@ def test_a_record_that_is_refused_does_not_stop_the_others(
     site: str, results: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Store(results).put(SLUG, made("A2", provenance={"notes": ["x" * 20_000]}))
-    Store(results).put(SLUG, made("A3", key="0" * 64))
+    Store(results).put(SLUG, made("A3", main_score=50.0))
     code, said = pushed(capsys, "--to", site, "--results", results)
     assert (code, said["created"], said["refused"]) == (1, 3, 2)
     refused = {r["task"]: (r["status"], r["reason"]) for r in said["records"] if r["outcome"] == "refused"}
     assert refused["A2"] == (413, "The body is larger than 20000 bytes.")
-    assert refused["A3"] == (422, "The `key` is not the digest of `identity`.")
+    assert refused["A3"] == (422, "'main_score' is 50.0, which no score is.")
 
 
 def test_a_dry_run_sends_nothing(results: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,6 +15,7 @@ from sqlalchemy import Engine, create_engine, text
 from starlette.testclient import TestClient
 
 import postgres
+from harness.record import DIGEST_SINCE
 from harness.store import Store
 from leaderboard.app import create_app
 from leaderboard.index import SiteIndex, open_index
@@ -239,14 +241,12 @@ def test_every_scope_of_every_suite_has_its_place(database: str, tmp_path: Path)
     ENGINES.append(found.engine)
     model = measured_model("m")
     long = scored(model, NANO[0], 0.5)
-    odd = long.model_copy(update={"task": long.task.model_copy(update={"name": "t" * 10_000})})
-    path = Store(tmp_path / "results").path(model.slug, NANO[0], long.key)
-    path.parent.mkdir(parents=True)
-    path.write_text(odd.to_json())
+    odd = long.model_copy(update={"task": long.task.model_copy(update={"name": "t" * 250})})
+    Store(tmp_path / "results").put(model.slug, odd)
     found.refresh()
     forms = {scope.form for some in all_scopes(list(found.suites.values())).values() for scope in some}
     assert Queries(found, 1).scope_ids.keys() == forms
-    assert [row.task for row in Queries(found, 1).results()] == ["t" * 500]
+    assert [row.task for row in Queries(found, 1).results()] == ["t" * 250]
 
 
 def test_half_of_a_character_in_a_record(database: str, tmp_path: Path) -> None:
@@ -255,7 +255,9 @@ def test_half_of_a_character_in_a_record(database: str, tmp_path: Path) -> None:
     record = scored(model, NANO[0], 0.5)
     path = Store(tmp_path / "results").path(model.slug, NANO[0], record.key)
     path.parent.mkdir(parents=True)
-    path.write_text(record.to_json().replace('"name": "m"', '"name": "m\\ud800\\u0000"'))
+    raw = {name: value for name, value in json.loads(record.to_json()).items() if name != "digest"}
+    raw |= {"schema": DIGEST_SINCE - 1, "model": {**raw["model"], "name": "m\ud800\0"}}
+    path.write_text(json.dumps(raw))
     for place in (database, f"sqlite:///{tmp_path / 'x.sqlite'}"):
         index(tmp_path, place).refresh()
         app = opened(tmp_path, place)
