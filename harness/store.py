@@ -211,7 +211,7 @@ def _misplacement(record: Record, path: Path) -> str:
     if _folder(record.task.name) != path.parent.name:
         return f"it holds a record of another task, {record.task.name}"
     if not record.model.artifact.startswith(artifact):
-        return f"it holds a record of another model, {record.model.artifact[:12]}"
+        return f"its folder is not that of its model, {record.model.artifact[:12]}"
     if (record.status == "failed") != path.name.endswith(_FAILED):
         return f"it holds a record that is {record.status}"
     return ""

@@ -319,7 +319,7 @@ def edited(raw: dict[str, Any], **changes: object) -> str:
         (lambda _: made(task=TaskPart(name="Other", type="STS", metric="m")).to_json(), "another task"),
         (
             lambda _: made(model=ModelPart(name="x", source="x", artifact="b" * 64, weights="w")).to_json(),
-            "another model",
+            "not that of its model",
         ),
         (lambda _: made(status="failed").to_json(), "a record that is failed"),
     ],

@@ -17,8 +17,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
-from harness.identity import digest
 from harness.documents import with_digest
+from harness.identity import digest
 from harness.record import DIGEST_SINCE, RECORDS, SCHEMA
 from harness.store import Store
 from harness.types import Artifact

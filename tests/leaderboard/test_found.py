@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from fakes import task as fake_task
 from harness import catalog, paths
+from harness.documents import with_digest
 from harness.identity import digest
 from harness.jobs import _examples_bytes
 from harness.record import ErrorPart, Record
@@ -341,7 +342,7 @@ def test_scores_that_are_no_numbers(tmp_path: Path) -> None:
     )
     path = Store(tmp_path).path(model.slug, NANO[0], record.key)
     path.parent.mkdir(parents=True)
-    path.write_text(json.dumps(bad.model_dump(by_alias=True)))
+    path.write_text(with_digest(bad.model_dump(by_alias=True)))
     (outcome,) = only(tmp_path).outcomes
     scope = scope_of(task(NANO[0]))
     raw = {split: {subset: next(iter(outcome.raw["train"].values())) for subset in scope.subsets}

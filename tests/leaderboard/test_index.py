@@ -18,6 +18,7 @@ import pytest
 from sqlalchemy import func, select, text
 
 from harness import imported
+from harness.documents import with_digest
 from harness.errors import StoreError, UsageError
 from harness.identity import digest
 from harness.record import ErrorPart, Record
@@ -265,7 +266,7 @@ def test_a_copied_folder_is_left_out_and_told(
     model = measured_model("m")
     put(tmp_path / "results", model, [scored(model, NANO[0], 0.5)])
     home = tmp_path / "results" / "records"
-    shutil.copytree(home / model.slug, home / "backup")
+    shutil.copytree(home / model.slug, home / f"backup-{model.key[:8]}")
     with caplog.at_level(logging.WARNING):
         index.refresh()
     assert [entry.model for entry in Queries(index, 1).entries.values() if entry.origin == "measured"] == [
@@ -293,7 +294,7 @@ def test_a_score_that_is_no_number_is_stored_as_none(
     record = scored(model, NANO[0], score)
     path = Store(tmp_path / "results").path(model.slug, NANO[0], record.key)
     path.parent.mkdir(parents=True)
-    path.write_text(json.dumps(record.model_dump(by_alias=True)))
+    path.write_text(with_digest(record.model_dump(by_alias=True)))
     index.refresh()
     queries = Queries(index, 1)
     assert [row.value for row in queries.results(task=NANO[0])] == [None]

@@ -14,6 +14,7 @@ import site_data
 from finetune.glue.protocol import Protocol
 from finetune.recipes import glue_mosaicbert, glue_neobert, glue_optibert
 from harness import catalog
+from harness.identity import digest
 from harness.record import Record
 from harness.types import Artifact
 from html_pages import Html, page
@@ -24,9 +25,8 @@ ROOT = Path(__file__).parents[2]
 
 
 def as_recipe(record: Record, recipe: str) -> Record:
-    return record.model_copy(
-        update={"identity": {**record.identity, "recipe": recipe}, "key": record.key[::-1]}
-    )
+    identity = {**record.identity, "recipe": recipe}
+    return record.model_copy(update={"identity": identity, "key": digest(identity)})
 
 
 def whole(model: Artifact, score: float, *, more: float = 0.0) -> list[Record]:
