@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from harness.types import Artifact, Encoding, Role, Task
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from harness.encoder.engine import Encoder
     from harness.vectors import Space
 
@@ -143,8 +146,6 @@ class JobContext:
         hold: bool = False,
     ) -> EncodedTexts:
         """Encode `texts` without a cached vector, emitting shards; with `hold` they are usable at once."""
-        from harness.vectors import Space
-
         space = self.space(artifact, encoding, task, role)
         space.refresh()
         missing = space.missing(texts)
@@ -161,12 +162,10 @@ class JobContext:
             self.emit(Event(kind="encoded", texts=done, tokens=count))
 
         noted = len(encoder.notes)
-        for part in _portions(missing, characters=500_000 if self.device == "cpu" else 32_000_000):
-            vectors = encoder.encode(part, prompt=encoding.prompt(task, role), role=role, progress=progress)
-            keys = Space.text_keys(part)
-            self.emit(Event(kind="vectors", space=space.identity, content=Space.shard_bytes(keys, vectors)))
-            if hold:
-                space.hold(keys, vectors)
+        prompt = encoding.prompt(task, role)
+        with _Shards(space, self.emit, hold=hold) as shards:
+            for part in _portions(missing, characters=500_000 if self.device == "cpu" else 32_000_000):
+                encoder.encode(part, prompt=prompt, role=role, progress=progress, keeper=shards)
         self._tell(encoder.notes[noted:])
         space.refresh()
         seconds = time.monotonic() - started
@@ -177,6 +176,57 @@ class JobContext:
             self.emit(Event(kind="note", text=note))
 
 
+KEPT_SECONDS = 60.0
+"""The time after which encoded vectors are written."""
+
+KEPT_BYTES = 2**28
+"""The size at which they are written before that time, which bounds memory."""
+
+
+class _Shards:
+    """Encoded vectors on their way to the driver: a shard each minute, and one in the end."""
+
+    def __init__(self, space: Space, emit: Callable[[Event], None], *, hold: bool) -> None:
+        self._space = space
+        self._emit = emit
+        self._hold = hold
+        self._texts: list[str] = []
+        self._vectors: list[NDArray[np.float32]] = []
+        self._since = time.monotonic()
+
+    @property
+    def due(self) -> bool:
+        """Whether the last shard was a minute ago."""
+        return time.monotonic() - self._since >= KEPT_SECONDS
+
+    def add(self, texts: Sequence[str], vectors: NDArray[np.float32]) -> None:
+        """Take the vectors of some texts; writes a shard when one is due."""
+        self._texts += texts
+        self._vectors.append(vectors)
+        if self.due or sum(part.nbytes for part in self._vectors) >= KEPT_BYTES:
+            self._write()
+
+    def __enter__(self) -> _Shards:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Write what is left, also when encoding failed."""
+        self._write()
+
+    def _write(self) -> None:
+        import numpy as np
+
+        self._since = time.monotonic()
+        if not self._texts:
+            return
+        keys, vectors = self._space.text_keys(self._texts), np.concatenate(self._vectors)
+        self._texts, self._vectors = [], []
+        content = self._space.shard_bytes(keys, vectors)
+        self._emit(Event(kind="vectors", space=self._space.identity, content=content))
+        if self._hold:
+            self._space.hold(keys, vectors)
+
+
 def _asymmetric(folder: Path) -> bool:
     """Whether a model has separate towers for queries and documents."""
     modules = folder / "modules.json"
@@ -184,7 +234,7 @@ def _asymmetric(folder: Path) -> bool:
 
 
 def _portions(texts: list[str], *, characters: int) -> list[list[str]]:
-    """Consecutive portions of about `characters` characters."""
+    """Consecutive portions of about `characters` characters, which bound the memory of tokenization."""
     portions: list[list[str]] = [[]]
     filled = 0
     for text in texts:

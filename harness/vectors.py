@@ -3,14 +3,16 @@
 A space holds the vectors of one (model, pooling, normalisation, length, dtype, prompt), so the two sides of a
 task are never confused: their prompts differ, or a text has the same vector on both. Texts are identified by
 their hash. A space is a folder of shards, safetensors files written in one step; each process adds its own,
-and a text in two shards has the same vector in both.
+and a text in two shards has the same vector in both. A shard is named by the hash of its content: one with
+another content is removed on its first use in a process, and its texts are encoded again.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping, Sequence
+import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +20,7 @@ import numpy as np
 from safetensors.numpy import save
 
 from harness import files
+from harness.errors import DataError
 from harness.identity import canonical, digest
 from harness.types import Artifact, Encoding, Role
 
@@ -40,25 +43,43 @@ class Space:
     def __init__(self, root: Path, identity: dict[str, object]) -> None:
         self.folder = _space_folder(root, identity)
         self.identity = identity
+        self._root = root
         self._shards: set[Path] = set()
         self._high = np.empty(0, np.uint64)
         self._low = np.empty(0, np.uint64)
         self._place = np.empty((0, 2), np.int64)
         self._order: list[NDArray[np.float32]] = []
+        self._paths: list[Path | None] = []
         self.refresh()
 
     def refresh(self) -> None:
-        """Read the shards that were added since the last call."""
+        """Read the shards that were added since the last call; a damaged one is removed with a warning."""
         new = [p for p in sorted(self.folder.glob("*.safetensors")) if p not in self._shards]
-        opened = {path: shard for path in new if (shard := _open_shard(path)) is not None}
+        opened = {path: shard for path in new if (shard := self._open(path)) is not None}
         self._shards.update(opened)
-        self._take_in(opened.values())
+        self._take_in([*opened.values()], [*opened])
+
+    def _open(self, path: Path) -> Shard | None:
+        """A shard that is what its name says; None if it is damaged or cannot be read."""
+        problem = ""
+        try:
+            problem = shard_problem(path, self._root)
+            if not problem:
+                return _read_shard(path)
+            path.unlink()
+            _warn(f"{path} is damaged: {problem}. It is removed, and its texts are encoded again.")
+        except FileNotFoundError:  # another process has removed it
+            return None
+        except OSError as error:
+            self._shards.add(path)
+            _warn(f"{path} cannot be used: {problem or error.strerror}. Its texts are encoded again.")
+        return None
 
     def hold(self, keys: NDArray[np.void], vectors: NDArray[np.float32]) -> None:
         """Make vectors available in this process that the driver has yet to write."""
-        self._take_in([(keys, vectors)])
+        self._take_in([(keys, vectors)], [None])
 
-    def _take_in(self, shards: Collection[Shard]) -> None:
+    def _take_in(self, shards: Sequence[Shard], paths: Sequence[Path | None]) -> None:
         if not shards:
             return
         highs, lows, places = [self._high], [self._low], [self._place]
@@ -68,6 +89,7 @@ class Space:
             rows = np.arange(len(keys), dtype=np.int64)
             places.append(np.column_stack([np.full(len(keys), len(self._order)), rows]))
             self._order.append(vectors)
+        self._paths += paths
         high = np.concatenate(highs)
         by_high = np.argsort(high, kind="stable")
         self._high = high[by_high]
@@ -85,6 +107,7 @@ class Space:
 
         Raises:
             KeyError: A text has no cached vector.
+            DataError: A cached vector is not finite.
         """
         found = self._find(Space.text_keys(texts))
         if (found < 0).any():
@@ -94,7 +117,12 @@ class Space:
         out = np.empty((len(texts), dimension), np.float32)
         for shard in np.unique(places[:, 0]):
             here = places[:, 0] == shard
-            out[here] = self._order[shard][places[here, 1]]
+            out[here] = found_here = self._order[shard][places[here, 1]]
+            if not np.isfinite(found_here).all():
+                raise DataError(
+                    f"A vector in {self._paths[shard] or 'memory'} is not finite.",
+                    hint="`harness audit --repair` removes the file; its texts are encoded again then.",
+                )
         return out
 
     def _find(self, keys: NDArray[np.void]) -> NDArray[np.int64]:
@@ -146,24 +174,62 @@ class Space:
         if not about.exists():
             files.write_once(about, canonical(identity).encode())
         path = folder / f"{hashlib.sha256(content).hexdigest()[:32]}.safetensors"
-        if not files.write_once(path, content) and _open_shard(path) is None:
+        if not files.write_once(path, content) and shard_problem(path, root):
             files.replace(path, content)
 
 
-def _open_shard(path: Path) -> Shard | None:
-    """The hashes and memory-mapped vectors of a shard; None if the file is no shard."""
+def shard_problem(path: Path, cache: Path | None) -> str:
+    """What is wrong with a shard, empty if nothing: its layout, or its hash, which is its name.
+
+    With `cache` the hash is computed once for a file's size, times and inode.
+
+    Raises:
+        OSError: The file cannot be read.
+    """
     try:
-        with path.open("rb") as file:
-            length = int.from_bytes(file.read(8), "little")
-            header = json.loads(file.read(length))
-        base = 8 + length
-        arrays = {
-            name: np.memmap(
-                path, dtype, "r", base + header[name]["data_offsets"][0], tuple(header[name]["shape"])
+        _read_shard(path)
+    except ValueError as error:
+        return str(error)
+    known = cache is not None and _name(path, cache) == path.stem
+    return "" if known or _name(path, None) == path.stem else "its content is not that of its name"
+
+
+def _name(path: Path, cache: Path | None) -> str:
+    return files.sha256_file(path, cache)[:32]
+
+
+def finite(path: Path) -> bool:
+    """Whether all vectors of a whole shard are finite."""
+    return bool(np.isfinite(_read_shard(path)[1]).all())
+
+
+def _read_shard(path: Path) -> Shard:
+    """The hashes and memory-mapped vectors of a shard.
+
+    Raises:
+        OSError: The file cannot be read.
+        ValueError: It is no shard, or not whole.
+    """
+    with path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        length = int.from_bytes(file.read(8), "little")
+        header = file.read(min(length, size))
+    try:
+        layout = json.loads(header)
+        keys, vectors = (
+            np.memmap(
+                path, dtype, "r", 8 + length + layout[name]["data_offsets"][0], tuple(layout[name]["shape"])
             )
             for name, dtype in (("keys", np.uint8), ("vectors", np.float32))
-        }
-    except (OSError, ValueError, KeyError):
-        return None
-    keys = np.ascontiguousarray(arrays["keys"]).view(KEY).reshape(-1)
-    return keys, arrays["vectors"]
+        )
+        if 8 + length + keys.nbytes + vectors.nbytes != size or keys.shape != (len(vectors), 16):
+            raise ValueError
+    except (ValueError, LookupError, TypeError, OverflowError) as error:
+        raise ValueError("it is no shard of vectors, or not whole") from error
+    return np.ascontiguousarray(keys).view(KEY).reshape(-1), vectors
+
+
+def _warn(message: str) -> None:
+    import logging
+
+    logging.getLogger(__name__).warning("%s", message)

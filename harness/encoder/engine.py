@@ -370,6 +370,19 @@ Progress = Callable[[int, int], None]
 """A callback after each batch with the numbers of finished texts and tokens."""
 
 
+class Keeper(Protocol):
+    """Keeps finished vectors while others are still being made."""
+
+    @property
+    def due(self) -> bool:
+        """Whether it wants what is finished now; it gets the rest in the end."""
+        ...
+
+    def add(self, texts: Sequence[str], vectors: NDArray[np.float32]) -> None:
+        """Take the vectors of some texts."""
+        ...
+
+
 class Encoder:
     """A loaded model that turns texts into vectors.
 
@@ -437,11 +450,12 @@ class Encoder:
         prompt: str = "",
         role: Role = "",
         progress: Progress | None = None,
+        keeper: Keeper | None = None,
     ) -> NDArray[np.float32]:
         """The vectors of `texts`, each with `prompt` before it.
 
         Equal texts are encoded once. The vectors equal those of `SentenceTransformer.encode` up to rounding.
-        `role` is the side of the texts, which chooses the tower.
+        `role` is the side of the texts, which chooses the tower. `keeper` gets every finite vector once.
 
         Returns:
             Shape (len(texts), dimension), float32, in the order of `texts`.
@@ -457,7 +471,8 @@ class Encoder:
         for start in range(0, len(unique), WINDOW):
             part = slice(start, start + WINDOW)
             inputs = _prepare(self.model, unique[part], prompt, role)
-            self._encode_window(inputs, vectors[part], copies[part], progress)
+            keep = _Keep(keeper, unique[part], vectors[part])
+            self._encode_window(inputs, keep, copies[part], progress)
         _require_finite(vectors, unique, inverse)
         return vectors[inverse]
 
@@ -483,27 +498,27 @@ class Encoder:
     def _encode_window(
         self,
         inputs: _Inputs,
-        out: NDArray[np.float32],
+        keep: _Keep,
         copies: NDArray[np.int64],
         progress: Progress | None,
     ) -> None:
-        """Encode texts into the rows of `out`; text i stands for `copies[i]` of the given texts."""
+        """Encode a window's texts; text i stands for `copies[i]` of the given texts."""
         share = -(-int(inputs.lengths.sum()) // max(1, self._threads))
         queue = _Queue(inputs.lengths, min(self._budget, share))
-        done: Batches = []
 
         def run(span: Span) -> None:
             rows = inputs.order[slice(*span)]
-            done.append((rows, self._vectors(inputs, span)))
+            vectors = self._vectors(inputs, span)
             tokens = int(inputs.lengths[slice(*span)].sum())
             with self._lock:
+                keep.add(rows, vectors)
                 self.tokens_seen += tokens
                 self.batches += 1
                 if progress:
                     progress(int(copies[rows].sum()), tokens)
 
-        _drain(queue, run, threads=min(self._threads, len(out)), halved=self._halved)
-        _gathered(done, out)
+        _drain(queue, run, threads=min(self._threads, len(copies)), halved=self._halved)
+        keep.hand_over()
 
     def _vectors(self, inputs: _Inputs, span: Span) -> Tensor:
         features = {name: self._moved(value) for name, value in inputs.features(span).items()}
@@ -537,6 +552,30 @@ def _gathered(done: Batches, out: NDArray[np.float32]) -> NDArray[np.float32]:
     for rows, vectors in done:
         out[rows] = vectors.cpu().numpy()
     return out
+
+
+class _Keep:
+    """The finished batches of a window: they go to the rows of `out`, and to a keeper where there is one."""
+
+    def __init__(self, keeper: Keeper | None, texts: list[str], out: NDArray[np.float32]) -> None:
+        self._keeper = keeper
+        self._texts = texts
+        self._out = out
+        self._done: Batches = []
+
+    def add(self, rows: NDArray[np.int64], vectors: Tensor) -> None:
+        self._done.append((rows, vectors))
+        if self._keeper is not None and self._keeper.due:
+            self.hand_over()
+
+    def hand_over(self) -> None:
+        done, self._done = self._done, []
+        _gathered(done, self._out)
+        if self._keeper is None or not done:
+            return
+        rows = np.concatenate([rows for rows, _ in done])
+        rows = rows[np.isfinite(self._out[rows]).all(axis=1)]
+        self._keeper.add([self._texts[row] for row in rows], self._out[rows])
 
 
 def _require_finite(vectors: NDArray[np.float32], texts: list[str], inverse: NDArray[np.int64]) -> None:

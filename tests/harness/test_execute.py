@@ -5,15 +5,17 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from safetensors.numpy import load
 
 from fakes import FakeEncoder, SlowEncoder, artifact, encoding, task
+from harness import context
 from harness.context import Event, JobContext
 from harness.data.locate import DataSettings
 from harness.encoder import sanity
@@ -26,6 +28,7 @@ from harness.report import Report
 from harness.request import PreparedRun, Request
 from harness.store import Store
 from harness.types import Artifact, Column, Purpose, Suite, Task
+from harness.vectors import Space
 from harness.workers import Finished, Subprocess
 
 Encoders = dict[str, FakeEncoder]
@@ -76,6 +79,51 @@ def test_a_run_encodes_scores_and_records(tmp_path: Path, encoders: Encoders) ->
     assert result.record.provenance["prompts_applied"] == {"query": "", "document": ""}
     assert result.record.examples is not None
     assert result.record.examples.rows == 1
+
+
+def test_a_damaged_shard_is_encoded_again_and_the_score_is_right(tmp_path: Path, encoders: Encoders) -> None:
+    _, (first,) = run(tmp_path, plan(tmp_path, task()))
+    (shard,) = (tmp_path / "cache").rglob("*.safetensors")
+    shard.write_bytes(shard.read_bytes()[:-24] + bytes(24))
+    made, (second,) = run(tmp_path, plan(tmp_path, task(), force=True), again=True)
+    assert made.texts_encoded == 3
+    assert first.record is not None
+    assert second.record is not None
+    assert second.record.main_score == first.record.main_score
+
+
+class MinuteEncoder(FakeEncoder):
+    """Twenty-five seconds pass on the clock with each vector."""
+
+    clock = 0.0
+
+    def encode(self, texts: Sequence[str], *, keeper: Any = None, **options: Any) -> Any:
+        found = super().encode(texts, **options)
+        for text, row in zip(texts, found, strict=True):
+            MinuteEncoder.clock += 25
+            keeper.add([text], row[None])
+            if text == "broken":
+                raise ModelError("no")
+        return found
+
+
+@pytest.mark.parametrize(("last", "kept"), [("seven", [3, 3, 1]), ("broken", [3, 3, 1])])
+def test_vectors_are_kept_every_minute(
+    tmp_path: Path, encoders: Encoders, monkeypatch: pytest.MonkeyPatch, last: str, kept: list[int]
+) -> None:
+    encoders["a" * 64] = MinuteEncoder(salt="a" * 64)
+    monkeypatch.setattr(context.time, "monotonic", lambda: MinuteEncoder.clock)
+    heard: list[int] = []
+    write = Space.write_shard
+
+    def count(root: Path, identity: Mapping[str, object], content: bytes) -> None:
+        write(root, identity, content)
+        heard.append(len(load(content)["keys"]))
+
+    monkeypatch.setattr(Space, "write_shard", staticmethod(count))
+    texts = ("one", "two", "three", "four", "five", "six", last)
+    run(tmp_path, plan(tmp_path, task(texts=texts)))
+    assert heard == kept
 
 
 def test_again_encodes_nothing_and_changes_nothing(tmp_path: Path, encoders: Encoders) -> None:

@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import hashlib
+import logging
+import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fakes import artifact, encoding
+from harness import files
+from harness.errors import DataError
 from harness.types import Encoding
 from harness.vectors import Space
 
@@ -104,6 +110,67 @@ def test_a_damaged_shard_is_mended_by_the_same_vectors(tmp_path: Path) -> None:
     assert again.missing(["a"]) == ["a"]
     add(again, ["a"])
     assert (again.get(["a"]) == vectors(["a"])).all()
+
+
+def shards(of: Space) -> list[Path]:
+    return sorted(of.folder.glob("*.safetensors"))
+
+
+def test_a_shard_with_another_content_is_removed_and_named_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Half of its vectors zeroed, or another shard copied over it: the size is the same."""
+    there = space(tmp_path)
+    add(there, ["a", "b"])
+    (first,) = shards(there)
+    add(there, ["c", "d"])
+    (second,) = {*shards(there)} - {first}
+    first.write_bytes(first.read_bytes()[:-12] + bytes(12))
+    shutil.copyfile(first, second)
+    with caplog.at_level(logging.WARNING):
+        again = space(tmp_path)
+        again.refresh()
+    assert again.missing(["a", "b", "c", "d"]) == ["a", "b", "c", "d"]
+    assert [str(path) in message for path in (first, second) for message in sorted(caplog.messages)] in (
+        [True, False, False, True],
+        [False, True, True, False],
+    )
+    assert all("its content is not that of its name" in message for message in caplog.messages)
+    add(again, ["a", "b"])
+    assert (space(tmp_path).get(["a", "b"]) == vectors(["a", "b"])).all()
+
+
+def test_the_content_of_a_shard_is_hashed_once_for_its_stamp(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "SETTLED_NS", -1)
+    add(space(tmp_path), ["a", "b"])
+    space(tmp_path)
+    read: list[str] = []
+    monkeypatch.setattr(hashlib, "file_digest", lambda handle, _: read.append(handle.name))
+    assert space(tmp_path).missing(["a", "b"]) == []
+    assert read == []
+
+
+def test_a_damaged_cache_of_hashes_costs_no_shard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "SETTLED_NS", -1)
+    add(space(tmp_path), ["a"])
+    space(tmp_path)
+    known = tmp_path / files.CACHE_FILE
+    known.write_text(re.sub(r'"[0-9a-f]{64}"', f'"{"0" * 64}"', known.read_text()))
+    files._read_so_far.clear()
+    assert space(tmp_path).missing(["a"]) == []
+
+
+def test_a_vector_that_is_not_finite_is_refused_with_its_file(tmp_path: Path) -> None:
+    there = space(tmp_path)
+    bad = vectors(["a", "b"])
+    bad[1, 0] = np.nan
+    Space.write_shard(tmp_path, there.identity, Space.shard_bytes(Space.text_keys(["a", "b"]), bad))
+    there.refresh()
+    assert there.get(["a"]).shape == (1, 3)
+    with pytest.raises(DataError, match=re.escape(str(shards(there)[0]))):
+        there.get(["a", "b"])
 
 
 def test_vectors_held_here_are_known_before_they_are_written(tmp_path: Path) -> None:

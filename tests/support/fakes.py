@@ -110,13 +110,23 @@ class FakeEncoder:
     calls: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
 
     def encode(
-        self, texts: Sequence[str], *, prompt: str = "", role: str = "", progress: object = None
+        self,
+        texts: Sequence[str],
+        *,
+        prompt: str = "",
+        role: str = "",
+        progress: object = None,
+        keeper: Any = None,
     ) -> np.ndarray:
         self.calls.append((prompt, tuple(texts)))
         if callable(progress):
             progress(len(texts), 3 * len(texts))
         rows = [hashlib.sha256(f"{self.salt}{prompt}{t}".encode()).digest()[:4] for t in texts]
-        return np.array([list(row) for row in rows], np.float32) / 255
+        found = np.array([list(row) for row in rows], np.float32) / 255
+        if keeper is not None:
+            for text, row in zip(texts, found, strict=True):
+                keeper.add([text], row[None])
+        return found
 
 
 class SlowEncoder(FakeEncoder):
