@@ -102,7 +102,7 @@ class Driver:
 
     def _work(self) -> None:
         self._store.prepare()
-        for part in ("vectors", "source", "finetuned"):
+        for part in ("vectors", "datasets", "source", "finetuned"):
             files.sweep(self._cache / part)
         ends = None if self._budget is None else time.monotonic() + self._budget
         workers = open_workers(self._devices, cache=self._cache, listener=self._hear, threads=self._threads)

@@ -39,7 +39,7 @@ def write_once(path: Path, content: bytes) -> bool:
         return False
     except OSError as error:
         if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.EXDEV):
-            raise _explain(path, error) from error
+            raise write_error(path, error) from error
         if path.exists():  # a file system without hard links
             return False
         temporary.rename(path)
@@ -57,7 +57,7 @@ def replace(path: Path, content: bytes) -> None:
         temporary.replace(path)
     except OSError as error:
         temporary.unlink(missing_ok=True)
-        raise _explain(path, error) from error
+        raise write_error(path, error) from error
     _sync_folder(path.parent)
 
 
@@ -66,7 +66,7 @@ def move(path: Path, to: Path) -> None:
     try:
         path.replace(to)
     except OSError as error:
-        raise _explain(to, error) from error
+        raise write_error(to, error) from error
 
 
 def sweep(folder: Path) -> int:
@@ -111,7 +111,7 @@ def writable(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise _explain(folder, error) from error
+        raise write_error(folder, error) from error
     _stage(folder / "probe", b"x").unlink()
 
 
@@ -127,7 +127,7 @@ def _stage(path: Path, content: bytes) -> Path:
     except OSError as error:
         with suppress(OSError):  # no such folder: a file has its name
             temporary.unlink()
-        raise _explain(path, error) from error
+        raise write_error(path, error) from error
     return temporary
 
 
@@ -152,7 +152,8 @@ _REASONS = {
 """By error number: the reason why a file cannot be written, and the start of what to do about it."""
 
 
-def _explain(path: Path, error: OSError) -> StoreError:
+def write_error(path: Path, error: OSError) -> StoreError:
+    """The error of a file or folder that cannot be written, with what to do about it."""
     reason, mend = _REASONS.get(error.errno or 0, (error.strerror or str(error), "Choose"))
     return StoreError(
         f"Cannot write {path}: {reason}.",
@@ -316,6 +317,36 @@ def sha256_file(path: Path, cache_dir: Path | None = None) -> str:
     if cache and _stat_key(path) == key and time.time_ns() - max(key[2], key[3]) > SETTLED_NS:
         _remember(cache, key, found)
     return found
+
+
+def has_sha256(path: Path, start: str, cache_dir: Path | None = None) -> bool:
+    """Whether the SHA-256 of a file starts so; a cached hash that does not is computed anew.
+
+    Raises:
+        OSError: The file cannot be read.
+    """
+    known = cache_dir is not None and sha256_file(path, cache_dir).startswith(start)
+    return known or sha256_file(path).startswith(start)
+
+
+def with_sha256(name: str, content: bytes) -> bytes:
+    """The content of a file `name` of a cache, behind the hash of both (see `without_sha256`)."""
+    named = name.encode() + b"\n" + content
+    return hashlib.sha256(named).hexdigest().encode() + b"\n" + named
+
+
+def without_sha256(path: Path) -> bytes:
+    """The content of a file made by `with_sha256`.
+
+    Raises:
+        OSError: The file cannot be read.
+        ValueError: It has changed, or is that of another name.
+    """
+    sha256, _, named = path.read_bytes().partition(b"\n")
+    name, _, content = named.partition(b"\n")
+    if hashlib.sha256(named).hexdigest().encode() != sha256 or name != path.name.encode():
+        raise ValueError("its content is not what was written")
+    return content
 
 
 def _stat_key(path: Path) -> tuple[str, int, int, int, int]:

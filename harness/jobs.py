@@ -13,10 +13,9 @@ import contextlib
 import hashlib
 import io
 import json
-import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol
 
 from harness import provenance
 from harness.context import EncodedTexts, Event, JobContext
+from harness.data.prepared import naming_full_disk, prepared
 from harness.errors import DataError
 from harness.record import EXAMPLE_COLUMNS, ExamplesPart, ModelPart, Record, TaskPart
 from harness.types import (
@@ -128,8 +128,8 @@ class Encode:
         started = time.monotonic()
         context.emit(Event(kind="stage", text=f"loading {self.task.name}"))
         collector = _Collector(self.encoding)
-        with contextlib.suppress(_VectorsNeeded):
-            _evaluate(self, collector, context.cache)
+        with prepared_data(self.task, self.data, context.cache), contextlib.suppress(_VectorsNeeded):
+            _evaluate(self, collector)
         loaded = time.monotonic() - started
         made = EncodedTexts()
         for role, texts in collector.texts.items():
@@ -156,7 +156,8 @@ class Score:
         started = datetime.now(tz=UTC)
         context.emit(Event(kind="stage", text=f"scoring {self.task.name}"))
         known = _Known(context, self.artifact, self.encoding, self.task)
-        outcome = _evaluate(self, known, context.cache)
+        with prepared_data(self.task, self.data, context.cache):
+            outcome = _evaluate(self, known)
         for note in outcome.notes:
             context.emit(Event(kind="note", text=note))
         record = Record(
@@ -200,18 +201,17 @@ class Score:
         }
 
 
-def _evaluate(job: Encode | Score, encoder: TextEncoder, cache: Path) -> Outcome:
-    """Run the task's code; the cache of prepared local data is keyed by its content."""
-    task, source = job.task, job.task.source
+def _evaluate(job: Encode | Score, encoder: TextEncoder) -> Outcome:
+    """Run the task's code."""
+    source = job.task.source
     assert isinstance(source, VectorSource)
-    with prepared_data(task, job.data, cache):
-        return source.evaluate(task, encoder, seed=job.seed, data=job.data)
+    return source.evaluate(job.task, encoder, seed=job.seed, data=job.data)
 
 
 def prepared_data(task: Task, data: Path | None, cache: Path) -> contextlib.AbstractContextManager[object]:
     """A context in which the datasets library caches data from a local folder by the data's content."""
     content = task.data.content or task.data.revision
-    return _datasets_cache(content, cache) if data else contextlib.nullcontext()
+    return prepared(content, cache) if data else naming_full_disk()
 
 
 def model_part(artifact: Artifact, facts: Mapping[str, Any]) -> ModelPart:
@@ -357,23 +357,3 @@ def no_bars() -> Iterator[None]:
     finally:
         if not hidden:
             datasets.enable_progress_bars()
-
-
-@contextmanager
-def _datasets_cache(content: str, cache: Path) -> Iterator[Path]:
-    """Key the datasets library's cache by the folder's content, not path and time; global to the process."""
-    import datasets.config
-
-    start = re.sub(r"[^\w.-]", "_", content.rpartition(":")[2])[:16]
-    folder = cache / "datasets" / start
-    downloads = folder / datasets.config.DOWNLOADED_DATASETS_DIR
-    places = {
-        "HF_DATASETS_CACHE": folder,
-        "DOWNLOADED_DATASETS_PATH": downloads,
-        "EXTRACTED_DATASETS_PATH": downloads / datasets.config.EXTRACTED_DATASETS_DIR,
-    }
-    with ExitStack() as undo:
-        for name, place in places.items():
-            undo.callback(setattr, datasets.config, name, getattr(datasets.config, name))
-            setattr(datasets.config, name, place)
-        yield folder

@@ -190,12 +190,7 @@ def shard_problem(path: Path, cache: Path | None) -> str:
         _read_shard(path)
     except ValueError as error:
         return str(error)
-    known = cache is not None and _name(path, cache) == path.stem
-    return "" if known or _name(path, None) == path.stem else "its content is not that of its name"
-
-
-def _name(path: Path, cache: Path | None) -> str:
-    return files.sha256_file(path, cache)[:32]
+    return "" if files.has_sha256(path, path.stem, cache) else "its content is not that of its name"
 
 
 def finite(path: Path) -> bool:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from harness import files
+from harness.documents import with_digest, without_digest
 from harness.errors import DataError, StoreError
 from harness.identity import digest
 from harness.types import SIDES, Column, Data, Suite, SuiteOptions, Task
@@ -95,13 +95,13 @@ def _tasks(root: Path, cache: Path | None, fingerprint: str) -> _python.Tasks:
         return _python.build(root)
     kept = cache / "source" / f"{fingerprint}.json"
     try:
-        return _read(json.loads(kept.read_text(encoding="utf-8")))
+        return _read(without_digest(kept.read_bytes()))
     except (OSError, ValueError, TypeError, KeyError, DataError):
         built = _python.build(root)
     hashes = {part: built.hash(part) for part in _python.PARTS if built.content(part)}
     built = dataclasses.replace(built, hashes=hashes)
     with contextlib.suppress(StoreError):  # the cache only saves time
-        files.replace(kept, json.dumps(dataclasses.asdict(built)).encode())
+        files.replace(kept, with_digest(dataclasses.asdict(built)).encode())
     return built
 
 

@@ -8,6 +8,7 @@ be made again, and are too large to send to the driver.
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import math
@@ -21,6 +22,7 @@ from finetune.glue.protocol import RunScore, Trial
 from finetune.glue.rows import TokenizedTask, adapted_to_backbone
 from harness import files, provenance
 from harness.context import Event, JobContext
+from harness.documents import with_digest, without_digest
 from harness.encoder.model_files import backbone_folder
 from harness.errors import HarnessError
 from harness.files import sha256_file
@@ -595,7 +597,7 @@ def _examples_in(context: JobContext, key: str) -> dict[str, list[Any]]:
 
 
 STATE = "best.json"
-"""The file with the watched metric of each run whose weights lie beside it."""
+"""The file with the watched metric of each run whose weights lie beside it, and their SHA-256."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -606,8 +608,14 @@ class _Checkpoints:
 
     def find(self, key: str, watched: float) -> Path | None:
         """The weights of a run that reached this metric; a run made again may reach another."""
-        places = sorted(self.folder.glob(f"*/{key}.safetensors"))
-        return next((path for path in places if _read_state(path.parent).get(key) == watched), None)
+        for path in sorted(self.folder.glob(f"*/{key}.safetensors")):
+            known = _read_state(path.parent).get(key)
+            if known is None or known["watched"] != watched:
+                continue
+            if files.has_sha256(path, known["sha256"], self.folder.parent):
+                return path
+            _warn(f"{path} is damaged: its SHA-256 differs. The run is made again.")
+        return None
 
     def offer(self, group: str, key: str, watched: float, tensors: dict[str, Tensor]) -> None:
         """Cache a run's weights unless better ones of its grid are there, and remove worse ones."""
@@ -617,14 +625,14 @@ class _Checkpoints:
         place = self.folder / group
         files.writable(place)
         with FileLock(place / ".lock"):
-            others = {old: score for old, score in _read_state(place).items() if old != key}
-            best = max([*others.values(), watched])
-            kept = {old: score for old, score in others.items() if score == best}
+            others = {old: known for old, known in _read_state(place).items() if old != key}
+            best = max([*(known["watched"] for known in others.values()), watched])
+            kept = {old: known for old, known in others.items() if known["watched"] == best}
             if watched == best:
                 content = save({n: t.cpu().contiguous() for n, t in tensors.items()})
                 files.replace(place / f"{key}.safetensors", content)
-                kept[key] = watched
-            files.replace(place / STATE, json.dumps(kept).encode())
+                kept[key] = {"watched": watched, "sha256": hashlib.sha256(content).hexdigest()}
+            files.replace(place / STATE, with_digest({"runs": kept}).encode())
             for path in place.glob("*.safetensors"):
                 if path.stem not in kept:
                     path.unlink(missing_ok=True)
@@ -634,7 +642,15 @@ class _Checkpoints:
         (self.folder / group / STATE).unlink(missing_ok=True)
 
 
-def _read_state(place: Path) -> dict[str, float]:
-    path = place / STATE
-    found: dict[str, float] = json.loads(path.read_text()) if path.exists() else {}
-    return found
+def _read_state(place: Path) -> dict[str, dict[str, Any]]:
+    """The known runs of a grid; none where the file is missing, damaged, or of an older version."""
+    try:
+        return dict(without_digest((place / STATE).read_bytes())["runs"])
+    except (OSError, ValueError, LookupError):
+        return {}
+
+
+def _warn(message: str) -> None:
+    import logging
+
+    logging.getLogger(__name__).warning("%s", message)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import json
-import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -214,7 +214,7 @@ def _read_examples(path: Path) -> _ExampleRows:
     )
 
 
-VERSION = 2
+VERSION = 3
 """The version of the cached form, raised whenever the same record would give other units."""
 
 
@@ -265,16 +265,14 @@ class ScoredRecord:
             return None
         name = digest({"version": VERSION, "key": key, "stamps": stamps, "parts": list(parts)})
         kept = cache / "units" / f"{name[:40]}.npz"
-        try:
-            return _unpacked(kept)
-        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
-            pass
+        with contextlib.suppress(OSError, ValueError):
+            return _unpacked(files.without_sha256(kept))
         record = store.get(artifact, task, key)
         if record is None or record.status != "done":
             return None
         found = _with_units(record, store.examples(record, artifact), parts)
         try:
-            files.replace(kept, _packed(found))
+            files.replace(kept, files.with_sha256(kept.name, _packed(found)))
         except StoreError:
             return found  # the cache only saves time
         return found
@@ -300,7 +298,11 @@ def _with_units(record: Record, examples: Path | None, parts: Parts) -> ScoredRe
         score=record.main_score,
     )
     if examples is None:
-        gone = "its per-example file is gone" if record.examples else "no per-example results were kept"
+        gone = (
+            "its per-example file is gone or damaged"
+            if record.examples
+            else "no per-example results were kept"
+        )
         return replace(found, problem=gone)
     try:
         return replace(found, units=_units_of(record, examples, parts))
@@ -330,8 +332,8 @@ def _packed(found: ScoredRecord) -> bytes:
     return sink.getvalue()
 
 
-def _unpacked(path: Path) -> ScoredRecord:
-    with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+def _unpacked(content: bytes) -> ScoredRecord:
+    with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
         about = json.loads(arrays["about"].tobytes())
         whole = about.pop("units", None)
         if whole is None:

@@ -37,6 +37,7 @@ from finetune.recipes import glue_neobert, glue_quick
 from glue_data import data_root
 from harness import catalog
 from harness.cli import invoke
+from harness.documents import with_digest, without_digest
 from harness.errors import UsageError
 from harness.execute import Listeners
 from harness.record import Record
@@ -308,13 +309,14 @@ def test_weights_of_another_making_are_not_taken(small: Runner, tmp_path: Path) 
     """What lies in the cache scored otherwise than the run that was chosen."""
     small(tasks=("MNLI",))
     (state,) = (tmp_path / "cache-results" / "finetuned").glob("*/best.json")
-    state.write_text(json.dumps(dict.fromkeys(json.loads(state.read_text()), 0.123)))
+    known = without_digest(state.read_bytes())["runs"]
+    state.write_text(with_digest({"runs": {key: {**run, "watched": 0.123} for key, run in known.items()}}))
     assert finals(small(tasks=("RTE",)))["RTE"].training["source"] is not None
     runs = [run for run in trials(tmp_path / "results").values() if run.task.name == "RTE"]
     (made,) = {run.provenance["start_weights"] for run in runs}
     first = {run.provenance["start_weights"] for run in runs if "chosen" not in run.identity["trial"]}
     assert first == {made}
-    assert json.loads(state.read_text()) != dict.fromkeys(json.loads(state.read_text()), 0.123)
+    assert 0.123 not in [run["watched"] for run in without_digest(state.read_bytes())["runs"].values()]
 
 
 def test_seeds_of_a_choice_fall_with_what_was_chosen_from(small: Runner, tmp_path: Path) -> None:
@@ -662,6 +664,18 @@ def test_weights_are_those_of_what_they_scored(place: _Checkpoints) -> None:
     offer(place, "a", 0.5)
     assert place.find("a", 0.25) is None
     assert place.find("b", 0.5) is None
+
+
+@pytest.mark.parametrize("name", ["a.safetensors", "best.json"])
+def test_damaged_weights_are_not_found(place: _Checkpoints, name: str) -> None:
+    offer(place, "a", 0.5, value=1)
+    path = place.folder / "grid" / name
+    path.write_bytes(path.read_bytes()[:-4] + bytes(4))
+    assert place.find("a", 0.5) is None
+    offer(place, "a", 0.5, value=2)
+    found = place.find("a", 0.5)
+    assert found is not None
+    assert load_file(found)["x"].tolist() == [2, 2]
 
 
 def test_grids_are_apart_and_one_can_be_begun_anew(place: _Checkpoints) -> None:

@@ -122,7 +122,7 @@ def test_a_per_example_file_that_changed_is_read_again(store: Store, tmp_path: P
     path.unlink()
     gone = found(store, one.key, tmp_path)
     assert gone is not None
-    assert (gone.units, gone.problem) == (None, "its per-example file is gone")
+    assert (gone.units, gone.problem) == (None, "its per-example file is gone or damaged")
     path.write_bytes(content)
     os.utime(path, ns=(1, 1))
     back = found(store, one.key, tmp_path)

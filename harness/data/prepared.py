@@ -1,0 +1,258 @@
+"""Prepared data sets in the cache: folders of the datasets library that are known to be whole, or made again.
+
+A folder is named by the content of its data. When a preparation has ended, a manifest lists every file
+with its size and SHA-256. Before its use a folder is held against the manifest; one that differs, or that
+has files of a preparation that never ended, is emptied, and the library prepares its data again. Users of a
+folder share a lock, so that none empties it under another.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from harness import files
+from harness.documents import with_digest, without_digest
+from harness.errors import StoreError
+
+MANIFEST = ".harness.json"
+LOCK = ".harness.lock"
+
+_OWN = (MANIFEST, LOCK, "tmp")
+_UNFINISHED = (".lock", ".tmp")
+"""The starts and ends of names that are no prepared files: ours, and temporary ones of the library."""
+
+_Listed = Mapping[str, tuple[int, str]]
+"""Size and SHA-256 of files, by their path inside the folder."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreparedProblem:
+    """A file of a prepared data set and what is wrong with it; `lost` where its preparation never ended."""
+
+    path: Path
+    reason: str
+    lost: bool = False
+
+
+@contextmanager
+def prepared(content: str, cache: Path) -> Iterator[Path]:
+    """The folder of a data set, where the datasets library caches meanwhile; global to the process.
+
+    Args:
+        content: The hash of the data.
+        cache: The cache folder.
+
+    Raises:
+        StoreError: The folder cannot be written, or its disk is full.
+    """
+    folder = cache / "datasets" / re.sub(r"[^\w.-]", "_", content.rpartition(":")[2])[:16]
+    with _checked(folder, cache), _configured(folder), naming_full_disk(folder):
+        yield folder
+        _record(folder, cache)
+
+
+@contextmanager
+def naming_full_disk(folder: Path | None = None) -> Iterator[None]:
+    """Turn the errors of a full disk, wherever they were raised, into one that names the folder.
+
+    Args:
+        folder: The folder in the cache that data is prepared in; None for the datasets library's own.
+
+    Raises:
+        StoreError: The disk is full.
+    """
+    try:
+        yield
+    except Exception as error:
+        if not _is_full(error):
+            raise
+        choice = "--cache DIR" if folder else "HF_HOME=DIR"
+        raise StoreError(
+            f"Cannot prepare data in {folder or _own_folder()}: the disk is full.",
+            hint=f"What was finished before is kept. Free some room, or choose another folder ({choice}), "
+            "and run the same command again.",
+        ) from error
+
+
+def _own_folder() -> Path:
+    import datasets.config
+
+    return Path(datasets.config.HF_DATASETS_CACHE)
+
+
+def prepared_problems(folder: Path, cache: Path | None) -> list[PreparedProblem]:
+    """What is wrong with a folder of prepared data; nothing is looked for that another process may be making.
+
+    With `cache` the hash of a file is computed once for its size, times and inode.
+    """
+    with _lock(folder) as lock:
+        return _problems(folder, cache, alone=_take(lock, fcntl.LOCK_EX | fcntl.LOCK_NB))
+
+
+def remove_prepared(folder: Path) -> None:
+    """Empty a folder of prepared data when no other process uses it."""
+    with _lock(folder) as lock:
+        _take(lock, fcntl.LOCK_EX)
+        _empty(folder)
+
+
+@contextmanager
+def _checked(folder: Path, cache: Path) -> Iterator[None]:
+    """A folder in use whose files are whole."""
+    with _lock(folder) as lock:
+        alone = _take(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not alone:
+            _take(lock, fcntl.LOCK_SH)
+        if _problems(folder, cache, alone=alone):
+            _take(lock, fcntl.LOCK_EX)
+            if found := _problems(folder, cache, alone=True):
+                _warn(folder, found)
+                _empty(folder)
+        _take(lock, fcntl.LOCK_SH)
+        yield
+
+
+@contextmanager
+def _lock(folder: Path) -> Iterator[IO[str]]:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = (folder / LOCK).open("a")
+    except OSError as error:
+        raise files.write_error(folder, error) from error
+    with lock:
+        yield lock
+        _take(lock, fcntl.LOCK_UN)
+
+
+def _take(lock: IO[str], how: int) -> bool:
+    """Take a lock; False if others hold it, or the file system has no locks."""
+    try:
+        fcntl.flock(lock, how)
+    except OSError:
+        return False
+    return True
+
+
+def _problems(folder: Path, cache: Path | None, *, alone: bool) -> list[PreparedProblem]:
+    """What is wrong with a folder; files that the manifest lacks only where no other process makes them."""
+    listed, there = _read(folder), _files(folder)
+    if listed is None:
+        return [PreparedProblem(path=folder / MANIFEST, reason="it is truncated or changed")]
+    found = [
+        PreparedProblem(path=folder / name, reason=reason)
+        for name, (size, sha256) in listed.items()
+        if (reason := _difference(there.get(name), size, sha256, cache))
+    ]
+    if alone:
+        found += [
+            PreparedProblem(path=path, reason="its preparation did not end", lost=True)
+            for name, path in there.items()
+            if name not in listed
+        ]
+    return found
+
+
+def _difference(path: Path | None, size: int, sha256: str, cache: Path | None) -> str:
+    if path is None:
+        return "it is gone"
+    if path.stat().st_size != size:
+        return "its size has changed"
+    return "" if files.has_sha256(path, sha256, cache) else "its content has changed"
+
+
+def _record(folder: Path, cache: Path) -> None:
+    """Add the files that were prepared to the manifest."""
+    from filelock import FileLock
+
+    with FileLock(folder / f"{MANIFEST}.lock"):
+        listed = _read(folder) or {}
+        new = {name: path for name, path in _files(folder).items() if name not in listed}
+        facts = {name: (path.stat().st_size, files.sha256_file(path, cache)) for name, path in new.items()}
+        if facts:
+            files.replace(
+                folder / MANIFEST, with_digest({"schema": 1, "files": {**listed, **facts}}).encode()
+            )
+
+
+def _read(folder: Path) -> _Listed | None:
+    """The files of a folder's manifest, none without a manifest; None if it is damaged."""
+    try:
+        listed = without_digest((folder / MANIFEST).read_bytes())["files"]
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, LookupError):
+        return None
+    return {name: (size, sha256) for name, (size, sha256) in listed.items()}
+
+
+def _files(folder: Path) -> dict[str, Path]:
+    """The files of a folder but for locks, and what a preparation has not given its name yet."""
+    found: dict[str, Path] = {}
+    for here, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.endswith(".incomplete"))
+        own = (
+            n for n in names if not n.startswith((".harness.", "tmp")) and not n.endswith((".lock", ".tmp"))
+        )
+        found |= {Path(here, name).relative_to(folder).as_posix(): Path(here, name) for name in sorted(own)}
+    return found
+
+
+def _empty(folder: Path) -> None:
+    """Remove everything but the lock, which others may hold."""
+    for path in folder.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+        elif path.name != LOCK:
+            path.unlink(missing_ok=True)
+
+
+def _warn(folder: Path, found: list[PreparedProblem]) -> None:
+    """Name the first damaged file; what a killed preparation left is removed without a word."""
+    damaged = [problem for problem in found if not problem.lost]
+    if damaged:
+        import logging
+
+        message = f"{damaged[0].path} is damaged: {damaged[0].reason}. Its data set is prepared again."
+        logging.getLogger(__name__).warning("%s", message)
+
+
+@contextmanager
+def _configured(folder: Path) -> Iterator[None]:
+    """Let the datasets library cache in `folder`."""
+    import datasets.config
+
+    downloads = folder / datasets.config.DOWNLOADED_DATASETS_DIR
+    places = {
+        "HF_DATASETS_CACHE": folder,
+        "DOWNLOADED_DATASETS_PATH": downloads,
+        "EXTRACTED_DATASETS_PATH": downloads / datasets.config.EXTRACTED_DATASETS_DIR,
+    }
+    with ExitStack() as undo:
+        for name, place in places.items():
+            undo.callback(setattr, datasets.config, name, getattr(datasets.config, name))
+            setattr(datasets.config, name, place)
+        yield
+
+
+_FULL = ("No space left on device", "Not enough disk space", "Disk quota exceeded", "File too large")
+
+
+def _is_full(error: BaseException | None) -> bool:
+    """Whether an error, or one that it came from, is of a full disk."""
+    seen = list[BaseException]()
+    while error is not None and error not in seen:
+        number = getattr(error, "errno", None)
+        if number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) or any(text in str(error) for text in _FULL):
+            return True
+        seen.append(error)
+        error = error.__cause__ or error.__context__
+    return False
