@@ -28,6 +28,7 @@ COMMANDS = {
     "push": "Push records to a leaderboard.",
     "token": "Make, list and revoke the tokens with which records are pushed.",
     "cache": "Show and prune the cache.",
+    "audit": "Hold results and caches against what was written, and repair them.",
     "doctor": "Check this machine: versions, devices, folders, and what is missing.",
 }
 

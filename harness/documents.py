@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from harness import files
-from harness.errors import RecordError, UsageError, unknown
+from harness.errors import NewerSchemaError, RecordError, UsageError, unknown
 
 Migration = Callable[[dict[str, Any]], dict[str, Any]]
 """A function from a document of one schema number to a document of the next."""
@@ -54,8 +54,10 @@ def without_digest(text: str | bytes) -> dict[str, Any]:
 def _checked(document: dict[str, Any], text: str | bytes) -> dict[str, Any]:
     """The content of a document with a digest, of which `text` is the JSON."""
     text = text.decode() if isinstance(text, bytes) else text
+    if "digest" not in document:
+        raise ValueError("it has no digest")
     content = {name: value for name, value in document.items() if name != "digest"}
-    written = document.get("digest")
+    written = document["digest"]
     ending = _ending(written)
     as_written = text.endswith(ending) and _sha256(text.removesuffix(ending) + _END) == written
     if not as_written and _sha256(_text(content)) != written:
@@ -156,7 +158,7 @@ class DocumentKind(Generic[Document]):
     def _migrated(self, raw: dict[str, Any], where: object) -> dict[str, Any]:
         version = int(raw["schema"])
         if version > self.schema:
-            raise RecordError(
+            raise NewerSchemaError(
                 f"{where} was written by a newer version (schema {version}, this one reads up to "
                 f"{self.schema}).",
                 hint=self.newer,

@@ -43,6 +43,10 @@ class RecordError(UsageError):
     """A record cannot be read by this version, or must not be touched."""
 
 
+class NewerSchemaError(RecordError):
+    """A document was written by a newer version."""
+
+
 class StoreError(HarnessError):
     """The results folder or the cache cannot be written."""
 

@@ -212,15 +212,15 @@ class Leases:
             self.release(path.stem)
 
     @staticmethod
-    def lapsed(folder: Path) -> list[Path]:
-        """The leases in `folder` that nobody holds any more, sorted."""
-        held = ((path, _read(path)) for path in sorted(folder.glob("*.json")))
-        return [path for path, holder in held if holder is not None and Leases._lapsed(holder)]
+    def lapsed(path: Path) -> bool:
+        """Whether nobody holds a lease any more."""
+        holder = _read(path)
+        return holder is not None and Leases._lapsed(holder)
 
     @staticmethod
     def sweep(folder: Path) -> None:
         """Remove the leases in `folder` that nobody holds any more."""
-        for path in Leases.lapsed(folder):
+        for path in folder.glob("*.json"):
             holder = _read(path)
             if holder is not None and Leases._lapsed(holder):
                 _remove_exactly(path, holder)

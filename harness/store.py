@@ -98,7 +98,7 @@ class Store:
     def records(self, *, purpose: str = "final", failed: bool = False) -> Iterator[Record]:
         """Every finished record (or failure) of a purpose, sorted by path; unreadable files only warn."""
         for path in sorted((self.root / "records").glob("*/*/*.json")):
-            if path.name.endswith(_FAILED) != failed:
+            if path.name.endswith(FAILED) != failed:
                 continue
             try:
                 record = self.read(path)
@@ -212,7 +212,7 @@ def _misplacement(record: Record, path: Path) -> str:
         return f"it holds a record of another task, {record.task.name}"
     if not record.model.artifact.startswith(artifact):
         return f"its folder is not that of its model, {record.model.artifact[:12]}"
-    if (record.status == "failed") != path.name.endswith(_FAILED):
+    if (record.status == "failed") != path.name.endswith(FAILED):
         return f"it holds a record that is {record.status}"
     return ""
 
@@ -242,16 +242,17 @@ def _warn(message: str) -> None:
     logging.getLogger(__name__).warning("%s", message)
 
 
-_FAILED = ".failed.json"
+FAILED = ".failed.json"
+"""The end of the name of a failure's file."""
 
 
 def _failed(path: Path) -> Path:
-    return path.with_suffix(_FAILED)
+    return path.with_suffix(FAILED)
 
 
 def _key(path: Path) -> str:
     """The key in the name of a record's or a failure's file."""
-    return path.name.removesuffix(_FAILED).removesuffix(".json")
+    return path.name.removesuffix(FAILED).removesuffix(".json")
 
 
 def _folder(task: str) -> str:

@@ -193,7 +193,7 @@ def shard_problem(path: Path, cache: Path | None) -> str:
     return "" if files.has_sha256(path, path.stem, cache) else "its content is not that of its name"
 
 
-def finite(path: Path) -> bool:
+def shard_is_finite(path: Path) -> bool:
     """Whether all vectors of a whole shard are finite."""
     return bool(np.isfinite(_read_shard(path)[1]).all())
 

@@ -94,15 +94,25 @@ def prepared_problems(folder: Path, cache: Path | None) -> list[PreparedProblem]
 
     With `cache` the hash of a file is computed once for its size, times and inode.
     """
-    with _lock(folder) as lock:
-        return _problems(folder, cache, alone=_take(lock, fcntl.LOCK_EX | fcntl.LOCK_NB))
+    try:
+        with _lock(folder) as lock:
+            return _problems(folder, cache, alone=_take(lock, fcntl.LOCK_EX | fcntl.LOCK_NB))
+    except StoreError:
+        return _problems(folder, cache, alone=False)
 
 
-def remove_prepared(folder: Path) -> None:
-    """Empty a folder of prepared data when no other process uses it."""
+def remove_prepared(folder: Path) -> bool:
+    """Empty a folder of prepared data; False if another process uses it.
+
+    Raises:
+        OSError: A file cannot be removed.
+        StoreError: The folder cannot be written.
+    """
     with _lock(folder) as lock:
-        _take(lock, fcntl.LOCK_EX)
-        _empty(folder)
+        alone = _take(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if alone:
+            _empty(folder)
+        return alone
 
 
 @contextmanager

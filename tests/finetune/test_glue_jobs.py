@@ -670,7 +670,7 @@ def test_weights_are_those_of_what_they_scored(place: _Checkpoints) -> None:
 def test_damaged_weights_are_not_found(place: _Checkpoints, name: str) -> None:
     offer(place, "a", 0.5, value=1)
     path = place.folder / "grid" / name
-    path.write_bytes(path.read_bytes()[:-4] + bytes(4))
+    path.write_bytes(path.read_bytes()[:-4] + b"lost")
     assert place.find("a", 0.5) is None
     offer(place, "a", 0.5, value=2)
     found = place.find("a", 0.5)

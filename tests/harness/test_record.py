@@ -312,7 +312,7 @@ def edited(raw: dict[str, Any], **changes: object) -> str:
         (lambda raw: edited(raw, scores={}), "its digest differs"),
         (lambda raw: edited(raw, training={"recipe": "glue-quick"}), "its digest differs"),
         (lambda raw: edited(raw, schema=2), "its digest differs"),
-        (lambda raw: json.dumps({n: v for n, v in raw.items() if n != "digest"}), "its digest differs"),
+        (lambda raw: json.dumps({n: v for n, v in raw.items() if n != "digest"}), "it has no digest"),
         (lambda raw: json.dumps({n: v for n, v in raw.items() if n != "schema"}), "its digest differs"),
         (lambda _: made(identity={**IDENTITY, "seed": 1}).to_json(), "the record of another key"),
         (lambda _: made(key=KEY, identity={"seed": 1}).to_json(), "not the digest of its identity"),

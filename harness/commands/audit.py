@@ -1,0 +1,88 @@
+"""`harness audit`: hold results and caches against what was written, and repair what is damaged."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from harness import paths
+from harness.audit import AREAS, Audit, Fault, audit
+from harness.commands import options
+from harness.data.locate import human_size
+
+
+@click.command("audit")
+@options.results
+@options.cache
+@click.option(
+    "--repair", is_flag=True, help="Move damaged records aside; remove damaged caches and what is stale."
+)
+@options.as_json
+def command(results: Path | None, cache: Path | None, repair: bool, as_json: bool) -> int:
+    """Read every record, per-example file and cached file, and name what is damaged or stale.
+
+    A record that was moved aside is measured again by the next run; a cache that was removed is made
+    again. Ends with 0 if nothing is wrong (any more), else with 1.
+    """
+    with _progress(quiet=as_json) as progress:
+        found = audit(
+            paths.results_folder(results), paths.cache_folder(cache), repair=repair, progress=progress
+        )
+    if as_json:
+        click.echo(json.dumps({"schema": 1, **found.to_json()}, indent=1, ensure_ascii=False))
+    else:
+        for line in _lines(found, repair=repair):
+            click.echo(line)
+    return 0 if found.clean else 1
+
+
+def _lines(found: Audit, *, repair: bool) -> Iterator[str]:
+    yield f"{found.results} and {found.cache}"
+    for area, title in AREAS.items():
+        if found.files[area]:
+            yield f"  {title}: {found.files[area]:,}, {human_size(found.bytes[area])}"
+    if found.without_digest:
+        yield f"  of {found.without_digest:,} records of older versions only the key could be checked"
+    for fault in found.faults:
+        yield f"✗ {fault.file}: {fault.reason}.{_repair_text(fault, repair=repair)}"
+    left = sum(not fault.repaired for fault in found.faults)
+    if not found.faults:
+        yield "Nothing is wrong."
+    elif repair:
+        yield f"{len(found.faults) - left} of {len(found.faults)} faults are repaired."
+    else:
+        yield f"{left} fault{'' if left == 1 else 's'}. To repair: the same command with --repair."
+
+
+def _repair_text(fault: Fault, *, repair: bool) -> str:
+    if fault.repaired:
+        return {"remove": " Removed.", "move aside": " Moved aside."}[fault.repair]
+    if repair or not fault.repair:
+        return " It is left as it is."
+    return {"remove": " --repair removes it.", "move aside": " --repair moves it aside."}[fault.repair]
+
+
+@contextmanager
+def _progress(*, quiet: bool) -> Iterator[Callable[[int, int], None]]:
+    """A bar of bytes on a terminal."""
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from harness.progress import console
+
+    screen = console(stderr=True)
+    bar = Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=30),
+        DownloadColumn(),
+        TimeRemainingColumn(compact=True),
+        console=screen,
+        transient=True,
+        disable=quiet or not screen.is_terminal,
+    )
+    task = bar.add_task("reading")
+    with bar:
+        yield lambda done, total: bar.update(task, completed=done, total=total)
