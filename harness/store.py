@@ -141,9 +141,9 @@ class Store:
     def _first(self, path: Path, record: Record, content: bytes) -> Record:
         """The record that was there first; it gives way where its per-example file has just been replaced."""
         there = self.read(path) or record
-        beside = path.with_suffix(".examples.parquet")
-        mine = record.examples and there.examples and record.examples != there.examples
-        if mine and files.sha256_file(beside) == record.examples.sha256:
+        mine = record.examples
+        replaced = mine is not None and there.examples is not None and mine != there.examples
+        if mine and replaced and files.has_sha256(path.with_name(mine.file), mine.sha256):
             files.replace(path, content)
             return record
         return there

@@ -194,14 +194,15 @@ def _record(folder: Path, cache: Path) -> None:
 
 
 def _read(folder: Path) -> _Listed | None:
-    """The files of a folder's manifest, none without a manifest; None if it is damaged."""
+    """The files of a folder's manifest, none without a manifest; None if it is damaged or another's."""
     try:
-        listed = without_digest((folder / MANIFEST).read_bytes())["files"]
+        manifest = without_digest((folder / MANIFEST).read_bytes())
+        listed = manifest["files"] if manifest["folder"] == folder.name else None
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, LookupError):
         return None
-    return {name: (size, sha256) for name, (size, sha256) in listed.items()}
+    return listed and {name: (size, sha256) for name, (size, sha256) in listed.items()}
 
 
 def _files(folder: Path) -> dict[str, Path]:
