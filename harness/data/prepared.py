@@ -188,9 +188,8 @@ def _record(folder: Path, cache: Path) -> None:
         new = {name: path for name, path in _files(folder).items() if name not in listed}
         facts = {name: (path.stat().st_size, files.sha256_file(path, cache)) for name, path in new.items()}
         if facts:
-            files.replace(
-                folder / MANIFEST, with_digest({"schema": 1, "files": {**listed, **facts}}).encode()
-            )
+            content = {"schema": 1, "folder": folder.name, "files": {**listed, **facts}}
+            files.replace(folder / MANIFEST, with_digest(content).encode())
 
 
 def _read(folder: Path) -> _Listed | None:
