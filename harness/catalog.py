@@ -41,7 +41,7 @@ def open_suite(text: str, options: SuiteOptions | None = None) -> Suite:
     name, _, argument = text.partition(":")
     entry = SUITES.named(name) or suites().get(name)
     if entry is None:
-        raise _no_suite(text)
+        raise SUITES.with_broken(_no_suite(text))
     if argument and not entry.argument:
         raise UsageError(f"The suite {name!r} takes no argument.", hint=f"Type --suite {name}.")
     if not argument and not entry.alone:
@@ -89,5 +89,6 @@ def open_recipe(text: str, options: RecipeOptions) -> Recipe:
     name, _, variant = text.partition(":")
     entry = RECIPES.named(name) or recipes().get(name)
     if entry is None:
-        raise unknown("recipe", name, recipes(), then="`harness list recipes` shows all.")
+        then = "`harness list recipes` shows all."
+        raise RECIPES.with_broken(unknown("recipe", name, recipes(), then=then))
     return entry.open(variant, options)

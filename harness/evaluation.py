@@ -18,7 +18,7 @@ from harness.report import Report
 from harness.request import PreparedRun, Request, ResolvedRequest, check_devices
 from harness.store import Store
 from harness.types import Settings
-from harness.workers import Subprocess
+from harness.workers import Subprocess, end_repetition
 
 
 def run(
@@ -40,11 +40,12 @@ def run(
 
 
 def prepare(request: Request) -> PreparedRun:
-    """The resolved request with its plan; nothing is encoded.
+    """The resolved request with its plan; nothing is encoded. It ends a worker that runs a script again.
 
     Raises:
         UsageError: A name, a setting or a record cannot be used.
     """
+    end_repetition()
     found = ResolvedRequest.of(request)
     store = Store(found.results)
     plan = Plan.make(
@@ -142,7 +143,10 @@ def _plan_workers(
     if not runs or recipe is None:
         return _WorkerPlan(devices=tuple(devices), threads=threads)
     each = -(-len(runs) // len(devices))
-    count = asked or min(each, _fitting(devices, runs, recipe, cache=cache, weights=weights, threads=threads))
+    count = asked or each
+    if count > 1 and not asked:
+        fit = _fitting(devices, runs, recipe, cache=cache, weights=weights, threads=threads)
+        count = min(count, fit)
     on_cpu = all(device == "cpu" for device in devices)
     spread = max(1, cores() // count) if on_cpu and count > 1 else None
     return _WorkerPlan(devices=tuple(d for d in devices for _ in range(count)), threads=threads or spread)

@@ -182,10 +182,11 @@ def _second_formats(names: Sequence[str]) -> list[str]:
     return [str(path) for path in paths if path.parent in safe]
 
 
-def _no_model(text: str) -> ModelError:
+def _no_model(text: str) -> UsageError:
     close = nearest(text, backbones.named_models())
     hint = f"Did you mean {' or '.join(close)}? " if close else ""
-    return ModelError(
+    error = ModelError(
         f"No model is called {text!r}, and no folder lies there.",
         hint=hint + "Give a catalog name (`harness list models`), org/name from the hub, or a folder.",
     )
+    return backbones.BACKBONES.with_broken(error)

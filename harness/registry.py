@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
+import importlib.util
 import pkgutil
+import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from harness.errors import UsageError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 
 class _Named(Protocol):
@@ -37,47 +43,90 @@ class Registry(Generic[Entry]):
     group: str
 
     def ours(self) -> Iterator[Entry]:
-        """The entries of the folder, sorted by file; each file is imported only when its turn comes."""
-        return map(self._opened, _files(self.package))
+        """The entries of the folder that load, sorted by file; each is imported only when its turn comes."""
+        for file in _files(self.package):
+            with contextlib.suppress(UsageError):
+                yield self._opened(file)
 
     def named(self, name: str) -> Entry | None:
-        """The entry in the file of that name (`mteb_v1.py` for "mteb-v1"), or None; loads no plugin."""
+        """The entry in the file of that name (`mteb_v1.py` for "mteb-v1"), or None; loads no plugin.
+
+        Raises:
+            UsageError: The file does not load.
+        """
         file = name.replace("-", "_")
         entry = self._opened(file) if file in _files(self.package) else None
         return entry if entry is not None and entry.name == name else None
 
     def all(self) -> dict[str, Entry]:
-        """Every entry by name, those of the folder first.
+        """Every entry that loads by name, those of the folder first."""
+        return self._scan()[0]
 
-        Raises:
-            UsageError: A plugin does not load, has no such entry, or has one with a name that is taken.
-        """
+    def broken(self) -> list[UsageError]:
+        """An error for each file and plugin that does not load, or has no entry with a name of its own."""
+        return self._scan()[1]
+
+    def with_broken(self, error: UsageError) -> UsageError:
+        """The error for an unknown name, with what does not load, where the name may be."""
+        lines = [error.hint or "", *(one.message for one in self.broken())]
+        return type(error)(error.message, hint="\n".join(filter(None, lines)) or None)
+
+    def _scan(self) -> tuple[dict[str, Entry], list[UsageError]]:
         from importlib.metadata import entry_points
 
-        found = {entry.name: entry for entry in self.ours()}
+        opens = {file: functools.partial(self._opened, file) for file in _files(self.package)}
         for point in entry_points(group=self.group):
-            entry = self._load(point)
-            if entry.name in found:
-                taken = f"{entry.name!r} to {self.group}, a name that is already taken"
-                raise UsageError(f"{point.value} adds {taken}.")
-            found[entry.name] = entry
-        return found
+            opens[point.value] = functools.partial(self._loaded, point)
+        found: dict[str, Entry] = {}
+        broken = []
+        for place, get in opens.items():
+            try:
+                entry = get()
+                if entry.name in found:
+                    taken = f"{entry.name!r} to {self.group}, a name that is already taken"
+                    raise UsageError(f"{place} adds {taken}.")
+                found[entry.name] = entry
+            except UsageError as error:
+                broken.append(error)
+        return found, broken
 
     def _opened(self, file: str) -> Entry:
-        entry: Entry = getattr(importlib.import_module(f"{self.package}.{file}"), self.attribute)
+        return self._checked(open_entry(f"{self.package}.{file}", self.attribute), file)
+
+    def _loaded(self, point: EntryPoint) -> Entry:
+        return self._checked(open_entry(point.module, point.attr), point.value)
+
+    def _checked(self, entry: Any, place: str) -> Entry:
+        if not isinstance(entry, self.kind):
+            raise UsageError(f"{place} is no {self.kind.__name__} of {self.group}.")
         return entry
 
-    def _load(self, point: Any) -> Entry:
-        try:
-            entry = point.load()
-        except Exception as error:
-            raise UsageError(
-                f"The plugin {point.value} (entry point {point.group}) does not load: {error}.",
-                hint="Repair or uninstall the distribution that brings it.",
-            ) from error
-        if not isinstance(entry, self.kind):
-            raise UsageError(f"The plugin {point.value} is no {self.kind.__name__}.")
-        return entry
+
+def open_entry(module: str, attribute: str) -> Any:
+    """An attribute of a module, which is imported.
+
+    Raises:
+        UsageError: It does not load; the message names the file, the line and the error.
+    """
+    try:
+        return functools.reduce(getattr, attribute.split("."), importlib.import_module(module))
+    except Exception as error:
+        told = error.msg if isinstance(error, SyntaxError) else str(error)
+        reason = f"{type(error).__name__}: {told}".replace("\n", " ")
+        raise UsageError(f"{_place(module, error)} does not load: {reason}") from error
+
+
+def _place(module: str, error: Exception) -> str:
+    """The file of a module with the line where its import failed."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{error.filename}, line {error.lineno},"
+    try:
+        spec = importlib.util.find_spec(module)
+    except (ImportError, ValueError):  # its package does not load
+        spec = None
+    file = spec.origin if spec is not None and spec.origin else module
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+    return f"{file}, line {lines[-1]}," if lines else file
 
 
 @functools.cache

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 import multiprocessing as mp
+import os
 import signal
+import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,11 +16,17 @@ from pickle import UnpicklingError
 from typing import Protocol
 
 from harness.context import Event, JobContext
-from harness.errors import HarnessError
+from harness.errors import HarnessError, UsageError
 from harness.jobs import Job
 
 LIBRARIES = ("torch", "transformers", "datasets")
 """The libraries that every worker process imports when it starts."""
+
+NAME = "harness-worker"
+"""The name of every worker process."""
+
+UNGUARDED = 113
+"""The exit code of a worker process that found itself repeating its user's script."""
 
 Inputs = Mapping[str, Mapping[str, bytes]]
 
@@ -148,6 +156,7 @@ class Subprocess:
         try:
             self._line.send((job, dict(inputs)))
         except OSError:  # the process died while it was idle
+            self._exit_code()
             self._spawn()
             self._line.send((job, dict(inputs)))
 
@@ -173,20 +182,51 @@ class Subprocess:
         self._process.join()
 
     def _died(self) -> Finished:
-        self._process.join()
+        code = self._exit_code()
         key, self._current = self._current, ""
-        code = self._process.exitcode
         guess = " (out of memory?)" if code == -signal.SIGKILL else ""
         message = f"The process for {self.device} ended with code {code}{guess}."
         self._spawn()
         return Finished(key=key, failure=Failure(kind="WorkerDied", message=message))
 
+    def _exit_code(self) -> int | None:
+        self._process.join()
+        if self._process.exitcode == UNGUARDED:
+            raise _unguarded(str(getattr(sys.modules["__main__"], "__file__", "the script"))) from None
+        return self._process.exitcode
+
     def _spawn(self) -> None:
+        _require_guard()
         context = mp.get_context("spawn")
         self._line, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(*self._settings, theirs), daemon=True)
+        self._process = context.Process(target=_serve, args=(*self._settings, theirs), name=NAME, daemon=True)
         self._process.start()
         theirs.close()  # so that the end of the process closes the pipe
+
+
+def _require_guard() -> None:
+    """Refuse a script without a main guard: each worker process imports it, which would run it again."""
+    script = getattr(sys.modules["__main__"], "__file__", None)
+    try:
+        guarded = script is None or "__name__" in Path(script).read_text(encoding="utf-8")
+    except (OSError, ValueError):  # no Python source: a program, an archive
+        return
+    if not guarded:
+        raise _unguarded(str(script))
+
+
+def _unguarded(script: str) -> UsageError:
+    return UsageError(
+        f"{script} has no main guard: each worker process imports it, and would run it again.",
+        hint='Put its calls below `if __name__ == "__main__":`, or ask for one process: '
+        "one device and workers=1.",
+    )
+
+
+def end_repetition() -> None:
+    """End this process if it is a worker that runs its user's script again; its driver says why."""
+    if mp.current_process().name == NAME:
+        os._exit(UNGUARDED)  # silently: whatever the script has written is written twice
 
 
 def open_workers(

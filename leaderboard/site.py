@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib
 import json
 import logging
 import pkgutil
@@ -21,6 +20,7 @@ from pydantic import ValidationError
 
 from harness import __version__
 from harness.errors import UsageError
+from harness.registry import open_entry
 from leaderboard import render, views
 from leaderboard.index import Changes, SiteIndex, open_index
 from leaderboard.kept import Kept, Made
@@ -170,7 +170,7 @@ def _whole(state: State) -> dict[str, Any]:
 def page_routes() -> list[PageRoute]:
     """Every page: one `PAGE` in each file of views/."""
     names = sorted(m.name for m in pkgutil.iter_modules(views.__path__) if not m.name.startswith("_"))
-    return [importlib.import_module(f"leaderboard.views.{name}").PAGE for name in names]
+    return [open_entry(f"leaderboard.views.{name}", "PAGE") for name in names]
 
 
 def environment() -> Environment:

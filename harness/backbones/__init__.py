@@ -28,7 +28,11 @@ def named_model(name: str) -> BackboneEntry | None:
 
 
 def family_of(config: Mapping[str, Any]) -> Family | None:
-    """The family of a config.json, None if the catalog has none."""
+    """The family of a config.json, None if the catalog has none.
+
+    Raises:
+        UsageError: No family holds it, and an entry that may does not load.
+    """
     return next((family for family in _families() if family.holds(config)), None)
 
 
@@ -36,3 +40,5 @@ def _families() -> Iterator[Family]:
     """Every family, the built-in ones first; plugins load only when needed."""
     yield from (entry.family for entry in BACKBONES.ours() if entry.family is not None)
     yield from (entry.family for entry in entries().values() if entry.family is not None)
+    for error in BACKBONES.broken():
+        raise error

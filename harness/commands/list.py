@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,17 @@ from rich.table import Table
 from harness import backbones, catalog, paths
 from harness.commands import options
 from harness.progress import console
+from harness.registry import Registry
 from harness.store import Store
 
 KINDS = ("models", "backbones", "recipes", "suites", "benchmarks", "tasks", "records")
+
+REGISTRIES: Mapping[str, Registry[Any]] = {
+    **dict.fromkeys(("models", "backbones"), backbones.BACKBONES),
+    **dict.fromkeys(("suites", "benchmarks", "tasks"), catalog.SUITES),
+    "recipes": catalog.RECIPES,
+}
+"""The registry behind each list of names."""
 
 
 @click.command("list")
@@ -39,6 +48,8 @@ def command(what: str, part: str, results: Path | None, as_json: bool) -> int:
             rows = _suites()
         case _:
             rows = _offers(what.removesuffix("s"))
+    for error in REGISTRIES[what].broken() if what in REGISTRIES else ():
+        click.echo(f"Warning: {error}", err=True)
     named = ("name", "model", "task")
     rows = [r for r in rows if any(part.lower() in str(r.get(name, "")).lower() for name in named)]
     if as_json:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,6 +11,7 @@ from typing import Any
 import psutil
 import pytest
 
+import tiny
 from harness import evaluation as module
 from harness.evaluation import _plan_workers
 from harness.jobs import Job
@@ -97,3 +100,53 @@ def test_a_gpu_on_which_the_probe_fails_has_one(monkeypatch: pytest.MonkeyPatch)
 def test_without_runs_there_is_one_process_for_each_device() -> None:
     found = _plan_workers(("cuda:0", "cuda:1"), [], None, cache=Path("cache"), weights=1, threads=3)
     assert (found.devices, found.threads) == (("cuda:0", "cuda:1"), 3)
+
+
+@pytest.mark.usefixtures("machine")
+def test_for_a_single_run_no_process_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(module, "Subprocess")
+    assert places(("cuda:0",), 1) == (("cuda:0",), None)
+    assert places(("cuda:0",), 20, asked=1) == (("cuda:0",), None)
+
+
+SCRIPT = """
+import logging, sys
+from pathlib import Path
+import harness
+LOG = logging.getLogger({name})
+with open("started", "a") as file:
+    file.write("once\\n")
+def run(suite, *devices):
+    report = harness.run("model", f"local:{{suite}}", devices=devices, results=Path("r"), cache=Path("c"))
+    print(*(result.how for result in report.results))
+{guard}run("one", "cpu")
+{guard}run("two", "cpu", "cpu")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "guard", "refused"),
+    [('"script"', "", True), ("__name__", "", True), ("__name__", 'if __name__ == "__main__": ', False)],
+    ids=["without", "the name for something else", "with"],
+)
+def test_a_script_without_a_main_guard_is_told_so_where_processes_are_started(
+    tmp_path: Path, name: str, guard: str, refused: bool
+) -> None:
+    """One process needs none; of several each would run the script again, and does not get far."""
+    tiny.folder(tiny.families()["bert"], tmp_path / "model")
+    for suite in ("one", "two"):
+        rows = [{"text1": a, "text2": suite, "score": number} for number, a in enumerate(tiny.WORDS)]
+        (tmp_path / suite).mkdir()
+        (tmp_path / suite / "pairs.jsonl").write_text("\n".join(map(json.dumps, rows)))
+        (tmp_path / suite / "harness.toml").write_text('[[task]]\nname = "alike"\ntype = "sts"\n')
+    (tmp_path / "script.py").write_text(SCRIPT.format(name=name, guard=guard))
+    done = subprocess.run(
+        [sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert (done.returncode, done.stdout.split()) == ((1, ["done"]) if refused else (0, ["done", "done"]))
+    said = ("script.py has no main guard", 'if __name__ == "__main__":', "one process", "Traceback")
+    assert [done.stderr.count(text) for text in said] == [int(refused)] * 4  # of the script, not of a worker
+    if "__name__" not in name:
+        assert (tmp_path / "started").read_text() == "once\n"
+    assert list((tmp_path / "r" / "leases").iterdir()) == []

@@ -5,6 +5,7 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,13 +13,15 @@ from typing import Any
 import pytest
 from bench_hot_path import KEYS
 
+import suites
 import tiny
 from fakes import artifact, encoding, record, task
 from harness import backbones, catalog, evaluation
+from harness.cli import invoke
 from harness.data.locate import DataSettings
 from harness.errors import HarnessError, UsageError
 from harness.plan import ConfiguredModel, Plan, plan_scores
-from harness.registry import Registry
+from harness.registry import Registry, _files
 from harness.request import DEFAULTS, Request, ResolvedRequest
 from harness.store import Store
 from harness.types import Column, Settings, Suite, SuiteEntry, SuiteOptions
@@ -164,15 +167,86 @@ def test_a_name_that_is_no_files_opens_nothing(name: str) -> None:
         catalog.open_suite(name)
 
 
-def test_two_entries_of_one_name_are_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    info = tmp_path / "rival-1.dist-info"
+@pytest.fixture
+def plugins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
+    """A folder with files that are suites of ours in `ours/`, and a distribution "rival" that brings more."""
+    (tmp_path / "ours").mkdir()
+    monkeypatch.setattr(suites, "__path__", [*suites.__path__, str(tmp_path / "ours")])
+    monkeypatch.syspath_prepend(tmp_path)
+    for one in (catalog.suites, _files):
+        one.cache_clear()
+    yield tmp_path
+    for one in (catalog.suites, _files):
+        one.cache_clear()
+
+
+def bring(plugins: Path, **files: str) -> None:
+    """Install a distribution with a suite in each of these files."""
+    info = plugins / "rival-1.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: rival\nVersion: 1\n")
-    (info / "entry_points.txt").write_text("[harness.suites]\nrival = rival:SUITE\n")
-    (tmp_path / "rival.py").write_text("from suites.mteb import SUITE\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(UsageError, match="a name that is already taken"):
-        catalog.SUITES.all()
+    lines = ["[harness.suites]", *(f"{name} = {name}:SUITE" for name in files)]
+    (info / "entry_points.txt").write_text("\n".join(lines))
+    for name, text in files.items():
+        (plugins / f"{name}.py").write_text(text)
+
+
+GOOD = """
+from harness.types import SuiteEntry
+SUITE = SuiteEntry(name="good", summary="one that loads", open=lambda argument, options: None)
+"""
+FAULTS = {
+    "unclosed": ("SUITE = (\n", "unclosed.py, line 1, does not load: SyntaxError: '(' was never closed"),
+    "absent": (
+        "import os\nimport nowhere\n",
+        "absent.py, line 2, does not load: ModuleNotFoundError: No mod",
+    ),
+    "wrong": (GOOD.replace("summary", "sumary"), "wrong.py, line 3, does not load: TypeError: SuiteEntry"),
+    "empty": ("", "empty.py does not load: AttributeError: module 'empty' has no attribute 'SUITE'"),
+    "other": ("SUITE = 3\n", "other:SUITE is no SuiteEntry of harness.suites."),
+    "taken": ("from suites.mteb import SUITE\n", "taken:SUITE adds 'mteb' to harness.suites, a name that is"),
+}
+"""Files of suites with a fault each, and its line."""
+
+
+def test_an_entry_that_does_not_load_is_one_line_and_the_others_are_listed(
+    plugins: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (plugins / "ours" / "broken.py").write_text("x = 1\nfor y in x\n")
+    bring(plugins, fine=GOOD, **{name: text for name, (text, _) in FAULTS.items()})
+    assert invoke(["list", "suites"]) == 0
+    shown = capsys.readouterr()
+    assert "one that loads" in shown.out
+    assert "MTEB(eng, v2)" in shown.out
+    lines = shown.err.splitlines()
+    own = f"Warning: {plugins / 'ours' / 'broken.py'}, line 2, does not load: SyntaxError: expected ':'"
+    assert own in lines
+    for _, told in FAULTS.values():
+        assert sum(told in line for line in lines) == 1, told
+    assert "Traceback" not in shown.err
+    assert catalog.open_suite("mteb").name == "mteb"
+    with pytest.raises(UsageError) as wanted:
+        catalog.open_suite("broken")
+    assert str(wanted.value) == own.removeprefix("Warning: ")
+    with pytest.raises(UsageError, match="No suite is called 'nanobier'") as unknown:
+        catalog.open_suite("nanobier")
+    assert "Did you mean nanobeir?" in str(unknown.value)
+    assert FAULTS["unclosed"][1] in str(unknown.value)
+
+
+def test_a_model_that_a_broken_family_may_hold_is_not_loaded_as_another(
+    plugins: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backbones, "__path__", [*backbones.__path__, str(plugins / "ours")])
+    (plugins / "ours" / "aaa.py").write_text("BACKBONE = (\n")
+    assert backbones.family_of({"model_type": "bert"}) is not None
+    with pytest.raises(UsageError, match=r"aaa\.py, line 1, does not load"):
+        backbones.family_of({"model_type": "mine"})
+
+
+@pytest.mark.parametrize("registry", [catalog.SUITES, backbones.BACKBONES, catalog.RECIPES])
+def test_every_entry_of_ours_loads(registry: Registry[SuiteEntry]) -> None:
+    assert registry.broken() == []
 
 
 def test_weights_that_are_not_the_published_ones_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,12 +15,14 @@ from sqlalchemy import exc
 from sqlalchemy.engine import Engine
 from starlette.testclient import TestClient
 
-from harness.errors import StoreError
+from harness.errors import StoreError, UsageError
 from html_pages import BROWSER
+from leaderboard import views
 from leaderboard.access import outage
 from leaderboard.access.refusals import Refusal
 from leaderboard.errors import DOCUMENTED, SAYS, SHAPE
 from leaderboard.page import NotFound, missing
+from leaderboard.site import page_routes
 from site_data import Parsed, small_app, standard_app
 
 # What the site says when something is wrong, and to whom it says it how
@@ -182,3 +184,11 @@ def test_only_an_outage_is_called_one(error: Exception, status: int) -> None:
     answer = failing(error).get("/")
     assert answer.status_code == status
     assert ("retry-after" in answer.headers) == (status == 503)
+
+
+def test_a_page_that_does_not_load_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "licences.py").write_text('"""Entries by licence."""\nPAGE = None +\n')
+    monkeypatch.setattr(views, "__path__", [*views.__path__, str(tmp_path)])
+    with pytest.raises(UsageError, match=r"licences\.py, line 2, does not load: SyntaxError") as wrong:
+        page_routes()
+    assert "\n" not in str(wrong.value)
