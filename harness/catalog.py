@@ -77,7 +77,33 @@ def open_suites(names: Sequence[str], options: SuiteOptions | None = None) -> li
 def _only(suite: Suite, wanted: Sequence[str]) -> Suite:
     """The suite with tasks in the wanted columns only."""
     columns = tuple(c if c.name in wanted else replace(c, tasks=()) for c in suite.columns)
-    return replace(suite, columns=columns)
+    found = tuple(column.name for column in suite.columns if column.name in wanted)
+    return replace(suite, columns=columns, requested=found if len(found) < len(columns) else ())
+
+
+def join_single_tasks(suites: Sequence[Suite]) -> list[Suite]:
+    """The suites with the single tasks of one family, as `mteb:STS12` and `mteb:STS13`, as one suite of them.
+
+    It is for showing: its name is that of no suite, and its mean is over the tasks asked for.
+    """
+    groups: dict[str | int, list[Suite]] = {}
+    for number, suite in enumerate(suites):
+        family, _, argument = suite.name.partition(":")
+        single = [column.name for column in suite.columns] == [argument]
+        groups.setdefault(family if single else number, []).append(suite)
+    return [_joined(str(family), found) for family, found in groups.items()]
+
+
+def _joined(family: str, suites: Sequence[Suite]) -> Suite:
+    columns = {column.name: column for suite in suites for column in suite.columns}
+    if len(suites) == 1 or len(columns) == 1:
+        return suites[0]
+    return Suite(
+        name=" + ".join(f"{family}:{name}" for name in columns),
+        title=family,
+        columns=tuple(columns.values()),
+        requested=tuple(columns),
+    )
 
 
 def open_recipe(text: str, options: RecipeOptions) -> Recipe:

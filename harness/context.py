@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Made = TypeVar("Made")
 
-EventKind = Literal["stage", "encoding", "encoded", "training", "trained", "note", "vectors"]
+EventKind = Literal["stage", "encoding", "encoded", "training", "trained", "failed", "note", "vectors"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,8 +28,8 @@ class Event:
     """A message from a running job to the driver.
 
     `stage` names the step that begins, `encoding` and `training` announce texts and steps, `encoded` and
-    `trained` count finished ones, `note` is for the user and the record, and `vectors` carries a shard to be
-    written.
+    `trained` count finished ones, `failed` says why a run has no record, `note` is for the user and the
+    record, and `vectors` carries a shard to be written.
     """
 
     kind: EventKind

@@ -40,7 +40,10 @@ class Result:
 
 @dataclass(frozen=True, kw_only=True)
 class Listeners:
-    """Callbacks of a run: events of running jobs, results as they come, and records of training runs."""
+    """Callbacks of a run: events of running jobs, results as they come, and records of training runs.
+
+    A training run that another process has made meanwhile is passed on as well.
+    """
 
     event: Callable[[Job, Event], None] = lambda _job, _event: None
     result: Callable[[Result], None] = lambda _result: None
@@ -182,6 +185,8 @@ class Driver:
                 self._state[job.key] = "done"
         if claim in self._cells:
             self._settle(Result(cell=self._cells[claim], how="shared", record=record))
+        else:
+            self._listeners.trained(self._jobs[claim], record)
         return True
 
     def _poll(self, worker: Worker) -> bool:
@@ -214,6 +219,8 @@ class Driver:
     def _fail(self, job: Job, failure: Failure) -> None:
         if isinstance(failure.fault, StoreError):
             raise failure.fault
+        if job.kind == "train":
+            self._listeners.event(job, Event(kind="failed", text=failure.message))
         self._state[job.key] = "failed"
         for key in self._dependants(job.key):
             self._state[key] = "skipped"

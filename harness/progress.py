@@ -1,12 +1,15 @@
 """Progress of a run on a terminal: its announcement, its bars, and the consoles they are printed on.
 
-Where standard error is not a terminal there are no bars, only one line for each finished task.
+Where standard error is not a terminal there are no bars, but a line with its time for each score and run.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import fmean
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -19,6 +22,7 @@ from harness.context import Event
 from harness.execute import Listeners, Result
 from harness.identity import encoding_identity
 from harness.jobs import Job
+from harness.plan import Plan
 from harness.record import Record
 from harness.report import Report, impossible_results, print_failures
 from harness.request import PreparedRun
@@ -31,6 +35,98 @@ if TYPE_CHECKING:
 MARKS = {"done": "✓", "shared": "✓", "failed": "✗"}
 
 
+QUIET = 60.0
+"""Seconds after which a line says how far running work is, where there are no bars."""
+
+
+def duration_text(seconds: float) -> str:
+    """A duration in words.
+
+    >>> duration_text(7.2), duration_text(192), duration_text(7300)
+    ('7 s', '3 min 12 s', '2 h 1 min')
+    """
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+@dataclass(kw_only=True)
+class _Run:
+    """A training run of the plan: its task, when it began and ended, and how many of its steps are done."""
+
+    task: str
+    begun: float | None = None
+    ended: float | None = None
+    steps: int = 0
+    done: int = 0
+
+    def spent(self, now: float) -> float:
+        """The seconds since it began, up to its end."""
+        return 0.0 if self.begun is None else (now if self.ended is None else self.ended) - self.begun
+
+    def whole(self, now: float) -> float | None:
+        """The seconds from its beginning to its end, by its steps so far; None before the first ones."""
+        if self.ended is not None:
+            return self.spent(now) or None  # another process has made it
+        return self.spent(now) * self.steps / self.done if self.done else None
+
+
+class _Forecast:
+    """The time that the training runs of a plan still take, by those that ended or began.
+
+    A run that has not begun lasts as those of its task, or else as all others. Runs beside each other go on
+    at the pace at which the work went on so far.
+    """
+
+    def __init__(self, jobs: Sequence[Job], clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._runs = {job.key: _Run(task=job.place.task if job.place else "") for job in jobs}
+
+    @property
+    def wanted(self) -> int:
+        """The number of runs."""
+        return len(self._runs)
+
+    @property
+    def ended(self) -> int:
+        """The number of runs that have ended."""
+        return sum(run.ended is not None for run in self._runs.values())
+
+    def hear(self, job: Job, event: Event) -> None:
+        """Note the beginning of a run, and its steps."""
+        run = self._runs.get(job.key)
+        if run is None:
+            return
+        run.begun = self._clock() if run.begun is None else run.begun
+        run.steps = event.steps if event.kind == "training" else run.steps
+        run.done += event.steps if event.kind == "trained" else 0
+
+    def end(self, job: Job) -> None:
+        """Note the end of a run."""
+        run = self._runs[job.key]
+        run.ended = self._clock()
+        run.begun = run.ended if run.begun is None else run.begun
+
+    def left(self) -> float | None:
+        """The seconds until all runs have ended; None before the first steps of the first one."""
+        now, runs = self._clock(), self._runs.values()
+        lasting: dict[str, list[float]] = {}
+        for run in runs:
+            if whole := run.whole(now):
+                lasting.setdefault(run.task, []).append(whole)
+        if not lasting:
+            return None
+        every = [seconds for found in lasting.values() for seconds in found]
+        rest = [
+            max(0.0, (run.whole(now) or fmean(lasting.get(run.task, every))) - run.spent(now))
+            for run in runs
+            if run.ended is None
+        ]
+        first = min(run.begun for run in runs if run.begun is not None and run.spent(now))
+        pace = sum(run.spent(now) for run in runs) / (now - first)
+        return max(sum(rest) / pace, max(rest)) if rest else 0.0
+
+
 class _Rate(TextColumn):
     def __init__(self) -> None:
         super().__init__("")
@@ -41,26 +137,46 @@ class _Rate(TextColumn):
         return Text(f"{task.fields['tokens'] / task.elapsed:,.0f} tokens/s", style="dim")
 
 
-class _Follower:
-    """The progress display of a run: a context manager whose `listeners` the run calls."""
+class _Left(TimeRemainingColumn):
+    """The time left: of all runs by their forecast, of other work by its own pace."""
 
-    def __init__(self, total: int, *, console: Console, runs: int = 0, quiet: bool = False) -> None:
-        self._console = console
-        self._wanted, self._runs = runs, 0
-        self._quiet = quiet
-        self._settled = 0
+    def render(self, task: Bar) -> Text:
+        if "forecast" not in task.fields:
+            return super().render(task)
+        left = task.fields["forecast"].left()
+        return Text("" if left is None else duration_text(left), style="progress.remaining")
+
+
+class _Follower:
+    """The progress display of a run: a context manager whose `listeners` the run calls.
+
+    On a terminal, bars count training runs, tasks, and the texts and steps of running work. Elsewhere each
+    line begins with the time, and running work of which nothing was said for a minute has a line, too.
+    """
+
+    def __init__(self, plan: Plan, *, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
+        self._console, self._clock = console, clock
+        self._last = clock()
+        self._settled, self._wanted = 0, len(plan.cells)
         self._bars: dict[str, TaskID] = {}
+        runs = [job for job in plan.jobs if job.kind == "train" and job.key not in plan.known]
+        self._forecast = _Forecast(runs, clock)
         self._progress = Progress(
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=30),
             MofNCompleteColumn(),
             _Rate(),
-            TimeRemainingColumn(compact=True),
+            _Left(compact=True),
             console=console,
             transient=True,
-            disable=quiet or not console.is_terminal,
+            disable=not console.is_terminal,
+            get_time=clock,
         )
-        self._overall = self._progress.add_task("tasks", total=total)
+        self._runs = self._progress.add_task(
+            "runs", total=len(runs), visible=bool(runs), forecast=self._forecast
+        )
+        encoded = any(cell.recipe_plan is None for cell in plan.cells)
+        self._tasks = self._progress.add_task("tasks", total=self._wanted, visible=encoded or not runs)
         self.listeners = Listeners(event=self._event, result=self._result, trained=self._trained)
 
     def __enter__(self) -> _Follower:
@@ -73,61 +189,93 @@ class _Follower:
         self._progress.stop()
 
     def _event(self, job: Job, event: Event) -> None:
-        if event.kind == "stage":
-            self._progress.update(self._overall, description=event.text)
-        elif event.kind == "encoding":
-            self._drop(job.claim or job.key)
-            name = f"  encoding {event.text or 'text'}s"
-            self._bars[job.claim or job.key] = self._progress.add_task(name, total=event.texts, tokens=0)
-        elif event.kind == "encoded" and (job.claim or job.key) in self._bars:
-            bar = self._bars[job.claim or job.key]
-            tokens = self._progress.tasks[self._progress.task_ids.index(bar)].fields["tokens"] + event.tokens
-            self._progress.update(bar, advance=event.texts, tokens=tokens)
-        elif event.kind == "training":
-            self._drop(job.key)
-            self._bars[job.key] = self._progress.add_task(f"  {job.label}", total=event.steps, tokens=0)
-        elif event.kind == "trained" and job.key in self._bars:
-            self._progress.update(self._bars[job.key], advance=event.steps)
-        elif event.kind == "note" and not self._quiet:
-            self._console.print(f"{job.label}: {event.text}", style="yellow")
+        self._forecast.hear(job, event)
+        match event.kind:
+            case "stage":
+                bar = self._runs if job.kind == "train" else self._tasks
+                self._progress.update(bar, description="runs" if job.kind == "train" else event.text)
+            case "encoding":
+                self._add(job, f"  encoding {event.text or 'text'}s", event.texts)
+            case "training":
+                self._add(job, f"  {job.label}", event.steps)
+            case "encoded":
+                self._advance(job, event.texts, event.tokens)
+            case "trained":
+                self._advance(job, event.steps)
+            case "note":
+                self._print(f"{job.label}: {event.text}", style="yellow")
+            case "failed":
+                self._end_run(job, "failed: " + event.text)
+
+    def _add(self, job: Job, name: str, total: int) -> None:
+        self._drop(job)
+        self._bars[job.claim or job.key] = self._progress.add_task(name, total=total, tokens=0)
+
+    def _advance(self, job: Job, count: int, tokens: int = 0) -> None:
+        bar = self._bars.get(job.claim or job.key)
+        if bar is None:
+            return
+        shown = self._progress.tasks[self._progress.task_ids.index(bar)]
+        self._progress.update(bar, advance=count, tokens=shown.fields["tokens"] + tokens)
+        if not self._console.is_terminal and self._clock() - self._last >= QUIET:
+            self._print(_status_text(job, shown) + self._left_text())
 
     def _trained(self, job: Job, record: Record) -> None:
-        self._drop(job.key)
-        self._runs += 1
-        if self._quiet:
-            return
         score = "diverged" if record.training.get("diverged") else score_text(record.main_score)
-        seconds = sum(record.provenance.get("seconds", {}).values())
-        done = f"[{self._runs} of {self._wanted}]"
-        self._console.print(
-            f"  {done} {job.label}: {score}  {seconds:.1f} s",
-            highlight=False,
-            style="dim",
-            markup=False,
-            soft_wrap=True,
-        )
+        self._end_run(job, f"{score}  {_seconds_text(record)}")
+
+    def _end_run(self, job: Job, outcome: str) -> None:
+        self._drop(job)
+        self._forecast.end(job)
+        self._progress.update(self._runs, completed=self._forecast.ended)
+        count = f"[{self._forecast.ended} of {self._forecast.wanted}]"
+        self._print(f"  {count} {job.label}: {outcome}{self._left_text()}", style="dim")
+
+    def _left_text(self) -> str:
+        """The time that all runs still take, where no bar shows it."""
+        left = None if self._console.is_terminal else self._forecast.left()
+        return f"; about {duration_text(left)} left for all runs" if left else ""
 
     def _result(self, result: Result) -> None:
-        self._drop(result.cell.key)
         self._settled += 1
-        self._progress.update(self._overall, completed=self._settled)
-        if self._quiet or result.how not in MARKS:
+        self._progress.update(self._tasks, completed=self._settled)
+        self._remove(result.cell.key)
+        if result.how not in MARKS:
             return
-        record = result.record
-        score = score_text(record.main_score if record is not None else None)
-        seconds = sum(record.provenance.get("seconds", {}).values()) if record is not None else 0.0
-        name = f"{result.cell.task.name} ({result.cell.subject.artifact.name})"
-        said = (
-            f"{result.cell.task.metric} {score}  {seconds:.1f} s"
-            if result.how in ("done", "shared")
-            else "failed"
-        )
-        self._console.print(f"{MARKS[result.how]} {name}  {said}", highlight=False)
+        cell, record = result.cell, result.record
+        outcome = "failed"
+        if record is not None and result.how != "failed":
+            outcome = f"{cell.task.metric} {score_text(record.main_score)}  {_seconds_text(record)}"
+        count = f"[{self._settled} of {self._wanted}] " if self._wanted > 1 else ""
+        name = f"{cell.task.name} ({cell.subject.artifact.name})"
+        self._print(f"{MARKS[result.how]} {count}{name}  {outcome}")
 
-    def _drop(self, claim: str) -> None:
+    def _drop(self, job: Job) -> None:
+        self._remove(job.claim or job.key)
+
+    def _remove(self, claim: str) -> None:
         bar = self._bars.pop(claim, None)
         if bar is not None:
             self._progress.remove_task(bar)
+
+    def _print(self, line: str, style: str = "") -> None:
+        self._last = self._clock()
+        when = "" if self._console.is_terminal else time.strftime("%Y-%m-%d %H:%M:%S ")
+        self._console.print(when + line, style=style, highlight=False, markup=False, soft_wrap=True)
+
+
+def _status_text(job: Job, bar: Bar) -> str:
+    """How far running work is."""
+    what = "steps" if job.kind == "train" else "texts"
+    rate = bar.fields["tokens"] / bar.elapsed if bar.elapsed else 0
+    pace = f", {rate:,.0f} tokens/s" if rate else ""
+    return f"  {job.label}: {bar.completed:,.0f} of {bar.total or 0:,.0f} {what}{pace}"
+
+
+def _seconds_text(record: Record) -> str:
+    """The time that a record took: with tenths below a minute."""
+    seconds = sum(record.provenance.get("seconds", {}).values())
+    return f"{seconds:.1f} s" if seconds < 60 else duration_text(seconds)
 
 
 WIDE = 200
@@ -149,25 +297,15 @@ def console(*, stderr: bool = False) -> Console:
     return Console(file=stream, width=width, markup=False)
 
 
-def carry_out(prepared: PreparedRun, out: Console, *, quiet: bool) -> Report:
-    """Announce a run, execute it with progress bars, and return its report.
-
-    Args:
-        prepared: The run.
-        out: The console for announcement and progress.
-        quiet: Whether nothing is printed.
-    """
-    _announce(prepared, out, quiet=quiet)
-    jobs = [job for job in prepared.plan.jobs if job.key not in prepared.plan.known]
-    runs = sum(job.kind == "train" for job in jobs)
-    with _Follower(len(prepared.plan.cells), console=out, runs=runs, quiet=quiet) as follower:
+def carry_out(prepared: PreparedRun, out: Console) -> Report:
+    """Announce a run, execute it with its progress on `out`, and return its report."""
+    _announce(prepared, out)
+    with _Follower(prepared.plan, console=out) as follower:
         return evaluation.execute(prepared, follower.listeners)
 
 
-def _announce(prepared: PreparedRun, out: Console, *, quiet: bool) -> None:
+def _announce(prepared: PreparedRun, out: Console) -> None:
     """Print the tasks that cannot run with their reasons, and the models with their encodings."""
-    if quiet:
-        return
     lost = impossible_results(prepared)
     if lost:
         out.print(f"{len(lost)} of {len(prepared.plan.cells)} tasks cannot run:", style="bold red")

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from harness.catalog import join_single_tasks
 from harness.data.locate import DataMissing
 from harness.errors import shortened
 from harness.execute import Result
@@ -49,7 +50,7 @@ def _report_json(report: Report) -> dict[str, Any]:
         "suites": [
             _suite_json(report, one, suite)
             for one in report.prepared.subjects
-            for suite in report.prepared.suites
+            for suite in join_single_tasks(report.prepared.suites)
         ],
     }
 
@@ -71,6 +72,7 @@ def aggregates_json(suite: Suite, found: Aggregates) -> dict[str, Any]:
         "columns": dict(found.columns),
         "mean_over_tasks": _mean_json(found.over_tasks),
         "mean_over_types": _mean_json(found.over_types),
+        **({"mean_over_requested": _mean_json(_over_requested(suite, found))} if suite.requested else {}),
         "by_type": {name: _mean_json(mean) for name, mean in found.by_type.items()},
         "shown_only": dict(found.shown_only),
         "left_out": list(suite.left_out),
@@ -80,17 +82,22 @@ def aggregates_json(suite: Suite, found: Aggregates) -> dict[str, Any]:
 
 
 def means_lines(suite: Suite, means: Aggregates) -> list[str]:
-    """The lines with both means of a suite, what they lack, and the prediction of a proxy."""
-    lines = [f"{_mean_text(means.over_tasks)}, {_mean_text(means.over_types)}"]
-    if not means.over_tasks.wanted:
+    """The lines with both means of a suite, what they lack, and the prediction of a proxy.
+
+    Tasks that were asked for by name have a mean of their own, which is not the suite's.
+    """
+    over = _over_requested(suite, means) if suite.requested else means.over_tasks
+    lines = [_mean_text(over) if suite.requested else f"{_mean_text(over)}, {_mean_text(means.over_types)}"]
+    if not over.wanted:
         lines = ["no mean: every task is shown by itself"]
     lines += _shown_only_lines(means.shown_only)
-    if not means.over_tasks.complete:
+    if not over.complete:
         lines.append("incomplete: not to be ranked beside complete ones")
-    if suite.left_out:
-        count = len(suite.left_out)
-        named = shortened(suite.left_out)
-        lines.append(f"nothing of what was asked for in {count} columns: {named}")
+    elif len(suite.requested) < len(suite.columns) and suite.requested:
+        lines.append(f"not the mean of {suite.title}: not to be ranked beside it")
+    left_out = [name for name in suite.left_out if not suite.requested or name in suite.requested]
+    if left_out:
+        lines.append(f"nothing of what was asked for in {len(left_out)} columns: {shortened(left_out)}")
     return [*lines, *_predicted_lines(suite, means)]
 
 
@@ -101,6 +108,13 @@ def _shown_only_lines(apart: Mapping[str, str]) -> list[str]:
     named = ", ".join(f"{name} ({reason})" for name, reason in apart.items())
     small = " (docs/local-data.md: Means)" if any("examples" in reason for reason in apart.values()) else ""
     return [f"shown and not averaged{small}: {named}"]
+
+
+def _over_requested(suite: Suite, means: Aggregates) -> Mean:
+    """The mean over the columns of a suite that were asked for by name."""
+    count = len(suite.requested)
+    over = f"the {count} tasks asked for" if count > 1 else "the task asked for"
+    return Mean.of(over, [means.columns[name] for name in suite.requested if name not in means.shown_only])
 
 
 def _print_trained_results(suite: Suite, report: Report, console: Console) -> None:
@@ -116,7 +130,7 @@ def _suite_table(suite: Suite, report: Report) -> Table:
     """The table of a suite: a row for each task, a column for each model."""
     from rich.table import Table
 
-    table = Table(title=f"{suite.title}, scores × 100", title_justify="left")
+    table = Table(title=f"{suite.heading}, scores × 100", title_justify="left")
     table.add_column("task", overflow="fold")
     table.add_column("type")
     table.add_column("metric")
@@ -526,7 +540,7 @@ class Report:
 
     def print(self, console: Console) -> None:
         """Print the table of every suite, the failures with their reasons, and the folder of the records."""
-        for suite in self.prepared.suites:
+        for suite in join_single_tasks(self.prepared.suites):
             _print_trained_results(suite, self, console)
             if all(task.output == "label" for task in suite.tasks):
                 continue

@@ -279,6 +279,7 @@ class Suite:
 
     `conventions` are the papers' ways to a task's number by name; without them it is the main score. The
     means of a benchmark are over all columns, those of own data ("large") over its large tasks alone.
+    `requested` are the columns that were asked for by name where these are not the whole suite.
     """
 
     name: str
@@ -288,6 +289,17 @@ class Suite:
     conventions: Mapping[str, Convention] = field(default_factory=dict)
     predictor: Predictor | None = None
     averages: Literal["all", "large"] = "all"
+    requested: tuple[str, ...] = ()
+
+    @property
+    def heading(self) -> str:
+        """The title of a table, with the number of tasks that were asked for by name."""
+        if not self.requested:
+            return self.title
+        count = f"{len(self.requested)} task{'s' * (len(self.requested) > 1)}"
+        if len(self.requested) < len(self.columns):
+            count = f"{len(self.requested)} of the {len(self.columns)} tasks"
+        return f"{count} of {self.title}"
 
     @property
     def tasks(self) -> tuple[Task, ...]:

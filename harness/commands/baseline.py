@@ -11,7 +11,7 @@ import click
 from harness import paths
 from harness.checks.baselines import BASELINES, Baseline
 from harness.commands import options
-from harness.commands.check import runner
+from harness.commands.check import carry_out
 from harness.errors import HarnessError
 from harness.progress import console
 from harness.request import Request, read_prompts
@@ -67,9 +67,7 @@ def _set(
     kept["mnli"] = str(given["mnli"]) if given["mnli"] else None
     request = Request.of_options(models, suites, given)
     with request.network():
-        made = set_baseline(
-            name, request, seeds=seeds, asked=kept, again=again, carry_out=runner(quiet=as_json)
-        )
+        made = set_baseline(name, request, seeds=seeds, asked=kept, again=again, carry_out=carry_out)
     return _print(made, as_json)
 
 

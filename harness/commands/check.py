@@ -105,7 +105,7 @@ def command(
         return _explain(policy, as_json)
     reports = {json_file: _as_json, junit: _as_junit, markdown: _as_markdown}
     _clear([path for path in reports if path is not None])
-    made = _check(context, candidates, baseline, suites, seeds, policy, as_json, given)
+    made = _check(context, candidates, baseline, suites, seeds, policy, given)
     for path, text in reports.items():
         if path is not None:
             files.replace(path, text(made).encode())
@@ -123,7 +123,6 @@ def _check(
     suites: tuple[str, ...],
     seeds: int | None,
     policy: Policy,
-    quiet: bool,
     given: dict[str, Any],
 ) -> Check:
     from harness.checks.check import run_check
@@ -152,18 +151,12 @@ def _check(
         )
     request = Request.of_options((), suites, given)
     with request.network():
-        return run_check(
-            candidate, standard, request, seeds=seeds or 1, policy=policy, carry_out=runner(quiet=quiet)
-        )
+        return run_check(candidate, standard, request, seeds=seeds or 1, policy=policy, carry_out=carry_out)
 
 
-def runner(*, quiet: bool) -> Any:
-    """The function that runs a request for a user; heavy modules are imported when it is called."""
-
-    def carry_out(request: Request) -> Report:
-        return progress.carry_out(evaluation.prepare(request), console(stderr=True), quiet=quiet)
-
-    return carry_out
+def carry_out(request: Request) -> Report:
+    """The report of a request that is run for a user, with its progress on standard error."""
+    return progress.carry_out(evaluation.prepare(request), console(stderr=True))
 
 
 def _filled(context: click.Context, given: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from harness import evaluation, progress
 from harness.commands import options
 from harness.context import JobContext
 from harness.plan import PlannedScore
-from harness.progress import console
+from harness.progress import console, duration_text
 from harness.recipe import Estimate
 from harness.record import Record
 from harness.report import impossible_results, print_failures
@@ -59,7 +59,7 @@ def command(
         prepared = evaluation.prepare(request)
         if dry_run:
             return _show_plan(prepared, as_json)
-        report = progress.carry_out(prepared, console(stderr=True), quiet=as_json)
+        report = progress.carry_out(prepared, console(stderr=True))
     if as_json:
         click.echo(json.dumps(report.to_json(), indent=1, ensure_ascii=False))
     else:
@@ -189,7 +189,8 @@ def _show(lines: list[_Line], suites: Sequence[Suite], console: Console) -> None
     more = "" if len(known) == len(to_do) else f", and {len(to_do) - len(known)} of unknown time"
     console.print(
         f"{len(to_do)} to do, {sum(line.state == 'done' for line in lines)} done, "
-        f"{sum(line.state == 'cannot run' for line in lines)} cannot run; about {_time(sum(known))}{more}.",
+        f"{sum(line.state == 'cannot run' for line in lines)} cannot run; "
+        f"about {duration_text(sum(known))}{more}.",
         highlight=False,
     )
 
@@ -233,11 +234,5 @@ def _numbers(line: _Line) -> list[str]:
     return [
         *("?" if count is None else f"{count:,}" for count in counts),
         "?" if line.flops is None else f"{line.flops / 1e12:,.1f}",
-        "?" if line.seconds is None else _time(line.seconds),
+        "?" if line.seconds is None else duration_text(line.seconds),
     ]
-
-
-def _time(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"

@@ -70,7 +70,7 @@ def command(
     if task:
         _one(records, task)
     elif suites:
-        opened = catalog.open_suites(suites, narrowed)
+        opened = catalog.join_single_tasks(catalog.open_suites(suites, narrowed))
         _suites(records, opened, as_json, view=view, results=results)
     else:
         _all(measured, as_json)
@@ -147,7 +147,7 @@ def _suites(
         click.echo(json.dumps({"schema": 1, "model": about.model_dump(), "suites": rows}, indent=1))
         return
     for suite, seen, stands in found:
-        _print_suite(f"{about.name} on {suite.title}", suite, seen, stands)
+        _print_suite(f"{about.name} on {suite.heading}", suite, seen, stands)
 
 
 def _numbers(seen: Any, stands: Any) -> dict[str, float]:

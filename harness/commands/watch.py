@@ -137,7 +137,7 @@ class _TextListener:
 
     def carry_out(self, prepared: PreparedRun) -> Report:
         """Run an evaluation with a progress bar."""
-        return progress.carry_out(prepared, self._err, quiet=False)
+        return progress.carry_out(prepared, self._err)
 
     def over(self, watch: Watch) -> None:
         """Print the curve and the table, unless they were just printed."""
@@ -170,8 +170,8 @@ class _Json:
         _line("trouble", message=error.message, hint=error.hint)
 
     def carry_out(self, prepared: PreparedRun) -> Report:
-        """Run an evaluation without output."""
-        return progress.carry_out(prepared, console(stderr=True), quiet=True)
+        """Run an evaluation with its progress on standard error."""
+        return progress.carry_out(prepared, console(stderr=True))
 
     def over(self, watch: Watch) -> None:
         """Print the watch as it lies in the results folder."""

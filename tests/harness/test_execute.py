@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -12,10 +13,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from rich.console import Console
 from safetensors.numpy import load
 
 from fakes import FakeEncoder, SlowEncoder, artifact, encoding, task
-from harness import context
+from harness import catalog, context
 from harness.context import Event, JobContext
 from harness.data.locate import DataSettings
 from harness.encoder import sanity
@@ -404,6 +406,45 @@ def test_tasks_of_one_name_in_two_suites_keep_their_own_scores(tmp_path: Path, e
     vectors = FakeEncoder(salt="a" * 64)
     found = [report.aggregates(subject, suite).columns["Find"] for suite in suites]
     assert found == [pytest.approx(2 * float(vectors.encode([text]).mean())) for text in ("a", "b")]
+
+
+@pytest.mark.parametrize(
+    ("names", "asked"), [(("mteb:One", "mteb:Two"), ()), (("mteb",), ("One", "Two"))], ids=["suites", "tasks"]
+)
+def test_tasks_that_are_asked_for_by_name_have_one_table_with_a_mean_of_their_own(
+    tmp_path: Path, encoders: Encoders, names: tuple[str, ...], asked: tuple[str, ...]
+) -> None:
+    """Each as a suite, or out of a suite of three; nowhere is it the suite's mean."""
+    every = [task(name) for name in ("One", "Two", "Three")]
+    suites = [replace(suite_of(one), name=f"mteb:{one.name}") for one in every[:2]]
+    if asked:
+        suites = [catalog._only(replace(suite_of(*every), name="mteb", title="MTEB"), asked)]
+    assert [suite.name for suite in suites] == list(names)
+    subject = ConfiguredModel(artifact=artifact(tmp_path), encoding=encoding())
+    store, settings = Store(tmp_path / "r"), DataSettings(cache=tmp_path / "cache")
+    planned = Plan.make([subject], suites, store=store, settings=settings)
+    _, results = run(tmp_path, planned)
+    prepared = PreparedRun(
+        request=Request(models=(), suites=()),
+        asked=(),
+        subjects=(subject,),
+        suites=tuple(suites),
+        plan=planned,
+        store=store,
+        cache=tmp_path,
+    )
+    report = Report(prepared=prepared, results=results, texts_encoded=0, tokens_encoded=0)
+    (shown,) = report.to_json()["suites"]
+    scores = [result.record.main_score for result in results if result.record]
+    assert shown["mean_over_requested"] == {"value": pytest.approx(sum(scores) / 2), "there": 2, "wanted": 2}
+    assert shown["mean_over_tasks"]["wanted"] == (3 if asked else 2)
+    out = io.StringIO()
+    report.print(Console(file=out, width=200))
+    lines = [line.rstrip() for line in out.getvalue().splitlines()]
+    assert lines[0] == f"{'2 of the 3 tasks of MTEB' if asked else '2 tasks of mteb'}, scores × 100"
+    assert f"mean over the 2 tasks asked for {50 * sum(scores):.2f} (2 of 2)" in lines
+    assert ("not the mean of MTEB: not to be ranked beside it" in lines) == bool(asked)
+    assert not any("mean over t" in line and "the 2" not in line for line in lines)
 
 
 def test_a_trial_is_done_again_as_final(tmp_path: Path, encoders: Encoders) -> None:

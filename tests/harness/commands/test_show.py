@@ -132,6 +132,25 @@ def test_show_of_an_incomplete_suite_says_so(results: Path, capsys: Any) -> None
     assert "incomplete: not to be ranked" in shown
 
 
+def test_single_tasks_of_one_family_are_one_suite_with_one_mean(results: Path, capsys: Any) -> None:
+    """Also among others, and typed twice; a suite of several tasks stays by itself."""
+    both = ["--suite", "mteb:STS12", "--suite", "mteb:STS13", "--suite", "mteb:STS12"]
+    found = asked(capsys, "show", "model-a", *both, "--suite", "nanobeir", "--results", results)["suites"]
+    first, second, other = found
+    assert (first["suite"], second["suite"], other["suite"]) == (*["mteb:STS12 + mteb:STS13"] * 2, "nanobeir")
+    assert first["columns"] == {"STS12": 0.5, "STS13": 0.75}
+    assert (
+        first["mean_over_requested"] == first["mean_over_tasks"] == {"value": 0.625, "there": 2, "wanted": 2}
+    )
+    assert second["mean_over_requested"] == {"value": 0.25, "there": 1, "wanted": 2}  # in bfloat16
+    assert "mean_over_requested" not in other
+    shown = said(capsys, "show", "model-a", *both, "--results", results)
+    assert "model-a on 2 tasks of mteb, scores × 100" in shown
+    assert "mean over the 2 tasks asked for 62.50 (2 of 2)" in shown
+    assert "mean over types" not in shown
+    assert shown.count("incomplete: not to be ranked") == 1  # in bfloat16
+
+
 def test_show_of_a_suite_nothing_of_which_was_measured(results: Path, capsys: Any) -> None:
     (found,) = asked(capsys, "show", "model-b", "--suite", "mteb:SciFact", "--results", results)["suites"]
     assert found["settings"] is None
