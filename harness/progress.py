@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.table import Column
 from rich.text import Text
 
 from harness import evaluation, results
@@ -161,9 +162,14 @@ class _Follower:
         self._bars: dict[str, TaskID] = {}
         runs = [job for job in plan.jobs if job.kind == "train" and job.key not in plan.known]
         self._forecast = _Forecast(runs, clock)
+        room = max(16, console.width - 60)
         self._progress = Progress(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=30),
+            TextColumn(
+                "{task.description}",
+                markup=False,
+                table_column=Column(max_width=room, no_wrap=True, overflow="ellipsis"),
+            ),
+            BarColumn(bar_width=min(30, room // 2)),
             MofNCompleteColumn(),
             _Rate(),
             _Left(compact=True),

@@ -36,6 +36,39 @@ LABELS = {
 }
 
 
+FIRST = 0.4
+"""The share of the width that names of a table's first column may take unfolded."""
+
+NARROW = 6
+"""The width of a folded column, at least."""
+
+
+def print_table(table: Table, console: Console) -> None:
+    """Print a table without its empty columns, which cuts nothing.
+
+    Where it is too wide names are folded, and numbers stay whole.
+    """
+    columns = table.columns = [column for column in table.columns if any(map(str, column.cells))]
+    longest = [max((len(str(cell)) for cell in column.cells), default=0) for column in columns]
+    widths = [max(len(str(column.header)), least) for column, least in zip(columns, longest, strict=True)]
+    least = [
+        longest[n] if column.justify == "right" else min(widths[n], NARROW)
+        for n, column in enumerate(columns)
+    ]
+    room, own = console.width - 3 * len(columns) - 1, console.width
+    for first in (min(longest[0], int(FIRST * own)), least[0]):
+        while sum(widths) > room:
+            wide = [n for n, width in enumerate(widths) if width > max(least[n], 0 if n else first)]
+            if not wide:
+                break
+            widths[max(wide, key=widths.__getitem__)] -= 1
+    for column, width in zip(columns, widths, strict=True):
+        column.width, column.overflow = width, "fold"
+    console.width = max(own, own - room + sum(widths))  # what cannot be made narrower the terminal wraps
+    console.print(table, crop=False)
+    console.width = own
+
+
 def _report_json(report: Report) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
@@ -131,9 +164,8 @@ def _suite_table(suite: Suite, report: Report) -> Table:
     from rich.table import Table
 
     table = Table(title=f"{suite.heading}, scores × 100", title_justify="left")
-    table.add_column("task", overflow="fold")
-    table.add_column("type")
-    table.add_column("metric")
+    for name in ("task", "type", "metric"):
+        table.add_column(name)
     for one in report.prepared.subjects:
         table.add_column(report.prepared.label(one), justify="right")
         table.add_column("", style="dim")
@@ -208,7 +240,7 @@ def print_failures(results: Sequence[Result], prepared: PreparedRun, console: Co
     if stopped:
         late = prepared.request.budget is not None and not prepared.request.fail_fast
         why = "the budget was used up" if late else "--fail-fast stopped at the first failure"
-        console.print(f"{stopped} not run: {why}.", highlight=False)
+        console.print(f"{stopped} not run: {why}.", highlight=False, soft_wrap=True)
 
 
 def _reason(result: Result, failure: Failure, prepared: PreparedRun) -> tuple[str, str, str]:
@@ -346,11 +378,11 @@ def print_trained_result(found: TrainedResult, title: str, console: Console) -> 
     for name in ("score", *others, "± 95 %", "sd", "best run"):
         table.add_column(name, justify="right")
     table.add_column("seeds", justify="right")
-    table.add_column("raw metrics", overflow="fold", style="dim")
+    table.add_column("raw metrics", style="dim")
     for row in found.rows:
         if row.asked:
             table.add_row(row.task, *_trained_cells(row, others=bool(others)))
-    console.print(table)
+    print_table(table, console)
     for line in _lines(found):
         console.print(line, highlight=False, soft_wrap=True)
 
@@ -544,7 +576,7 @@ class Report:
             _print_trained_results(suite, self, console)
             if all(task.output == "label" for task in suite.tasks):
                 continue
-            console.print(_suite_table(suite, self))
+            print_table(_suite_table(suite, self), console)
             for note in suite.notes:
                 console.print(note, style="dim", highlight=False, soft_wrap=True)
             for one in self.prepared.subjects:

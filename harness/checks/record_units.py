@@ -419,5 +419,5 @@ def _require_recorded_score(made: Units, record: Record) -> None:
 def _require_same(made: Units, expected: float | None) -> None:
     score = float(made.scores().mean())
     if expected is None or not abs(score - expected) <= NEAR:
-        told = "nothing" if expected is None else f"{expected:.5f}"
-        raise _NotTestableError(f"its examples give {made.metric} {score:.5f}, its record has {told}")
+        told = "nothing" if expected is None else f"{100 * expected:.3f}"
+        raise _NotTestableError(f"its examples give {made.metric} {100 * score:.3f}, its record has {told}")

@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from harness.checks.outcome import VERDICTS, Check, MeanOutcome, Overall, TaskOutcome, Verdict
+from harness.report import print_table
 from harness.scores import score_text
 
 if TYPE_CHECKING:
@@ -211,7 +212,7 @@ def _print_table(check: Check, console: Console, *, every: bool) -> None:
     rows = _tabled(check)
     shown = [task for task in rows if every or task.verdict != "equivalent"]
     if shown:
-        console.print(_table(shown, narrow=console.width < NARROW))
+        print_table(_table(shown, narrow=console.width < NARROW), console)
         console.print(Text(_bounds_text(check), style="dim"), soft_wrap=True)
     if len(shown) < len(rows):
         left_out = len(rows) - len(shown)
@@ -225,15 +226,15 @@ def _table(tasks: Sequence[TaskOutcome], *, narrow: bool) -> Table:
     told = not narrow and any(_why(task) for task in tasks)
     table = Table(title=Text("candidate − baseline, scores × 100"), title_justify="left")
     for name in ("task",) if narrow else ("task", "metric"):
-        table.add_column(Text(name), overflow="fold")
+        table.add_column(Text(name))
     for name in ("delta", "p") if narrow else ("n", "seeds", "baseline", "candidate", "delta", "p"):
-        table.add_column(Text(name), justify="right", no_wrap=True)
+        table.add_column(Text(name), justify="right")
     margins = not narrow and len({task.margin for task in tasks}) > 1
     if margins:
-        table.add_column(Text("margin"), justify="right", no_wrap=True)
+        table.add_column(Text("margin"), justify="right")
     table.add_column(Text("verdict"))
     if told:
-        table.add_column(Text("why"), overflow="fold", style="dim")
+        table.add_column(Text("why"), style="dim")
     for task in tasks:
         verdict = Text(_verdict_text(task), style=STYLES[task.verdict])
         cells = [Text(cell) for cell in _cells(task, narrow=narrow)]

@@ -14,6 +14,7 @@ from harness.commands import options
 from harness.commands.check import carry_out
 from harness.errors import HarnessError
 from harness.progress import console
+from harness.report import print_table
 from harness.request import Request, read_prompts
 
 KEPT = (
@@ -108,11 +109,11 @@ def _table(found: list[Baseline]) -> None:
 
     table = Table()
     for column in ("baseline", "model", "suites", "runs", "seeds", "tasks", "set"):
-        table.add_column(column, overflow="fold")
+        table.add_column(column)
     for one in found:
         counts = (str(len(one.runs)), str(one.seeds), str(len(one.runs[0].keys)))
         table.add_row(one.name, one.runs[0].model, ", ".join(one.suites), *counts, one.when[:16])
-    console().print(table)
+    print_table(table, console())
 
 
 def _print(one: Baseline, as_json: bool) -> int:

@@ -18,6 +18,7 @@ from harness.differences import Comparable
 from harness.errors import unknown
 from harness.progress import console, most_common
 from harness.record import Record
+from harness.report import print_table
 from harness.results import MeasuredSuite, record_text
 from harness.scores import delta_text, score_text
 
@@ -134,7 +135,7 @@ def _print(first: str, second: str, found: dict[str, Any]) -> None:
 def _print_deltas(out: Console, first: str, second: str, rows: Sequence[Mapping[str, Any]]) -> None:
     common = most_common([_row_settings(row) for row in rows])
     table = Table(title=f"{second} − {first}, scores × 100\n{common}", title_justify="left")
-    table.add_column("task", overflow="fold")
+    table.add_column("task")
     table.add_column("metric")
     for name in (first, second, "delta"):
         table.add_column(name, justify="right")
@@ -147,7 +148,7 @@ def _print_deltas(out: Console, first: str, second: str, rows: Sequence[Mapping[
         table.add_row(
             row["task"], row["metric"], *scores, *(["" if settings == common else settings] if others else [])
         )
-    out.print(table)
+    print_table(table, out)
 
 
 def _row_settings(row: Mapping[str, Any]) -> str:
@@ -161,11 +162,11 @@ def _print_differences(out: Console, rows: list[dict[str, Any]], tasks: int) -> 
         return
     table = Table(title="what else differs", title_justify="left")
     for name in ("field", "first", "second", "tasks"):
-        table.add_column(name, overflow="fold")
+        table.add_column(name)
     for row in rows:
         values = (_short(row["first"]), _short(row["second"]))
         table.add_row(row["field"], *values, f"{row['tasks']} of {tasks}")
-    out.print(table)
+    print_table(table, out)
 
 
 def _short(value: Any) -> str:

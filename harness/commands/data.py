@@ -16,6 +16,8 @@ from harness.data.folder import Need
 from harness.data.locate import DataSettings, Unavailable, human_size, remote_size
 from harness.data.mirror import Problem, Status, data_sets_in, needs, pull, verify
 from harness.errors import DataError, UsageError
+from harness.progress import console
+from harness.report import print_table
 from harness.request import split_names
 from harness.types import SuiteOptions
 
@@ -163,11 +165,10 @@ def _print_json(rows: list[dict[str, Any]]) -> None:
 
 def _print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table: drawn on a terminal, plain columns of full width anywhere else."""
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console()
-    if not console.is_terminal:
+    out = console()
+    if not out.is_terminal:
         widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
         for row in (header, *rows):
             click.echo(
@@ -177,7 +178,7 @@ def _print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     table = Table(*header)
     for row in rows:
         table.add_row(*row)
-    console.print(table)
+    print_table(table, out)
 
 
 def _exit(code: int) -> NoReturn:

@@ -14,6 +14,8 @@ from harness import backbones, catalog, paths
 from harness.commands import options
 from harness.progress import console
 from harness.registry import Registry
+from harness.report import print_table
+from harness.scores import score_text
 from harness.store import Store
 
 KINDS = ("models", "backbones", "recipes", "suites", "benchmarks", "tasks", "records")
@@ -120,7 +122,8 @@ def _records(results: Path | None) -> list[dict[str, Any]]:
 
 def _print(what: str, rows: list[dict[str, Any]]) -> None:
     counted = what if len(rows) != 1 else what.removesuffix("s")
-    table = Table(title=f"{len(rows)} {counted}", title_justify="left")
+    unit = ", scores × 100" if what == "records" else ""
+    table = Table(title=f"{len(rows)} {counted}{unit}", title_justify="left")
     shown = [name for name in rows[0] if name not in ("key", "suite", "similar")]
     for name in shown:
         table.add_column(
@@ -128,12 +131,12 @@ def _print(what: str, rows: list[dict[str, Any]]) -> None:
         )
     for row in rows:
         table.add_row(*(_cell(name, row[name]) for name in shown))
-    console().print(table)
+    print_table(table, console())
 
 
 def _cell(name: str, value: Any) -> str:
     if name == "artifact":
         return str(value)[:12]
-    if isinstance(value, float):
-        return f"{value:.4f}"
+    if name == "main_score":
+        return score_text(value)
     return ", ".join(value) if isinstance(value, tuple | list) else "" if value is None else str(value)

@@ -17,6 +17,7 @@ from harness.errors import HarnessError, RecordError, UsageError, unknown
 from harness.imported import Imported
 from harness.progress import console
 from harness.proxy.document import PROXIES, Proxy
+from harness.report import print_table
 from harness.request import split_names
 from harness.store import Store
 from harness.types import Suite, SuiteOptions
@@ -156,13 +157,13 @@ def _row(proxy: Proxy) -> dict[str, object]:
 
 
 def _print(proxy: Proxy) -> None:
-    console().print(_table(proxy))
+    print_table(_table(proxy), console())
     for line in _lines(proxy):
         console().print(line, highlight=False, soft_wrap=True)
 
 
 def _print_list(found: list[Proxy]) -> None:
-    console().print(_listing(found))
+    print_table(_listing(found), console())
 
 
 @contextmanager
@@ -184,7 +185,7 @@ def _table(proxy: Proxy) -> Table:
 
     found = Table(title=f"{proxy.name}: {len(proxy.tasks)} tasks that predict {proxy.target.title}")
     found.title_justify = "left"
-    found.add_column("task", overflow="fold")
+    found.add_column("task")
     for name in ("weight", "minutes", "seen from", "to"):
         found.add_column(name, justify="right")
     for task in proxy.tasks:
@@ -216,7 +217,7 @@ def _listing(found: Sequence[Proxy]) -> Table:
     from rich.table import Table
 
     rows = Table(title=f"{len(found)} {'proxy' if len(found) == 1 else 'proxies'}", title_justify="left")
-    rows.add_column("name", overflow="fold")
+    rows.add_column("name")
     rows.add_column("target")
     for name in ("tasks", "minutes", "± (95 %)"):
         rows.add_column(name, justify="right")

@@ -16,7 +16,7 @@ from harness.plan import PlannedScore
 from harness.progress import console, duration_text
 from harness.recipe import Estimate
 from harness.record import Record
-from harness.report import impossible_results, print_failures
+from harness.report import impossible_results, print_failures, print_table
 from harness.request import PreparedRun, Request, check_devices
 from harness.types import Size, Suite
 
@@ -176,7 +176,7 @@ def _show(lines: list[_Line], suites: Sequence[Suite], console: Console) -> None
         (learnt, ("runs", "steps ≤", "TFLOPs ≈", "time ≤")),
     ):
         if some:
-            console.print(_table(some, names))
+            print_table(_table(some, names), console)
     if learnt:
         told = "Times of runs are from twenty steps on this machine, in one process; early stopping and"
         console.print(f"{told} several at once shorten them.", style="dim", highlight=False, soft_wrap=True)

@@ -14,7 +14,13 @@ from harness import catalog, paths
 from harness.commands import options
 from harness.errors import UsageError, shortened, unknown
 from harness.progress import console, most_common
-from harness.report import aggregates_json, means_lines, print_trained_result, trained_result_json
+from harness.report import (
+    aggregates_json,
+    means_lines,
+    print_table,
+    print_trained_result,
+    trained_result_json,
+)
 from harness.request import split_names
 from harness.results import (
     MeasuredSuite,
@@ -97,7 +103,7 @@ def _all(measured: MeasuredSuite, as_json: bool) -> None:
     size = f", {about.parameters / 1e6:.1f}M parameters" if about.parameters else ""
     title = f"{about.name} ({about.artifact[:12]}{size}), scores × 100\n{common}"
     table = Table(title=title, title_justify="left")
-    table.add_column("task", overflow="fold")
+    table.add_column("task")
     for name in ("type", "metric"):
         table.add_column(name)
     table.add_column("score", justify="right")
@@ -107,7 +113,7 @@ def _all(measured: MeasuredSuite, as_json: bool) -> None:
         table.add_row(
             *about_task, score_text(record.main_score), _distinguishing_text(record, measured, common)
         )
-    console().print(table)
+    print_table(table, console())
 
 
 def _distinguishing_text(record: Any, measured: MeasuredSuite, common: str) -> str:
@@ -195,7 +201,7 @@ def _print_suite(title: str, suite: Any, view: Any, stands: Any) -> None:
         if column.tasks:
             table.add_row(column.name, column.type, score_text(means.columns[column.name]))
     out = console()
-    out.print(table)
+    print_table(table, out)
     lines = means_lines(suite, means)
     for line in (*lines, *_unproven(view)):
         out.print(line, highlight=False, soft_wrap=True)

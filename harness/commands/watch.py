@@ -14,7 +14,7 @@ from harness import paths, progress
 from harness.commands import options
 from harness.errors import HarnessError, UsageError, unknown
 from harness.progress import console
-from harness.report import Report
+from harness.report import Report, print_table
 from harness.request import PreparedRun, Request
 from harness.scores import delta_text, score_text
 from harness.watch.source import Checkpoint, open_source
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+
+STATES = ("done", "partial", "failed", "waiting")
+"""The states of checkpoints that a list counts."""
 
 SCHEMA = 1
 """The version of the --json output (docs/json.md)."""
@@ -251,13 +254,15 @@ def _print_watch(watch: Watch, console: Console, *, task: str = "") -> None:
     points = _points(watch, task)
     wanted = max((one.wanted for one in watch.checkpoints), default=0)
     what = task or f"mean of {wanted} task{'s' * (wanted != 1)}"
-    console.print(f"{watch.name}: {what} of {watch.suite}, scores × 100", style="bold", highlight=False)
+    console.print(
+        f"{watch.name}: {what} of {watch.suite}, scores × 100", style="bold", highlight=False, soft_wrap=True
+    )
     if points:
         scores = [score for _, score in points]
         console.print(
             f"{score_text(min(scores))} {_sparkline(scores)} {score_text(max(scores))}", highlight=False
         )
-    console.print(_table(watch, dict(points), task))
+    print_table(_table(watch, dict(points), task), console)
     for change in watch.change_points:
         console.print(_change_text(change), style="red", highlight=False, soft_wrap=True)
     off = [one for one in watch.checkpoints if one.mean is not None and one not in watch.curve]
@@ -275,7 +280,7 @@ def _listed(watch: Watch) -> dict[str, Any]:
         "name": watch.name,
         "source": watch.source,
         "suite": watch.suite,
-        **{state: states.count(state) for state in ("done", "partial", "failed", "waiting")},
+        **{state: states.count(state) for state in STATES},
         "last_step": None if last is None else last.step,
         "last_mean": None if last is None else last.mean,
         "drops": [change.step for change in watch.change_points],
@@ -290,16 +295,19 @@ def _print_list(watches: Sequence[Watch], results: Path, console: Console) -> No
         console.print(f"Nothing is watched with the results in {results}.", highlight=False, soft_wrap=True)
         return
     table = Table()
-    curves = [[one.mean for one in watch.curve if one.mean is not None] for watch in watches]
-    rows = [
-        {**_listed(watch), "curve": _sparkline(curve)} for watch, curve in zip(watches, curves, strict=True)
-    ]
-    for name in rows[0]:
-        table.add_column(name.replace("_", " "), overflow="fold")
-    for row in rows:
-        row |= {"last_mean": score_text(row["last_mean"]), "drops": ", ".join(map(str, row["drops"]))}
-        table.add_row(*("–" if value is None else str(value) for value in row.values()))
-    console.print(table)
+    for name in ("name", "source", "suite", "checkpoints", "last step", "last mean", "drops", "curve"):
+        table.add_column(name)
+    for watch in watches:
+        row = _listed(watch)
+        states = [f"{row[state]} {state}" for state in STATES if row[state]]
+        last = "–" if row["last_step"] is None else str(row["last_step"])
+        drops, curve = (
+            ", ".join(map(str, row["drops"])),
+            [one.mean for one in watch.curve if one.mean is not None],
+        )
+        names = (row["name"], row["source"], row["suite"], ", ".join(states) or "none")
+        table.add_row(*names, last, score_text(row["last_mean"]), drops, _sparkline(curve))
+    print_table(table, console)
 
 
 def _points(watch: Watch, task: str) -> list[tuple[int, float]]:
@@ -324,7 +332,7 @@ def _table(watch: Watch, points: dict[int, float], task: str) -> Table:
     for name in ("step", "score", "Δ"):
         table.add_column(name, justify="right")
     table.add_column("tasks", justify="right")
-    table.add_column("", overflow="fold")
+    table.add_column("")
     before: float | None = None
     for one in watch.checkpoints:
         score = points.get(one.step)
