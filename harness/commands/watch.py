@@ -274,7 +274,7 @@ def _print_watch(watch: Watch, console: Console, *, task: str = "") -> None:
 
 def _listed(watch: Watch) -> dict[str, Any]:
     """A watch as a row of the list."""
-    states = [one.state for one in watch.checkpoints]
+    states: list[str] = [one.state for one in watch.checkpoints]
     last = max(watch.curve, key=lambda one: one.step, default=None)
     return {
         "name": watch.name,

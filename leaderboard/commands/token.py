@@ -93,6 +93,7 @@ def _print(tokens: list[dict[str, Any]]) -> None:
     from rich.table import Table
 
     from harness.progress import console
+    from harness.report import print_table
 
     table = Table(title=f"{len(tokens)} token{'' if len(tokens) == 1 else 's'}", title_justify="left")
     for name in ("name", "state", "scope", "ends with", "created", "expires", "revoked"):
@@ -100,4 +101,4 @@ def _print(tokens: list[dict[str, Any]]) -> None:
     for token in tokens:
         dates = [(token[name] or "–").removesuffix("Z") for name in ("created", "expires", "revoked")]
         table.add_row(token["name"], token["state"], token["scope"], token["tail"], *dates)
-    console().print(table)
+    print_table(table, console())

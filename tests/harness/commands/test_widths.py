@@ -28,6 +28,7 @@ from harness.scores import Mean, TaskResult, TrainedResult
 from harness.store import Store
 from harness.types import SuiteOptions
 from harness.watch.state import Entry, Watch
+from leaderboard.commands import token
 
 LONG = ("TweetTopicSingleClassification", "MassiveScenarioVNClassification")
 SUITES = tuple(f"mteb:{name}" for name in LONG)
@@ -178,6 +179,11 @@ def of_data(_results: Path) -> None:
     data._print_table(data.HEADER, [row])
 
 
+def of_tokens(_results: Path) -> None:
+    days = dict.fromkeys(("created", "expires", "revoked"), "2026-01-02T03:04:05Z")
+    token._print([{"name": BASELINE, "state": "revoked", "scope": "records:write", "tail": "abcd", **days}])
+
+
 def typed(*arguments: str) -> Callable[[Path], None]:
     return lambda results: _zero(invoke([*arguments, "--results", str(results)]))
 
@@ -208,12 +214,13 @@ SHOWN: dict[str, tuple[Callable[[Path], None], tuple[str, ...]]] = {
     "baseline list": (of_baselines, (BASELINE, NAMES[0], *SUITES)),
     "watch": (of_watches, (BASELINE, f"/data/{PATH}", SUITES[1], "100,000", LONG[0])),
     "proxy": (of_proxies, (BASELINE, *LONG, "+0.2500")),
+    "token list": (of_tokens, (BASELINE, "records:write", "2026-01-02T03:04:05")),
     "data list": (of_data, (PATH, *LONG, "0123456789ab")),
 }
 """What each command prints, and names and numbers that must be there."""
 
 
-WIDEST = {"run": 79, "run --dry-run": 75}
+WIDEST = {"run": 79, "run --dry-run": 75, "token list": 64}
 """The width of tables whose numbers do not fit into less."""
 
 
