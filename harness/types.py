@@ -157,6 +157,24 @@ class Size:
     examples: int | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class DataTable:
+    """A table of a hub data set that a task reads.
+
+    Attributes:
+        config: The names that its configuration may have, the usual one first; none for the default one.
+        splits: The splits that are read; with `lone_split`, the only split that there is stands for any.
+        texts: Columns of text, each by the names that it may have.
+        values: Further columns, likewise.
+    """
+
+    config: tuple[str, ...]
+    splits: tuple[str, ...]
+    texts: tuple[tuple[str, ...], ...] = ()
+    values: tuple[tuple[str, ...], ...] = ()
+    lone_split: bool = False
+
+
 class TextEncoder(Protocol):
     """The view of a model that a task has while it is scored."""
 
@@ -194,6 +212,28 @@ class TaskSource(Protocol):
     @property
     def scoring(self) -> str:
         """Name and version of the code that scores, e.g. "mteb 2.26.24"; part of the identity."""
+        ...
+
+
+@runtime_checkable
+class TableSource(Protocol):
+    """A source that knows the tables of the hub data set that its tasks read."""
+
+    def tables(self, task: Task) -> tuple[DataTable, ...]:
+        """The tables that `task` reads; none where its own code decides."""
+        ...
+
+
+@runtime_checkable
+class FileSource(Protocol):
+    """A source of a user's own files, which can be read before a run."""
+
+    def measure(self, task: Task, *, cache: Path) -> Size:
+        """The size of the task's data, which is read and checked; `cache` keeps that of unchanged files.
+
+        Raises:
+            DataError: The data cannot be scored; the message names file and line.
+        """
         ...
 
 
@@ -316,11 +356,13 @@ class Suite:
 class SuiteOptions:
     """The options that narrow a suite; an empty option leaves the suite as it is.
 
-    `tasks` are names of columns; `cache` and `results` are folders, None for the defaults.
+    `tasks` are names of columns, `subsets` names of subsets of tasks, such as `en-en`; `cache` and `results`
+    are folders, None for the defaults.
     """
 
     tasks: tuple[str, ...] = ()
     languages: tuple[str, ...] = ()
+    subsets: tuple[str, ...] = ()
     splits: tuple[str, ...] = ()
     cache: Path | None = None
     results: Path | None = None

@@ -7,12 +7,15 @@ date.
 
 from __future__ import annotations
 
+import ast
 import inspect
 import itertools
 import json
 import math
 import sys
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from suites._mteb.snapshot import PATH
@@ -83,6 +86,10 @@ def _task_row(task: type[AbsTask]) -> dict[str, Any]:
         "roles": _has_roles(task) or any(_has_roles(type(member)) for member in members),
         "fixed_data": _names_its_data(task),
         "parallel": getattr(task, "parallel_subsets", False),
+        "loader": "" if members else _loader(task),
+        "config": "" if members else meta.dataset.get("name", ""),
+        "train": _train_split(task),
+        **_columns(task),
         "size": _sizes(task),
     }
     return {key: value for key, value in row.items() if value}
@@ -91,6 +98,138 @@ def _task_row(task: type[AbsTask]) -> dict[str, Any]:
 def _base(task: type[AbsTask]) -> type[Any]:
     """The class of mteb that scores the task: its first base that is not a task itself."""
     return next(c for c in task.__mro__ if c.__module__.startswith("mteb.abstasks."))
+
+
+def _loader(task: type[AbsTask]) -> str:
+    """The way in which the data is loaded, empty for a configuration of each subset.
+
+    "parts" are the tables of a retrieval task, "merged" a table of all subsets, "columns" one with a column
+    for each language, and "own" is code of the task's own.
+    """
+    from mteb.abstasks.retrieval import AbsTaskRetrieval
+
+    if getattr(task, "parallel_subsets", False):
+        return "columns"
+    if _home(task, "load_data") not in ("AbsTask", "AbsTaskRetrieval", "AbsTaskReranking"):
+        return "own"
+    if "split" in task.metadata.dataset:
+        return "own"
+    if issubclass(task, AbsTaskRetrieval):
+        return "own" if _home(task, "dataset_transform") != "AbsTask" else "parts"
+    return "merged" if task.fast_loading else ""
+
+
+def _home(task: type[AbsTask], method: str) -> str:
+    """The class that defines a method, empty for a task's own."""
+    home = next(c for c in task.__mro__ if method in c.__dict__)
+    return home.__name__ if home.__module__.startswith("mteb.abstasks.") else ""
+
+
+def _train_split(task: type[AbsTask]) -> str:
+    """The split that a classifier is trained on, empty without one."""
+    return "" if getattr(task, "is_cross_validation", False) else getattr(task, "train_split", "")
+
+
+def _columns(task: type[AbsTask]) -> dict[str, list[str]]:
+    """The columns of `texts` and of other `values` that are read; none where its own code may read others."""
+    if getattr(task.metadata, "tasks", None) or _loader(task) in ("own", "parts", "columns"):
+        return {}
+    texts, values = _final_columns(task)
+    if _home(task, "dataset_transform") == "AbsTask":
+        return {"texts": texts, "values": values}
+    changes = _Changes.of(task.dataset_transform, {*texts, *values, *task.metadata.eval_splits})
+    if changes is None or (changes.split and _train_split(task)):
+        return {}
+    raw = changes.renamed
+    texts, values = ([raw.get(name, name) for name in names] for names in (texts, values))
+    return {
+        "texts": texts,
+        "values": [*values, *sorted({*changes.removed, *raw.values()} - {*texts, *values})],
+    }
+
+
+def _final_columns(task: type[AbsTask]) -> tuple[list[str], list[str]]:
+    """The columns of texts, and of labels or scores, after the task's own changes to its data."""
+    kind = task.metadata.type
+    if hasattr(task, "column_names"):
+        return [*task.column_names], ["score"]
+    if kind == "Summarization":
+        names = ("text", "human_summaries", "machine_summaries")
+        return [getattr(task, f"{n}_column_name") for n in names], [task.relevancy_column_name]
+    if kind == "BitextMining":
+        return ["sentence1", "sentence2"], []
+    sides = ("input1_column_name", "input2_column_name")
+    texts = [getattr(task, name) for name in sides if hasattr(task, name)]
+    return texts or [task.input_column_name], [task.label_column_name]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Changes:
+    """The columns that a task's own code renames, raw name by new name, and those that it removes.
+
+    `split` is whether it makes splits of its own.
+    """
+
+    renamed: Mapping[str, str]
+    removed: frozenset[str]
+    split: bool
+
+    @staticmethod
+    def of(code: Any, known: set[str]) -> _Changes | None:
+        """The changes of a `dataset_transform`; None where it does more than is understood.
+
+        It may rename and remove columns, sample rows, and read the columns and splits in `known` under their
+        own names.
+        """
+        nodes = [node for tree in _sources(code) for node in ast.walk(tree)]
+        read = {_text_of(node.slice) for node in nodes if isinstance(node, ast.Subscript)} - {None}
+        calls = [node for node in nodes if isinstance(node, ast.Call)]
+        renamed: dict[str, str] = {}
+        removed: set[str] = set()
+        names = [getattr(call.func, "attr", getattr(call.func, "id", "")) for call in calls]
+        for name, call in zip(names, calls, strict=True):
+            try:
+                given = [ast.literal_eval(argument) for argument in call.args] if name in _CHANGING else []
+            except ValueError:
+                return None
+            match name, given:
+                case ("rename_columns", [dict(pairs)]):
+                    renamed |= {new: old for old, new in pairs.items()}
+                case ("rename_column", [str(old), str(new)]):
+                    renamed[new] = old
+                case ("remove_columns", [str() | list() as gone]):
+                    removed |= {gone} if isinstance(gone, str) else set(gone)
+                case ("next" | "select_columns" | "rename_columns" | "rename_column", _):
+                    return None
+                case _ if name not in ("split", "join") and not _texts_in(call) <= known | {"train"}:
+                    return None
+        if not read <= known or (renamed and read):
+            return None
+        return _Changes(renamed=renamed, removed=frozenset(removed), split="train_test_split" in names)
+
+
+_CHANGING = ("rename_columns", "rename_column", "remove_columns")
+
+
+def _sources(code: Any) -> list[ast.Module]:
+    """The source of a function, and of those in tasks' own modules that it calls or passes on."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(code)))
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    names = {one.id for call in calls for one in (call.func, *call.args) if isinstance(one, ast.Name)}
+    known = [code.__globals__.get(name) for name in sorted(names)]
+    own = [one for one in known if inspect.isfunction(one) and one.__module__.startswith("mteb.tasks.")]
+    return [tree, *(ast.parse(textwrap.dedent(inspect.getsource(one))) for one in own)]
+
+
+def _texts_in(call: ast.Call) -> set[str]:
+    """The constant texts among the arguments of a call and in lists of them, such as columns and splits."""
+    given = [*call.args, *(keyword.value for keyword in call.keywords)]
+    inner = [part for one in given for part in (one.elts if isinstance(one, ast.List | ast.Tuple) else [one])]
+    return {text for part in inner if (text := _text_of(part))}
+
+
+def _text_of(node: ast.AST) -> str | None:
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
 
 
 def _names_its_data(task: type[AbsTask]) -> bool:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError, unknown
-from harness.types import Column, Size, Suite, SuiteOptions
+from harness.types import Column, DataTable, Size, Suite, SuiteOptions
 
 
 class _Rows(Mapping[str, Any]):
@@ -100,6 +100,13 @@ class TaskInfo:
         fixed_data: Whether its own loading code names the data set, at no revision, so that another path or
             revision is passed over.
         parallel: Whether a subset "a-b" pairs columns a and b, each encoded once for all subsets.
+        loader: The way in which its data is loaded: a configuration for each subset (empty), the "parts" of a
+            retrieval task, a table of all subsets that are "merged", one with "columns" for languages, or its
+            "own" code.
+        config: The configuration of a task without subsets, empty for the default one.
+        train: The split that a classifier is trained on.
+        texts: The columns of text in its data, none where its own code decides.
+        values: Further columns, such as labels and scores.
         sizes: (texts, characters) to encode for each known (split, subset); an upper estimate. For a parallel
             task the second key is a column.
     """
@@ -117,6 +124,11 @@ class TaskInfo:
     roles: bool = False
     fixed_data: bool = False
     parallel: bool = False
+    loader: str = ""
+    config: str = ""
+    train: str = ""
+    texts: tuple[str, ...] = ()
+    values: tuple[str, ...] = ()
     sizes: Mapping[tuple[str, str], tuple[int, int]] = field(default_factory=dict, repr=False)
 
     @property
@@ -132,6 +144,44 @@ class TaskInfo:
         if not known or len(known) < len(cells):
             return Size()
         return Size(texts=sum(t for t, _ in known), characters=sum(c for _, c in known))
+
+    def tables(self, splits: Sequence[str], subsets: Sequence[str]) -> tuple[DataTable, ...]:
+        """The tables that are read for splits and subsets; none, or without splits, if its code decides."""
+        if self.loader == "own":
+            return ()
+        if self.loader == "parts":
+            return tuple(table for subset in subsets for table in _retrieval_tables(subset, splits))
+        names = [*self.texts]
+        configs = [(subset,) for subset in subsets if subset != "default"]
+        if self.loader:
+            configs = [("default",)]
+            names += ["lang"] if self.loader == "merged" and self.texts else []
+        if self.loader == "columns":
+            names = [*dict.fromkeys(part for subset in subsets for part in subset.split("-"))]
+        train = [self.train] if self.train else []
+        wanted = tuple(dict.fromkeys([*splits, *train])) if names else ()
+        return tuple(
+            DataTable(config=config, splits=wanted, texts=_each(names), values=_each(self.values))
+            for config in configs or [(self.config,) if self.config else ()]
+        )
+
+
+_ID = ("_id", "id")
+
+
+def _each(names: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+    return tuple((name,) for name in names)
+
+
+def _retrieval_tables(subset: str, splits: Sequence[str]) -> Iterator[DataTable]:
+    """The three tables of a subset of a retrieval task; its other tables may be left out."""
+    before = "" if subset == "default" else f"{subset}-"
+    qrels = ("default", "qrels") if subset == "default" else (f"{subset}-qrels",)
+    wanted = tuple(splits)
+    ids = _each(("query-id", "corpus-id", "score"))
+    yield DataTable(config=qrels, splits=wanted, values=ids, lone_split=True)
+    for config in ((f"{before}corpus",), (f"{before}queries", "query")):
+        yield DataTable(config=config, splits=wanted, texts=(("text",),), values=(_ID,), lone_split=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -255,6 +305,7 @@ class _Snapshot:
         splits = tuple(row.get("splits", ("test",)))
         members = tuple(self._use(use) for use in row.get("aggregate_of", ()))
         read = {"name": name, "abstask": row["class"], "splits": splits, "aggregate_of": members}
+        read |= {kind: tuple(row.get(kind, ())) for kind in ("texts", "values")}
         return TaskInfo(**{**rest, **read, "subsets": _subsets_of(row), "sizes": _sizes_of(row)})
 
 

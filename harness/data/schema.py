@@ -1,0 +1,357 @@
+"""The tables in a data set's folder, found as the datasets library does, against those that a task reads.
+
+Only a README, the names of files, and their first lines or footers are read.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TextIO
+
+from harness.data.folder import visible_files
+from harness.errors import DataError, nearest, shortened
+from harness.types import DataTable
+
+README = "README.md"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Config:
+    """A configuration: the patterns of its files by split, below `folder`, and its options for the reader."""
+
+    folder: Path
+    patterns: Mapping[str, Sequence[str]]
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def files(self, split: str) -> list[Path]:
+        """The files of a split; none where a pattern matches nothing."""
+        from datasets.data_files import DataFilesList
+
+        try:
+            found = DataFilesList.from_patterns(list(self.patterns[split]), base_path=self.folder.as_posix())
+        except FileNotFoundError:
+            return []
+        return [Path(file) for file in found]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schema:
+    """The configurations of a data set's folder by name; `declared` is whether its README names them."""
+
+    folder: Path
+    configs: Mapping[str, _Config]
+    declared: bool
+
+    @staticmethod
+    def read(folder: Path) -> Schema:
+        """The schema of a folder.
+
+        Raises:
+            DataError: There is no data file, or the README's metadata cannot be read.
+        """
+        declared = _declared(folder)
+        if declared:
+            return Schema(folder=folder, configs=declared, declared=True)
+        try:
+            return Schema(
+                folder=folder,
+                configs={"default": _Config(folder=folder, patterns=_inferred(folder))},
+                declared=False,
+            )
+        except FileNotFoundError:
+            there = shortened([*visible_files(folder)]) or "nothing"
+            raise DataError(f"{folder} holds no data file; there is: {there}.") from None
+
+    def faults(self, tables: Sequence[DataTable]) -> list[str]:
+        """What the folder lacks of the tables, one sentence each; empty if they can be read."""
+        return [fault for table in tables for fault in self._faults(table)]
+
+    def _faults(self, table: DataTable) -> Iterator[str]:
+        name = self._named(table.config)
+        if name is None:
+            yield self._no_config(table.config)
+            return
+        config = self.configs[name]
+        for wanted in table.splits:
+            lone = table.lone_split and wanted not in config.patterns and len(config.patterns) == 1
+            split = next(iter(config.patterns)) if lone else wanted
+            if split not in config.patterns:
+                there = ", ".join(config.patterns)
+                yield f"there is no split {split!r}{self._of(name)}; there is: {there}"
+            else:
+                yield from self._split_faults(table, config, split, self._of(name))
+
+    def _named(self, names: Sequence[str]) -> str | None:
+        """The configuration with one of these names; without names the only one, or the default one."""
+        if names:
+            return next((name for name in names if name in self.configs), None)
+        flagged = [name for name, config in self.configs.items() if config.options.get("default")]
+        only = [*self.configs] if len(self.configs) == 1 else []
+        return next(iter([*only, *flagged, *({"default"} & self.configs.keys())]), None)
+
+    def _no_config(self, names: Sequence[str]) -> str:
+        names = names or ("default",)
+        wanted = " or ".join(map(repr, names))
+        if not self.declared:
+            return f"{README} declares no configuration {wanted}: without one there is only 'default'"
+        close = nearest(names[0], self.configs)
+        there = f"is {close[0]!r} the one?" if close else f"there is: {shortened([*self.configs])}"
+        return f"{README} declares no configuration {wanted}; {there}"
+
+    def _of(self, config: str) -> str:
+        return "" if config == "default" else f" of {config!r}"
+
+    def _split_faults(self, table: DataTable, config: _Config, split: str, of: str) -> Iterator[str]:
+        files = config.files(split)
+        if not files:
+            missing = shortened(list(config.patterns[split]))
+            yield f"{README} names {missing} for the split {split!r}{of}, and there is no such file"
+            return
+        rows: list[int | None] = []
+        for file in files:
+            try:
+                head = _Head.read(file, config.options)
+            except DataError as error:
+                yield f"{_inside(file, self.folder)}{error.message}"
+                return
+            rows.append(head.rows)
+            faults = list(head.faults(table))
+            yield from (f"{_inside(file, self.folder)}: {fault}" for fault in faults)
+            if faults:
+                return
+        if all(count == 0 for count in rows):
+            yield f"{_inside(files[0], self.folder)}: there are no rows"
+
+    def whole(self, home: Path) -> Path:
+        """The folder; a copy of links below `home` if its README names files that are not there.
+
+        The library reads every split that a README names, also those that no task asks for.
+        """
+        kept = {name: _present(config) for name, config in self.configs.items()}
+        if not self.declared or all(kept[name] == config.patterns for name, config in self.configs.items()):
+            return self.folder
+        target = home / "present"
+        if not target.exists():
+            _link(self.folder, target, {name: patterns for name, patterns in kept.items() if patterns})
+        return target
+
+
+def _inside(file: Path, folder: Path) -> str:
+    root = folder.resolve()
+    return (file.relative_to(root) if file.is_relative_to(root) else file).as_posix()
+
+
+def _present(config: _Config) -> dict[str, Sequence[str]]:
+    """The patterns of the splits that have files."""
+    return {split: patterns for split, patterns in config.patterns.items() if config.files(split)}
+
+
+def _link(folder: Path, target: Path, configs: Mapping[str, Mapping[str, Sequence[str]]]) -> None:
+    """Make a folder of links to the files, with a README that names these configurations only."""
+    import yaml
+
+    target.parent.mkdir(parents=True, exist_ok=True)
+    made = Path(tempfile.mkdtemp(dir=target.parent))
+    for name, path in visible_files(folder).items():
+        if name != README:
+            (made / name).parent.mkdir(parents=True, exist_ok=True)
+            (made / name).symlink_to(path.resolve())
+    card = _card(folder)
+    entries = [entry for entry in card["configs"] if entry["config_name"] in configs]
+    for entry in entries:
+        splits = configs[entry["config_name"]].items()
+        entry["data_files"] = [{"split": split, "path": list(patterns)} for split, patterns in splits]
+    (made / README).write_text(f"---\n{yaml.safe_dump({**card, 'configs': entries})}---\n", encoding="utf-8")
+    try:
+        made.rename(target)
+    except OSError:  # another process was first
+        if not target.exists():
+            raise
+
+
+def _card(folder: Path) -> dict[str, Any]:
+    """The metadata of a README, {} without one.
+
+    Raises:
+        DataError: The metadata cannot be read.
+    """
+    import yaml
+    from huggingface_hub import metadata_load
+
+    path = folder / README
+    if not path.is_file():
+        return {}
+    try:
+        return metadata_load(path) or {}
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise DataError(
+            f"{path}: the metadata between its lines --- is no YAML: {_one_line(error)}."
+        ) from None
+
+
+def _declared(folder: Path) -> dict[str, _Config]:
+    """The configurations in a README, by name."""
+    from datasets.data_files import sanitize_patterns
+    from datasets.utils.metadata import MetadataConfigs
+
+    found = {}
+    try:
+        for name, options in MetadataConfigs.from_dataset_card_data(_card(folder)).items():
+            base = folder.resolve() / options.get("data_dir", "")
+            given = options.get("data_files")
+            patterns = _inferred(base) if given is None else sanitize_patterns(given)
+            found[str(name)] = _Config(folder=base, patterns=patterns, options=options)
+    except (ValueError, TypeError, AttributeError, FileNotFoundError) as error:
+        raise DataError(
+            f"{folder / README}: its configurations cannot be read: {_one_line(error)}."
+        ) from None
+    return found
+
+
+def _inferred(folder: Path) -> dict[str, list[str]]:
+    """The patterns of a folder without a README by split, from the names of its files."""
+    from datasets.data_files import get_data_patterns
+
+    found: dict[str, list[str]] = get_data_patterns(folder.resolve().as_posix())
+    return found
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200].rstrip(".")
+
+
+_POINTER = b"version https://git-lfs"
+_SEPARATORS = {".csv": ",", ".tsv": "\t"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Head:
+    """The start of a file: its columns, None where unknown; those that hold no text; its rows if counted."""
+
+    columns: tuple[str, ...] | None = None
+    no_text: Mapping[str, str] = field(default_factory=dict)
+    rows: int | None = None
+
+    @staticmethod
+    def read(file: Path, options: Mapping[str, Any]) -> _Head:
+        """The head of a file, as its name ends.
+
+        Raises:
+            DataError: The file cannot be read; the message begins with a colon, to follow its name.
+        """
+        try:
+            with file.open("rb") as opened:
+                start = opened.read(len(_POINTER))
+        except OSError as error:
+            raise DataError(f": {error.strerror or error}") from None
+        if start == _POINTER:
+            raise DataError(": this is a pointer of git-lfs, not the file; type: git lfs pull")
+        suffixes = [suffix for suffix in file.suffixes if suffix != ".gz"]
+        kind = suffixes[-1] if suffixes else ""
+        if not start:
+            return _Head(rows=0)
+        if kind == ".parquet":
+            return _parquet(file)
+        if kind in (".json", ".jsonl", ".ndjson"):
+            return _json(file, options)
+        return _table(file, kind, options) if kind in _SEPARATORS else _Head()
+
+    def faults(self, table: DataTable) -> Iterator[str]:
+        """The columns that are not there, or hold no text where text is read."""
+        if self.columns is None:
+            return
+        for names in (*table.texts, *table.values):
+            name = next((name for name in names if name in self.columns), None)
+            if name is None:
+                yield self._no_column(names)
+            elif names in table.texts and name in self.no_text:
+                yield f"the column {name!r} holds {self.no_text[name]}, not text"
+
+    def _no_column(self, names: Sequence[str]) -> str:
+        close = nearest(names[0], self.columns or ())
+        there = f"is {close[0]!r} the one?" if close else f"there is: {shortened(self.columns or ())}"
+        return f"there is no column {' or '.join(map(repr, names))}; {there}"
+
+
+def _parquet(file: Path) -> _Head:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(file) as opened:
+            schema, rows = opened.schema_arrow, opened.metadata.num_rows
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(f": this is no whole Parquet file: {_one_line(error)}") from None
+    no_text = {f.name: str(f.type) for f in schema if not _is_text(f.type)}
+    return _Head(columns=tuple(schema.names), no_text=no_text, rows=rows)
+
+
+def _is_text(type_: Any) -> bool:
+    """Whether a column's type is text, or lists of text."""
+    import pyarrow.types as kinds
+
+    while kinds.is_list(type_) or kinds.is_large_list(type_):
+        type_ = type_.value_type
+    return bool(kinds.is_string(type_) or kinds.is_large_string(type_) or kinds.is_string_view(type_))
+
+
+def _json(file: Path, options: Mapping[str, Any]) -> _Head:
+    """The head of lines of JSON; of one array or object with a field of rows nothing is known."""
+    if options.get("field"):
+        return _Head()
+    line, text = next(((n, text) for n, text in enumerate(_lines(file), 1) if text.strip()), (0, ""))
+    if not text:
+        return _Head(rows=0)
+    if text.lstrip().startswith("["):
+        return _Head()
+    try:
+        row = json.loads(text)
+    except ValueError as error:
+        if text.strip() == "{":
+            return _Head()
+        raise DataError(f":{line}: not valid JSON: {error}") from None
+    if not isinstance(row, dict):
+        raise DataError(f":{line}: a JSON object is needed, not {text.strip()[:40]!r}")
+    no_text = {n: type(v).__name__ for n, v in row.items() if v is not None and not isinstance(v, str | list)}
+    return _Head(columns=tuple(row), no_text=no_text)
+
+
+def _table(file: Path, kind: str, options: Mapping[str, Any]) -> _Head:
+    """The head of a CSV or TSV file: its header."""
+    if options.keys() & {"names", "column_names", "skiprows", "header"}:
+        return _Head()
+    separator = options.get("sep") or options.get("delimiter") or _SEPARATORS[kind]
+    lines = _lines(file)
+    try:
+        header = next(csv.reader(lines, delimiter=separator), None)
+        return _Head(columns=tuple(header), rows=None if next(lines, "") else 0) if header else _Head(rows=0)
+    except csv.Error as error:
+        raise DataError(f":1: {error}") from None
+
+
+def _lines(file: Path) -> Iterator[str]:
+    """The lines of a text file, compressed or not.
+
+    Raises:
+        DataError: The file is not UTF-8, or not compressed as its name says.
+    """
+    try:
+        with _opened(file) as opened:
+            yield from opened
+    except UnicodeDecodeError as error:
+        raise DataError(f": not UTF-8 text: {_one_line(error)}") from None
+    except (OSError, EOFError) as error:
+        raise DataError(f": {_one_line(error)}") from None
+
+
+def _opened(file: Path) -> TextIO:
+    if file.suffix == ".gz":
+        return gzip.open(file, "rt", encoding="utf-8-sig")  # type: ignore[return-value]
+    return open(os.fspath(file), encoding="utf-8-sig")
