@@ -39,7 +39,8 @@ def run(
         settings: Pooling, dtype, maximum length, prompts and the like (`harness.Settings`).
         listeners: Called with events and results while it runs.
         **request: Any other field of `harness.request.Request`, and any of its `settings`, its `options`
-            (`tasks`, `languages`, `splits`) and its `recipe_options` (`fresh_seeds`, `transfer`, `source`).
+            (`tasks`, `languages`, `subsets`, `splits`) and its `recipe_options` (`fresh_seeds`, `transfer`,
+            `source`).
 
     Returns:
         The report, with failed tasks, which do not raise.

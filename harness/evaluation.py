@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.encoder.model_files import weight_files
+from harness.errors import UsageError
 from harness.execute import Driver, Listeners
 from harness.jobs import Job
 from harness.plan import Plan
@@ -36,7 +37,9 @@ def run(
         settings=settings or Settings(),
     ).changed(request, of="harness.run")
     with asked.network():
-        return execute(prepare(asked), listeners)
+        prepared = prepare(asked)
+        require_data(prepared)
+        return execute(prepared, listeners)
 
 
 def prepare(request: Request) -> PreparedRun:
@@ -69,6 +72,21 @@ def prepare(request: Request) -> PreparedRun:
         cache=found.cache,
         recipe=found.recipe,
     )
+
+
+def require_data(prepared: PreparedRun) -> None:
+    """Refuse a run of a single task whose data cannot be read; of several tasks, the others run.
+
+    Raises:
+        UsageError: The message names the task and what is wrong.
+    """
+    cells = prepared.plan.cells
+    problems = [cell.problem for cell in cells if cell.problem is not None]
+    if len({cell.task.name for cell in cells}) == 1 and len(problems) == len(cells):
+        raise UsageError(
+            f"{cells[0].task.name}: {problems[0].message}",
+            hint=prepared.with_suites(problems[0].hint or "") or None,
+        )
 
 
 def execute(prepared: PreparedRun, listeners: Listeners | None = None) -> Report:

@@ -7,13 +7,14 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
 from harness.data.locate import DataSettings, Located, locate_data, locate_local
+from harness.data.schema import check_data
 from harness.errors import DataError
 from harness.identity import digest, evaluation_identity
 from harness.jobs import Encode, Job, Place, Resolve, Score
 from harness.recipe import Locate, Recipe, RecipePlan
 from harness.record import Record
 from harness.store import Store
-from harness.types import SEED, Artifact, Data, Encoding, Purpose, Suite, Task
+from harness.types import SEED, Artifact, Data, Encoding, Purpose, Size, Suite, Task
 
 Found = TypeVar("Found", covariant=True)
 
@@ -178,7 +179,8 @@ class Plan:
         asked = plan_scores(subjects, suites, settings=settings, seed=seed, recipe=recipe)
         cells = asked.cells if force else tuple(_with_record(cell, store, purpose) for cell in asked.cells)
         locate = _lookup_once(locate_data, settings)
-        cells = tuple(_with_data(cell, locate) for cell in cells)
+        check = _checked_once(settings)
+        cells = tuple(_with_size(_with_data(cell, locate), locate, check) for cell in cells)
         jobs, known_jobs = _all_jobs(cells, store, gate=gate, purpose=purpose)
         own = {cell.key for cell in cells}
         stale = (job for job in jobs if job.key not in known_jobs and job.key not in own)
@@ -205,6 +207,36 @@ def _with_data(cell: PlannedScore, locate: Locate) -> PlannedScore:
     if isinstance(found, DataError):
         return replace(cell, problem=found)
     return replace(cell, located=found)
+
+
+def _with_size(
+    cell: PlannedScore, locate: Locate, check: Callable[[Task, Located], Size | DataError]
+) -> PlannedScore:
+    """The planned score with the size of its data, or the problem with it, if it has no record yet."""
+    if cell.record is not None or cell.problem is not None:
+        return cell
+    located = cell.located or locate(cell.task)
+    found = (
+        located if isinstance(located, DataError) else check(replace(cell.task, data=located.data), located)
+    )
+    if isinstance(found, DataError):
+        return replace(cell, problem=found)
+    return replace(cell, task=replace(cell.task, size=found))
+
+
+def _checked_once(settings: DataSettings) -> Callable[[Task, Located], Size | DataError]:
+    """A look at a task's data that is taken once for each task and returns the error it meets."""
+    known: dict[Task, Size | DataError] = {}
+
+    def check(task: Task, located: Located) -> Size | DataError:
+        if task not in known:
+            try:
+                known[task] = check_data(task, located, cache=settings.cache)
+            except DataError as error:
+                known[task] = error
+        return known[task]
+
+    return check
 
 
 def _all_jobs(

@@ -128,10 +128,13 @@ def means_lines(suite: Suite, means: Aggregates) -> list[str]:
         lines.append("incomplete: not to be ranked beside complete ones")
     elif len(suite.requested) < len(suite.columns) and suite.requested:
         lines.append(f"not the mean of {suite.title}: not to be ranked beside it")
-    left_out = [name for name in suite.left_out if not suite.requested or name in suite.requested]
-    if left_out:
-        lines.append(f"nothing of what was asked for in {len(left_out)} columns: {shortened(left_out)}")
-    return [*lines, *_predicted_lines(suite, means)]
+    return [*lines, *left_out_lines(suite), *_predicted_lines(suite, means)]
+
+
+def left_out_lines(suite: Suite) -> list[str]:
+    """The line on the columns of a suite that narrowing has left nothing of."""
+    names = [name for name in suite.left_out if not suite.requested or name in suite.requested]
+    return [f"nothing of what was asked for in {len(names)} columns: {shortened(names)}"] if names else []
 
 
 def _shown_only_lines(apart: Mapping[str, str]) -> list[str]:
@@ -254,11 +257,10 @@ def _describe(group: Sequence[Result], prepared: PreparedRun) -> tuple[str, str,
     failure = group[0].failure
     assert failure is not None
     tasks = list(dict.fromkeys(result.cell.task.name for result in group))
-    hint = failure.hint or ""
+    hint = prepared.with_suites(failure.hint or "")
     if isinstance(failure.fault, DataMissing):
         likewise = f" {len(tasks) - 1} more likewise." if len(tasks) > 1 else ""
-        suites = " ".join(f"--suite '{suite.name}'" for suite in prepared.suites)
-        return shortened(tasks), failure.message + likewise, hint.replace("--suite SUITE", suites)
+        return shortened(tasks), failure.message + likewise, hint
     several = len(prepared.subjects) > 1
     model = f"{prepared.label(group[0].cell.subject)}: " if several else ""
     return model + shortened(tasks), _message(failure), hint

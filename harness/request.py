@@ -84,6 +84,7 @@ class Request:
             options=SuiteOptions(
                 tasks=_tasks(given["tasks"]),
                 languages=split_names(given["languages"]),
+                subsets=split_names(given["subsets"]),
                 splits=split_names(given["splits"]),
             ),
             recipe=given["recipe"],
@@ -233,7 +234,7 @@ def _existing_folder(root: Path | None) -> Path | None:
 
 DEFAULTS: Mapping[str, Any] = MappingProxyType(
     {
-        **dict.fromkeys(("recipe", "languages", "splits", "devices"), ""),
+        **dict.fromkeys(("recipe", "languages", "subsets", "splits", "devices"), ""),
         **dict.fromkeys(("tasks", "fresh_seeds", "mnli", "pooling", "normalize", "max_length")),
         **dict.fromkeys(("similarity", "prompt_file", "results", "cache", "data", "threads", "workers")),
         **dict.fromkeys(("no_transfer", "offline", "no_gate", "trust_remote_code"), False),
@@ -377,6 +378,10 @@ class PreparedRun:
         name = one.artifact.name
         alike = sum(other.artifact.name == name for other in self.subjects)
         return f"{name} ({one.artifact.key[:8]})" if alike > 1 else name
+
+    def with_suites(self, hint: str) -> str:
+        """An advice with the run's suites in place of `--suite SUITE`."""
+        return hint.replace("--suite SUITE", " ".join(f"--suite '{suite.name}'" for suite in self.suites))
 
     @property
     def devices(self) -> tuple[str, ...]:

@@ -5,7 +5,6 @@ docs/local-data.md describes the layout. Only the description is read here; ever
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import tomllib
@@ -16,6 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 from harness.errors import DataError, UsageError, nearest, unknown
+from harness.files import sha256_file
 from harness.identity import digest
 from suites._tables import FORMATS, readable
 from suites.glue import TASKS
@@ -335,8 +335,15 @@ class LocalTask:
 
     @property
     def content(self) -> str:
-        """The hash of the files' bytes and of harness.toml but for the name, computed at every access."""
-        files = [[path.suffix, _file_hash(path)] for path in self.files]
+        """The hash of the data, of which every file is read anew."""
+        return self.content_hash()
+
+    def content_hash(self, cache: Path | None = None) -> str:
+        """The hash of the files' bytes and of harness.toml but for the name.
+
+        With `cache`, files with the stamps of the last time are not read again.
+        """
+        files = [[path.suffix, _file_hash(path, cache)] for path in self.files]
         said = {"reader": 1, "type": self.type, "columns": dict(self.columns), "files": files}
         if self.ignore_identical_ids:
             said[RULE] = True
@@ -363,6 +370,6 @@ class LocalTask:
             return _read(folder)
 
 
-def _file_hash(path: Path) -> str:
-    with readable(path), path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def _file_hash(path: Path, cache: Path | None) -> str:
+    with readable(path):
+        return sha256_file(path, cache)

@@ -8,12 +8,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from harness.data.schema import readable_folder
 from harness.errors import DataError, UsageError
 from harness.types import (
     REGRESSION,
     Column,
     Convention,
     Data,
+    DataTable,
     LabelledData,
     LabelledSplit,
     Suite,
@@ -168,13 +170,22 @@ class GlueSource:
         """None: the recipe decides."""
         return
 
+    def tables(self, task: Task) -> tuple[DataTable, ...]:
+        """The table that the task reads (see harness.types.TableSource); one scored split is enough."""
+        known = TASKS[self.name]
+        texts = tuple((name,) for name in known.columns)
+        splits = (TRAIN, *task.splits[:1])
+        return (DataTable(config=(known.subset,), splits=splits, texts=texts, values=(("label",),)),)
+
     def load(self, task: Task, *, data: Path | None) -> LabelledData:
         """The rows of the task (see harness.types.LabelSource)."""
         from datasets import load_dataset
         from datasets.exceptions import DatasetsError
 
         known = TASKS[self.name]
-        place: dict[str, Any] = {"path": PATH, "revision": REVISION} if data is None else {"path": str(data)}
+        place: dict[str, Any] = {"path": PATH, "revision": REVISION}
+        if data is not None:
+            place = {"path": str(readable_folder(data))}
         where = str(data or PATH)
         try:
             found = load_dataset(**place, name=known.subset)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
-from harness.errors import DataError, nearest
+from harness.errors import DataError, StoreError, nearest
+from harness.files import replace as replace_file
 from harness.types import (
     REGRESSION,
     SIDES,
@@ -17,13 +19,14 @@ from harness.types import (
     Data,
     LabelledData,
     LabelledSplit,
+    Size,
     Suite,
     SuiteEntry,
     SuiteOptions,
     Task,
 )
 from suites import _local_description, _tables
-from suites._content import Clusters, Content, Document, Labelled, Pair, Pairs, Query, Retrieval, Row
+from suites._content import Clusters, Content, Document, Labelled, Pair, Pairs, Query, Retrieval, Row, size
 from suites._local_description import KINDS, Learning, LocalTask
 from suites._mteb.snapshot import narrowed
 from suites._mteb.source import BuiltSource
@@ -65,6 +68,10 @@ class _LocalSource:
     def from_mnli(self) -> bool:
         """Whether training starts from an MNLI model, by harness.toml."""
         return self.learning.from_mnli
+
+    def measure(self, task: Task, *, cache: Path) -> Size:
+        """The size of the texts that are trained on and scored (see harness.types.FileSource)."""
+        return _known_size(task.data.content, cache, lambda: _labelled_size(self.load(task, data=None)))
 
     def load(self, task: Task, *, data: Path | None) -> LabelledData:
         """The rows of the task, from its own files."""
@@ -328,6 +335,24 @@ LOADERS: Mapping[str, Callable[[LocalTask], Content]] = MappingProxyType(
 """The loaders by the task types of harness.toml."""
 
 
+def _known_size(content: str, cache: Path, measure: Callable[[], Size]) -> Size:
+    """The size of data with this hash, which is read once; data that cannot be scored has none."""
+    kept = cache / "source" / f"size-{content}.json"
+    try:
+        return Size(**json.loads(kept.read_bytes()))
+    except (OSError, ValueError, TypeError):
+        found = measure()
+    with contextlib.suppress(StoreError):  # the cache only saves time
+        replace_file(kept, json.dumps(asdict(found)).encode())
+    return found
+
+
+def _labelled_size(data: LabelledData) -> Size:
+    splits = [data.train, *data.dev.values()]
+    lengths = [len(text) for split in splits for column in split.texts for text in column]
+    return Size(texts=len(lengths), characters=sum(lengths))
+
+
 @dataclass(frozen=True, kw_only=True)
 class _FolderLoader:
     """The loader of a local task that is scored from vectors."""
@@ -341,16 +366,27 @@ class _FolderLoader:
         return _load_vectors(self.task)
 
 
+@dataclass(frozen=True, kw_only=True)
+class _FileSource(BuiltSource):
+    """The source of a local task that is scored from vectors."""
+
+    loader: _FolderLoader
+
+    def measure(self, task: Task, *, cache: Path) -> Size:
+        """The size of the texts to encode (see harness.types.FileSource)."""
+        return _known_size(task.data.content, cache, lambda: size(self.loader.content()))
+
+
 def _open(argument: str, options: SuiteOptions) -> Suite:
     folder = absolute_path(argument)
-    columns = tuple(_column(task) for task in _local_description.LocalTask.read_all(folder))
-    return narrowed(
-        Suite(name=f"local:{argument}", title=folder.name, columns=columns, averages="large"), options
-    )
+    tasks = _local_description.LocalTask.read_all(folder)
+    columns = tuple(_column(task, task.content_hash(options.cache)) for task in tasks)
+    made = Suite(name=f"local:{argument}", title=folder.name, columns=columns, averages="large")
+    return narrowed(made, options)
 
 
-def _column(task: LocalTask) -> Column:
-    type_, content = KINDS[task.type].type, task.content
+def _column(task: LocalTask, content: str) -> Column:
+    type_ = KINDS[task.type].type
     made = Task(
         name=task.name,
         type=type_,
@@ -364,10 +400,10 @@ def _column(task: LocalTask) -> Column:
     return Column(name=task.name, type=type_, tasks=(made,))
 
 
-def _source(task: LocalTask, content: str) -> _LocalSource | BuiltSource:
+def _source(task: LocalTask, content: str) -> _LocalSource | _FileSource:
     if task.learning:
         return _LocalSource(task=task, learning=task.learning)
-    return BuiltSource(loader=_FolderLoader(task=task, planned=content))
+    return _FileSource(loader=_FolderLoader(task=task, planned=content))
 
 
 SUITE = SuiteEntry(
@@ -403,7 +439,7 @@ def _rows_with_ids(task: LocalTask, path: Path) -> list[tuple[str, TableRow]]:
     return list(found.items())
 
 
-@contextmanager
+@contextlib.contextmanager
 def _errors_naming(*paths: Path) -> Iterator[None]:
     """Put the names of files before an error on their data as a whole."""
     try:

@@ -12,9 +12,10 @@ from harness.types import Column, Predicted, Suite, SuiteEntry, SuiteOptions
 
 
 def _open(argument: str, options: SuiteOptions) -> Suite:
-    if options.languages or options.splits:
+    if options.languages or options.subsets or options.splits:
         raise UsageError(
-            "A proxy predicts from its tasks as they were fitted.", hint="Leave out --languages and --splits."
+            "A proxy predicts from its tasks as they were fitted.",
+            hint="Leave out --languages, --subsets and --splits.",
         )
     found = PROXIES.kind.read(Proxy.find(argument, paths.results_folder(options.results)))
     if found.target.suite.partition(":")[0] == "proxy":

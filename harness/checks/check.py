@@ -199,7 +199,8 @@ def _dropped(standard: Reference, found: ResolvedRequest) -> Iterator[TaskOutcom
     """Missing outcomes for tasks of a baseline that its own, unchanged suites no longer have."""
     asked = found.request
     other = standard.baseline
-    narrowed = asked.options.tasks or asked.options.languages or asked.options.splits
+    options = asked.options
+    narrowed = options.tasks or options.languages or options.subsets or options.splits
     if other is None or narrowed or asked.suites != other.suites or other.asked.get("tasks"):
         return
     here = {task.name for suite in found.suites for task in suite.tasks}

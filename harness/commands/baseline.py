@@ -19,7 +19,7 @@ from harness.request import Request, read_prompts
 
 KEPT = (
     *("recipe", "tasks", "no_transfer", "pooling", "normalize", "max_length", "dtype", "similarity"),
-    *("prompts", "seed", "languages", "splits", "mnli", "fresh_seeds"),
+    *("prompts", "seed", "languages", "subsets", "splits", "mnli", "fresh_seeds"),
 )
 """The options that a baseline records, so that a candidate is evaluated in the same way."""
 

@@ -19,7 +19,7 @@ from harness.errors import UsageError
 PARTS = {
     "vectors": "embeddings",
     "datasets": "prepared data sets",
-    "source": "tasks built from source code",
+    "source": "tasks built from source code, sizes of own data",
     "finetuned": "fine-tuned weights that others start from",
     "units": "scores taken apart for checks",
 }

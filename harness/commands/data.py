@@ -36,7 +36,7 @@ def _selection(function: Function) -> Function:
         metavar="SUITE",
         help="Suite, or suite:argument. Repeat for several.",
     )
-    return suite(options.languages(options.data(options.as_json(function))))
+    return suite(options.languages(options.subsets(options.data(options.as_json(function)))))
 
 
 @click.group()
@@ -55,6 +55,7 @@ def command() -> None:
 def _list_data(
     suites: tuple[str, ...],
     languages: str,
+    subsets: str,
     data: Path | None,
     as_json: bool,
     cache: Path | None,
@@ -66,7 +67,7 @@ def _list_data(
     """
     root = paths.data_root(data)
     settings = DataSettings(root=root, offline=offline, cache=paths.cache_folder(cache))
-    rows = [Status.of(need, settings) for need in _wanted(suites, languages, root)]
+    rows = [Status.of(need, settings) for need in _wanted(suites, languages, subsets, root)]
     sizes = {} if offline else _remote_sizes([row.need for row in rows if row.size is None])
     if not rows and not as_json:
         click.echo("No data set of the hub is needed." if suites else f"Nothing lies in {root}.")
@@ -78,7 +79,9 @@ def _list_data(
 
 @command.command("pull")
 @_selection
-def _pull_data(suites: tuple[str, ...], languages: str, data: Path | None, as_json: bool) -> None:
+def _pull_data(
+    suites: tuple[str, ...], languages: str, subsets: str, data: Path | None, as_json: bool
+) -> None:
     """Fetch data sets from the hub into the data root, at their pinned revisions.
 
     What is there and verified is kept; what was interrupted goes on where it stopped. Where another
@@ -87,7 +90,7 @@ def _pull_data(suites: tuple[str, ...], languages: str, data: Path | None, as_js
     if not suites:
         raise UsageError("Which data?", hint="Name suites: harness data pull --suite SUITE --data DIR")
     root = paths.data_root(data)
-    rows = _pull_all(_wanted(suites, languages, root), _required(root), quiet=as_json)
+    rows = _pull_all(_wanted(suites, languages, subsets, root), _required(root), quiet=as_json)
     if as_json:
         _print_json(rows)
     absent = sum(row["state"] not in ("pulled", "kept") for row in rows)
@@ -98,13 +101,15 @@ def _pull_data(suites: tuple[str, ...], languages: str, data: Path | None, as_js
 
 @command.command("verify")
 @_selection
-def _verify_data(suites: tuple[str, ...], languages: str, data: Path | None, as_json: bool) -> None:
+def _verify_data(
+    suites: tuple[str, ...], languages: str, subsets: str, data: Path | None, as_json: bool
+) -> None:
     """Check every file in the data root against what was pulled.
 
     Without --suite, checks all that lies there. Ends with 1 if anything is missing or wrong.
     """
     root = _required(paths.data_root(data))
-    checked = [(need, verify(need, root)) for need in _wanted(suites, languages, root)]
+    checked = [(need, verify(need, root)) for need in _wanted(suites, languages, subsets, root)]
     if as_json:
         _print_json([_verified_json(need, problems) for need, problems in checked])
     else:
@@ -116,15 +121,19 @@ def _verify_data(suites: tuple[str, ...], languages: str, data: Path | None, as_
     _exit(1 if wrong else 0)
 
 
-def _wanted(suites: Sequence[str], languages: str, root: Path | None) -> tuple[Need, ...]:
+def _wanted(suites: Sequence[str], languages: str, subsets: str, root: Path | None) -> tuple[Need, ...]:
     if suites:
-        opened = open_suites(suites, SuiteOptions(languages=split_names(languages)))
+        opened = open_suites(suites, _narrowed(languages, subsets))
         return needs([task for suite in opened for task in suite.tasks])
     if root is None:
         raise UsageError("Which data?", hint="Name a suite (--suite SUITE) or a data root (--data DIR).")
     if not root.is_dir():
         raise UsageError(f"The data root {root} is not a folder.", hint="`harness data pull` makes one.")
     return data_sets_in(root)
+
+
+def _narrowed(languages: str, subsets: str) -> SuiteOptions:
+    return SuiteOptions(languages=split_names(languages), subsets=split_names(subsets))
 
 
 def _required(root: Path | None) -> Path:

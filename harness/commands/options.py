@@ -36,6 +36,9 @@ data = click.option(
 languages = click.option(
     "--languages", default="", help="Only these languages of multilingual tasks, e.g. eng or eng-Latn,deu."
 )
+subsets = click.option(
+    "--subsets", default="", help="Only these subsets of tasks, by the data set's own names, e.g. en-en."
+)
 splits = click.option("--splits", default="", help="Only these splits, e.g. test.")
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON for machines (docs/json.md).")
 suites = click.option(
@@ -122,6 +125,7 @@ _OPTIONS = (
         help="Seed of samples and probes, and what fresh seeds are counted from (mteb's own is 42).",
     ),
     languages,
+    subsets,
     splits,
     results,
     cache,

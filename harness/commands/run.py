@@ -16,7 +16,7 @@ from harness.plan import PlannedScore
 from harness.progress import console, duration_text
 from harness.recipe import Estimate
 from harness.record import Record
-from harness.report import impossible_results, print_failures, print_table
+from harness.report import impossible_results, left_out_lines, print_failures, print_table
 from harness.request import PreparedRun, Request, check_devices
 from harness.types import Size, Suite
 
@@ -57,6 +57,7 @@ def command(
     request = Request.of_options(models, suites, given, force=force, fail_fast=fail_fast)
     with request.network():
         prepared = evaluation.prepare(request)
+        evaluation.require_data(prepared)
         if dry_run:
             return _show_plan(prepared, as_json)
         report = progress.carry_out(prepared, console(stderr=True))
@@ -180,7 +181,7 @@ def _show(lines: list[_Line], suites: Sequence[Suite], console: Console) -> None
     if learnt:
         told = "Times of runs are from twenty steps on this machine, in one process; early stopping and"
         console.print(f"{told} several at once shorten them.", style="dim", highlight=False, soft_wrap=True)
-    for note in dict.fromkeys(note for suite in suites for note in suite.notes):
+    for note in dict.fromkeys(note for suite in suites for note in (*suite.notes, *left_out_lines(suite))):
         console.print(note, style="dim", highlight=False, soft_wrap=True)
     for note in dict.fromkeys(note for line in learnt for note in line.notes):
         console.print(note, style="yellow", highlight=False, soft_wrap=True)

@@ -47,6 +47,7 @@ from harness.types import SuiteOptions
     help="The paper whose convention makes numbers of raw metrics, e.g. neobert (default: the recipe's own).",
 )
 @options.languages
+@options.subsets
 @options.splits
 @options.results
 @options.as_json
@@ -56,19 +57,23 @@ def command(
     task: str,
     view: str,
     languages: str,
+    subsets: str,
     splits: str,
     results: Path | None,
     as_json: bool,
 ) -> int:
     """Show what has been measured of MODEL: a name, six or more digits of its key, or a folder."""
-    if (languages or splits) and not suites:
-        raise UsageError("--languages and --splits narrow a suite.", hint="Name one with --suite SUITE.")
+    if (languages or subsets or splits) and not suites:
+        raise UsageError(
+            "--languages, --subsets and --splits narrow a suite.", hint="Name one with --suite SUITE."
+        )
     if view and not suites:
         raise UsageError("--view says how a suite is put into numbers.", hint="Name one with --suite SUITE.")
     measured = MeasuredSuite.of(model, results)
     records = measured.records
     narrowed = SuiteOptions(
         languages=split_names(languages),
+        subsets=split_names(subsets),
         splits=split_names(splits),
         cache=paths.cache_folder(),
         results=results,

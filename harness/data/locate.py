@@ -65,7 +65,8 @@ def declared_subsets(folder: Path) -> tuple[str, ...]:
 
 
 def _stands_for(config: str, subset: str) -> bool:
-    return config == subset or config.startswith(f"{subset}-") or config.endswith(f"-{subset}")
+    """Whether a configuration is a subset or a part of it (`fr`, `fr-corpus`, `corpus-fr`, not `fr-ca`)."""
+    return any(config in (subset, f"{subset}-{part}", f"{part}-{subset}") for part in RETRIEVAL_PARTS)
 
 
 def _listed(data: Data) -> set[str] | None:
@@ -119,8 +120,7 @@ def _patterns(value: Any) -> Iterator[str]:
 def _wanted(configs: Mapping[str, list[str]], subsets: Sequence[str]) -> dict[str, list[str]]:
     """The configurations for reading `subsets`, and the first, which tells the loader the format.
 
-    A subset is a configuration, or the first or last part of its name (`fr-corpus`, `corpus-fr`); the subset
-    `default` includes the parts of a retrieval task.
+    The subset `default` includes the parts of a retrieval task.
     """
     first = next(iter(configs), "")
     if "default" in subsets:
@@ -335,11 +335,13 @@ def locate_data(data: Data, settings: DataSettings, *, subsets: Sequence[str] = 
     near = locate_local(data, settings, subsets=subsets)
     if near is not None:
         return near
+    from huggingface_hub import constants
+
     held = _snapshot(data.path, data.revision)
     lacking = _gaps(held, data, subsets) if held else ()
     if held and not lacking:
         return Located(data=data, folder=held, origin="hub-cache")
-    if settings.offline:
+    if settings.offline or constants.HF_HUB_OFFLINE:
         raise _missing(data, settings, lacking)
     return Located(data=data, folder=None, origin="hub")
 
@@ -367,7 +369,7 @@ def _require(subsets: Sequence[str], folder: Path, data: Data) -> None:
         some = ", ".join(absent[:3]) + (f" and {len(absent) - 3} more" if len(absent) > 3 else "")
         raise DataMissing(
             f"The data root has {data.path} without {some}.",
-            hint="Ask for what is there with --languages, or pull the whole of it: "
+            hint="Ask for what is there with --languages or --subsets, or pull the whole of it: "
             "harness data pull --suite SUITE --data DIR",
         )
 

@@ -16,8 +16,10 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from harness.data.folder import visible_files
+from harness.data.locate import Located
 from harness.errors import DataError, nearest, shortened
-from harness.types import DataTable
+from harness.identity import digest
+from harness.types import DataTable, FileSource, Size, TableSource, Task
 
 README = "README.md"
 
@@ -129,18 +131,50 @@ class Schema:
         if all(count == 0 for count in rows):
             yield f"{_inside(files[0], self.folder)}: there are no rows"
 
-    def whole(self, home: Path) -> Path:
-        """The folder; a copy of links below `home` if its README names files that are not there.
 
-        The library reads every split that a README names, also those that no task asks for.
-        """
-        kept = {name: _present(config) for name, config in self.configs.items()}
-        if not self.declared or all(kept[name] == config.patterns for name, config in self.configs.items()):
-            return self.folder
-        target = home / "present"
-        if not target.exists():
-            _link(self.folder, target, {name: patterns for name, patterns in kept.items() if patterns})
-        return target
+def readable_folder(folder: Path) -> Path:
+    """The folder; links to its files, in the library's cache, if its README names files that are not there.
+
+    The library reads every split that a README names, also those that no task asks for.
+    """
+    import datasets.config
+
+    schema = Schema.read(folder)
+    present = {name: _present(config) for name, config in schema.configs.items()}
+    if not schema.declared or all(present[name] == one.patterns for name, one in schema.configs.items()):
+        return folder
+    target = Path(datasets.config.HF_DATASETS_CACHE) / f"present-{digest(str(folder))[:12]}"
+    if not target.exists():
+        _link(folder, target, {name: patterns for name, patterns in present.items() if patterns})
+    return target
+
+
+def check_data(task: Task, located: Located, *, cache: Path) -> Size:
+    """The size of a task's data, after a look at it as far as that is possible before a run.
+
+    Data at a pinned revision is known to be whole.
+
+    Raises:
+        DataError: The task cannot read the data; the message names what is missing.
+    """
+    source = task.source
+    if isinstance(source, FileSource):
+        return source.measure(task, cache=cache)
+    if isinstance(source, TableSource) and located.folder is not None and located.data.content:
+        faults = Schema.read(located.folder).faults(source.tables(task))
+        if faults:
+            more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+            raise DataError(
+                f"{located.folder}: {faults[0]}{more}.",
+                hint=f"All that it needs: harness data check {_root(located)} --suite SUITE",
+            )
+    return task.size
+
+
+def _root(located: Located) -> Path:
+    """The data root of a data set in it."""
+    assert located.folder is not None
+    return located.folder.parents[len(Path(located.data.path).parts) - 1]
 
 
 def _inside(file: Path, folder: Path) -> str:

@@ -325,8 +325,13 @@ def narrowed(suite: Suite, options: SuiteOptions) -> Suite:
     """The suite with only the requested splits; a column without any of them has no task left.
 
     Raises:
-        UsageError: Languages are requested, which such data do not name, or no split is left.
+        UsageError: Languages or subsets are requested, which such data do not have, or no split is left.
     """
+    if options.subsets:
+        raise UsageError(
+            f"--subsets says nothing about {suite.name}: these data have no subsets to choose from.",
+            hint=f"Leave out --subsets, or run {suite.name} on its own.",
+        )
     if options.languages:
         raise UsageError(
             f"--languages says nothing about {suite.name}: these data name no language.",

@@ -16,8 +16,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from harness.data.schema import readable_folder
 from harness.errors import DataError, UsageError
-from harness.types import Data, Outcome, Scores, Task, TextEncoder
+from harness.types import Data, DataTable, Outcome, Scores, Task, TextEncoder
 from suites._content import Clusters, Content, Labelled, Pairs, Retrieval, Row
 from suites._mteb import snapshot
 from suites._mteb.examples import Examples, is_parallel
@@ -43,6 +44,10 @@ class MtebSource:
     def scoring(self) -> str:
         """The scoring code's name and version."""
         return _scoring()
+
+    def tables(self, task: Task) -> tuple[DataTable, ...]:
+        """The tables that the task reads (see harness.types.TableSource)."""
+        return load().task(task.name).tables(task.splits, task.subsets)
 
     def evaluate(self, task: Task, encoder: TextEncoder, *, seed: int, data: Path | None) -> Outcome:
         """Score `encoder` on the mteb task of this name (see harness.types.TaskSource)."""
@@ -108,7 +113,7 @@ def _build(task: Task, *, seed: int, data: Path | None) -> AbsTask:
         built.hf_subsets = found.hf_subsets
         found = built
     if data is not None:
-        where = {**found.metadata.dataset, "path": str(data)}
+        where = {**found.metadata.dataset, "path": str(readable_folder(data))}
         found.metadata = found.metadata.model_copy(update={"dataset": where})
     return found
 

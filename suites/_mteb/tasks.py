@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 from harness.errors import UsageError, unknown
 from harness.types import ROLES, SIDES, Column, Data, Offer, Role, Suite, SuiteOptions, Task
@@ -18,10 +19,22 @@ def benchmark(name: str, *, called: str, options: SuiteOptions) -> Suite:
         UsageError: No benchmark has this name, or nothing is left of any of its tasks.
     """
     info = snapshot.load().benchmark(name)
+    _require_subsets(info.name, info.tasks, options.subsets)
     columns = tuple(_column_or_empty(use, options) for use in info.tasks)
     if not any(column.tasks for column in columns):
         _column(info.tasks[0], options)
     return Suite(name=called, title=info.name, columns=columns)
+
+
+def _require_subsets(of: str, uses: Sequence[TaskUse], wanted: Sequence[str]) -> None:
+    """Refuse names of subsets that none of the tasks has."""
+    if not wanted:
+        return
+    members = [member for use in uses for member in snapshot.load().task(use.name).aggregate_of or (use,)]
+    known = {subset for member in members for subset in member.subsets}
+    for name in wanted:
+        if name not in known:
+            raise unknown(f"subset of {of}", name, known, then="--subsets takes names of subsets.")
 
 
 def _column(use: TaskUse, options: SuiteOptions) -> Column:
@@ -44,7 +57,12 @@ def _task(use: TaskUse, options: SuiteOptions) -> Task:
     info = snapshot.load().task(use.name)
     within = TaskUse(name=info.name, splits=info.splits, subsets=use.subsets)
     splits, subsets = use.splits, use.subsets
-    if options.languages or options.splits:
+    if options.languages or options.splits or options.subsets:
+        if options.subsets:
+            subsets = tuple(s for s in subsets if s in options.subsets)
+            if not subsets:
+                raise nothing_left(info.name, "subset", options.subsets, use.subsets)
+            within = replace(within, subsets=subsets)
         kept, subsets = _narrow(info, options.languages, options.splits, within=within)
         splits = kept if options.splits else splits
     return Task(
@@ -102,6 +120,7 @@ def benchmark_or_task(name: str, *, called: str, options: SuiteOptions) -> Suite
         info = known.task(name)
         splits, subsets = info.splits, tuple(info.subsets)
         use = TaskUse(name=name, splits=splits, subsets=subsets)
+        _require_subsets(name, [use], options.subsets)
         return Suite(name=called, title=name, columns=(_column(use, options),))
     if known.resolve(name):
         return benchmark(name, called=called, options=options)
