@@ -21,7 +21,7 @@ COMMANDS = {
     "compare": "Compare two models: score deltas and what differs in how they came about.",
     "watch": "Evaluate each new checkpoint of a pretraining run, and draw the curve.",
     "proxy": "Choose a few tasks that predict a benchmark's mean, and show such proxies.",
-    "data": "Show, mirror and verify the data that suites need.",
+    "data": "Show, mirror, verify and check the data that suites need.",
     "serve": "Open the leaderboard as a web site, or write it as plain files.",
     "import": "Take over scores that others published.",
     "export": "Write a page of the leaderboard as JSON, CSV, Markdown or LaTeX.",

@@ -43,9 +43,10 @@ class Event:
 
 @dataclass(kw_only=True)
 class EncodedTexts:
-    """The cost of encoding: texts and tokens encoded, seconds, and notes for the record."""
+    """The cost of encoding: texts, their characters and tokens, seconds, and notes for the record."""
 
     texts: int = 0
+    characters: int = 0
     tokens: int = 0
     seconds: float = 0.0
     notes: list[str] = field(default_factory=list)
@@ -53,6 +54,7 @@ class EncodedTexts:
     def add(self, more: EncodedTexts) -> None:
         """Add the counts of `more`."""
         self.texts += more.texts
+        self.characters += more.characters
         self.tokens += more.tokens
         self.seconds += more.seconds
         self.notes += more.notes
@@ -169,7 +171,13 @@ class JobContext:
         self._tell(encoder.notes[noted:])
         space.refresh()
         seconds = time.monotonic() - started
-        return EncodedTexts(texts=len(missing), tokens=tokens, seconds=seconds, notes=list(encoder.notes))
+        return EncodedTexts(
+            texts=len(missing),
+            characters=sum(map(len, missing)),
+            tokens=tokens,
+            seconds=seconds,
+            notes=list(encoder.notes),
+        )
 
     def _tell(self, notes: list[str]) -> None:
         for note in notes:

@@ -15,7 +15,15 @@ OWN = frozenset({"artifact", "runs", "start_weights"})
 
 MEASURED = frozenset(
     {
-        *("started", "written", "seconds", "tokens_per_second", "texts_encoded", "tokens_encoded"),
+        *(
+            "started",
+            "written",
+            "seconds",
+            "tokens_per_second",
+            "texts_encoded",
+            "characters_encoded",
+            "tokens_encoded",
+        ),
         "peak_memory_bytes",
     }
 )

@@ -194,6 +194,7 @@ class Score:
             "prompts_applied": known.applied,
             "texts": max(counts.get("texts", 0), known.count),
             "texts_encoded": made.texts,
+            "characters_encoded": made.characters,
             "tokens_encoded": made.tokens,
             "seconds": {name: round(value, 3) for name, value in spent.items()},
             "tokens_per_second": round(made.tokens / made.seconds) if made.tokens else None,

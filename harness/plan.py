@@ -231,7 +231,7 @@ def _checked_once(settings: DataSettings) -> Callable[[Task, Located], Size | Da
     def check(task: Task, located: Located) -> Size | DataError:
         if task not in known:
             try:
-                known[task] = check_data(task, located, cache=settings.cache)
+                known[task] = check_data(task, located, settings)
             except DataError as error:
                 known[task] = error
         return known[task]

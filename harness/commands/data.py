@@ -1,9 +1,10 @@
-"""`harness data`: show, mirror and verify the data that suites need, as tables or JSON (docs/json.md)."""
+"""`harness data`: show, mirror, verify and check the data of suites, as tables or JSON (docs/json.md)."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, NoReturn, TypeVar
 
@@ -11,15 +12,17 @@ import click
 
 from harness import paths
 from harness.catalog import open_suites
+from harness.catalog import suites as catalog_suites
 from harness.commands import options
-from harness.data.folder import Need
+from harness.data.folder import Need, data_sets_in
 from harness.data.locate import DataSettings, Unavailable, human_size, remote_size
-from harness.data.mirror import Problem, Status, data_sets_in, needs, pull, verify
-from harness.errors import DataError, UsageError
+from harness.data.mirror import Problem, Status, needs, pull, verify
+from harness.data.schema import Finding
+from harness.errors import DataError, UsageError, shortened
 from harness.progress import console
 from harness.report import print_table
 from harness.request import split_names
-from harness.types import SuiteOptions
+from harness.types import DataTable, SuiteOptions, Task
 
 SCHEMA = 1
 """The version of the --json output (docs/json.md)."""
@@ -41,7 +44,7 @@ def _selection(function: Function) -> Function:
 
 @click.group()
 def command() -> None:
-    """Show, mirror and verify the data that suites need.
+    """Show, mirror, verify and check the data that suites need.
 
     A data root holds data sets as the hub has them, in ORG/NAME. `pull` fills one on a connected
     machine; a run elsewhere then needs no network.
@@ -121,6 +124,71 @@ def _verify_data(
     _exit(1 if wrong else 0)
 
 
+@command.command("check")
+@click.argument("folder", metavar="[DIR]", required=False, type=click.Path(path_type=Path))
+@_selection
+@options.cache
+def _check_data(
+    folder: Path | None,
+    suites: tuple[str, ...],
+    languages: str,
+    subsets: str,
+    data: Path | None,
+    as_json: bool,
+    cache: Path | None,
+) -> None:
+    """Show what tasks need of the data in DIR, and what of it is there; no model is loaded.
+
+    DIR is a data root, or a folder of your own data. Without --suite, every task that reads a data set in the
+    root is shown, with the subsets that are there. Only a README, names of files and first lines are read;
+    files of your own whole. Ends with 1 if anything is missing.
+    """
+    own = folder is not None and _holds_own_data(folder)
+    root = paths.data_root(None if own else folder or data)
+    settings = DataSettings(root=root, offline=True, cache=paths.cache_folder(cache))
+    if own and not suites:
+        suites = (f"local:{folder}",)
+    if suites:
+        narrowed = replace(_narrowed(languages, subsets), cache=settings.cache)
+        tasks = [task for suite in open_suites(suites, narrowed) for task in suite.tasks]
+        found = [Finding.of(task, settings) for task in dict.fromkeys(tasks)]
+    else:
+        found = _findings_in(root, settings)
+    if as_json:
+        _print_json([_finding_json(one) for one in found])
+    else:
+        for one in found:
+            _print_finding(one)
+        lost = sum(one.state != "ok" for one in found)
+        click.echo(f"{len(found) - lost} of {len(found)} tasks can be run.")
+    _exit(1 if any(one.state != "ok" for one in found) else 0)
+
+
+def _holds_own_data(folder: Path) -> bool:
+    return (folder / "harness.toml").is_file() or (folder / "corpus.jsonl").is_file()
+
+
+def _findings_in(root: Path | None, settings: DataSettings) -> list[Finding]:
+    """The findings on every task that reads a data set in the root, each with the subsets that are there."""
+    there = {need.path for need in _wanted((), "", "", root)}
+    names = [f"{s.name}:{o.name}" for s in catalog_suites().values() for o in s.offers() if o.kind == "task"]
+    names += [suite.name for suite in catalog_suites().values() if suite.alone and not suite.argument]
+    options = SuiteOptions(cache=settings.cache)
+    opened = (task for name in names for task in open_suites([name], options)[0].tasks)
+    tasks = {task.name: task for task in opened if task.data.path in there}
+    return [_with_present_subsets(task, settings) for task in tasks.values()]
+
+
+def _with_present_subsets(task: Task, settings: DataSettings) -> Finding:
+    """The finding on the subsets of a task that can be read, if any, else on all of them."""
+    whole = Finding.of(task, settings)
+    if whole.state == "ok" or len(task.subsets) == 1:
+        return whole
+    each = [Finding.of(replace(task, subsets=(subset,)), settings) for subset in task.subsets]
+    present = tuple(one.task.subsets[0] for one in each if one.state == "ok")
+    return Finding.of(replace(task, subsets=present), settings) if present else whole
+
+
 def _wanted(suites: Sequence[str], languages: str, subsets: str, root: Path | None) -> tuple[Need, ...]:
     if suites:
         opened = open_suites(suites, _narrowed(languages, subsets))
@@ -166,6 +234,54 @@ def _print_verified(need: Need, problems: Sequence[Problem]) -> None:
     )
     for problem in problems:
         click.echo(f"           {problem.message}")
+
+
+def _print_finding(one: Finding) -> None:
+    colours = {"ok": "green", "faulty": "red", "missing": "red"}
+    state = click.style(f"{one.state:<8}", fg=colours[one.state])
+    click.echo(f"{state} {one.task.name} {one.task.data.path}".rstrip())
+    for line in (*_needs(one), *one.faults):
+        click.echo(f"         {line}")
+
+
+OWN = "what its own code reads was not looked at"
+
+
+def _needs(one: Finding) -> Iterator[str]:
+    """Lines on what a task reads: its tables, or the size of its own files."""
+    alike: dict[tuple[object, ...], list[DataTable]] = {}
+    for table in one.tables:
+        alike.setdefault((table.splits, table.texts, table.values), []).append(table)
+    for tables in alike.values():
+        configs = shortened([" or ".join(table.config) or "default" for table in tables], most=3)
+        columns = ", ".join(" or ".join(names) for names in (*tables[0].texts, *tables[0].values))
+        splits = " or the only split" if tables[0].lone_split else ""
+        read = f"{', '.join(tables[0].splits) or 'any split'}{splits}"
+        yield f"needs {configs}: {read}; columns {columns}" if columns else f"needs {configs}; {OWN}"
+    if not one.tables and one.task.data.path:
+        yield OWN
+    if one.size is not None and one.size.texts is not None and not one.task.data.path:
+        yield f"has {one.size.texts:,} texts, {one.size.characters:,} characters"
+
+
+def _finding_json(one: Finding) -> dict[str, Any]:
+    """A finding as plain values."""
+    return {
+        "task": one.task.name,
+        "path": one.task.data.path,
+        "subsets": list(one.task.subsets),
+        "state": one.state,
+        "needs": [
+            {
+                "config": list(table.config) or ["default"],
+                "splits": list(table.splits),
+                "columns": [list(names) for names in (*table.texts, *table.values)],
+            }
+            for table in one.tables
+        ],
+        "faults": list(one.faults),
+        "texts": one.size.texts if one.size else None,
+    }
 
 
 def _print_json(rows: list[dict[str, Any]]) -> None:

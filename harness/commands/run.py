@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness import evaluation, progress
+from harness import evaluation, progress, provenance
 from harness.commands import options
 from harness.context import JobContext
+from harness.encoder.model_files import weight_files
+from harness.identity import digest
 from harness.plan import PlannedScore
 from harness.progress import console, duration_text
 from harness.recipe import Estimate
@@ -78,13 +81,9 @@ def _show_plan(prepared: PreparedRun, as_json: bool) -> int:
     return 1 if prepared.plan.impossible else 0
 
 
-CHARACTERS_PER_TOKEN = 4.0
-"""A rough figure for English; the output says that it is an estimate."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class _Line:
-    """The upper cost of a planned score, None where unknown; texts encoded before are not subtracted."""
+    """The expected cost of a planned score, None where unknown; `texts` and `tokens` are those to encode."""
 
     model: str
     task: str
@@ -100,12 +99,160 @@ class _Line:
 
 def _estimate(prepared: PreparedRun) -> list[_Line]:
     """The cost of each planned score."""
-    records = list(prepared.store.records())
+    past = _PastRuns.of(prepared)
     runs = _shared_out(prepared.plan.open, _runs(prepared))
     return [
-        _line(cell, records) if cell.recipe_plan is None else _learnt(cell, runs.get(cell.key, []))
+        _line(cell, past) if cell.recipe_plan is None else _learnt(cell, runs.get(cell.key, []))
         for cell in prepared.plan.cells
     ]
+
+
+CHARACTERS_PER_TOKEN = 4.0
+"""A rough figure for English, until a run has shown a model's own."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _PastRun:
+    """The work behind a finished record, scored from vectors.
+
+    `about` is what was encoded (task, data, splits and subsets), `how` the model, its encoding and prompts;
+    `characters` are 0 in records that do not have them. `device` is its kind and name.
+    """
+
+    model: str
+    about: str
+    how: str
+    max_length: int
+    parameters: int
+    texts: int
+    characters: int
+    tokens: int
+    device: tuple[str, str]
+    seconds: float
+    others: float
+
+    @staticmethod
+    def of(record: Record) -> _PastRun:
+        made, spent = record.provenance, record.provenance.get("seconds", {})
+        device = made.get("device", {})
+        return _PastRun(
+            model=record.model.artifact,
+            about=_about(record.identity),
+            how=_how(record.identity),
+            max_length=record.identity["encoding"]["max_length"],
+            parameters=record.model.parameters or 0,
+            texts=made.get("texts_encoded", 0),
+            characters=made.get("characters_encoded", 0),
+            tokens=made.get("tokens_encoded", 0),
+            device=(device.get("kind", ""), device.get("name", "")),
+            seconds=spent.get("encode", 0.0),
+            others=spent.get("load", 0.0) + spent.get("score", 0.0),
+        )
+
+    @property
+    def whole(self) -> bool:
+        """Whether its texts were so short that few can have been cut."""
+        return 0 < self.tokens < self.texts * self.max_length / 2
+
+
+def _about(identity: Mapping[str, Any]) -> str:
+    return digest({name: identity[name] for name in ("task", "data", "splits", "subsets")})
+
+
+def _how(identity: Mapping[str, Any]) -> str:
+    return digest({name: identity[name] for name in ("artifact", "encoding", "prompts")})
+
+
+@dataclass(frozen=True, kw_only=True)
+class _PastRuns:
+    """The past runs of a results folder, from which costs are expected.
+
+    `vectors` is whether vectors are cached, `device` the kind and name of the device that a run would take,
+    and `alone` whether each model has a single task, so that no other task can have encoded its texts.
+    """
+
+    runs: tuple[_PastRun, ...]
+    vectors: bool
+    device: tuple[str, str]
+    alone: bool = False
+
+    @staticmethod
+    def of(prepared: PreparedRun) -> _PastRuns:
+        """The past runs in the results folder of a run that is planned."""
+        records = [r for r in prepared.store.records() if "encoding" in r.identity]
+        return _PastRuns(
+            runs=tuple(map(_PastRun.of, records)),
+            vectors=(prepared.cache / "vectors").is_dir(),
+            device=_device(prepared.request.devices),
+            alone=len(prepared.plan.cells) == len(prepared.subjects),
+        )
+
+    def work(self, cell: PlannedScore) -> tuple[int | None, int | None]:
+        """The texts of a planned score that are still to be encoded, and their tokens; None where unknown.
+
+        Texts that the model has encoded in the same way are cached. Else they are as many as a past run of
+        the same data had to encode: fewer than the task has where other tasks share them. Their tokens are
+        those of that run, by the two models' characters per token; without such a run the task's characters
+        by this model's. No text has more tokens than the longest input.
+        """
+        size, model = cell.task.size, cell.subject.artifact.key
+        longest = cell.subject.encoding.max_length
+        about = _about(cell.identity)
+        same = [run for run in self.runs if run.about == about]
+        if self.vectors and any(run.how == _how(cell.identity) for run in same):
+            return 0, 0
+        shown = max(same, key=lambda run: run.texts, default=None)
+        if shown is not None and (shown.texts or not self.alone):
+            if shown.whole or shown.max_length == longest or not shown.texts:
+                ratio = self.characters_per_token(shown.model) / self.characters_per_token(model)
+                return shown.texts, min(round(shown.tokens * ratio), shown.texts * longest)
+            size = Size(texts=shown.texts, characters=shown.characters or size.characters)
+        if size.texts is None or size.characters is None:
+            return size.texts, None
+        tokens = size.characters / self.characters_per_token(model)
+        return size.texts, min(round(tokens) + 2 * size.texts, size.texts * longest)
+
+    def characters_per_token(self, model: str) -> float:
+        """Characters per token in a model's past runs of short texts, else in all models', else a default.
+
+        Two special tokens of each text are not counted.
+        """
+        for runs in ([run for run in self.runs if run.model == model], self.runs):
+            told = [run for run in runs if run.whole and run.characters]
+            tokens = sum(run.tokens - 2 * run.texts for run in told)
+            if tokens > 0:
+                return sum(run.characters for run in told) / tokens
+        return CHARACTERS_PER_TOKEN
+
+    def tokens_per_second(self, model: str, parameters: int) -> float | None:
+        """Tokens a second on this device in a model's past runs; else in others', by their parameters."""
+        here = [run for run in self.runs if run.seconds and run.tokens and self._is_here(run)]
+        own = [run for run in here if run.model == model]
+        if own:
+            return sum(run.tokens for run in own) / sum(run.seconds for run in own)
+        work = sum(run.tokens * run.parameters for run in here)
+        return work / sum(run.seconds for run in here) / parameters if work and parameters else None
+
+    def _is_here(self, run: _PastRun) -> bool:
+        kind, name = self.device
+        return run.device[0] == kind and name in ("", run.device[1])
+
+    def other_seconds(self, cell: PlannedScore) -> float:
+        """The seconds for loading and scoring that the task took the last time; 0 if unknown."""
+        return next((run.others for run in reversed(self.runs) if run.about == _about(cell.identity)), 0.0)
+
+    def parameters(self, cell: PlannedScore) -> int:
+        """The parameters of a model: those in its records, else as many as its files hold in float32."""
+        artifact = cell.subject.artifact
+        known = next((run.parameters for run in self.runs if run.model == artifact.key and run.parameters), 0)
+        return known or sum(path.stat().st_size for path in weight_files(artifact.folder)) // 4
+
+
+def _device(devices: Sequence[str]) -> tuple[str, str]:
+    """The kind and name of the device that a run would take, without importing torch; a GPU has no name."""
+    gpu = Path("/proc/driver/nvidia/version").exists()
+    kind = devices[0].partition(":")[0] if devices else "cuda" if gpu else "cpu"
+    return kind, provenance.cpu_model() if kind == "cpu" else ""
 
 
 def _runs(prepared: PreparedRun) -> dict[str, Estimate]:
@@ -173,7 +320,7 @@ def _show(lines: list[_Line], suites: Sequence[Suite], console: Console) -> None
     """Print the estimate as tables with their totals, and the notes on suites and runs."""
     learnt = [line for line in lines if line.runs is not None]
     for some, names in (
-        ([line for line in lines if line.runs is None], ("texts ≤", "tokens ≈", "TFLOPs ≈", "time ≈")),
+        ([line for line in lines if line.runs is None], ("texts ≈", "tokens ≈", "TFLOPs ≈", "time ≈")),
         (learnt, ("runs", "steps ≤", "TFLOPs ≈", "time ≤")),
     ):
         if some:
@@ -187,11 +334,13 @@ def _show(lines: list[_Line], suites: Sequence[Suite], console: Console) -> None
         console.print(note, style="yellow", highlight=False, soft_wrap=True)
     to_do = [line for line in lines if line.state == "to do"]
     known = [line.seconds for line in to_do if line.seconds is not None]
+    tokens = sum(line.tokens or 0 for line in to_do)
+    work = f"{tokens:,} tokens, " if tokens else ""
     more = "" if len(known) == len(to_do) else f", and {len(to_do) - len(known)} of unknown time"
     console.print(
         f"{len(to_do)} to do, {sum(line.state == 'done' for line in lines)} done, "
         f"{sum(line.state == 'cannot run' for line in lines)} cannot run; "
-        f"about {duration_text(sum(known))}{more}.",
+        f"about {work}{duration_text(sum(known))}{more}.",
         highlight=False,
     )
 
@@ -209,24 +358,22 @@ def _table(lines: Sequence[_Line], numbers: Sequence[str]) -> Table:
     return table
 
 
-def _line(cell: PlannedScore, records: Iterable[Record]) -> _Line:
-    size = cell.task.size if cell.problem is None else Size()
-    tokens = None
-    if size.texts is not None and size.characters is not None:
-        longest = size.texts * cell.subject.encoding.max_length
-        tokens = min(round(size.characters / CHARACTERS_PER_TOKEN) + 2 * size.texts, longest)
-    same = [r for r in records if r.model.artifact == cell.subject.artifact.key]
-    rates = [r.provenance["tokens_per_second"] for r in same if r.provenance.get("tokens_per_second")]
-    parameters = next((r.model.parameters for r in same if r.model.parameters), None)
+def _line(cell: PlannedScore, past: _PastRuns) -> _Line:
+    """The cost of a score from vectors."""
     state = "cannot run" if cell.problem else "to do" if cell.record is None else "done"
+    texts, tokens = past.work(cell) if state == "to do" else (None, None) if cell.problem else (0, 0)
+    parameters = past.parameters(cell)
+    rate = past.tokens_per_second(cell.subject.artifact.key, parameters)
     return _Line(
         model=cell.subject.artifact.name,
         task=cell.task.name,
         state=state,
-        texts=size.texts,
+        texts=texts,
         tokens=tokens,
-        flops=2.0 * parameters * tokens if parameters and tokens else None,
-        seconds=tokens / (sum(rates) / len(rates)) if tokens and rates else None,
+        flops=2.0 * parameters * tokens if parameters and tokens is not None else None,
+        seconds=None
+        if tokens is None or not rate
+        else tokens / rate + (0 if cell.record else past.other_seconds(cell)),
     )
 
 

@@ -132,3 +132,22 @@ class Need:
     def data(self) -> Data:
         """The data set as a task pins it."""
         return Data(path=self.path, revision=self.revision)
+
+
+def data_sets_in(root: Path) -> tuple[Need, ...]:
+    """The data sets in a data root, sorted, at the revision of their manifest."""
+    folders = [f for f in sorted(root.glob("*/*")) if f.is_dir() and not _hidden(f, root)]
+    return tuple(_found(folder, root) for folder in folders if visible_files(folder))
+
+
+def _found(folder: Path, root: Path) -> Need:
+    try:
+        manifest = Manifest.read(folder)
+    except DataError:
+        manifest = None
+    path = folder.relative_to(root).as_posix().partition("@")[0]
+    return Need(path=path, revision=manifest.revision if manifest else "")
+
+
+def _hidden(folder: Path, root: Path) -> bool:
+    return any(part.startswith(".") for part in folder.relative_to(root).parts)

@@ -83,12 +83,6 @@ def needs(tasks: Sequence[Task]) -> tuple[Need, ...]:
     )
 
 
-def data_sets_in(root: Path) -> tuple[Need, ...]:
-    """The data sets in a data root, sorted, at the revision of their manifest."""
-    folders = [f for f in sorted(root.glob("*/*")) if f.is_dir() and not _hidden(f, root)]
-    return tuple(_found(folder, root) for folder in folders if visible_files(folder))
-
-
 def _state(need: Need, located: Located, folder: Path) -> State:
     if located.origin == "hub-cache":
         return "cached"
@@ -98,19 +92,6 @@ def _state(need: Need, located: Located, folder: Path) -> State:
         return "changed" if Manifest.read(folder) else "unverified"
     except DataError:
         return "changed"
-
-
-def _found(folder: Path, root: Path) -> Need:
-    try:
-        manifest = Manifest.read(folder)
-    except DataError:
-        manifest = None
-    path = folder.relative_to(root).as_posix().partition("@")[0]
-    return Need(path=path, revision=manifest.revision if manifest else "")
-
-
-def _hidden(folder: Path, root: Path) -> bool:
-    return any(part.startswith(".") for part in folder.relative_to(root).parts)
 
 
 Progress = Callable[[str], None]

@@ -13,10 +13,10 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Literal, TextIO
 
-from harness.data.folder import visible_files
-from harness.data.locate import Located
+from harness.data.folder import data_sets_in, visible_files
+from harness.data.locate import DataSettings, Located, root_folder
 from harness.errors import DataError, nearest, shortened
 from harness.identity import digest
 from harness.types import DataTable, FileSource, Size, TableSource, Task
@@ -73,12 +73,13 @@ class Schema:
 
     def faults(self, tables: Sequence[DataTable]) -> list[str]:
         """What the folder lacks of the tables, one sentence each; empty if they can be read."""
-        return [fault for table in tables for fault in self._faults(table)]
+        absent = [table.config or ("default",) for table in tables if self._named(table.config) is None]
+        missing = [self._no_config(absent)] if absent else []
+        return [*missing, *(fault for table in tables for fault in self._faults(table))]
 
     def _faults(self, table: DataTable) -> Iterator[str]:
         name = self._named(table.config)
         if name is None:
-            yield self._no_config(table.config)
             return
         config = self.configs[name]
         for wanted in table.splits:
@@ -98,12 +99,12 @@ class Schema:
         only = [*self.configs] if len(self.configs) == 1 else []
         return next(iter([*only, *flagged, *({"default"} & self.configs.keys())]), None)
 
-    def _no_config(self, names: Sequence[str]) -> str:
-        names = names or ("default",)
-        wanted = " or ".join(map(repr, names))
+    def _no_config(self, absent: Sequence[tuple[str, ...]]) -> str:
+        """The sentence on configurations that are not there, each by the names that it may have."""
+        wanted = shortened([" or ".join(map(repr, names)) for names in absent], most=3)
         if not self.declared:
-            return f"{README} declares no configuration {wanted}: without one there is only 'default'"
-        close = nearest(names[0], self.configs)
+            return f"{README} declares no configuration {wanted}: without that there is only 'default'"
+        close = nearest(absent[0][0], self.configs) if len(absent) == 1 else []
         there = f"is {close[0]!r} the one?" if close else f"there is: {shortened([*self.configs])}"
         return f"{README} declares no configuration {wanted}; {there}"
 
@@ -149,7 +150,49 @@ def readable_folder(folder: Path) -> Path:
     return target
 
 
-def check_data(task: Task, located: Located, *, cache: Path) -> Size:
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """What a task's data is like, as far as that can be seen before a run.
+
+    `state` is "missing" where no data is at hand, and "faulty" where the task cannot read it. `tables` are
+    those that the task reads, none where its own code decides.
+    """
+
+    task: Task
+    state: Literal["ok", "faulty", "missing"]
+    folder: Path | None = None
+    tables: tuple[DataTable, ...] = ()
+    faults: tuple[str, ...] = ()
+    size: Size | None = None
+
+    @staticmethod
+    def of(task: Task, settings: DataSettings) -> Finding:
+        """The finding on a task's data, in the data root or in its own files."""
+        tables = task.source.tables(task) if isinstance(task.source, TableSource) else ()
+        folder = root_folder(task.data.path, task.data.revision, settings.root) if task.data.path else None
+        if task.data.path and folder is None:
+            return Finding(task=task, state="missing", tables=tables, faults=(_absence(task, settings),))
+        try:
+            if isinstance(task.source, FileSource):
+                return Finding(task=task, state="ok", size=task.source.measure(task, cache=settings.cache))
+            faults = tuple(Schema.read(folder).faults(tables)) if folder else ()
+        except DataError as error:
+            faults = (error.message,)
+        state: Literal["ok", "faulty"] = "faulty" if faults else "ok"
+        return Finding(task=task, state=state, folder=folder, tables=tables, faults=faults, size=task.size)
+
+
+def _absence(task: Task, settings: DataSettings) -> str:
+    """The sentence on a data set that is not in the data root."""
+    path, root = task.data.path, settings.root
+    if root is None:
+        return f"no data root is named, so there is no {path}"
+    there = [need.path for need in data_sets_in(root)]
+    close = nearest(path, there)
+    return f"there is no folder {root / path}" + (f"; is {close[0]} the one?" if close else "")
+
+
+def check_data(task: Task, located: Located, settings: DataSettings) -> Size:
     """The size of a task's data, after a look at it as far as that is possible before a run.
 
     Data at a pinned revision is known to be whole.
@@ -159,22 +202,16 @@ def check_data(task: Task, located: Located, *, cache: Path) -> Size:
     """
     source = task.source
     if isinstance(source, FileSource):
-        return source.measure(task, cache=cache)
+        return source.measure(task, cache=settings.cache)
     if isinstance(source, TableSource) and located.folder is not None and located.data.content:
         faults = Schema.read(located.folder).faults(source.tables(task))
         if faults:
             more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
             raise DataError(
                 f"{located.folder}: {faults[0]}{more}.",
-                hint=f"All that it needs: harness data check {_root(located)} --suite SUITE",
+                hint=f"All that it needs: harness data check {settings.root} --suite SUITE",
             )
     return task.size
-
-
-def _root(located: Located) -> Path:
-    """The data root of a data set in it."""
-    assert located.folder is not None
-    return located.folder.parents[len(Path(located.data.path).parts) - 1]
 
 
 def _inside(file: Path, folder: Path) -> str:

@@ -26,7 +26,15 @@ NAME = 200
 INTEGER = 2**63
 """Integers are smaller than this, as in every database."""
 
-COUNTS = ("texts", "texts_encoded", "tokens_encoded", "tokens_per_second", "cores", "threads")
+COUNTS = (
+    "texts",
+    "texts_encoded",
+    "characters_encoded",
+    "tokens_encoded",
+    "tokens_per_second",
+    "cores",
+    "threads",
+)
 """What a provenance says in numbers, where it says it."""
 
 OBJECTS = ("device", "packages", "prompts_asked", "prompts_applied", "peak_memory_bytes", "gate")

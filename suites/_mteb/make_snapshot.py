@@ -144,7 +144,7 @@ def _columns(task: type[AbsTask]) -> dict[str, list[str]]:
     texts, values = ([raw.get(name, name) for name in names] for names in (texts, values))
     return {
         "texts": texts,
-        "values": [*values, *sorted({*changes.removed, *raw.values()} - {*texts, *values})],
+        "values": [*values, *sorted({*changes.further, *raw.values()} - {*texts, *values})],
     }
 
 
@@ -165,13 +165,13 @@ def _final_columns(task: type[AbsTask]) -> tuple[list[str], list[str]]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Changes:
-    """The columns that a task's own code renames, raw name by new name, and those that it removes.
+    """The columns that a task's own code renames, raw name by new name, and others that it needs.
 
     `split` is whether it makes splits of its own.
     """
 
     renamed: Mapping[str, str]
-    removed: frozenset[str]
+    further: frozenset[str]
     split: bool
 
     @staticmethod
@@ -185,7 +185,7 @@ class _Changes:
         read = {_text_of(node.slice) for node in nodes if isinstance(node, ast.Subscript)} - {None}
         calls = [node for node in nodes if isinstance(node, ast.Call)]
         renamed: dict[str, str] = {}
-        removed: set[str] = set()
+        further: set[str] = set()
         names = [getattr(call.func, "attr", getattr(call.func, "id", "")) for call in calls]
         for name, call in zip(names, calls, strict=True):
             try:
@@ -197,18 +197,18 @@ class _Changes:
                     renamed |= {new: old for old, new in pairs.items()}
                 case ("rename_column", [str(old), str(new)]):
                     renamed[new] = old
-                case ("remove_columns", [str() | list() as gone]):
-                    removed |= {gone} if isinstance(gone, str) else set(gone)
+                case ("remove_columns" | "class_encode_column", [str() | list() as used]):
+                    further |= {used} - known if isinstance(used, str) else set(used)
                 case ("next" | "select_columns" | "rename_columns" | "rename_column", _):
                     return None
                 case _ if name not in ("split", "join") and not _texts_in(call) <= known | {"train"}:
                     return None
         if not read <= known or (renamed and read):
             return None
-        return _Changes(renamed=renamed, removed=frozenset(removed), split="train_test_split" in names)
+        return _Changes(renamed=renamed, further=frozenset(further), split="train_test_split" in names)
 
 
-_CHANGING = ("rename_columns", "rename_column", "remove_columns")
+_CHANGING = ("rename_columns", "rename_column", "remove_columns", "class_encode_column")
 
 
 def _sources(code: Any) -> list[ast.Module]:
