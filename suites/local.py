@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
-from harness.errors import DataError, StoreError, nearest
+from harness.errors import DataError, StoreError, UsageError, nearest
 from harness.files import replace as replace_file
 from harness.types import (
     REGRESSION,
@@ -379,7 +379,10 @@ class _FileSource(BuiltSource):
 
 def _open(argument: str, options: SuiteOptions) -> Suite:
     folder = absolute_path(argument)
-    tasks = _local_description.LocalTask.read_all(folder)
+    try:
+        tasks = _local_description.LocalTask.read_all(folder)
+    except DataError as error:  # nothing can be planned
+        raise UsageError(error.message, hint=error.hint) from error
     columns = tuple(_column(task, task.content_hash(options.cache)) for task in tasks)
     made = Suite(name=f"local:{argument}", title=folder.name, columns=columns, averages="large")
     return narrowed(made, options)

@@ -127,12 +127,14 @@ def _verify_data(
 @command.command("check")
 @click.argument("folder", metavar="[DIR]", required=False, type=click.Path(path_type=Path))
 @_selection
+@options.splits
 @options.cache
 def _check_data(
     folder: Path | None,
     suites: tuple[str, ...],
     languages: str,
     subsets: str,
+    splits: str,
     data: Path | None,
     as_json: bool,
     cache: Path | None,
@@ -149,7 +151,7 @@ def _check_data(
     if own and not suites:
         suites = (f"local:{folder}",)
     if suites:
-        narrowed = replace(_narrowed(languages, subsets), cache=settings.cache)
+        narrowed = replace(_narrowed(languages, subsets), splits=split_names(splits), cache=settings.cache)
         tasks = [task for suite in open_suites(suites, narrowed) for task in suite.tasks]
         found = [Finding.of(task, settings) for task in dict.fromkeys(tasks)]
     else:

@@ -261,10 +261,13 @@ def _card(folder: Path) -> dict[str, Any]:
         return {}
     try:
         return metadata_load(path) or {}
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 2 if error.problem_mark else 1
         raise DataError(
-            f"{path}: the metadata between its lines --- is no YAML: {_one_line(error)}."
+            f"{path}:{line}: the metadata between its lines --- is no YAML: {error.problem}."
         ) from None
+    except (yaml.YAMLError, ValueError, OSError) as error:
+        raise DataError(f"{path}: the metadata cannot be read: {_one_line(error)}.") from None
 
 
 def _declared(folder: Path) -> dict[str, _Config]:
@@ -290,8 +293,7 @@ def _inferred(folder: Path) -> dict[str, list[str]]:
     """The patterns of a folder without a README by split, from the names of its files."""
     from datasets.data_files import get_data_patterns
 
-    found: dict[str, list[str]] = get_data_patterns(folder.resolve().as_posix())
-    return found
+    return {str(split): found for split, found in get_data_patterns(folder.resolve().as_posix()).items()}
 
 
 def _one_line(error: Exception) -> str:

@@ -150,11 +150,12 @@ class TaskInfo:
         if self.loader == "own":
             return ()
         if self.loader == "parts":
-            return tuple(table for subset in subsets for table in _retrieval_tables(subset, splits))
+            ranked = "Reranking" in self.type
+            return tuple(t for subset in subsets for t in _retrieval_tables(subset, splits, ranked=ranked))
         names = [*self.texts]
         configs = [(subset,) for subset in subsets if subset != "default"]
         if self.loader:
-            configs = [("default",)]
+            configs = []
             names += ["lang"] if self.loader == "merged" and self.texts else []
         if self.loader == "columns":
             names = [*dict.fromkeys(part for subset in subsets for part in subset.split("-"))]
@@ -173,13 +174,16 @@ def _each(names: Sequence[str]) -> tuple[tuple[str, ...], ...]:
     return tuple((name,) for name in names)
 
 
-def _retrieval_tables(subset: str, splits: Sequence[str]) -> Iterator[DataTable]:
-    """The three tables of a subset of a retrieval task; its other tables may be left out."""
+def _retrieval_tables(subset: str, splits: Sequence[str], *, ranked: bool) -> Iterator[DataTable]:
+    """The tables of a subset of a retrieval task; `ranked` is whether each query has candidates."""
     before = "" if subset == "default" else f"{subset}-"
     qrels = ("default", "qrels") if subset == "default" else (f"{subset}-qrels",)
     wanted = tuple(splits)
     ids = _each(("query-id", "corpus-id", "score"))
     yield DataTable(config=qrels, splits=wanted, values=ids, lone_split=True)
+    if ranked:
+        ids = _each(("query-id", "corpus-ids"))
+        yield DataTable(config=(f"{before}top_ranked",), splits=wanted, values=ids, lone_split=True)
     for config in ((f"{before}corpus",), (f"{before}queries", "query")):
         yield DataTable(config=config, splits=wanted, texts=(("text",),), values=(_ID,), lone_split=True)
 

@@ -14,9 +14,9 @@ from httpx import Request, Response
 from huggingface_hub.errors import HfHubHTTPError
 
 from harness.commands.data import _remote_sizes
-from harness.data.folder import Manifest, Need
+from harness.data.folder import Manifest, Need, data_sets_in
 from harness.data.locate import DataSettings, Unavailable, _explain, human_size, locate_data, remote_size
-from harness.data.mirror import Status, data_sets_in, needs, pull, verify
+from harness.data.mirror import Status, needs, pull, verify
 from harness.errors import DataError
 from harness.types import Data, Task
 
