@@ -381,9 +381,9 @@ def _open(argument: str, options: SuiteOptions) -> Suite:
     folder = absolute_path(argument)
     try:
         tasks = _local_description.LocalTask.read_all(folder)
+        columns = tuple(_column(task, task.content_hash(options.cache)) for task in tasks)
     except DataError as error:  # nothing can be planned
         raise UsageError(error.message, hint=error.hint) from error
-    columns = tuple(_column(task, task.content_hash(options.cache)) for task in tasks)
     made = Suite(name=f"local:{argument}", title=folder.name, columns=columns, averages="large")
     return narrowed(made, options)
 

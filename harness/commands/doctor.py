@@ -22,8 +22,9 @@ import click
 from harness import files, paths
 from harness.backbones.minilm import WEIGHTS
 from harness.commands import options
+from harness.data.folder import data_sets_in
 from harness.data.locate import DataSettings, human_size
-from harness.data.mirror import Status, data_sets_in
+from harness.data.mirror import Status
 from harness.errors import HarnessError
 from harness.files import sha256_file
 from harness.provenance import (

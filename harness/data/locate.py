@@ -341,7 +341,7 @@ def locate_data(data: Data, settings: DataSettings, *, subsets: Sequence[str] = 
     lacking = _gaps(held, data, subsets) if held else ()
     if held and not lacking:
         return Located(data=data, folder=held, origin="hub-cache")
-    if settings.offline or constants.HF_HUB_OFFLINE:
+    if settings.offline or (settings.root is not None and constants.HF_HUB_OFFLINE):
         raise _missing(data, settings, lacking)
     return Located(data=data, folder=None, origin="hub")
 

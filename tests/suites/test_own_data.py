@@ -106,6 +106,8 @@ def test_languages_are_refused_where_data_name_none(name: str, repo: Path, data:
     suite = opened(name, repo, data).name
     assert caught.value.message == f"--languages says nothing about {suite}: these data name no language."
     assert caught.value.hint == f"Leave out --languages, or run {suite} on its own."
+    with pytest.raises(UsageError, match="--subsets says nothing about"):
+        opened(name, repo, data, subsets=("en",))
 
 
 @pytest.mark.parametrize(

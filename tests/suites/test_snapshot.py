@@ -488,3 +488,64 @@ def test_a_name_may_hold_a_colon_or_what_json_escapes() -> None:
     rows = {"a: b,": {"type": "STS"}, "c\u2028\\d": ["x", "y: z,"]}
     lines = ",\n".join(f"{json.dumps(n)}: {json.dumps(r)}" for n, r in rows.items())
     assert dict(_sections(f'{{\n"tasks": {{\n{lines}\n}}\n}}\n')["tasks"]) == rows
+
+
+# What of a data set a task reads, and narrowing to subsets
+
+
+@pytest.mark.parametrize(
+    ("name", "subsets", "configs", "splits", "columns"),
+    [
+        ("STSBenchmark", ("default",), [()], ("test",), ["sentence1", "sentence2", "score"]),
+        ("Banking77Classification", ("default",), [()], ("test", "train"), ["text", "label"]),
+        ("TwitterURLCorpus", ("default",), [()], ("test",), ["sent1", "sent2", "labels"]),
+        (
+            "SIB200Classification",
+            ("eng_Latn",),
+            [("eng_Latn",)],
+            ("train", "validation", "test"),
+            ["text", "category", "index_id"],
+        ),
+        ("STS17", ("en-en",), [()], ("test",), ["sentence1", "sentence2", "lang", "score"]),
+        ("SlovakParlaSentClassification", ("default",), [("SK",)], (), []),
+        ("CodeSearchNetCCRetrieval", ("python",), [], (), []),
+        (
+            "SciFact",
+            ("default",),
+            [("default", "qrels"), ("corpus",), ("queries", "query")],
+            ("test",),
+            ["query-id", "corpus-id", "score"],
+        ),
+    ],
+)
+def test_the_tables_that_a_task_reads(
+    name: str,
+    subsets: tuple[str, ...],
+    configs: list[tuple[str, ...]],
+    splits: tuple[str, ...],
+    columns: list[str],
+) -> None:
+    info = load().task(name)
+    tables = info.tables(info.splits, subsets)
+    assert [table.config for table in tables] == configs
+    assert set(tables[0].splits if tables else ()) == set(splits)
+    assert [names[0] for table in tables[:1] for names in (*table.texts, *table.values)] == columns
+
+
+def test_subsets_narrow_a_task_and_a_benchmark() -> None:
+    (task,) = benchmark_or_task("STS17", called="x", options=SuiteOptions(subsets=("en-en",))).tasks
+    assert (task.subsets, task.size.texts) == (("en-en",), 500)
+    suite = benchmark_or_task("MTEB(eng, v2)", called="x", options=SuiteOptions(subsets=("en-en",)))
+    assert ([task.name for task in suite.tasks], len(suite.left_out)) == (["STS17"], 40)
+    both = SuiteOptions(subsets=("en-en", "en-de"), languages=("deu",))
+    assert benchmark_or_task("STS17", called="x", options=both).tasks[0].subsets == ("en-de",)
+
+
+@pytest.mark.parametrize(
+    ("name", "subset", "hint"),
+    [("STS17", "en-em", "Did you mean en-en"), ("MTEB(eng, v2)", "af", "There is: default, en, en-en.")],
+)
+def test_a_subset_that_no_task_has_is_refused(name: str, subset: str, hint: str) -> None:
+    with pytest.raises(UsageError, match=f"No subset of .* is called '{subset}'") as caught:
+        benchmark_or_task(name, called="x", options=SuiteOptions(subsets=(subset,)))
+    assert hint in str(caught.value.hint)

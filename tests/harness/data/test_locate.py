@@ -175,6 +175,18 @@ def test_a_folder_with_some_of_the_subsets_is_refused_for_the_others(settings, r
     assert "--languages" in caught.value.hint
 
 
+def test_a_configuration_stands_for_the_subset_of_its_name_only(settings, root, lay, revision):
+    configs = "".join(f"- config_name: {name}\n  data_files: a.jsonl\n" for name in ("en-ext", "ja"))
+    readme = f"---\nconfigs:\n{configs}---\n"
+    lay(root / PATH, {"README.md": readme, "a.jsonl": "{}"})
+    wanted = Data(path=PATH, revision=revision)
+    assert locate_data(wanted, settings, subsets=("en-ext", "ja")).origin == "root"
+    with pytest.raises(DataMissing, match=r"without en\."):
+        locate_data(wanted, settings, subsets=("en", "ja"))
+    lay(root / PATH, {"README.md": readme.replace("en-ext", "corpus-en")})
+    assert locate_data(wanted, settings, subsets=("en", "ja")).origin == "root"
+
+
 # Snapshots in the hub's cache, laid out as its library does it (links into blobs)
 
 
