@@ -147,7 +147,7 @@ def _check_data(
     """
     own = folder is not None and _holds_own_data(folder)
     root = paths.data_root(None if own else folder or data)
-    settings = DataSettings(root=root, offline=True, cache=paths.cache_folder(cache))
+    settings = DataSettings(root=_existing(root), offline=True, cache=paths.cache_folder(cache))
     if own and not suites:
         suites = (f"local:{folder}",)
     if suites:
@@ -197,9 +197,14 @@ def _wanted(suites: Sequence[str], languages: str, subsets: str, root: Path | No
         return needs([task for suite in opened for task in suite.tasks])
     if root is None:
         raise UsageError("Which data?", hint="Name a suite (--suite SUITE) or a data root (--data DIR).")
-    if not root.is_dir():
-        raise UsageError(f"The data root {root} is not a folder.", hint="`harness data pull` makes one.")
+    _existing(root)
     return data_sets_in(root)
+
+
+def _existing(root: Path | None) -> Path | None:
+    if root is not None and not root.is_dir():
+        raise UsageError(f"The data root {root} is not a folder.", hint="`harness data pull` makes one.")
+    return root
 
 
 def _narrowed(languages: str, subsets: str) -> SuiteOptions:

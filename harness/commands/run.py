@@ -83,7 +83,10 @@ def _show_plan(prepared: PreparedRun, as_json: bool) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class _Line:
-    """The expected cost of a planned score, None where unknown; `texts` and `tokens` are those to encode."""
+    """The expected cost of a planned score, None where unknown.
+
+    `texts` and `tokens` are those still to be encoded, `data_texts` and `data_characters` those of the task.
+    """
 
     model: str
     task: str
@@ -95,6 +98,8 @@ class _Line:
     runs: int | None = None
     steps: int | None = None
     notes: tuple[str, ...] = ()
+    data_texts: int | None = None
+    data_characters: int | None = None
 
 
 def _estimate(prepared: PreparedRun) -> list[_Line]:
@@ -370,6 +375,8 @@ def _line(cell: PlannedScore, past: _PastRuns) -> _Line:
         state=state,
         texts=texts,
         tokens=tokens,
+        data_texts=cell.task.size.texts,
+        data_characters=cell.task.size.characters,
         flops=2.0 * parameters * tokens if parameters and tokens is not None else None,
         seconds=None
         if tokens is None or not rate

@@ -58,7 +58,7 @@ class Manifest:
         path = folder / MANIFEST
         try:
             return _manifest(json.loads(path.read_bytes()))
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
             raise DataError(

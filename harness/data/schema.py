@@ -33,14 +33,15 @@ class _Config:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def files(self, split: str) -> list[Path]:
-        """The files of a split; none where a pattern matches nothing."""
+        """The files of a split, without licences and the like; none where a pattern matches nothing."""
         from datasets.data_files import DataFilesList
 
         try:
             found = DataFilesList.from_patterns(list(self.patterns[split]), base_path=self.folder.as_posix())
         except FileNotFoundError:
             return []
-        return [Path(file) for file in found]
+        files = [Path(file) for file in found]
+        return [file for file in files if _kind(file) in _READ] or files
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -300,16 +301,45 @@ def _one_line(error: Exception) -> str:
     return " ".join(str(error).split())[:200].rstrip(".")
 
 
+SCORE = "score"
+"""The column of numbers that a task compares with."""
+
 _POINTER = b"version https://git-lfs"
+_JSON = (".json", ".jsonl", ".ndjson")
 _SEPARATORS = {".csv": ",", ".tsv": "\t"}
+_READ = (".parquet", *_JSON, *_SEPARATORS)
+_UNREAD = (
+    ".xls",
+    ".xlsx",
+    ".ods",
+    ".doc",
+    ".docx",
+    ".pdf",
+    ".pkl",
+    ".py",
+    ".md",
+    ".npy",
+    ".yaml",
+    ".toml",
+    "",
+)
+
+
+def _kind(file: Path) -> str:
+    """How a file's name ends, without that of its compression."""
+    return next((suffix for suffix in reversed(file.suffixes) if suffix != ".gz"), "")
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Head:
-    """The start of a file: its columns, None where unknown; those that hold no text; its rows if counted."""
+    """The start of a file: its columns, None where unknown; the kinds of those that hold no text; its rows.
+
+    `text` are columns that are known to hold text, `rows` None where they are not counted.
+    """
 
     columns: tuple[str, ...] | None = None
     no_text: Mapping[str, str] = field(default_factory=dict)
+    text: frozenset[str] = frozenset()
     rows: int | None = None
 
     @staticmethod
@@ -326,15 +356,20 @@ class _Head:
             raise DataError(f": {error.strerror or error}") from None
         if start == _POINTER:
             raise DataError(": this is a pointer of git-lfs, not the file; type: git lfs pull")
-        suffixes = [suffix for suffix in file.suffixes if suffix != ".gz"]
-        kind = suffixes[-1] if suffixes else ""
+        kind = _kind(file)
         if not start:
             return _Head(rows=0)
         if kind == ".parquet":
             return _parquet(file)
-        if kind in (".json", ".jsonl", ".ndjson"):
+        if kind in _JSON:
             return _json(file, options)
-        return _table(file, kind, options) if kind in _SEPARATORS else _Head()
+        if kind in _SEPARATORS:
+            return _table(file, kind, options)
+        if kind == ".txt":
+            return _Head(columns=("text",))
+        if kind in _UNREAD:
+            raise DataError(": such files are not read; Parquet, JSON lines, CSV and TSV are")
+        return _Head()
 
     def faults(self, table: DataTable) -> Iterator[str]:
         """The columns that are not there, or hold no text where text is read."""
@@ -346,6 +381,8 @@ class _Head:
                 yield self._no_column(names)
             elif names in table.texts and name in self.no_text:
                 yield f"the column {name!r} holds {self.no_text[name]}, not text"
+            elif name == SCORE and name in self.text:
+                yield f"the column {name!r} holds text, not numbers"
 
     def _no_column(self, names: Sequence[str]) -> str:
         close = nearest(names[0], self.columns or ())
@@ -363,7 +400,8 @@ def _parquet(file: Path) -> _Head:
     except (pa.ArrowException, OSError) as error:
         raise DataError(f": this is no whole Parquet file: {_one_line(error)}") from None
     no_text = {f.name: str(f.type) for f in schema if not _is_text(f.type)}
-    return _Head(columns=tuple(schema.names), no_text=no_text, rows=rows)
+    text = frozenset(schema.names) - no_text.keys()
+    return _Head(columns=tuple(schema.names), no_text=no_text, text=text, rows=rows)
 
 
 def _is_text(type_: Any) -> bool:
@@ -390,10 +428,36 @@ def _json(file: Path, options: Mapping[str, Any]) -> _Head:
         if text.strip() == "{":
             return _Head()
         raise DataError(f":{line}: not valid JSON: {error}") from None
+    _require_end(file)
     if not isinstance(row, dict):
         raise DataError(f":{line}: a JSON object is needed, not {text.strip()[:40]!r}")
-    no_text = {n: type(v).__name__ for n, v in row.items() if v is not None and not isinstance(v, str | list)}
-    return _Head(columns=tuple(row), no_text=no_text)
+    no_text = {n: _type_name(v) for n, v in row.items() if not isinstance(v, str | list)}
+    return _Head(
+        columns=tuple(row), no_text=no_text, text=frozenset(n for n, v in row.items() if type(v) is str)
+    )
+
+
+def _type_name(value: object) -> str:
+    return "nothing in the first row" if value is None else type(value).__name__
+
+
+TAIL = 1_000_000
+"""The bytes at the end of a file in which its last line is looked for."""
+
+
+def _require_end(file: Path) -> None:
+    """Refuse a file whose last line is cut, as after an interrupted copy."""
+    if file.suffix == ".gz":
+        return
+    with file.open("rb") as opened:
+        opened.seek(max(0, file.stat().st_size - TAIL))
+        lines = opened.read().split(b"\n")
+    last = next((line for line in reversed(lines) if line.strip()), b"")
+    try:
+        if len(lines) > 1:
+            json.loads(last)
+    except ValueError as error:
+        raise DataError(f": the last line is not valid JSON: {_one_line(error)}") from None
 
 
 def _table(file: Path, kind: str, options: Mapping[str, Any]) -> _Head:
@@ -426,5 +490,5 @@ def _lines(file: Path) -> Iterator[str]:
 
 def _opened(file: Path) -> TextIO:
     if file.suffix == ".gz":
-        return gzip.open(file, "rt", encoding="utf-8-sig")  # type: ignore[return-value]
+        return gzip.open(file, "rt", encoding="utf-8-sig")
     return open(os.fspath(file), encoding="utf-8-sig")

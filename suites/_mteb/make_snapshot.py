@@ -148,7 +148,7 @@ def _columns(task: type[AbsTask]) -> dict[str, list[str]]:
     }
 
 
-def _final_columns(task: type[AbsTask]) -> tuple[list[str], list[str]]:
+def _final_columns(task: Any) -> tuple[list[str], list[str]]:
     """The columns of texts, and of labels or scores, after the task's own changes to its data."""
     kind = task.metadata.type
     if hasattr(task, "column_names"):

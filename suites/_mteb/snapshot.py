@@ -152,19 +152,21 @@ class TaskInfo:
         if self.loader == "parts":
             ranked = "Reranking" in self.type
             return tuple(t for subset in subsets for t in _retrieval_tables(subset, splits, ranked=ranked))
-        names = [*self.texts]
-        configs = [(subset,) for subset in subsets if subset != "default"]
-        if self.loader:
-            configs = []
-            names += ["lang"] if self.loader == "merged" and self.texts else []
-        if self.loader == "columns":
-            names = [*dict.fromkeys(part for subset in subsets for part in subset.split("-"))]
-        train = [self.train] if self.train else []
-        wanted = tuple(dict.fromkeys([*splits, *train])) if names else ()
+        configs: list[tuple[str, ...]] = [(subset,) for subset in subsets if subset != "default"]
+        if self.loader or not configs:
+            configs = [(self.config,) if self.config else ()]
+        texts = self._text_columns(subsets)
+        wanted = dict.fromkeys([*splits, *([self.train] if self.train else [])]) if texts else ()
         return tuple(
-            DataTable(config=config, splits=wanted, texts=_each(names), values=_each(self.values))
-            for config in configs or [(self.config,) if self.config else ()]
+            DataTable(config=config, splits=tuple(wanted), texts=_each(texts), values=_each(self.values))
+            for config in configs
         )
+
+    def _text_columns(self, subsets: Sequence[str]) -> list[str]:
+        """The columns of text in a table, with that of the subset's name where all are merged into one."""
+        if self.loader == "columns":
+            return [*dict.fromkeys(part for subset in subsets for part in subset.split("-"))]
+        return [*self.texts, *(["lang"] if self.loader == "merged" and self.texts else [])]
 
 
 _ID = ("_id", "id")

@@ -186,6 +186,12 @@ IN_A_ROOT: tuple[tuple[str, tuple[str, ...], Change, str], ...] = (
     (
         "STSBenchmark",
         (),
+        swap(f"{STS}/test.jsonl", "0.0}", "0."),
+        "test.jsonl: the last line is not valid JSON",
+    ),
+    (
+        "STSBenchmark",
+        (),
         put(f"{STS}/test.jsonl", "version https://git-lfs.github.com/spec/v1\n"),
         "git lfs pull",
     ),
@@ -212,6 +218,19 @@ IN_A_ROOT: tuple[tuple[str, tuple[str, ...], Change, str], ...] = (
         remove(f"{BANK}/train.jsonl"),
         "there is no split 'train'; there is: test",
     ),
+    (
+        "STSBenchmark",
+        (),
+        swap(f"{STS}/test.jsonl", "3.8", '"high"'),
+        "the column 'score' holds text, not numbers",
+    ),
+    (
+        "STSBenchmark",
+        (),
+        swap(f"{STS}/test.jsonl", '"A man plays a guitar."', "null"),
+        "nothing in the first row",
+    ),
+    ("STSBenchmark", (), move(f"{STS}/test.jsonl", f"{STS}/test.xlsx"), "test.xlsx: such files are not read"),
     ("Banking77Classification", (), swap(f"{BANK}/test.jsonl", "label", "intent"), "no column 'label'"),
     ("SciFact", (), remove(f"{FACT}/README.md"), "README.md declares no configuration"),
     (
@@ -335,9 +354,31 @@ def test_a_fault_in_data_of_ones_own_is_one_line(
     refused(said, f"local:{tmp_path / 'own'}")
 
 
-def test_the_folders_without_their_faults_are_planned(tmp_path: Path) -> None:
-    for number, files in enumerate((BEIR, PAIRS, LABELS)):
-        assert check(lay(tmp_path / str(number), files))[0] == 0
+def test_folders_without_a_fault_are_planned_with_their_size(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for files, texts, characters in ((BEIR, 3, 10), (PAIRS, 4, 4), (LABELS, 3, 3)):
+        folder = lay(tmp_path / str(characters), files)
+        assert check(folder)[0] == 0
+        places = ["--results", str(tmp_path / "r"), "--cache", str(tmp_path / "c")]
+        assert (
+            invoke(["run", "--model", "minilm", "--suite", f"local:{folder}", "--dry-run", "--json", *places])
+            == 0
+        )
+        (line,) = json.loads(capfd.readouterr().out)["plan"]
+        assert (line["data_texts"], line["data_characters"]) == (texts, characters)
+
+
+def test_files_that_have_not_changed_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from suites import local
+
+    folder = lay(tmp_path / "own", PAIRS)
+    assert check(folder)[0] == 0
+    monkeypatch.setattr(local, "_load_vectors", lambda _task: pytest.fail("read again"))
+    assert check(folder)[0] == 0
+    swap("pairs.jsonl", '"score": 2', '"score": 3')(folder)
+    with pytest.raises(BaseException, match="read again"):
+        check(folder)
 
 
 def test_a_data_set_that_is_not_there_is_named_with_the_nearest(root: Path) -> None:
@@ -417,6 +458,6 @@ def test_heads_of_other_formats(name: str, content: str | None, tmp_path: Path) 
     wanted = DataTable(
         config=(), splits=("test",), texts=(("sentence1",), ("sentence2",)), values=(("score",),)
     )
-    faults = Schema.read(path.parent).faults([wanted])
+    (path.parent / "LICENSE").write_text("Do as you like.")
     said = f"{path.name}: there is no column 'sentence2'; is 'sentence1' the one?"
-    assert faults == ([] if name == "a.json" else [said])
+    assert Schema.read(path.parent).faults([wanted]) == ([] if name == "a.json" else [said])

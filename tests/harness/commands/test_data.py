@@ -183,6 +183,8 @@ def test_the_data_root_may_come_from_the_environment(root, monkeypatch):
         (["pull", "--suite", "toys"], "--data DIR"),
         (["verify", "--suite", "toys"], "HARNESS_DATA"),
         (["list", "--data", "nowhere"], "not a folder"),
+        (["check", "nowhere", "--suite", "toys"], "not a folder"),
+        (["check"], "Name a suite"),
         (["list", "--suite", "tois"], "No such suite"),
         (["lst"], "No such command"),
     ],
