@@ -61,7 +61,7 @@ def _checked(document: dict[str, Any], text: str | bytes) -> dict[str, Any]:
     ending = _ending(written)
     as_written = text.endswith(ending) and _sha256(text.removesuffix(ending) + _END) == written
     if not as_written and _sha256(_text(content)) != written:
-        raise ValueError("its content is not what was written: its digest differs")
+        raise ValueError("its content is not what its digest says")
     return content
 
 

@@ -131,7 +131,7 @@ def no_record(world: World) -> Path:
         (temporary_file, "left", "its process is dead"),
         (vectors_not_finite, "vectors", "not finite"),
         (space_of_another, "vectors", "another folder"),
-        (cached_source, "source", "its digest differs"),
+        (cached_source, "source", "its digest says"),
         (weights, "finetuned", "not that in best.json"),
         (units, "units", "not what was written"),
         (orphan, "examples", "no whole record names it"),
