@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -230,6 +230,37 @@ def test_progress_adds_up(encoder: Encoder) -> None:
     assert sum(tokens for _, tokens in calls) == encoder.count_tokens(texts[:300])
 
 
+class Kept:
+    """A keeper that wants what is finished after every fifth batch."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.times = 0
+        self.vectors: dict[str, np.ndarray] = {}
+
+    @property
+    def due(self) -> bool:
+        self.asked += 1
+        return self.asked % 5 == 0
+
+    def add(self, texts: Sequence[str], vectors: np.ndarray) -> None:
+        assert not self.vectors.keys() & set(texts)
+        self.times += 1
+        self.vectors |= dict(zip(texts, vectors, strict=True))
+
+
+def test_a_keeper_gets_every_vector_once_and_while_others_are_made(
+    encoder: Encoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "WINDOW", 128)
+    texts = [f"text {i} {'a ' * (i % 30)}" for i in range(300)] * 2
+    kept = Kept()
+    vectors = encoder.encode(texts, keeper=kept)
+    assert kept.times > 3
+    assert all((kept.vectors[text] == row).all() for text, row in zip(texts, vectors, strict=True))
+    assert len(kept.vectors) == 300
+
+
 def test_nothing_to_encode(encoder: Encoder) -> None:
     assert encoder.encode([]).shape == (0, 32)
     assert encoder.count_tokens([]) == 0
@@ -326,7 +357,8 @@ def test_a_vector_that_is_not_finite_names_its_text(
     with pytest.raises(
         ModelError, match="2 of 3 vectors are not finite; the first is that of text 2, 'one two'"
     ):
-        encoder.encode(texts)
+        encoder.encode(texts, keeper=(kept := Kept()))
+    assert list(kept.vectors) == ["a cat sat on mat"]
 
 
 # Linear layers through oneDNN
