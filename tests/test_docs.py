@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import shutil
+import subprocess
+import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 import click
 import pytest
 
+from harness import catalog
+from harness.backbones import BACKBONES
 from harness.cli import COMMANDS, program
 from harness.commands import options
 from harness.record import EXAMPLE_COLUMNS, Record
@@ -88,3 +96,163 @@ def test_every_command_is_in_the_json_page() -> None:
 def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
         assert (page.parent / target).exists(), target
+
+
+# The how-tos, done as they say in a copy of the project
+
+HOW_TOS = ("new-backbone", "new-recipe", "new-suite", "new-page", "python")
+BLOCK = re.compile(r"(?:^`([\w/.]+)`:\n\n)?^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+"""A block of code: the file that it is for, if one is named above it, its language, and its text."""
+
+READER = """
+import contextlib, io, json, shlex, sys
+from harness.cli import invoke
+told = {}
+for page, steps in json.load(sys.stdin).items():
+    space = {"__name__": "__main__"}
+    for language, text in steps:
+        out = io.TextIOWrapper(io.BytesIO(), "utf-8")
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
+            if language == "python":
+                code = exec(compile(text, page, "exec"), space)
+            else:
+                code = invoke(shlex.split(text))
+        out.flush()
+        told.setdefault(page, []).append([code, out.buffer.getvalue().decode()])
+print("told", json.dumps(told))
+"""
+
+SITE = """
+from pathlib import Path
+from starlette.testclient import TestClient
+from leaderboard.app import create_app
+from leaderboard.settings import Settings
+client = TestClient(create_app(Settings(results=(Path("results"),))))
+print(client.get("/organisations", headers={"accept": "text/html"}).text)
+print(client.get("/organisations.json").json()["tables"][0]["rows"][0]["cells"])
+"""
+
+
+def blocks(page: str) -> list[tuple[str, str, str]]:
+    return BLOCK.findall((ROOT / "docs" / f"{page}.md").read_text())
+
+
+def steps(page: str) -> list[tuple[str, str, list[str]]]:
+    """What a reader does: scripts, and commands with the lines that they promise."""
+    found: list[tuple[str, str, list[str]]] = []
+    for file, language, text in blocks(page):
+        if language == "python" and not file:
+            found.append((language, text, []))
+        for line in text.splitlines() if language == "console" else ():
+            command = line.removeprefix("$ harness ")
+            if command != line:
+                found.append((language, command, []))
+            else:
+                found[-1][2].append(line)
+    return [*found, ("python", SITE, ["my-org", "'value': 1"])] if page == "new-page" else found
+
+
+@pytest.fixture(scope="module")
+def read(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[tuple[int | None, str]]]:
+    """What each step of each how-to printed, in a copy of the project with the files that they name."""
+    copy = tmp_path_factory.mktemp("copy")
+    for package in ("harness", "suites", "finetune", "leaderboard"):
+        shutil.copytree(ROOT / package, copy / package, ignore=shutil.ignore_patterns("__pycache__"))
+    for page in HOW_TOS:
+        for file, _, text in blocks(page):
+            if file:
+                (copy / file).write_text(text)
+    wanted = {page: [(language, text) for language, text, _ in steps(page)] for page in HOW_TOS}
+    support = ROOT / "tests" / "support"
+    places = {"HARNESS_CACHE": str(copy / "cache"), "HARNESS_DATA": str(copy / "data")}
+    env = {**os.environ, **places, "HF_HUB_OFFLINE": "1", "PYTHONPATH": f"{copy}{os.pathsep}{support}"}
+    subprocess.run([sys.executable, "-c", PREPARE], cwd=copy, env=env, check=True)
+    asked = {"cwd": copy, "env": env, "input": json.dumps(wanted)}
+    done = subprocess.run(
+        [sys.executable, "-c", READER], **asked, capture_output=True, text=True, check=False
+    )  # type: ignore[call-overload]
+    assert done.returncode == 0, done.stderr
+    found: dict[str, list[tuple[int | None, str]]] = json.loads(done.stdout.rpartition("told ")[2])
+    return found
+
+
+PREPARE = """
+import json, shutil
+from pathlib import Path
+import numpy as np
+from safetensors.numpy import load_file, save_file
+import fakes, tiny
+from harness import backbones
+from harness.backbones.minilm import _locate
+from harness.store import Store
+both = zip(tiny.WORDS, tiny.WORDS[:5] * 2)
+pairs = [{"sentence1": a, "sentence2": b, "score": n % 6} for n, (a, b) in enumerate(both)]
+for name in ("stsbenchmark-sts", "sts12-sts"):
+    folder = Path("data/mteb") / name
+    folder.mkdir(parents=True)
+    (folder / "test.jsonl").write_text("\\n".join(map(json.dumps, pairs)))
+own = Path("path/to/data")
+own.mkdir(parents=True)
+rows = [{"text1": one["sentence1"], "text2": one["sentence2"], "score": one["score"]} for one in pairs]
+(own / "pairs.jsonl").write_text("\\n".join(map(json.dumps, rows)))
+(own / "harness.toml").write_text('[[task]]\\nname = "alike"\\ntype = "sts"\\n')
+tiny.folder(backbones.entries()["my-encoder"].family, Path("path/to/my-encoder"))
+checkpoint = Path("path/to/checkpoint")
+shutil.copytree(_locate(), checkpoint)
+tensors = load_file(checkpoint / "model.safetensors")
+words = tensors["embeddings.word_embeddings.weight"]
+tensors["embeddings.word_embeddings.weight"] = np.ascontiguousarray(np.roll(words, 500, axis=0))
+save_file(tensors, checkpoint / "model.safetensors", metadata={"format": "pt"})
+shutil.copytree("path/to/my-encoder", "path/to/run/checkpoint-1000")
+model = fakes.artifact(Path("x"), name="my-org/encoder")
+Store(Path("results")).put(model.slug, fakes.record(fakes.task("STS12"), 0.5, model=model))
+"""
+
+
+def plain(text: str) -> str:
+    """A text without the borders of tables, its blanks as one."""
+    return " ".join(re.sub("[│┃]", " ", text).split())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", HOW_TOS)
+def test_a_how_to_does_what_it_says(page: str, read: dict[str, list[tuple[int | None, str]]]) -> None:
+    for (_, asked, promised), (code, out) in zip(steps(page), read[page], strict=True):
+        assert not code, f"{asked}\n{out}"
+        for line in promised:
+            pattern = ".*".join(re.escape(plain(part)) for part in line.split("…"))
+            assert re.search(pattern, plain(out)), f"{asked}\n{line}\n{out}"
+
+
+def test_the_scripts_print_what_they_compute(read: dict[str, list[tuple[int | None, str]]]) -> None:
+    run, _, check, watch = (out for _, out in read["python"])
+    scores = [line.split() for line in run.splitlines()]
+    assert [words[:2] for words in scores] == [["minilm", "alike"], ["checkpoint", "alike"]]
+    assert all(-1 <= float(words[2]) <= 1 for words in scores)
+    assert check.split()[0] in ("regressed", "inconclusive", "equivalent", "improved")
+    assert "Did you mean release?" in check
+    assert watch.startswith(("[1000] []", "[] ["))
+
+
+@pytest.mark.parametrize("page", ["new-backbone", "new-recipe", "new-suite"])
+def test_an_entry_point_of_a_how_to_brings_its_entry(
+    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file of the how-to, in a package of another distribution."""
+    (points,) = (tomllib.loads(text) for _, language, text in blocks(page) if language == "toml")
+    ((group, names),) = points["project"]["entry-points"].items()
+    ((name, place),) = names.items()
+    text = next(text for file, _, text in blocks(page) if file)
+    module, _, _ = place.partition(":")
+    package, _, file = module.partition(".")
+    folder = tmp_path / f"brought_by_{page.replace('-', '_')}"
+    folder.mkdir()
+    (folder / f"{file}.py").write_text(text)
+    info = tmp_path / "brought-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: brought\nVersion: 1\n")
+    (info / "entry_points.txt").write_text(f"[{group}]\n{name} = {place.replace(package, folder.name, 1)}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    (registry,) = (one for one in (BACKBONES, catalog.SUITES, catalog.RECIPES) if one.group == group)
+    assert registry.all()[name].name == name
+    assert registry.broken() == []
