@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.arguments import checked, checked_fields
 from harness.encoder.model_files import weight_files
 from harness.errors import UsageError
 from harness.execute import Driver, Listeners
@@ -32,9 +33,9 @@ def run(
 ) -> Report:
     """Evaluate models on suites; `harness.run` documents the arguments."""
     asked = Request(
-        models=(model,) if isinstance(model, str) else tuple(model),
-        suites=(suite,) if isinstance(suite, str) else tuple(suite),
-        settings=settings or Settings(),
+        models=checked("models", model),
+        suites=checked("suites", suite),
+        settings=checked_fields(settings or Settings(), Settings, "settings"),
     ).changed(request, of="harness.run")
     with asked.network():
         prepared = prepare(asked)
@@ -50,6 +51,7 @@ def prepare(request: Request) -> PreparedRun:
     """
     end_repetition()
     found = ResolvedRequest.of(request)
+    request = found.request
     store = Store(found.results)
     plan = Plan.make(
         found.subjects,

@@ -16,6 +16,7 @@ import re
 import secrets
 import threading
 import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -285,6 +286,8 @@ SETTLED_NS = 100_000_000
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
+_Key = tuple[str | int, ...]
+
 
 @dataclass
 class _Read:
@@ -292,7 +295,7 @@ class _Read:
 
     inode: int
     size: int = 0
-    known: dict[tuple[str | int, ...], str] = field(default_factory=dict)
+    known: dict[_Key, str] = field(default_factory=dict)
 
 
 _read_so_far: dict[Path, _Read] = {}
@@ -308,13 +311,38 @@ def sha256_file(path: Path, cache_dir: Path | None = None) -> str:
     Raises:
         OSError: The file cannot be read.
     """
-    key = _stat_key(path)
+
+    def read() -> str:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+
+    return _hash([path], lambda: _stat_key(path), read, cache_dir)
+
+
+def sha256_joined(paths: Sequence[Path], read: Callable[[], str], cache_dir: Path | None = None) -> str:
+    """The SHA-256 that `read` makes of several files, cached as that of one file is.
+
+    Raises:
+        OSError: A file cannot be read.
+    """
+
+    def key() -> _Key:
+        stats = json.dumps([_stat_key(path) for path in paths])
+        return ("joined", hashlib.sha256(stats.encode()).hexdigest())
+
+    return _hash(paths, key, read, cache_dir)
+
+
+def _hash(
+    paths: Sequence[Path], stamp: Callable[[], _Key], read: Callable[[], str], cache_dir: Path | None
+) -> str:
+    key = stamp()
     cache = cache_dir / CACHE_FILE if cache_dir else None
     if cache and (known := _lookup(cache, key)):
         return known
-    with path.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    if cache and _stat_key(path) == key and time.time_ns() - max(key[2], key[3]) > SETTLED_NS:
+    found = read()
+    newest = max(max(_stat_key(path)[2:4]) for path in paths)
+    if cache and stamp() == key and time.time_ns() - newest > SETTLED_NS:
         _remember(cache, key, found)
     return found
 
@@ -355,7 +383,7 @@ def _stat_key(path: Path) -> tuple[str, int, int, int, int]:
     return (str(real), stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino)
 
 
-def _lookup(cache: Path, key: tuple[str, int, int, int, int]) -> str | None:
+def _lookup(cache: Path, key: _Key) -> str | None:
     try:
         stat = cache.stat()
     except OSError:
@@ -388,7 +416,7 @@ def _read_on(cache: Path, read: _Read) -> None:
             read.known[tuple(stored)] = sha
 
 
-def _remember(cache: Path, key: tuple[str, int, int, int, int], sha: str) -> None:
+def _remember(cache: Path, key: _Key, sha: str) -> None:
     # A single append is atomic even with several writers; the leading line feed ends a half-written line.
     line = f"\n{json.dumps([*key, sha])}\n".encode()
     try:

@@ -109,6 +109,7 @@ class Resolve:
             "dtype_as_run": encoder.dtype_as_run,
             "attention": encoder.attention,
             "gate": {"passed": not report.failures, "failures": [str(f) for f in report.failures]},
+            "notes": list(encoder.notes),
         }
         return {"facts": json.dumps(facts).encode()}
 
@@ -186,7 +187,7 @@ class Score:
             "dtype_as_run": facts.get("dtype_as_run"),
             "attention": facts.get("attention"),
             "gate": facts.get("gate"),
-            "notes": [*dict.fromkeys([*made.notes, *outcome.notes])],
+            "notes": [*dict.fromkeys([*facts.get("notes", ()), *made.notes, *outcome.notes])],
             "prompts_asked": {
                 "named": dict(self.encoding.prompts),
                 "default": self.encoding.default_prompt,

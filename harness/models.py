@@ -12,7 +12,8 @@ from pathlib import Path, PurePosixPath
 from harness import backbones, paths
 from harness.encoder import content, model_settings
 from harness.encoder.family import BackboneEntry
-from harness.errors import ModelError, UsageError, nearest
+from harness.encoder.preflight import PreflightOptions, check_model
+from harness.errors import ModelError, UsageError, nearest, shortened
 from harness.plan import ConfiguredModel
 from harness.types import Artifact, Settings
 
@@ -30,11 +31,17 @@ SAFE = ("model.safetensors", "model.safetensors.index.json")
 
 @dataclass(frozen=True, kw_only=True)
 class ModelOptions:
-    """The options of model resolution: the network, the model's own code, and the cache folder."""
+    """The options of model resolution: the network, the model's own code, and the cache folder.
+
+    `allow_extra` are patterns of tensors that may have no place in a model, and `trained` is whether a recipe
+    trains it for every task.
+    """
 
     offline: bool = False
     trust_remote_code: bool = False
     cache: Path | None = None
+    allow_extra: tuple[str, ...] = ()
+    trained: bool = False
 
 
 def subject(text: str, settings: Settings, options: ModelOptions) -> ConfiguredModel:
@@ -44,9 +51,21 @@ def subject(text: str, settings: Settings, options: ModelOptions) -> ConfiguredM
         ModelError: There is no such model, or its folder cannot be loaded.
         UsageError: A setting does not fit the model.
     """
-    artifact = _resolve(text, options)
+    try:
+        return _configured(_resolve(text, options), settings, options)
+    except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
+        raise ModelError(
+            f"{text} cannot be read: a value in its files makes no model ({type(error).__name__}: {error}).",
+            hint="Fetch or write the model folder again.",
+        ) from error
+
+
+def _configured(artifact: Artifact, settings: Settings, options: ModelOptions) -> ConfiguredModel:
     description = model_settings.describe(artifact.folder, own_code=artifact.trust_remote_code)
-    return ConfiguredModel(artifact=artifact, encoding=model_settings.resolve_encoding(description, settings))
+    encoding = model_settings.resolve_encoding(description, settings)
+    wanted = PreflightOptions(pooling=settings.pooling, trained=options.trained)
+    check_model(artifact, encoding, wanted)
+    return ConfiguredModel(artifact=artifact, encoding=encoding)
 
 
 def _resolve(text: str, options: ModelOptions) -> Artifact:
@@ -62,6 +81,8 @@ def _resolve(text: str, options: ModelOptions) -> Artifact:
         )
     if text.startswith(PLACES) or not HUB_ID.match(text) or _not_for_the_hub(text):
         raise _no_model(text)
+    if "@" not in text and _is_folder(folder.parent):
+        raise _no_folder(text, folder)
     return _from_hub(text, name=text.partition("@")[0], options=options)
 
 
@@ -114,6 +135,7 @@ def _from_folder(
         weights=weights,
         revision=revision,
         trust_remote_code=options.trust_remote_code,
+        allow_extra=options.allow_extra,
     )
 
 
@@ -182,7 +204,22 @@ def _second_formats(names: Sequence[str]) -> list[str]:
     return [str(path) for path in paths if path.parent in safe]
 
 
-def _no_model(text: str) -> UsageError:
+def _no_folder(text: str, folder: Path) -> ModelError:
+    """The error for a folder that is not there, below one that is."""
+    there = sorted(path.name for path in folder.parent.iterdir() if path.is_dir())
+    close = [str(Path(text).parent / name) for name in nearest(folder.name, there)]
+    shown = f"{folder.parent} has {shortened(there)}. " if there else f"{folder.parent} has no folder. "
+    return ModelError(
+        f"There is no folder {text}.",
+        hint=(f"Did you mean {' or '.join(close)}? " if close else shown)
+        + (f"For a model of the hub type {text}@main." if HUB_ID.match(text) else ""),
+    )
+
+
+def _no_model(text: str) -> ModelError:
+    folder = paths.expanded(text)
+    if "/" in text and _is_folder(folder.parent):
+        return _no_folder(text, folder)
     close = nearest(text, backbones.named_models())
     hint = f"Did you mean {' or '.join(close)}? " if close else ""
     error = ModelError(

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 from harness import catalog, paths
+from harness.arguments import checked, checked_fields
 from harness.data.locate import DataSettings
 from harness.data.offline import forbid_network
 from harness.errors import UsageError, shortened, unknown
@@ -21,7 +22,7 @@ from harness.models import ModelOptions, subject
 from harness.plan import ConfiguredModel, Plan
 from harness.recipe import Recipe, RecipeOptions
 from harness.store import Store
-from harness.types import DTYPES, SEED, SIDES, Purpose, Settings, Suite, SuiteOptions
+from harness.types import SEED, SIDES, Purpose, Settings, Suite, SuiteOptions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,9 +31,9 @@ class Request:
 
     `models`, `suites` and `recipe` are spelled as on the command line. `devices` are torch device names;
     several devices run one worker process each. With `gate` off, a model runs although the sanity gate
-    refuses it, and its records say so. After `budget` seconds no new job starts: the remaining tasks are
-    "stopped", and the same request continues with them. `names` are, by spelling, names for models in records
-    and tables.
+    refuses it, and its records say so; `allow_extra` are tensors (with * and ?) that may have no place in a
+    model. After `budget` seconds no new job starts: the remaining tasks are "stopped", and the same request
+    continues with them. `names` are, by spelling, names for models in records and tables.
     """
 
     models: tuple[str, ...]
@@ -51,6 +52,7 @@ class Request:
     force: bool = False
     fail_fast: bool = False
     trust_remote_code: bool = False
+    allow_extra: tuple[str, ...] = ()
     gate: bool = True
     purpose: Purpose = "final"
     budget: float | None = None
@@ -82,21 +84,32 @@ class Request:
             suites=tuple(suites),
             settings=_settings(given),
             options=SuiteOptions(
-                tasks=_tasks(given["tasks"]),
-                languages=split_names(given["languages"]),
-                subsets=split_names(given["subsets"]),
-                splits=split_names(given["splits"]),
+                **{name: given[name] for name in ("tasks", "languages", "subsets", "splits")}
             ),
             recipe=given["recipe"],
             recipe_options=RecipeOptions(
                 fresh_seeds=given["fresh_seeds"],
-                transfer=not given["no_transfer"],
-                source=Path(given["mnli"]) if given["mnli"] else None,
+                transfer=not checked("transfer", given["no_transfer"]),
+                source=given["mnli"] or None,
             ),
-            devices=split_names(given["devices"]),
-            gate=not given["no_gate"],
+            devices=given["devices"],
+            allow_extra=given["allow_extra"],
+            gate=not checked("gate", given["no_gate"]),
             **{name: given[name] for name in same},
             **more,
+        ).checked()
+
+    def checked(self) -> Request:
+        """The request with every value in its form; a name alone stands for a list of one.
+
+        Raises:
+            UsageError: A value has another form; the message says which, and what there is.
+        """
+        return replace(
+            checked_fields(self, Request, "request"),
+            settings=checked_fields(self.settings, Settings, "settings"),
+            options=checked_fields(self.options, SuiteOptions, "options"),
+            recipe_options=checked_fields(self.recipe_options, RecipeOptions, "recipe_options"),
         )
 
     def check(self) -> None:
@@ -105,13 +118,14 @@ class Request:
         Raises:
             UsageError: An unknown suite, task, recipe, prompt or device, or no data root.
         """
-        _require_spelled(self.devices)
-        _existing_folder(paths.data_root(self.data))
-        suites = self.open_suites()
-        _open_recipe_for(suites, self)
-        _check_prompts(self.settings.prompts or {}, suites)
-        if self.devices:
-            check_devices(self.devices)
+        request = self.checked()
+        _require_spelled(request.devices)
+        _existing_folder(paths.data_root(request.data))
+        suites = request.open_suites()
+        _open_recipe_for(suites, request)
+        _check_prompts(request.settings.prompts or {}, suites)
+        if request.devices:
+            check_devices(request.devices)
 
     def open_suites(self) -> Sequence[Suite]:
         """The suites of a request.
@@ -126,7 +140,8 @@ class Request:
         """A request with changed fields, also those of its `settings`, `options` and `recipe_options`.
 
         Raises:
-            UsageError: There is no such field; the message names the called function, `of`.
+            UsageError: There is no such field, and the message names the called function, `of`; or a value
+                has another form.
         """
         own = {f.name for f in fields(Request)} - {"models", "suites", "settings"}
         parts = {
@@ -138,15 +153,13 @@ class Request:
                 raise unknown(f"argument of {of}", name, known, then="See docs/python.md.")
         made = {part: {n: v for n, v in fields_.items() if n in names} for part, names in parts.items()}
         whole = {name: value for name, value in fields_.items() if name in own}
-        options = whole.pop("options", self.options)
-        recipe_options = whole.pop("recipe_options", self.recipe_options)
+        before = replace(self, **whole).checked()
         return replace(
-            self,
-            settings=replace(self.settings, **made[Settings]),
-            options=replace(options, **made[SuiteOptions]),
-            recipe_options=replace(recipe_options, **made[RecipeOptions]),
-            **whole,
-        )
+            before,
+            settings=replace(before.settings, **made[Settings]),
+            options=replace(before.options, **made[SuiteOptions]),
+            recipe_options=replace(before.recipe_options, **made[RecipeOptions]),
+        ).checked()
 
 
 def _open_recipe_for(suites: Sequence[Suite], request: Request) -> Recipe | None:
@@ -234,7 +247,7 @@ def _existing_folder(root: Path | None) -> Path | None:
 
 DEFAULTS: Mapping[str, Any] = MappingProxyType(
     {
-        **dict.fromkeys(("recipe", "languages", "subsets", "splits", "devices"), ""),
+        **dict.fromkeys(("recipe", "languages", "subsets", "splits", "devices", "allow_extra"), ""),
         **dict.fromkeys(("tasks", "fresh_seeds", "mnli", "pooling", "normalize", "max_length")),
         **dict.fromkeys(("similarity", "prompt_file", "results", "cache", "data", "threads", "workers")),
         **dict.fromkeys(("no_transfer", "offline", "no_gate", "trust_remote_code"), False),
@@ -247,33 +260,12 @@ DEFAULTS: Mapping[str, Any] = MappingProxyType(
 
 
 def _settings(given: Mapping[str, Any]) -> Settings:
-    if given["dtype"] not in DTYPES:
-        raise unknown("dtype", str(given["dtype"]), DTYPES, then="Type one of these after --dtype.")
-    return Settings(
-        dtype=DTYPES[given["dtype"]],
-        pooling=given["pooling"],
-        normalize=given["normalize"],
-        max_length=given["max_length"],
-        similarity=given["similarity"],
-        prompts=read_prompts(given["prompts"], given["prompt_file"]),
-        seed=given["seed"],
-    )
+    same = ("dtype", "pooling", "normalize", "max_length", "similarity", "seed")
+    prompts = read_prompts(given["prompts"], given["prompt_file"])
+    return Settings(prompts=prompts, **{name: given[name] for name in same})
 
 
-def _tasks(text: str | None) -> tuple[str, ...]:
-    """The requested tasks; an unset shell variable must not mean all of them."""
-    found = split_names(text or "")
-    if text is not None and not found:
-        raise UsageError("--tasks is empty.", hint="Name tasks, e.g. --tasks RTE,MRPC, or leave it out.")
-    return found
-
-
-def split_names(text: str) -> tuple[str, ...]:
-    """The parts of a comma-separated list."""
-    return tuple(part.strip() for part in text.split(",") if part.strip())
-
-
-def read_prompts(pairs: tuple[str, ...], file: Path | None) -> dict[str, str] | None:
+def read_prompts(pairs: Sequence[str], file: Path | None) -> dict[str, str] | None:
     """Prompts from NAME=TEXT pairs over those of a JSON or TOML file; None if there are none.
 
     Raises:
@@ -281,7 +273,7 @@ def read_prompts(pairs: tuple[str, ...], file: Path | None) -> dict[str, str] | 
     """
     prompts = _prompt_file(file) if file else {}
     for pair in pairs:
-        name, found, text = pair.partition("=")
+        name, found, text = str(pair).partition("=")
         if not found:
             raise UsageError(f"--prompt {pair!r} has no '='.", hint='Type --prompt query="search_query: ".')
         prompts[name] = text
@@ -290,13 +282,14 @@ def read_prompts(pairs: tuple[str, ...], file: Path | None) -> dict[str, str] | 
 
 def _prompt_file(file: Path) -> dict[str, str]:
     try:
-        text = file.read_text(encoding="utf-8")
-        found = tomllib.loads(text) if file.suffix == ".toml" else json.loads(text)
+        text = Path(file).read_text(encoding="utf-8")
+        found = tomllib.loads(text) if Path(file).suffix == ".toml" else json.loads(text)
     except (OSError, ValueError) as error:
         raise UsageError(f"The prompts in {file} cannot be read: {error}.") from error
-    if not isinstance(found, dict) or not all(isinstance(v, str) for v in found.values()):
+    if not isinstance(found, dict):
         raise UsageError(f"{file} is not a table of prompt names and texts.")
-    return found
+    prompts: dict[str, str] = checked("prompts", found)
+    return prompts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -323,6 +316,7 @@ class ResolvedRequest:
         Raises:
             UsageError: A name or a setting cannot be used.
         """
+        request = request.checked()
         _require_spelled(request.devices)
         if not request.models or not request.suites:
             raise UsageError(
@@ -333,8 +327,8 @@ class ResolvedRequest:
             root=_existing_folder(paths.data_root(request.data)), offline=request.offline, cache=cache
         )
         suites = request.open_suites()
-        asked = _configured_models(request, cache)
         recipe = _open_recipe_for(suites, request)
+        asked = _configured_models(request, cache, trained=_only_trained(suites))
         _check_prompts(request.settings.prompts or {}, suites)
         return ResolvedRequest(
             request=request,
@@ -347,9 +341,20 @@ class ResolvedRequest:
         )
 
 
-def _configured_models(request: Request, cache: Path) -> tuple[ConfiguredModel, ...]:
+def _only_trained(suites: Sequence[Suite]) -> bool:
+    """Whether a recipe trains for every task, so that no model is evaluated as it is."""
+    return all(task.output == "label" for suite in suites for task in suite.tasks)
+
+
+def _configured_models(request: Request, cache: Path, *, trained: bool) -> tuple[ConfiguredModel, ...]:
     """The models in the order of the request; of two identical models the first name is used."""
-    options = ModelOptions(offline=request.offline, trust_remote_code=request.trust_remote_code, cache=cache)
+    options = ModelOptions(
+        offline=request.offline,
+        trust_remote_code=request.trust_remote_code,
+        cache=cache,
+        allow_extra=request.allow_extra,
+        trained=trained,
+    )
     every = [_with_name(subject(text, request.settings, options), text, request) for text in request.models]
     first = {(one.artifact.key, one.encoding): one for one in reversed(every)}
     return tuple(first[one.artifact.key, one.encoding] for one in every)

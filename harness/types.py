@@ -121,7 +121,7 @@ class Artifact:
     """A model that is ready to be loaded: its folder and the key of its content.
 
     `key` is the ArtifactKey, `weights` the weights' hash, `revision` a hub commit, `source` the text that was
-    typed.
+    typed; `allow_extra` are patterns of tensors that may have no place in the model.
     """
 
     name: str
@@ -131,6 +131,7 @@ class Artifact:
     weights: str
     revision: str | None = None
     trust_remote_code: bool = False
+    allow_extra: tuple[str, ...] = ()
 
     @property
     def slug(self) -> str:

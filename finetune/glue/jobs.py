@@ -365,7 +365,8 @@ class Finetune:
 
         folder = backbone_folder(self.artifact.folder)
         source = self.start.path if self.start and self.start.kind == "folder" else None
-        model, notes = Classifier.of(folder, trial, classes=classes, source=source)
+        extra = self.artifact.allow_extra
+        model, notes = Classifier.of(folder, trial, classes=classes, source=source, allow_extra=extra)
         if weights is not None:
             model.start_from(load_file(weights))
         return model.to(context.device), notes

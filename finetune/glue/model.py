@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from finetune.glue.protocol import ClassifierHead, Dropout, Trial
 from harness.encoder.family import Family, Names
 from harness.encoder.model_settings import family_in, has_network
 from harness.encoder.network.checkpoint import load_network, raw_tensors, read_tensors
+from harness.encoder.tensors import HEAD_IGNORED
 from harness.errors import ModelError
 
 
@@ -105,7 +107,12 @@ class Classifier(nn.Module):
 
     @staticmethod
     def of(
-        folder: Path, trial: Trial, *, classes: int, source: Path | None = None
+        folder: Path,
+        trial: Trial,
+        *,
+        classes: int,
+        source: Path | None = None,
+        allow_extra: Sequence[str] = (),
     ) -> tuple[Classifier, list[str]]:
         """The backbone in a folder behind a head whose fresh weights the trial's seed draws.
 
@@ -115,6 +122,7 @@ class Classifier(nn.Module):
             classes: Scores of a row; 1 for a number.
             source: A folder with the backbone fine-tuned for another task; its encoder and dense layer are
                 used.
+            allow_extra: Tensors that may have no place in the network.
 
         Returns:
             The model on the CPU, in float32, and notes on deviations from the protocol.
@@ -123,7 +131,7 @@ class Classifier(nn.Module):
 
         asked = trial.training.head
         torch.manual_seed(trial.seed)  # a library draws missing tensors
-        encoder, dense, notes = _encoder(source or folder, asked, trial.training.dropout)
+        encoder, dense, notes = _encoder(source or folder, asked, trial.training.dropout, allow_extra)
         if source is not None:
             dense = _trained_dense(source) or dense
         if (asked.dense != "fresh" or source is not None) and dense is None:
@@ -166,7 +174,9 @@ def _trained_dense(folder: Path) -> nn.Linear | None:
     return None
 
 
-def _encoder(folder: Path, head: ClassifierHead, dropout: Dropout) -> tuple[Any, nn.Linear | None, list[str]]:
+def _encoder(
+    folder: Path, head: ClassifierHead, dropout: Dropout, allow_extra: Sequence[str]
+) -> tuple[Any, nn.Linear | None, list[str]]:
     import torch
 
     if not has_network(folder):
@@ -174,7 +184,9 @@ def _encoder(folder: Path, head: ClassifierHead, dropout: Dropout) -> tuple[Any,
     family = family_in(folder)
     with_head = head.dense == "mlm" and _has_dense(folder, family)
     changes = {f"{name}_dropout": share for name, share in asdict(dropout).items() if share is not None}
-    model: Any = load_network(folder, family, dtype=torch.float32, head=with_head, changes=changes).model
+    model: Any = load_network(
+        folder, family, dtype=torch.float32, head=with_head, changes=changes, allow_extra=allow_extra
+    ).model
     encoder = model.encoder if with_head else model
     found = None
     if with_head:
@@ -182,7 +194,7 @@ def _encoder(folder: Path, head: ClassifierHead, dropout: Dropout) -> tuple[Any,
     elif head.dense == "pooler" and encoder.pooler is not None:
         found = encoder.pooler.dense
     encoder.pooler = None  # the head has its own dense layer
-    return encoder, found, []
+    return encoder, found, [note for note in model.notes if HEAD_IGNORED not in note]
 
 
 def _has_dense(folder: Path, family: Family | None) -> bool:

@@ -29,12 +29,30 @@ HEAD = {
     "head.decoder.bias": "cls.predictions.bias",
 }
 
+COMPUTED = {r"(\w+\.)?embeddings\.position_ids": "it counts the positions"}
+
 IGNORED = {
-    r"(\w+\.)?embeddings\.position_ids": "it counts the positions",
     r"cls\.seq_relationship\..*": "it belongs to the next-sentence head",
     r"(classifier|qa_outputs)\..*": "it belongs to the head of a task",
     r"linear\.weight": "it is the projection of a ColBERT",
 }
+
+DEFAULTS: Config = {
+    "vocab_size": 30_522,
+    "hidden_size": 768,
+    "num_hidden_layers": 12,
+    "num_attention_heads": 12,
+    "intermediate_size": 3072,
+    "hidden_act": "gelu",
+    "hidden_dropout_prob": 0.1,
+    "attention_probs_dropout_prob": 0.1,
+    "max_position_embeddings": 512,
+    "type_vocab_size": 2,
+    "initializer_range": 0.02,
+    "layer_norm_eps": 1e-12,
+    "pad_token_id": 0,
+}
+"""Defaults of a config.json, from transformers' BertConfig."""
 
 BASE = {
     "model_type": "bert",
@@ -102,8 +120,9 @@ BACKBONE = BackboneEntry(
         model_types=("bert",),
         only=plain,
         shape=shape,
-        names=Names(encoder=ENCODER, head=HEAD, prefix="bert.", ignored=IGNORED),
+        names=Names(encoder=ENCODER, head=HEAD, prefix="bert.", ignored=IGNORED, computed=COMPUTED),
         native=True,
+        defaults=DEFAULTS,
         sizes={
             "bert-base": BASE,
             "bert-large": {**BASE, **LARGE_SIZE},

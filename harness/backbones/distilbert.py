@@ -26,10 +26,27 @@ HEAD = {
     "head.decoder": "vocab_projector",
 }
 
+COMPUTED = {r"(distilbert\.)?embeddings\.position_ids": "it counts the positions"}
+
 IGNORED = {
-    r"(distilbert\.)?embeddings\.position_ids": "it counts the positions",
     r"(pre_classifier|classifier|qa_outputs)\..*": "it belongs to the head of a task",
 }
+
+DEFAULTS: Config = {
+    "vocab_size": 30_522,
+    "dim": 768,
+    "n_layers": 6,
+    "n_heads": 12,
+    "hidden_dim": 3072,
+    "max_position_embeddings": 512,
+    "activation": "gelu",
+    "dropout": 0.1,
+    "attention_dropout": 0.1,
+    "initializer_range": 0.02,
+    "tie_word_embeddings": True,
+    "pad_token_id": 0,
+}
+"""Defaults of a config.json, from transformers' DistilBertConfig."""
 
 BASE = {
     "model_type": "distilbert",
@@ -72,8 +89,9 @@ BACKBONE = BackboneEntry(
         model_types=("distilbert",),
         only=lambda config: isinstance(config.get("activation", "gelu"), str),
         shape=_shape,
-        names=Names(encoder=ENCODER, head=HEAD, prefix="distilbert.", ignored=IGNORED),
+        names=Names(encoder=ENCODER, head=HEAD, prefix="distilbert.", ignored=IGNORED, computed=COMPUTED),
         native=True,
+        defaults=DEFAULTS,
         sizes={"distilbert-base": BASE},
     ),
 )

@@ -20,12 +20,32 @@ ENCODER = {
     "final_norm": "norm",
 }
 
+COMPUTED = {r".*rotary_emb\.inv_freq": "rotary frequencies are computed"}
+
 IGNORED = {
-    r".*rotary_emb\.inv_freq": "rotary frequencies are computed",
     r"(dense|classifier)\..*": "it belongs to a classification head",
 }
 
 OWN_CLASSES = ("Config", "Model", "PreTrainedModel", "ForMaskedLM", "ForSequenceClassification")
+
+DEFAULTS: Config = {
+    "vocab_size": 128_256,
+    "hidden_size": 768,
+    "num_hidden_layers": 12,
+    "num_attention_heads": 12,
+    "intermediate_size": 3072,
+    "hidden_act": "silu",
+    "max_position_embeddings": 8192,
+    "rope_parameters": {"rope_theta": 10_000.0, "rope_type": "default"},
+    "rms_norm_eps": 1e-5,
+    "attention_bias": False,
+    "mlp_bias": False,
+    "attention_dropout": 0.0,
+    "initializer_range": 0.02,
+    "tie_word_embeddings": False,
+    "pad_token_id": 128_001,
+}
+"""Defaults of a config.json, from transformers' EuroBertConfig; its heads follow from other fields."""
 
 SMALL = {
     "model_type": "eurobert",
@@ -94,8 +114,15 @@ BACKBONE = BackboneEntry(
         model_types=("eurobert",),
         only=_plain,
         shape=_shape,
-        names=Names(encoder=ENCODER, head={"head.decoder": "lm_head"}, prefix="model.", ignored=IGNORED),
+        names=Names(
+            encoder=ENCODER,
+            head={"head.decoder": "lm_head"},
+            prefix="model.",
+            ignored=IGNORED,
+            computed=COMPUTED,
+        ),
         native=True,
+        defaults=DEFAULTS,
         sizes=SIZES,
         stands_for=tuple(f"EuroBert{kind}" for kind in OWN_CLASSES),
     ),

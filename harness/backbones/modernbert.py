@@ -20,6 +20,35 @@ HEAD = {"head.dense": "head.dense", "head.norm": "head.norm", "head.decoder": "d
 
 IGNORED = {r"classifier\..*": "it belongs to a classification head"}
 
+DEFAULTS: Config = {
+    "vocab_size": 50_368,
+    "hidden_size": 768,
+    "num_hidden_layers": 22,
+    "num_attention_heads": 12,
+    "intermediate_size": 1152,
+    "hidden_activation": "gelu",
+    "max_position_embeddings": 8192,
+    "local_attention": 128,
+    "rope_parameters": {
+        "sliding_attention": {"rope_type": "default", "rope_theta": 10_000.0},
+        "full_attention": {"rope_type": "default", "rope_theta": 160_000.0},
+    },
+    "norm_eps": 1e-5,
+    "norm_bias": False,
+    "attention_bias": False,
+    "mlp_bias": False,
+    "decoder_bias": True,
+    "classifier_bias": False,
+    "classifier_activation": "gelu",
+    "embedding_dropout": 0.0,
+    "attention_dropout": 0.0,
+    "mlp_dropout": 0.0,
+    "initializer_range": 0.02,
+    "tie_word_embeddings": True,
+    "pad_token_id": 50_283,
+}
+"""Defaults of a config.json, from transformers' ModernBertConfig, which computes the layers' types."""
+
 BASE = {
     "model_type": "modernbert",
     "vocab_size": 50_368,
@@ -101,6 +130,7 @@ BACKBONE = BackboneEntry(
         shape=_shape,
         names=Names(encoder=ENCODER, head=HEAD, prefix="model.", ignored=IGNORED),
         native=True,
+        defaults={**DEFAULTS, "layer_types": ()},
         sizes={"modernbert-base": BASE, "modernbert-large": LARGE},
     ),
 )

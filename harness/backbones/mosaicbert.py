@@ -82,7 +82,8 @@ def _shape(config: Config) -> Architecture:
         attention_out_dropout=hidden,
         mlp_dropout=hidden,
         pooler=True,
-        head=Head(activation=full["hidden_act"]),
+        # The authors' code fixes the eps of the head's norm, whatever the config says.
+        head=Head(activation=full["hidden_act"], norm_eps=1e-12),
         pad_token_id=full["pad_token_id"],
         initializer_range=full["initializer_range"],
     )

@@ -19,9 +19,10 @@ ENCODER = {
 
 HEAD = {"head.decoder": "decoder"}
 
+COMPUTED = {r"(model\.)?freqs_cis": "it is computed from the positions"}
+
 IGNORED = {
     r"(dense|classifier)\..*": "it belongs to a classification head",
-    r"(model\.)?freqs_cis": "it is computed from the positions",
 }
 
 REQUIRED: Config = {"hidden_act": "swiglu", "rms_norm": True, "rope": True, "ngpt": False}
@@ -101,7 +102,7 @@ BACKBONE = BackboneEntry(
         model_types=("neobert",),
         only=_released,
         shape=_shape,
-        names=Names(encoder=ENCODER, head=HEAD, prefix="model.", ignored=IGNORED),
+        names=Names(encoder=ENCODER, head=HEAD, prefix="model.", ignored=IGNORED, computed=COMPUTED),
         sizes={"neobert": BASE},
         stands_for=("NeoBERTConfig", "NeoBERT"),
     ),

@@ -35,7 +35,7 @@ ENCODER = {
 NAMES = Names(
     encoder=ENCODER,
     head={"head.decoder": "output"},
-    ignored={r"output\.tied_module\.weight": "it is the token embedding"},
+    computed={r"output\.tied_module\.weight": "it is the token embedding"},
 )
 
 TOKENIZER = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.json", "merges.txt")

@@ -46,8 +46,15 @@ BACKBONE = BackboneEntry(
         model_types=("roberta", "xlm-roberta", "camembert"),
         only=bert.plain,
         shape=_shape,
-        names=Names(encoder=bert.ENCODER, head=HEAD, prefix="roberta.", ignored=bert.IGNORED),
+        names=Names(
+            encoder=bert.ENCODER,
+            head=HEAD,
+            prefix="roberta.",
+            ignored=bert.IGNORED,
+            computed=bert.COMPUTED,
+        ),
         native=True,
+        defaults={**bert.DEFAULTS, "vocab_size": 50_265, "pad_token_id": 1},
         sizes={
             "roberta-base": BASE,
             "roberta-large": {**BASE, **bert.LARGE_SIZE},

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from harness import evaluation, files
+from harness.arguments import checked
 from harness.checks import decide
 from harness.checks import policy as policies
 from harness.checks.baselines import Baseline, Reference
@@ -262,9 +263,12 @@ def check(
     **request: Any,
 ) -> Check:
     """Compare a candidate with a baseline; `harness.check` documents the arguments."""
-    standard = Reference.resolve(baseline, request.get("results"))
+    candidate, baseline = checked("model", candidate), checked("baseline", baseline)
+    suites = checked("suites", suite)
+    seeds = None if seeds is None else checked("seeds", seeds)
+    limits = policies.Policy.of(policy)
+    standard = Reference.resolve(baseline, checked("results", request.get("results")))
     set_one = standard.baseline
-    suites = (suite,) if isinstance(suite, str) else tuple(suite)
     if set_one is not None:
         suites, seeds = suites or set_one.suites, seeds or set_one.seeds
     if not suites:
@@ -272,15 +276,13 @@ def check(
             f"{baseline} is no baseline that was set: which suite?", hint='Say suite="nanobeir".'
         )
     asked = _request(suites, set_one).changed(request, of="harness.check")
-    if isinstance(policy, Path | str):
-        policy = policies.Policy.read(Path(policy))
     with asked.network():
         return run_check(
             candidate,
             standard,
             asked,
             seeds=seeds or 1,
-            policy=policy or policies.DEFAULT,
+            policy=limits,
             carry_out=lambda one: evaluation.execute(evaluation.prepare(one), listeners),
         )
 

@@ -96,6 +96,21 @@ class Policy:
         return asdict(self)
 
     @staticmethod
+    def of(given: Policy | Path | str | None) -> Policy:
+        """The policy for an argument: a Policy, the path of a TOML file, or None for the default.
+
+        Raises:
+            UsageError: It is neither, or a setting cannot be used.
+        """
+        if given is None:
+            return DEFAULT
+        if isinstance(given, Path | str):
+            return Policy.read(Path(given))
+        if not isinstance(given, Policy):
+            raise UsageError(f"policy is {given!r}, and must be a Policy or the path of a TOML file.")
+        return _parse(_raw(given), where="the policy")
+
+    @staticmethod
     def read(path: Path) -> Policy:
         """The policy in a TOML file; settings that it does not name stay at their defaults.
 
@@ -133,6 +148,18 @@ _RANGES: Mapping[str, tuple[float, float]] = {
     "budget_minutes": (0.0, 1e6),
 }
 _LISTS = ("must_not_regress", "allow_differences")
+
+
+def _raw(policy: Policy) -> dict[str, Any]:
+    """The settings of a policy as TOML would give them."""
+    plain = policy.to_json()
+    tasks = plain.pop("tasks")
+    if isinstance(tasks, Mapping):
+        tasks = {
+            name: {n: v for n, v in one.items() if v is not None} if isinstance(one, Mapping) else one
+            for name, one in tasks.items()
+        }
+    return {**{n: list(v) if isinstance(v, tuple) else v for n, v in plain.items()}, "tasks": tasks}
 
 
 def _parse(raw: Mapping[str, Any], *, where: str) -> Policy:

@@ -43,7 +43,7 @@ def command() -> None:
 @options.suites
 @click.option(
     "--seeds",
-    type=click.IntRange(min=1),
+    type=options.Number("seeds"),
     default=1,
     help="Seeds of what is drawn by chance: trainings of a recipe, probes, samples.",
 )

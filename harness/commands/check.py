@@ -47,7 +47,7 @@ from harness.request import Request
 )
 @click.option(
     "--seeds",
-    type=click.IntRange(min=1),
+    type=options.Number("seeds"),
     default=None,
     help="Seeds of what is drawn by chance: trainings of a recipe, probes, samples "
     "(default: as many as the baseline has, else 1).",

@@ -11,6 +11,7 @@ from typing import Any, Literal, NoReturn, TypeVar
 import click
 
 from harness import paths
+from harness.arguments import split_names
 from harness.catalog import open_suites
 from harness.catalog import suites as catalog_suites
 from harness.commands import options
@@ -21,7 +22,6 @@ from harness.data.schema import Finding
 from harness.errors import DataError, UsageError, shortened
 from harness.progress import console
 from harness.report import print_table
-from harness.request import split_names
 from harness.types import DataTable, SuiteOptions, Task
 
 SCHEMA = 1

@@ -2,15 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 import click
 
+from harness.arguments import checked
 from harness.types import DTYPES, SEED, Similarity
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Number(click.ParamType[Any]):
+    """A number in the form of the argument of that name in Python, and refused with the same message."""
+
+    name = "number"
+
+    def __init__(self, argument: str) -> None:
+        self._argument = argument
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The checked number."""
+        for kind in (int, float):
+            with contextlib.suppress(TypeError, ValueError):
+                return checked(self._argument, kind(value))
+        return checked(self._argument, value)
+
+
+class _Choice(click.Choice[str]):
+    """A choice among the values of the argument of that name in Python, refused with the same message."""
+
+    def __init__(self, argument: str, choices: Sequence[str]) -> None:
+        super().__init__(choices)
+        self._argument = argument
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The checked value."""
+        found: str = checked(self._argument, value)
+        return found
+
 
 results = click.option(
     "--results",
@@ -64,7 +96,7 @@ _OPTIONS = (
     click.option("--tasks", default=None, help="Only these tasks of the suites, e.g. RTE,MRPC."),
     click.option(
         "--fresh-seeds",
-        type=click.IntRange(min=0),
+        type=Number("fresh_seeds"),
         default=None,
         help="Runs of a chosen cell with seeds of our own, whose mean is the score "
         "(default: 5, or 0 where the recipe has final seeds or chooses nothing).",
@@ -88,19 +120,19 @@ _OPTIONS = (
     ),
     click.option(
         "--max-length",
-        type=click.IntRange(min=1),
+        type=Number("max_length"),
         default=None,
         help="Longest input in tokens (default: the model's own).",
     ),
     click.option(
         "--dtype",
-        type=click.Choice(list(DTYPES)),
+        type=_Choice("dtype", list(DTYPES)),
         default="float32",
         help="Precision of weights and products.",
     ),
     click.option(
         "--similarity",
-        type=click.Choice(get_args(Similarity)),
+        type=_Choice("similarity", get_args(Similarity)),
         default=None,
         help="How vectors are compared (default: the model's own, else cosine).",
     ),
@@ -120,7 +152,7 @@ _OPTIONS = (
     ),
     click.option(
         "--seed",
-        type=click.IntRange(0, 2**32 - 1),
+        type=Number("seed"),
         default=SEED,
         help="Seed of samples and probes, and what fresh seeds are counted from (mteb's own is 42).",
     ),
@@ -138,13 +170,13 @@ _OPTIONS = (
     ),
     click.option(
         "--threads",
-        type=click.IntRange(min=1),
+        type=Number("threads"),
         default=None,
         help="CPU threads of each process (default: torch's own choice).",
     ),
     click.option(
         "--workers",
-        type=click.IntRange(min=1),
+        type=Number("workers"),
         default=None,
         help="Processes that train at once on each device (default: as many as memory and cores allow).",
     ),
@@ -155,6 +187,12 @@ _OPTIONS = (
         "--trust-remote-code",
         is_flag=True,
         help="Run code from the model's repository; needs a pinned commit.",
+    ),
+    click.option(
+        "--allow-extra",
+        default="",
+        metavar="NAMES",
+        help="Tensors that may have no place in the model and are then left out, e.g. probe.*,bias.",
     ),
 )
 

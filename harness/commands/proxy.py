@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 import click
 
 from harness import catalog, paths
+from harness.arguments import split_names
 from harness.commands import options
 from harness.errors import HarnessError, RecordError, UsageError, unknown
 from harness.imported import Imported
 from harness.progress import console
 from harness.proxy.document import PROXIES, Proxy
 from harness.report import print_table
-from harness.request import split_names
 from harness.store import Store
 from harness.types import Suite, SuiteOptions
 

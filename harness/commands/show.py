@@ -11,6 +11,7 @@ import click
 from rich.table import Table
 
 from harness import catalog, paths
+from harness.arguments import split_names
 from harness.commands import options
 from harness.errors import UsageError, shortened, unknown
 from harness.progress import console, most_common
@@ -21,7 +22,6 @@ from harness.report import (
     print_trained_result,
     trained_result_json,
 )
-from harness.request import split_names
 from harness.results import (
     MeasuredSuite,
     RecipeCondition,

@@ -53,7 +53,7 @@ SCHEMA = 1
 )
 @click.option(
     "--settle",
-    type=click.FloatRange(min=0),
+    type=options.Number("settle"),
     default=10.0,
     show_default=True,
     help="Seconds for which nothing in a checkpoint may have changed.",
@@ -61,7 +61,7 @@ SCHEMA = 1
 @click.option("--once", is_flag=True, help="End when nothing is left that can be evaluated now.")
 @click.option(
     "--until",
-    type=click.IntRange(min=0),
+    type=options.Number("until"),
     default=None,
     help="End when the checkpoint of this step, or the next one behind it, and all before it are evaluated.",
 )

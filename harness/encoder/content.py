@@ -7,14 +7,23 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.encoder.model_files import module_folders, read_json, read_object, weight_files
+from harness.encoder.model_files import (
+    StoredTensor,
+    module_folders,
+    module_weights,
+    read_json,
+    read_object,
+    safetensors_metadata,
+    stored_tensors,
+    weight_files,
+)
 from harness.errors import ModelError
-from harness.files import sha256_file
+from harness.files import sha256_file, sha256_joined
 from harness.identity import digest
 
 CONFIGS = frozenset(
@@ -75,14 +84,13 @@ def content_key(
 
     The key covers name and content of every file of `content_files`; a copy elsewhere has the same key. If
     model.json names a key and the content is unchanged since, that is the key. The weights' hash is the
-    file's own SHA-256 for a single file. File hashes are cached in `cache_dir`. A folder with classes of its
-    own has another key with `trust_remote_code`, because it is then another program.
+    SHA-256 of a single file; safetensors in several parts count as the one file that their tensors make. File hashes are cached in `cache_dir`. A folder with classes of its own has another key with
+    `trust_remote_code`, because it is then another program.
 
     Raises:
         ModelError: There are no weights, or a config cannot be read.
     """
-    files = content_files(folder)
-    hashes = {p.relative_to(folder).as_posix(): _hash(p, cache_dir) for p in files}
+    hashes = _hashes(folder, content_files(folder), cache_dir)
     content = digest(sorted(hashes.items()))
     own_code = trust_remote_code and bool(RemoteClass.own(folder))
     weights = {name: sha for name, sha in hashes.items() if name.endswith((".safetensors", ".bin"))}
@@ -91,6 +99,72 @@ def content_key(
     if isinstance(made.get("key"), str) and made.get("content") == content:
         return made["key"], weights_hash
     return digest({"content": content, "own code": True}) if own_code else content, weights_hash
+
+
+def _hashes(folder: Path, files: Sequence[Path], cache_dir: Path | None) -> dict[str, str]:
+    """The hash of each file by its place in the folder; parts of a sharded checkpoint are one file."""
+    found: dict[str, str] = {}
+    for path in files:
+        parts = module_weights(path.parent) if path.suffix == ".safetensors" else []
+        if path in parts and path.name != WHOLE:
+            path = path.with_name(WHOLE)
+        name = path.relative_to(folder).as_posix()
+        if name not in found:
+            whole = path.is_file()
+            found[name] = _hash(path, cache_dir) if whole else _joined_hash(parts, cache_dir)
+    return found
+
+
+WHOLE = "model.safetensors"
+"""The weights of a module in one file."""
+
+ORDER = (
+    *("U64", "I64", "F64", "C64", "F32", "U32", "I32", "BF16", "F16", "U16", "I16"),
+    *("F8_E4M3", "F8_E8M0", "F8_E5M2", "I8", "U8", "BOOL"),
+)
+"""The types of tensors in the order in which safetensors writes them, those of one type by name."""
+
+
+def _joined_hash(parts: Sequence[Path], cache_dir: Path | None) -> str:
+    """The SHA-256 of the file that safetensors would write of the tensors in several parts."""
+    return sha256_joined(parts, lambda: _joined(parts), cache_dir)
+
+
+def _joined(parts: Sequence[Path]) -> str:
+    tensors = stored_tensors(parts) or {}
+    names = sorted(tensors, key=lambda name: (_rank(tensors[name].dtype), name.encode()))
+    header: dict[str, Any] = {}
+    metadata = safetensors_metadata(parts[0])
+    if metadata is not None:
+        header["__metadata__"] = metadata
+    end = 0
+    for name in names:
+        one = tensors[name]
+        begin, end = end, end + one.end - one.begin
+        header[name] = {"dtype": one.dtype, "shape": list(one.shape), "data_offsets": [begin, end]}
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)
+    found = hashlib.sha256(len(text).to_bytes(8, "little") + text)
+    for name in names:
+        _read_into(found, tensors[name])
+    return found.hexdigest()
+
+
+def _rank(dtype: str) -> int:
+    return ORDER.index(dtype) if dtype in ORDER else len(ORDER)
+
+
+BLOCK = 1 << 24
+"""Bytes that are read at once."""
+
+
+def _read_into(found: Any, tensor: StoredTensor) -> None:
+    with tensor.path.open("rb") as file:
+        file.seek(tensor.begin)
+        left = tensor.end - tensor.begin
+        while left and (block := file.read(min(left, BLOCK))):
+            found.update(block)
+            left -= len(block)
 
 
 def _is_config(path: Path) -> bool:

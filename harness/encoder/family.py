@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any, Literal
 
 from harness.errors import ModelError
@@ -119,6 +119,82 @@ class Architecture:
         local = self.window(layer) is not None and self.rotary_theta_local is not None
         return self.rotary_theta_local if local and self.rotary_theta_local else self.rotary_theta
 
+    def tensors(self) -> dict[str, tuple[int, ...]]:
+        """The shape of every tensor of the network without a head, by our names."""
+        width, table = self.hidden_size, self.max_position_embeddings + self.position_offset
+        found = {
+            "embeddings.tokens.weight": (self.vocab_size, width),
+            **({"embeddings.positions.weight": (table, width)} if self.positions == "learned" else {}),
+            **({"embeddings.types.weight": (self.token_types, width)} if self.token_types else {}),
+            **(self._norm("embeddings.norm") if self.embedding_norm else {}),
+        }
+        for layer in range(self.num_hidden_layers):
+            found |= self._block(layer)
+        found |= self._norm("final_norm") if self.final_norm else {}
+        return found | (_linear("pooler.dense", width, width, bias=True) if self.pooler else {})
+
+    def _norm(self, name: str) -> dict[str, tuple[int, ...]]:
+        bias = {f"{name}.bias": (self.hidden_size,)} if self.norm == "layer" and self.norm_bias else {}
+        return {f"{name}.weight": (self.hidden_size,), **bias}
+
+    def _block(self, layer: int) -> dict[str, tuple[int, ...]]:
+        at, width, inside = f"layers.{layer}", self.hidden_size, self.intermediate_size
+        queries, keys = self.num_attention_heads * self.head_dim, self.num_key_value_heads * self.head_dim
+        parts = {"query": queries, "key": keys, "value": keys}
+        parts = parts if self.qkv == "split" else {"qkv": queries + 2 * keys}
+        fused = self.gated and self.gate_first is not None
+        inner = {
+            "up": 2 * inside if fused else inside,
+            **({"gate": inside} if self.gated and not fused else {}),
+        }
+        found = {} if self._bare(layer) else self._norm(f"{at}.attention_norm")
+        for name, rows in parts.items():
+            found |= _linear(f"{at}.attention.{name}", rows, width, bias=self.qkv_bias)
+        found |= _linear(f"{at}.attention.out", width, queries, bias=self.attention_out_bias)
+        for name, rows in inner.items():
+            found |= _linear(f"{at}.mlp.{name}", rows, width, bias=self.mlp_in_bias)
+        found |= _linear(f"{at}.mlp.down", width, inside, bias=self.mlp_out_bias)
+        return found | self._norm(f"{at}.mlp_norm")
+
+    def _bare(self, layer: int) -> bool:
+        """Whether a block begins without a norm."""
+        return self.prenorm and layer == 0 and not self.first_attention_norm
+
+    @staticmethod
+    def of(values: Mapping[str, Any]) -> Architecture:
+        """The architecture from plain values, as a config.json of ours has them.
+
+        Raises:
+            ModelError: A field is unknown or missing.
+        """
+        head = values.get("head", {})
+        unknown = [*_unknown(values, Architecture), *(f"head.{name}" for name in _unknown(head, Head))]
+        if unknown:
+            raise ModelError(
+                f"The model's architecture has fields that are not known here: {', '.join(unknown)}.",
+                hint="It was saved by a newer version of encoder-harness: install that one.",
+            )
+        lacking = [f.name for f in fields(Architecture) if _required(f) and f.name not in values]
+        if lacking:
+            raise ModelError(
+                f"The model's architecture lacks {', '.join(lacking)}.",
+                hint="Fetch or write the model folder again.",
+            )
+        windows = tuple(values.get("windows", ()))
+        return Architecture(**{**values, "head": Head(**head), "windows": windows})
+
+
+def _linear(name: str, rows: int, columns: int, *, bias: bool) -> dict[str, tuple[int, ...]]:
+    return {f"{name}.weight": (rows, columns), **({f"{name}.bias": (rows,)} if bias else {})}
+
+
+def _unknown(values: Mapping[str, Any], kind: type[Architecture] | type[Head]) -> list[str]:
+    return sorted(values.keys() - {field.name for field in fields(kind)})
+
+
+def _required(field: Field[Any]) -> bool:
+    return field.default is MISSING and field.default_factory is MISSING
+
 
 @dataclass(frozen=True, kw_only=True)
 class Head:
@@ -130,6 +206,7 @@ class Head:
         activation: The activation after the dense layer.
         norm: Whether a norm follows the activation.
         norm_bias: Whether that norm has a bias.
+        norm_eps: Added to its variance; None for that of the encoder's norms.
         decoder_bias: Whether the decoder has a bias.
     """
 
@@ -138,6 +215,7 @@ class Head:
     activation: str = "gelu"
     norm: bool = True
     norm_bias: bool = True
+    norm_eps: float | None = None
     decoder_bias: bool = True
 
 
@@ -159,13 +237,15 @@ class Names:
         encoder: Our name to the published name of an encoder module or tensor; LAYER is a layer's number.
         head: The same for the masked-language head, from "head." on.
         prefix: The prefix of published encoder names in a model with a head.
-        ignored: Regular expressions of tensors that are left out, each with the reason.
+        ignored: Regular expressions of tensors that are left out, each with the reason; a record notes them.
+        computed: The same for tensors that the network computes itself, which no record notes.
     """
 
     encoder: Mapping[str, str]
     head: Mapping[str, str] = field(default_factory=dict)
     prefix: str = ""
     ignored: Mapping[str, str] = field(default_factory=dict)
+    computed: Mapping[str, str] = field(default_factory=dict)
 
     def ours(self, theirs: str) -> str | None:
         """Our name of a tensor, without ENCODER; None if the network has no such tensor."""
@@ -191,8 +271,12 @@ class Names:
 
     def reason(self, theirs: str) -> str | None:
         """The reason why a tensor is left out, None if it is not."""
-        found = (why for pattern, why in self.ignored.items() if re.fullmatch(pattern, theirs))
-        return next(found, None)
+        every = (*self.computed.items(), *self.ignored.items())
+        return next((why for pattern, why in every if re.fullmatch(pattern, theirs)), None)
+
+    def computes(self, theirs: str) -> bool:
+        """Whether the network computes that tensor itself."""
+        return any(re.fullmatch(pattern, theirs) for pattern in self.computed)
 
 
 def _reversed(names: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
@@ -231,6 +315,7 @@ class Family:
         pooling: The default pooling of a bare backbone.
         float32_only: The reason why it does not run in half precision, None if it does.
         sizes: Configs of published sizes by name, to build a network without weights.
+        defaults: Values of fields that a config.json may lack, as transformers' config class fills them in.
         tokenizer: Hub id of the tokenizer, for checkpoints without a tokenizer.
         end_pads: Whether the end token is used as padding where the tokenizer names no padding token.
         stands_for: Classes of config and model in the authors' own code that our network replaces.
@@ -244,6 +329,7 @@ class Family:
     pooling: str = "mean"
     float32_only: str | None = None
     sizes: Mapping[str, Config] = field(default_factory=dict)
+    defaults: Config = field(default_factory=dict)
     tokenizer: str | None = None
     end_pads: bool = False
     stands_for: tuple[str, ...] = ()
@@ -275,6 +361,15 @@ class Family:
                 f"The config.json of a {kind} has a value that makes no network: {error}.",
                 hint="Hold it against that of the published model.",
             ) from error
+
+    def outline(self, config: Config) -> Architecture:
+        """The architecture as far as its tensors go, from a config.json as it is, without transformers.
+
+        Raises:
+            ModelError: The config is invalid, or transformers' own class runs.
+        """
+        given = {n: value for n, value in config.items() if value is not None or n not in self.defaults}
+        return self.architecture({**self.defaults, **given})
 
     def replaces(self, reference: str) -> bool:
         """Whether our network computes the same as a class named in a checkpoint's `auto_map`."""

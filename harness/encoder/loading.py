@@ -13,10 +13,8 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from harness import backbones
 from harness.encoder.engine import (
     Encoder,
     backbone_modules,
@@ -26,15 +24,9 @@ from harness.encoder.engine import (
     route,
     widen_towers,
 )
-from harness.encoder.model_files import module_folders, read_object
-from harness.encoder.model_settings import (
-    NO_LIMIT,
-    Description,
-    describe,
-    family_in,
-    has_network,
-    runs_remote_code,
-)
+from harness.encoder.model_settings import NO_LIMIT, Description, describe
+from harness.encoder.preflight import check_family
+from harness.encoder.tensors import left_out
 from harness.encoder.trust import check_trust
 from harness.errors import HarnessError, ModelError, UsageError
 from harness.types import Artifact, Encoding, Role
@@ -64,13 +56,13 @@ def load(artifact: Artifact, encoding: Encoding, *, device: str) -> Encoder:
         )
     description = describe(artifact.folder, own_code=artifact.trust_remote_code)
     check_trust(artifact)
-    _check_family(artifact, encoding)
+    check_family(artifact, encoding)
     try:
         with _quiet():
             model, report, notes = _build(artifact, encoding, description, device)
             _require_loaded(model, report, artifact.name)
             encoder = Encoder(model, encoding)
-            encoder.notes += notes
+            encoder.notes += [*report.notes, *notes]
             return encoder
     except HarnessError:
         raise
@@ -96,6 +88,7 @@ def _build(
                 "weights_only": True,
                 # A tensor of another shape becomes part of the report.
                 "ignore_mismatched_sizes": True,
+                **({"allow_extra": artifact.allow_extra} if artifact.allow_extra else {}),
             },
         )
     model.eval()
@@ -207,11 +200,15 @@ class _UninitialisedTensor:
 
 @dataclass
 class _LoadReport:
-    """The tensors that no file had, or that had another shape there."""
+    """The tensors that no file had, or that had another shape there; notes on those that were left out."""
 
     fresh: list[_UninitialisedTensor] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     def note(self, model: nn.Module, info: dict[str, Any]) -> None:
+        if info["unexpected_keys"]:
+            names = sorted(info["unexpected_keys"])
+            self.notes.append(left_out(names, f"{type(model).__name__} has no place for them"))
         tensors = {**dict(model.named_buffers()), **dict(model.named_parameters())}
         mismatched = {
             name: f" ({tuple(found)} in the file, {tuple(wanted)} in the model)"
@@ -295,53 +292,3 @@ def _silent(
         tensors = [fresh.tensor for fresh in told]
         grads = torch.autograd.grad((vectors * direction).sum(), tensors, allow_unused=True)
     return {fresh for fresh, grad in zip(told, grads, strict=True) if grad is None}
-
-
-RELATIVE = ("relative_key", "relative_key_query")
-"""Kinds of positions that older versions of transformers had for BERT."""
-
-HAVE_RELATIVE = ("esm",)
-"""Model types that still have them."""
-
-
-def _check_family(artifact: Artifact, encoding: Encoding) -> None:
-    """Refuse backbones that cannot run with the requested settings, as far as their family knows."""
-    for folder in module_folders(artifact.folder):
-        if not has_network(folder, own_code=artifact.trust_remote_code):
-            _check_positions(artifact, folder)
-        family = family_in(folder)
-        if family is None:
-            _require_no_variant(artifact, folder)
-            continue
-        if family.float32_only is not None and encoding.dtype != "float32":
-            raise UsageError(
-                f"{artifact.name} is not run in {encoding.dtype}: {family.float32_only}.",
-                hint="Leave the dtype out, or ask for float32.",
-            )
-
-
-def _check_positions(artifact: Artifact, folder: Path) -> None:
-    config = read_object(folder / "config.json")
-    asked = config.get("position_embedding_type")
-    own_code = runs_remote_code(config, artifact.trust_remote_code)
-    if asked in RELATIVE and config.get("model_type") not in HAVE_RELATIVE and not own_code:
-        raise ModelError(
-            f"{artifact.name} has {asked} positions, which transformers 5 has dropped: it would run without.",
-            hint="It cannot be evaluated with this version.",
-        )
-
-
-def _require_no_variant(artifact: Artifact, folder: Path) -> None:
-    """Refuse a variant of a model type that only our network computes, if no family covers it."""
-    kind = read_object(folder / "config.json").get("model_type")
-    families = {n: e.family for n, e in backbones.entries().items() if e.family is not None}
-    named = {name: family for name, family in families.items() if kind in family.model_types}
-    if named and not any(family.native or family.shape is None for family in named.values()):
-        if artifact.trust_remote_code:
-            return
-        raise ModelError(
-            f"{artifact.name} is a {kind}, but none that the family {next(iter(named))} computes: its "
-            "config.json lacks a field, or has a setting that makes another network of it.",
-            hint="Hold it against the config.json of the published model. If its folder brings code of its "
-            "own and you trust it, add --trust-remote-code.",
-        )

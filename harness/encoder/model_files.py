@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -166,8 +167,21 @@ def _require_inside(path: Path, sub: str, *, deeper: bool = False) -> None:
         raise ModelError(f"{path} names a folder outside of the model: {sub}.")
 
 
-OTHER_FORMATS = ("tf_model.h5", "flax_model.msgpack", "rust_model.ot", "model.onnx", "openvino_model.xml")
-"""Weights of other frameworks, which never load."""
+OTHER_FORMATS = {
+    "tf_model.h5": "is for another framework: save the model with PyTorch",
+    "flax_model.msgpack": "is for another framework: save the model with PyTorch",
+    "rust_model.ot": "is for another framework: save the model with PyTorch",
+    "openvino_model.xml": "is for another framework: save the model with PyTorch",
+    "*.onnx": "is an exported program: take the model that it was exported from",
+    "onnx/*.onnx": "is an exported program: take the model that it was exported from",
+    "*.gguf": "is a quantised copy for llama.cpp: take the model that it was made of",
+    "*-of-*.safetensors": "is a part of a sharded checkpoint, whose model.safetensors.index.json is not here",
+    "*.safetensors": "has another name: call it model.safetensors if it holds the model",
+    "*.ckpt": "is a training checkpoint: load it into its model and call `model.save_pretrained(folder)`",
+    "*.pt": "is a training checkpoint: load it into its model and call `model.save_pretrained(folder)`",
+    "*.pth": "is a training checkpoint: load it into its model and call `model.save_pretrained(folder)`",
+}
+"""Weights that never load, and what to do with them."""
 
 SHARDED = (None, "Transformer", "CLIPModel")
 """Modules that transformers loads, which supports sharded weights; None is a module of the model's own."""
@@ -203,6 +217,76 @@ def module_weights(root: Path, *, sharded: bool = True) -> list[Path]:
     return []
 
 
+@dataclass(frozen=True, kw_only=True)
+class StoredTensor:
+    """A tensor as the header of a safetensors file describes it; its bytes lie from `begin` to `end`."""
+
+    path: Path
+    dtype: str
+    shape: tuple[int, ...]
+    begin: int
+    end: int
+
+
+def stored_tensors(paths: Sequence[Path]) -> dict[str, StoredTensor] | None:
+    """The tensors of safetensors files from their headers, by name; None for files of another form.
+
+    Raises:
+        ModelError: A file is truncated or corrupt.
+    """
+    if not paths or any(path.suffix != ".safetensors" for path in paths):
+        return None
+    found: dict[str, StoredTensor] = {}
+    for path in paths:
+        check_safetensors(path)
+        header, start = _header(path)
+        for name, value in header.items():
+            if name != "__metadata__":
+                begin, end = (start + int(place) for place in value["data_offsets"])
+                shape = tuple(int(size) for size in value["shape"])
+                dtype = str(value["dtype"])
+                found[name] = StoredTensor(path=path, dtype=dtype, shape=shape, begin=begin, end=end)
+    return found
+
+
+def safetensors_metadata(path: Path) -> dict[str, str] | None:
+    """The metadata in the header of a safetensors file, None without any."""
+    found: dict[str, str] | None = _header(path)[0].get("__metadata__")
+    return found
+
+
+POINTER = b"version https://git-lfs.github.com/spec/"
+"""The beginning of a file that git put in place of a large one."""
+
+
+def check_present(path: Path) -> None:
+    """Refuse a file that is empty, or that is a pointer of git-lfs in place of the file.
+
+    Raises:
+        ModelError: It is.
+    """
+    with path.open("rb") as file:
+        start = file.read(len(POINTER))
+    if start == POINTER:
+        raise ModelError(
+            f"{path} is a git-lfs pointer, not the file itself.",
+            hint=f"Type `git lfs pull` in {path.parent}.",
+        )
+    if not start:
+        raise ModelError(f"{path} is empty.", hint="Fetch or write the model folder again.")
+
+
+def check_weights(path: Path) -> None:
+    """Refuse a weight file that is absent in its content, or that is not whole.
+
+    Raises:
+        ModelError: It is a git-lfs pointer, empty, truncated or corrupt.
+    """
+    check_present(path)
+    if path.suffix == ".safetensors":
+        check_safetensors(path)
+
+
 def check_safetensors(path: Path) -> None:
     """Refuse a safetensors file without a readable header or with another size than the header's.
 
@@ -218,13 +302,14 @@ def check_safetensors(path: Path) -> None:
 
 
 def _no_weights(folder: Path, sub: str) -> ModelError:
-    prefix = f"{sub}/" if sub else ""
-    other = [name for name in OTHER_FORMATS if (folder / sub / name).exists()]
+    prefix, root = f"{sub}/" if sub else "", folder / sub
+    other = ((path, why) for name, why in OTHER_FORMATS.items() for path in sorted(root.glob(name)))
+    path, why = next(other, (None, ""))
     return ModelError(
         f"{folder} has no weights: neither {prefix}model.safetensors nor {prefix}pytorch_model.bin.",
-        hint=f"It has {prefix}{other[0]}, which is for another framework: save the model with PyTorch."
-        if other
-        else "Fetch or write the model folder again.",
+        hint="Fetch or write the model folder again."
+        if path is None
+        else f"It has {prefix}{path.relative_to(root).as_posix()}, which {why}.",
     )
 
 
@@ -246,16 +331,48 @@ def _shards(index: Path) -> list[Path]:
     return parts
 
 
+def check_index(index: Path) -> None:
+    """Refuse a sharded checkpoint whose parts do not hold the tensors that its index names.
+
+    Raises:
+        ModelError: A tensor is not in its part.
+    """
+    named = {str(name): str(part) for name, part in read_object(index).get("weight_map", {}).items()}
+    lost = None
+    for part in _shards(index):
+        held = stored_tensors([part])
+        if held is None:
+            return
+        lost = lost or next((n for n, at in named.items() if at == part.name and n not in held), None)
+    if lost is not None:
+        raise ModelError(
+            f"{index} names {lost} in {named[lost]}, which does not hold it.",
+            hint="The parts are of different saves. Fetch the model again.",
+        )
+
+
+def _header(path: Path) -> tuple[dict[str, Any], int]:
+    """The header of a whole safetensors file, and the place of its first tensor's bytes."""
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        return json.loads(file.read(length)), 8 + length
+
+
 def _safetensors_problem(path: Path) -> str | None:
     size = path.stat().st_size
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
-        if size < 8 or length > size - 8:
-            return f"its header says {length} bytes, the file has {size}"
-        raw = file.read(length)
+    if size < 8 or length > size - 8:
+        return f"its header says {length} bytes, the file has {size}"
     try:
-        tensors = [value for name, value in json.loads(raw).items() if name != "__metadata__"]
-        promised = 8 + length + max((int(t["data_offsets"][1]) for t in tensors), default=0)
+        header, start = _header(path)
+        tensors = [value for name, value in header.items() if name != "__metadata__"]
+        promised = start + max((int(t["data_offsets"][1]) for t in tensors), default=0)
+        _ = [
+            (int(t["data_offsets"][0]), str(t["dtype"]), [int(size) for size in t["shape"]]) for t in tensors
+        ]
     except (ValueError, TypeError, KeyError, AttributeError, IndexError):
         return "its header cannot be read"
+    if not tensors:
+        return "it holds no tensor"
     return None if promised == size else f"it has {size} bytes, its header promises {promised}"

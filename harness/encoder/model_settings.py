@@ -18,7 +18,7 @@ from harness.encoder.model_files import (
     Module,
     all_modules,
     backbone_folder,
-    check_safetensors,
+    check_weights,
     input_modules,
     library_class,
     read_modules,
@@ -254,8 +254,7 @@ def describe(folder: Path, *, own_code: bool = False) -> Description:
     _require_configs(folder)
     check_external_references(folder)
     for path in weight_files(folder):
-        if path.suffix == ".safetensors":
-            check_safetensors(path)
+        check_weights(path)
     library = read_object(folder / "config_sentence_transformers.json") if modules else {}
     if library.get("model_type", "SentenceTransformer") != "SentenceTransformer":
         raise ModelError(f"{folder} is a {library['model_type']}, which gives no dense vector of a text.")

@@ -38,7 +38,8 @@ class Transformer(LibraryTransformer):
     """The library's Transformer module, loaded with our network where the family has one.
 
     It then has the library's class and is saved as such. `config_args` changes values of the config, such as
-    a dropout; `model_args` takes `dtype` and `attn_implementation` (a backend's name, ours or transformers').
+    a dropout; `model_args` takes `dtype`, `attn_implementation` (a backend's name, ours or transformers')
+    and `allow_extra` (tensors that may have no place in the network).
     """
 
     _ours = False
@@ -71,6 +72,7 @@ class Transformer(LibraryTransformer):
     ) -> None:
         folder = Path(model_name_or_path, model_args.get("subfolder", ""))
         own_code = bool(model_args.get("trust_remote_code"))
+        allow_extra = model_args.pop("allow_extra", ())
         adapter = folder if is_peft_model else None
         if is_peft_model:
             folder = Path(str(config.base_model_name_or_path))
@@ -80,7 +82,8 @@ class Transformer(LibraryTransformer):
             return
         _require_taken(model_args)
         family, given = family_in(folder), None if is_peft_model else config
-        network = load_network(folder, family, dtype=_dtype(model_args, folder), config=given).model
+        dtype = _dtype(model_args, folder)
+        network = load_network(folder, family, dtype=dtype, config=given, allow_extra=allow_extra).model
         asked = str(model_args.get("attn_implementation") or AUTO)
         network.attention_asked = LIBRARY_NAMES.get(asked, "sdpa" if asked == "eager" else asked)
         if adapter is not None:

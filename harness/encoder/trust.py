@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import importlib.util
 import re
 from collections.abc import Iterator
 from importlib.metadata import version
@@ -69,10 +71,23 @@ def _network(own: RemoteClass) -> Family | None:
     return family if own.file == "config.json" and family is not None and family.shape is not None else None
 
 
-def _require_native(artifact: Artifact, own: RemoteClass) -> None:
-    from transformers import CONFIG_MAPPING
+def library_types() -> frozenset[str]:
+    """The model types of the installed transformers, read from its source, since an import takes seconds."""
+    try:
+        found = importlib.util.find_spec("transformers")
+    except ImportError:
+        return frozenset()
+    roots = () if found is None else found.submodule_search_locations or ()
+    for path in (Path(root) / "models/auto/configuration_auto.py" for root in roots):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body if path.is_file() else ():
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "CONFIG_MAPPING_NAMES":
+                pairs = node.value.args[0] if isinstance(node.value, ast.Call) else node.value
+                return frozenset(name for name, _ in ast.literal_eval(pairs))
+    return frozenset()
 
-    if _model_type(own) not in CONFIG_MAPPING:
+
+def _require_native(artifact: Artifact, own: RemoteClass) -> None:
+    if _model_type(own) not in library_types():
         raise ModelError(
             f"{artifact.name} needs code of its own: transformers knows no "
             f"{_model_type(own) or 'such model type'!r}.",
@@ -81,16 +96,21 @@ def _require_native(artifact: Artifact, own: RemoteClass) -> None:
 
 
 def _require_no_other(artifact: Artifact, own: RemoteClass) -> None:
-    from transformers.models.auto.tokenization_auto import MODELS_WITH_INCORRECT_HUB_TOKENIZER_CLASS
-
-    if own.name == "AutoTokenizer" and _model_type(own) in MODELS_WITH_INCORRECT_HUB_TOKENIZER_CLASS:
-        return  # transformers uses its own class, even where the folder's code is trusted
+    if own.name == "AutoTokenizer" and _replaces_tokenizer(_model_type(own)):
+        return
     raise ModelError(
         f"{artifact.name} names code of its own, {own.reference} as {own.name}: without it, "
         f"{_whose(own)} {_model_type(own)} would be evaluated in its place.",
         hint=f"{_how_to(artifact)} To evaluate transformers' class, take auto_map out of {own.file} in a "
         "copy of the folder.",
     )
+
+
+def _replaces_tokenizer(kind: str) -> bool:
+    """Whether transformers uses a tokenizer class of its own, even where the folder's code is trusted."""
+    from transformers.models.auto.tokenization_auto import MODELS_WITH_INCORRECT_HUB_TOKENIZER_CLASS
+
+    return kind in MODELS_WITH_INCORRECT_HUB_TOKENIZER_CLASS
 
 
 def _whose(own: RemoteClass) -> str:

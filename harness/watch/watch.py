@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from harness import evaluation, files, paths
+from harness.arguments import checked, checked_fields
 from harness.differences import Comparable
 from harness.errors import HarnessError, StoreError, UsageError, shortened
 from harness.identity import digest
@@ -261,6 +262,9 @@ def follow(asked: WatchOptions, hearing: WatchListeners | None = None) -> Watch:
         >>> watch = follow(WatchOptions(source="runs/mine", request=how, once=True))  # doctest: +SKIP
         >>> [(one.step, one.mean) for one in watch.checkpoints]  # doctest: +SKIP
     """
+    request = checked_fields(asked.request, Request, "request").checked()
+    limits = {name: checked(name, getattr(asked, name)) for name in ("every", "settle", "once", "until")}
+    asked = replace(asked, request=request, source=checked("model", asked.source), **limits)
     source = open_source(asked.source, offline=asked.request.offline)
     if len(asked.request.suites) != 1:
         raise UsageError("A watch is over one suite.", hint="Give one --suite.")

@@ -6,15 +6,16 @@ without weights.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.encoder.family import ENCODER, MODEL_TYPE, Architecture, Family, Names
+from harness.encoder.family import MODEL_TYPE, Architecture, Family, Names
 from harness.encoder.model_files import module_weights, read_object
 from harness.encoder.network.model import EncoderForMaskedLM, EncoderModel
 from harness.encoder.network.pretrained import Published
+from harness.encoder.tensors import FoundTensors, not_whole
 from harness.errors import ModelError
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ def load_network(
     head: bool = False,
     config: PreTrainedConfig | None = None,
     changes: Mapping[str, Any] | None = None,
+    allow_extra: Sequence[str] = (),
 ) -> _Loaded:
     """The network in a folder.
 
@@ -49,6 +51,7 @@ def load_network(
         head: Whether the masked-language head is loaded.
         config: The config from `configured`, if already known.
         changes: Fields of the Architecture that override the config.
+        allow_extra: Tensors, with * and ?, that may have no place in the network.
 
     Raises:
         ModelError: A tensor is missing, or an unknown tensor exists.
@@ -61,110 +64,29 @@ def load_network(
         config, shape = configured(folder, family)
     else:
         shape = _shape_of(config, family)
-    found = read_tensors(folder, None if family is None else family.names, head=head)
+    found = read_tensors(folder, None if family is None else family.names, head=head, allowed=allow_extra)
     pooled = shape.pooler and any("pooler." in name for name in found.state)
     shape = replace(shape, pooler=pooled, **(changes or {}))
     if isinstance(config, EncoderConfig):
         config.adopt(shape)
     with torch.device("meta"):
         model = _build(config, shape, family, head=head)
-    problems = found.problems(model.state_dict(), shape)
+    problems = found.fit({name: tensor.shape for name, tensor in model.state_dict().items()}, shape)
     if problems:
-        raise ModelError(
-            f"{folder.name} is not loaded whole: {'; '.join(problems)}.",
-            hint="Its config and its weights do not belong together, or the weights are of another "
-            "architecture.",
-        )
+        raise not_whole(folder.name, problems)
     state = {name: tensor.to(dtype) for name, tensor in found.state.items()}
     model.load_state_dict(state, assign=True, strict=False)
     model.tie_weights()
     model.eval()  # type: ignore[no-untyped-call]
+    model.notes += found.notes
     return _Loaded(model=model, ignored=found.ignored)
 
 
-DECODER, TABLE = "head.decoder.weight", f"{ENCODER}embeddings.tokens.weight"
-
-SHOWN = 5
-"""The number of tensors that an error names."""
-
-MISSING = "that its vectors depend on are in no file"
-HEADLESS = "of the masked-language head are in no file (leave it out with head=False)"
-EXTRA = "have no place in the model"
-TWICE = "are there twice, and not the same"
-OTHER_SHAPE = "have another shape"
-UNTIED = "should be the token embedding, as the config says, and are not"
-
-HEAD_IGNORED = "it belongs to the masked-language head, which a vector does not need"
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Found:
-    """The tensors of a folder: `state` by our names, `ignored` with reasons, `extra` and `twice` faulty."""
-
-    names: Names | None
-    prefixed: bool = False
-    state: dict[str, Tensor] = field(default_factory=dict)
-    ignored: dict[str, str] = field(default_factory=dict)
-    extra: list[str] = field(default_factory=list)
-    twice: list[str] = field(default_factory=list)
-
-    def add(self, theirs: str, tensor: Tensor, *, head: bool) -> None:
-        """Sort in a tensor; `head` is whether the masked-language head is loaded."""
-        why = None if self.names is None else self.names.reason(theirs)
-        ours = theirs.removeprefix(ENCODER) if self.names is None else self.names.ours(theirs)
-        if why is not None:
-            self.ignored[theirs] = why
-        elif ours is None:
-            self.extra.append(theirs)
-        elif ours.startswith("head.") and not head:
-            self.ignored[theirs] = HEAD_IGNORED
-        else:
-            self._keep(ENCODER + ours if head and not ours.startswith("head.") else ours, tensor)
-
-    def _keep(self, ours: str, tensor: Tensor) -> None:
-        if ours in self.state and not self.state[ours].equal(tensor):
-            self.twice.append(ours)
-        self.state[ours] = tensor
-
-    def problems(self, wanted: Mapping[str, Tensor], shape: Architecture) -> list[str]:
-        """The differences from the tensors of a network, each with its name in the file."""
-        state = self.state
-        tied = {DECODER} if shape.tie_word_embeddings else set()
-        there = [name for name in wanted if name in state]
-        both = {name for name in tied if {name, TABLE} <= state.keys()}
-        lacking = wanted.keys() - state.keys() - tied
-        of_head = {name for name in lacking if name.startswith("head.")}
-        found = (
-            (map(self._shown, lacking - of_head), MISSING),
-            (map(self._shown, of_head), HEADLESS),
-            ([*self.extra, *map(self._shown, state.keys() - wanted.keys())], EXTRA),
-            (map(self._shown, self.twice), TWICE),
-            (map(self._shown, [name for name in both if not state[name].equal(state[TABLE])]), UNTIED),
-            ([self._shapes(n, wanted[n]) for n in there if state[n].shape != wanted[n].shape], OTHER_SHAPE),
-        )
-        return [_counted(names, what) for given, what in found if (names := sorted(given))]
-
-    def _shapes(self, ours: str, wanted: Tensor) -> str:
-        found = tuple(self.state[ours].shape)
-        return f"{self._shown(ours)} ({found} in the file, {tuple(wanted.shape)} in the model)"
-
-    def _shown(self, ours: str) -> str:
-        if self.names is None:
-            return ours
-        try:
-            return self.names.theirs(ours.removeprefix(ENCODER), with_head=self.prefixed)
-        except KeyError:
-            return f"{ours} (which the family has no name for)"
-
-
-def read_tensors(folder: Path, names: Names | None, *, head: bool) -> _Found:
+def read_tensors(
+    folder: Path, names: Names | None, *, head: bool, allowed: Sequence[str] = ()
+) -> FoundTensors:
     """The tensors of a folder's weight files, on the CPU."""
-    tensors = raw_tensors(folder)
-    prefixed = names is not None and any(name.startswith(names.prefix) for name in tensors)
-    found = _Found(names=names, prefixed=prefixed)
-    for name, tensor in tensors.items():
-        found.add(name, tensor, head=head)
-    return found
+    return FoundTensors.of(raw_tensors(folder), names, head=head, allowed=allowed)
 
 
 def raw_tensors(folder: Path) -> dict[str, Tensor]:
@@ -179,11 +101,6 @@ def raw_tensors(folder: Path) -> dict[str, Tensor]:
         else:
             tensors.update(torch.load(path, map_location="cpu", weights_only=True))
     return tensors
-
-
-def _counted(names: list[str], what: str) -> str:
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return f"{len(names)} tensors {what}: {', '.join(names[:SHOWN])}{more}"
 
 
 def _build(

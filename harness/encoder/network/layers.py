@@ -287,7 +287,8 @@ class MaskedHead(nn.Module):
         head, width = shape.head, shape.hidden_size
         self.dense = nn.Linear(width, width, bias=head.dense_bias) if head.dense else nn.Identity()
         self.activation = _activation(head.activation) if head.dense else nn.Identity()
-        plain = nn.LayerNorm(width, eps=shape.norm_eps, bias=head.norm_bias)
+        eps = shape.norm_eps if head.norm_eps is None else head.norm_eps
+        plain = nn.LayerNorm(width, eps=eps, bias=head.norm_bias)
         self.norm = plain if head.norm else nn.Identity()
         self.decoder = nn.Linear(width, shape.vocab_size, bias=head.decoder_bias)
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel
 
-from harness.encoder.family import ENCODER, MODEL_TYPE, Architecture, Head, Names
+from harness.encoder.family import ENCODER, MODEL_TYPE, Architecture, Names
 from harness.errors import ModelError
 
 if TYPE_CHECKING:
@@ -238,11 +238,11 @@ class EncoderConfig(PreTrainedConfig):
     @classmethod
     def of(cls, shape: Architecture) -> EncoderConfig:
         """The config of a network with that architecture."""
-        return cls(architecture=asdict(shape))
+        return cls(architecture=_plain(shape))
 
     def adopt(self, shape: Architecture) -> None:
         """Replace the architecture, for a checkpoint without a pooler or with changes at load time."""
-        self.architecture = asdict(shape)
+        self.architecture = _plain(shape)
         self.max_position_embeddings = shape.max_position_embeddings
 
     @property
@@ -252,22 +252,15 @@ class EncoderConfig(PreTrainedConfig):
         Raises:
             ModelError: It has an unknown field.
         """
-        values = dict(self.architecture)
-        head = values.get("head", {})
-        unknown = [*_unknown(values, Architecture), *(f"head.{name}" for name in _unknown(head, Head))]
-        if unknown:
-            raise ModelError(
-                f"The model's architecture has fields that are not known here: {', '.join(unknown)}.",
-                hint="It was saved by a newer version of encoder-harness: install that one.",
-            )
-        values["head"] = Head(**head)
-        values["windows"] = tuple(values.get("windows", ()))
-        values["vocab_size"] = self.vocab_size
-        return Architecture(**values)
+        return Architecture.of({**self.architecture, "vocab_size": self.vocab_size})
 
 
-def _unknown(values: Mapping[str, Any], kind: type[Architecture] | type[Head]) -> list[str]:
-    return sorted(values.keys() - {field.name for field in fields(kind)})
+def _plain(shape: Architecture) -> dict[str, Any]:
+    """An architecture as plain values, without fields that came later and are at their default."""
+    found = asdict(shape)
+    if shape.head.norm_eps is None:
+        del found["head"]["norm_eps"]
+    return found
 
 
 class EncoderPreTrainedModel(PreTrainedModel):

@@ -1,0 +1,214 @@
+"""The values of a request: the form of each, checked in one place for the command line, Python and files."""
+
+from __future__ import annotations
+
+import functools
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args
+
+from annotated_types import Interval, MinLen, Predicate
+
+from harness.errors import UsageError, nearest
+from harness.types import DTYPES, Purpose, Similarity
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+Part = TypeVar("Part")
+
+
+def _as_given(value: Any) -> Any:
+    return value
+
+
+def split_names(text: str) -> tuple[str, ...]:
+    """The parts of a comma-separated list."""
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _names(value: Any) -> Any:
+    """A comma-separated text as its parts, any other sequence as a tuple, and None as no names."""
+    if value is None:
+        return ()
+    if isinstance(value, str):
+        return split_names(value)
+    return tuple(value) if isinstance(value, Sequence) and not isinstance(value, bytes) else value
+
+
+def _places(value: Any) -> Any:
+    """A single name or path as a tuple of one, and any other sequence as a tuple of texts."""
+    several = (value,) if isinstance(value, str | os.PathLike) else value
+    if not isinstance(several, Sequence) or isinstance(several, bytes):
+        return value
+    return tuple(_place(one) for one in several)
+
+
+def _table(value: Any) -> Any:
+    return dict(value) if isinstance(value, Mapping) else value
+
+
+def _place(value: Any) -> Any:
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Rule:
+    """The form of a value: `must` says it in words; `choices` are the spellings of a choice, with its values.
+
+    `before` brings an accepted spelling into this form; unless `strict`, so does pydantic.
+    """
+
+    type: Any = None
+    strict: bool = True
+    must: str = ""
+    choices: Mapping[str, str] | None = None
+    before: Callable[[Any], Any] = _as_given
+
+    def checked(self, name: str, value: Any) -> Any:
+        """The value in its form.
+
+        Raises:
+            UsageError: It has another form.
+        """
+        if self.choices is not None:
+            return self._chosen(name, value, self.choices)
+        from pydantic import ValidationError
+
+        try:
+            return self._adapter.validate_python(self.before(value), strict=self.strict)
+        except ValidationError as error:
+            place = error.errors()[0]["loc"]
+            raise _refusal(name, value, place, self.must) from error
+
+    def _chosen(self, name: str, value: Any, choices: Mapping[str, str]) -> str:
+        if isinstance(value, str) and value in choices:
+            return choices[value]
+        close = nearest(str(value), choices)
+        near = f"Did you mean {' or '.join(close)}? " if close else ""
+        raise UsageError(
+            f"No {name} is called {value!r}.", hint=f"{near}There is: {', '.join(dict.fromkeys(choices))}."
+        )
+
+    @functools.cached_property
+    def _adapter(self) -> TypeAdapter[Any]:
+        from pydantic import TypeAdapter
+
+        return TypeAdapter(self.type)
+
+
+def _refusal(name: str, value: Any, place: tuple[Any, ...], must: str) -> UsageError:
+    """The error for a value, or for an entry of a mapping."""
+    if isinstance(value, Mapping) and place and place[0] in value:
+        return UsageError(f"{name}[{place[0]!r}] is {value[place[0]]!r}, and must be a text.")
+    return UsageError(f"{name} is {value!r}, and must be {must}.")
+
+
+def _whole(least: int, most: int | None = None) -> Any:
+    return Annotated[int, Interval(ge=least, le=most)]
+
+
+def _optional(rule: _Rule) -> _Rule:
+    """The same form, or None."""
+    if rule.choices is None:
+        return replace(rule, type=rule.type | None, must=f"{rule.must}, or left out")
+    return rule
+
+
+_TEXT = _Rule(type=str, must="a text")
+_SWITCH = _Rule(type=bool, must="True or False")
+_COUNT = _Rule(type=_whole(1), must="a whole number, 1 or more")
+_SEED = _Rule(type=_whole(0, 2**32 - 1), must="a whole number from 0 to 4294967295")
+_SECONDS = _Rule(
+    type=Annotated[float, Interval(ge=0), Predicate(math.isfinite)], must="a number of seconds, 0 or more"
+)
+_FOLDER = _Rule(type=Path, strict=False, must="a path")
+_TEXTS = tuple[Annotated[str, MinLen(1)], ...]
+_NAMES = _Rule(type=_TEXTS, must="names, as a comma-separated text or a list of texts", before=_names)
+_PLACES = _Rule(type=_TEXTS, must="a name or a list of names", before=_places)
+_TABLE = _Rule(type=dict[str, str], must="a mapping of names to texts", before=_table)
+
+
+def _same(names: Sequence[str]) -> Mapping[str, str]:
+    return {name: name for name in names}
+
+
+_RULES: Mapping[str, _Rule] = {
+    "models": _PLACES,
+    "suites": _PLACES,
+    "model": _Rule(type=str, must="a name or a path", before=_place),
+    "baseline": _Rule(type=str, must="a name or a path", before=_place),
+    "dtype": _Rule(choices=DTYPES),
+    "pooling": _optional(_TEXT),
+    "normalize": _optional(_SWITCH),
+    "max_length": _optional(_Rule(type=_whole(1), must="a whole number of tokens, 1 or more")),
+    "similarity": _Rule(choices=_same(get_args(Similarity))),
+    "prompts": _optional(_TABLE),
+    "seed": _SEED,
+    "seeds": _COUNT,
+    "tasks": _NAMES,
+    "languages": _NAMES,
+    "subsets": _NAMES,
+    "splits": _NAMES,
+    "recipe": _TEXT,
+    "fresh_seeds": _optional(_Rule(type=_whole(0), must="a whole number, 0 or more")),
+    "transfer": _SWITCH,
+    "source": _optional(_FOLDER),
+    "results": _optional(_FOLDER),
+    "cache": _optional(_FOLDER),
+    "data": _optional(_FOLDER),
+    "offline": _SWITCH,
+    "devices": _NAMES,
+    "threads": _optional(_COUNT),
+    "workers": _optional(_COUNT),
+    "force": _SWITCH,
+    "fail_fast": _SWITCH,
+    "trust_remote_code": _SWITCH,
+    "allow_extra": _NAMES,
+    "gate": _SWITCH,
+    "purpose": _Rule(choices=_same(get_args(Purpose))),
+    "budget": _optional(_SECONDS),
+    "names": _TABLE,
+    "every": _SECONDS,
+    "settle": _SECONDS,
+    "once": _SWITCH,
+    "until": _optional(_Rule(type=_whole(0), must="a whole number, 0 or more")),
+}
+"""The form of every value of a request, of a check and of a watch, by its name in Python."""
+
+UNSET = frozenset({"similarity"})
+"""Choices that may be None."""
+
+
+def checked(name: str, value: Any) -> Any:
+    """A value of a request in its form.
+
+    Raises:
+        UsageError: It has another form; the message has the nearest match, or says what it must be.
+
+    Example:
+        >>> checked("tasks", "RTE, MRPC"), checked("dtype", "bf16")
+        (('RTE', 'MRPC'), 'bfloat16')
+    """
+    if value is None and name in UNSET:
+        return None
+    if name == "tasks" and isinstance(value, str) and not split_names(value):
+        raise UsageError("tasks is empty.", hint="Name tasks, e.g. RTE,MRPC, or leave it out.")
+    return _RULES[name].checked(name, value)
+
+
+def checked_fields(part: Part, kind: type[Part], name: str) -> Part:
+    """A dataclass of values, each in its form; its own dataclasses are left as they are.
+
+    Raises:
+        UsageError: It is of another class, or a value has another form.
+    """
+    if not isinstance(part, kind):
+        raise UsageError(f"{name} is {part!r}, and must be a {kind.__module__}.{kind.__name__}.")
+    given: Any = part
+    values = {f.name: checked(f.name, getattr(given, f.name)) for f in fields(given) if f.name in _RULES}
+    made: Part = replace(given, **values)
+    return made

@@ -1,0 +1,507 @@
+"""The checks of a model folder before any work: what it is, its tensors, and its tokenizer.
+
+Everything is read from JSON and from the headers of weight files; torch is not imported, and transformers
+only to confirm that a config and its weights do not fit.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from harness import backbones
+from harness.encoder.family import MODEL_TYPE, Architecture, Config, Family
+from harness.encoder.model_files import (
+    StoredTensor,
+    all_modules,
+    backbone_folder,
+    check_index,
+    check_present,
+    library_class,
+    module_folders,
+    module_weights,
+    read_modules,
+    read_object,
+    stored_tensors,
+    weight_files,
+)
+from harness.encoder.model_settings import (
+    POOLING_FLAGS,
+    VOCABULARIES,
+    family_in,
+    has_network,
+    runs_remote_code,
+)
+from harness.encoder.tensors import FoundTensors, not_whole, same_shape
+from harness.encoder.trust import check_trust, library_types
+from harness.errors import ModelError, UsageError, nearest
+from harness.types import Artifact, Encoding
+
+Tensors = Mapping[str, StoredTensor]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreflightOptions:
+    """The options of a preflight.
+
+    `pooling` is the requested pooling, and `trained` whether a recipe trains the model for every task.
+    """
+
+    pooling: str | None = None
+    trained: bool = False
+
+
+def check_model(artifact: Artifact, encoding: Encoding, options: PreflightOptions) -> None:
+    """Refuse a model that would fail at load, or that is no embedding model.
+
+    Raises:
+        ModelError: It cannot be loaded as it is.
+        UsageError: It is a model of another kind and no pooling was requested, or a setting does not fit it.
+    """
+    folder = artifact.folder
+    if not read_modules(folder) and not options.trained and options.pooling is None:
+        _check_kind(folder)
+    for path in weight_files(folder):
+        _check_pickle(path)
+    check_trust(artifact)
+    check_family(artifact, encoding)
+    _check_modules(folder)
+    for kind, sub in all_modules(folder) or [("", "")]:
+        if not kind or library_class(kind) == "Transformer":
+            _check_backbone(folder / sub, artifact)
+        elif library_class(kind) == "Dense":
+            _check_dense(folder / sub)
+
+
+# The modules of sentence-transformers
+
+CONFIGURED = frozenset(
+    {"Pooling", "Dense", "Dropout", "LayerNorm", "WeightedLayerPooling", "BoW", "WordWeights"}
+)
+"""The modules that cannot be loaded without a config.json of their own."""
+
+
+def _check_modules(folder: Path) -> None:
+    for kind, sub in all_modules(folder):
+        place, known = folder / sub, library_class(kind)
+        if known not in CONFIGURED:
+            continue
+        if not (place / "config.json").is_file():
+            what = "no config.json" if place.is_dir() else "no such folder"
+            raise ModelError(
+                f"modules.json of {folder} names the module {known} in {sub}: there is {what}.",
+                hint="Fetch or write the model folder again.",
+            )
+        if known == "Pooling":
+            _check_pooling(place / "config.json")
+
+
+def _check_pooling(path: Path) -> None:
+    config = read_object(path)
+    named = config.get("pooling_mode")
+    flags = [flag for flag in config if flag.startswith("pooling_mode_")]
+    for mode in str(named).split("+") if named is not None else ():
+        if mode not in POOLING_FLAGS.values():
+            raise ModelError(
+                f"{path} names the pooling {mode!r}.", hint=_choices(mode, POOLING_FLAGS.values())
+            )
+    for flag in flags:
+        if flag not in POOLING_FLAGS:
+            raise ModelError(f"{path} has the flag {flag!r}.", hint=_choices(flag, POOLING_FLAGS))
+    if named is None and flags and not any(config.get(f, f == MEAN_FLAG) for f in POOLING_FLAGS):
+        raise ModelError(f"{path} sets no pooling.", hint="One of its flags must be true.")
+
+
+MEAN_FLAG = "pooling_mode_mean_tokens"
+"""The flag that is on where it is missing."""
+
+
+def _check_dense(place: Path) -> None:
+    config, tensors = read_object(place / "config.json"), stored_tensors(module_weights(place, sharded=False))
+    weight = None if tensors is None else tensors.get("linear.weight")
+    said = (config.get("out_features"), config.get("in_features"))
+    if tensors is not None and (weight is None or weight.shape != said):
+        there = "no linear.weight" if weight is None else f"a linear.weight of {weight.shape}"
+        raise ModelError(
+            f"{place} has {there}, and its config.json says {said}.",
+            hint="Fetch or write the model folder again.",
+        )
+
+
+# A backbone: its config, tensors and tokenizer
+
+
+def _check_backbone(place: Path, artifact: Artifact) -> None:
+    config = read_object(place / "config.json")
+    _check_type(place, config, own_code=artifact.trust_remote_code)
+    _check_quantised(place, config)
+    index = place / "model.safetensors.index.json"
+    if index.is_file() and not (place / "model.safetensors").is_file():
+        check_index(index)
+    tensors = stored_tensors(module_weights(place))
+    if tensors is not None:
+        _check_dtypes(place, tensors)
+        if has_network(place, own_code=artifact.trust_remote_code):
+            _check_tensors(place, config, tensors, artifact.allow_extra)
+        else:
+            _check_wrapper(tensors)
+            _check_table(place, config, tensors)
+    _check_tokenizer(place, _rows(config, tensors))
+
+
+def _check_type(place: Path, config: Config, *, own_code: bool) -> None:
+    """Refuse a config without a model type, or with one that neither we nor transformers know."""
+    kind = config.get("model_type")
+    if (place / "adapter_config.json").is_file() or (own_code and config.get("auto_map")):
+        return
+    path = place / "config.json"
+    if not isinstance(kind, str) or not kind:
+        raise ModelError(
+            f"{path} has no model_type.", hint='Take it from the published model, e.g. "model_type": "bert".'
+        )
+    if kind == MODEL_TYPE or family_in(place) is not None or config.get("auto_map"):
+        return
+    known = library_types()
+    if known and kind not in known:
+        raise ModelError(
+            f"{path} has the model_type {kind!r}, which transformers does not know.",
+            hint=_choices(kind, known, most=0) or "`harness list backbones` shows what the harness adds.",
+        )
+
+
+def _check_quantised(place: Path, config: Config) -> None:
+    found = config.get("quantization_config")
+    if found:
+        method = found.get("quant_method", "") if isinstance(found, Mapping) else ""
+        raise ModelError(
+            f"{place} is quantised{f' ({method})' if method else ''}: its config.json has a "
+            "quantization_config.",
+            hint="Give the model that it was made of: scores of a quantised copy would stand for it.",
+        )
+
+
+FLOATS = re.compile(r"F64|F32|F16|BF16")
+OTHERS = re.compile(r"I64|I32|I16|U64|U32|U16|BOOL|C64")
+"""Types of tensors that count, index or rotate; packed weights have the names below."""
+
+PACKED = (".qweight", ".qzeros", ".g_idx", ".weight_packed", ".SCB", ".absmax")
+"""Endings of tensors of a quantised layer."""
+
+
+def _check_dtypes(place: Path, tensors: Tensors) -> None:
+    for name, tensor in tensors.items():
+        other = OTHERS.fullmatch(tensor.dtype) is not None
+        plain = other or FLOATS.fullmatch(tensor.dtype) is not None
+        if not plain or name.endswith(PACKED) or (other and name.endswith(".weight")):
+            raise ModelError(
+                f"{place} has integer or quantised weights: {name} is {tensor.dtype}.",
+                hint="Give the model that it was made of, with weights in float32, bfloat16 or float16.",
+            )
+
+
+def _check_tensors(place: Path, config: Config, tensors: Tensors, allowed: Sequence[str]) -> None:
+    """Hold the tensors against the architecture that the config gives our network."""
+    family = family_in(place)
+    problems = _problems(_outline(family, config), family, tensors, allowed)
+    if problems and family is not None and family.native:
+        exact = _confirmed(family, config)
+        problems = problems if exact is None else _problems(exact, family, tensors, allowed)
+    if not problems:
+        return
+    _check_wrapper(tensors)
+    raise not_whole(place.name, problems)
+
+
+def _problems(
+    shape: Architecture | None, family: Family | None, tensors: Tensors, allowed: Sequence[str]
+) -> list[str]:
+    names = None if family is None else family.names
+    if shape is None:
+        return ["its config cannot be read"]
+    found = FoundTensors.of(tensors, names, head=False, allowed=allowed, same=same_shape)
+    pooled = shape.pooler and any("pooler." in name for name in found.state)
+    shape = replace(shape, pooler=pooled)
+    return found.fit(shape.tensors(), shape)
+
+
+def _outline(family: Family | None, config: Config) -> Architecture | None:
+    """The architecture without transformers; None where transformers might read more from the config."""
+    if family is None:
+        return _own_architecture(config)
+    try:
+        return family.outline(config)
+    except ModelError:
+        if not family.native:
+            raise
+        return None
+
+
+def _own_architecture(config: Config) -> Architecture:
+    values = config.get("architecture")
+    if not isinstance(values, Mapping):
+        raise ModelError(
+            "The config.json of the model has no architecture.", hint="Fetch or write the model folder again."
+        )
+    return Architecture.of({**values, "vocab_size": config.get("vocab_size", values.get("vocab_size"))})
+
+
+def _confirmed(family: Family, config: Config) -> Architecture | None:
+    """The architecture as transformers reads the config; None where transformers is not there."""
+    try:
+        from transformers import CONFIG_MAPPING
+    except ImportError:
+        return None
+    kind = str(config["model_type"])
+    try:
+        full = CONFIG_MAPPING[kind].from_dict(dict(config)).to_dict()
+    except Exception as error:
+        said = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise ModelError(
+            f"The config.json of a {kind} cannot be used: {said}.",
+            hint="Hold it against that of the published model.",
+        ) from error
+    return family.architecture(full)
+
+
+WRAPPERS = ("module", "_orig_mod", "_forward_module", "_fsdp_wrapped_module")
+"""Parts that a training library puts into the names of tensors."""
+
+STRIP = (
+    "Strip it, e.g. `python -c \"from safetensors.torch import load_file as r, save_file as w; p = '{path}'; "
+    "w({{k.replace('{part}', '', 1): v for k, v in r(p).items()}}, p, {{'format': 'pt'}})\"`."
+)
+
+
+def _check_wrapper(tensors: Tensors) -> None:
+    """Refuse tensors with the names of a wrapped model."""
+    wrapped = [name for name in tensors if any(part in WRAPPERS for part in name.split("."))]
+    if not wrapped:
+        return
+    columns = zip(*(name.split(".") for name in tensors), strict=False)
+    shared = [parts[0] for parts in itertools.takewhile(lambda parts: len(set(parts)) == 1, columns)]
+    last = max((at for at, part in enumerate(shared) if part in WRAPPERS), default=None)
+    inner = next(part for part in wrapped[0].split(".") if part in WRAPPERS)
+    part = f"{inner}." if last is None else "".join(f"{one}." for one in shared[: last + 1])
+    raise ModelError(
+        f'{len(wrapped)} tensors have the names of a wrapped model, with "{part}": {wrapped[0]}.',
+        hint=STRIP.format(part=part, path=tensors[wrapped[0]].path),
+    )
+
+
+TABLES = (
+    *("word_embeddings.weight", "tok_embeddings.weight", "embeddings.tokens.weight"),
+    *("embed_tokens.weight", "embed_in.weight", "wte.weight", "shared.weight"),
+)
+"""Endings of the token embedding's name."""
+
+
+def _check_table(place: Path, config: Config, tensors: Tensors) -> None:
+    """Hold the token embedding of a model that transformers runs against its config."""
+    rows, said = _table_rows(tensors), config.get("vocab_size")
+    if rows is not None and isinstance(said, int) and rows != said:
+        raise ModelError(
+            f"The token embedding in {place} has {rows} rows, and its config.json says {said}.",
+            hint="Its config and its weights do not belong together.",
+        )
+
+
+def _table_rows(tensors: Tensors) -> int | None:
+    found = {t.shape[0] for name, t in tensors.items() if name.endswith(TABLES) and len(t.shape) == 2}
+    return found.pop() if len(found) == 1 else None
+
+
+def _rows(config: Config, tensors: Tensors | None) -> int | None:
+    """The rows of the token embedding, from its tensor, else from the config."""
+    found = None if tensors is None else _table_rows(tensors)
+    said = config.get("vocab_size")
+    if (
+        found is None
+        and config.get("model_type") == MODEL_TYPE
+        and isinstance(config.get("architecture"), dict)
+    ):
+        said = config.get("vocab_size", config["architecture"].get("vocab_size"))
+    return found if found is not None else said if isinstance(said, int) else None
+
+
+def _check_tokenizer(place: Path, rows: int | None) -> None:
+    """Refuse broken tokenizer files, and tokens that the token embedding has no row for."""
+    for path in sorted(path for pattern in VOCABULARIES for path in place.glob(pattern)):
+        if path.is_file() and path.name != "merges.txt":
+            check_present(path)
+    largest, where = max(_token_ids(place), default=(-1, ""))
+    if rows is not None and largest >= rows:
+        raise ModelError(
+            f"{place / where} has tokens up to number {largest}, and the token embedding has {rows} rows.",
+            hint="The tokenizer is another model's, or tokens were added without resizing the embedding.",
+        )
+
+
+def _token_ids(place: Path) -> Iterator[tuple[int, str]]:
+    """The largest token id that each tokenizer file names, and the file."""
+    whole = place / "tokenizer.json"
+    try:
+        if whole.is_file():
+            content = read_object(whole)
+            yield from ((number, whole.name) for number in _ids_of(content))
+        elif (place / "vocab.json").is_file():
+            yield max(int(n) for n in read_object(place / "vocab.json").values()), "vocab.json"
+        elif (place / "vocab.txt").is_file():
+            lines = (place / "vocab.txt").read_text(encoding="utf-8").splitlines()
+            yield len(lines) - 1, "vocab.txt"
+        for name in ("added_tokens.json",):
+            yield from ((int(number), name) for number in read_object(place / name).values())
+        decoder = read_object(place / "tokenizer_config.json").get("added_tokens_decoder") or {}
+        yield from ((int(number), "tokenizer_config.json") for number in decoder)
+    except (TypeError, ValueError, AttributeError, KeyError) as error:
+        raise ModelError(
+            f"The tokenizer in {place} cannot be read: {type(error).__name__}: {error}.",
+            hint="Fetch or write the model folder again.",
+        ) from error
+
+
+def _ids_of(content: Mapping[str, Any]) -> Iterator[int]:
+    vocabulary = content["model"].get("vocab", {})
+    if isinstance(vocabulary, Mapping):
+        yield from (int(number) for number in vocabulary.values())
+    else:
+        yield len(vocabulary) - 1
+    yield from (int(token["id"]) for token in content.get("added_tokens") or ())
+
+
+def _check_pickle(path: Path) -> None:
+    """Refuse a file of weights that is neither an archive nor a pickle."""
+    if path.suffix == ".safetensors":
+        return
+    with path.open("rb") as file:
+        start = file.read(1)
+    if start != b"\x80" and not zipfile.is_zipfile(path):
+        raise ModelError(
+            f"{path} is no file of PyTorch, or is not whole.",
+            hint="It was not copied or downloaded to its end. Fetch it again.",
+        )
+
+
+# The family of a backbone
+
+RELATIVE = ("relative_key", "relative_key_query")
+"""Kinds of positions that older versions of transformers had for BERT."""
+
+HAVE_RELATIVE = ("esm",)
+"""Model types that still have them."""
+
+
+def check_family(artifact: Artifact, encoding: Encoding) -> None:
+    """Refuse backbones that cannot run with the requested settings, as far as their family knows.
+
+    Raises:
+        ModelError: It is a variant that nothing here computes.
+        UsageError: It does not run in the requested dtype.
+    """
+    for folder in module_folders(artifact.folder):
+        if not has_network(folder, own_code=artifact.trust_remote_code):
+            _check_positions(artifact, folder)
+        family = family_in(folder)
+        if family is None:
+            _require_no_variant(artifact, folder)
+            continue
+        if family.float32_only is not None and encoding.dtype != "float32":
+            raise UsageError(
+                f"{artifact.name} is not run in {encoding.dtype}: {family.float32_only}.",
+                hint="Leave the dtype out, or ask for float32.",
+            )
+
+
+def _check_positions(artifact: Artifact, folder: Path) -> None:
+    config = read_object(folder / "config.json")
+    asked = config.get("position_embedding_type")
+    own_code = runs_remote_code(config, artifact.trust_remote_code)
+    if asked in RELATIVE and config.get("model_type") not in HAVE_RELATIVE and not own_code:
+        raise ModelError(
+            f"{artifact.name} has {asked} positions, which transformers 5 has dropped: it would run without.",
+            hint="It cannot be evaluated with this version.",
+        )
+
+
+def _require_no_variant(artifact: Artifact, folder: Path) -> None:
+    """Refuse a variant of a model type that only our network computes, if no family covers it."""
+    kind = read_object(folder / "config.json").get("model_type")
+    families = {n: e.family for n, e in backbones.entries().items() if e.family is not None}
+    named = {name: family for name, family in families.items() if kind in family.model_types}
+    if named and not any(family.native or family.shape is None for family in named.values()):
+        if artifact.trust_remote_code:
+            return
+        raise ModelError(
+            f"{artifact.name} is a {kind}, but none that the family {next(iter(named))} computes: its "
+            "config.json lacks a field, or has a setting that makes another network of it.",
+            hint="Hold it against the config.json of the published model. If its folder brings code of its "
+            "own and you trust it, add --trust-remote-code.",
+        )
+
+
+# What the folder is
+
+
+def _check_kind(folder: Path) -> None:
+    """Refuse a bare folder whose model gives something other than a vector of a text."""
+    what = _kind(folder)
+    if what is not None:
+        raise UsageError(
+            f"{folder} is {what}, no embedding model.",
+            hint="Add --pooling mean (pooling='mean' in Python) to evaluate the encoder inside it.",
+        )
+
+
+CLASSES = {
+    "ForSequenceClassification": "a classifier of texts",
+    "ForTokenClassification": "a classifier of tokens",
+    "ForQuestionAnswering": "a model that finds answers in a text",
+    "ForMultipleChoice": "a model that chooses between answers",
+    "ForNextSentencePrediction": "a classifier of sentence pairs",
+}
+"""The endings of transformers' classes with the head of a task."""
+
+CROSS_ENCODER = "a cross-encoder, which scores two texts at once"
+COLBERT = "a ColBERT, which gives a vector for each token"
+
+
+def _kind(folder: Path) -> str | None:
+    """The kind of model in words, None for an encoder with or without its pretraining head."""
+    root = backbone_folder(folder)
+    config = read_object(root / "config.json")
+    listed = config.get("architectures")
+    classes = [str(name) for name in listed] if isinstance(listed, list) else []
+    if any("ColBERT" in name for name in classes) or (root / "artifact.metadata").is_file():
+        return COLBERT
+    for name in classes:
+        for ending, what in CLASSES.items():
+            if name.endswith(ending):
+                return CROSS_ENCODER if _scores_pairs(config) else what
+    return _kind_of_tensors(stored_tensors(module_weights(root)) or {}, config)
+
+
+def _scores_pairs(config: Config) -> bool:
+    labels = config.get("id2label")
+    one = isinstance(labels, Mapping) and len(labels) == 1
+    return one or config.get("num_labels") == 1 or isinstance(config.get("sentence_transformers"), Mapping)
+
+
+def _kind_of_tensors(tensors: Tensors, config: Config) -> str | None:
+    """The kind of model by the tensors of its head, where the config names no class."""
+    names = {name.partition(".")[0] for name in tensors}
+    if "classifier" in names or "score" in names:
+        return CROSS_ENCODER if _scores_pairs(config) else CLASSES["ForSequenceClassification"]
+    if "qa_outputs" in names:
+        return CLASSES["ForQuestionAnswering"]
+    return COLBERT if "linear.weight" in tensors else None
+
+
+def _choices(name: str, known: Any, *, most: int = 12) -> str:
+    close = nearest(name, known)
+    if close:
+        return f"Did you mean {' or '.join(close)}?"
+    return f"There is: {', '.join(sorted(known)[:most])}." if most else ""
