@@ -115,7 +115,8 @@ def _timed(
     context.set_threads()
     folder = backbone_folder(work.artifact.folder)
     trial, _ = adapted_to_backbone(folder, trial)
-    model: Any = Classifier.of(folder, trial, classes=classes)[0].to(context.device)
+    extra = work.artifact.allow_extra
+    model: Any = Classifier.of(folder, trial, classes=classes, allow_extra=extra)[0].to(context.device)
     autocast = autocast_of(torch.device(context.device), trial)
     scoring = 0.0
 

@@ -13,6 +13,7 @@ from pydantic import ConfigDict, Field
 from harness import backbones, files, paths
 from harness.documents import DocumentFolder, DocumentKind
 from harness.errors import UsageError, unknown
+from harness.request import DEFAULTS
 
 SCHEMA = 1
 """The version of a baseline's file; a newer version is refused."""
@@ -140,7 +141,7 @@ class Reference:
         if path.suffix == ".json":
             return _from_file(text, path)
         if text in BASELINES.names(home):
-            return Reference(name=text, baseline=BASELINES.read(home, text))
+            return Reference(name=text, baseline=_with_known_options(BASELINES.read(home, text)))
         if "/" not in text and backbones.named_model(text) is None and not path.is_dir():
             known = [*BASELINES.names(home), *backbones.named_models()]
             raise unknown(
@@ -156,4 +157,13 @@ def _from_file(text: str, path: Path) -> Reference:
         )
     beside = path.absolute().parent.parent
     own = beside if (beside / "records").is_dir() else None
-    return Reference(name=text, baseline=BASELINES.kind.read(path), results=own)
+    return Reference(name=text, baseline=_with_known_options(BASELINES.kind.read(path)), results=own)
+
+
+def _with_known_options(baseline: Baseline) -> Baseline:
+    """The baseline, if each of its options is one of an evaluation: another one would be ignored."""
+    for name in baseline.asked:
+        if name not in DEFAULTS:
+            then = "Mend its file, or set it anew with harness baseline set."
+            raise unknown(f"option of the baseline {baseline.name}", name, DEFAULTS, then=then)
+    return baseline

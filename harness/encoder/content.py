@@ -84,7 +84,8 @@ def content_key(
 
     The key covers name and content of every file of `content_files`; a copy elsewhere has the same key. If
     model.json names a key and the content is unchanged since, that is the key. The weights' hash is the
-    SHA-256 of a single file; safetensors in several parts count as the one file that their tensors make. File hashes are cached in `cache_dir`. A folder with classes of its own has another key with
+    file's own SHA-256 for a single file; safetensors in several parts count as the one file that their
+    tensors make. File hashes are cached in `cache_dir`. A folder with classes of its own has another key with
     `trust_remote_code`, because it is then another program.
 
     Raises:
@@ -120,7 +121,7 @@ WHOLE = "model.safetensors"
 
 ORDER = (
     *("U64", "I64", "F64", "C64", "F32", "U32", "I32", "BF16", "F16", "U16", "I16"),
-    *("F8_E4M3", "F8_E8M0", "F8_E5M2", "I8", "U8", "BOOL"),
+    *("F8_E8M0", "F8_E4M3", "F8_E5M2", "I8", "U8", "BOOL"),
 )
 """The types of tensors in the order in which safetensors writes them, those of one type by name."""
 

@@ -37,7 +37,7 @@ from harness.encoder.model_settings import (
     has_network,
     runs_remote_code,
 )
-from harness.encoder.tensors import FoundTensors, not_whole, same_shape
+from harness.encoder.tensors import FoundTensors, same_shape
 from harness.encoder.trust import check_trust, library_types
 from harness.errors import ModelError, UsageError, nearest
 from harness.types import Artifact, Encoding
@@ -207,38 +207,21 @@ def _check_dtypes(place: Path, tensors: Tensors) -> None:
 def _check_tensors(place: Path, config: Config, tensors: Tensors, allowed: Sequence[str]) -> None:
     """Hold the tensors against the architecture that the config gives our network."""
     family = family_in(place)
-    problems = _problems(_outline(family, config), family, tensors, allowed)
-    if problems and family is not None and family.native:
-        exact = _confirmed(family, config)
-        problems = problems if exact is None else _problems(exact, family, tensors, allowed)
-    if not problems:
-        return
-    _check_wrapper(tensors)
-    raise not_whole(place.name, problems)
-
-
-def _problems(
-    shape: Architecture | None, family: Family | None, tensors: Tensors, allowed: Sequence[str]
-) -> list[str]:
     names = None if family is None else family.names
-    if shape is None:
-        return ["its config cannot be read"]
-    found = FoundTensors.of(tensors, names, head=False, allowed=allowed, same=same_shape)
-    pooled = shape.pooler and any("pooler." in name for name in found.state)
-    shape = replace(shape, pooler=pooled)
-    return found.fit(shape.tensors(), shape)
 
+    def fit(shape: Architecture) -> None:
+        found = FoundTensors.of(tensors, names, head=False, allowed=allowed, same=same_shape)
+        shape = replace(shape, pooler=shape.pooler and any("pooler." in name for name in found.state))
+        found.check(shape.tensors(), shape, place.name)
 
-def _outline(family: Family | None, config: Config) -> Architecture | None:
-    """The architecture without transformers; None where transformers might read more from the config."""
-    if family is None:
-        return _own_architecture(config)
     try:
-        return family.outline(config)
+        fit(_own_architecture(config) if family is None else family.outline(config))
     except ModelError:
-        if not family.native:
+        _check_wrapper(tensors)
+        exact = _confirmed(family, config) if family is not None and family.native else None
+        if exact is None:
             raise
-        return None
+        fit(exact)
 
 
 def _own_architecture(config: Config) -> Architecture:

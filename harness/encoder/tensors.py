@@ -53,6 +53,7 @@ class FoundTensors:
         ignored: Tensors that are left out, each with the reason; those of a head are left out unless loaded.
         computed: Tensors that the network computes itself.
         extra: Tensors without a place.
+        nameless: Those of them that the family has no name for.
         twice: Tensors that have two values.
     """
 
@@ -64,6 +65,7 @@ class FoundTensors:
     ignored: dict[str, str] = field(default_factory=dict)
     computed: list[str] = field(default_factory=list)
     extra: list[str] = field(default_factory=list)
+    nameless: list[str] = field(default_factory=list)
     twice: list[str] = field(default_factory=list)
 
     @staticmethod
@@ -91,6 +93,7 @@ class FoundTensors:
                 self.computed.append(theirs)
         elif ours is None:
             self._leave_over(theirs)
+            self.nameless.append(theirs)
         elif ours.startswith("head.") and not head:
             self.ignored[theirs] = HEAD_IGNORED
         else:
@@ -107,15 +110,24 @@ class FoundTensors:
             self.twice.append(ours)
         self.state[ours] = tensor
 
-    def fit(self, wanted: Shapes, shape: Architecture) -> list[str]:
-        """The differences from the tensors of a network, each with its name in the file.
+    def check(self, wanted: Shapes, shape: Architecture, name: str) -> None:
+        """Refuse tensors other than those of a network; those that may be left out leave `state`.
 
-        Tensors by our names that `wanted` lacks and that may be left out go from `state` to `ignored`.
+        Raises:
+            ModelError: A tensor is missing, left over, there twice, or of another shape.
         """
-        for ours in [name for name in self.state if name not in wanted]:
-            theirs = self._shown(ours)
-            self._leave_over(theirs)
+        for ours in [one for one in self.state if one not in wanted]:
+            self._leave_over(self._shown(ours))
             del self.state[ours]
+        problems = self._problems(wanted, shape)
+        if problems:
+            hint = "Its config and its weights do not belong together, or are of another architecture."
+            if self.extra and set(self.extra) <= set(self.nameless):
+                named = f"{self.extra[0]}{',…' if len(self.extra) > 1 else ''}"
+                hint += f" If these tensors are known to be harmless, add --allow-extra {named}"
+            raise ModelError(f"{name} is not loaded whole: {'; '.join(problems)}.", hint=hint)
+
+    def _problems(self, wanted: Shapes, shape: Architecture) -> list[str]:
         state = self.state
         tied = {DECODER} if shape.tie_word_embeddings else set()
         there = [name for name in wanted if name in state]
@@ -154,14 +166,6 @@ class FoundTensors:
             return self.names.theirs(ours.removeprefix(ENCODER), with_head=self.prefixed)
         except KeyError:
             return f"{ours} (which the family has no name for)"
-
-
-def not_whole(name: str, problems: Sequence[str]) -> ModelError:
-    """The error for a folder whose tensors are not those of its architecture."""
-    hint = "Its config and its weights do not belong together, or the weights are of another architecture."
-    if all(EXTRA in problem for problem in problems):
-        hint += " Tensors that are known to be harmless are left out with --allow-extra NAMES."
-    return ModelError(f"{name} is not loaded whole: {'; '.join(problems)}.", hint=hint)
 
 
 def left_out(names: Sequence[str], why: str) -> str:

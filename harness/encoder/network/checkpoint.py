@@ -15,7 +15,7 @@ from harness.encoder.family import MODEL_TYPE, Architecture, Family, Names
 from harness.encoder.model_files import module_weights, read_object
 from harness.encoder.network.model import EncoderForMaskedLM, EncoderModel
 from harness.encoder.network.pretrained import Published
-from harness.encoder.tensors import FoundTensors, not_whole
+from harness.encoder.tensors import FoundTensors
 from harness.errors import ModelError
 
 if TYPE_CHECKING:
@@ -71,9 +71,8 @@ def load_network(
         config.adopt(shape)
     with torch.device("meta"):
         model = _build(config, shape, family, head=head)
-    problems = found.fit({name: tensor.shape for name, tensor in model.state_dict().items()}, shape)
-    if problems:
-        raise not_whole(folder.name, problems)
+    wanted = {name: tensor.shape for name, tensor in model.state_dict().items()}
+    found.check(wanted, shape, folder.name)
     state = {name: tensor.to(dtype) for name, tensor in found.state.items()}
     model.load_state_dict(state, assign=True, strict=False)
     model.tie_weights()

@@ -1,0 +1,298 @@
+"""Faulty models and arguments, one fault each: one error before anything runs, however they are given."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import faulty
+import harness
+from blocked import BLOCKER
+from harness.errors import UsageError
+from harness.plan import Plan
+from harness.request import Request, ResolvedRequest
+from harness.types import Settings
+
+Measured = Any
+Asked = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def unplanned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No plan is made, so no worker can start."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise AssertionError("a plan was made")
+
+    monkeypatch.setattr(Plan, "make", fail)
+
+
+@pytest.mark.parametrize("fault", faulty.FAULTS)
+def test_a_faulty_model_is_one_error(
+    fault: str, measured: Measured, asked: Asked, tmp_path: Path, unplanned: None
+) -> None:
+    folder = faulty.spoiled(measured.model("good"), tmp_path / "spoiled", fault)
+    code, out, err = asked("run", "--model", folder, "--suite", measured.local, "--offline")
+    assert (code, out) == (2, "")
+    assert faulty.FAULTS[fault][1] in err
+    message, _hint = err.splitlines()
+    with pytest.raises(UsageError) as caught:
+        harness.run(str(folder), measured.local, results=measured.results, offline=True)
+    assert f"Error: {caught.value.message}" == message
+    assert str(caught.value) == err.removeprefix("Error: ").rstrip("\n")
+
+
+EVERY = """
+import contextlib, io, json
+found = {}
+for folder in sys.argv[3:]:
+    err = io.StringIO()
+    with contextlib.redirect_stderr(err):
+        code = invoke(["run", "--model", folder, "--suite", sys.argv[1], "--dry-run", "--offline",
+                       "--results", sys.argv[2]])
+    found[folder] = [code, err.getvalue()]
+print(json.dumps(found))
+"""
+
+
+def test_faults_are_found_without_torch_and_without_transformers(measured: Measured, tmp_path: Path) -> None:
+    folders = {name: tmp_path / name.replace(" ", "-") for name in faulty.FAULTS}
+    for name, folder in folders.items():
+        faulty.spoiled(measured.model("good"), folder, name)
+    code = f"{BLOCKER}\nfrom harness.cli import invoke\n{EVERY}"
+    command = [sys.executable, "-c", code, measured.local, str(measured.results), *map(str, folders.values())]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=dict(os.environ))
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    unseen = {"unknown type", "code of its own"}  # the types of transformers, which is blocked
+    for name, folder in folders.items():
+        exit_code, err = found[str(folder)]
+        assert exit_code == 2, (name, err)
+        assert name in unseen or faulty.FAULTS[name][1] in err, (name, err)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("check", "--baseline", "last", "--candidate"),
+        ("check", "--candidate", "minilm", "--suite", "stdlib", "--baseline"),
+        ("baseline", "set", "next", "--suite", "stdlib", "--model"),
+    ],
+)
+def test_every_command_finds_them(
+    command: tuple[str, ...], measured: Measured, asked: Asked, tmp_path: Path
+) -> None:
+    folder = faulty.spoiled(measured.model("good"), tmp_path / "spoiled", "wrapped by a data-parallel run")
+    code, out, err = asked(*command, folder, "--offline")
+    assert (code, out, len(err.splitlines())) == (2, "", 2)
+    assert 'with "module."' in err
+
+
+ARGUMENTS: dict[str, tuple[dict[str, Any], list[str], str]] = {
+    "similarity": (
+        {"similarity": "cosin"},
+        ["--similarity", "cosin"],
+        "No similarity is called 'cosin'.\nDid you mean cosine? There is: cosine, dot, euclidean, manhattan.",
+    ),
+    "dtype": (
+        {"dtype": "fp8"},
+        ["--dtype", "fp8"],
+        "No dtype is called 'fp8'.\nThere is: float32, fp32, bfloat16, bf16, float16, fp16.",
+    ),
+    "normalize": ({"normalize": "no"}, [], "normalize is 'no', and must be True or False, or left out."),
+    "workers": (
+        {"workers": -1},
+        ["--workers", "-1"],
+        "workers is -1, and must be a whole number, 1 or more, or left out.",
+    ),
+    "threads": (
+        {"threads": 0},
+        ["--threads", "0"],
+        "threads is 0, and must be a whole number, 1 or more, or left out.",
+    ),
+    "max_length": (
+        {"max_length": 2.5},
+        ["--max-length", "2.5"],
+        "max_length is 2.5, and must be a whole number of tokens, 1 or more, or left out.",
+    ),
+    "seed": (
+        {"seed": -1},
+        ["--seed", "-1"],
+        "seed is -1, and must be a whole number from 0 to 4294967295.",
+    ),
+    "fresh_seeds": (
+        {"fresh_seeds": -2},
+        ["--fresh-seeds", "-2"],
+        "fresh_seeds is -2, and must be a whole number, 0 or more, or left out.",
+    ),
+    "budget": ({"budget": -1}, [], "budget is -1, and must be a number of seconds, 0 or more, or left out."),
+    "prompts": ({"prompts": {"query": 3}}, [], "prompts['query'] is 3, and must be a text."),
+    "prompts, a text": (
+        {"prompts": "q: "},
+        [],
+        "prompts is 'q: ', and must be a mapping of names to texts, or left out.",
+    ),
+    "devices": (
+        {"devices": "cud"},
+        ["--devices", "cud"],
+        "'cud' is no device.\nType cpu, cuda, cuda:0, mps, or several with commas.",
+    ),
+    "tasks": (
+        {"tasks": ","},
+        ["--tasks", ","],
+        "tasks is empty.\nName tasks, e.g. RTE,MRPC, or leave it out.",
+    ),
+    "a task": ({"tasks": "fnd"}, ["--tasks", "fnd"], "fnd"),
+    "pooling": (
+        {"pooling": "meen"},
+        ["--pooling", "meen"],
+        "No pooling is called 'meen'.\nDid you mean mean?",
+    ),
+    "options": ({"options": {"tasks": "find"}}, [], "and must be a harness.types.SuiteOptions."),
+    "settings": ({"settings": {"dtype": "fp16"}}, [], "and must be a harness.types.Settings."),
+    "purpose": ({"purpose": "trail"}, [], "Did you mean trial? There is: final, trial."),
+    "a name": ({"fresh_seed": 3}, [], "Did you mean fresh_seeds?"),
+}
+"""By argument: for Python, for the command if it can be typed, and the message."""
+
+
+@pytest.mark.parametrize("name", ARGUMENTS)
+def test_a_faulty_argument_has_one_message(
+    name: str, measured: Measured, asked: Asked, unplanned: None
+) -> None:
+    given, typed, told = ARGUMENTS[name]
+    good = str(measured.model("good"))
+    with pytest.raises(UsageError) as caught:
+        harness.run(good, measured.local, results=measured.results, **given)
+    assert told in str(caught.value)
+    with pytest.raises(UsageError) as checked:
+        harness.check(good, "last", results=measured.results, **given)
+    assert "settings" in given or told in str(checked.value).replace("harness.check", "harness.run")
+    if typed:
+        code, out, err = asked("run", "--model", good, "--suite", measured.local, *typed)
+        assert (code, out) == (2, "")
+        assert err == f"Error: {caught.value}\n"
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ({"settings": Settings(similarity="cosin")}, "cosin"),  # type: ignore[arg-type]
+        ({"settings": Settings(normalize="no")}, "normalize is 'no'"),  # type: ignore[arg-type]
+        ({"settings": None}, "must be a harness.types.Settings"),
+        ({"suites": 3}, "suites is 3"),
+        ({"workers": True}, "workers is True"),
+    ],
+)
+def test_what_code_puts_together_is_checked_as_well(more: dict[str, Any], told: str) -> None:
+    request = Request(**{"models": ("minilm",), "suites": ("stdlib",), **more})
+    for check in (request.check, lambda: ResolvedRequest.of(request)):
+        with pytest.raises(UsageError, match=told):
+            check()
+
+
+def test_a_name_alone_is_a_list_of_one(measured: Measured, tmp_path: Path) -> None:
+    models, results = measured.model("good"), str(tmp_path / "other")
+    report = harness.run(models, measured.local, tasks="alike, sort", results=results, devices="cpu")
+    assert sorted(record.task.name for record in report.records) == ["alike", "sort"]
+    again = harness.run([str(models)], [measured.local], tasks=["alike"], results=Path(results))
+    assert [result.how for result in again.results] == ["cached"]
+
+
+def test_the_options_of_a_baseline_are_checked_as_well(measured: Measured, asked: Asked) -> None:
+    path = measured.results / "baselines" / "last.json"
+    faulty.rewrite(path, asked={**json.loads(path.read_text())["asked"], "similarity": "cosin"})
+    given = ("--candidate", measured.model("again"), "--baseline", "last")
+    assert asked("check", *given)[::2] == (
+        2,
+        f"Error: {ARGUMENTS['similarity'][2]}\n",
+    )
+    faulty.rewrite(path, asked={"similarty": "cosine"})
+    code, _, err = asked("check", *given)
+    assert code == 2
+    assert "No option of the baseline last is called 'similarty'" in err
+    with pytest.raises(UsageError, match="policy is 3"):
+        harness.check(str(measured.model("again")), "last", results=measured.results, policy=3)  # type: ignore[arg-type]
+
+
+# What is left out of a model
+
+
+def notes(report: Any) -> list[str]:
+    return [note for record in report.records for note in record.provenance["notes"]]
+
+
+def test_a_head_that_is_left_out_is_a_note_of_every_record(measured: Measured, tmp_path: Path) -> None:
+    folder = faulty.spoiled(measured.model("good"), tmp_path / "classifier", "classifier")
+    given = {"tasks": "alike", "pooling": "mean", "results": tmp_path / "results"}
+    told = ["not loaded: classifier.bias, classifier.weight (it belongs to the head of a task)"]
+    assert notes(harness.run(str(folder), measured.local, **given)) == told
+    assert notes(harness.run(str(folder), measured.local, force=True, **given)) == told
+    whole = harness.run(str(measured.model("good")), measured.local, **given)
+    assert notes(whole) == []
+
+
+def test_a_tensor_that_is_known_to_be_harmless_is_left_out(
+    measured: Measured, asked: Asked, tmp_path: Path
+) -> None:
+    folder = faulty.spoiled(measured.model("good"), tmp_path / "extra", "extra tensor")
+    given = ("run", "--model", folder, "--suite", measured.local, "--tasks", "alike", "--json")
+    assert "add --allow-extra probe.bias" in asked(*given)[2]
+    assert asked(*given, "--allow-extra", "other.*")[0] == 2
+    assert asked(*given, "--allow-extra", "probe.*")[0] == 0
+    found = harness.run(
+        str(folder), measured.local, tasks="alike", results=measured.results, allow_extra="probe.bias"
+    )
+    assert [result.how for result in found.results] == ["cached"]
+    assert notes(found) == [
+        "not loaded: probe.bias (it has no place in the model, and --allow-extra names it)"
+    ]
+    same = harness.run(str(measured.model("good")), measured.local, tasks="alike", results=measured.results)
+    assert found.records[0].main_score == same.records[0].main_score
+
+
+# What only loading finds
+
+
+def test_weights_that_are_not_finite_are_named_at_load(
+    measured: Measured, asked: Asked, tmp_path: Path
+) -> None:
+    folder = faulty.spoiled(measured.model("good"), tmp_path / "spoiled", "classifier")
+    faulty.tensors(folder, lambda held: {n: t * np.float32(np.nan) for n, t in held.items()})
+    given = ("--suite", measured.local, "--tasks", "alike", "--pooling", "mean")
+    code, _, err = asked("run", "--model", folder, *given)
+    assert code == 1
+    assert "not finite" in err
+
+
+# Names that are no model
+
+
+def test_a_path_is_not_looked_for_on_the_hub(
+    measured: Measured, asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import huggingface_hub
+
+    monkeypatch.setattr(huggingface_hub, "HfApi", None)
+    monkeypatch.chdir(measured.models.parent)
+    for text, told in (
+        ("models/goood", "There is no folder models/goood.\nDid you mean models/good?"),
+        ("./models/goood", "There is no folder ./models/goood.\nDid you mean models/good?"),
+        (f"{measured.models}/goood", f"Did you mean {measured.models}/good?"),
+        ("models/x", "models has again, good, more, worse. For a model of the hub type models/x@main."),
+        ("models/good/x", "There is no folder models/good/x."),
+        ("~/no-such-model", "There is no folder ~/no-such-model."),
+    ):
+        code, out, err = asked("run", "--model", text, "--suite", "stdlib")
+        assert (code, out) == (2, "")
+        assert told in err
+    code, _, err = asked("run", "--model", "models/x@main", "--suite", "stdlib", "--offline")
+    assert "models/x@main is not in the local hub cache" in err

@@ -1,0 +1,182 @@
+"""What is known of a model before torch is imported, held against torch and transformers."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import faulty
+import tiny
+from harness.encoder.content import ORDER, content_key
+from harness.encoder.model_settings import describe, resolve_encoding
+from harness.encoder.preflight import PreflightOptions, check_model
+from harness.encoder.trust import library_types
+from harness.errors import ModelError, UsageError
+from harness.types import Artifact, Settings
+
+FAMILIES = tiny.families()
+
+
+def check(folder: Path, *, pooling: str | None = None, trained: bool = False, **fields: Any) -> None:
+    given = {"name": "tiny", "source": "tiny", "folder": folder, "key": "a" * 64, "weights": "w" * 64}
+    encoding = resolve_encoding(describe(folder), Settings(pooling=pooling))
+    check_model(Artifact(**{**given, **fields}), encoding, PreflightOptions(pooling=pooling, trained=trained))
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_the_tensors_of_an_architecture_are_those_of_its_network(name: str) -> None:
+    model = tiny.network(FAMILIES[name])
+    held = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+    assert model.shape.tensors() == held
+    assert FAMILIES[name].outline(tiny.config(FAMILIES[name])).tensors() == held
+
+
+@pytest.mark.parametrize("head", [False, True])
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_whole_folder_has_no_fault(name: str, head: bool, tmp_path: Path) -> None:
+    check(tiny.folder(FAMILIES[name], tmp_path, head=head))
+
+
+@pytest.mark.parametrize("name", [name for name, family in FAMILIES.items() if not family.native])
+def test_a_folder_in_our_own_form_has_no_fault(name: str, tmp_path: Path) -> None:
+    folder = tiny.folder(FAMILIES[name], tmp_path / "published")
+    tiny.network(FAMILIES[name]).save_pretrained(tmp_path / "own")
+    shutil.copyfile(folder / "tokenizer.json", tmp_path / "own" / "tokenizer.json")
+    check(tmp_path / "own")
+    faulty.rewrite(tmp_path / "own" / "config.json", architecture=None)
+    with pytest.raises(ModelError, match="has no architecture"):
+        check(tmp_path / "own")
+
+
+@pytest.mark.parametrize("name", [name for name, family in FAMILIES.items() if family.native])
+def test_defaults_are_those_of_transformers(name: str) -> None:
+    from transformers import CONFIG_MAPPING
+
+    family = FAMILIES[name]
+    theirs = CONFIG_MAPPING[family.model_types[0]]().to_dict()
+    ours = {field: value for field, value in family.defaults.items() if field != "layer_types"}
+    assert ours == {field: theirs[field] for field in ours}
+
+
+@pytest.mark.parametrize("name", [name for name, family in FAMILIES.items() if family.native])
+def test_a_config_that_transformers_wrote_has_no_fault(name: str, tmp_path: Path) -> None:
+    from transformers import CONFIG_MAPPING, AutoModel
+
+    family = FAMILIES[name]
+    made: Any = CONFIG_MAPPING[family.model_types[0]].from_dict(tiny.config(family))
+    AutoModel.from_config(made).save_pretrained(tmp_path)
+    tiny.tokenizer().save_pretrained(tmp_path)
+    check(tmp_path)
+
+
+def test_a_name_that_transformers_alone_reads_is_read_by_it(tmp_path: Path) -> None:
+    """DistilBERT's class also takes BERT's names for its fields; only transformers knows that."""
+    folder = tiny.folder(FAMILIES["distilbert"], tmp_path)
+    content = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**content, "hidden_size": content["dim"], "dim": None}))
+    faulty.rewrite(folder / "config.json", dim=None)
+    check(folder)
+
+
+def test_the_types_of_transformers_are_read_from_its_source() -> None:
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
+
+    assert library_types() == set(CONFIG_MAPPING_NAMES)
+
+
+def test_a_table_of_another_size_is_found_where_transformers_runs_the_model(copy: Path) -> None:
+    faulty.rewrite(copy / "config.json", model_type="electra", vocab_size=999, embedding_size=32)
+    with pytest.raises(ModelError, match=r"and its config\.json says 999"):
+        check(copy)
+
+
+HEADS = ("cross-encoder", "classifier", "classifier of tokens", "reader", "ColBERT")
+
+
+@pytest.mark.parametrize("kind", HEADS)
+@pytest.mark.parametrize("named", [True, False])
+def test_the_encoder_in_another_model_is_evaluated_if_asked(kind: str, named: bool, tmp_path: Path) -> None:
+    folder = faulty.spoiled(tiny.folder(FAMILIES["bert"], tmp_path / "whole"), tmp_path / "spoiled", kind)
+    if not named:
+        faulty.rewrite(folder / "config.json", architectures=None)
+    with pytest.raises(UsageError, match="no embedding model"):
+        check(folder)
+    check(folder, pooling="mean")
+    check(folder, trained=True)
+
+
+def test_cross_encoders_are_known_as_the_library_saves_them(copy: Path, tmp_path: Path) -> None:
+    from sentence_transformers import CrossEncoder
+
+    faulty.rewrite(copy / "config.json", architectures=["BertForSequenceClassification"])
+    CrossEncoder(str(copy), num_labels=1, device="cpu").save_pretrained(str(tmp_path / "made"))
+    with pytest.raises(UsageError, match="is a cross-encoder"):
+        check(tmp_path / "made")
+
+
+@pytest.mark.parametrize("size", ["20KB", "60KB"])
+def test_a_sharded_copy_has_the_key_of_the_whole(copy: Path, tmp_path: Path, size: str) -> None:
+    from transformers import BertModel
+
+    model = BertModel.from_pretrained(copy)
+    folders = [Path(shutil.copytree(copy, tmp_path / name)) for name in ("whole", "parts")]
+    for folder, largest in zip(folders, ("5GB", size), strict=True):
+        (folder / "model.safetensors").unlink()
+        model.save_pretrained(folder, max_shard_size=largest)
+    assert len(list(folders[1].glob("*.safetensors"))) > 1
+    first, second = (content_key(folder, tmp_path / "cache") for folder in folders)
+    assert first == second
+    assert content_key(folders[1], tmp_path / "cache") == second
+    part = sorted(folders[1].glob("*.safetensors"))[0]
+    part.write_bytes(part.read_bytes()[:-1] + bytes([part.read_bytes()[-1] ^ 1]))
+    assert content_key(folders[1], tmp_path / "cache")[0] != second[0]
+
+
+def test_tensors_of_every_type_have_the_order_of_the_library(tmp_path: Path, copy: Path) -> None:
+    import torch
+    from safetensors.torch import save_file
+
+    kinds = ("int64", "float64", "float32", "bfloat16", "float16", "int16", "float8_e4m3fn", "uint8", "bool")
+    held = {f"{at % 4}.{kind}": torch.ones(3).to(getattr(torch, kind)) for at, kind in enumerate(kinds)}
+    save_file(held, copy / "model.safetensors", metadata={"format": "pt"})
+    parts = Path(shutil.copytree(copy, tmp_path / "parts"))
+    (parts / "model.safetensors").unlink()
+    names = sorted(held)
+    for number, some in enumerate((names[::2], names[1::2])):
+        file = f"part-{number}.safetensors"
+        save_file({name: held[name] for name in some}, parts / file, metadata={"format": "pt"})
+    index = {name: f"part-{at % 2}.safetensors" for at, name in enumerate(names)}
+    (parts / "model.safetensors.index.json").write_text(json.dumps({"weight_map": index}))
+    assert content_key(parts) == content_key(copy)
+    assert len(set(ORDER)) == len(ORDER)
+
+
+def test_the_norm_of_mosaicberts_head_has_the_authors_eps(tmp_path: Path) -> None:
+    """The authors' BertPredictionHeadTransform has `eps=1e-12` where all other norms take the config's."""
+    model: Any = tiny.network(FAMILIES["mosaicbert"], head=True, layer_norm_eps=1e-3)
+    assert (model.head.norm.eps, model.encoder.embeddings.norm.eps) == (1e-12, 1e-3)
+    model.save_pretrained(tmp_path)
+    again: Any = type(model)(type(model.config).from_pretrained(tmp_path))
+    assert again.head.norm.eps == 1e-12
+    other: Any = tiny.network(FAMILIES["nomic_bert"], head=True)
+    assert (
+        "norm_eps" not in replace(other.shape).__dict__["head"].__dict__ or other.shape.head.norm_eps is None
+    )
+
+
+def test_a_recipe_notes_the_head_that_it_replaces(tmp_path: Path) -> None:
+    from finetune.glue.model import Classifier
+    from harness import catalog
+    from harness.recipe import RecipeOptions
+
+    whole = tiny.folder(FAMILIES["bert"], tmp_path / "whole")
+    folder = faulty.spoiled(whole, tmp_path / "spoiled", "classifier")
+    recipe: Any = catalog.open_recipe("glue-quick", RecipeOptions())
+    trial = recipe.protocol.trials("RTE")[0]
+    told = "not loaded: classifier.bias, classifier.weight (it belongs to the head of a task)"
+    assert told in Classifier.of(folder, trial, classes=2)[1]
+    assert told not in Classifier.of(whole, trial, classes=2)[1]
