@@ -70,13 +70,14 @@ SIZES = {
 def _shape(config: Config) -> Architecture:
     """The architecture of a EuroBertConfig; its only dropout is that of attention weights."""
     attention_bias, mlp_bias = config["attention_bias"], config["mlp_bias"]
+    heads = config["num_attention_heads"]
     return Architecture(
         vocab_size=config["vocab_size"],
         hidden_size=config["hidden_size"],
         num_hidden_layers=config["num_hidden_layers"],
-        num_attention_heads=config["num_attention_heads"],
-        num_key_value_heads=config["num_key_value_heads"],
-        head_dim=config["head_dim"],
+        num_attention_heads=heads,
+        num_key_value_heads=config.get("num_key_value_heads") or heads,
+        head_dim=config.get("head_dim") or config["hidden_size"] // heads,
         intermediate_size=config["intermediate_size"],
         max_position_embeddings=config["max_position_embeddings"],
         positions="rotary",

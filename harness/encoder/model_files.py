@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
+import pickle
 import re
+import zipfile
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -219,34 +223,97 @@ def module_weights(root: Path, *, sharded: bool = True) -> list[Path]:
 
 @dataclass(frozen=True, kw_only=True)
 class StoredTensor:
-    """A tensor as the header of a safetensors file describes it; its bytes lie from `begin` to `end`."""
+    """A tensor as its file describes it; in a safetensors file its bytes lie from `begin` to `end`."""
 
     path: Path
     dtype: str
     shape: tuple[int, ...]
-    begin: int
-    end: int
+    begin: int = 0
+    end: int = 0
 
 
 def stored_tensors(paths: Sequence[Path]) -> dict[str, StoredTensor] | None:
-    """The tensors of safetensors files from their headers, by name; None for files of another form.
+    """The tensors of weight files by name, from headers alone; None where a file must be loaded to know.
 
     Raises:
-        ModelError: A file is truncated or corrupt.
+        ModelError: A safetensors file is truncated or corrupt.
     """
-    if not paths or any(path.suffix != ".safetensors" for path in paths):
-        return None
     found: dict[str, StoredTensor] = {}
     for path in paths:
-        check_safetensors(path)
-        header, start = _header(path)
-        for name, value in header.items():
-            if name != "__metadata__":
-                begin, end = (start + int(place) for place in value["data_offsets"])
-                shape = tuple(int(size) for size in value["shape"])
-                dtype = str(value["dtype"])
-                found[name] = StoredTensor(path=path, dtype=dtype, shape=shape, begin=begin, end=end)
+        some = _stored(path) if path.suffix == ".safetensors" else _pickled(path)
+        if some is None:
+            return None
+        found |= some
+    return found or None
+
+
+def _stored(path: Path) -> dict[str, StoredTensor]:
+    check_safetensors(path)
+    header, start = _header(path)
+    found = {}
+    for name, value in header.items():
+        if name != "__metadata__":
+            begin, end = (start + int(place) for place in value["data_offsets"])
+            shape = tuple(int(size) for size in value["shape"])
+            dtype = str(value["dtype"])
+            found[name] = StoredTensor(path=path, dtype=dtype, shape=shape, begin=begin, end=end)
     return found
+
+
+def _pickled(path: Path) -> dict[str, StoredTensor] | None:
+    """The tensors of a file of torch.save, from its pickle without the bytes of tensors."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            (name,) = (name for name in archive.namelist() if name.endswith("/data.pkl"))
+            content = _Unpickler(io.BytesIO(archive.read(name))).load()
+    except Exception:  # an older form, or a pickle that loading looks at more closely
+        return None
+    if not isinstance(content, dict) or not all(isinstance(one, _Outline) for one in content.values()):
+        return None
+    return {
+        str(name): StoredTensor(path=path, dtype=one.dtype, shape=one.shape) for name, one in content.items()
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Outline:
+    """A tensor in a pickle, without its bytes."""
+
+    dtype: str
+    shape: tuple[int, ...]
+
+
+STORAGES = {
+    "DoubleStorage": "F64",
+    "FloatStorage": "F32",
+    "HalfStorage": "F16",
+    "BFloat16Storage": "BF16",
+    "LongStorage": "I64",
+    "IntStorage": "I32",
+    "ShortStorage": "I16",
+    "CharStorage": "I8",
+    "ByteStorage": "U8",
+    "BoolStorage": "BOOL",
+}
+"""The storage classes of torch, with the types as safetensors spells them."""
+
+
+class _Unpickler(pickle.Unpickler):
+    """An unpickler that makes outlines of tensors and refuses everything else."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) == ("collections", "OrderedDict"):
+            return OrderedDict
+        if (module, name) == ("torch._utils", "_rebuild_tensor_v2"):
+            return lambda storage, _offset, size, *_: _Outline(dtype=storage, shape=tuple(size))
+        if (module, name) == ("torch._utils", "_rebuild_parameter"):
+            return lambda tensor, *_: tensor
+        if module == "torch" and name in STORAGES:
+            return STORAGES[name]
+        raise pickle.UnpicklingError(f"{module}.{name}")
+
+    def persistent_load(self, pid: Any) -> Any:
+        return pid[1]
 
 
 def safetensors_metadata(path: Path) -> dict[str, str] | None:
