@@ -4,14 +4,15 @@ import sysconfig
 from pathlib import Path
 
 from harness.types import Suite, SuiteEntry, SuiteOptions
-from suites import _code, _python
+from suites._code import SourceFolder, code_suite
+from suites._python import python_version
 
 
 def _open(_argument: str, options: SuiteOptions) -> Suite:
-    revision = _python.stdlib_revision()
-    title = f"standard library of {revision}"
-    root = _stdlib_root()
-    return _code.suite("stdlib", title, root, prefix="Stdlib", options=options, revision=revision)
+    revision = python_version()
+    folder = SourceFolder(root=_stdlib_root(), cache=options.cache, languages=("python",), history=False)
+    made = Suite(name="stdlib", title=f"standard library of {revision}", columns=())
+    return code_suite(folder, made, prefix="Stdlib", options=options, revision=revision)
 
 
 SUITE = SuiteEntry(

@@ -41,6 +41,7 @@ def command() -> None:
     "models of the same training with other seeds, from which its noise is measured.",
 )
 @options.suites
+@options.project
 @click.option(
     "--seeds",
     type=options.Number("seeds"),
@@ -54,6 +55,7 @@ def _set(
     name: str,
     models: tuple[str, ...],
     suites: tuple[str, ...],
+    project: str,
     seeds: int,
     again: bool,
     as_json: bool,
@@ -66,7 +68,7 @@ def _set(
     kept = {option: given[option] for option in KEPT}
     kept["prompts"] = [f"{side}={text}" for side, text in prompts.items()]
     kept["mnli"] = str(given["mnli"]) if given["mnli"] else None
-    request = Request.of_options(models, suites, given)
+    request = Request.of_options(models, options.with_project(suites, project), given)
     with request.network():
         made = set_baseline(name, request, seeds=seeds, asked=kept, again=again, carry_out=carry_out)
     return _print(made, as_json)

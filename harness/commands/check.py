@@ -76,6 +76,7 @@ from harness.request import Request
 @click.option(
     "--json-file", type=click.Path(path_type=Path), default=None, help="Write the check as JSON to this file."
 )
+@options.project
 @options.evaluation
 @options.as_json
 @click.pass_context
@@ -85,6 +86,7 @@ def command(
     candidates: tuple[str, ...],
     baseline: str | None,
     suites: tuple[str, ...],
+    project: str,
     seeds: int | None,
     policy_file: Path | None,
     explain: bool,
@@ -105,6 +107,7 @@ def command(
         return _explain(policy, as_json)
     reports = {json_file: _as_json, junit: _as_junit, markdown: _as_markdown}
     _clear([path for path in reports if path is not None])
+    suites = options.with_project(suites, project)
     made = _check(context, candidates, baseline, suites, seeds, policy, given)
     for path, text in reports.items():
         if path is not None:

@@ -10,6 +10,7 @@ from typing import Any, TypeVar, get_args
 import click
 
 from harness.arguments import checked
+from harness.errors import UsageError
 from harness.types import DTYPES, SEED, Similarity
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -83,6 +84,14 @@ suites = click.option(
 )
 offline = click.option(
     "--offline", is_flag=True, help="Forbid the network; tasks without data at hand are named at once."
+)
+
+project = click.option(
+    "--name",
+    "project",
+    default="",
+    metavar="NAME",
+    help="Name of the project of a code:FOLDER suite in its tasks (default: by its metadata).",
 )
 
 _OPTIONS = (
@@ -195,6 +204,24 @@ _OPTIONS = (
         help="Tensors that may have no place in the model and are then left out, e.g. probe.*,bias.",
     ),
 )
+
+
+def with_project(suites: tuple[str, ...], name: str) -> tuple[str, ...]:
+    """The suites with the name of a project in the one that is `code:FOLDER`.
+
+    Raises:
+        UsageError: There is a name, and not one such suite.
+    """
+    count = sum(suite.startswith("code:") for suite in suites)
+    if name and count != 1:
+        raise UsageError(
+            f"--name is for one suite code:FOLDER; there are {count}.",
+            hint="Type --suite code:NAME=FOLDER for each of several.",
+        )
+    return tuple(
+        suite.replace("code:", f"code:{name}=", 1) if name and suite.startswith("code:") else suite
+        for suite in suites
+    )
 
 
 def evaluation(command: F) -> F:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     help="Catalog name, org/name[@revision], or a folder. Repeat for several.",
 )
 @options.suites
+@options.project
 @options.evaluation
 @click.option(
     "--force",
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 def command(
     models: tuple[str, ...],
     suites: tuple[str, ...],
+    project: str,
     force: bool,
     fail_fast: bool,
     dry_run: bool,
@@ -57,6 +59,7 @@ def command(
     **given: Any,
 ) -> int:
     """Evaluate models on suites and record the scores; what is there is not done again."""
+    suites = options.with_project(suites, project)
     request = Request.of_options(models, suites, given, force=force, fail_fast=fail_fast)
     with request.network():
         prepared = evaluation.prepare(request)

@@ -210,8 +210,8 @@ def test_closed_folders_of_a_repository_are_left_out_and_counted(public: Path, a
     done = as_nobody(f"code:{fine}", f"code:{repo}")
     assert (done.returncode, done.stderr) == (0, "")
     said = done.stdout.partition("notes: ")[2]
-    assert "1 of 2 files: cannot be read. " in said
-    assert "The folder listed (and 1 more) may not be entered: left out. " in said
+    assert "1 of 2 Python files: cannot be read. " in said
+    assert "The folder listed (and 1 more) may not be entered: left out." in said
 
 
 def test_a_closed_repository_is_named(public: Path, as_nobody: Run) -> None:
@@ -268,10 +268,11 @@ def test_a_place_that_leads_nowhere_is_said(
 def test_a_file_that_vanishes_while_it_is_looked_for_is_no_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from suites import _code, _python
+    from suites import _code, _source
 
     repo = repository(tmp_path / "repo")
-    found = _python.python_files(repo)
+    found = _source.source_files(repo)
     (repo / "locked.py").unlink()
-    monkeypatch.setattr(_python, "python_files", lambda root, **_: found)
-    assert len(_code._content_tasks(repo, tmp_path / "cache").search.documents) == 13
+    monkeypatch.setattr(_code, "source_files", lambda *_: found)
+    content = _code.SourceFolder(root=repo, cache=tmp_path / "cache").content("CodeSearch.named")
+    assert len(content.documents) == 13  # type: ignore[union-attr]

@@ -1,0 +1,218 @@
+"""Functions of source code: which are searched for, what stands for their names, and duplicates among them.
+
+Functions are chosen by the rules of CodeSearchNet (Husain et al. 2019, arXiv:1909.09436, section 2): the
+summary is the documentation's first paragraph; pairs whose summary has fewer than three words, whose body has
+fewer than three lines, whose name contains "test", or whose function is a constructor or another special
+method are left out, and so are duplicates. No code holds its own summary. Of CodeXGLUE's rules the longest
+summary (256 words), code that parses, and `Func` in place of a name are taken over.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+MIN_WORDS, MAX_WORDS = 3, 256
+MIN_LINES = 3
+
+NEUTRAL = "Func"
+"""The word in place of a function's own name, as in CodeXGLUE's AdvTest (Lu et al. 2021)."""
+
+_URL = re.compile(r"\b(https?|ftp)://\S+")
+_WORD = re.compile(r"[A-Za-z][A-Za-z'-]*")
+_MARKUP = re.compile(r"\s*(>>>|[:@](param|type|arg|returns?|rtype|raises?|yields?)\b)")
+_STRING = r"""`(?:\\.|[^`\\])*`|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'"""
+_ASIDE = {
+    True: re.compile(rf'#[^\n]*|"""(?:\\.|[^\\])*?"""|\'\'\'(?:\\.|[^\\])*?\'\'\'|{_STRING}', re.DOTALL),
+    False: re.compile(rf"//[^\n]*|/\*.*?\*/|{_STRING}", re.DOTALL),
+}
+"""Comments and strings, of Python and of languages with braces."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Function:
+    """A function or method: its place, the first paragraph of its documentation, and its source.
+
+    `name` is qualified within `module`, which is dotted in Python and a path elsewhere, relative to the
+    folder. `docstring` is on one line, "" without documentation; `code` holds none of it.
+    """
+
+    name: str
+    module: str
+    docstring: str
+    code: str
+    language: str = "python"
+
+    @property
+    def id(self) -> str:
+        """The id of the function in a data set, e.g. "asyncio.queues:Queue.get"."""
+        return f"{self.module}:{self.name}"
+
+    @property
+    def first(self) -> str:
+        """The id of the first function of this name in the file."""
+        return _REPEATED.sub("", self.id)
+
+    @property
+    def own(self) -> str:
+        """The name without those of the classes and modules around it."""
+        return _REPEATED.sub("", self.name).rpartition(".")[2].lstrip("#")
+
+    @property
+    def package(self) -> tuple[str, ...]:
+        """The names of the folders and the module that the function is in."""
+        if self.language == "python":
+            return tuple(self.module.split("."))
+        folder, _, file = self.module.rpartition("/")
+        return (*(folder.split("/") if folder else ()), file.partition(".")[0])
+
+    @functools.cached_property
+    def hidden(self) -> str:
+        """The code with `Func` wherever the function's own name is an identifier.
+
+        In comments and strings a name is replaced only if it cannot be a plain word, as `get_json` and
+        `toJson` cannot.
+        """
+        word = re.compile(rf"(?<![\w$]){re.escape(self.own)}(?![\w$])")
+        if _is_compound(self.own):
+            return word.sub(NEUTRAL, self.code)
+        parts, end = [], 0
+        for aside in _ASIDE[self.language == "python"].finditer(self.code):
+            parts += [word.sub(NEUTRAL, self.code[end : aside.start()]), aside.group()]
+            end = aside.end()
+        return "".join([*parts, word.sub(NEUTRAL, self.code[end:])])
+
+    @functools.cached_property
+    def marks(self) -> set[tuple[str, str]]:
+        """The marks that no two functions of a data set share: id, words of the documentation, and code."""
+        own = re.compile(rf"\b{re.escape(self.own)}\b")
+        words = " ".join(re.findall(r"\w+", self.docstring.casefold()))
+        found = {("id", self.id), ("code", flat(own.sub("_", self.code)))}
+        return found | {("docstring", words)} if self.docstring else found
+
+
+_REPEATED = re.compile(r"~\d+$")
+"""The number behind a name that a module has more than once."""
+
+
+def _is_compound(name: str) -> bool:
+    """Whether a name is more than a plain word.
+
+    >>> _is_compound("get_json"), _is_compound("toJson"), _is_compound("get"), _is_compound("_Get")
+    (True, True, False, False)
+    """
+    return bool(re.search(r"[^_]_+[^_]|[a-z0-9][A-Z]|\d", name))
+
+
+def is_wanted(name: str) -> bool:
+    """Whether a function of this name is no test and no special method."""
+    special = name.startswith("__") and name.endswith("__")
+    return not special and "test" not in name.lower()
+
+
+def summary(docstring: str) -> str | None:
+    r"""The first paragraph of a docstring on one line, or None if it is no English sentence.
+
+    It ends at the first blank line, doctest or field list. At least three words of Latin letters are needed
+    beside any addresses, most characters must be ASCII, and it must not start with a call, as "pop([index])
+    -> item" does.
+
+    >>> summary("Give the sum of two numbers.\n\nBoth may be negative.")
+    'Give the sum of two numbers.'
+    >>> summary("See https://example.org/a/b/c/d") is None
+    True
+    """
+    lines: list[str] = []
+    for line in docstring.strip().splitlines():
+        if not line.strip() or _MARKUP.match(line):
+            break
+        lines.append(line)
+    text = " ".join(" ".join(lines).split())
+    words = len(_WORD.findall(_URL.sub(" ", text)))
+    if "(" in text.partition(" ")[0]:
+        return None
+    if not MIN_WORDS <= words <= MAX_WORDS or sum(map(str.isascii, text)) * 2 < len(text):
+        return None
+    return text
+
+
+def dedent(lines: Sequence[str]) -> str:
+    """Lines of code without the indentation of the first and without blanks at their ends."""
+    indent = lines[0][: len(lines[0]) - len(lines[0].lstrip())]
+    return "\n".join(line.removeprefix(indent).rstrip() for line in lines)
+
+
+def flat(text: str) -> str:
+    """A text in one case with single blanks."""
+    return " ".join(text.casefold().split())
+
+
+def without_duplicates(functions: Iterable[Function]) -> Iterator[Function]:
+    """The first function of every id, docstring and code; its own name does not tell code apart."""
+    seen: set[tuple[str, str]] = set()
+    for function in functions:
+        marks = function.marks
+        if not marks & seen:
+            yield function
+            seen |= marks
+
+
+def by_docstring(functions: Iterable[Function]) -> list[Function]:
+    """The functions in the order of their docstrings' hashes, which does not depend on the files."""
+    return sorted(functions, key=lambda f: (_hash(f.docstring), f.id))
+
+
+def by_code(functions: Iterable[Function]) -> list[Function]:
+    """The functions in the order of their code's hashes, which says nothing about their documentation."""
+    return sorted(functions, key=lambda f: (_hash(f.hidden), f.id))
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+ALIKE = 0.8
+"""The share of common shingles (Jaccard) from which two functions are near-duplicates."""
+
+SHINGLE = 3
+"""Tokens of a shingle."""
+
+_BANDS, _ROWS = 32, 4
+"""Of a MinHash of 128 values: a pair at the threshold is a candidate with a probability of 1 - 5e-8."""
+
+
+def near_duplicates(functions: Sequence[Function]) -> Mapping[str, str]:
+    """For the id of each function that is nearly another one's twin: the id of the first such in the order.
+
+    Candidates come from MinHash signatures, seeded, of shingles of three tokens, names hidden; then their
+    exact Jaccard similarity decides. A function that goes has one that stays and is nearly the same; of those
+    that stay, no two are.
+    """
+    from datasketch import MinHash, MinHashLSH
+
+    shingles = [_shingles(function.hidden) for function in functions]
+    index = MinHashLSH(num_perm=_BANDS * _ROWS, params=(_BANDS, _ROWS))
+    found: dict[str, str] = {}
+    signatures = MinHash.generator(shingles, num_perm=_BANDS * _ROWS, seed=1)
+    for at, signature in enumerate(signatures):
+        like = (other for other in sorted(index.query(signature)) if _jaccard(shingles[at], shingles[other]))
+        twin = next(like, None)
+        if twin is None:
+            index.insert(at, signature)
+        else:
+            found[functions[at].id] = functions[twin].id
+    return found
+
+
+def _shingles(code: str) -> frozenset[bytes]:
+    tokens = [token.encode() for token in re.findall(r"\w+|[^\w\s]", code)]
+    starts = range(max(1, len(tokens) - SHINGLE + 1))
+    return frozenset(b" ".join(tokens[start : start + SHINGLE]) for start in starts)
+
+
+def _jaccard(one: frozenset[bytes], other: frozenset[bytes]) -> bool:
+    common = len(one & other)
+    return common >= ALIKE * (len(one) + len(other) - common)
