@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import functools
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -185,7 +185,8 @@ def _build(folder: SourceFolder, fingerprint: str) -> Tasks:
         DataError: There is none.
     """
     found = source_files(folder.root, folder.languages)
-    parts = [*_by_language(folder, found), *_of_history(folder, found)]
+    parts = [*_by_language(folder, found)]
+    parts += _of_history(folder, found, {name for part in parts for name in part.contents})
     closed = _closed(found.closed)
     notes = [*(note for part in parts for note in part.notes), *closed]
     contents = {name: content for part in parts for name, content in part.contents.items()}
@@ -223,8 +224,8 @@ def _by_language(folder: SourceFolder, found: SourceFiles) -> Iterator[Tasks]:
         yield dataclasses.replace(made, notes=(*made.notes, *left_out))
 
 
-def _of_history(folder: SourceFolder, found: SourceFiles) -> Iterator[Tasks]:
-    """The tasks of a folder's git history, for the languages that its files have."""
+def _of_history(folder: SourceFolder, found: SourceFiles, there: Collection[str]) -> Iterator[Tasks]:
+    """The tasks of a folder's git history; why there is none is told of languages with code search."""
     if not folder.history:
         return
     try:
@@ -232,7 +233,9 @@ def _of_history(folder: SourceFolder, found: SourceFiles) -> Iterator[Tasks]:
         for language in found.files:
             if language == "python" or _languages.is_installed(language):
                 read = functools.partial(_readable_functions, language=language)
-                yield commit_tasks(language, history, read)
+                made = commit_tasks(language, history, read)
+                if made.contents or f"CodeSearch{LANGUAGES[language].suffix}" in there:
+                    yield made
     except NoHistoryError as reason:
         yield Tasks(notes=(f"No search by commits: {reason}.",))
 

@@ -523,7 +523,8 @@ def test_a_dry_run_names_every_task_and_what_it_takes(
     places = ("--results", str(tmp_path / "r"), "--cache", str(tmp_path / "c"))
     assert invoke(["run", "--model", "minilm", "--suite", "stdlib", "--dry-run", *places]) == 0
     out = capsys.readouterr().out
-    for name in ("StdlibCodeSearch", "StdlibDocstringClassification", "StdlibDocstringClustering"):
-        assert name in out
-    assert "3 to do, 0 done, 0 cannot run" in out
+    for name in ("StdlibCodeSearch", "StdlibCodeSearch.named", "StdlibDocstringClassification"):
+        assert f"{name} " in out
+    assert "Python: code search has 3,000 functions" in out
+    assert "4 to do, 0 done, 0 cannot run" in out
     assert not (tmp_path / "r").exists()
