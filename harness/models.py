@@ -216,7 +216,7 @@ def _no_folder(text: str, folder: Path) -> ModelError:
     )
 
 
-def _no_model(text: str) -> ModelError:
+def _no_model(text: str) -> UsageError:
     folder = paths.expanded(text)
     if "/" in text and _is_folder(folder.parent):
         return _no_folder(text, folder)

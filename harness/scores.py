@@ -83,7 +83,8 @@ def shown_only(suite: Suite) -> dict[str, str]:
     columns = [column for column in suite.columns if column.tasks]
     trained = [column for column in columns if any(task.output == "label" for task in column.tasks)]
     mixed = len(trained) < len(columns)
-    found = {column.name: "a recipe trains for it" for column in trained if mixed}
+    found = {column.name: column.shown_only for column in columns if column.shown_only}
+    found |= {column.name: "a recipe trains for it" for column in trained if mixed}
     if suite.averages == "large":
         small = {column.name: reason for column in columns if (reason := _too_small(column))}
         found = {**small, **found}

@@ -271,11 +271,15 @@ class Task:
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
-    """A column of a table: a task, several that count once (their mean), or none after narrowing."""
+    """A column of a table: a task, several that count once (their mean), or none after narrowing.
+
+    `shown_only` is the reason why it is outside of the means of the suite; empty for the columns in them.
+    """
 
     name: str
     type: str
     tasks: tuple[Task, ...]
+    shown_only: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

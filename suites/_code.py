@@ -35,6 +35,9 @@ KINDS = {
 }
 """The type and the metric of a task by the start of its name."""
 
+NAMED = ".named"
+"""The end of the name of a task that hides no names."""
+
 VERSION = 3
 """The version of the cached form, raised whenever the same source would give other tasks."""
 
@@ -284,7 +287,8 @@ def code_suite(
     """
     index = folder.index()
     columns = tuple(_column(folder, one, f"{prefix}{one.name}", revision) for one in index.entries)
-    return narrowed(dataclasses.replace(suite, columns=columns, notes=index.notes), options)
+    made = dataclasses.replace(suite, columns=columns, notes=index.notes, averages="large")
+    return narrowed(made, options)
 
 
 def _column(folder: SourceFolder, entry: _Entry, name: str, revision: str) -> Column:
@@ -299,4 +303,5 @@ def _column(folder: SourceFolder, entry: _Entry, name: str, revision: str) -> Co
         source=BuiltSource(loader=_SourceLoader(folder=folder, name=entry.name, planned=entry.hash)),
         size=entry.size,
     )
-    return Column(name=task.name, type=type_, tasks=(task,))
+    plain = f"the plain form of {name.removesuffix(NAMED)}" if name.endswith(NAMED) else ""
+    return Column(name=task.name, type=type_, tasks=(task,), shown_only=plain)

@@ -18,7 +18,6 @@ from harness.identity import digest, evaluation_identity
 from harness.types import Suite, SuiteOptions
 from suites import _code, code
 from suites._content import Retrieval
-from suites._project import project_name
 
 WORDS = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa", "mu", "nu"]
 
@@ -97,7 +96,7 @@ def test_a_projects_name_is_that_of_its_metadata(tmp_path: Path, file: str, text
     folder = tmp_path / "folder"
     folder.mkdir()
     (folder / file).write_text(text)
-    assert project_name(folder) == name
+    assert code._project_name(folder) == name
 
 
 def test_a_name_can_be_typed(repo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
