@@ -23,8 +23,8 @@ from harness import files
 from harness.documents import with_digest, without_digest
 from harness.errors import StoreError
 
-MANIFEST = ".harness.json"
-LOCK = ".harness.lock"
+MANIFEST = ".prepared.json"
+LOCK = ".prepared.lock"
 
 _OWN = (MANIFEST, LOCK, "tmp")
 _UNFINISHED = (".lock", ".tmp")

@@ -17,7 +17,7 @@ import pytest
 from blocked import BLOCK
 from harness.checks.outcome import CHECKS
 from harness.checks.policy import DEFAULT, _parse
-from harness.documents import with_digest
+from harness.documents import with_digest, without_digest
 from harness.errors import UsageError
 
 
@@ -231,16 +231,11 @@ def test_a_difference_that_a_policy_allows_only_warns(measured: Any, asked: Any,
     assert any("max_length is 32" in one and "as the policy allows" in one for one in told["warnings"])
 
 
-def rewrite(path: Path, record: dict[str, Any]) -> None:
-    """Write a changed record as the harness would."""
-    path.write_text(with_digest({name: value for name, value in record.items() if name != "digest"}))
-
-
 def test_other_library_versions_only_warn(measured: Any, asked: Any) -> None:
     for path in (measured.results / "records").glob("worse-*/*/*.json"):
-        record = json.loads(path.read_text())
+        record = without_digest(path.read_text())
         record["provenance"]["packages"]["numpy"] = "1.0"
-        rewrite(path, record)
+        path.write_text(with_digest(record))
     _, told = check(measured, asked, "worse", "last")
     assert any(one.startswith("numpy was ") and "is 1.0 for the candidate" in one for one in told["warnings"])
     assert told["overall"] == "regressed"
@@ -371,10 +366,10 @@ def test_one_key_with_two_scores_is_no_pass(measured: Any, asked: Any, tmp_path:
     elsewhere = tmp_path / "elsewhere"
     shutil.copytree(measured.results, elsewhere)
     (path,) = records(measured, "good", "find")
-    record = json.loads(path.read_text())
+    record = without_digest(path.read_text())
     record["main_score"] -= 0.05
     record["scores"]["test"]["default"]["ndcg_at_10"] -= 0.05
-    rewrite(path, record)
+    path.write_text(with_digest(record))
     code, told = check(measured, asked, "good", str(elsewhere / "baselines" / "last.json"))
     assert (code, told["overall"], of(told, "find")["verdict"]) == (3, "inconclusive", "not testable")
     assert of(told, "alike")["reason"] == "one and the same record"
