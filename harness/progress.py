@@ -299,7 +299,7 @@ def most_common(texts: Sequence[str]) -> str:
 def console(*, stderr: bool = False) -> Console:
     """A console as wide as the terminal, or 200 columns for programs and files; brackets are no markup."""
     stream = sys.stderr if stderr else sys.stdout
-    width = None if stream.isatty() else WIDE
+    width = None if stream is not None and stream.isatty() else WIDE  # None where it was closed
     return Console(file=stream, width=width, markup=False)
 
 

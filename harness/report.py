@@ -44,10 +44,15 @@ NARROW = 6
 
 
 def print_table(table: Table, console: Console) -> None:
-    """Print a table without its empty columns, which cuts nothing.
+    """Print a table without its empty columns, below its title; nothing is cut.
 
     Where it is too wide names are folded, and numbers stay whole.
     """
+    from rich.text import Text
+
+    if table.title:
+        console.print(Text(str(table.title), style="italic"), soft_wrap=True)
+        table.title = None
     columns = table.columns = [column for column in table.columns if any(map(str, column.cells))]
     longest = [max((len(str(cell)) for cell in column.cells), default=0) for column in columns]
     widths = [max(len(str(column.header)), least) for column, least in zip(columns, longest, strict=True)]
@@ -166,7 +171,7 @@ def _suite_table(suite: Suite, report: Report) -> Table:
     """The table of a suite: a row for each task, a column for each model."""
     from rich.table import Table
 
-    table = Table(title=f"{suite.heading}, scores × 100", title_justify="left")
+    table = Table(title=f"{suite.heading}, scores × 100")
     for name in ("task", "type", "metric"):
         table.add_column(name)
     for one in report.prepared.subjects:
@@ -374,7 +379,7 @@ def print_trained_result(found: TrainedResult, title: str, console: Console) -> 
     """Print the table of a model's trained tasks, and the mean with both of its intervals."""
     from rich.table import Table
 
-    table = Table(title=f"{title}, scores × 100", title_justify="left")
+    table = Table(title=f"{title}, scores × 100")
     table.add_column("task")
     others = ("last", "cross-fitted") if any(row.best_counts for row in found.rows) else ()
     for name in ("score", *others, "± 95 %", "sd", "best run"):

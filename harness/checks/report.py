@@ -224,7 +224,7 @@ def _table(tasks: Sequence[TaskOutcome], *, narrow: bool) -> Table:
     from rich.text import Text
 
     told = not narrow and any(_why(task) for task in tasks)
-    table = Table(title=Text("candidate − baseline, scores × 100"), title_justify="left")
+    table = Table(title=Text("candidate − baseline, scores × 100"))
     for name in ("task",) if narrow else ("task", "metric"):
         table.add_column(Text(name))
     for name in ("delta", "p") if narrow else ("n", "seeds", "baseline", "candidate", "delta", "p"):

@@ -134,7 +134,7 @@ def _print(first: str, second: str, found: dict[str, Any]) -> None:
 
 def _print_deltas(out: Console, first: str, second: str, rows: Sequence[Mapping[str, Any]]) -> None:
     common = most_common([_row_settings(row) for row in rows])
-    table = Table(title=f"{second} − {first}, scores × 100\n{common}", title_justify="left")
+    table = Table(title=f"{second} − {first}, scores × 100\n{common}")
     table.add_column("task")
     table.add_column("metric")
     for name in (first, second, "delta"):
@@ -160,7 +160,7 @@ def _print_differences(out: Console, rows: list[dict[str, Any]], tasks: int) -> 
     if not rows:
         out.print("Nothing else differs: same data, settings, scoring and conditions.")
         return
-    table = Table(title="what else differs", title_justify="left")
+    table = Table(title="what else differs")
     for name in ("field", "first", "second", "tasks"):
         table.add_column(name)
     for row in rows:

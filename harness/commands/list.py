@@ -123,7 +123,7 @@ def _records(results: Path | None) -> list[dict[str, Any]]:
 def _print(what: str, rows: list[dict[str, Any]]) -> None:
     counted = what if len(rows) != 1 else what.removesuffix("s")
     unit = ", scores × 100" if what == "records" else ""
-    table = Table(title=f"{len(rows)} {counted}{unit}", title_justify="left")
+    table = Table(title=f"{len(rows)} {counted}{unit}")
     shown = [name for name in rows[0] if name not in ("key", "suite", "similar")]
     for name in shown:
         table.add_column(

@@ -184,7 +184,6 @@ def _table(proxy: Proxy) -> Table:
     from rich.table import Table
 
     found = Table(title=f"{proxy.name}: {len(proxy.tasks)} tasks that predict {proxy.target.title}")
-    found.title_justify = "left"
     found.add_column("task")
     for name in ("weight", "minutes", "seen from", "to"):
         found.add_column(name, justify="right")
@@ -216,7 +215,7 @@ def _listing(found: Sequence[Proxy]) -> Table:
     """A table with a proxy in each row."""
     from rich.table import Table
 
-    rows = Table(title=f"{len(found)} {'proxy' if len(found) == 1 else 'proxies'}", title_justify="left")
+    rows = Table(title=f"{len(found)} {'proxy' if len(found) == 1 else 'proxies'}")
     rows.add_column("name")
     rows.add_column("target")
     for name in ("tasks", "minutes", "± (95 %)"):

@@ -356,7 +356,7 @@ def _show(lines: list[_Line], suites: Sequence[Suite], console: Console) -> None
 def _table(lines: Sequence[_Line], numbers: Sequence[str]) -> Table:
     from rich.table import Table
 
-    table = Table(title="plan; nothing was run", title_justify="left")
+    table = Table(title="plan; nothing was run")
     for name in ("model", "task", "state"):
         table.add_column(name)
     for name in numbers:

@@ -107,7 +107,7 @@ def _all(measured: MeasuredSuite, as_json: bool) -> None:
     common = most_common([record_text(r) for r in records])
     size = f", {about.parameters / 1e6:.1f}M parameters" if about.parameters else ""
     title = f"{about.name} ({about.artifact[:12]}{size}), scores × 100\n{common}"
-    table = Table(title=title, title_justify="left")
+    table = Table(title=title)
     table.add_column("task")
     for name in ("type", "metric"):
         table.add_column(name)
@@ -198,7 +198,7 @@ def _print_suite(title: str, suite: Any, view: Any, stands: Any) -> None:
         return
     means = Aggregates.of(suite, view.scores if view else {})
     under = f"\n{view.treatment.text}" if view else ""
-    table = Table(title=f"{title}, scores × 100{under}", title_justify="left")
+    table = Table(title=f"{title}, scores × 100{under}")
     table.add_column("task")
     table.add_column("type")
     table.add_column("score", justify="right")

@@ -95,7 +95,7 @@ def _print(tokens: list[dict[str, Any]]) -> None:
     from harness.progress import console
     from harness.report import print_table
 
-    table = Table(title=f"{len(tokens)} token{'' if len(tokens) == 1 else 's'}", title_justify="left")
+    table = Table(title=f"{len(tokens)} token{'' if len(tokens) == 1 else 's'}")
     for name in ("name", "state", "scope", "ends with", "created", "expires", "revoked"):
         table.add_column(name)
     for token in tokens:
