@@ -167,12 +167,14 @@ class DataTable:
         splits: The splits that are read; with `lone_split`, the only split that there is stands for any.
         texts: Columns of text, each by the names that it may have.
         values: Further columns, likewise.
+        lists: Whether each row holds a list of texts, and one of values.
     """
 
     config: tuple[str, ...]
     splits: tuple[str, ...]
     texts: tuple[tuple[str, ...], ...] = ()
     values: tuple[tuple[str, ...], ...] = ()
+    lists: bool = False
     lone_split: bool = False
 
 

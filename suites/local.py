@@ -382,7 +382,9 @@ def _open(argument: str, options: SuiteOptions) -> Suite:
     try:
         tasks = _local_description.LocalTask.read_all(folder)
         columns = tuple(_column(task, task.content_hash(options.cache)) for task in tasks)
-    except DataError as error:  # nothing can be planned
+    except DataError as error:
+        if isinstance(error.__cause__, OSError):  # not the data's fault
+            raise
         raise UsageError(error.message, hint=error.hint) from error
     made = Suite(name=f"local:{argument}", title=folder.name, columns=columns, averages="large")
     return narrowed(made, options)

@@ -334,7 +334,7 @@ def _kind(file: Path) -> str:
 class _Head:
     """The start of a file: its columns, None where unknown; the kinds of those that hold no text; its rows.
 
-    `text` are columns that are known to hold text, `rows` None where they are not counted.
+    `text` are columns that are known to hold a text in each row, `rows` None where they are not counted.
     """
 
     columns: tuple[str, ...] | None = None
@@ -381,6 +381,8 @@ class _Head:
                 yield self._no_column(names)
             elif names in table.texts and name in self.no_text:
                 yield f"the column {name!r} holds {self.no_text[name]}, not text"
+            elif table.lists and name in self.text:
+                yield f"the column {name!r} holds one text a row, where the task reads lists of texts"
             elif name == SCORE and name in self.text:
                 yield f"the column {name!r} holds text, not numbers"
 
@@ -400,7 +402,7 @@ def _parquet(file: Path) -> _Head:
     except (pa.ArrowException, OSError) as error:
         raise DataError(f": this is no whole Parquet file: {_one_line(error)}") from None
     no_text = {f.name: str(f.type) for f in schema if not _is_text(f.type)}
-    text = frozenset(schema.names) - no_text.keys()
+    text = frozenset(f.name for f in schema if _is_text(f.type) and not f.type.num_fields)
     return _Head(columns=tuple(schema.names), no_text=no_text, text=text, rows=rows)
 
 

@@ -130,22 +130,24 @@ def _train_split(task: type[AbsTask]) -> str:
     return "" if getattr(task, "is_cross_validation", False) else getattr(task, "train_split", "")
 
 
-def _columns(task: type[AbsTask]) -> dict[str, list[str]]:
-    """The columns of `texts` and of other `values` that are read; none where its own code may read others."""
+def _columns(task: type[AbsTask]) -> dict[str, Any]:
+    """The columns of `texts` and of other `values` that are read; none where its own code may read others.
+
+    `lists` is whether a row holds several texts with their labels.
+    """
     if getattr(task.metadata, "tasks", None) or _loader(task) in ("own", "parts", "columns"):
         return {}
     texts, values = _final_columns(task)
     if _home(task, "dataset_transform") == "AbsTask":
-        return {"texts": texts, "values": values}
+        return {"texts": texts, "values": values, "lists": _base(task).__name__ == "AbsTaskClusteringLegacy"}
     changes = _Changes.of(task.dataset_transform, {*texts, *values, *task.metadata.eval_splits})
     if changes is None or (changes.split and _train_split(task)):
         return {}
     raw = changes.renamed
     texts, values = ([raw.get(name, name) for name in names] for names in (texts, values))
-    return {
-        "texts": texts,
-        "values": [*values, *sorted({*changes.further, *raw.values()} - {*texts, *values})],
-    }
+    further = {*changes.further, *raw.values()} - {*texts, *values}
+    lists = changes.lists or _base(task).__name__ == "AbsTaskClusteringLegacy"
+    return {"texts": texts, "values": [*values, *sorted(further)], "lists": lists}
 
 
 def _final_columns(task: Any) -> tuple[list[str], list[str]]:
@@ -167,12 +169,13 @@ def _final_columns(task: Any) -> tuple[list[str], list[str]]:
 class _Changes:
     """The columns that a task's own code renames, raw name by new name, and others that it needs.
 
-    `split` is whether it makes splits of its own.
+    `split` is whether it makes splits of its own, `lists` whether it takes lists apart.
     """
 
     renamed: Mapping[str, str]
     further: frozenset[str]
     split: bool
+    lists: bool
 
     @staticmethod
     def of(code: Any, known: set[str]) -> _Changes | None:
@@ -205,7 +208,12 @@ class _Changes:
                     return None
         if not read <= known or (renamed and read):
             return None
-        return _Changes(renamed=renamed, further=frozenset(further), split="train_test_split" in names)
+        return _Changes(
+            renamed=renamed,
+            further=frozenset(further),
+            split="train_test_split" in names,
+            lists="from_iterable" in names,
+        )
 
 
 _CHANGING = ("rename_columns", "rename_column", "remove_columns", "class_encode_column")

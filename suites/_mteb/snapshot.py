@@ -107,6 +107,7 @@ class TaskInfo:
         train: The split that a classifier is trained on.
         texts: The columns of text in its data, none where its own code decides.
         values: Further columns, such as labels and scores.
+        lists: Whether a row holds lists of texts and labels.
         sizes: (texts, characters) to encode for each known (split, subset); an upper estimate. For a parallel
             task the second key is a column.
     """
@@ -129,6 +130,7 @@ class TaskInfo:
     train: str = ""
     texts: tuple[str, ...] = ()
     values: tuple[str, ...] = ()
+    lists: bool = False
     sizes: Mapping[tuple[str, str], tuple[int, int]] = field(default_factory=dict, repr=False)
 
     @property
@@ -158,7 +160,13 @@ class TaskInfo:
         texts = self._text_columns(subsets)
         wanted = dict.fromkeys([*splits, *([self.train] if self.train else [])]) if texts else ()
         return tuple(
-            DataTable(config=config, splits=tuple(wanted), texts=_each(texts), values=_each(self.values))
+            DataTable(
+                config=config,
+                splits=tuple(wanted),
+                texts=_each(texts),
+                values=_each(self.values),
+                lists=self.lists,
+            )
             for config in configs
         )
 

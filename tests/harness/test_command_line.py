@@ -339,7 +339,7 @@ def test_a_bad_row_fails_its_task_with_file_and_line(
     (own_data / file).write_text(row)
     where = ("--results", tmp_path / "r", "--cache", tmp_path / "c")
     code, found, error = here("run", "--model", "minilm", "--suite", f"local:{own_data}", *where)
-    assert code == 1
+    assert code == (1 if row else 2)  # of a file with rows, the other task runs
     told = error + json.dumps(found)
     assert said in told
 

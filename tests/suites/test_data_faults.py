@@ -46,6 +46,7 @@ def root(tmp_path: Path) -> Path:
 SHOWN = {
     "STSBenchmark": (),
     "Banking77Classification": (),
+    "BiorxivClusteringP2P.v2": (),
     "TwentyNewsgroupsClustering.v2": (),
     "TwitterURLCorpus": (),
     "BornholmBitextMining": (),
@@ -164,9 +165,16 @@ STS, BANK, FACT, AMAZON = (
     "mteb/scifact",
     "mteb/amazon_counterfactual",
 )
+NEWS = "mteb/twentynewsgroups-clustering"
 PAIR = {"sentence1": "a", "sentence2": "b", "score": 1.0}
 
 IN_A_ROOT: tuple[tuple[str, tuple[str, ...], Change, str], ...] = (
+    (
+        "TwentyNewsgroupsClustering.v2",
+        (),
+        put(f"{NEWS}/test.jsonl", '{"sentences": "a", "labels": 0}'),
+        "lists of texts",
+    ),
     ("STSBenchmark", (), drop(f"{STS}/test.jsonl", "score"), "test.jsonl: there is no column 'score'"),
     ("STSBenchmark", (), swap(f"{STS}/test.jsonl", "sentence2", "sentence_2"), "is 'sentence_2' the one?"),
     (

@@ -745,14 +745,12 @@ def test_a_copy_of_glue_scores_what_glue_scores(trained: Runner, folder: Folder,
         assert raw[f"my-{record.task.name}"] == scores
 
 
-def test_bad_data_fails_the_task_with_its_line(trained: Runner, folder: Folder) -> None:
+def test_bad_data_is_refused_with_its_line(trained: Runner, folder: Folder) -> None:
     folder.rows(SINGLE, [{"text1": "x", "label": "maybe"}])
-    report = trained()
-    assert report.exit_code == 1
-    (failed,) = report.failures
-    assert failed.failure is not None
+    with pytest.raises(UsageError) as caught:
+        trained()
     dev = folder.place / "dev.jsonl"
-    assert failed.failure.message == f"{dev}:1: the label 'maybe' is in no row of train.jsonl."
+    assert caught.value.message == f"own: {dev}:1: the label 'maybe' is in no row of train.jsonl."
 
 
 def test_a_recipe_is_asked_for(folder: Folder) -> None:

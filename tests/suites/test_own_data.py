@@ -232,7 +232,7 @@ def test_closed_data_of_ones_own_is_named(public: Path, as_nobody: Run, closed: 
     fine, data = texts(public / "fine"), texts(public / "in" / "data")
     close(public / closed)
     done = as_nobody(f"local:{fine}", f"local:{data}")
-    assert done.returncode == 2
+    assert done.returncode == 1
     assert done.stderr == f"Error: {public / (named or closed)}: Permission denied.\n"
 
 
@@ -243,7 +243,7 @@ def test_closed_qrels_are_named(public: Path, as_nobody: Run) -> None:
         (data / name).write_text("{}")
     close(data / "qrels")
     done = as_nobody(f"local:{fine}", f"local:{data}")
-    assert done.returncode == 2
+    assert done.returncode == 1
     assert done.stderr == f"Error: {data / 'qrels'}: Permission denied.\n"
 
 
@@ -251,7 +251,7 @@ def test_a_name_that_is_too_long_is_said(tmp_path: Path, capsys: pytest.CaptureF
     name = "x" * 300 + ".jsonl"
     data = texts(tmp_path / "data")
     (data / "harness.toml").write_text(f'[[task]]\ntype = "clustering"\nfile = "{name}"\n')
-    assert invoke(["run", "--model", "minilm", "--dry-run", "--suite", f"local:{data}"]) == 2
+    assert invoke(["run", "--model", "minilm", "--dry-run", "--suite", f"local:{data}"]) == 1
     assert capsys.readouterr().err == f"Error: {data / name}: File name too long.\n"
 
 
