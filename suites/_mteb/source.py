@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from harness.data.schema import readable_folder
-from harness.errors import DataError, UsageError
+from harness.errors import DataError, HarnessError, UsageError
 from harness.types import Data, DataTable, Outcome, Scores, Task, TextEncoder
 from suites._content import Clusters, Content, Labelled, Pairs, Retrieval, Row
 from suites._mteb import snapshot
@@ -55,8 +55,10 @@ class MtebSource:
         info = snapshot.load().task(task.name)
         _require_hub(info, data)
         with _quiet():
-            outcome = _run(_fresh(task, seed=seed, data=data), encoder)
-        return replace(outcome, notes=(*outcome.notes, *_pinned(info, task.data)))
+            made = _fresh(task, seed=seed, data=data)
+            outcome = _run(made, encoder)
+        lost = _lost_judgements(made) if task.data.content and info.loader == "parts" else ()
+        return replace(outcome, notes=(*outcome.notes, *_pinned(info, task.data), *lost))
 
 
 def _require_hub(info: TaskInfo, data: Path | None) -> None:
@@ -86,10 +88,54 @@ def _fresh(task: Task, *, seed: int, data: Path | None) -> AbsTask:
 
     def make() -> AbsTask:
         built = _build(task, seed=seed, data=data)
-        built.load_data()
+        with _errors_naming(data, task):
+            built.load_data()
+            _require_subsets(built)
         return built
 
     return _duplicate_of_loaded((task, seed, data), make)
+
+
+@contextmanager
+def _errors_naming(data: Path | None, task: Task) -> Iterator[None]:
+    """Turn any error while a folder's data is loaded into one that names the folder and the first cause."""
+    try:
+        yield
+    except HarnessError:
+        raise
+    except Exception as error:
+        if data is None:
+            raise
+        cause: BaseException = error
+        while cause.__cause__ is not None:
+            cause = cause.__cause__
+        told = (str(cause).strip().splitlines() or ["no message"])[0].rstrip(".")
+        raise DataError(
+            f"{data}: mteb cannot load {task.name}: {type(cause).__name__}: {told}.",
+            hint=f"What it needs: harness data check DIR --suite mteb:{task.name}; see docs/data-root.md.",
+        ) from error
+
+
+def _require_subsets(task: AbsTask) -> None:
+    """Refuse a table of all subsets without a row of one that is scored."""
+    if snapshot.load().task(task.metadata.name).loader != "merged":
+        return
+    lost = [subset for subset in task.hf_subsets if subset not in (task.dataset or ())]
+    if lost:
+        raise DataError(f"The data has no row of {task.metadata.name}'s subset {lost[0]}.")
+
+
+def _lost_judgements(task: Any) -> tuple[str, ...]:
+    """A note on judged documents that the corpus of a retrieval task lacks: no model can find them."""
+    parts = [part for splits in task.dataset.values() for part in splits.values()]
+    judged = [(part, {d for grades in part["relevant_docs"].values() for d in grades}) for part in parts]
+    lost = sum(len(documents - set(part["corpus"]["id"])) for part, documents in judged)
+    every = sum(len(documents) for _, documents in judged)
+    return (
+        (f"{lost} of {every} judged documents are not in the corpus: no model can find them.",)
+        if lost
+        else ()
+    )
 
 
 def _duplicate_of_loaded(wanted: tuple[object, ...], make: Callable[[], AbsTask]) -> AbsTask:
@@ -355,7 +401,7 @@ def _quiet() -> Iterator[None]:
     levels = [logger.level for logger in loggers]
     try:
         for logger in loggers:
-            logger.setLevel(logging.ERROR)
+            logger.setLevel(logging.CRITICAL)
         with warnings.catch_warnings(), _no_bars():
             warnings.simplefilter("ignore")
             yield

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,12 @@ import harness
 from harness.cli import invoke
 from harness.commands.data import command
 from harness.data.schema import Schema, readable_folder
-from harness.errors import UsageError
+from harness.errors import DataError, UsageError
 from harness.execute import Driver
-from harness.types import DataTable
+from harness.types import DataTable, SuiteOptions
 from suites._mteb.snapshot import load
+from suites._mteb.source import _loaded
+from suites._mteb.tasks import benchmark_or_task
 
 GUIDE = Path(__file__).parents[2] / "docs" / "data-root.md"
 
@@ -89,21 +92,55 @@ def test_without_a_suite_every_task_of_the_data_sets_is_shown(root: Path) -> Non
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SHOWN)
-def test_mteb_reads_the_examples(
-    name: str, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_mteb_reads_the_examples(name: str, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert loaded(root, name, monkeypatch).data_loaded
+
+
+def loaded(root: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A task of mteb with the data of a root, as it is scored."""
     import datasets.config
 
-    from harness.types import SuiteOptions
-    from suites._mteb.source import _build
-    from suites._mteb.tasks import benchmark_or_task
+    from suites._mteb.source import _fresh
 
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "library")
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", root.parent / "library")
     options = SuiteOptions(subsets=SHOWN[name][1:])
     (task,) = benchmark_or_task(name, called=name, options=options).tasks
-    made = _build(task, seed=42, data=root / task.data.path)
-    made.load_data()
-    assert made.dataset is not None
+    return _fresh(task, seed=42, data=root / task.data.path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "old", "new", "said"),
+    [
+        (
+            "STSBenchmark",
+            '\n{"sentence1": "Rain',
+            '\n{bad\n{"sentence1": "Rain',
+            "mteb cannot load STSBenchmark: .*JSON",
+        ),
+        ("STS17", '"en-en"', '"fr-en"', "no row of STS17's subset en-en"),
+    ],
+)
+def test_what_only_loading_meets_is_one_line(
+    name: str, old: str, new: str, said: str, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    swap(f"{load().task(name).path}/test.jsonl", old, new)(root)
+    with pytest.raises(DataError, match=said) as caught:
+        loaded(root, name, monkeypatch)
+    assert "\n" not in caught.value.message
+
+
+@pytest.mark.slow
+def test_judged_documents_that_are_not_there_are_counted(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from suites._mteb.source import _lost_judgements
+
+    assert _lost_judgements(loaded(root, "SciFact", monkeypatch)) == ()
+    put(f"{FACT}/qrels/test.jsonl", '{"query-id": "q1", "corpus-id": "d9", "score": 1}\n')(root)
+    shutil.rmtree(root.parent / "library")
+    _loaded.clear()
+    assert _lost_judgements(loaded(root, "SciFact", monkeypatch)) == (
+        "1 of 1 judged documents are not in the corpus: no model can find them.",
+    )
 
 
 # Faults
