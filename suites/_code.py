@@ -76,7 +76,15 @@ class SourceFolder:
             content = _content(_kept(self, fingerprint, name))
             if content_hash(content) == entry.hash:
                 return content
-        return _build(self, fingerprint).contents[name]
+        return self.build(fingerprint).contents[name]
+
+    def build(self, fingerprint: str) -> Tasks:
+        """The tasks built anew, unless this process built them from the same source before.
+
+        Raises:
+            DataError: There is none.
+        """
+        return _build(dataclasses.replace(self, cache=None), fingerprint)
 
     def _fingerprint(self) -> str:
         found = source_files(self.root, self.languages)
@@ -140,7 +148,7 @@ def _index(folder: SourceFolder, fingerprint: str) -> _Index:
         raw = _kept(folder, fingerprint, _INDEX)
         entries = tuple(_Entry(**{**one, "size": Size(**one["size"])}) for one in raw["entries"])
         return _Index(entries=entries, notes=tuple(raw["notes"]))
-    built = _build(folder, fingerprint)
+    built = folder.build(fingerprint)
     made = _Index(entries=tuple(_entry(*one) for one in built.contents.items()), notes=built.notes)
     with contextlib.suppress(StoreError):  # the cache only saves time
         for name, content in {**built.contents, _INDEX: made}.items():
@@ -182,11 +190,7 @@ def _rows(raw: list[dict[str, Any]]) -> tuple[Row, ...]:
 
 @functools.lru_cache(maxsize=2)
 def _build(folder: SourceFolder, fingerprint: str) -> Tasks:
-    """Every task that the source is large enough for; `fingerprint` says what the source is.
-
-    Raises:
-        DataError: There is none.
-    """
+    """Every task that the source is large enough for; `fingerprint` says what the source is."""
     found = source_files(folder.root, folder.languages)
     parts = [*_by_language(folder, found)]
     parts += _of_history(folder, found, {name for part in parts for name in part.contents})

@@ -16,8 +16,8 @@ from suites._functions import (
     Function,
     by_code,
     by_docstring,
+    distinct,
     flat,
-    near_duplicates,
     summary,
     without_duplicates,
 )
@@ -83,20 +83,18 @@ def _plain_search(documented: Sequence[Function]) -> Retrieval:
     return _search(kept, kept[:QUERIES], lambda f: f.code)
 
 
-def _hidden_search(documented: Sequence[Function], others: Sequence[Function]) -> tuple[Retrieval, str]:
+def _hidden_search(documented: Sequence[Function], bare: Sequence[Function]) -> tuple[Retrieval, str]:
     """The same among all functions, each without its own name, and its counts in words.
 
     The queries are those of the plain form, but for functions that are nearly the same as an earlier one.
     """
     ordered = by_docstring(f for f in documented if _is_short(f))
     known = {mark for function in documented for mark in function.marks}
-    new = [f for f in without_duplicates(others) if not f.marks & known]
-    pool = [*ordered, *by_code(f for f in new if _is_short(f))]
-    twins = near_duplicates(pool)
-    asked = [f for f in ordered[:QUERIES] if f.id not in twins]
-    with_query = {f.id for f in asked}
-    rest = by_code(f for f in pool if f.id not in twins and f.id not in with_query)
-    kept = by_code([*asked, *rest[: CORPUS - len(asked)]])
+    new = [f for f in without_duplicates(bare) if not f.marks & known]
+    others = by_code(f for f in (*ordered[QUERIES:], *new) if _is_short(f))
+    pool = [*ordered[:QUERIES], *others]
+    single, twins = distinct(pool, CORPUS)
+    kept, asked = by_code(single), [f for f in ordered[:QUERIES] if f.id not in twins]
     left_out = {
         f"of more than {MAX_CODE:,} characters": len(documented) + len(new) - len(pool),
         "nearly the same as another": len(twins),
@@ -207,11 +205,14 @@ def commit_tasks(language: str, history: History, read: Reader) -> Tasks:
     """
     paths = tracked_files(history.files, [language]).get(language, ())
     files = _functions({(path, history.files[path]) for path in paths}, history, read)
-    functions = by_code({f.id: f for group in files.values() for f in group if _is_short(f)}.values())
-    twins = near_duplicates(functions)
-    known = {f.id: twins.get(f.id, f.id) for f in functions}
-    counts = Counter(f.first for group in files.values() for f in group)
-    asked = _asked(history, _Before(paths=frozenset(paths), documents=known, counts=counts), read)
+    every = [f for group in files.values() for f in group]
+    functions = by_code({f.id: f for f in every if _is_short(f)}.values())
+    before = _Before(
+        paths=frozenset(paths),
+        ids=frozenset(f.id for f in functions),
+        counts=Counter(f.first for f in every),
+    )
+    asked = _asked(history, before, read)
     title, suffix = LANGUAGES[language].title, LANGUAGES[language].suffix
     if len(asked) < MIN_COMMITS:
         note = (
@@ -220,12 +221,14 @@ def commit_tasks(language: str, history: History, read: Reader) -> Tasks:
         )
         return Tasks(notes=(note,))
     wanted = {id_ for ids in asked.values() for id_ in ids}
-    single = [f for f in functions if f.id not in twins]
-    kept = by_code(sorted(single, key=lambda f: f.id not in wanted)[: max(CORPUS, len(wanted))])
+    kept, twins = distinct(sorted(functions, key=lambda f: f.id not in wanted), max(CORPUS, len(wanted)))
     content = Retrieval(
-        documents=tuple(Document(id=f.id, text=f.code) for f in kept),
+        documents=tuple(Document(id=f.id, text=f.code) for f in by_code(kept)),
         queries=tuple(Query(id=commit.id, text=_subject(commit)) for commit in asked),
-        qrels={commit.id: dict.fromkeys(sorted(ids), 1) for commit, ids in asked.items()},
+        qrels={
+            commit.id: dict.fromkeys(sorted({twins.get(id_, id_) for id_ in ids}), 1)
+            for commit, ids in asked.items()
+        },
     )
     note = (
         f"{title}: commit search has {len(asked):,} of the newest {len(history.commits):,} commits as "
@@ -256,17 +259,17 @@ class _Before:
 
     Attributes:
         paths: The files.
-        documents: By the id of a function, that of the document which stands for it.
+        ids: The functions that are short enough.
         counts: How many functions of a file have a name.
     """
 
     paths: frozenset[str]
-    documents: Mapping[str, str]
+    ids: frozenset[str]
     counts: Mapping[str, int]
 
 
 def _asked(history: History, before: _Before, read: Reader) -> dict[Commit, set[str]]:
-    """The documents of each commit that is a query, newest commits first."""
+    """The functions that each commit with a query changed, newest commits first."""
     changes = dict(_changes(history, before.paths))
     places = {(path, blob) for files in changes.values() for path, *both in files for blob in both}
     functions = {
@@ -277,7 +280,7 @@ def _asked(history: History, before: _Before, read: Reader) -> dict[Commit, set[
     for commit, files in changes.items():
         pairs = [(functions[path, old], functions[path, new]) for path, old, new in files]
         ids = {id_ for old, new in pairs for id_ in _changed(old, new, before.counts)}
-        there = {before.documents[id_] for id_ in ids if id_ in before.documents}
+        there = ids & before.ids
         if there and len(ids) <= MAX_CHANGED and len(asked) < MAX_COMMITS:
             asked[commit] = there
     return asked

@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 MIN_WORDS, MAX_WORDS = 3, 256
@@ -167,7 +167,7 @@ def by_docstring(functions: Iterable[Function]) -> list[Function]:
 
 def by_code(functions: Iterable[Function]) -> list[Function]:
     """The functions in the order of their code's hashes, which says nothing about their documentation."""
-    return sorted(functions, key=lambda f: (_hash(f.hidden), f.id))
+    return sorted(functions, key=lambda f: (_hash(f.code), f.id))
 
 
 def _hash(text: str) -> str:
@@ -184,27 +184,35 @@ _BANDS, _ROWS = 32, 4
 """Of a MinHash of 128 values: a pair at the threshold is a candidate with a probability of 1 - 5e-8."""
 
 
-def near_duplicates(functions: Sequence[Function]) -> Mapping[str, str]:
-    """For the id of each function that is nearly another one's twin: the id of the first such in the order.
+def distinct(functions: Iterable[Function], limit: int) -> tuple[list[Function], dict[str, str]]:
+    """The first functions of which no two are near-duplicates, up to `limit`, and those left out on the way.
 
     Candidates come from MinHash signatures, seeded, of shingles of three tokens, names hidden; then their
-    exact Jaccard similarity decides. A function that goes has one that stays and is nearly the same; of those
-    that stay, no two are.
+    exact Jaccard similarity decides.
+
+    Returns:
+        The functions that stay, and by the id of each other one that of the first which it nearly equals.
     """
     from datasketch import MinHash, MinHashLSH
 
-    shingles = [_shingles(function.hidden) for function in functions]
     index = MinHashLSH(num_perm=_BANDS * _ROWS, params=(_BANDS, _ROWS))
-    found: dict[str, str] = {}
-    signatures = MinHash.generator(shingles, num_perm=_BANDS * _ROWS, seed=1)
-    for at, signature in enumerate(signatures):
-        like = (other for other in sorted(index.query(signature)) if _jaccard(shingles[at], shingles[other]))
-        twin = next(like, None)
+    empty = MinHash(num_perm=_BANDS * _ROWS, seed=1)
+    kept: list[Function] = []
+    shingles: list[frozenset[bytes]] = []
+    twins: dict[str, str] = {}
+    for function in functions:
+        if len(kept) == limit:
+            break
+        mine, signature = _shingles(function.hidden), empty.copy()
+        signature.update_batch(mine)
+        twin = next((at for at in sorted(index.query(signature)) if _are_alike(mine, shingles[at])), None)
         if twin is None:
-            index.insert(at, signature)
+            index.insert(len(kept), signature)
+            kept.append(function)
+            shingles.append(mine)
         else:
-            found[functions[at].id] = functions[twin].id
-    return found
+            twins[function.id] = kept[twin].id
+    return kept, twins
 
 
 def _shingles(code: str) -> frozenset[bytes]:
@@ -213,6 +221,6 @@ def _shingles(code: str) -> frozenset[bytes]:
     return frozenset(b" ".join(tokens[start : start + SHINGLE]) for start in starts)
 
 
-def _jaccard(one: frozenset[bytes], other: frozenset[bytes]) -> bool:
+def _are_alike(one: frozenset[bytes], other: frozenset[bytes]) -> bool:
     common = len(one & other)
     return common >= ALIKE * (len(one) + len(other) - common)

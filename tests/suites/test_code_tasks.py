@@ -25,7 +25,7 @@ from suites._code_tasks import (
     function_tasks,
 )
 from suites._content import Clusters, Content, Labelled, Retrieval, content_hash, size
-from suites._functions import Function, near_duplicates
+from suites._functions import Function, distinct
 from suites._python import python_version
 from suites.stdlib import _stdlib_root
 
@@ -138,7 +138,9 @@ def test_near_duplicates_are_those_of_a_comparison_of_all_with_all() -> None:
         kept += [] if twins else [function.id]
         expected |= {function.id: twins[0]} if twins else {}
     assert 50 < len(expected) < 150
-    assert near_duplicates(functions) == expected
+    stay = [f for f in functions if f.id in kept]
+    assert distinct(functions, 1000) == (stay, expected)
+    assert distinct(functions, 30)[0] == stay[:30]
 
 
 def test_a_sync_and_an_async_twin_are_near_duplicates_and_two_getters_are_not() -> None:
@@ -152,7 +154,7 @@ def test_a_sync_and_an_async_twin_are_near_duplicates_and_two_getters_are_not() 
         Function(name=re.findall(r"def (\w+)", code)[0], module="m", docstring="", code=code)
         for code in (*pair, *others)
     ]
-    assert near_duplicates(functions) == {"m:arun": "m:run"}
+    assert distinct(functions, 9)[1] == {"m:arun": "m:run"}
 
 
 def test_long_functions_are_left_out() -> None:
