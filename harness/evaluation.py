@@ -85,8 +85,9 @@ def require_data(prepared: PreparedRun) -> None:
     cells = prepared.plan.cells
     problems = [cell.problem for cell in cells if cell.problem is not None]
     if len({cell.task.name for cell in cells}) == 1 and len(problems) == len(cells):
+        task, message = cells[0].task.name, problems[0].message
         raise UsageError(
-            f"{cells[0].task.name}: {problems[0].message}",
+            message if message.startswith(task) else f"{task}: {message}",
             hint=prepared.with_suites(problems[0].hint or "") or None,
         )
 

@@ -103,6 +103,7 @@ class _Line:
     notes: tuple[str, ...] = ()
     data_texts: int | None = None
     data_characters: int | None = None
+    error: str | None = None
 
 
 def _estimate(prepared: PreparedRun) -> list[_Line]:
@@ -301,6 +302,7 @@ def _learnt(cell: PlannedScore, mine: Sequence[Estimate]) -> _Line:
         model=cell.subject.artifact.name,
         task=cell.task.name,
         state="cannot run" if cell.problem else "to do" if cell.record is None else "done",
+        error=cell.problem.message if cell.problem else None,
         texts=None,
         tokens=None,
         flops=sum(one.flops for one in mine),
@@ -376,6 +378,7 @@ def _line(cell: PlannedScore, past: _PastRuns) -> _Line:
         model=cell.subject.artifact.name,
         task=cell.task.name,
         state=state,
+        error=cell.problem.message if cell.problem else None,
         texts=texts,
         tokens=tokens,
         data_texts=cell.task.size.texts,
