@@ -26,10 +26,6 @@ from harness.errors import StoreError
 MANIFEST = ".prepared.json"
 LOCK = ".prepared.lock"
 
-_OWN = (MANIFEST, LOCK, "tmp")
-_UNFINISHED = (".lock", ".tmp")
-"""The starts and ends of names that are no prepared files: ours, and temporary ones of the library."""
-
 _Listed = Mapping[str, tuple[int, str]]
 """Size and SHA-256 of files, by their path inside the folder."""
 
@@ -209,10 +205,10 @@ def _files(folder: Path) -> dict[str, Path]:
     found: dict[str, Path] = {}
     for here, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.endswith(".incomplete"))
-        own = (
-            n for n in names if not n.startswith((".harness.", "tmp")) and not n.endswith((".lock", ".tmp"))
+        ended = (
+            n for n in names if not n.startswith((MANIFEST, "tmp")) and not n.endswith((".lock", ".tmp"))
         )
-        found |= {Path(here, name).relative_to(folder).as_posix(): Path(here, name) for name in sorted(own)}
+        found |= {Path(here, name).relative_to(folder).as_posix(): Path(here, name) for name in sorted(ended)}
     return found
 
 
