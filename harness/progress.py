@@ -53,10 +53,14 @@ def duration_text(seconds: float) -> str:
 
 @dataclass(kw_only=True)
 class _Run:
-    """A training run of the plan: its task, when it began and ended, and how many of its steps are done."""
+    """A training run of the plan: its task, its times, and how many of its steps are done.
+
+    It has `begun` when its job has, and is `loaded` at its first step.
+    """
 
     task: str
     begun: float | None = None
+    loaded: float | None = None
     ended: float | None = None
     steps: int = 0
     done: int = 0
@@ -69,7 +73,9 @@ class _Run:
         """The seconds from its beginning to its end, by its steps so far; None before the first ones."""
         if self.ended is not None:
             return self.spent(now) or None  # another process has made it
-        return self.spent(now) * self.steps / self.done if self.done else None
+        if self.begun is None or self.loaded is None or not self.done:
+            return None
+        return self.loaded - self.begun + (now - self.loaded) * self.steps / self.done
 
 
 class _Forecast:
@@ -99,7 +105,8 @@ class _Forecast:
         if run is None:
             return
         run.begun = self._clock() if run.begun is None else run.begun
-        run.steps = event.steps if event.kind == "training" else run.steps
+        if event.kind == "training":
+            run.loaded, run.steps = self._clock(), event.steps
         run.done += event.steps if event.kind == "trained" else 0
 
     def end(self, job: Job) -> None:

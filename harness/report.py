@@ -163,7 +163,7 @@ def _print_trained_results(suite: Suite, report: Report, console: Console) -> No
     for one in report.prepared.subjects:
         found = report.trained_result(one, suite)
         if found is not None and recipe is not None:
-            title = f"{report.prepared.label(one)} on {suite.title}, {recipe.name}"
+            title = f"{report.prepared.label(one)} on {suite.heading}, {recipe.name}"
             print_trained_result(found, title, console)
 
 

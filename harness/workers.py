@@ -179,6 +179,8 @@ class Subprocess:
         if not self._current:
             self._process.join(timeout=5)
         self._process.terminate()
+        self._process.join(timeout=5)
+        self._process.kill()
         self._process.join()
 
     def _died(self) -> Finished:
@@ -240,6 +242,9 @@ def open_workers(
 
 def _serve(device: str, cache: str, threads: int | None, line: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver decides when to stop
+    signal.signal(
+        signal.SIGTERM, lambda *_: sys.exit()
+    )  # so that what it shares with the driver is cleaned up
     for library in LIBRARIES:
         importlib.import_module(library)
     context = JobContext(device=device, cache=Path(cache), emit=line.send, threads=threads)

@@ -41,8 +41,9 @@ class Watched:
         self.follower = _Follower(plan, console=console, clock=lambda: self.seconds)
         self.cell = cell
 
-    def begin(self, one: Job, steps: int) -> None:
+    def begin(self, one: Job, steps: int, *, load: float = 0.0) -> None:
         self.follower.listeners.event(one, Event(kind="stage", text="training"))
+        self.seconds += load
         self.follower.listeners.event(one, Event(kind="training", steps=steps))
 
     def step(self, one: Job, steps: int, *, after: float) -> None:
@@ -66,11 +67,11 @@ def test_the_time_left_is_that_of_the_whole_grid() -> None:
     known, first, second, long = job("0"), job("1"), job("2"), job("3", "MNLI")
     seen = Watched(known, first, second, long, known=("0",))
     assert seen.left is None
-    seen.begin(first, steps=100)
+    seen.begin(first, steps=100, load=4.0)
     assert seen.left is None  # no step yet
     seen.step(first, 25, after=10.0)
-    assert seen.left == pytest.approx(30 + 2 * 40)  # each of the others as long as the first
-    seen.end(first, after=20.0)  # it stopped early
+    assert seen.left == pytest.approx(30 + 2 * 44)  # each of the others as long as the first
+    seen.end(first, after=16.0)  # it stopped early
     assert seen.left == pytest.approx(2 * 30)
     seen.begin(long, steps=1000)
     seen.step(long, 100, after=30.0)
