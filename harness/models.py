@@ -79,7 +79,7 @@ def _resolve(text: str, options: ModelOptions) -> Artifact:
         raise ModelError(
             f"{text} is a file, not a model folder.", hint=f"Did you mean --model {folder.parent}?"
         )
-    if text.startswith(PLACES) or not HUB_ID.match(text) or _not_for_the_hub(text):
+    if not _may_be_on_the_hub(text):
         raise _no_model(text)
     if "@" not in text and _is_folder(folder.parent):
         raise _no_folder(text, folder)
@@ -110,10 +110,11 @@ def _is_folder(folder: Path) -> bool:
         raise ModelError(f"{folder} cannot be read: {error.strerror}.") from error
 
 
-def _not_for_the_hub(text: str) -> bool:
-    """Whether the hub's rules for names forbid this name."""
+def _may_be_on_the_hub(text: str) -> bool:
+    """Whether a text can be the name of a model on the hub, by its form and the hub's own rules."""
     name = text.partition("@")[0]
-    return "--" in name or ".." in name or name.endswith((".", "-", ".git")) or len(name) > 96
+    forbidden = "--" in name or ".." in name or name.endswith((".", "-", ".git")) or len(name) > 96
+    return bool(HUB_ID.match(text)) and not text.startswith(PLACES) and not forbidden
 
 
 def _from_folder(
@@ -208,12 +209,10 @@ def _no_folder(text: str, folder: Path) -> ModelError:
     """The error for a folder that is not there, below one that is."""
     there = sorted(path.name for path in folder.parent.iterdir() if path.is_dir())
     close = [str(Path(text).parent / name) for name in nearest(folder.name, there)]
-    shown = f"{folder.parent} has {shortened(there)}. " if there else f"{folder.parent} has no folder. "
-    return ModelError(
-        f"There is no folder {text}.",
-        hint=(f"Did you mean {' or '.join(close)}? " if close else shown)
-        + (f"For a model of the hub type {text}@main." if HUB_ID.match(text) else ""),
-    )
+    exists = f"{folder.parent} has {shortened(there) if there else 'no folder'}."
+    near = f"Did you mean {' or '.join(close)}?" if close else exists
+    hub = f" For a model of the hub type {text}@main." if _may_be_on_the_hub(text) else ""
+    return ModelError(f"There is no folder {text}.", hint=near + hub)
 
 
 def _no_model(text: str) -> UsageError:

@@ -205,7 +205,7 @@ def test_two_processes_share_one_folder(own_data: Path, tmp_path: Path) -> None:
     ("arguments", "said"),
     [
         (["--model", "minlm", "--suite", "stdlib"], "Did you mean minilm?"),
-        (["--model", "./nowhere", "--suite", "mteb:STS12"], "no folder lies there"),
+        (["--model", "./nowhere", "--suite", "mteb:STS12"], "There is no folder ./nowhere"),
         (["--model", "minilm", "--suite", "nanobier"], "Did you mean nanobeir?"),
         (["--model", "minilm", "--suite", "SciFact"], "--suite 'mteb:SciFact'"),
         (["--model", "minilm", "--suite", "mteb:SciFct"], "SciFact"),
@@ -222,8 +222,8 @@ def test_two_processes_share_one_folder(own_data: Path, tmp_path: Path) -> None:
         (["--model", "x" * 300, "--suite", "mteb:STS12"], "cannot be read"),
         (["--model", "minilm", "--suite", "mteb:STS12", "--prompt", "qurey=a: "], "Did you mean query?"),
         (["--model", "minilm", "--suite", "mteb:STS12", "--prompt", "STS21=a: "], "STS22"),
-        (["--model", "minilm", "--suite", "mteb:STS12", "--threads", "-3"], "not in the range"),
-        (["--model", "minilm", "--suite", "mteb:STS12", "--seed", "-1"], "not in the range"),
+        (["--model", "minilm", "--suite", "mteb:STS12", "--threads", "-3"], "1 or more"),
+        (["--model", "minilm", "--suite", "mteb:STS12", "--seed", "-1"], "from 0 to 4294967295"),
         (["--model", "minilm", "--suite", "stdlib", "--devices", "cuda:99"], "There is: cpu"),
         (["--model", "minilm", "--suite", "stdlib", "--devices", "cpu,tpu"], "'tpu' is no device"),
     ],
@@ -281,11 +281,11 @@ def without_a_layer(folder: Path, _: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spoil", "said"),
-    [(with_a_pickle, "the pickle contains code"), (without_a_layer, "encoder.layer.3")],
+    ("spoil", "said", "code"),
+    [(with_a_pickle, "the pickle contains code", 1), (without_a_layer, "encoder.layer.3", 2)],
 )
-def test_a_model_that_does_not_load_as_it_should_fails_its_tasks(
-    spoil: Any, said: str, own_data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+def test_a_model_that_does_not_load_as_it_should_has_no_record(
+    spoil: Any, said: str, code: int, own_data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     from harness.backbones.minilm import _locate
 
@@ -293,7 +293,7 @@ def test_a_model_that_does_not_load_as_it_should_fails_its_tasks(
     shutil.copytree(_locate(), folder)
     spoil(folder, tmp_path / "trace")
     places = ["--results", str(tmp_path / "r"), "--cache", str(tmp_path / "c")]
-    assert invoke(["run", "--model", str(folder), "--suite", f"local:{own_data}", *places]) == 1
+    assert invoke(["run", "--model", str(folder), "--suite", f"local:{own_data}", *places]) == code
     captured = capfd.readouterr()
     assert said in captured.out + captured.err
     assert "Traceback" not in captured.out + captured.err
