@@ -14,7 +14,7 @@ from finetune.glue.protocol import ClassifierHead, Dropout, Trial
 from harness.encoder.family import Family, Names
 from harness.encoder.model_settings import family_in, has_network
 from harness.encoder.network.checkpoint import load_network, raw_tensors, read_tensors
-from harness.encoder.tensors import HEAD_IGNORED
+from harness.encoder.tensors import HEAD_IGNORED, NOT_LOADED
 from harness.errors import ModelError
 
 
@@ -132,8 +132,9 @@ class Classifier(nn.Module):
         asked = trial.training.head
         torch.manual_seed(trial.seed)  # a library draws missing tensors
         encoder, dense, notes = _encoder(source or folder, asked, trial.training.dropout, allow_extra)
-        if source is not None:
+        if source is not None:  # its dense layer is taken, and its last one is always left
             dense = _trained_dense(source) or dense
+            notes = [note for note in notes if not note.startswith(NOT_LOADED)]
         if (asked.dense != "fresh" or source is not None) and dense is None:
             of = "checkpoint" if source is not None else f"backbone's {asked.dense}"
             notes.append(f"the {of} has no dense layer: a fresh one was trained")

@@ -25,6 +25,7 @@ TWICE = "are there twice, and not the same"
 OTHER_SHAPE = "have another shape"
 UNTIED = "should be the token embedding, as the config says, and are not"
 
+NOT_LOADED = "not loaded"
 HEAD_IGNORED = "it belongs to the masked-language head, which a vector does not need"
 ALLOWED = "it has no place in the model, and --allow-extra names it"
 
@@ -174,7 +175,7 @@ def left_out(names: Sequence[str], why: str) -> str:
     >>> left_out(["classifier.bias"], "it belongs to the head of a task")
     'not loaded: classifier.bias (it belongs to the head of a task)'
     """
-    return f"not loaded: {shortened(names, SHOWN)} ({why})"
+    return f"{NOT_LOADED}: {shortened(names, SHOWN)} ({why})"
 
 
 def _counted(names: list[str], what: str) -> str:

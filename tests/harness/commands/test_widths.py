@@ -197,7 +197,7 @@ SHOWN: dict[str, tuple[Callable[[Path], None], tuple[str, ...]]] = {
         typed("list", "suites"),
         ("mteb[:<benchmark or task>]", "proxy:<proxy or its JSON file>"),
     ),
-    "list recipes": (typed("list", "recipes"), ("glue-mosaicbert:bert-large", "glue-modernbert:warmup10")),
+    "list recipes": (typed("list", "recipes"), ("glue-mosaicbert:bert-large", "glue-modernbert:warmup6")),
     "list backbones": (typed("list", "backbones"), ("xlm-roberta-large", "gte-en-mlm-large", "distilbert")),
     "list tasks": (typed("list", "tasks", "--match", "massive"), ("MassiveScenarioVNClassification",)),
     "list records": (typed("list", "records"), (*NAMES[:2], *LONG, "64.51", "accuracy")),
