@@ -138,7 +138,8 @@ def _check_dense(place: Path) -> None:
 
 def _check_backbone(place: Path, artifact: Artifact) -> None:
     config = read_object(place / "config.json")
-    _check_type(place, config, own_code=artifact.trust_remote_code)
+    own_code = artifact.trust_remote_code
+    _check_type(place, config, own_code=own_code)
     _check_quantised(place, config)
     index = place / "model.safetensors.index.json"
     if index.is_file() and not (place / "model.safetensors").is_file():
@@ -146,9 +147,9 @@ def _check_backbone(place: Path, artifact: Artifact) -> None:
     tensors = stored_tensors(module_weights(place))
     if tensors is not None:
         _check_dtypes(place, tensors)
-        if has_network(place, own_code=artifact.trust_remote_code):
+        if has_network(place, own_code=own_code):
             _check_tensors(place, config, tensors, artifact.allow_extra)
-        else:
+        elif not runs_remote_code(config, own_code):
             _check_wrapper(tensors)
             _check_table(place, config, tensors)
     _check_tokenizer(place, _rows(config, tensors))
