@@ -346,11 +346,12 @@ def _show(lines: list[_Line], suites: Sequence[Suite], console: Console) -> None
     known = [line.seconds for line in to_do if line.seconds is not None]
     tokens = sum(line.tokens or 0 for line in to_do)
     work = f"{tokens:,} tokens, " if tokens else ""
-    more = "" if len(known) == len(to_do) else f", and {len(to_do) - len(known)} of unknown time"
+    time = duration_text(sum(known)) if known or not to_do else "an unknown time"
+    more = f", and {len(to_do) - len(known)} of unknown time" if 0 < len(known) < len(to_do) else ""
     console.print(
         f"{len(to_do)} to do, {sum(line.state == 'done' for line in lines)} done, "
         f"{sum(line.state == 'cannot run' for line in lines)} cannot run; "
-        f"about {work}{duration_text(sum(known))}{more}.",
+        f"about {work}{time}{more}.",
         highlight=False,
     )
 
