@@ -104,6 +104,8 @@ def _refusal(name: str, value: Any, place: tuple[Any, ...], must: str) -> UsageE
     """The error for a value, or for an entry of a mapping."""
     if isinstance(value, Mapping) and place and place[0] in value:
         return UsageError(f"{name}[{place[0]!r}] is {value[place[0]]!r}, and must be a text.")
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes) and "" in value:
+        return UsageError(f"{name} has an empty name.", hint="Is a variable of the shell unset?")
     return UsageError(f"{name} is {value!r}, and must be {must}.")
 
 

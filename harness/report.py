@@ -129,7 +129,7 @@ def means_lines(suite: Suite, means: Aggregates) -> list[str]:
     if not over.wanted:
         lines = ["no mean: every task is shown by itself"]
     lines += _shown_only_lines(means.shown_only)
-    if not over.complete:
+    if over.wanted and not over.complete:
         lines.append("incomplete: not to be ranked beside complete ones")
     elif len(suite.requested) < len(suite.columns) and suite.requested:
         lines.append(f"not the mean of {suite.title}: not to be ranked beside it")
@@ -432,7 +432,7 @@ def _lines(found: TrainedResult) -> list[str]:
             f"{_between(found.interval)}. The mean of the tasks' bounds, which OptiBERT prints in its place, "
             f"is {_between(found.mean_of_bounds)}."
         )
-    if not average.complete:
+    if average.wanted and not average.complete:
         lines.append("incomplete: not to be ranked beside complete ones")
     lacking = [row.task for row in found.rows if row.record is not None and row.number is None]
     if lacking and found.convention:

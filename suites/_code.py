@@ -199,7 +199,7 @@ def _build(folder: SourceFolder, fingerprint: str) -> Tasks:
     contents = {name: content for part in parts for name, content in part.contents.items()}
     if not contents:
         titles = ", ".join(language.title for language in LANGUAGES.values())
-        said = " ".join(notes) or f"there are no source files ({titles})."
+        said = " ".join(notes) if found.files else f"there are no source files ({titles})."
         raise DataError(
             f"{folder.root}: {said}",
             hint="A function counts if it has a docstring of three words and a body of three lines, "

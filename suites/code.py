@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
 
-from harness.errors import UsageError
+from harness.errors import DataError, UsageError
 from harness.types import Suite, SuiteEntry, SuiteOptions
 from suites._code import SourceFolder, code_suite
 from suites._tables import absolute_path, is_readable_folder
@@ -20,7 +20,13 @@ from suites._tables import absolute_path, is_readable_folder
 def _open(argument: str, options: SuiteOptions) -> Suite:
     root, name = _parts(argument)
     made = Suite(name=f"code:{argument}", title=f"code of {name}", columns=())
-    return code_suite(SourceFolder(root=root, cache=options.cache), made, prefix=f"{name}.", options=options)
+    folder = SourceFolder(root=root, cache=options.cache)
+    try:
+        return code_suite(folder, made, prefix=f"{name}.", options=options)
+    except DataError as error:
+        if isinstance(error.__cause__, OSError):  # not the folder's fault
+            raise
+        raise UsageError(error.message, hint=error.hint) from error
 
 
 def _parts(argument: str) -> tuple[Path, str]:
@@ -59,11 +65,18 @@ def _project_name(root: Path) -> str:
     for file, read in _READERS.items():
         try:
             name = _plain(read((root / file).read_text(encoding="utf-8")))
-        except (OSError, ValueError, LookupError, TypeError, SyntaxError, configparser.Error):
+        except _UNREADABLE:
             continue
         if name:
             return name
-    return root.name
+    return _plain(root.name) or "code"
+
+
+_UNREADABLE = (
+    *(OSError, ValueError, LookupError, TypeError, AttributeError, SyntaxError, configparser.Error),
+    *(RecursionError, MemoryError),
+)
+"""The errors of metadata that cannot be read, or is of another form."""
 
 
 def _required_name(name: str) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
+from harness import paths
+from harness.documents import with_digest, without_digest
 from harness.errors import DataError, StoreError, UsageError, nearest
 from harness.files import replace as replace_file
 from harness.types import (
@@ -337,20 +338,21 @@ LOADERS: Mapping[str, Callable[[LocalTask], Content]] = MappingProxyType(
 
 def _known_size(content: str, cache: Path, measure: Callable[[], Size]) -> Size:
     """The size of data with this hash, which is read once; data that cannot be scored has none."""
-    kept = cache / "source" / f"size-{content}.json"
+    kept = cache / "source" / f"size-2-{content}.json"
     try:
-        return Size(**json.loads(kept.read_bytes()))
+        return Size(**without_digest(kept.read_bytes()))
     except (OSError, ValueError, TypeError):
         found = measure()
     with contextlib.suppress(StoreError):  # the cache only saves time
-        replace_file(kept, json.dumps(asdict(found)).encode())
+        replace_file(kept, with_digest(asdict(found)).encode())
     return found
 
 
 def _labelled_size(data: LabelledData) -> Size:
     splits = [data.train, *data.dev.values()]
     lengths = [len(text) for split in splits for column in split.texts for text in column]
-    return Size(texts=len(lengths), characters=sum(lengths))
+    rows = sum(len(split.labels) for split in data.dev.values())
+    return Size(texts=len(lengths), characters=sum(lengths), examples=rows)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -381,7 +383,7 @@ def _open(argument: str, options: SuiteOptions) -> Suite:
     folder = absolute_path(argument)
     try:
         tasks = _local_description.LocalTask.read_all(folder)
-        columns = tuple(_column(task, task.content_hash(options.cache)) for task in tasks)
+        columns = tuple(_column(task, task.content_hash(options.cache), options.cache) for task in tasks)
     except DataError as error:
         if isinstance(error.__cause__, OSError):  # not the data's fault
             raise
@@ -390,8 +392,8 @@ def _open(argument: str, options: SuiteOptions) -> Suite:
     return narrowed(made, options)
 
 
-def _column(task: LocalTask, content: str) -> Column:
-    type_ = KINDS[task.type].type
+def _column(task: LocalTask, content: str, cache: Path | None) -> Column:
+    type_, source = KINDS[task.type].type, _source(task, content)
     made = Task(
         name=task.name,
         type=type_,
@@ -400,8 +402,10 @@ def _column(task: LocalTask, content: str) -> Column:
         data=Data(content=content),
         roles=SIDES if type_ == "Retrieval" else ("",),
         output="label" if task.learning else "vector",
-        source=_source(task, content),
+        source=source,
     )
+    with contextlib.suppress(DataError):  # the plan says what is wrong with the data
+        made = replace(made, size=source.measure(made, cache=cache or paths.cache_folder(None)))
     return Column(name=task.name, type=type_, tasks=(made,))
 
 

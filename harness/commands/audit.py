@@ -13,6 +13,7 @@ from harness import paths
 from harness.audit import AREAS, Audit, Fault, audit
 from harness.commands import options
 from harness.data.locate import human_size
+from harness.errors import UsageError
 
 
 @click.command("audit")
@@ -28,6 +29,9 @@ def command(results: Path | None, cache: Path | None, repair: bool, as_json: boo
     A record that was moved aside is measured again by the next run; a cache that was removed is made
     again. Ends with 0 if nothing is wrong (any more), else with 1.
     """
+    for folder in (results, cache):
+        if folder is not None and not folder.is_dir():
+            raise UsageError(f"There is no folder {folder}.", hint="See --results and --cache.")
     with _progress(quiet=as_json) as progress:
         found = audit(
             paths.results_folder(results), paths.cache_folder(cache), repair=repair, progress=progress

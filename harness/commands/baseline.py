@@ -55,7 +55,7 @@ def _set(
     name: str,
     models: tuple[str, ...],
     suites: tuple[str, ...],
-    project: str,
+    project: str | None,
     seeds: int,
     again: bool,
     as_json: bool,

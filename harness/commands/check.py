@@ -86,7 +86,7 @@ def command(
     candidates: tuple[str, ...],
     baseline: str | None,
     suites: tuple[str, ...],
-    project: str,
+    project: str | None,
     seeds: int | None,
     policy_file: Path | None,
     explain: bool,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, get_args
@@ -89,7 +90,7 @@ offline = click.option(
 project = click.option(
     "--name",
     "project",
-    default="",
+    default=None,
     metavar="NAME",
     help="Name of the project of a code:FOLDER suite in its tasks (default: by its metadata).",
 )
@@ -206,21 +207,27 @@ _OPTIONS = (
 )
 
 
-def with_project(suites: tuple[str, ...], name: str) -> tuple[str, ...]:
+def with_project(suites: tuple[str, ...], name: str | None) -> tuple[str, ...]:
     """The suites with the name of a project in the one that is `code:FOLDER`.
 
     Raises:
         UsageError: There is a name, and not one such suite.
     """
-    count = sum(suite.startswith("code:") for suite in suites)
-    if name and count != 1:
+    if name is None:
+        return suites
+    if not name.strip():
+        raise UsageError("--name is empty.", hint="Name the project, or leave it out.")
+    own = [suite for suite in suites if suite.startswith("code:")]
+    if any("=" in suite and not os.path.isdir(suite.removeprefix("code:")) for suite in own):
+        raise UsageError(f"--name and {own[0]} both name a project.", hint="Leave one of them out.")
+    count = len(own)
+    if count != 1:
         raise UsageError(
             f"--name is for one suite code:FOLDER; there are {count}.",
             hint="Type --suite code:NAME=FOLDER for each of several.",
         )
     return tuple(
-        suite.replace("code:", f"code:{name}=", 1) if name and suite.startswith("code:") else suite
-        for suite in suites
+        suite.replace("code:", f"code:{name}=", 1) if suite.startswith("code:") else suite for suite in suites
     )
 
 

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 def command(
     models: tuple[str, ...],
     suites: tuple[str, ...],
-    project: str,
+    project: str | None,
     force: bool,
     fail_fast: bool,
     dry_run: bool,

@@ -170,6 +170,11 @@ def test_all_that_lies_there_is_counted(world: World, capsys: pytest.CaptureFixt
         assert found["checked"][area]["bytes"] == size
 
 
+def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert invoke(["audit", "--results", str(tmp_path / "reslts")]) == 2
+    assert "There is no folder" in capsys.readouterr().err
+
+
 def test_a_newer_record_is_named_and_left(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     path = world.files("records")[0]
     path.write_text(path.read_text().replace('"schema": 3', '"schema": 99'))

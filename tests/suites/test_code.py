@@ -80,6 +80,8 @@ def test_every_checkout_has_the_same_names_and_keys(repo: Path, tmp_path: Path) 
         ("setup.py", "setup(name=NAME)\n", "folder"),
         ("package.json", '{"name": "@scope/pkg"}', "scope-pkg"),
         ("package.json", "[1]", "folder"),
+        ("package.json", "[" * 100_000, "folder"),
+        ("pyproject.toml", "project = []\n", "folder"),
         ("Cargo.toml", '[workspace]\n[package]\nname = "crab"\n', "crab"),
         ("go.mod", "module github.com/gin-gonic/gin/v2\n\ngo 1.21\n", "gin"),
         ("pom.xml", '<project xmlns="http://m.org/4"><artifactId>parent</artifactId></project>', "parent"),

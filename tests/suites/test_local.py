@@ -11,10 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from harness.audit import audit
 from harness.errors import DataError, HarnessError, UsageError
+from harness.scores import TrainedResult, shown_only
+from harness.types import SuiteOptions
 from suites._content import Clusters, Document, Labelled, Pair, Pairs, Query, Retrieval, Row, content_hash
 from suites._local_description import KINDS, LocalTask
-from suites.local import _load_vectors
+from suites.local import SUITE, _load_vectors
 
 SHARED = Path(__file__).parents[3] / "shared" / "datasets" / "local"
 DOCS = Path(__file__).parents[2] / "docs" / "local-data.md"
@@ -246,6 +249,34 @@ def test_the_content_of_known_files_stays_what_results_have_been_kept_under(tmp_
         "3d9b33bb0d12b3bf012ac8c8fddab192c111322dbddfa02dfb4da9aacf557ccb": GROUPS,
     }
     assert {only(tmp_path / content[:4], files).content: files for content, files in known.items()} == known
+
+
+def test_small_tasks_of_both_kinds_are_outside_of_the_means(tmp_path: Path) -> None:
+    """385 queries are large, 2 queries and a row are not; what is known of sizes is whole in the cache."""
+    files = {
+        "harness.toml": '[[task]]\ntype = "retrieval"\nname = "Large"\n'
+        'queries = "many.jsonl"\nqrels = "many.tsv"\n'
+        '[[task]]\ntype = "retrieval"\nname = "Small"\nqueries = "queries.jsonl"\nqrels = "qrels/test.tsv"\n'
+        '[[task]]\ntype = "fine-tuned-classification"\nname = "Trained"\n',
+        "many.jsonl": "".join(f'{{"_id": "q{n}", "text": "money {n}"}}\n' for n in range(385)),
+        "many.tsv": "query-id\tcorpus-id\tscore\n" + "".join(f"q{n}\td1\t1\n" for n in range(385)),
+        "train.jsonl": TRAIN.replace("text", "text1"),
+        "dev.jsonl": TEST.replace("text", "text1"),
+        **BEIR,
+    }
+    place, cache = folder(tmp_path, files), tmp_path / "cache"
+    for _ in range(2):  # measured, then known
+        suite = SUITE.open(str(place), SuiteOptions(cache=cache))
+        assert {task.name: task.size.examples for task in suite.tasks} == {
+            "Large": 385,
+            "Small": 2,
+            "Trained": 1,
+        }
+        assert list(shown_only(suite)) == ["Small", "Trained"]
+        part = TrainedResult.part_of(suite)
+        assert part is not None
+        assert shown_only(part) == {"Trained": "1 of 385 examples"}
+    assert audit(tmp_path / "results", cache).clean
 
 
 def test_blank_lines_are_passed_over_and_long_fields_are_read(tmp_path: Path) -> None:
