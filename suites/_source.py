@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -121,7 +122,9 @@ def source_files(root: Path, languages: Collection[str] = tuple(LANGUAGES)) -> S
         names[:] = [name for name in names if _enters((place / name).as_posix(), is_there)]
         files += [(place / name).as_posix() for name in here if os.path.isfile(Path(folder, name))]
     if "." in closed:
-        raise DataError(f"{root}: Permission denied.")
+        raise DataError(f"{root}: Permission denied.") from PermissionError(
+            errno.EACCES, os.strerror(errno.EACCES)
+        )
     return SourceFiles(files=_by_language(files, languages), closed=tuple(sorted(closed)))
 
 

@@ -204,4 +204,3 @@ def test_it_says_what_it_did(world: World, capsys: pytest.CaptureFixture[str]) -
     assert "1 of 1 faults are repaired." in capsys.readouterr().out
     assert invoke(["audit", *places]) == 0
     assert capsys.readouterr().out.endswith("Nothing is wrong.\n")
-    assert invoke(["audit", "--results", str(world.root / "no"), "--cache", str(world.root / "no")]) == 0
