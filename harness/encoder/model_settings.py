@@ -167,6 +167,11 @@ def _own_length(root: Path) -> int | None:
     """The length in the config of a sentence-transformers module, None without one."""
     for path in [*sorted(root.glob("sentence_*_config.json")), root / "wordembedding_config.json"]:
         length = read_object(path).get("max_seq_length")
+        if isinstance(length, int) and length < 1:
+            raise ModelError(
+                f"{path} has a max_seq_length of {length}.",
+                hint="Write the length that the model has.",
+            )
         if isinstance(length, int):
             return length
     return None

@@ -151,7 +151,14 @@ def extra(folder: Path) -> None:
 
 WORDS = "embeddings.word_embeddings.weight"
 
+
+def no_length(folder: Path) -> None:
+    modules({"pooling_mode": "mean"})(folder)
+    (folder / "sentence_bert_config.json").write_text('{"max_seq_length": -5}')
+
+
 FAULTS: dict[str, tuple[Spoil, str]] = {
+    "no length": (no_length, "has a max_seq_length of -5"),
     "git-lfs pointer": (text("model.safetensors", POINTER), "git lfs pull"),
     "git-lfs pointer for a tokenizer": (text("vocab.txt", POINTER), "git lfs pull"),
     "GGUF only": (instead("model-Q4_K_M.gguf"), "has model-Q4_K_M.gguf, which is a quantised copy"),
