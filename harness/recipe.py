@@ -1,37 +1,24 @@
-"""The interface of recipes, which train a model for each task."""
+"""The interfaces of recipes: those that train a model once, and those that train one for each task."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from harness.context import JobContext
 from harness.data.locate import Located
+from harness.data.training import LocatedTraining, TrainingData
+from harness.encoder.model_settings import Description
 from harness.errors import DataError
 from harness.jobs import Job
-from harness.types import SEED, Artifact, Task
+from harness.lineage import Lineage
+from harness.training import TrainingSpec
+from harness.types import Artifact, Output, Task
 
 Locate = Callable[[Task], Located | DataError]
 """A function that gives the place of a task's data, or the reason why there is none."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class RecipeOptions:
-    """The options of a recipe.
-
-    Attributes:
-        fresh_seeds: The number of runs with fresh seeds at the chosen settings; None for the default.
-        transfer: Whether tasks start from the model of another task where the protocol says so.
-        source: A model that they start from in place of the one that the recipe would train.
-        seed: The number from which fresh seeds are counted.
-    """
-
-    fresh_seeds: int | None = None
-    transfer: bool = True
-    source: Path | None = None
-    seed: int = SEED
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,8 +55,8 @@ class Estimate:
     notes: tuple[str, ...] = ()
 
 
-class Recipe(Protocol):
-    """A recipe with a user's options."""
+class TaskRecipe(Protocol):
+    """A recipe that trains a model for each task, with a user's options."""
 
     @property
     def name(self) -> str:
@@ -91,7 +78,7 @@ class Recipe(Protocol):
         """Whether the user's seed changes a run; it is refused otherwise."""
         ...
 
-    def plan_task(self, artifact: Artifact, task: Task, *, locate: Locate) -> RecipePlan:
+    def plan_task(self, artifact: Artifact, task: Task, *, locate: Locate, seed: int) -> RecipePlan:
         """The jobs for the score of a backbone on a task; no model is loaded."""
         ...
 
@@ -105,10 +92,89 @@ class Recipe(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
+class PlannedModel:
+    """Everything that is known of a model before it is trained.
+
+    Attributes:
+        lineage: What it is made of; its key follows from that.
+        description: The model folder that the training will leave, as `describe` will read it.
+        steps: Optimizer steps; None where the size of the data is unknown.
+        texts: Texts that are encoded in training, each time counted; None likewise.
+        notes: Sentences for the user before the training begins.
+    """
+
+    lineage: Lineage
+    description: Description
+    steps: int | None = None
+    texts: int | None = None
+    notes: tuple[str, ...] = ()
+
+
+class ModelRecipe(Protocol):
+    """A recipe that makes one model of a backbone: a picklable object that holds the user's settings."""
+
+    @property
+    def name(self) -> str:
+        """The name that a user types, with its variant after a colon."""
+        ...
+
+    @property
+    def source(self) -> str:
+        """The section of the paper, and its code."""
+        ...
+
+    @property
+    def output(self) -> Output:
+        """The output of the models that it makes."""
+        ...
+
+    @property
+    def data(self) -> tuple[TrainingData, ...]:
+        """The data sets of the recipe, in the order in which `plan` and `train` are given them."""
+        ...
+
+    @property
+    def selection(self) -> tuple[TrainingData, ...]:
+        """The data sets whose scores choose among checkpoints; none where the last one is the model."""
+        ...
+
+    def plan(self, backbone: Artifact, data: Sequence[LocatedTraining], *, seed: int) -> PlannedModel:
+        """The model that a training would make; nothing but JSON is read.
+
+        Args:
+            backbone: A model on disk, perhaps an already trained one.
+            data: The training data, then that of the selection: the recipe's, or the user's own.
+            seed: The seed of the training.
+
+        Raises:
+            UsageError: The settings do not fit the backbone, or the data does not fit the recipe.
+            DataError: The data has too few rows.
+        """
+        ...
+
+    def train(self, spec: TrainingSpec) -> None:
+        """Train, in a process of its own, and write the model to `spec.output`.
+
+        Progress goes to `spec.log`. What lies in `spec.folder` is there again when the same training is
+        started again, after whatever ended it.
+        """
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
 class RecipeEntry:
-    """A recipe in the catalog, the `RECIPE` of a file in finetune/recipes/; a user types `name[:variant]`."""
+    """A recipe in the catalog, the `RECIPE` of a file in finetune/recipes/; a user types `name[:variant]`.
+
+    Attributes:
+        settings: By variant, with "" for none, a frozen dataclass of all settings that `--set` can change.
+        open: Called with a variant and its settings, perhaps changed; gives the recipe.
+        variants: What each variant is, in words.
+        kind: Whether it makes one model ("model"), or one for each task ("task").
+    """
 
     name: str
     summary: str
-    open: Callable[[str, RecipeOptions], Recipe]
+    kind: Literal["model", "task"]
+    settings: Mapping[str, Any]
+    open: Callable[[str, Any], TaskRecipe | ModelRecipe]
     variants: Mapping[str, str] = field(default_factory=dict)

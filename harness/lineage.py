@@ -1,0 +1,118 @@
+"""The lineage of a trained model, from which its key follows, and its `model.json`.
+
+A model's key is known before it is trained: it is the digest of the recipe with every setting, the keys of
+the models it starts from, its data and the seed. `model.json` holds the lineage, the key and the hash of the
+folder's content; one whose key does not follow from its lineage, or whose content has changed, says nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from harness.documents import DocumentKind, DocumentPart, with_digest
+from harness.errors import RecordError
+from harness.identity import digest
+
+FILE = "model.json"
+"""The name of the document in a model's folder."""
+
+
+class ParentPart(DocumentPart):
+    """A model that a training starts from."""
+
+    name: str
+    artifact: str
+    """Its ArtifactKey."""
+    revision: str | None = None
+
+
+class Lineage(DocumentPart):
+    """Everything that a trained model was made of."""
+
+    recipe: str
+    """The recipe's name, without a variant."""
+    variant: str = ""
+    """The variant that a user typed; the settings say what it means."""
+    source: str = ""
+    """The section of the paper."""
+    settings: Mapping[str, Any]
+    """Every setting of the recipe."""
+    changed: Mapping[str, Any] = {}
+    """The settings that a user changed."""
+    parents: tuple[ParentPart, ...]
+    data: tuple[Mapping[str, Any], ...]
+    """The identities of the training data."""
+    seed: int
+    assumed: tuple[str, ...] = ()
+    """What the paper leaves open, and the reading that was taken."""
+    selected_on: tuple[str, ...] = ()
+    """The tasks whose scores chose among checkpoints."""
+    own_data: str = ""
+    """The name of the user's own training data; empty for the recipe's."""
+
+    @property
+    def key(self) -> str:
+        """The ArtifactKey of the model."""
+        return digest(
+            {
+                "recipe": self.recipe,
+                "settings": self.settings,
+                "parents": [parent.artifact for parent in self.parents],
+                "data": self.data,
+                "seed": self.seed,
+            }
+        )
+
+    @property
+    def text(self) -> str:
+        """The recipe with its variant, the changed settings and own data, in a few words."""
+        name = f"{self.recipe}:{self.variant}" if self.variant else self.recipe
+        changed = [f"{key}={value}" for key, value in self.changed.items()]
+        own = [f"trained on {self.own_data}"] if self.own_data else []
+        return ", ".join([name, *changed, *own])
+
+
+class ModelDocument(DocumentPart):
+    """The `model.json` of a trained model."""
+
+    schema_version: int = Field(default=1, alias="schema")
+    name: str
+    """A name fit for a table."""
+    key: str
+    """The ArtifactKey: that of the lineage."""
+    content: str
+    """The hash of the folder's content."""
+    weights: str
+    """The hash of the weights alone."""
+    lineage: Lineage
+    training: Mapping[str, Any] = {}
+    """The circumstances of the training: steps, seconds, device, versions, notes."""
+
+    def to_json(self) -> str:
+        """The document as indented JSON, its last field the digest of all others."""
+        return with_digest(self.model_dump(mode="json", by_alias=True))
+
+
+DOCUMENTS = DocumentKind(
+    name="model document",
+    type=ModelDocument,
+    schema=1,
+    hint="Train the model again, or remove model.json: the folder is then a model like any other.",
+    digest_since=1,
+)
+
+
+def read_document(folder: Path) -> ModelDocument | None:
+    """The `model.json` of a folder; None without one, or where its key does not follow from its lineage.
+
+    Whether the folder's content is still that of the document is for the caller to compare.
+    """
+    try:
+        found = DOCUMENTS.parse((folder / FILE).read_text(encoding="utf-8"), where=folder / FILE)
+    except (OSError, ValueError, RecordError):
+        return None
+    return found if found.key == found.lineage.key else None

@@ -1,0 +1,61 @@
+"""The process that trains: `python -m harness.training_process FOLDER RANK`, started by `run_training`."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+
+from harness.data.offline import forbid_network
+from harness.data.training import write_text_hashes
+from harness.errors import HarnessError
+from harness.training import STOP, STOPPED, TrainingSpec, read_spec
+
+
+def main(folder: str, rank: str) -> int:
+    """Train as the spec in the folder says; returns the exit code."""
+    _end_with_parent()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started this one decides when to stop
+    signal.signal(signal.SIGTERM, lambda *_: STOP.set())
+    spec = read_spec(Path(folder), int(rank))
+    with forbid_network() if spec.offline else contextlib.nullcontext():
+        return _train(spec)
+
+
+def _train(spec: TrainingSpec) -> int:
+    import torch
+
+    if spec.threads:
+        torch.set_num_threads(spec.threads)
+    try:
+        spec.recipe.train(spec)
+    except HarnessError as error:
+        spec.log.error(error)
+        return 1
+    except Exception as error:
+        spec.log.error(error)
+        raise
+    if STOP.is_set() and not spec.output.is_dir():
+        return STOPPED
+    if spec.rank == 0:
+        write_text_hashes(spec.data, spec.output, cache=spec.cache)
+        spec.log.done()
+    return 0
+
+
+def _end_with_parent() -> None:
+    """Kill the whole group when the process that started it is gone, which closes the standard input."""
+
+    def wait() -> None:
+        while os.read(0, 1024):
+            pass
+        os.killpg(0, signal.SIGKILL)
+
+    threading.Thread(target=wait, name="parent", daemon=True).start()
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
