@@ -1,8 +1,8 @@
 """The downstream evaluation harness for text encoders.
 
-`run` evaluates a model, `check` compares a candidate with a baseline, as the command line `harness` does, and
-`register` lets transformers load models of the harness's own model type. Heavy libraries are imported only
-when one of them is called.
+`run` evaluates a model, `train` makes one, `check` compares a candidate with a baseline, as the command line
+`harness` does, and `register` lets transformers load models of the harness's own model type. Heavy libraries
+are imported only when one of them is called.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from harness.types import Settings
 if TYPE_CHECKING:
     from harness.checks.outcome import Check
     from harness.checks.policy import Policy
+    from harness.evaluation import TrainedModel
     from harness.execute import Listeners
     from harness.report import Report
 
-__all__ = ["Settings", "__version__", "check", "register", "run"]
+__all__ = ["Settings", "__version__", "check", "register", "run", "train"]
 
 
 def run(
@@ -39,8 +40,7 @@ def run(
         settings: Pooling, dtype, maximum length, prompts and the like (`harness.Settings`).
         listeners: Called with events and results while it runs.
         **request: Any other field of `harness.request.Request`, and any of its `settings`, its `options`
-            (`tasks`, `languages`, `subsets`, `splits`) and its `recipe_options` (`fresh_seeds`, `transfer`,
-            `source`).
+            (`tasks`, `languages`, `subsets`, `splits`).
 
     Returns:
         The report, with failed tasks, which do not raise.
@@ -57,6 +57,35 @@ def run(
     from harness import evaluation
 
     return evaluation.run(model, suite, settings=settings, listeners=listeners, **request)
+
+
+def train(
+    model: str | Sequence[str], recipe: str, *, listeners: Listeners | None = None, **request: Any
+) -> Sequence[TrainedModel]:
+    """Make models with a recipe; one that is there is not trained again.
+
+    Args:
+        model: The model to start from: a catalog name, `org/name[@revision]` or a folder; or several.
+        recipe: A recipe that makes models, `name[:variant]`.
+        listeners: Called with events while it trains.
+        **request: Other fields of `harness.request.Request`, such as `recipe_settings`, `train_data`,
+            `seeds`, `results` and `offline`, and `seed`.
+
+    Returns:
+        Each model with its folder, or the reason why it was not made, which does not raise.
+
+    Raises:
+        UsageError: The request cannot be carried out as given; nothing was trained.
+        StoreError: The results folder or the cache cannot be written.
+
+    Example:
+        >>> import harness
+        >>> made = harness.train("minilm", "simcse", seeds=3)  # doctest: +SKIP
+        >>> harness.run([str(one.folder) for one in made], "mteb")  # doctest: +SKIP
+    """
+    from harness import evaluation
+
+    return evaluation.train(model, recipe, listeners=listeners, **request)
 
 
 def check(

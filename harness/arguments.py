@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 from annotated_types import Interval, MinLen, Predicate
 
@@ -155,10 +155,9 @@ _RULES: Mapping[str, _Rule] = {
     "languages": _NAMES,
     "subsets": _NAMES,
     "splits": _NAMES,
-    "recipe": _TEXT,
-    "fresh_seeds": _optional(_Rule(type=_whole(0), must="a whole number, 0 or more")),
-    "transfer": _SWITCH,
-    "source": _optional(_FOLDER),
+    "recipe": _NAMES,
+    "recipe_settings": _Rule(type=dict[str, Any], must="a mapping of settings to values", before=_table),
+    "train_data": _Rule(type=str, must="a name or a path", before=_place),
     "results": _optional(_FOLDER),
     "cache": _optional(_FOLDER),
     "data": _optional(_FOLDER),
@@ -214,3 +213,64 @@ def checked_fields(part: Part, kind: type[Part], name: str) -> Part:
     values = {f.name: checked(f.name, getattr(given, f.name)) for f in fields(given) if f.name in _RULES}
     made: Part = replace(given, **values)
     return made
+
+
+def with_settings(settings: Part, given: Mapping[str, Any], *, of: str) -> Part:
+    """A dataclass of settings with changed values, each in the form that the dataclass declares.
+
+    Args:
+        settings: The values before.
+        given: New values by field; texts are read as the field's type, "none" as no value and commas as
+            the separators of several.
+        of: The name of what the settings belong to, in messages.
+
+    Raises:
+        UsageError: There is no such field, and the message lists all; or a value has another form.
+
+    Example:
+        >>> from dataclasses import dataclass
+        >>> @dataclass(frozen=True)
+        ... class Example:
+        ...     rate: float = 0.1
+        ...     betas: tuple[float, float] = (0.9, 0.999)
+        >>> with_settings(Example(), {"rate": "3e-5", "betas": "0.9,0.98"}, of="example")
+        Example(rate=3e-05, betas=(0.9, 0.98))
+    """
+    declared: Any = settings
+    known = {field.name for field in fields(declared)}
+    for name in given:
+        if name not in known:
+            close = nearest(name, known)
+            near = f"Did you mean {' or '.join(close)}? " if close else ""
+            has = ", ".join(f"{f.name}={_setting_text(getattr(declared, f.name))}" for f in fields(declared))
+            raise UsageError(f"{of} has no setting {name!r}.", hint=f"{near}It has: {has}.")
+    types = get_type_hints(type(settings), include_extras=True)
+    changed: Part = replace(
+        declared, **{name: _setting(types[name], name, value, of) for name, value in given.items()}
+    )
+    return changed
+
+
+def _setting(kind: Any, name: str, value: Any, of: str) -> Any:
+    from pydantic import TypeAdapter, ValidationError
+
+    given = value
+    if isinstance(value, str):
+        if value.lower() in ("none", "") and type(None) in get_args(kind):
+            return None
+        if get_origin(kind) is tuple:
+            given = split_names(value)
+    try:
+        return TypeAdapter(kind).validate_python(given)
+    except ValidationError as error:
+        reason = error.errors()[0]["msg"]
+        raise UsageError(
+            f"The setting {name} of {of} cannot be {value!r}: {reason[:1].lower()}{reason[1:]}.",
+            hint=f"Type e.g. --set {name}=VALUE; `harness list recipes` shows the recipes.",
+        ) from error
+
+
+def _setting_text(value: Any) -> str:
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    return "none" if value is None else str(value)

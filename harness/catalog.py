@@ -8,11 +8,13 @@ looked up in the file of that name, so that no other file is imported.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
+from harness.arguments import with_settings
 from harness.errors import UsageError, unknown
-from harness.recipe import Recipe, RecipeEntry, RecipeOptions
+from harness.recipe import ModelRecipe, RecipeEntry, TaskRecipe
 from harness.registry import Registry
 from harness.types import Suite, SuiteEntry, SuiteOptions
 
@@ -106,8 +108,8 @@ def _joined(family: str, suites: Sequence[Suite]) -> Suite:
     )
 
 
-def open_recipe(text: str, options: RecipeOptions) -> Recipe:
-    """The recipe called `name` or `name:variant`.
+def recipe_entry(text: str) -> RecipeEntry:
+    """The entry of the recipe called `name` or `name:variant`.
 
     Raises:
         UsageError: There is no such recipe or variant.
@@ -117,4 +119,17 @@ def open_recipe(text: str, options: RecipeOptions) -> Recipe:
     if entry is None:
         then = "`harness list recipes` shows all."
         raise RECIPES.with_broken(unknown("recipe", name, recipes(), then=then))
-    return entry.open(variant, options)
+    if variant not in entry.settings:
+        then = f"Without one it is the recipe's own default: --recipe {name}."
+        raise unknown(f"variant of {name}", variant, entry.variants, then=then)
+    return entry
+
+
+def open_recipe(text: str, changes: Mapping[str, Any] | None = None) -> TaskRecipe | ModelRecipe:
+    """The recipe called `name` or `name:variant`, with changed settings.
+
+    Raises:
+        UsageError: There is no such recipe, variant or setting, or a value has another form.
+    """
+    entry, variant = recipe_entry(text), text.partition(":")[2]
+    return entry.open(variant, with_settings(entry.settings[variant], changes or {}, of=text))

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 Made = TypeVar("Made")
 
-EventKind = Literal["stage", "encoding", "encoded", "training", "trained", "failed", "note", "vectors"]
+EventKind = Literal[
+    "stage", "encoding", "encoded", "training", "trained", "failed", "finished", "note", "vectors"
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,8 +30,8 @@ class Event:
     """A message from a running job to the driver.
 
     `stage` names the step that begins, `encoding` and `training` announce texts and steps, `encoded` and
-    `trained` count finished ones, `failed` says why a run has no record, `note` is for the user and the
-    record, and `vectors` carries a shard to be written.
+    `trained` count finished ones, `failed` says why a run has no record, `finished` what a training has made,
+    `note` is for the user and the record, and `vectors` carries a shard to be written.
     """
 
     kind: EventKind
@@ -37,6 +39,7 @@ class Event:
     texts: int = 0
     tokens: int = 0
     steps: int = 0
+    seconds: float = 0.0
     space: Mapping[str, object] = field(default_factory=dict)
     content: bytes = b""
 
@@ -69,6 +72,7 @@ class JobContext:
         emit: Called with events for the driver, the only one that writes to disk.
         threads: CPU threads, None for torch's own choice.
         inputs: The outputs of the jobs that the present job needs, by key; set before each job.
+        devices: The devices that the present job may use; set before each job.
     """
 
     def __init__(
@@ -79,6 +83,7 @@ class JobContext:
         self.emit = emit
         self.threads = threads
         self.inputs: Mapping[str, Mapping[str, bytes]] = {}
+        self.devices: tuple[str, ...] = (device,)
         self._loaded: tuple[tuple[str, Encoding], Encoder] | None = None
         self._kept: dict[str, tuple[Any, Any]] = {}
         self._spaces: dict[tuple[str, ...], Space] = {}

@@ -47,6 +47,10 @@ class NewerSchemaError(RecordError):
     """A document was written by a newer version."""
 
 
+class TrainingError(HarnessError):
+    """A training has ended without a model; what it did so far is kept."""
+
+
 class StoreError(HarnessError):
     """The results folder or the cache cannot be written."""
 

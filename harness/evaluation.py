@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +13,15 @@ from harness.encoder.model_files import weight_files
 from harness.errors import UsageError
 from harness.execute import Driver, Listeners
 from harness.jobs import Job
-from harness.plan import Plan
+from harness.model_store import ModelStore
+from harness.plan import ConfiguredModel, Plan
 from harness.provenance import cores
-from harness.recipe import Recipe
+from harness.recipe import TaskRecipe
 from harness.report import Report
 from harness.request import PreparedRun, Request, ResolvedRequest, check_devices
 from harness.store import Store
 from harness.types import Settings
-from harness.workers import Subprocess, end_repetition
+from harness.workers import Failure, Subprocess, end_repetition
 
 
 def run(
@@ -43,14 +44,18 @@ def run(
         return execute(prepared, listeners)
 
 
-def prepare(request: Request) -> PreparedRun:
+def prepare(request: Request, *, training: bool = False) -> PreparedRun:
     """The resolved request with its plan; nothing is encoded. It ends a worker that runs a script again.
+
+    Args:
+        request: As the user gave it.
+        training: Whether models are trained and nothing is evaluated.
 
     Raises:
         UsageError: A name, a setting or a record cannot be used.
     """
     end_repetition()
-    found = ResolvedRequest.of(request)
+    found = ResolvedRequest.of(request, training=training)
     request = found.request
     store = Store(found.results)
     plan = Plan.make(
@@ -63,6 +68,7 @@ def prepare(request: Request) -> PreparedRun:
         gate=request.gate,
         purpose=request.purpose,
         recipe=found.recipe,
+        is_evaluated=found.is_evaluated,
     )
     return PreparedRun(
         request=request,
@@ -73,7 +79,47 @@ def prepare(request: Request) -> PreparedRun:
         store=store,
         cache=found.cache,
         recipe=found.recipe,
+        model_recipe=found.model_recipe,
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainedModel:
+    """The outcome of a training: the model's folder, or the reason why there is none."""
+
+    model: ConfiguredModel
+    folder: Path | None
+    was_there: bool = False
+    failure: Failure | None = None
+
+
+def train(
+    model: str | Sequence[str], recipe: str, *, listeners: Listeners | None = None, **request: Any
+) -> tuple[TrainedModel, ...]:
+    """Make models with a recipe; `harness.train` documents the arguments."""
+    asked = Request(models=checked("models", model), suites=(), recipe=checked("recipe", recipe)).changed(
+        request, of="harness.train"
+    )
+    with asked.network():
+        return carry_out_training(prepare(asked, training=True), listeners)
+
+
+def carry_out_training(prepared: PreparedRun, listeners: Listeners | None = None) -> tuple[TrainedModel, ...]:
+    """Train the models of a prepared request that are not there, and give all of them."""
+    failures: Mapping[str, Failure] = {}
+    if prepared.plan.jobs:
+        failures = _driver(prepared, listeners).train()
+    found = []
+    for one in prepared.plan.trainings:
+        assert one.training is not None
+        failure = failures.get(one.artifact.key)
+        there = ModelStore(prepared.store.root).find(one.artifact.key, prepared.cache)
+        if there is None and failure is None:
+            failure = Failure(kind="stopped", message="It was not reached.")
+        folder = there[0] if there is not None else None
+        was_there = one.training.done
+        found.append(TrainedModel(model=one, folder=folder, was_there=was_there, failure=failure))
+    return tuple(found)
 
 
 def require_data(prepared: PreparedRun) -> None:
@@ -94,30 +140,7 @@ def require_data(prepared: PreparedRun) -> None:
 
 def execute(prepared: PreparedRun, listeners: Listeners | None = None) -> Report:
     """Run a prepared request and return its report."""
-    request = prepared.request
-    plan = prepared.plan
-    places = _WorkerPlan(devices=("cpu",), threads=request.threads)
-    if plan.jobs:
-        places = _plan_workers(
-            check_devices(prepared.devices),
-            [job for job in plan.jobs if job.key not in plan.known],
-            prepared.recipe,
-            cache=prepared.cache,
-            weights=max(_weight_bytes(one.artifact.folder) for one in prepared.subjects),
-            asked=request.workers,
-            threads=request.threads,
-        )
-    running = Driver(
-        plan,
-        store=prepared.store,
-        cache=prepared.cache,
-        devices=places.devices,
-        listeners=listeners,
-        fail_fast=request.fail_fast,
-        again=request.force,
-        threads=places.threads,
-        budget=request.budget,
-    )
+    running = _driver(prepared, listeners)
     results = running.run()
     return Report(
         prepared=prepared,
@@ -127,8 +150,47 @@ def execute(prepared: PreparedRun, listeners: Listeners | None = None) -> Report
     )
 
 
-def _weight_bytes(folder: Path) -> int:
-    return sum(path.stat().st_size for path in weight_files(folder))
+def _driver(prepared: PreparedRun, listeners: Listeners | None) -> Driver:
+    request = prepared.request
+    plan = prepared.plan
+    places = _WorkerPlan(devices=("cpu",), threads=request.threads)
+    if plan.jobs:
+        places = _plan_workers(
+            check_devices(prepared.devices),
+            [job for job in plan.jobs if job.key not in plan.known],
+            prepared.recipe,
+            cache=prepared.cache,
+            weights=max(_weight_bytes(one) for one in prepared.subjects),
+            asked=request.workers,
+            threads=request.threads,
+        )
+    return Driver(
+        _with_devices(plan, places.devices),
+        store=prepared.store,
+        cache=prepared.cache,
+        devices=places.devices,
+        listeners=listeners,
+        fail_fast=request.fail_fast,
+        again=request.force,
+        threads=places.threads,
+        budget=request.budget,
+    )
+
+
+def _weight_bytes(one: ConfiguredModel) -> int:
+    artifact = one.training.backbone if one.training is not None else one.artifact
+    return sum(path.stat().st_size for path in weight_files(artifact.folder))
+
+
+def _with_devices(plan: Plan, devices: Sequence[str]) -> Plan:
+    """The plan with the devices shared out among its trainings."""
+    trainings = sum(job.kind == "train" for job in plan.jobs)
+    if not trainings:
+        return plan
+    each = max(1, len(set(devices)) // trainings)
+    return replace(
+        plan, jobs=tuple(replace(job, devices=each) if job.kind == "train" else job for job in plan.jobs)
+    )
 
 
 SHARE = 0.9
@@ -152,7 +214,7 @@ class _WorkerPlan:
 def _plan_workers(
     devices: Sequence[str],
     jobs: Sequence[Job],
-    recipe: Recipe | None,
+    recipe: TaskRecipe | None,
     *,
     cache: Path,
     weights: int,
@@ -160,7 +222,7 @@ def _plan_workers(
     threads: int | None = None,
 ) -> _WorkerPlan:
     """The worker processes for a plan; on a CPU, several runs with few threads each take less time in all."""
-    runs = [job for job in jobs if job.kind == "train"]
+    runs = [job for job in jobs if job.kind == "finetune"]
     if not runs or recipe is None:
         return _WorkerPlan(devices=tuple(devices), threads=threads)
     each = -(-len(runs) // len(devices))
@@ -176,7 +238,7 @@ def _plan_workers(
 def _fitting(
     devices: Sequence[str],
     runs: Sequence[Job],
-    recipe: Recipe,
+    recipe: TaskRecipe,
     *,
     cache: Path,
     weights: int,
@@ -203,14 +265,16 @@ def _fit(room: float, need: float, *, most: int) -> int:
     return max(1, min(most, int(room // need)))
 
 
-def _measured(device: str, runs: Sequence[Job], recipe: Recipe, cache: Path) -> tuple[float, float] | None:
+def _measured(
+    device: str, runs: Sequence[Job], recipe: TaskRecipe, cache: Path
+) -> tuple[float, float] | None:
     """The free memory of a GPU and the memory of one run, in bytes, from a few steps in a new process."""
     job = recipe.probe(runs)
     if job is None:
         return None
     worker = Subprocess(device=device, cache=cache, listener=lambda _key, _event: None)
     try:
-        worker.start(job, {})
+        worker.start(job, {}, (device,))
         finished = None
         while finished is None:
             finished = worker.poll(0.5)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -12,7 +12,8 @@ from harness import files
 from harness.context import Event
 from harness.errors import StoreError
 from harness.files import Leases
-from harness.jobs import Job, model_part, task_part
+from harness.jobs import Job, lineage_of, model_part, task_part
+from harness.lineage import read_document
 from harness.plan import Plan, PlannedScore
 from harness.record import RECORDS, ErrorPart, Record
 from harness.store import Store
@@ -74,6 +75,8 @@ class Driver:
         self._listeners = listeners or Listeners()
         self._fail_fast = fail_fast
         self._devices, self._threads = devices, threads
+        self._failures: dict[str, Failure] = {}
+        self._held: dict[str, tuple[str, ...]] = {}
         self._budget = budget
         self._leases = Leases(store.leases)
         self._jobs: dict[str, Job] = {job.key: job for job in plan.jobs}
@@ -103,6 +106,16 @@ class Driver:
                 self._settle(Result(cell=cell, how="stopped"))
         return tuple(self.results[cell.key] for cell in self.plan.cells)
 
+    def train(self) -> Mapping[str, Failure]:
+        """Execute the trainings of a plan without scores; returns the failures by key.
+
+        Raises:
+            StoreError: The results folder or the cache cannot be written, which ends the run.
+            KeyboardInterrupt: Raised after everything is closed; checkpoints are kept.
+        """
+        self._work()
+        return self._failures
+
     def _work(self) -> None:
         self._store.prepare()
         for part in ("vectors", "datasets", "source", "finetuned"):
@@ -112,7 +125,8 @@ class Driver:
         try:
             while self._unsettled() and not self._stopped():
                 late = ends is not None and time.monotonic() >= ends
-                started = [not late and self._start_next(worker) for worker in workers if worker.free]
+                free = [worker for worker in workers if worker.free]
+                started = [not late and self._start_next(worker, workers) for worker in free]
                 ended = [self._poll(worker) for worker in workers if not worker.free]
                 if late and not ended:
                     break
@@ -127,19 +141,36 @@ class Driver:
         return any(state in ("waiting", "running") for state in self._state.values())
 
     def _stopped(self) -> bool:
-        failed = any(result.how == "failed" for result in self.results.values())
-        return self._fail_fast and failed
+        return self._fail_fast and bool(self._failures)
 
-    def _start_next(self, worker: Worker) -> bool:
+    def _start_next(self, worker: Worker, workers: Sequence[Worker]) -> bool:
+        if any(worker.device in devices for devices in self._held.values()):
+            return False
         for job in self._jobs.values():
             if self._state[job.key] != "waiting" or not self._ready(job):
                 continue
             if job.claim and not self._take(job.claim):
                 continue
+            devices = self._devices_for(job, worker, workers)
+            if not devices:
+                return False  # the job waits for devices, and nothing else may take them meanwhile
             self._state[job.key] = "running"
-            worker.start(job, {key: self._output(key) for key in job.inputs})
+            if job.devices:
+                self._held[job.key] = devices
+            worker.start(job, {key: self._output(key) for key in job.inputs}, devices)
             return True
         return False
+
+    def _devices_for(self, job: Job, worker: Worker, workers: Sequence[Worker]) -> tuple[str, ...]:
+        """The devices for a job: the worker's, or as many idle ones as it needs; none if too few are."""
+        if not job.devices:
+            return (worker.device,)
+        busy = {other.device for other in workers if not other.free}
+        idle = [device for device in dict.fromkeys(self._devices) if device not in busy]
+        if worker.device not in idle or len(idle) < job.devices:
+            return ()
+        others = [device for device in idle if device != worker.device]
+        return (worker.device, *others[: job.devices - 1])
 
     def _ready(self, job: Job) -> bool:
         return all(self._state[key] == "done" for key in job.inputs)
@@ -173,18 +204,27 @@ class Driver:
         """Whether a record must be made although it exists."""
         return key in self.plan.anew or (self._again and key in self._cells)
 
+    def _has_other_weights(self, claim: str, record: Record) -> bool:
+        """Whether a record was made with other weights than those that its trained model has now."""
+        cell = self._cells.get(claim)
+        if cell is None or not cell.subject.artifact.trained:
+            return False
+        document = read_document(cell.subject.artifact.folder)
+        return document is not None and document.weights != record.model.weights
+
     def _finished_elsewhere(self, claim: str) -> bool:
         place = self._jobs[claim].place
         if place is None:  # it leaves no record: each process does it for itself
             return False
         record = self._store.get(place.artifact, place.task, claim, purpose=place.purpose)
-        if record is None:
+        if record is None or self._has_other_weights(claim, record):
             return False
         for job in self._jobs.values():
             if job.claim == claim:
                 self._state[job.key] = "done"
         if claim in self._cells:
-            self._settle(Result(cell=self._cells[claim], how="shared", record=record))
+            cell = self._cells[claim]
+            self._settle(Result(cell=cell, how="cached" if cell.former else "shared", record=record))
         else:
             self._listeners.trained(self._jobs[claim], record)
         return True
@@ -194,6 +234,7 @@ class Driver:
         if finished is None:
             return False
         job = self._jobs[finished.key]
+        self._held.pop(job.key, None)
         if finished.failure is not None:
             self._fail(job, finished.failure)
         else:
@@ -209,7 +250,9 @@ class Driver:
             return
         record = RECORDS.parse(finished.output["record"].decode(), where=job.label)
         examples = finished.output.get("examples")
-        kept = self._store.put(job.place.artifact, record, examples, again=self._anew(job.key))
+        cell = self._cells.get(job.key)
+        again = self._anew(job.key) or (cell is not None and cell.former is not None)
+        kept = self._store.put(job.place.artifact, record, examples, again=again)
         self._give_back(job)
         if job.key in self._cells:
             self._settle(Result(cell=self._cells[job.key], how="done", record=kept))
@@ -219,13 +262,14 @@ class Driver:
     def _fail(self, job: Job, failure: Failure) -> None:
         if isinstance(failure.fault, StoreError):
             raise failure.fault
-        if job.kind == "train":
+        if job.kind in ("train", "finetune"):
             self._listeners.event(job, Event(kind="failed", text=failure.message))
         self._state[job.key] = "failed"
+        self._failures[job.key] = failure
         for key in self._dependants(job.key):
             self._state[key] = "skipped"
             if key in self._cells:
-                self._fail_cell(self._cells[key], failure, model_refused=job.kind == "resolve")
+                self._fail_cell(self._cells[key], failure, model_refused=job.kind in ("train", "resolve"))
         if job.key in self._cells:
             self._fail_cell(self._cells[job.key], failure, model_refused=False)
         self._give_back(job)
@@ -269,6 +313,7 @@ def _failed_record(cell: PlannedScore, failure: Failure) -> Record:
         key=cell.key,
         status="failed",
         model=model_part(cell.subject.artifact, {}),
+        lineage=lineage_of(cell.subject.artifact),
         task=task_part(cell.task),
         identity=cell.identity,
         error=ErrorPart(

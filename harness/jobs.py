@@ -1,4 +1,4 @@
-"""The jobs of a run: resolve a model, encode a task's texts, score a task.
+"""The jobs of a run: train a model, resolve it, encode a task's texts, score a task.
 
 A job is a small picklable object. `run` takes models and vectors from a JobContext and returns named bytes;
 it writes nothing. An encode job runs the task's own code with a `_Collector`, which records texts and returns
@@ -16,16 +16,23 @@ import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol
 
 from harness import provenance
 from harness.context import EncodedTexts, Event, JobContext
 from harness.data.prepared import naming_full_disk, prepared
-from harness.errors import DataError
+from harness.data.training import count_trained, trained_texts
+from harness.encoder.content import content_key
+from harness.encoder.model_settings import Description, describe
+from harness.errors import DataError, TrainingError
+from harness.lineage import Lineage, ModelDocument, read_document
+from harness.model_store import ModelStore
 from harness.record import EXAMPLE_COLUMNS, ExamplesPart, ModelPart, Record, TaskPart
+from harness.training import TrainingOutcome, TrainingSpec, read_log, run_training
 from harness.types import (
     Artifact,
     Encoding,
@@ -43,7 +50,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-JobKind = Literal["train", "select", "resolve", "encode", "score"]
+JobKind = Literal["train", "finetune", "select", "resolve", "encode", "score"]
 
 Examples = Mapping[str, Sequence[Any]]
 """The columns of a per-example file."""
@@ -68,7 +75,7 @@ class Job:
 
     `inputs` are the keys of the jobs whose output it reads. `claim` is the key by which processes share work:
     jobs of one claim run in one process. A job with a `place` makes the record of its own key; if that record
-    exists, the job is done.
+    exists, the job is done. A job runs beside others on a device; one with `devices` has that many to itself.
     """
 
     key: str
@@ -78,6 +85,134 @@ class Job:
     inputs: tuple[str, ...] = ()
     claim: str | None = None
     place: Place | None = None
+    devices: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Train:
+    """Train a model and put its folder in place; there is no output but the folder.
+
+    Attributes:
+        spec: The training, without its devices.
+        artifact: The model as it was planned.
+        lineage: What it is made of.
+        description: The model folder as it was planned.
+        steps, texts: Its steps and the texts in them; None where their number was not known.
+        results: The results folder.
+    """
+
+    spec: TrainingSpec
+    artifact: Artifact
+    lineage: Lineage
+    description: Description
+    steps: int | None
+    texts: int | None
+    results: Path
+
+    def run(self, context: JobContext) -> Mapping[str, bytes]:
+        """Train in a process group of its own, going on from what an earlier training left.
+
+        Raises:
+            TrainingError: The training failed; the message says why and where its log lies.
+        """
+        store = ModelStore(self.results)
+        if store.find(self.artifact.key, context.cache) is not None:
+            return {}  # another process has trained it meanwhile
+        context.forget()
+        context.emit(Event(kind="stage", text=f"training {self.artifact.name}"))
+        store.begin(self.artifact.key, name=self.artifact.name, lineage=self.lineage, steps=self.steps)
+        started = datetime.now(tz=UTC)
+        spec = replace(self.spec, devices=context.devices, threads=context.threads)
+        outcome = _train(spec, context)
+        self._require_as_planned()
+        log = read_log(spec.log.path)
+        facts = {
+            **provenance.snapshot(device=context.devices[0], threads=context.threads, started=started),
+            "devices": list(context.devices),
+            "steps": max((line["step"] for line in log), default=0),
+            "seconds": round(sum(line.get("seconds", 0.0) for line in log), 3),
+            "tokens": sum(line.get("tokens", 0) for line in log),
+            "texts": self.texts,
+            "notes": list(outcome.notes),
+        }
+        folder = store.put(spec.output, self._document(spec.output, facts, context.cache), self.artifact.slug)
+        context.emit(Event(kind="finished", text=str(folder), steps=facts["steps"], seconds=facts["seconds"]))
+        return {}
+
+    def _require_as_planned(self) -> None:
+        """Refuse a model whose evaluation would not be the planned one."""
+        made = replace(describe(self.spec.output), folder=self.description.folder)
+        if made != self.description:
+            raise TrainingError(
+                f"{self.artifact.name} is not the model that its recipe planned: {made} is not "
+                f"{self.description}.",
+                hint="This is a fault of the recipe: what `plan` says and what `train` writes must agree.",
+            )
+
+    def _document(self, folder: Path, facts: Mapping[str, Any], cache: Path) -> ModelDocument:
+        content, weights = content_key(folder, cache)
+        return ModelDocument(
+            name=self.artifact.name,
+            key=self.artifact.key,
+            content=content,
+            weights=weights,
+            lineage=self.lineage,
+            training=facts,
+        )
+
+
+def _train(spec: TrainingSpec, context: JobContext) -> TrainingOutcome:
+    """Run a training to its end, with fewer rows in a pass each time that memory runs out."""
+    while True:
+        outcome = run_training(spec, lambda message: _tell(message, context))
+        if outcome.code == 0:
+            return outcome
+        rows = int((outcome.memory or {}).get("rows", 0))
+        if outcome.memory is None or not outcome.memory["halves"] or rows < 2:
+            raise _failure(spec, outcome)
+        spec = replace(spec, micro_batch=rows // 2)
+        context.emit(
+            Event(kind="note", text=f"{rows} rows do not fit into memory at once: {rows // 2} in a pass now")
+        )
+
+
+def _tell(message: Mapping[str, Any], context: JobContext) -> None:
+    """Pass on a message of a training process."""
+    match message["kind"]:
+        case "stage":
+            context.emit(Event(kind="stage", text=message["text"]))
+        case "begin":
+            context.emit(Event(kind="training", steps=message["steps"]))
+            context.emit(Event(kind="trained", steps=message["done"]))
+        case "steps":
+            context.emit(Event(kind="trained", steps=message["count"], tokens=message["tokens"]))
+        case "note":
+            context.emit(Event(kind="note", text=message["text"]))
+
+
+def _failure(spec: TrainingSpec, outcome: TrainingOutcome) -> TrainingError:
+    """The error for a training that ended without a model."""
+    output = spec.folder / "output.log"
+    error = outcome.error
+    kept = f"The same command goes on from the last checkpoint. Its output: {output}"
+    if outcome.memory is not None:
+        rows = outcome.memory["rows"]
+        return TrainingError(
+            f"A pass over {rows} rows does not fit into memory.",
+            hint="Type e.g. --set batch_size=N or --set max_length=N for a smaller one; it is another model.",
+        )
+    if error is None:
+        killed = " (out of memory?)" if outcome.code == -9 else ""
+        return TrainingError(f"The training process ended with code {outcome.code}{killed}.", hint=kept)
+    if error["own"]:
+        return TrainingError(error["text"], hint=error["hint"] or kept)
+    return TrainingError(f"The training failed: {error['name']}: {error['text']}", hint=kept)
+
+
+def _with_weights(artifact: Artifact) -> Artifact:
+    """A trained model with the weights that lie in its folder now."""
+    document = read_document(artifact.folder) if artifact.trained and not artifact.weights else None
+    return artifact if document is None else replace(artifact, weights=document.weights)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,9 +228,10 @@ class Resolve:
         from harness.encoder.sanity import check_encoder, require_sane
 
         context.emit(Event(kind="stage", text=f"loading {self.artifact.name}"))
-        encoder = context.encoder(self.artifact, self.encoding)
+        artifact = _with_weights(self.artifact)
+        encoder = context.encoder(artifact, self.encoding)
         try:
-            report = check_encoder(encoder, lambda: context.load(self.artifact, self.encoding))
+            report = check_encoder(encoder, lambda: context.load(artifact, self.encoding))
             if self.gate:
                 require_sane(report)
         except BaseException:
@@ -132,10 +268,15 @@ class Encode:
         with prepared_data(self.task, self.data, context.cache), contextlib.suppress(_VectorsNeeded):
             _evaluate(self, collector)
         loaded = time.monotonic() - started
-        made = EncodedTexts()
+        made, artifact = EncodedTexts(), _with_weights(self.artifact)
         for role, texts in collector.texts.items():
-            made.add(context.encode_missing(self.artifact, self.encoding, self.task, role, list(texts)))
-        told = {"texts": collector.count, "load_seconds": loaded, "encoded": asdict(made)}
+            made.add(context.encode_missing(artifact, self.encoding, self.task, role, list(texts)))
+        told = {
+            "texts": collector.count,
+            "load_seconds": loaded,
+            "encoded": asdict(made),
+            "trained_on": _trained_on(artifact, collector),
+        }
         return {"counts": json.dumps(told).encode()}
 
 
@@ -156,7 +297,8 @@ class Score:
         """Run the task with cached vectors and return the record of the outcome."""
         started = datetime.now(tz=UTC)
         context.emit(Event(kind="stage", text=f"scoring {self.task.name}"))
-        known = _Known(context, self.artifact, self.encoding, self.task)
+        artifact = _with_weights(self.artifact)
+        known = _Known(context, artifact, self.encoding, self.task)
         with prepared_data(self.task, self.data, context.cache):
             outcome = _evaluate(self, known)
         for note in outcome.notes:
@@ -165,7 +307,8 @@ class Score:
             key=self.key,
             purpose=self.purpose,
             status="done",
-            model=model_part(self.artifact, context.input("facts")),
+            model=model_part(artifact, context.input("facts")),
+            lineage=lineage_of(artifact),
             task=task_part(self.task),
             identity=self.identity,
             main_score=outcome.main_score,
@@ -194,6 +337,7 @@ class Score:
             },
             "prompts_applied": known.applied,
             "texts": max(counts.get("texts", 0), known.count),
+            **({"texts_trained_on": counts["trained_on"]} if counts.get("trained_on") is not None else {}),
             "texts_encoded": made.texts,
             "characters_encoded": made.characters,
             "tokens_encoded": made.tokens,
@@ -201,6 +345,14 @@ class Score:
             "tokens_per_second": round(made.tokens / made.seconds) if made.tokens else None,
             "peak_memory_bytes": provenance.peak_memory(),
         }
+
+
+def _trained_on(artifact: Artifact, collector: _Collector) -> int | None:
+    """The number of a task's texts that the model was trained on; None where that is not known."""
+    known = trained_texts(artifact.folder) if artifact.trained else None
+    if known is None:
+        return None
+    return count_trained(list(dict.fromkeys(chain.from_iterable(collector.texts.values()))), known)
 
 
 def _evaluate(job: Encode | Score, encoder: TextEncoder) -> Outcome:
@@ -227,6 +379,12 @@ def model_part(artifact: Artifact, facts: Mapping[str, Any]) -> ModelPart:
         parameters=facts.get("parameters"),
         dimension=facts.get("dimension"),
     )
+
+
+def lineage_of(artifact: Artifact) -> Lineage | None:
+    """The lineage of a trained model; None of any other."""
+    document = read_document(artifact.folder) if artifact.trained else None
+    return None if document is None else document.lineage
 
 
 def task_part(task: Task) -> TaskPart:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 
 from harness.data.locate import DataSettings, Located, locate_data, locate_local
@@ -11,7 +11,8 @@ from harness.data.schema import check_data
 from harness.errors import DataError
 from harness.identity import digest, evaluation_identity
 from harness.jobs import Encode, Job, Place, Resolve, Score
-from harness.recipe import Locate, Recipe, RecipePlan
+from harness.lineage import Lineage
+from harness.recipe import Locate, PlannedModel, RecipePlan, TaskRecipe
 from harness.record import Record
 from harness.store import Store
 from harness.types import SEED, Artifact, Data, Encoding, Purpose, Size, Suite, Task
@@ -26,11 +27,23 @@ class _Look(Protocol[Found]):
 
 
 @dataclass(frozen=True, kw_only=True)
+class PlannedTraining:
+    """The training that makes a model: its plan, where it starts from, its job, and whether it is done."""
+
+    model: PlannedModel
+    backbone: Artifact
+    job: Job
+    done: bool
+
+
+@dataclass(frozen=True, kw_only=True)
 class ConfiguredModel:
-    """A model together with its encoding."""
+    """A model together with its encoding, and the lineage and training of one that a recipe makes."""
 
     artifact: Artifact
     encoding: Encoding
+    lineage: Lineage | None = field(default=None, compare=False)
+    training: PlannedTraining | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +51,9 @@ class PlannedScore:
     """A score that the run needs: a model with its encoding on a task.
 
     `located` is the place of the data, `record` the stored record, and `problem` the reason why the score
-    cannot be computed, each None until known. `recipe_plan` is set for tasks that a recipe trains for.
+    cannot be computed, each None until known. `recipe_plan` is set for tasks that a recipe trains for. A
+    `former` record is one of other weights, or of weights that are not there: it counts if the model has the
+    same weights once it is trained again.
     """
 
     subject: ConfiguredModel
@@ -50,6 +65,11 @@ class PlannedScore:
     record: Record | None = None
     problem: DataError | None = None
     recipe_plan: RecipePlan | None = None
+    former: Record | None = None
+
+
+def _every_task(_subject: ConfiguredModel, _task: Task) -> bool:
+    return True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,12 +86,14 @@ def plan_scores(
     *,
     settings: DataSettings,
     seed: int = SEED,
-    recipe: Recipe | None = None,
+    recipe: TaskRecipe | None = None,
+    is_evaluated: Callable[[ConfiguredModel, Task], bool] = _every_task,
 ) -> _PlannedScores:
     """Every task of every suite for every model, each once; no record is read.
 
     Where a data set is not on this machine, the hub is not asked either: its data is the pinned revision in
-    any case. `recipe` is required where tasks have labels.
+    any case. `recipe` is required where tasks have labels; `is_evaluated` says which model is evaluated on
+    which task.
     """
     tasks = tuple(dict.fromkeys(t for s in suites for t in s.tasks))
     at_hand, locate = _lookup_once(locate_local, settings), _lookup_once(locate_data, settings)
@@ -79,6 +101,8 @@ def plan_scores(
     keys: dict[tuple[ConfiguredModel, Task], str] = {}
     for subject in subjects:
         for task in tasks:
+            if not is_evaluated(subject, task):
+                continue
             if task.output == "label":
                 assert recipe is not None
                 cell = _trained_score(subject, task, recipe, locate, seed=seed)
@@ -105,9 +129,9 @@ def _lookup_once(look: _Look[Found], settings: DataSettings) -> Callable[[Task],
 
 
 def _trained_score(
-    subject: ConfiguredModel, task: Task, recipe: Recipe, locate: Locate, *, seed: int
+    subject: ConfiguredModel, task: Task, recipe: TaskRecipe, locate: Locate, *, seed: int
 ) -> PlannedScore:
-    recipe_plan = recipe.plan_task(subject.artifact, task, locate=locate)
+    recipe_plan = recipe.plan_task(subject.artifact, task, locate=locate, seed=seed)
     return PlannedScore(
         subject=subject,
         task=task,
@@ -142,7 +166,8 @@ class Plan:
     """Everything that a run needs: the planned scores, and the jobs for those without a record.
 
     `keys` maps a model and a suite's task to the key of its score. `known` are the keys of jobs whose records
-    are in the store, and `anew` of those whose records are in the store but must be made again.
+    are in the store, and `anew` of those whose records are in the store but must be made again. `trainings`
+    are the models that the recipe makes.
     """
 
     cells: tuple[PlannedScore, ...]
@@ -151,6 +176,7 @@ class Plan:
     known: frozenset[str] = frozenset()
     anew: frozenset[str] = frozenset()
     purpose: Purpose = "final"
+    trainings: tuple[ConfiguredModel, ...] = ()
 
     @property
     def open(self) -> tuple[PlannedScore, ...]:
@@ -173,15 +199,25 @@ class Plan:
         force: bool = False,
         gate: bool = True,
         purpose: Purpose = "final",
-        recipe: Recipe | None = None,
+        recipe: TaskRecipe | None = None,
+        is_evaluated: Callable[[ConfiguredModel, Task], bool] = _every_task,
     ) -> Plan:
-        """The plan of a run: every task of every suite for every model, each once."""
-        asked = plan_scores(subjects, suites, settings=settings, seed=seed, recipe=recipe)
+        """The plan of a run: every task of every suite for every model, each once.
+
+        A model that is not trained yet is trained where one of its scores is to be computed, or where there
+        is no suite at all.
+        """
+        asked = plan_scores(
+            subjects, suites, settings=settings, seed=seed, recipe=recipe, is_evaluated=is_evaluated
+        )
         cells = asked.cells if force else tuple(_with_record(cell, store, purpose) for cell in asked.cells)
+        cells = _without_lost_weights(cells)
         locate = _lookup_once(locate_data, settings)
         check = _checked_once(settings)
         cells = tuple(_with_size(_with_data(cell, locate), locate, check) for cell in cells)
         jobs, known_jobs = _all_jobs(cells, store, gate=gate, purpose=purpose)
+        if not suites:
+            jobs = tuple(one.training.job for one in subjects if one.training and not one.training.done)
         own = {cell.key for cell in cells}
         stale = (job for job in jobs if job.key not in known_jobs and job.key not in own)
         return Plan(
@@ -191,12 +227,34 @@ class Plan:
             known=known_jobs,
             anew=frozenset(job.key for job in stale if job.place and _has_record(job, job.place, store)),
             purpose=purpose,
+            trainings=tuple(one for one in subjects if one.training is not None),
         )
 
 
 def _with_record(cell: PlannedScore, store: Store, purpose: Purpose) -> PlannedScore:
     found = store.get(cell.subject.artifact.slug, cell.task.name, cell.key, purpose=purpose)
+    artifact = cell.subject.artifact
+    if found is not None and artifact.trained and artifact.weights not in ("", found.model.weights):
+        return replace(cell, former=found)
     return replace(cell, record=found)
+
+
+def _without_lost_weights(cells: Sequence[PlannedScore]) -> tuple[PlannedScore, ...]:
+    """The planned scores; where a model must be trained again, its records do not count before that.
+
+    A training under one key may give other weights, on another device for instance.
+    """
+    lost = {
+        cell.subject.artifact.key
+        for cell in cells
+        if cell.record is None and cell.subject.artifact.trained and not cell.subject.artifact.weights
+    }
+    return tuple(
+        replace(cell, record=None, former=cell.record)
+        if cell.record is not None and cell.subject.artifact.key in lost
+        else cell
+        for cell in cells
+    )
 
 
 def _with_data(cell: PlannedScore, locate: Locate) -> PlannedScore:
@@ -248,15 +306,17 @@ def _all_jobs(
     for cell in cells:
         if cell.record is not None or cell.problem is not None:
             continue
-        resolve = _resolve(cell.subject, gate=gate)
+        training = cell.subject.training
+        before = (training.job,) if training is not None and not training.done else ()
+        resolve = _resolve(cell.subject, gate=gate, inputs=tuple(job.key for job in before))
         if cell.recipe_plan is None:
-            jobs |= {job.key: job for job in (resolve, *_task_jobs(cell, resolve.key, purpose))}
+            jobs |= {job.key: job for job in (*before, resolve, *_task_jobs(cell, resolve.key, purpose))}
             continue
         there = _settled(cell, cell.recipe_plan.jobs, store)
         for job in _needed(cell.key, cell.recipe_plan.jobs, there):
             if job.key in there:
                 known.add(job.key)
-            elif job.kind == "train":
+            elif job.kind == "finetune":
                 jobs[resolve.key] = resolve
                 job = replace(job, inputs=(resolve.key, *job.inputs))
             jobs.setdefault(job.key, job)
@@ -299,11 +359,11 @@ def _has_predictions(job: Job, place: Place, store: Store) -> bool:
     )
 
 
-def _resolve(subject: ConfiguredModel, *, gate: bool) -> Job:
+def _resolve(subject: ConfiguredModel, *, gate: bool, inputs: tuple[str, ...] = ()) -> Job:
     artifact, encoding = subject.artifact, subject.encoding
     key = digest({"job": "resolve", "artifact": artifact.key, "encoding": encoding})
     work = Resolve(artifact=artifact, encoding=encoding, gate=gate)
-    return Job(key=key, kind="resolve", label=artifact.name, work=work)
+    return Job(key=key, kind="resolve", label=artifact.name, inputs=inputs, work=work)
 
 
 def _task_jobs(cell: PlannedScore, resolve: str, purpose: Purpose) -> Iterable[Job]:

@@ -20,10 +20,11 @@ from rich.text import Text
 
 from harness import evaluation, results
 from harness.context import Event
+from harness.evaluation import TrainedModel
 from harness.execute import Listeners, Result
 from harness.identity import encoding_identity
 from harness.jobs import Job
-from harness.plan import Plan
+from harness.plan import ConfiguredModel, Plan
 from harness.record import Record
 from harness.report import Report, impossible_results, print_failures
 from harness.request import PreparedRun
@@ -167,7 +168,7 @@ class _Follower:
         self._last = clock()
         self._settled, self._wanted = 0, len(plan.cells)
         self._bars: dict[str, TaskID] = {}
-        runs = [job for job in plan.jobs if job.kind == "train" and job.key not in plan.known]
+        runs = [job for job in plan.jobs if job.kind == "finetune" and job.key not in plan.known]
         self._forecast = _Forecast(runs, clock)
         room = max(16, console.width - 60)
         self._progress = Progress(
@@ -205,8 +206,8 @@ class _Follower:
         self._forecast.hear(job, event)
         match event.kind:
             case "stage":
-                bar = self._runs if job.kind == "train" else self._tasks
-                self._progress.update(bar, description="runs" if job.kind == "train" else event.text)
+                bar = self._runs if job.kind == "finetune" else self._tasks
+                self._progress.update(bar, description="runs" if job.kind == "finetune" else event.text)
             case "encoding":
                 self._add(job, f"  encoding {event.text or 'text'}s", event.texts)
             case "training":
@@ -214,9 +215,16 @@ class _Follower:
             case "encoded":
                 self._advance(job, event.texts, event.tokens)
             case "trained":
-                self._advance(job, event.steps)
+                self._advance(job, event.steps, event.tokens)
+            case "finished":
+                self._drop(job)
+                steps = f"{event.steps:,} steps, {duration_text(event.seconds)}"
+                self._print(f"✓ trained {job.label}  {steps}; {event.text}")
             case "note":
                 self._print(f"{job.label}: {event.text}", style="yellow")
+            case "failed" if job.kind == "train":
+                self._drop(job)
+                self._print(f"✗ {job.label} was not trained: {event.text}")
             case "failed":
                 self._end_run(job, "failed: " + event.text)
 
@@ -279,7 +287,7 @@ class _Follower:
 
 def _status_text(job: Job, bar: Bar) -> str:
     """How far running work is."""
-    what = "steps" if job.kind == "train" else "texts"
+    what = "steps" if job.kind in ("train", "finetune") else "texts"
     rate = bar.fields["tokens"] / bar.elapsed if bar.elapsed else 0
     pace = f", {rate:,.0f} tokens/s" if rate else ""
     return f"  {job.label}: {bar.completed:,.0f} of {bar.total or 0:,.0f} {what}{pace}"
@@ -317,6 +325,13 @@ def carry_out(prepared: PreparedRun, out: Console) -> Report:
         return evaluation.execute(prepared, follower.listeners)
 
 
+def carry_out_training(prepared: PreparedRun, out: Console) -> Sequence[TrainedModel]:
+    """Announce a training, execute it with its progress on `out`, and return its models."""
+    _announce(prepared, out)
+    with _Follower(prepared.plan, console=out) as follower:
+        return evaluation.carry_out_training(prepared, follower.listeners)
+
+
 def _announce(prepared: PreparedRun, out: Console) -> None:
     """Print the tasks that cannot run with their reasons, and the models with their encodings."""
     lost = impossible_results(prepared)
@@ -331,14 +346,27 @@ def _announce(prepared: PreparedRun, out: Console) -> None:
         out.print(line, highlight=False, soft_wrap=True)
     for one in prepared.subjects:
         how = results.EncodingCondition.text_of(encoding_identity(one.encoding))
-        if prepared.recipe is not None and all(cell.recipe_plan for cell in prepared.plan.cells):
+        if prepared.recipe is not None and one.training is None and not _is_encoded(one, prepared):
             how = f"{prepared.recipe.name}, {prepared.recipe.source}"
-        out.print(
-            f"{prepared.label(one)}: {how}; key {one.artifact.key[:12]}",
-            highlight=False,
-            style="dim",
-            soft_wrap=True,
-        )
+        for line in (f"{prepared.label(one)}: {how}; key {one.artifact.key[:12]}", *_training_lines(one)):
+            out.print(line, highlight=False, style="dim", soft_wrap=True)
+
+
+def _is_encoded(one: ConfiguredModel, prepared: PreparedRun) -> bool:
+    """Whether a model is evaluated as it is, and not only fine-tuned."""
+    return any(cell.subject == one and cell.recipe_plan is None for cell in prepared.plan.cells)
+
+
+def _training_lines(one: ConfiguredModel) -> list[str]:
+    """How a model is made, and the notes on that."""
+    if one.training is None or one.lineage is None:
+        return []
+    steps = "?" if one.training.model.steps is None else f"{one.training.model.steps:,}"
+    state = f"is there: {one.artifact.folder}" if one.training.done else f"is trained first, {steps} steps"
+    lineage = one.lineage
+    notes = [*one.training.model.notes, *(f"assumed: {sentence}" for sentence in lineage.assumed)]
+    about = f"  {lineage.text}, seed {lineage.seed}, of {lineage.parents[0].name}; {lineage.source}"
+    return [f"{about}; {state}", *(f"  {note}" for note in notes)]
 
 
 def _said(prepared: PreparedRun) -> list[str]:
@@ -348,7 +376,17 @@ def _said(prepared: PreparedRun) -> list[str]:
         for sentence in cell.recipe_plan.notes if cell.recipe_plan else ():
             tasks.setdefault(sentence, []).append(cell.task.name)
     lines = [f"{', '.join(dict.fromkeys(names))}: {sentence}" for sentence, names in tasks.items()]
-    runs = sum(job.kind == "train" for job in prepared.plan.jobs)
+    if prepared.recipe is not None and prepared.model_recipe is not None:
+        lines.append(
+            f"tasks with labels: {prepared.recipe.name}; all other tasks: {prepared.model_recipe.name}"
+        )
+    former = sum(cell.former is not None for cell in prepared.plan.cells)
+    if former:
+        lines.append(
+            f"{former} records were made with other weights than the model has now, or with weights that are "
+            "not there; they count if the weights are the same in the end"
+        )
+    runs = sum(job.kind == "finetune" for job in prepared.plan.jobs)
     if runs:
         known = len(prepared.plan.known)
         lines.append(f"{runs} runs, of which {known} are there")

@@ -8,13 +8,15 @@ from typing import Any, Literal
 from pydantic import Field
 
 from harness.documents import DocumentKind, DocumentPart, Migration, with_digest
+from harness.lineage import Lineage
 
-SCHEMA = 3
+SCHEMA = 4
 """The schema that this version writes; a newer one is refused, an older one migrated step by step."""
 
-MIGRATIONS: dict[int, Migration] = {1: lambda record: record, 2: lambda record: record}
+MIGRATIONS: dict[int, Migration] = {number: lambda record: record for number in (1, 2, 3)}
 """`MIGRATIONS[n]` turns a record of schema n into one of schema n + 1 (a golden file each); schema 2 added
-`training`, which is empty without a recipe, and schema 3 the digest of a record's content on disk."""
+`training`, which is empty without a recipe, schema 3 the digest of a record's content on disk, and schema 4
+`lineage`, which only models that a recipe made have."""
 
 DIGEST_SINCE = 3
 """The first schema with a digest."""
@@ -83,6 +85,8 @@ class Record(DocumentPart):
     scores: Mapping[str, Mapping[str, Mapping[str, Any]]] = {}
     """split → subset → metric → value: every raw metric that the task's code gave."""
     examples: ExamplesPart | None = None
+    lineage: Lineage | None = None
+    """What a recipe made the model of; None for any other model."""
     training: Mapping[str, Any] = {}
     """The training runs behind the score (results/README.md); empty without a recipe."""
     provenance: Mapping[str, Any] = {}

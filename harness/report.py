@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
 
 from harness.catalog import join_single_tasks
@@ -16,7 +17,7 @@ from harness.record import Record
 from harness.request import PreparedRun
 from harness.results import notes_of
 from harness.scores import Aggregates, Mean, TaskResult, TrainedResult, raw_metrics, score_text
-from harness.types import Convention, Predicted, Suite, Task
+from harness.types import Column, Convention, Predicted, Suite, Task
 from harness.workers import Failure
 
 if TYPE_CHECKING:
@@ -84,13 +85,65 @@ def _report_json(report: Report) -> dict[str, Any]:
             {"asked": text, "name": report.prepared.label(one), "artifact": one.artifact.key}
             for text, one in zip(report.prepared.request.models, report.prepared.asked, strict=True)
         ],
+        "trained": [_trained_json(report, one) for one in report.prepared.plan.trainings],
         "records": [_result_json(result) for result in report.results],
         "suites": [
             _suite_json(report, one, suite)
-            for one in report.prepared.subjects
             for suite in join_single_tasks(report.prepared.suites)
+            for one in report.models_of(suite)
+        ],
+        "over_seeds": [
+            _over_seeds_json(report, group, suite)
+            for suite in join_single_tasks(report.prepared.suites)
+            for group in report.groups_of(suite)
+            if len(group) > 1
         ],
     }
+
+
+def _trained_json(report: Report, one: ConfiguredModel) -> dict[str, Any]:
+    assert one.lineage is not None
+    folder = one.artifact.folder
+    return {
+        "name": report.prepared.label(one),
+        "artifact": one.artifact.key,
+        "folder": str(folder) if folder.is_dir() else None,
+        "lineage": one.lineage.model_dump(mode="json"),
+    }
+
+
+def _over_seeds_json(report: Report, group: Sequence[ConfiguredModel], suite: Suite) -> dict[str, Any]:
+    """The mean and the deviation of a suite over the seeds of a training."""
+    found = [report.aggregates(one, suite) for one in group]
+    return {
+        "suite": suite.name,
+        "model": group[0].artifact.name,
+        "artifacts": [one.artifact.key for one in group],
+        "columns": {name: _spread_json([one.columns[name] for one in found]) for name in found[0].columns},
+        "mean_over_tasks": _spread_json([one.over_tasks.whole for one in found]),
+        "mean_over_types": _spread_json([one.over_types.whole for one in found]),
+    }
+
+
+def _spread_json(values: Sequence[float | None]) -> dict[str, Any]:
+    there = [value for value in values if value is not None]
+    complete = bool(there) and len(there) == len(values)
+    return {
+        "value": fmean(there) if complete else None,
+        "deviation": stdev(there) if complete and len(there) > 1 else None,
+        "seeds": len(there),
+    }
+
+
+def _spread_text(values: Sequence[float | None]) -> str:
+    """Scores of several seeds: their mean and standard deviation; a dash where one is missing.
+
+    >>> _spread_text([0.5, 0.6]), _spread_text([0.5]), _spread_text([0.5, None])
+    ('55.00 ± 7.07', '50.00', '–')
+    """
+    found = _spread_json(values)
+    deviation = "" if found["deviation"] is None else f" ± {100 * found['deviation']:.2f}"
+    return score_text(found["value"]) + deviation
 
 
 def _suite_json(report: Report, one: ConfiguredModel, suite: Suite) -> dict[str, Any]:
@@ -160,7 +213,7 @@ def _over_requested(suite: Suite, means: Aggregates) -> Mean:
 
 def _print_trained_results(suite: Suite, report: Report, console: Console) -> None:
     recipe = report.prepared.recipe
-    for one in report.prepared.subjects:
+    for one in report.models_of(suite):
         found = report.trained_result(one, suite)
         if found is not None and recipe is not None:
             title = f"{report.prepared.label(one)} on {suite.heading}, {recipe.name}"
@@ -168,32 +221,34 @@ def _print_trained_results(suite: Suite, report: Report, console: Console) -> No
 
 
 def _suite_table(suite: Suite, report: Report) -> Table:
-    """The table of a suite: a row for each task, a column for each model."""
+    """The table of a suite: a row for each task, a column for each model, or for the seeds of a training."""
     from rich.table import Table
 
     table = Table(title=f"{suite.heading}, scores × 100")
     for name in ("task", "type", "metric"):
         table.add_column(name)
-    for one in report.prepared.subjects:
-        table.add_column(report.prepared.label(one), justify="right")
+    groups = report.groups_of(suite)
+    for group in groups:
+        table.add_column(report.label(group), justify="right")
         table.add_column("", style="dim")
     for column in suite.columns:
         if not column.tasks:
             continue
         cells: list[str] = []
-        for one in report.prepared.subjects:
-            found = [report.result(one, task) for task in column.tasks]
-            cells += _cells(report.aggregates(one, suite).columns[column.name], [r.how for r in found])
+        for group in groups:
+            hows = [report.result(one, task).how for one in group for task in report.tasks_of(column, one)]
+            scores = [report.aggregates(one, suite).columns[column.name] for one in group]
+            cells += _cells(_spread_text(scores), hows) if hows else ["", ""]
         table.add_row(column.name, column.type, column.tasks[0].metric, *cells)
     return table
 
 
-def _cells(score: float | None, hows: Sequence[str]) -> list[str]:
+def _cells(score: str, hows: Sequence[str]) -> list[str]:
     """A column's score and its origin."""
     if len(set(hows)) == 1:
-        return [score_text(score), LABELS[hows[0]]]
+        return [score, LABELS[hows[0]]]
     there = [how for how in hows if how in ("cached", "done", "shared")]
-    return [score_text(score), LABELS["done"] if len(there) == len(hows) else f"{len(there)} of {len(hows)}"]
+    return [score, LABELS["done"] if len(there) == len(hows) else f"{len(there)} of {len(hows)}"]
 
 
 def _result_json(result: Result) -> dict[str, Any]:
@@ -535,9 +590,44 @@ class Report:
             lambda record: store.examples(record, slug),
         )
 
+    def _lines(self, suite: Suite, group: Sequence[ConfiguredModel]) -> list[str]:
+        """The lines below a suite's table on one model, or on the seeds of a training."""
+        found = [self.aggregates(one, suite) for one in group]
+        if len(group) == 1:
+            return [*means_lines(suite, found[0]), *self._trained_on_lines(suite, group)]
+        lines = []
+        for name in ("over_tasks", "over_types"):
+            means = [getattr(one, name) for one in found]
+            least = min(mean.there for mean in means)
+            spread = _spread_text([mean.whole for mean in means])
+            lines.append(f"mean over {means[0].over} {spread} ({least} of {means[0].wanted})")
+        seeds = ", ".join(str(one.lineage.seed) for one in group if one.lineage is not None)
+        return [
+            f"{', '.join(lines)}; mean ± standard deviation over the seeds {seeds}",
+            *means_lines(suite, found[0])[1:],
+            *self._trained_on_lines(suite, group),
+        ]
+
+    def _trained_on_lines(self, suite: Suite, group: Sequence[ConfiguredModel]) -> list[str]:
+        """What a model was trained on: the user's own data, tasks that chose it, and texts of the tasks."""
+        lineage = group[0].lineage
+        lines = []
+        if lineage is not None and lineage.own_data:
+            lines.append(f"trained on {lineage.own_data}, not on the recipe's data")
+        if lineage is not None and (chosen := [t.name for t in suite.tasks if t.name in lineage.selected_on]):
+            lines.append(f"selected on {shortened(chosen)}: its score there is biased upward")
+        records = [record for one in group for record in self._done(one, suite).values()]
+        known = {
+            r.task.name: f"{r.task.name} ({count:,} of {r.provenance['texts']:,} texts)"
+            for r in records
+            if (count := r.provenance.get("texts_trained_on"))
+        }
+        return [*lines, *([f"trained on texts of {shortened([*known.values()])}"] if known else [])]
+
     def _done(self, one: ConfiguredModel, suite: Suite) -> dict[str, Record]:
         """The finished records of a suite, by task."""
-        found = {task.name: self.result(one, task).record for task in suite.tasks}
+        keys = self.prepared.plan.keys
+        found = {task.name: self.result(one, task).record for task in suite.tasks if (one, task) in keys}
         return {name: record for name, record in found.items() if record and record.status == "done"}
 
     def _convention(self, suite: Suite) -> Convention | None:
@@ -553,6 +643,32 @@ class Report:
             if convention is None
             else convention.number(record.task.name, raw_metrics(record))
         )
+
+    def models_of(self, suite: Suite) -> tuple[ConfiguredModel, ...]:
+        """The models that are evaluated on a task of a suite."""
+        keys = self.prepared.plan.keys
+        return tuple(
+            one for one in self.prepared.subjects if any((one, task) in keys for task in suite.tasks)
+        )
+
+    def groups_of(self, suite: Suite) -> tuple[tuple[ConfiguredModel, ...], ...]:
+        """The models that are evaluated on every task of a suite, the seeds of a training together."""
+        keys = self.prepared.plan.keys
+        return tuple(
+            group
+            for group in self.prepared.groups
+            if any((group[0], task) in keys and task.output != "label" for task in suite.tasks)
+        )
+
+    def tasks_of(self, column: Column, one: ConfiguredModel) -> list[Task]:
+        """The tasks of a column that a model is evaluated on."""
+        return [task for task in column.tasks if (one, task) in self.prepared.plan.keys]
+
+    def label(self, group: Sequence[ConfiguredModel]) -> str:
+        """The name of a model, or of the seeds of a training."""
+        if len(group) == 1:
+            return self.prepared.label(group[0])
+        return f"{group[0].artifact.name} ({len(group)} seeds)"
 
     def result(self, one: ConfiguredModel, task: Task) -> Result:
         """The result of one model on a task of a suite."""
@@ -586,9 +702,10 @@ class Report:
             print_table(_suite_table(suite, self), console)
             for note in suite.notes:
                 console.print(note, style="dim", highlight=False, soft_wrap=True)
-            for one in self.prepared.subjects:
-                named = f"{self.prepared.label(one)}: " if len(self.prepared.subjects) > 1 else ""
-                for line in means_lines(suite, self.aggregates(one, suite)):
+            groups = self.groups_of(suite)
+            for group in groups:
+                named = f"{self.label(group)}: " if len(groups) > 1 else ""
+                for line in self._lines(suite, group):
                     console.print(named + line, highlight=False, soft_wrap=True)
         for note in self.notes:
             console.print(note, style="dim", highlight=False, soft_wrap=True)

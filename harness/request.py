@@ -20,28 +20,35 @@ from harness.data.offline import forbid_network
 from harness.errors import UsageError, shortened, unknown
 from harness.models import ModelOptions, subject
 from harness.plan import ConfiguredModel, Plan
-from harness.recipe import Recipe, RecipeOptions
+from harness.recipe import ModelRecipe, TaskRecipe
 from harness.store import Store
-from harness.types import SEED, SIDES, Purpose, Settings, Suite, SuiteOptions
+from harness.training_plan import TrainingRequest, planned_models
+from harness.types import SEED, SIDES, Purpose, Settings, Suite, SuiteOptions, Task
 
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
     """The models, suites, settings and folders of a run, as the user gives them.
 
-    `models`, `suites` and `recipe` are spelled as on the command line. `devices` are torch device names;
-    several devices run one worker process each. With `gate` off, a model runs although the sanity gate
-    refuses it, and its records say so; `allow_extra` are tensors (with * and ?) that may have no place in a
-    model. After `budget` seconds no new job starts: the remaining tasks are "stopped", and the same request
-    continues with them. `names` are, by spelling, names for models in records and tables.
+    `models`, `suites` and `recipe` are spelled as on the command line; there is one recipe at most of each
+    kind, that for tasks with labels and that for models. `recipe_settings` are the settings of the recipes
+    that are changed, a name as `recipe.setting` where both have it. A recipe for models makes one for each of
+    `seeds` seeds, counted from the seed of the settings, of `train_data` in place of its own where that is
+    given. `devices` are torch device names; several devices run one worker process each. With `gate` off, a
+    model runs although the sanity gate refuses it, and its records say so; `allow_extra` are tensors (with *
+    and ?) that may have no place in a model. After `budget` seconds no new job starts: the remaining tasks
+    are "stopped", and the same request continues with them. `names` are, by spelling, names for models in
+    records and tables.
     """
 
     models: tuple[str, ...]
     suites: tuple[str, ...]
     settings: Settings = field(default_factory=Settings)
     options: SuiteOptions = field(default_factory=SuiteOptions)
-    recipe: str = ""
-    recipe_options: RecipeOptions = field(default_factory=RecipeOptions)
+    recipe: tuple[str, ...] = ()
+    recipe_settings: Mapping[str, Any] = field(default_factory=dict)
+    train_data: str = ""
+    seeds: int = 1
     results: Path | None = None
     cache: Path | None = None
     data: Path | None = None
@@ -78,7 +85,7 @@ class Request:
             UsageError: An option's value cannot be used.
         """
         given = {**DEFAULTS, **given}
-        same = ("results", "cache", "data", "offline", "threads", "workers", "trust_remote_code")
+        same = ("results", "cache", "data", "offline", "threads", "workers", "trust_remote_code", "recipe")
         return Request(
             models=tuple(models),
             suites=tuple(suites),
@@ -86,14 +93,10 @@ class Request:
             options=SuiteOptions(
                 **{name: given[name] for name in ("tasks", "languages", "subsets", "splits")}
             ),
-            recipe=given["recipe"],
-            recipe_options=RecipeOptions(
-                fresh_seeds=given["fresh_seeds"],
-                transfer=not checked("transfer", given["no_transfer"]),
-                source=given["mnli"] or None,
-            ),
+            recipe_settings=_changes(given["changes"]),
             devices=given["devices"],
             allow_extra=given["allow_extra"],
+            train_data=given["train_data"] or "",
             gate=not checked("gate", given["no_gate"]),
             **{name: given[name] for name in same},
             **more,
@@ -109,7 +112,6 @@ class Request:
             checked_fields(self, Request, "request"),
             settings=checked_fields(self.settings, Settings, "settings"),
             options=checked_fields(self.options, SuiteOptions, "options"),
-            recipe_options=checked_fields(self.recipe_options, RecipeOptions, "recipe_options"),
         )
 
     def check(self) -> None:
@@ -122,10 +124,23 @@ class Request:
         _require_spelled(request.devices)
         _existing_folder(paths.data_root(request.data))
         suites = request.open_suites()
-        _open_recipe_for(suites, request)
+        _Recipes.of(suites, request)
         _check_prompts(request.settings.prompts or {}, suites)
         if request.devices:
             check_devices(request.devices)
+
+    def refuse_model_recipe(self) -> None:
+        """Refuse a recipe that makes a model, where a model that is there is compared or followed.
+
+        Raises:
+            UsageError: The message says what to type.
+        """
+        for name in self.recipe:
+            if catalog.recipe_entry(name).kind == "model":
+                raise UsageError(
+                    f"{name} makes a model, which must be there before it is compared or followed.",
+                    hint=f"Type harness train --model MODEL --recipe {name}, then give its folder.",
+                )
 
     def open_suites(self) -> Sequence[Suite]:
         """The suites of a request.
@@ -137,16 +152,14 @@ class Request:
         return catalog.open_suites(self.suites, replace(self.options, cache=cache, results=results))
 
     def changed(self, fields_: Mapping[str, Any], *, of: str) -> Request:
-        """A request with changed fields, also those of its `settings`, `options` and `recipe_options`.
+        """A request with changed fields, also those of its `settings` and its `options`.
 
         Raises:
             UsageError: There is no such field, and the message names the called function, `of`; or a value
                 has another form.
         """
         own = {f.name for f in fields(Request)} - {"models", "suites", "settings"}
-        parts = {
-            part: {f.name for f in fields(part)} - own for part in (Settings, SuiteOptions, RecipeOptions)
-        }
+        parts = {part: {f.name for f in fields(part)} - own for part in (Settings, SuiteOptions)}
         known = own.union(*parts.values())
         for name in fields_:
             if name not in known:
@@ -158,54 +171,136 @@ class Request:
             before,
             settings=replace(before.settings, **made[Settings]),
             options=replace(before.options, **made[SuiteOptions]),
-            recipe_options=replace(before.recipe_options, **made[RecipeOptions]),
         ).checked()
 
 
-def _open_recipe_for(suites: Sequence[Suite], request: Request) -> Recipe | None:
-    """The recipe for the tasks that need training, None where no task does."""
-    learnt = [task.name for suite in suites for task in suite.tasks if task.output == "label"]
-    if not learnt:
-        if request.recipe_options != RecipeOptions():
-            raise UsageError(
-                "--fresh-seeds, --no-transfer and --mnli hold for tasks that a recipe trains for.",
-                hint="Type --suite glue, or leave them out.",
-            )
-        if request.recipe:
-            names = ", ".join(suite.name for suite in suites)
-            raise UsageError(
-                f"The recipe {request.recipe} has nothing to train for: {names} has no task with labels.",
-                hint="Type --suite glue, or leave out --recipe.",
-            )
-        return None
-    if not request.recipe:
-        raise UsageError(
-            f"A model must be trained for {shortened(learnt)}: which recipe?",
-            hint=f"Type --recipe with one of {', '.join(catalog.recipes())} (`harness list recipes`).",
-        )
-    _refuse_options(request)
-    alone = len(learnt) == sum(len(suite.tasks) for suite in suites)
-    if alone:
-        _refuse_settings(request)
-    options = replace(request.recipe_options, seed=request.settings.seed)
-    recipe = catalog.open_recipe(request.recipe, options)
-    if alone and request.settings.seed != SEED and not recipe.uses_seed:
-        raise UsageError(
-            f"--seed has no effect: the seeds of {recipe.name} are its own, and there are no fresh ones.",
-            hint="Type --fresh-seeds N for fresh seeds, or leave out --seed.",
-        )
-    return recipe
+def _changes(pairs: Sequence[str] | Mapping[str, Any]) -> dict[str, Any]:
+    """The changed settings of FIELD=VALUE pairs.
+
+    Raises:
+        UsageError: A pair has no "=".
+    """
+    if isinstance(pairs, Mapping):
+        return dict(pairs)
+    found: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, value = str(pair).partition("=")
+        if not equals:
+            raise UsageError(f"--set {pair!r} has no '='.", hint="Type e.g. --set learning_rate=3e-5.")
+        found[name.strip()] = value
+    return found
 
 
-def _refuse_options(request: Request) -> None:
-    """Refuse recipe options that contradict each other."""
-    options = request.recipe_options
-    if request.purpose == "trial":
+@dataclass(frozen=True, kw_only=True)
+class _Recipes:
+    """The recipes of a request: that for tasks with labels, and that for models; None where there is none."""
+
+    task: TaskRecipe | None = None
+    model: ModelRecipe | None = None
+
+    @staticmethod
+    def of(suites: Sequence[Suite], request: Request) -> _Recipes:
+        """The recipes that a request names, with its settings.
+
+        Raises:
+            UsageError: A recipe is missing, has nothing to do, or is refused its settings.
+        """
+        tasks = [task for suite in suites for task in suite.tasks]
+        names = _by_kind(request.recipe)
+        _require_use(names, tasks, suites, request)
+        changes = _changes_by_recipe(request)
+        opened = {kind: catalog.open_recipe(name, changes[name]) for kind, name in names.items()}
+        recipes = _Recipes(task=opened.get("task"), model=opened.get("model"))  # type: ignore[arg-type]
+        labelled = [task for task in tasks if task.output == "label"]
+        if recipes.task is not None and len(labelled) == len(tasks):
+            _refuse_settings(request)
+            if request.settings.seed != SEED and not recipes.task.uses_seed:
+                raise UsageError(
+                    f"--seed has no effect: the seeds of {recipes.task.name} are its own, and there are no "
+                    "fresh ones.",
+                    hint="Type --set fresh_seeds=N for fresh seeds, or leave out --seed.",
+                )
+        return recipes
+
+
+def _by_kind(names: Sequence[str]) -> dict[str, str]:
+    """The names of recipes by their kind, "task" or "model"."""
+    found: dict[str, str] = {}
+    for name in names:
+        kind = catalog.recipe_entry(name).kind
+        if kind in found:
+            what = "make models" if kind == "model" else "train for tasks with labels"
+            raise UsageError(
+                f"{found[kind]} and {name} both {what}.", hint="Run one after the other, one --recipe each."
+            )
+        found[kind] = name
+    return found
+
+
+def _require_use(
+    names: Mapping[str, str], tasks: Sequence[Task], suites: Sequence[Suite], request: Request
+) -> None:
+    """Refuse recipes that no task needs, tasks that need another recipe, and options without their recipe."""
+    labelled = [task.name for task in tasks if task.output == "label"]
+    titles = ", ".join(suite.name for suite in suites)
+    if not names and request.recipe_settings:
+        raise UsageError(
+            "--set changes a setting of a recipe.", hint="Name one with --recipe, or leave it out."
+        )
+    if labelled and "task" not in names:
+        known = [name for name, entry in catalog.recipes().items() if entry.kind == "task"]
+        also = f" beside {names['model']}" if "model" in names else ""
+        raise UsageError(
+            f"A model must be trained for {shortened(labelled)}: which recipe{also}?",
+            hint=f"Type --recipe with one of {', '.join(known)} (`harness list recipes`).",
+        )
+    if "task" in names and not labelled:
+        raise UsageError(
+            f"The recipe {names['task']} has nothing to train for: {titles or 'no suite'} has no task with "
+            "labels.",
+            hint="Type --suite glue, or leave out --recipe.",
+        )
+    if "task" in names and request.purpose == "trial":
         raise UsageError("A recipe's score is final: its runs are the trials.", hint="Leave out the purpose.")
-    if options.source is not None and not options.transfer:
-        raise UsageError("--mnli and --no-transfer contradict each other.", hint="Leave one of them out.")
-    if options.source is not None and not options.source.exists():
-        raise UsageError(f"There is no {options.source}.", hint="--mnli takes a model folder, or weights.")
+    if "model" in names:
+        if tasks and len(labelled) == len(tasks):
+            raise UsageError(
+                f"The recipe {names['model']} makes models that give vectors; {titles} has tasks with labels "
+                "only.",
+                hint="Leave it out, or name a suite of vectors, e.g. --suite mteb.",
+            )
+        return
+    for option, given in (("--train-data", request.train_data), ("--seeds", request.seeds > 1)):
+        if given:
+            raise UsageError(
+                f"{option} is for a recipe that makes a model.",
+                hint="Name one with --recipe, e.g. simcse (`harness list recipes`), or leave it out.",
+            )
+
+
+def _changes_by_recipe(request: Request) -> dict[str, dict[str, Any]]:
+    """The changed settings of each recipe: the one before a dot, or the one that has the setting."""
+    entries = {name: catalog.recipe_entry(name) for name in request.recipe}
+    known = {
+        name: {f.name for f in fields(entry.settings[name.partition(":")[2]])}
+        for name, entry in entries.items()
+    }
+    found: dict[str, dict[str, Any]] = {name: {} for name in entries}
+    for given, value in request.recipe_settings.items():
+        recipe, dot, setting = given.rpartition(".")
+        owners = [n for n in entries if recipe == n.partition(":")[0]] if dot else []
+        owners = owners or [name for name, settings in known.items() if given in settings] or [*entries][:1]
+        if len(owners) > 1:
+            raise UsageError(
+                f"{' and '.join(owners)} both have a setting {given!r}.",
+                hint=f"Type --set {owners[0].partition(':')[0]}.{given}={value}.",
+            )
+        if len(entries) > 1 and not dot and given not in known[owners[0]]:
+            every = sorted(set().union(*known.values()))
+            then = "See docs/training.md and docs/glue.md."
+            raise unknown("setting of these recipes", given, every, then=then)
+        found[owners[0]][setting if dot else given] = value
+    return found
 
 
 def _refuse_settings(request: Request) -> None:
@@ -214,7 +309,7 @@ def _refuse_settings(request: Request) -> None:
         if one.name != "seed" and getattr(request.settings, one.name) != one.default:
             option = one.name.replace("_", "-")
             raise UsageError(
-                f"--{option} holds for finished models; the recipe {request.recipe} says how one is trained.",
+                f"--{option} is for finished models; the recipe {request.recipe[0]} says how one is trained.",
                 hint=f"Leave out --{option}.",
             )
 
@@ -248,11 +343,12 @@ def _existing_folder(root: Path | None) -> Path | None:
 DEFAULTS: Mapping[str, Any] = MappingProxyType(
     {
         **dict.fromkeys(("recipe", "languages", "subsets", "splits", "devices", "allow_extra"), ""),
-        **dict.fromkeys(("tasks", "fresh_seeds", "mnli", "pooling", "normalize", "max_length")),
+        **dict.fromkeys(("tasks", "train_data", "pooling", "normalize", "max_length")),
         **dict.fromkeys(("similarity", "prompt_file", "results", "cache", "data", "threads", "workers")),
-        **dict.fromkeys(("no_transfer", "offline", "no_gate", "trust_remote_code"), False),
+        **dict.fromkeys(("offline", "no_gate", "trust_remote_code"), False),
         "dtype": "float32",
         "prompts": (),
+        "changes": (),
         "seed": SEED,
     }
 )
@@ -294,31 +390,50 @@ def _prompt_file(file: Path) -> dict[str, str]:
 
 @dataclass(frozen=True, kw_only=True)
 class ResolvedRequest:
-    """A resolved request: `asked` has each model of the request, `subjects` each model once."""
+    """A resolved request.
+
+    Attributes:
+        asked: Each model of the request.
+        trained: The models that a recipe makes of them, for each seed; none without such a recipe.
+        recipe: The recipe for tasks with labels.
+        model_recipe: The recipe that makes models.
+    """
 
     request: Request
     asked: tuple[ConfiguredModel, ...]
+    trained: tuple[ConfiguredModel, ...]
     suites: tuple[Suite, ...]
-    recipe: Recipe | None
+    recipe: TaskRecipe | None
+    model_recipe: ModelRecipe | None
     results: Path
     cache: Path
     data: DataSettings
 
     @property
     def subjects(self) -> tuple[ConfiguredModel, ...]:
-        """Every model, once."""
-        return tuple(dict.fromkeys(self.asked))
+        """Every model that is evaluated, once."""
+        labelled = any(task.output == "label" for suite in self.suites for task in suite.tasks)
+        asked = self.asked if labelled or self.model_recipe is None else ()
+        return tuple(dict.fromkeys((*asked, *self.trained)))
+
+    def is_evaluated(self, one: ConfiguredModel, task: Task) -> bool:
+        """Whether a model is evaluated on a task: those that a recipe made where the task needs vectors."""
+        return self.model_recipe is None or (one.training is None) == (task.output == "label")
 
     @staticmethod
-    def of(request: Request) -> ResolvedRequest:
-        """Resolve the models, suites and recipe of a request.
+    def of(request: Request, *, training: bool = False) -> ResolvedRequest:
+        """Resolve the models, suites and recipes of a request.
+
+        Args:
+            request: As the user gave it.
+            training: Whether models are trained and nothing is evaluated, so that no suite is needed.
 
         Raises:
             UsageError: A name or a setting cannot be used.
         """
         request = request.checked()
         _require_spelled(request.devices)
-        if not request.models or not request.suites:
+        if not request.models or not (request.suites or training):
             raise UsageError(
                 "A run needs at least one model and one suite.", hint="`harness list` shows what there is."
             )
@@ -327,14 +442,28 @@ class ResolvedRequest:
             root=_existing_folder(paths.data_root(request.data)), offline=request.offline, cache=cache
         )
         suites = request.open_suites()
-        recipe = _open_recipe_for(suites, request)
-        asked = _configured_models(request, cache, trained=_only_trained(suites))
+        recipes = _Recipes.of(suites, request)
+        trained = recipes.model is not None
+        asked = _configured_models(request, cache, recipe=trained or _only_trained(suites), plain=trained)
         _check_prompts(request.settings.prompts or {}, suites)
+        made: tuple[ConfiguredModel, ...] = ()
+        if recipes.model is not None:
+            how = TrainingRequest(
+                settings=request.settings,
+                seeds=tuple(range(request.settings.seed, request.settings.seed + request.seeds)),
+                train_data=request.train_data,
+                results=results,
+                data=data,
+                threads=request.threads,
+            )
+            made = planned_models(tuple(dict.fromkeys(asked)), recipes.model, how)
         return ResolvedRequest(
             request=request,
             asked=asked,
+            trained=made,
             suites=tuple(suites),
-            recipe=recipe,
+            recipe=recipes.task,
+            model_recipe=recipes.model,
             results=results,
             cache=cache,
             data=data,
@@ -346,16 +475,22 @@ def _only_trained(suites: Sequence[Suite]) -> bool:
     return all(task.output == "label" for suite in suites for task in suite.tasks)
 
 
-def _configured_models(request: Request, cache: Path, *, trained: bool) -> tuple[ConfiguredModel, ...]:
-    """The models in the order of the request; of two identical models the first name is used."""
+def _configured_models(
+    request: Request, cache: Path, *, recipe: bool, plain: bool
+) -> tuple[ConfiguredModel, ...]:
+    """The models in the order of the request; of two identical models the first name is used.
+
+    With `recipe` no model is evaluated as it is; with `plain` the settings are not meant for these models.
+    """
     options = ModelOptions(
         offline=request.offline,
         trust_remote_code=request.trust_remote_code,
         cache=cache,
         allow_extra=request.allow_extra,
-        trained=trained,
+        trained=recipe,
     )
-    every = [_with_name(subject(text, request.settings, options), text, request) for text in request.models]
+    settings = Settings() if plain else request.settings
+    every = [_with_name(subject(text, settings, options), text, request) for text in request.models]
     first = {(one.artifact.key, one.encoding): one for one in reversed(every)}
     return tuple(first[one.artifact.key, one.encoding] for one in every)
 
@@ -367,7 +502,7 @@ def _with_name(one: ConfiguredModel, text: str, request: Request) -> ConfiguredM
 
 @dataclass(frozen=True, kw_only=True)
 class PreparedRun:
-    """A resolved request with its plan: `asked` has each model of the request, `subjects` each model once."""
+    """A resolved request with its plan: `asked` are its models, `subjects` those that are evaluated."""
 
     request: Request
     asked: tuple[ConfiguredModel, ...]
@@ -376,13 +511,29 @@ class PreparedRun:
     plan: Plan
     store: Store
     cache: Path
-    recipe: Recipe | None = None
+    recipe: TaskRecipe | None = None
+    model_recipe: ModelRecipe | None = None
 
     def label(self, one: ConfiguredModel) -> str:
-        """A model's name, with the start of its key where another model has the same name."""
+        """A model's name, with its seed or the start of its key where another model has the same name."""
         name = one.artifact.name
-        alike = sum(other.artifact.name == name for other in self.subjects)
-        return f"{name} ({one.artifact.key[:8]})" if alike > 1 else name
+        alike = [other for other in self.subjects if other.artifact.name == name]
+        if len(alike) == 1:
+            return name
+        seeds = [other.lineage.seed for other in alike if other.lineage is not None]
+        if one.lineage is not None and len(set(seeds)) == len(alike):
+            return f"{name} (seed {one.lineage.seed})"
+        return f"{name} ({one.artifact.key[:8]})"
+
+    @property
+    def groups(self) -> tuple[tuple[ConfiguredModel, ...], ...]:
+        """The evaluated models, those that differ in the seed of their training together."""
+        found: dict[str, list[ConfiguredModel]] = {}
+        for one in self.subjects:
+            lineage = one.lineage
+            family = one.artifact.key if lineage is None else lineage.model_copy(update={"seed": 0}).key
+            found.setdefault(f"{family} {one.encoding}", []).append(one)
+        return tuple(map(tuple, found.values()))
 
     def with_suites(self, hint: str) -> str:
         """An advice with the run's suites in place of `--suite SUITE`."""

@@ -151,7 +151,7 @@ class TrainingLog:
         self._send("note", text=text)
 
     def out_of_memory(self, *, rows: int, halves: bool) -> None:
-        """Say that a pass over `rows` rows did not fit; with `halves`, fewer rows would give the same step."""
+        """Say that a pass over `rows` rows did not fit; with `halves`, fewer rows give the same step."""
         self._send("memory", rows=rows, halves=halves)
 
     def error(self, error: BaseException) -> None:
@@ -308,7 +308,7 @@ class _Group:
 
 @contextmanager
 def _group(spec: TrainingSpec) -> Iterator[_Group]:
-    """A process for each device; their standard input is a pipe, whose end tells them that this one is gone."""
+    """A process for each device; their standard input is a pipe that ends with this process."""
     processes: list[subprocess.Popen[bytes]] = []
     group = _Group(processes)
     port = str(_free_port()) if spec.ranks > 1 else ""

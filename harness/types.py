@@ -121,7 +121,8 @@ class Artifact:
     """A model that is ready to be loaded: its folder and the key of its content.
 
     `key` is the ArtifactKey, `weights` the weights' hash, `revision` a hub commit, `source` the text that was
-    typed; `allow_extra` are patterns of tensors that may have no place in the model.
+    typed; `allow_extra` are patterns of tensors that may have no place in the model. The key of a `trained`
+    model is that of its lineage: it has no weights before its training, and other ones after another.
     """
 
     name: str
@@ -132,6 +133,7 @@ class Artifact:
     revision: str | None = None
     trust_remote_code: bool = False
     allow_extra: tuple[str, ...] = ()
+    trained: bool = False
 
     @property
     def slug(self) -> str:

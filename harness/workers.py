@@ -28,6 +28,9 @@ NAME = "harness-worker"
 UNGUARDED = 113
 """The exit code of a worker process that found itself repeating its user's script."""
 
+LAST_CHECKPOINT = 70.0
+"""Seconds that a process has to end a training, which writes a checkpoint before."""
+
 Inputs = Mapping[str, Mapping[str, bytes]]
 
 
@@ -73,8 +76,8 @@ class Worker(Protocol):
         """Whether a job can be started."""
         ...
 
-    def start(self, job: Job, inputs: Inputs) -> None:
-        """Begin a job."""
+    def start(self, job: Job, inputs: Inputs, devices: tuple[str, ...]) -> None:
+        """Begin a job, which may use these devices."""
         ...
 
     def poll(self, seconds: float) -> Finished | None:
@@ -86,9 +89,9 @@ class Worker(Protocol):
         ...
 
 
-def _run_job(job: Job, inputs: Inputs, context: JobContext) -> Finished:
+def _run_job(job: Job, inputs: Inputs, devices: tuple[str, ...], context: JobContext) -> Finished:
     """Run a job to its end; an error becomes a Failure."""
-    context.inputs = inputs
+    context.inputs, context.devices = inputs, devices
     try:
         return Finished(key=job.key, output=job.work.run(context))
     except HarnessError as error:
@@ -120,9 +123,9 @@ class _InProcess:
         """Whether the last result was fetched: a job is over when `start` returns."""
         return self._finished is None
 
-    def start(self, job: Job, inputs: Inputs) -> None:
+    def start(self, job: Job, inputs: Inputs, devices: tuple[str, ...]) -> None:
         self._current = job.key
-        self._finished = _run_job(job, inputs, self._context)
+        self._finished = _run_job(job, inputs, devices, self._context)
 
     def poll(self, seconds: float) -> Finished | None:
         finished, self._finished = self._finished, None
@@ -143,6 +146,7 @@ class Subprocess:
         self._listener = listener
         self._current = ""
         self._settings = (device, str(cache), threads)
+        self._patience = 5.0
         self._spawn()
 
     @property
@@ -150,15 +154,15 @@ class Subprocess:
         """Whether no job is running."""
         return not self._current
 
-    def start(self, job: Job, inputs: Inputs) -> None:
+    def start(self, job: Job, inputs: Inputs, devices: tuple[str, ...]) -> None:
         """Send a job to the process."""
-        self._current = job.key
+        self._current, self._patience = job.key, LAST_CHECKPOINT if job.kind == "train" else 5.0
         try:
-            self._line.send((job, dict(inputs)))
+            self._line.send((job, dict(inputs), devices))
         except OSError:  # the process died while it was idle
             self._exit_code()
             self._spawn()
-            self._line.send((job, dict(inputs)))
+            self._line.send((job, dict(inputs), devices))
 
     def poll(self, seconds: float) -> Finished | None:
         """Pass on events; returns the end of the running job, if it came within `seconds`."""
@@ -179,7 +183,7 @@ class Subprocess:
         if not self._current:
             self._process.join(timeout=5)
         self._process.terminate()
-        self._process.join(timeout=5)
+        self._process.join(timeout=self._patience)
         self._process.kill()
         self._process.join()
 
@@ -250,7 +254,7 @@ def _serve(device: str, cache: str, threads: int | None, line: Connection) -> No
     context = JobContext(device=device, cache=Path(cache), emit=line.send, threads=threads)
     while True:
         try:
-            job, inputs = line.recv()
+            job, inputs, devices = line.recv()
         except EOFError:  # the driver is gone
             return
-        line.send(_run_job(job, inputs, context))
+        line.send(_run_job(job, inputs, devices, context))

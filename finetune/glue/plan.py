@@ -7,7 +7,9 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from annotated_types import Ge
 
 from finetune.glue import probe
 from finetune.glue.jobs import (
@@ -29,9 +31,36 @@ from harness.errors import DataError, UsageError, unknown
 from harness.files import sha256_file
 from harness.identity import canonical, digest, task_identity
 from harness.jobs import Job, Place
-from harness.recipe import Estimate, Locate, Recipe, RecipeEntry, RecipeOptions, RecipePlan
+from harness.recipe import Estimate, Locate, RecipeEntry, RecipePlan, TaskRecipe
 from harness.types import Artifact, LabelSource, Task
 from suites.glue import GLUE, MNLI
+
+
+@dataclass(frozen=True, kw_only=True)
+class GlueSettings:
+    """The settings of a GLUE recipe that a user may change; all others are the paper's.
+
+    Attributes:
+        fresh_seeds: Runs of a chosen cell with seeds of our own, whose mean is the score; None for 5, or
+            for 0 where the protocol has final seeds or chooses nothing.
+        transfer: Whether tasks start from the model for MNLI where the protocol says so.
+        mnli: A model for MNLI, folder or weights, that tasks start from in place of the recipe's own.
+    """
+
+    fresh_seeds: Annotated[int, Ge(0)] | None = None
+    transfer: bool = True
+    mnli: Path | None = None
+
+    def check(self) -> None:
+        """Refuse settings that contradict each other, or a model that is not there.
+
+        Raises:
+            UsageError: The message says which.
+        """
+        if self.mnli is not None and not self.transfer:
+            raise UsageError("mnli and transfer=false contradict each other.", hint="Leave one of them out.")
+        if self.mnli is not None and not self.mnli.exists():
+            raise UsageError(f"There is no {self.mnli}.", hint="mnli takes a model folder, or weights.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,7 +177,7 @@ class _Runs:
         what = notes_of_runs(trials[0]) if len(trials) == 1 else f"chosen cell, seed {seed}"
         return Job(
             key=key,
-            kind="train",
+            kind="finetune",
             label=f"{task.name} ({self.artifact.name}), {what}",
             inputs=ready.begin.before,
             claim=key,
@@ -177,21 +206,22 @@ FRESH = 5
 """The number of our own seeds at a selected cell where the protocol has no final seeds."""
 
 
-def _fresh_count(protocol: Protocol, options: RecipeOptions) -> int:
+def _fresh_count(protocol: Protocol, settings: GlueSettings) -> int:
     """The number of our own seeds."""
     chooses = protocol.selection == "best" and not protocol.final_seeds
-    return (FRESH if chooses else 0) if options.fresh_seeds is None else options.fresh_seeds
+    return (FRESH if chooses else 0) if settings.fresh_seeds is None else settings.fresh_seeds
 
 
-OTHERWISE = "--mnli MODEL starts from another one, --no-transfer from the backbone"
+OTHERWISE = "--set mnli=MODEL starts from another one, --set transfer=false from the backbone"
 
 
 @dataclass(frozen=True, kw_only=True)
 class _TaskPlanner:
-    """The plans of scores under a protocol with a user's options."""
+    """The plans of scores under a protocol with a user's settings; fresh seeds are counted from `seed`."""
 
     runs: _Runs
-    options: RecipeOptions
+    settings: GlueSettings
+    seed: int
 
     def score(self, task: Task, name: str) -> RecipePlan:
         """The plan of one score; `name` is the recipe's."""
@@ -273,10 +303,10 @@ class _TaskPlanner:
     @property
     def fresh_seeds(self) -> tuple[int, ...]:
         """Our own seeds, apart from every seed of the protocol."""
-        count = _fresh_count(self.protocol, self.options)
+        count = _fresh_count(self.protocol, self.settings)
         used = {seed for grid in self.protocol.grids.values() for seed in grid.seeds}
         used |= {*self.protocol.final_seeds}
-        numbers = (1000 * self.options.seed + at for at in itertools.count(1))
+        numbers = (1000 * self.seed + at for at in itertools.count(1))
         return tuple(itertools.islice((seed for seed in numbers if seed not in used), count))
 
     @property
@@ -294,13 +324,13 @@ class _TaskPlanner:
             return _StartModel(
                 notes=("starts from the backbone, as the recipe has no MNLI model",) if asked else ()
             )
-        if not self.options.transfer:
+        if not self.settings.transfer:
             return _StartModel(said={"from": "backbone"})
-        if self.options.source is not None:
-            _require_same(self.runs.artifact.folder, self.options.source)
-            content = {"from": "checkpoint", "content": _checkpoint_key(self.options.source)}
-            kind: Literal["file", "folder"] = "folder" if self.options.source.is_dir() else "file"
-            start = StartFrom(kind=kind, path=self.options.source)
+        if self.settings.mnli is not None:
+            _require_same(self.runs.artifact.folder, self.settings.mnli)
+            content = {"from": "checkpoint", "content": _checkpoint_key(self.settings.mnli)}
+            kind: Literal["file", "folder"] = "folder" if self.settings.mnli.is_dir() else "file"
+            start = StartFrom(kind=kind, path=self.settings.mnli)
             return _StartModel(start=start, identity=content, said=content)
         return self._selected(task)
 
@@ -381,22 +411,22 @@ def _checkpoint_key(path: Path) -> str:
 def entry(protocol: Protocol, summary: str) -> RecipeEntry:
     """The catalog entry of a protocol with its variants."""
 
-    def open_(variant: str, options: RecipeOptions) -> Recipe:
-        if variant and variant not in protocol.variants:
-            then = f"Without one it is the recipe's own default: --recipe {protocol.name}."
-            raise unknown(f"variant of {protocol.name}", variant, protocol.variants, then=then)
+    def open_(variant: str, settings: GlueSettings) -> TaskRecipe:
         chosen = protocol.variants[variant] if variant else protocol
-        if (options.source is not None or not options.transfer) and not chosen.transfer:
-            option = "--mnli" if options.source is not None else "--no-transfer"
+        settings.check()
+        if (settings.mnli is not None or not settings.transfer) and not chosen.transfer:
+            name = "mnli" if settings.mnli is not None else "transfer"
             raise UsageError(
-                f"{protocol.name} starts no task from a model for MNLI.", hint=f"Leave out {option}."
+                f"{protocol.name} starts no task from a model for MNLI.", hint=f"Leave out --set {name}."
             )
-        return _GlueRecipe(protocol=chosen, variant=variant, options=options)
+        return _GlueRecipe(protocol=chosen, variant=variant, settings=settings)
 
     says = {name: f"{one.source}; {one.runs} runs" for name, one in protocol.variants.items()}
     return RecipeEntry(
         name=protocol.name,
         summary=f"{summary}; {protocol.runs} runs on all of GLUE",
+        kind="task",
+        settings=dict.fromkeys(("", *protocol.variants), GlueSettings()),
         open=open_,
         variants=says,
     )
@@ -404,11 +434,11 @@ def entry(protocol: Protocol, summary: str) -> RecipeEntry:
 
 @dataclass(frozen=True, kw_only=True)
 class _GlueRecipe:
-    """A protocol with a user's options (harness.recipe.Recipe)."""
+    """A protocol with a user's settings (harness.recipe.TaskRecipe)."""
 
     protocol: Protocol
     variant: str
-    options: RecipeOptions
+    settings: GlueSettings
 
     @property
     def name(self) -> str:
@@ -428,17 +458,19 @@ class _GlueRecipe:
     @property
     def uses_seed(self) -> bool:
         """Whether there are fresh seeds, which are counted from the user's."""
-        return _fresh_count(self.protocol, self.options) > 0
+        return _fresh_count(self.protocol, self.settings) > 0
 
-    def plan_task(self, artifact: Artifact, task: Task, *, locate: Locate) -> RecipePlan:
+    def plan_task(self, artifact: Artifact, task: Task, *, locate: Locate, seed: int) -> RecipePlan:
         """The RecipePlan of a task: its grid, the selection, the runs at the chosen cell, and the score."""
         source = task.source
         assert isinstance(source, LabelSource)
         if source.like not in self.protocol.grids:
             raise unknown("task of GLUE", source.like, self.protocol.grids, then="See docs/glue.md.")
-        runs = _Runs(protocol=self.protocol, artifact=artifact, locate=locate, transfer=self.options.transfer)
+        runs = _Runs(
+            protocol=self.protocol, artifact=artifact, locate=locate, transfer=self.settings.transfer
+        )
         try:
-            return _TaskPlanner(runs=runs, options=self.options).score(task, self.name)
+            return _TaskPlanner(runs=runs, settings=self.settings, seed=seed).score(task, self.name)
         except DataError as error:
             identity = {"artifact": artifact.key, "task": task.name, "recipe": self.name}
             return RecipePlan(identity=identity, problem=error)
@@ -455,7 +487,7 @@ class _GlueRecipe:
         if not works:
             return None
         work = probe.Memory(runs=works)
-        return Job(key="memory", kind="train", label="memory of one run", work=work)
+        return Job(key="memory", kind="finetune", label="memory of one run", work=work)
 
 
 def _plain(value: Any) -> Any:

@@ -15,8 +15,20 @@ from harness.documents import DocumentFolder, DocumentKind
 from harness.errors import UsageError, unknown
 from harness.request import DEFAULTS
 
-SCHEMA = 1
+SCHEMA = 2
 """The version of a baseline's file; a newer version is refused."""
+
+
+def _with_changes(baseline: dict[str, Any]) -> dict[str, Any]:
+    """A baseline of schema 1, in which settings of GLUE were options of their own, as one of schema 2."""
+    asked = dict(baseline.get("asked", {}))
+    mnli, seeds = asked.pop("mnli", None), asked.pop("fresh_seeds", None)
+    former = [
+        *([f"mnli={mnli}"] if mnli else []),
+        *(["transfer=false"] if asked.pop("no_transfer", False) else []),
+        *([f"fresh_seeds={seeds}"] if seeds is not None else []),
+    ]
+    return {**baseline, "asked": {**asked, "changes": former}}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +81,11 @@ class Baseline:
 
 BASELINES = DocumentFolder(
     kind=DocumentKind(
-        name="baseline", type=Baseline, schema=SCHEMA, hint="`harness baseline set NAME` makes one."
+        name="baseline",
+        type=Baseline,
+        schema=SCHEMA,
+        migrations={1: _with_changes},
+        hint="`harness baseline set NAME` makes one.",
     ),
     folder="baselines",
     then="`harness baseline list` shows all.",

@@ -144,7 +144,7 @@ def _decided(
         candidate=parties[0],
         baseline=parties[1],
         suites=tuple(suite.name for suite in found.suites),
-        recipe=found.request.recipe,
+        recipe=", ".join(found.request.recipe),
         policy=policy.to_json(),
         overall=end.verdict,
         because=end.because,

@@ -20,7 +20,6 @@ from harness.checks.units import Units
 from harness.differences import Identity, require_alike
 from harness.errors import HarnessError, UsageError, shortened
 from harness.plan import ConfiguredModel, PlannedScore, plan_scores
-from harness.recipe import RecipeOptions
 from harness.report import Report
 from harness.request import Request, ResolvedRequest
 from harness.scores import Mean
@@ -130,7 +129,8 @@ class CheckRequest:
         """
         first = replace(request, models=(model,))
         if seeds > 1 and first.recipe:
-            first = replace(first, recipe_options=replace(first.recipe_options, fresh_seeds=seeds))
+            first = replace(first, recipe_settings={**first.recipe_settings, "fresh_seeds": seeds})
+        first.refuse_model_recipe()
         found = ResolvedRequest.of(first)
         requests, cells = [first], _cells(found)
         every = {task: [cell] for task, cell in cells.items()}
@@ -140,8 +140,8 @@ class CheckRequest:
                 first,
                 settings=replace(first.settings, seed=first.settings.seed + seed),
                 options=replace(first.options, tasks=again),
-                recipe="",
-                recipe_options=RecipeOptions(),
+                recipe=(),
+                recipe_settings={},
             )
             requests.append(more)
             for task, cell in _cells(ResolvedRequest.of(more)).items():

@@ -18,8 +18,8 @@ from harness.report import print_table
 from harness.request import Request, read_prompts
 
 KEPT = (
-    *("recipe", "tasks", "no_transfer", "pooling", "normalize", "max_length", "dtype", "similarity"),
-    *("prompts", "seed", "languages", "subsets", "splits", "mnli", "fresh_seeds"),
+    *("recipe", "changes", "tasks", "pooling", "normalize", "max_length", "dtype", "similarity"),
+    *("prompts", "seed", "languages", "subsets", "splits"),
 )
 """The options that a baseline records, so that a candidate is evaluated in the same way."""
 
@@ -67,7 +67,7 @@ def _set(
     prompts = read_prompts(given["prompts"], given["prompt_file"]) or {}
     kept = {option: given[option] for option in KEPT}
     kept["prompts"] = [f"{side}={text}" for side, text in prompts.items()]
-    kept["mnli"] = str(given["mnli"]) if given["mnli"] else None
+    kept |= {option: list(given[option]) for option in ("recipe", "changes")}
     request = Request.of_options(models, options.with_project(suites, project), given)
     with request.network():
         made = set_baseline(name, request, seeds=seeds, asked=kept, again=again, carry_out=carry_out)

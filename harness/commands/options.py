@@ -96,28 +96,28 @@ project = click.option(
 )
 
 _OPTIONS = (
-    click.option(
+    recipe := click.option(
         "--recipe",
-        default="",
+        multiple=True,
         metavar="RECIPE",
-        help="How a model is trained for tasks with labels: a name, or name:variant "
-        "(`harness list recipes`).",
+        help="How a model is trained: a name, or name:variant (`harness list recipes`). Repeat for one that "
+        "makes a model and one for tasks with labels.",
+    ),
+    changes := click.option(
+        "--set",
+        "changes",
+        multiple=True,
+        metavar="SETTING=VALUE",
+        help="A setting of the recipe (docs/training.md, docs/glue.md). Repeat for several.",
+    ),
+    train_data := click.option(
+        "--train-data",
+        default=None,
+        metavar="DATA",
+        help="Train on this in place of the recipe's data: org/name, a file of pairs or triplets (JSONL, "
+        "CSV, Parquet), or code:FOLDER (docs/training-data.md).",
     ),
     click.option("--tasks", default=None, help="Only these tasks of the suites, e.g. RTE,MRPC."),
-    click.option(
-        "--fresh-seeds",
-        type=Number("fresh_seeds"),
-        default=None,
-        help="Runs of a chosen cell with seeds of our own, whose mean is the score "
-        "(default: 5, or 0 where the recipe has final seeds or chooses nothing).",
-    ),
-    click.option("--no-transfer", is_flag=True, help="Start no task from a model for MNLI."),
-    click.option(
-        "--mnli",
-        type=click.Path(path_type=Path, exists=True),
-        default=None,
-        help="A model for MNLI, folder or weights, that tasks start from in place of the recipe's own.",
-    ),
     click.option(
         "--pooling",
         default=None,
@@ -160,11 +160,11 @@ _OPTIONS = (
         default=None,
         help="JSON or TOML file of prompts by name.",
     ),
-    click.option(
+    seed := click.option(
         "--seed",
         type=Number("seed"),
         default=SEED,
-        help="Seed of samples and probes, and what fresh seeds are counted from (mteb's own is 42).",
+        help="Seed of samples, probes and trainings; further seeds are counted from it (mteb's own is 42).",
     ),
     languages,
     subsets,
@@ -173,12 +173,12 @@ _OPTIONS = (
     cache,
     data,
     offline,
-    click.option(
+    devices := click.option(
         "--devices",
         default="",
         help="Devices, e.g. cuda:0,cuda:1; one process each if several (default: every GPU, else the CPU).",
     ),
-    click.option(
+    threads := click.option(
         "--threads",
         type=Number("threads"),
         default=None,
@@ -193,17 +193,25 @@ _OPTIONS = (
     click.option(
         "--no-gate", is_flag=True, help="Run a model that the sanity gate refuses; its records say so."
     ),
-    click.option(
+    trust_remote_code := click.option(
         "--trust-remote-code",
         is_flag=True,
         help="Run code from the model's repository; needs a pinned commit.",
     ),
-    click.option(
+    allow_extra := click.option(
         "--allow-extra",
         default="",
         metavar="NAMES",
         help="Tensors that may have no place in the model and are then left out, e.g. probe.*,bias.",
     ),
+)
+
+
+seeds = click.option(
+    "--seeds",
+    type=Number("seeds"),
+    default=1,
+    help="Models that a recipe makes, with as many seeds; tables show their mean and deviation.",
 )
 
 
@@ -229,6 +237,14 @@ def with_project(suites: tuple[str, ...], name: str | None) -> tuple[str, ...]:
     return tuple(
         suite.replace("code:", f"code:{name}=", 1) if suite.startswith("code:") else suite for suite in suites
     )
+
+
+def training(command: F) -> F:
+    """Give a command every option of a training that an evaluation has as well."""
+    chosen = (recipe, changes, train_data, seed, results, cache, data, offline, devices, threads)
+    for option in reversed((*chosen, trust_remote_code, allow_extra)):
+        command = option(command)
+    return command
 
 
 def evaluation(command: F) -> F:

@@ -12,6 +12,7 @@ import click
 
 from harness import evaluation, progress, provenance
 from harness.commands import options
+from harness.commands.train import TrainingCost, print_trainings
 from harness.context import JobContext
 from harness.encoder.model_files import weight_files
 from harness.identity import digest
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 @options.suites
 @options.project
 @options.evaluation
+@options.seeds
 @click.option(
     "--force",
     is_flag=True,
@@ -52,6 +54,7 @@ def command(
     models: tuple[str, ...],
     suites: tuple[str, ...],
     project: str | None,
+    seeds: int,
     force: bool,
     fail_fast: bool,
     dry_run: bool,
@@ -60,7 +63,7 @@ def command(
 ) -> int:
     """Evaluate models on suites and record the scores; what is there is not done again."""
     suites = options.with_project(suites, project)
-    request = Request.of_options(models, suites, given, force=force, fail_fast=fail_fast)
+    request = Request.of_options(models, suites, given, seeds=seeds, force=force, fail_fast=fail_fast)
     with request.network():
         prepared = evaluation.prepare(request)
         evaluation.require_data(prepared)
@@ -76,9 +79,12 @@ def command(
 
 def _show_plan(prepared: PreparedRun, as_json: bool) -> int:
     estimate = _estimate(prepared)
+    trainings = [TrainingCost.of(one, prepared) for one in prepared.plan.trainings]
     if as_json:
-        click.echo(json.dumps(_to_json(estimate), indent=1))
+        click.echo(json.dumps(_to_json(estimate, trainings), indent=1))
     else:
+        if trainings:
+            print_trainings(trainings)
         _show(estimate, prepared.suites, console())
         print_failures(impossible_results(prepared), prepared, console())
     return 1 if prepared.plan.impossible else 0
@@ -93,6 +99,7 @@ class _Line:
 
     model: str
     task: str
+    key: str
     state: str
     texts: int | None
     tokens: int | None
@@ -254,7 +261,9 @@ class _PastRuns:
         """The parameters of a model: those in its records, else as many as its files hold in float32."""
         artifact = cell.subject.artifact
         known = next((run.parameters for run in self.runs if run.model == artifact.key and run.parameters), 0)
-        return known or sum(path.stat().st_size for path in weight_files(artifact.folder)) // 4
+        training = cell.subject.training
+        folder = artifact.folder if training is None or training.done else training.backbone.folder
+        return known or sum(path.stat().st_size for path in weight_files(folder)) // 4
 
 
 def _device(devices: Sequence[str]) -> tuple[str, str]:
@@ -267,7 +276,7 @@ def _device(devices: Sequence[str]) -> tuple[str, str]:
 def _runs(prepared: PreparedRun) -> dict[str, Estimate]:
     """The estimated cost of each missing run by key, from a few steps of it."""
     plan = prepared.plan
-    jobs = [job for job in plan.jobs if job.kind == "train" and job.key not in plan.known]
+    jobs = [job for job in plan.jobs if job.kind == "finetune" and job.key not in plan.known]
     if not jobs or prepared.recipe is None:
         return {}
     request = prepared.request
@@ -301,6 +310,7 @@ def _learnt(cell: PlannedScore, mine: Sequence[Estimate]) -> _Line:
     return _Line(
         model=cell.subject.artifact.name,
         task=cell.task.name,
+        key=cell.key,
         state="cannot run" if cell.problem else "to do" if cell.record is None else "done",
         error=cell.problem.message if cell.problem else None,
         texts=None,
@@ -319,11 +329,15 @@ def _begins(cell: PlannedScore, mine: Sequence[Estimate]) -> list[str]:
     return [f"{cell.task.name}: {note}" for note in notes]
 
 
-def _to_json(lines: list[_Line]) -> dict[str, Any]:
+def _to_json(lines: list[_Line], trainings: list[TrainingCost]) -> dict[str, Any]:
     """The estimate as plain values (docs/json.md)."""
     from dataclasses import asdict
 
-    return {"schema": 1, "plan": [asdict(line) for line in lines]}
+    return {
+        "schema": 1,
+        "trainings": [asdict(one) for one in trainings],
+        "plan": [asdict(line) for line in lines],
+    }
 
 
 def _show(lines: list[_Line], suites: Sequence[Suite], console: Console) -> None:
@@ -360,12 +374,12 @@ def _table(lines: Sequence[_Line], numbers: Sequence[str]) -> Table:
     from rich.table import Table
 
     table = Table(title="plan; nothing was run")
-    for name in ("model", "task", "state"):
+    for name in ("model", "task", "key", "state"):
         table.add_column(name)
     for name in numbers:
         table.add_column(name, justify="right")
     for line in lines:
-        table.add_row(line.model, line.task, line.state, *_numbers(line))
+        table.add_row(line.model, line.task, line.key[:12], line.state, *_numbers(line))
     return table
 
 
@@ -378,6 +392,7 @@ def _line(cell: PlannedScore, past: _PastRuns) -> _Line:
     return _Line(
         model=cell.subject.artifact.name,
         task=cell.task.name,
+        key=cell.key,
         state=state,
         error=cell.problem.message if cell.problem else None,
         texts=texts,

@@ -12,7 +12,7 @@ from pydantic import Field
 from harness.documents import DocumentFolder, DocumentKind, DocumentPart
 from harness.watch.source import CheckpointSource
 
-SCHEMA = 1
+SCHEMA = 2
 """The schema that this version writes; a newer one is refused."""
 
 State = Literal["done", "failed", "partial", "waiting"]
@@ -102,11 +102,26 @@ class Watch(DocumentPart):
         return json.dumps(self.model_dump(mode="json", by_alias=True), indent=1, ensure_ascii=False) + "\n"
 
 
+def _with_settings(watch: dict[str, Any]) -> dict[str, Any]:
+    """A watch of schema 1, in which settings of GLUE were those of every recipe, as one of schema 2."""
+    request = dict(watch.get("request", {}))
+    options = request.pop("recipe_options", {})
+    changed = {
+        "fresh_seeds": options.get("fresh_seeds"),
+        "transfer": None if options.get("transfer", True) else "false",
+        "mnli": options.get("source"),
+    }
+    settings = {name: str(value) for name, value in changed.items() if value is not None}
+    recipe = [request["recipe"]] if request.get("recipe") else []
+    return {**watch, "request": {**request, "recipe": recipe, "recipe_settings": settings}}
+
+
 WATCHES = DocumentFolder(
     kind=DocumentKind(
         name="watch",
         type=Watch,
         schema=SCHEMA,
+        migrations={1: _with_settings},
         hint="Remove it and type the same command again: scores that are recorded are not measured anew.",
     ),
     folder="watches",

@@ -268,6 +268,7 @@ def follow(asked: WatchOptions, hearing: WatchListeners | None = None) -> Watch:
     source = open_source(asked.source, offline=asked.request.offline)
     if len(asked.request.suites) != 1:
         raise UsageError("A watch is over one suite.", hint="Give one --suite.")
+    asked.request.refuse_model_recipe()
     asked.request.check()
     name = asked.name or usual_name(source)
     results = paths.results_folder(asked.request.results)
@@ -462,7 +463,7 @@ def _echo(request: Request) -> dict[str, Any]:
         "settings": asdict(request.settings),
         "options": options,
         "recipe": request.recipe,
-        "recipe_options": asdict(request.recipe_options),
+        "recipe_settings": dict(request.recipe_settings),
         "gate": request.gate,
         "trust_remote_code": request.trust_remote_code,
     }

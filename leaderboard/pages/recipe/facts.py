@@ -8,8 +8,11 @@ from math import prod
 from typing import Any
 
 from harness import catalog
-from harness.recipe import Recipe, RecipeOptions
+from harness.recipe import ModelRecipe, TaskRecipe
 from leaderboard.reported.printed import Paper
+
+AnyRecipe = TaskRecipe | ModelRecipe
+"""A recipe of either kind."""
 
 APART = ("name", "source", "view", "grids", "assumed", "variants")
 """Parts of a protocol that have a place of their own on the page."""
@@ -32,12 +35,12 @@ class Protocol:
     assumed: tuple[str, ...] = ()
 
 
-def opened(name: str, variant: str = "") -> Recipe:
+def opened(name: str, variant: str = "") -> AnyRecipe:
     """A recipe with its own defaults."""
-    return catalog.open_recipe(f"{name}:{variant}" if variant else name, RecipeOptions())
+    return catalog.open_recipe(f"{name}:{variant}" if variant else name)
 
 
-def protocol_of(recipe: Recipe) -> Protocol:
+def protocol_of(recipe: AnyRecipe) -> Protocol:
     """The protocol behind a recipe."""
     found = getattr(recipe, "protocol", None)
     if not is_dataclass(found):
@@ -92,10 +95,10 @@ def recipes_of(paper: Paper) -> list[str]:
     return [name for name in catalog.recipes() if _is_of(opened(name), paper)]
 
 
-def paper_of(recipe: Recipe, papers: Mapping[str, Paper]) -> Paper | None:
+def paper_of(recipe: AnyRecipe, papers: Mapping[str, Paper]) -> Paper | None:
     """The paper that a recipe is made after, where its tables are at hand."""
     return next((paper for paper in papers.values() if _is_of(recipe, paper)), None)
 
 
-def _is_of(recipe: Recipe, paper: Paper) -> bool:
+def _is_of(recipe: AnyRecipe, paper: Paper) -> bool:
     return recipe.source.startswith(f"{paper.name},")

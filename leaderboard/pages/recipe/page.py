@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from harness.recipe import Recipe, RecipeEntry
-from leaderboard.pages.recipe.facts import Protocol, opened, paper_of, protocol_of, runs, words
+from harness.recipe import RecipeEntry
+from leaderboard.pages.recipe.facts import AnyRecipe, Protocol, opened, paper_of, protocol_of, runs, words
 from leaderboard.pages.recipe.tables import users_table
 from leaderboard.reported.printed import SCORES, Paper, key_of, title
 from leaderboard.state import address
@@ -72,7 +72,7 @@ def _tabs(entry: RecipeEntry, variant: str) -> list[tuple[str, str, bool]]:
 
 
 def _facts(
-    site: Site, recipe: Recipe, protocol: Protocol, paper: Paper | None
+    site: Site, recipe: AnyRecipe, protocol: Protocol, paper: Paper | None
 ) -> list[tuple[str, str, str, str]]:
     says = href = ""
     for listed in site.queries.suites.values():

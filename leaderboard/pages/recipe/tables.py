@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness import catalog
-from harness.recipe import Recipe, RecipeEntry
+from harness.recipe import RecipeEntry
 from harness.scores import score_text
 from leaderboard.grid import Grid
-from leaderboard.pages.recipe.facts import opened
+from leaderboard.pages.recipe.facts import AnyRecipe, opened
 from leaderboard.queries import Entry, Queries
 from leaderboard.state import address
 from leaderboard.tables import Cell, Column, Row, Table
@@ -24,7 +24,7 @@ def users(queries: Queries, name: str) -> list[Entry]:
     ]
 
 
-def users_table(queries: Queries, recipe: Recipe) -> Table:
+def users_table(queries: Queries, recipe: AnyRecipe) -> Table:
     """Who was fine-tuned by a recipe in any variant, with the means of the suites that it trains for."""
     entries = users(queries, recipe.name.partition(":")[0])
     grids = [
@@ -38,7 +38,7 @@ def users_table(queries: Queries, recipe: Recipe) -> Table:
         caption="Measured with it",
         columns=[
             Column(key="model", label="Model", sticky=True),
-            Column(key="recipe", label="Recipe"),
+            Column(key="recipe", label="AnyRecipe"),
             Column(key="parameters", label="Size", numeric=True),
             *(
                 Column(key=f"mean-{g.listed.slug}", label=g.listed.suite.title, numeric=True,
@@ -95,7 +95,7 @@ def recipes_table(queries: Queries) -> Table:
         name="recipes",
         caption=f"{len(catalog.recipes())} recipes",
         columns=[
-            Column(key="name", label="Recipe", sticky=True),
+            Column(key="name", label="AnyRecipe", sticky=True),
             Column(key="summary", label="What it does"),
             Column(key="source", label="Source"),
             Column(key="variants", label="Variants"),
