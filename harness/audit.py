@@ -1,12 +1,13 @@
 """The audit: what lies in a results folder and a cache, held against what was written, and its repair.
 
-Every file is read whole, whatever is known of it. A damaged record is moved aside, so that it counts as not
-done; damaged caches and what dead processes left are removed, and made again when they are needed.
+Every file is read whole, whatever is known of it. A damaged record or model is moved aside, so that it counts
+as not done; damaged caches and what dead processes left are removed, and made again when they are needed.
 """
 
 from __future__ import annotations
 
 import json
+import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -19,6 +20,7 @@ from harness.documents import without_digest
 from harness.errors import HarnessError, NewerSchemaError, RecordError
 from harness.files import Leases
 from harness.identity import digest
+from harness.model_store import ModelStore, model_problem
 from harness.store import FAILED, Store
 from harness.vectors import shard_is_finite, shard_problem
 
@@ -32,7 +34,8 @@ AREAS = {
     "source": "tasks built from source code",
     "finetuned": "fine-tuned weights",
     "units": "scores taken apart for checks",
-    "left": "temporary files of killed processes",
+    "models": "trained models",
+    "left": "leftovers of killed processes",
 }
 """What is gone over, in words."""
 
@@ -45,7 +48,7 @@ class Fault:
 
     Attributes:
         area: One of `AREAS`.
-        file: The file, or a folder of prepared data.
+        file: The file, or a folder of prepared data or of a model.
         reason: What is wrong with it.
         repair: What a repair does with it; empty if it leaves it.
         repaired: Whether that was done.
@@ -148,7 +151,11 @@ def _repaired(fault: Fault) -> Fault:
     try:
         if fault.area == "datasets":
             return replace(fault, repaired=remove_prepared(fault.file))
-        if fault.repair == "remove":
+        if fault.area == "models":
+            ModelStore(fault.file.parents[1]).move_aside(fault.file)
+        elif fault.file.is_dir():
+            shutil.rmtree(fault.file)
+        elif fault.repair == "remove":
             fault.file.unlink(missing_ok=True)
         elif fault.repair == "move aside":
             files.move(fault.file, fault.file.with_suffix(".broken"))
@@ -158,7 +165,7 @@ def _repaired(fault: Fault) -> Fault:
 
 
 def _checks(results: Path, cache: Path) -> Iterator[_Check]:
-    store, records = Store(results), results / "records"
+    store, records, models = Store(results), results / "records", ModelStore(results)
     places: list[tuple[str, Callable[[Path], Iterator[Fault]], list[Path]]] = [
         ("records", _record_faults, _records(results)),
         ("examples", _example_faults, sorted(records.glob(f"*/*/*{EXAMPLES}"))),
@@ -171,7 +178,9 @@ def _checks(results: Path, cache: Path) -> Iterator[_Check]:
         ("finetuned", _state_faults, sorted(cache.glob(f"finetuned/*/{STATE}"))),
         ("finetuned", _weight_faults, sorted(cache.glob("finetuned/*/*.safetensors"))),
         ("units", _unit_faults, sorted(cache.glob("units/*.npz"))),
+        ("models", _model_faults, models.folders()),
         ("left", _left_faults, sorted({*files.leftovers(results), *files.leftovers(cache)})),
+        ("left", _left_faults, models.leftovers()),
     ]
     for area, faults, paths in places:
         yield from (_Check(area=area, path=path, faults=faults) for path in paths)
@@ -236,6 +245,11 @@ def _lease_faults(path: Path) -> Iterator[Fault]:
 
 def _left_faults(path: Path) -> Iterator[Fault]:
     yield Fault(area="left", file=path, reason="its process is dead")
+
+
+def _model_faults(folder: Path) -> Iterator[Fault]:
+    if problem := model_problem(folder):
+        yield Fault(area="models", file=folder, reason=problem, repair="move aside")
 
 
 # The cache

@@ -23,6 +23,7 @@ COMMANDS = {
     "compare": "Compare two models: score deltas and what differs in how they came about.",
     "watch": "Evaluate each new checkpoint of a pretraining run, and draw the curve.",
     "proxy": "Choose a few tasks that predict a benchmark's mean, and show such proxies.",
+    "models": "List, show, remove and export the models that recipes have trained.",
     "data": "Show, mirror, verify and check the data that suites need.",
     "serve": "Open the leaderboard as a web site, or write it as plain files.",
     "import": "Take over scores that others published.",

@@ -47,7 +47,7 @@ def write_once(path: Path, content: bytes) -> bool:
         return True
     finally:
         temporary.unlink(missing_ok=True)
-        _sync_folder(path.parent)
+        sync(path.parent)
     return True
 
 
@@ -59,7 +59,7 @@ def replace(path: Path, content: bytes) -> None:
     except OSError as error:
         temporary.unlink(missing_ok=True)
         raise write_error(path, error) from error
-    _sync_folder(path.parent)
+    sync(path.parent)
 
 
 def move(path: Path, to: Path) -> None:
@@ -132,8 +132,9 @@ def _stage(path: Path, content: bytes) -> Path:
     return temporary
 
 
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
+def sync(place: Path) -> None:
+    """Have a file, or the names in a folder, on disk."""
+    descriptor = os.open(place, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

@@ -113,6 +113,6 @@ def read_document(folder: Path) -> ModelDocument | None:
     """
     try:
         found = DOCUMENTS.parse((folder / FILE).read_text(encoding="utf-8"), where=folder / FILE)
-    except (OSError, ValueError, RecordError):
+        return found if found.key == found.lineage.key else None
+    except (OSError, ValueError, RecursionError, RecordError):
         return None
-    return found if found.key == found.lineage.key else None

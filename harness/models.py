@@ -122,18 +122,18 @@ def _from_folder(
 ) -> Artifact:
     try:
         model_settings.describe(folder, own_code=options.trust_remote_code)
-        key, weights = content.content_key(
-            folder, cache_dir=options.cache, trust_remote_code=options.trust_remote_code
-        )
+        found = content.identify(folder, options.cache, trust_remote_code=options.trust_remote_code)
     except OSError as error:
         reason = error.strerror or str(error)
         raise ModelError(f"{error.filename or folder} cannot be read: {reason}.") from error
+    named = None if found.document is None or revision is not None else found.document.name
     return Artifact(
-        name=name,
+        name=named or name,
         source=source,
         folder=folder.resolve() if revision is None else folder,
-        key=key,
-        weights=weights,
+        key=found.key,
+        weights=found.weights,
+        trained=found.document is not None,
         revision=revision,
         trust_remote_code=options.trust_remote_code,
         allow_extra=options.allow_extra,

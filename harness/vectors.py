@@ -136,7 +136,10 @@ class Space:
     def identity_of(
         artifact: Artifact, encoding: Encoding, *, prompt: str, role: Role = ""
     ) -> dict[str, object]:
-        """The fields that a vector depends on besides the text; `role` is empty for models with one tower."""
+        """The fields that a vector depends on besides the text; `role` is empty for models with one tower.
+
+        Of a trained model also the weights, since its key says only how they were made.
+        """
         return {
             "artifact": artifact.key,
             "output": encoding.output,
@@ -146,6 +149,7 @@ class Space:
             "max_length": encoding.max_length,
             "prompt": prompt,
             "role": role,
+            **({"weights": artifact.weights} if artifact.trained else {}),
         }
 
     @staticmethod

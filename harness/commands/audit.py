@@ -20,14 +20,16 @@ from harness.errors import UsageError
 @options.results
 @options.cache
 @click.option(
-    "--repair", is_flag=True, help="Move damaged records aside; remove damaged caches and what is stale."
+    "--repair",
+    is_flag=True,
+    help="Move damaged records and models aside; remove damaged caches and what is stale.",
 )
 @options.as_json
 def command(results: Path | None, cache: Path | None, repair: bool, as_json: bool) -> int:
-    """Read every record, per-example file and cached file, and name what is damaged or stale.
+    """Read every record, per-example file, trained model and cached file, and name what is damaged or stale.
 
-    A record that was moved aside is measured again by the next run; a cache that was removed is made
-    again. Ends with 0 if nothing is wrong (any more), else with 1.
+    A record that was moved aside is measured again by the next run, a model trained again; a cache
+    that was removed is made again. Ends with 0 if nothing is wrong (any more), else with 1.
     """
     for folder in (results, cache):
         if folder is not None and not folder.is_dir():

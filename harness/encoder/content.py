@@ -25,6 +25,7 @@ from harness.encoder.model_files import (
 from harness.errors import ModelError
 from harness.files import sha256_file, sha256_joined
 from harness.identity import digest
+from harness.lineage import ModelDocument, read_document
 
 CONFIGS = frozenset(
     {
@@ -77,14 +78,37 @@ def content_files(folder: Path) -> list[Path]:
     return sorted(p for p in found if p.is_file())
 
 
+@dataclass(frozen=True, kw_only=True)
+class FolderIdentity:
+    """The identity of a model folder.
+
+    Attributes:
+        key: Its ArtifactKey, 64 hex digits.
+        weights: The hash of its weights, likewise.
+        document: Its model.json, where the key comes from there.
+    """
+
+    key: str
+    weights: str
+    document: ModelDocument | None = None
+
+
 def content_key(
     folder: Path, cache_dir: Path | None = None, *, trust_remote_code: bool = False
 ) -> tuple[str, str]:
-    """The ArtifactKey of a folder and the hash of its weights, each 64 hex digits.
+    """The ArtifactKey of a folder and the hash of its weights (see `identify`)."""
+    found = identify(folder, cache_dir, trust_remote_code=trust_remote_code)
+    return found.key, found.weights
 
-    The key covers name and content of every file of `content_files`; a copy elsewhere has the same key. If
-    model.json names a key and the content is unchanged since, that is the key. The weights' hash is the
-    file's own SHA-256 for a single file; safetensors in several parts count as the one file that their
+
+def identify(
+    folder: Path, cache_dir: Path | None = None, *, trust_remote_code: bool = False
+) -> FolderIdentity:
+    """The identity of a folder.
+
+    The key covers name and content of every file of `content_files`; a copy elsewhere has the same key. Of a
+    trained model it is that of its lineage, as long as the content is what model.json says. The weights' hash
+    is the file's own SHA-256 for a single file; safetensors in several parts count as the one file that their
     tensors make. File hashes are cached in `cache_dir`. A folder with classes of its own has another key with
     `trust_remote_code`, because it is then another program.
 
@@ -96,10 +120,15 @@ def content_key(
     own_code = trust_remote_code and bool(RemoteClass.own(folder))
     weights = {name: sha for name, sha in hashes.items() if name.endswith((".safetensors", ".bin"))}
     weights_hash = next(iter(weights.values())) if len(weights) == 1 else digest(sorted(weights.items()))
-    made = read_object(folder / "model.json")
-    if isinstance(made.get("key"), str) and made.get("content") == content:
-        return made["key"], weights_hash
-    return digest({"content": content, "own code": True}) if own_code else content, weights_hash
+    document = read_document(folder)
+    if document is not None and document.content != content:
+        document = None
+    key = content if document is None else document.key
+    return FolderIdentity(
+        key=digest({"content": key, "own code": True}) if own_code else key,
+        weights=weights_hash,
+        document=document,
+    )
 
 
 def _hashes(folder: Path, files: Sequence[Path], cache_dir: Path | None) -> dict[str, str]:

@@ -24,7 +24,7 @@ from harness.encoder.engine import (
     route,
     widen_towers,
 )
-from harness.encoder.model_settings import NO_LIMIT, Description, describe
+from harness.encoder.model_settings import ATTENTION, NO_LIMIT, Description, describe
 from harness.encoder.preflight import check_family
 from harness.encoder.tensors import left_out
 from harness.encoder.trust import check_trust
@@ -136,8 +136,11 @@ def _cut(module: nn.Module, length: int) -> bool:
 def _set_pooling(model: SentenceTransformer, mode: str) -> None:
     from sentence_transformers.models import Pooling
 
+    from harness.encoder.attentive_pooling import AttentivePooling
+
     for at, module in enumerate(model):
-        if isinstance(module, Pooling) and module.get_pooling_mode_str() != mode:
+        own = module.get_pooling_mode_str() if isinstance(module, Pooling) else ATTENTION
+        if isinstance(module, Pooling | AttentivePooling) and own != mode:
             model[at] = Pooling(module.word_embedding_dimension, mode, include_prompt=module.include_prompt)
 
 

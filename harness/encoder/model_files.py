@@ -47,8 +47,12 @@ def read_object(path: Path) -> dict[str, Any]:
 Module = tuple[str, str]
 """The type of a module, and its subfolder."""
 
+ATTENTIVE = "AttentivePooling"
+"""Our own pooling, whose weights over the tokens are learned."""
+
 WEIGHTED = frozenset(
     {
+        ATTENTIVE,
         "CLIPModel",
         "CNN",
         "Dense",
@@ -60,24 +64,38 @@ WEIGHTED = frozenset(
         "WordEmbeddings",
     }
 )
-"""The sentence-transformers modules that read weights from their folder."""
+"""The modules that read weights from their folder."""
 
-LIBRARY = WEIGHTED | {"Asym", "BoW", "Dropout", "Normalize", "Pooling", "Router", "WordWeights"}
+LIBRARY = (WEIGHTED - {ATTENTIVE}) | {
+    "Asym",
+    "BoW",
+    "Dropout",
+    "Normalize",
+    "Pooling",
+    "Router",
+    "WordWeights",
+}
 """All sentence-transformers modules; Asym is the old name of Router."""
 
+OWN = {
+    "harness.encoder.attentive_pooling.AttentivePooling": ATTENTIVE,
+    "harness.encoder.sentence_transformer.Transformer": "Transformer",
+}
+"""Our own modules by their type; our Transformer stands for the library's."""
+
 TYPE = re.compile(r"sentence_transformers\.models\.(\w+)(?:\.\1)?")
-"""The spelling of such a module's type: the class, or the class in the file of its name."""
+"""The spelling of a library module's type: the class, or the class in the file of its name."""
 
 
 def library_class(kind: str) -> str | None:
-    """The sentence-transformers class that a module's type names, None if it names no such class.
+    """The class of sentence-transformers, or of our own, that a module's type names; None for any other.
 
     >>> library_class("sentence_transformers.models.Pooling")
     'Pooling'
     >>> library_class("sentence_transformers.models.Router.import_from_string")
     """
     found = TYPE.fullmatch(kind)
-    return found[1] if found and found[1] in LIBRARY else None
+    return found[1] if found and found[1] in LIBRARY else OWN.get(kind)
 
 
 def read_modules(folder: Path) -> list[Module]:

@@ -15,6 +15,7 @@ from harness import backbones
 from harness.encoder.content import check_external_references
 from harness.encoder.family import MODEL_TYPE, Family
 from harness.encoder.model_files import (
+    ATTENTIVE,
     Module,
     all_modules,
     backbone_folder,
@@ -41,6 +42,9 @@ name for these three, although its vector has the maximum before the mean."""
 
 OWN_POOLING = "own"
 """The pooling of a model that has no Pooling module."""
+
+ATTENTION = "attention"
+"""The pooling whose weights over the tokens are learned, which only a model that has it can use."""
 
 NO_LIMIT = 1_000_000
 """The max_length of a model that truncates nothing."""
@@ -78,7 +82,12 @@ def _resolved_pooling(description: Description, asked: str | None) -> str:
             f"{description.folder} has no Pooling module, so its pooling cannot be replaced.",
             hint="Leave the pooling out.",
         )
-    known = [*POOLING_FLAGS.values(), *([own] if own and "+" in own else [])]
+    known = [*POOLING_FLAGS.values(), *([own] if own and own not in POOLING_FLAGS.values() else [])]
+    if asked == ATTENTION:
+        raise UsageError(
+            f"{description.folder} has no attentive pooling, whose weights are learned in training.",
+            hint=f"Train one (`--recipe simcse`), or give one of {', '.join(known)}.",
+        )
     if asked not in known:
         raise unknown("pooling", asked, known, then="Choose one of these, or leave the pooling out.")
     return asked
@@ -227,8 +236,8 @@ OF_CHARACTERS = ("ByT5Tokenizer", "CanineTokenizer", "PerceiverTokenizer")
 class Description:
     """The description of a model folder.
 
-    `pooling` is named as in sentence-transformers, with "+" between concatenated modes; None for a bare
-    backbone, which then has `usual_pooling`, that of its family; OWN_POOLING without a Pooling module.
+    `pooling` is named as in sentence-transformers, with "+" between concatenated modes, or ATTENTION; None
+    for a bare backbone, which then has `usual_pooling`, that of its family; OWN_POOLING without a pooling.
     `normalize` is whether the last module normalizes. `max_length` is SentenceTransformer's length in tokens,
     special ones included, that of the longest tower; `position_limit` is the number of positions, None where
     the files name no limit; `lengths` are those of each tower. `prompts` may have empty texts, which mean no
@@ -319,9 +328,10 @@ def _family_pooling(folder: Path) -> str:
 def _pooling(folder: Path, modules: list[Module]) -> str | None:
     if not modules:
         return None
-    path = next((sub for kind, sub in modules if library_class(kind) == "Pooling"), None)
+    known = [(library_class(kind), sub) for kind, sub in modules]
+    path = next((sub for kind, sub in known if kind == "Pooling"), None)
     if path is None:
-        return OWN_POOLING
+        return ATTENTION if ATTENTIVE in (kind for kind, _ in known) else OWN_POOLING
     config = read_object(folder / path / "config.json")
     # A missing flag means off, but for the mean on.
     modes = [mode for flag, mode in POOLING_FLAGS.items() if config.get(flag, mode == "mean")]

@@ -17,6 +17,7 @@ from typing import Any
 from harness import backbones
 from harness.encoder.family import MODEL_TYPE, Architecture, Config, Family
 from harness.encoder.model_files import (
+    ATTENTIVE,
     StoredTensor,
     all_modules,
     backbone_folder,
@@ -76,12 +77,15 @@ def check_model(artifact: Artifact, encoding: Encoding, options: PreflightOption
             _check_backbone(folder / sub, artifact)
         elif library_class(kind) == "Dense":
             _check_dense(folder / sub)
+        elif library_class(kind) == ATTENTIVE:
+            _check_attentive(folder / sub)
+            _check_width(folder, sub)
 
 
 # The modules of sentence-transformers
 
 CONFIGURED = frozenset(
-    {"Pooling", "Dense", "Dropout", "LayerNorm", "WeightedLayerPooling", "BoW", "WordWeights"}
+    {ATTENTIVE, "Pooling", "Dense", "Dropout", "LayerNorm", "WeightedLayerPooling", "BoW", "WordWeights"}
 )
 """The modules that cannot be loaded without a config.json of their own."""
 
@@ -129,6 +133,36 @@ def _check_dense(place: Path) -> None:
         there = "no linear.weight" if weight is None else f"a linear.weight of {weight.shape}"
         raise ModelError(
             f"{place} has {there}, and its config.json says {said}.",
+            hint="Fetch or write the model folder again.",
+        )
+
+
+def _check_attentive(place: Path) -> None:
+    """Hold the query of an attentive pooling against its config."""
+    config, tensors = read_object(place / "config.json"), stored_tensors(module_weights(place, sharded=False))
+    size, heads = config.get("word_embedding_dimension"), config.get("heads", 1)
+    if not isinstance(size, int) or not isinstance(heads, int) or heads < 1 or size < 1 or size % heads:
+        raise ModelError(
+            f"{place / 'config.json'} says {heads!r} heads of a token vector of {size!r} dimensions.",
+            hint="The number of heads must divide that of the dimensions.",
+        )
+    query = None if tensors is None else tensors.get("query")
+    wanted = (heads, size // heads)
+    if tensors is not None and (query is None or query.shape != wanted or len(tensors) > 1):
+        there = f"no query, but {', '.join(tensors)}" if query is None else f"a query of {query.shape}"
+        raise ModelError(
+            f"{place} has {there}, and its config.json says {wanted}.",
+            hint="Fetch or write the model folder again.",
+        )
+
+
+def _check_width(folder: Path, sub: str) -> None:
+    """Refuse an attentive pooling right behind a backbone whose token vectors are of another size."""
+    size = read_object(folder / sub / "config.json")["word_embedding_dimension"]
+    width = read_object(backbone_folder(folder) / "config.json").get("hidden_size", size)
+    if size != width and read_modules(folder)[1][1] == sub:
+        raise ModelError(
+            f"{folder / sub} pools vectors of {size} dimensions, and those of its backbone have {width}.",
             hint="Fetch or write the model folder again.",
         )
 

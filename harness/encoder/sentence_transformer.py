@@ -13,9 +13,10 @@ from torch import nn
 
 from harness import backbones
 from harness.encoder.attention.kernels import AUTO, LIBRARY_NAMES
+from harness.encoder.attentive_pooling import AttentivePooling
 from harness.encoder.engine import backbone_modules, let_end_pad
 from harness.encoder.family import MODEL_TYPE
-from harness.encoder.model_files import library_class, read_object
+from harness.encoder.model_files import ATTENTIVE, library_class, read_object
 from harness.encoder.model_settings import family_in, has_network
 from harness.encoder.network.checkpoint import configured, load_network
 from harness.encoder.network.pretrained import require_import
@@ -123,6 +124,11 @@ def _dtype(model_args: dict[str, Any], folder: Path) -> torch.dtype:
     return found
 
 
+_THEIRS = LibraryTransformer.__module__
+_OURS = f"{Transformer.__module__}.Transformer"
+"""The type of a Transformer module as the library writes it, and that of ours."""
+
+
 class SentenceTransformer(_SentenceTransformer):
     """A SentenceTransformer whose tensors stay in the dtype in which they were loaded.
 
@@ -137,14 +143,27 @@ class SentenceTransformer(_SentenceTransformer):
             return self
         return super().to(*args, **kwargs)
 
+    def save(self, path: str, *args: Any, **kwargs: Any) -> None:
+        """Write the model; one of our own model type names our Transformer, which imports what it needs."""
+        super().save(path, *args, **kwargs)
+        modules = Path(path, "modules.json")
+        if self._is_of_our_type():
+            modules.write_text(modules.read_text().replace(f'"{_THEIRS}"', f'"{_OURS}"'))
+
     def _create_model_card(self, path: str, *args: Any, **kwargs: Any) -> None:
         super()._create_model_card(path, *args, **kwargs)
-        if any(cast(Any, module).config.model_type == MODEL_TYPE for module in backbone_modules(self)):
+        if self._is_of_our_type():
             require_import(Path(path))
 
+    def _is_of_our_type(self) -> bool:
+        return any(cast(Any, module).config.model_type == MODEL_TYPE for module in backbone_modules(self))
+
     def _load_module_class_from_ref(self, class_ref: str, *args: Any, **kwargs: Any) -> Any:
-        if library_class(class_ref) == "Transformer":
+        known = library_class(class_ref)
+        if known == "Transformer":
             return Transformer
+        if known == ATTENTIVE:
+            return AttentivePooling
         return super()._load_module_class_from_ref(class_ref, *args, **kwargs)
 
     def _load_auto_model(

@@ -375,8 +375,8 @@ def _to_our_names(module: EncoderPreTrainedModel, state: dict[str, Tensor], pref
 
 NEEDED = """## Loading
 
-The architecture is one that transformers has no class for. Install `encoder-harness` and register it
-first; transformers and sentence-transformers then load the model as any other:
+The architecture is one that transformers has no class for. Install `encoder-harness`; sentence-transformers
+then loads the model as any other, and transformers does so once it is registered:
 
 ```python
 import harness

@@ -38,7 +38,7 @@ def users_table(queries: Queries, recipe: AnyRecipe) -> Table:
         caption="Measured with it",
         columns=[
             Column(key="model", label="Model", sticky=True),
-            Column(key="recipe", label="AnyRecipe"),
+            Column(key="recipe", label="Recipe"),
             Column(key="parameters", label="Size", numeric=True),
             *(
                 Column(key=f"mean-{g.listed.slug}", label=g.listed.suite.title, numeric=True,
@@ -95,7 +95,7 @@ def recipes_table(queries: Queries) -> Table:
         name="recipes",
         caption=f"{len(catalog.recipes())} recipes",
         columns=[
-            Column(key="name", label="AnyRecipe", sticky=True),
+            Column(key="name", label="Recipe", sticky=True),
             Column(key="summary", label="What it does"),
             Column(key="source", label="Source"),
             Column(key="variants", label="Variants"),

@@ -1,0 +1,316 @@
+"""Trained models in a results folder: `models/<name>-<key12>/`, put in place whole by one rename.
+
+A training works in a folder of its key beside them, which outlives a killed training and goes when its model
+is in place. Models are results: nothing prunes them with a cache. One whose key does not follow from its
+lineage, or whose content is not what its model.json says, is damaged and counts as absent.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import itertools
+import json
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness import files
+from harness.encoder.content import identify
+from harness.errors import HarnessError, StoreError
+from harness.lineage import FILE, Lineage, ModelDocument, read_document
+from harness.training import LOG, MODEL, OUTPUT, read_log
+from harness.types import Artifact
+
+TRAINING = "training"
+"""The folder in a model with the circumstances of its training, which are no part of its content."""
+
+TENSORBOARD = "tensorboard"
+"""The folder of TensorBoard events in a training's folder."""
+
+_BEGUN = "training.json"
+_WORK = ".training-"
+_REMOVED = ".removed-"
+_BROKEN = re.compile(r"\.broken\d*$")
+
+_FAULTS = (OSError, HarnessError, TypeError, ValueError, LookupError, AttributeError)
+"""What reading a damaged folder may raise."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredModel:
+    """A trained model in its place.
+
+    Attributes:
+        folder: The model's folder.
+        document: Its model.json; None where that is missing or does not follow from itself.
+        problem: What is damaged; empty for a whole model.
+    """
+
+    folder: Path
+    document: ModelDocument | None
+    problem: str = ""
+
+    @property
+    def name(self) -> str:
+        """The model's name, as far as it is known."""
+        return self.folder.name.rpartition("-")[0] if self.document is None else self.document.name
+
+    @property
+    def key(self) -> str:
+        """The ArtifactKey, or its first 12 digits where that is all that is known."""
+        return self.folder.name.rpartition("-")[2] if self.document is None else self.document.key
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnfinishedModel:
+    """A training that has begun and is not at its end.
+
+    Attributes:
+        folder: The folder of the training.
+        name: The name that the model will have.
+        key: Its ArtifactKey, or the first 12 digits where that is all that is known.
+        recipe: The recipe in words.
+        seed: The seed; None where it is not known.
+        steps: The steps of the whole training; None where that is not known.
+        done: The steps in its log.
+    """
+
+    folder: Path
+    name: str
+    key: str
+    recipe: str = ""
+    seed: int | None = None
+    steps: int | None = None
+    done: int = 0
+
+
+class ModelStore:
+    """The trained models of a results folder."""
+
+    def __init__(self, results: Path) -> None:
+        self.root = results / "models"
+
+    def folder(self, slug: str) -> Path:
+        """The place of a model, whether it is there or not; `slug` is that of its Artifact."""
+        return self.root / slug
+
+    def work(self, key: str) -> Path:
+        """The folder of a training, whether it is there or not."""
+        return self.root / f"{_WORK}{key[:12]}"
+
+    def begin(self, key: str, *, name: str, lineage: Lineage, steps: int | None) -> Path:
+        """Make the folder of a training, or find the one of a killed training; a model half written goes.
+
+        Raises:
+            StoreError: The folder cannot be written.
+        """
+        work = self.work(key)
+        about = {"name": name, "key": key, "recipe": lineage.text, "seed": lineage.seed, "steps": steps}
+        files.replace(work / _BEGUN, json.dumps({"schema": 1, **about}, indent=1).encode())
+        shutil.rmtree(work / MODEL, ignore_errors=True)
+        return work
+
+    def find(self, key: str, cache: Path | None = None) -> tuple[Path, ModelDocument] | None:
+        """The folder of a whole model and its document; None without one. A damaged one is warned of."""
+        for folder in self.folders(key):
+            found = _stored(folder, cache)
+            if found.document is not None and found.document.key != key:
+                continue
+            if found.document is not None and not found.problem:
+                return folder, found.document
+            _warn_once(folder, found.problem)
+        return None
+
+    def put(self, model: Path, document: ModelDocument, slug: str) -> Path:
+        """Put a model that a training has left into its place, with its log; the training's folder goes.
+
+        A whole model that lies there already stays; what is damaged is moved aside.
+
+        Args:
+            model: The model's folder within that of its training.
+            document: Its model.json.
+            slug: The folder's name, that of the model's Artifact.
+
+        Returns:
+            The folder of the model with this key.
+
+        Raises:
+            StoreError: The results folder cannot be written; the training's folder is kept.
+        """
+        work = self.work(document.key)
+        try:
+            _copy_log(work, model / TRAINING)
+            _sync(model)
+            files.replace(model / FILE, document.to_json().encode())
+            placed = self._place(model, document.key, slug)
+        except OSError as error:
+            raise files.write_error(self.folder(slug), error) from error
+        shutil.rmtree(work, ignore_errors=True)
+        return placed
+
+    def _place(self, model: Path, key: str, slug: str) -> Path:
+        target = self.folder(slug)
+        while (there := self.find(key)) is None:
+            if target.exists():
+                self.move_aside(target)
+            try:
+                model.rename(target)
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise
+                continue  # another process has put one there meanwhile
+            files.sync(self.root)
+            return target
+        return there[0]
+
+    def move_aside(self, folder: Path) -> Path:
+        """Rename a damaged model, so that nothing finds it any more; gives its new place.
+
+        Raises:
+            StoreError: It cannot be renamed.
+        """
+        names = (f"{folder.name}.broken{number or ''}" for number in itertools.count())
+        aside = next(path for name in names if not (path := folder.with_name(name)).exists())
+        files.move(folder, aside)
+        return aside
+
+    def sweep(self) -> None:
+        """Finish what a killed process has left: put a finished model into its place, remove leftovers."""
+        for work in self.root.glob(f"{_WORK}*"):
+            staged = _stored(work / MODEL, None)
+            if staged.document is not None and not staged.problem:
+                with contextlib.suppress(StoreError):  # another process does the same, or the disk is full
+                    self.put(staged.folder, staged.document, _slug(staged.document))
+        for folder in self.leftovers():
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def leftovers(self) -> list[Path]:
+        """Folders that a killed process has left and nothing needs: of finished trainings, half removed."""
+        removed = sorted(self.root.glob(f"{_REMOVED}*"))
+        works = sorted(self.root.glob(f"{_WORK}*"))
+        return [*removed, *(work for work in works if self._is_done(work))]
+
+    def _is_done(self, work: Path) -> bool:
+        there = (_stored(folder, None) for folder in self.folders(work.name.removeprefix(_WORK)))
+        key = _begun(work).get("key")
+        return any(one.document is not None and not one.problem and key in (None, one.key) for one in there)
+
+    def finished(self, cache: Path | None = None) -> list[StoredModel]:
+        """Every model in its place, damaged ones among them, sorted by name."""
+        return [_stored(folder, cache) for folder in self.folders()]
+
+    def unfinished(self) -> list[UnfinishedModel]:
+        """Every training that is not at its end, sorted by key."""
+        done = set(self.leftovers())
+        return [_unfinished(work) for work in sorted(self.root.glob(f"{_WORK}*")) if work not in done]
+
+    def remove(self, key: str) -> None:
+        """Remove a model, whole or damaged, and what its training has left.
+
+        Raises:
+            StoreError: It cannot be removed.
+        """
+        for folder in (*self.folders(key), self.work(key)):
+            if folder.exists():
+                gone = self.root / f"{_REMOVED}{secrets.token_hex(6)}"
+                files.move(folder, gone)
+                shutil.rmtree(gone, ignore_errors=True)
+
+    def folders(self, key: str = "") -> list[Path]:
+        """The folders of models, whole or damaged, sorted; of one key where it is given."""
+        found = self.root.glob(f"*-{key[:12]}" if key else "*")
+        named = (path for path in found if not (path.name.startswith(".") or _BROKEN.search(path.name)))
+        return sorted(path for path in named if path.is_dir())
+
+
+def _stored(folder: Path, cache: Path | None) -> StoredModel:
+    document = read_document(folder)
+    return StoredModel(folder=folder, document=document, problem=_problem(folder, document, cache))
+
+
+def _problem(folder: Path, document: ModelDocument | None, cache: Path | None) -> str:
+    """What is wrong with a model's folder; empty if nothing."""
+    if document is None:
+        here = (folder / FILE).is_file()
+        return f"its {FILE} does not follow from its lineage" if here else f"it has no {FILE}"
+    try:
+        same = identify(folder, cache).document is not None
+    except _FAULTS as error:
+        reason = error.message if isinstance(error, HarnessError) else f"{type(error).__name__}: {error}"
+        return reason.rstrip(".")
+    return "" if same else f"its content is not that in its {FILE}"
+
+
+def model_problem(folder: Path) -> str:
+    """What is wrong with a model in its place, every file read anew; empty if nothing."""
+    found = _stored(folder, None)
+    if not found.problem and not folder.name.endswith(f"-{found.key[:12]}"):
+        return f"its folder has the name of another key than {found.key[:12]}"
+    return found.problem
+
+
+def _slug(document: ModelDocument) -> str:
+    return Artifact(
+        name=document.name, source="", folder=Path(), key=document.key, weights=document.weights
+    ).slug
+
+
+def _begun(work: Path) -> dict[str, Any]:
+    try:
+        found = json.loads((work / _BEGUN).read_text())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _unfinished(work: Path) -> UnfinishedModel:
+    about = _begun(work)
+    log = read_log(work / LOG)
+    return UnfinishedModel(
+        folder=work,
+        name=str(about.get("name", work.name)),
+        key=str(about.get("key", work.name.removeprefix(_WORK))),
+        recipe=str(about.get("recipe", "")),
+        seed=about.get("seed"),
+        steps=about.get("steps"),
+        done=log[-1]["step"] if log else 0,
+    )
+
+
+def _copy_log(work: Path, target: Path) -> None:
+    """Copy log and events of a training to the model; they stay in the training's folder until that goes."""
+    target.mkdir(exist_ok=True)
+    for name in (LOG, OUTPUT):
+        if (work / name).is_file():
+            shutil.copyfile(work / name, target / name)
+    if (work / TENSORBOARD).is_dir():
+        shutil.copytree(work / TENSORBOARD, target / TENSORBOARD, dirs_exist_ok=True)
+
+
+def _sync(folder: Path) -> None:
+    """Have every file and folder below on disk."""
+    for place in _places(folder):
+        files.sync(place)
+
+
+def _places(folder: Path) -> Iterator[Path]:
+    for root, _, names in os.walk(folder):
+        yield from (Path(root, name) for name in names)
+        yield Path(root)
+
+
+_warned: set[tuple[Path, str]] = set()
+
+
+def _warn_once(folder: Path, problem: str) -> None:
+    import logging
+
+    if (folder, problem) not in _warned:
+        _warned.add((folder, problem))
+        logging.getLogger(__name__).warning("%s is damaged: %s. It counts as not there.", folder, problem)
