@@ -1,0 +1,226 @@
+"""The plan of a recipe that trains an embedding model: the model to come, known from JSON alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+
+from finetune.embedding.settings import ATTENTION, EmbeddingSettings, Loss
+from harness.data.training import LocatedTraining, TrainingData
+from harness.encoder.model_files import backbone_folder, input_modules, library_class, read_object
+from harness.encoder.model_settings import Description, describe
+from harness.errors import DataError, UsageError, unknown
+from harness.identity import canonical
+from harness.lineage import Lineage, ParentPart
+from harness.recipe import PlannedModel, RecipeEntry
+from harness.training import TrainingSpec
+from harness.types import Artifact, Output
+
+WIDTHS = ("hidden_size", "n_embd", "d_model", "dim")
+"""The names of the size of a token vector in configs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """Pairs of sentences with scores, on which the best weights of a training are chosen.
+
+    Attributes:
+        task: The task that they belong to, whose scores are then no test of the model.
+        data: The pairs.
+    """
+
+    task: str
+    data: TrainingData
+
+
+def _none(_settings: EmbeddingSettings) -> tuple[str, ...]:
+    return ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbeddingRecipe:
+    """A recipe that trains an embedding model once, with a user's settings.
+
+    Attributes:
+        name: The name that a user types, without a variant.
+        source: The section of the paper, and its code.
+        data: The data sets of the recipe; rows of all of them are mixed.
+        loss: The loss of a batch.
+        settings: The settings of this training.
+        variant: The variant that the user typed.
+        defaults: The settings of the variant.
+        selections: The data that `selection` can name.
+        assumed: What the source leaves open under given settings.
+        caches: Whether the loss gives the same step with fewer rows in a pass.
+    """
+
+    name: str
+    source: str
+    data: tuple[TrainingData, ...]
+    loss: Loss
+    settings: EmbeddingSettings
+    variant: str = ""
+    defaults: EmbeddingSettings
+    selections: Mapping[str, Selection] = field(default_factory=dict)
+    assumed: Callable[[EmbeddingSettings], tuple[str, ...]] = _none
+    caches: bool = True
+
+    @property
+    def output(self) -> Output:
+        """The output of the model: one vector for each text."""
+        return "vector"
+
+    @property
+    def selection(self) -> tuple[TrainingData, ...]:
+        """The data that chooses among checkpoints; none unless the settings name it."""
+        return tuple(choice.data for choice in self._chosen())
+
+    def plan(self, backbone: Artifact, data: Sequence[LocatedTraining], *, seed: int) -> PlannedModel:
+        """The model that the training would make; only JSON is read.
+
+        Args:
+            backbone: A model on disk, perhaps an already trained one.
+            data: The training data, then that of the selection.
+            seed: The seed of the training.
+
+        Raises:
+            UsageError: The settings do not fit the backbone, or the data does not fit the recipe.
+            DataError: The data has too few rows.
+        """
+        self.settings.check()
+        found = describe(backbone.folder, own_code=backbone.trust_remote_code)
+        self._check_backbone(backbone)
+        training = data[: len(data) - len(self._chosen())]
+        self._check_data(training)
+        counts = [part.rows for part in training if part.rows is not None]
+        rows = sum(counts) if len(counts) == len(training) else None
+        steps = None if rows is None else self.settings.epochs * (rows // self.settings.batch_size)
+        columns = max(len(part.data.columns) for part in training)
+        return PlannedModel(
+            lineage=self._lineage(backbone, data, seed),
+            description=replace(
+                found, pooling=self.settings.pooling, normalize=False, similarity_fn_name="cosine"
+            ),
+            steps=steps,
+            texts=None if steps is None else steps * self.settings.batch_size * columns,
+            notes=self._notes(backbone, found),
+        )
+
+    def train(self, spec: TrainingSpec) -> None:
+        """Train, in a process of its own, and write the model to `spec.output`."""
+        from finetune.embedding.trainer import train
+
+        train(spec, self.settings, self.loss, caches=self.caches)
+
+    def _chosen(self) -> tuple[Selection, ...]:
+        name = self.settings.selection
+        if name and name not in self.selections:
+            raise unknown("selection", name, self.selections, then="Choose one of these, or none.")
+        return (self.selections[name],) if name else ()
+
+    def _check_backbone(self, backbone: Artifact) -> None:
+        entered = input_modules(backbone.folder)
+        if entered and [library_class(kind) for kind, _ in entered] != ["Transformer"]:
+            raise UsageError(
+                f"{backbone.name} does not begin with one Transformer module, which {self.name} trains.",
+                hint="Give the bare backbone.",
+            )
+        config = read_object(backbone_folder(backbone.folder) / "config.json")
+        width = next((config[name] for name in WIDTHS if isinstance(config.get(name), int)), None)
+        heads = self.settings.heads
+        if self.settings.pooling == ATTENTION and width is not None and width % heads:
+            raise UsageError(
+                f"{heads} heads do not divide the {width} dimensions of {backbone.name}.",
+                hint=f"Give a divisor of {width}: --set heads=…",
+            )
+
+    def _check_data(self, data: Sequence[LocatedTraining]) -> None:
+        size = self.settings.batch_size
+        for part in data:
+            if part.data.score:
+                raise UsageError(
+                    f"{part.name} has pairs with a score, which the loss of {self.name} does not take.",
+                    hint="Give pairs, triplets, or rows with several negatives.",
+                )
+        if len({len(part.data.columns) for part in data}) > 1:
+            raise UsageError(
+                "The data sets differ in their number of columns.", hint="Give sets of one form."
+            )
+        if all(part.rows is not None for part in data) and sum(part.rows or 0 for part in data) < size:
+            rows = sum(part.rows or 0 for part in data)
+            names = ", ".join(part.name for part in data)
+            raise DataError(
+                f"{names} has {rows} row{'s' * (rows != 1)}, and a batch has {size}.",
+                hint="Give more data, or a smaller batch: --set batch_size=…",
+            )
+
+    def _lineage(self, backbone: Artifact, data: Sequence[LocatedTraining], seed: int) -> Lineage:
+        plain = asdict(self.settings)
+        before = asdict(self.defaults)
+        return Lineage(
+            recipe=self.name,
+            variant=self.variant,
+            source=self.source,
+            settings=json.loads(canonical(self.settings)),
+            changed={name: value for name, value in plain.items() if value != before[name]},
+            parents=(
+                ParentPart(name=backbone.name, artifact=backbone.key, revision=backbone.revision),
+            ),
+            data=tuple(part.data.identity for part in data),
+            seed=seed,
+            assumed=self.assumed(self.settings),
+            selected_on=tuple(choice.task for choice in self._chosen()),
+            own_data=", ".join(part.name for part in data if part.own),
+        )
+
+    def _notes(self, backbone: Artifact, found: Description) -> tuple[str, ...]:
+        if found.pooling is None:
+            return ()
+        return (
+            f"{backbone.name} is already an embedding model: its weights are trained further, and its pooling "
+            f"({found.pooling}) is replaced by {self.settings.pooling}",
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variant:
+    """The settings of a recipe under a name of their own.
+
+    Attributes:
+        summary: The variant in words.
+        settings: All its settings.
+    """
+
+    summary: str
+    settings: EmbeddingSettings
+
+
+def entry(recipe: EmbeddingRecipe, summary: str, variants: Mapping[str, Variant] | None = None) -> RecipeEntry:
+    """The entry of a recipe in the catalog.
+
+    Args:
+        recipe: The recipe with the settings that hold without a variant.
+        summary: The recipe in words.
+        variants: Further settings by the name of a variant.
+    """
+    named = dict(variants or {})
+    settings = {"": recipe.settings, **{name: variant.settings for name, variant in named.items()}}
+    return RecipeEntry(
+        name=recipe.name,
+        summary=summary,
+        kind="model",
+        settings=settings,
+        open=partial(_opened, recipe, settings),
+        variants={name: variant.summary for name, variant in named.items()},
+    )
+
+
+def _opened(
+    recipe: EmbeddingRecipe,
+    defaults: Mapping[str, EmbeddingSettings],
+    variant: str,
+    settings: EmbeddingSettings,
+) -> EmbeddingRecipe:
+    return replace(recipe, variant=variant, settings=settings, defaults=defaults[variant])

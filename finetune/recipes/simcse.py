@@ -1,0 +1,98 @@
+"""Supervised SimCSE on NLI triplets, as OptiBERT trains its embedding models; values of princeton-nlp/SimCSE."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from finetune.embedding.plan import EmbeddingRecipe, Selection, Variant, entry
+from finetune.embedding.settings import ATTENTION, EmbeddingSettings
+from harness.data.training import TrainingData
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+    from torch import nn
+
+NLI = TrainingData(
+    path="sentence-transformers/all-nli",
+    revision="d482672c8e74ce18da116f430137434ba2e52fab",
+    config="triplet",
+    columns=("anchor", "positive", "negative"),
+    rows=557_850,
+)
+
+STSB = TrainingData(
+    path="mteb/stsbenchmark-sts",
+    revision="b0fddb56ed78048fa8b90373c8a3cfc37b684831",
+    split="validation",
+    columns=("sentence1", "sentence2"),
+    score="score",
+    rows=1_500,
+)
+
+SETTINGS = EmbeddingSettings(
+    pooling=ATTENTION,
+    heads=1,
+    learning_rate=5e-5,
+    batch_size=512,
+    epochs=3,
+    max_length=32,
+    scale=20.0,
+    weight_decay=0.0,
+    betas=(0.9, 0.999),
+    eps=1e-8,
+    warmup=0.0,
+    schedule="linear",
+    clip=1.0,
+    precision="float16",
+    batches="shuffled",
+    evaluate_every=125,
+)
+"""The values of SimCSE's script and its table for base models; large ones have a learning rate of 1e-5."""
+
+
+def loss(
+    model: SentenceTransformer, settings: EmbeddingSettings, *, micro_batch: int | None, gather: bool
+) -> nn.Module:
+    """InfoNCE over cosines: the candidates of an anchor are all positives and hard negatives of the batch."""
+    from sentence_transformers import losses
+
+    if micro_batch is None:
+        return losses.MultipleNegativesRankingLoss(
+            model, scale=settings.scale, gather_across_devices=gather
+        )
+    return losses.CachedMultipleNegativesRankingLoss(
+        model, scale=settings.scale, mini_batch_size=micro_batch, gather_across_devices=gather
+    )
+
+
+def assumed(settings: EmbeddingSettings) -> tuple[str, ...]:
+    """What OptiBERT and SimCSE leave open, and the reading taken."""
+    head = (
+        "The attentive pooling head is not described: a learned query for each head, zero at the start, "
+        "whose softmax over the tokens weights their mean."
+    )
+    return (
+        *([head] if settings.pooling == ATTENTION else []),
+        "OptiBERT names MNLI and SNLI triplets: those of sentence-transformers/all-nli (557,850 rows); SimCSE's own "
+        "file of the same corpora has 275,601.",
+        "One gradient over the whole batch of 512; SimCSE's run on four GPUs passes a quarter of it on.",
+        "An incomplete last batch of an epoch is left out; transformers' trainer keeps it.",
+        *([] if settings.selection else ["The weights at the end; OptiBERT does not say whether it selects."]),
+    )
+
+
+RECIPE = entry(
+    EmbeddingRecipe(
+        name="simcse",
+        source="OptiBERT, fine-tuning for MTEB; settings of SimCSE's supervised script and table",
+        data=(NLI,),
+        loss=loss,
+        settings=SETTINGS,
+        defaults=SETTINGS,
+        selections={"stsb-dev": Selection(task="STSBenchmark", data=STSB)},
+        assumed=assumed,
+    ),
+    "supervised SimCSE on NLI triplets, with attentive pooling",
+    {"mean": Variant(summary="mean pooling", settings=replace(SETTINGS, pooling="mean"))},
+)
