@@ -15,7 +15,6 @@ from harness.provenance import __version__
 COMMANDS = {
     "run": "Evaluate models on suites and record the scores.",
     "train": "Make a model of a backbone with a recipe.",
-    "models": "List, show, remove and export the models that recipes made.",
     "list": "List models, suites, tasks, and what has been measured.",
     "show": "Show what has been measured of a model.",
     "check": "Say whether a candidate is as good as a baseline: a gate for checkpoints.",

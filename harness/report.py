@@ -614,8 +614,8 @@ class Report:
         lines = []
         if lineage is not None and lineage.own_data:
             lines.append(f"trained on {lineage.own_data}, not on the recipe's data")
-        if lineage is not None and (chosen := [t.name for t in suite.tasks if t.name in lineage.selected_on]):
-            lines.append(f"selected on {shortened(chosen)}: its score there is biased upward")
+        if lineage is not None and lineage.selected_on:
+            lines.append(f"checkpoint chosen by {shortened(lineage.selected_on)}: scores there are biased")
         records = [record for one in group for record in self._done(one, suite).values()]
         known = {
             r.task.name: f"{r.task.name} ({count:,} of {r.provenance['texts']:,} texts)"

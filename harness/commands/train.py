@@ -166,7 +166,9 @@ def _seconds(one: ConfiguredModel, store: ModelStore) -> float | None:
     assert one.training is not None
     assert one.lineage is not None
     texts = one.training.model.texts
-    for _, document in store.finished():
+    for stored in store.finished():
+        if (document := stored.document) is None:
+            continue
         theirs, past = document.lineage, document.training
         same = (theirs.recipe, theirs.parents) == (one.lineage.recipe, one.lineage.parents)
         if same and texts and past.get("texts") and past.get("seconds"):

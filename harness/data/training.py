@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Form = Literal["pair", "triplet", "tuple", "scored pair"]
-"""The form of a row: an anchor and a positive, one negative besides, several, or two texts and a score."""
+"""The form of a row."""
 
 
 @dataclass(frozen=True, kw_only=True)

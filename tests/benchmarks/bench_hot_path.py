@@ -28,7 +28,6 @@ KEYS = """
 import sys
 from harness import catalog, paths
 from harness.data.locate import DataSettings
-from harness.recipe import RecipeOptions
 from harness.models import ModelOptions, subject
 from harness.store import Store
 from harness.types import Settings, SuiteOptions
@@ -38,7 +37,7 @@ model, suite, recipe = sys.argv[1:4]
 cache = paths.cache_folder()
 opened = catalog.open_suite(suite, SuiteOptions(cache=cache))
 one = subject(model, Settings(), ModelOptions(cache=cache))
-trained = catalog.open_recipe(recipe, RecipeOptions()) if recipe else None
+trained = catalog.open_recipe(recipe) if recipe else None
 asked = plan_scores([one], [opened], settings=DataSettings(cache=cache), recipe=trained)
 store = Store(paths.results_folder())
 paths = [store.path(c.subject.artifact.slug, c.task.name, c.key) for c in asked.cells]

@@ -86,12 +86,13 @@ def small(backbone: Path, data: Path, tmp_path: Path, monkeypatch: pytest.Monkey
         known["small"] = protocol
         entries = {"small": entry(protocol, "for tests")}
         monkeypatch.setattr(catalog, "recipes", lambda: entries)
+        settings = {"fresh_seeds": 2, **(more.pop("recipe_settings", {}))}
         asked = {
             "data": data,
             "results": tmp_path / results,
             "cache": tmp_path / f"cache-{results}",
             "tasks": tasks,
-            "fresh_seeds": 2,
+            "recipe_settings": settings,
             "workers": 1,
             "threads": 1,
             "recipe": "small",
@@ -271,14 +272,14 @@ def test_a_grid_of_which_every_run_diverges_fails(small: Runner) -> None:
 
 
 def test_without_fresh_seeds_the_maximum_is_called_one(small: Runner) -> None:
-    record = finals(small(tasks=("CoLA",), fresh_seeds=0))["CoLA"]
+    record = finals(small(tasks=("CoLA",), recipe_settings={"fresh_seeds": 0}))["CoLA"]
     assert record.training["seeds"]["kind"] == "maximum"
     assert record.main_score == record.training["grid_maximum"]
     assert record.identity["fresh_seeds"] == []
 
 
 def test_no_transfer_is_recorded_and_needs_no_mnli(small: Runner, tmp_path: Path) -> None:
-    record = finals(small(tasks=("RTE",), fresh_seeds=1, transfer=False))["RTE"]
+    record = finals(small(tasks=("RTE",), recipe_settings={"fresh_seeds": 1, "transfer": False}))["RTE"]
     assert record.identity["start"] == {"from": "backbone"}
     assert record.training["source"] is None
     assert {run.task.name for run in trials(tmp_path / "results").values()} == {"RTE"}
@@ -289,7 +290,7 @@ def test_a_checkpoint_of_ours_is_what_the_selected_model_is(small: Runner, tmp_p
     first = finals(small(tasks=("RTE",)))["RTE"]
     place = tmp_path / "cache-results" / "finetuned"
     (kept,) = place.glob(f"*/{first.training['source']['run']}.safetensors")
-    other = finals(small(tasks=("RTE",), results="other", source=kept))["RTE"]
+    other = finals(small(tasks=("RTE",), results="other", recipe_settings={"mnli": kept}))["RTE"]
     assert other.identity["start"]["from"] == "checkpoint"
     assert other.key != first.key
     assert other.main_score == pytest.approx(first.main_score, abs=1e-6)
@@ -346,7 +347,7 @@ def test_no_model_is_trained_that_nothing_starts_from(small: Runner, tmp_path: P
     small(tasks=("RTE",))
     shutil.rmtree(tmp_path / "cache-results" / "finetuned")
     made: list[Record] = []
-    small(tasks=("RTE",), fresh_seeds=1, listeners=Listeners(trained=lambda _job, run: made.append(run)))
+    small(tasks=("RTE",), recipe_settings={"fresh_seeds": 1}, listeners=Listeners(trained=lambda _job, run: made.append(run)))
     assert made == []
     assert not (tmp_path / "cache-results" / "finetuned").exists()
 
@@ -385,8 +386,8 @@ def test_no_data_for_mnli_is_said_with_the_ways_out(small: Runner, tmp_path: Pat
     assert failed.how == "impossible"
     assert failed.failure is not None
     assert failed.failure.message == alone.value.message
-    assert "--no-transfer" in (failed.failure.hint or "")
-    assert "--mnli" in (failed.failure.hint or "")
+    assert "--set transfer=false" in (failed.failure.hint or "")
+    assert "--set mnli=MODEL" in (failed.failure.hint or "")
 
 
 def test_tasks_that_are_named_by_nothing_are_not_all(capsys: pytest.CaptureFixture[str]) -> None:
@@ -401,9 +402,9 @@ def test_weights_that_are_none_are_refused_before_anything_runs(small: Runner, t
     wrong.write_text("nothing")
     (tmp_path / "empty").mkdir()
     with pytest.raises(UsageError, match="wrong"):
-        small(tasks=("RTE",), source=wrong)
+        small(tasks=("RTE",), recipe_settings={"mnli": wrong})
     with pytest.raises(UsageError, match=r"empty has no config\.json"):
-        small(tasks=("RTE",), source=tmp_path / "empty")
+        small(tasks=("RTE",), recipe_settings={"mnli": tmp_path / "empty"})
 
 
 def test_data_that_cannot_be_read_is_said_by_the_dry_run(
@@ -428,10 +429,12 @@ def test_data_that_cannot_be_read_is_said_by_the_dry_run(
         ({"pooling": "cls"}, "--pooling holds for finished models"),
         ({"tasks": ("RET",)}, "No task of glue is called 'RET'"),
         ({"splits": ("validation",)}, "--splits says nothing about glue"),
-        ({"source": Path("here"), "transfer": False}, "--mnli and --no-transfer contradict"),
-        ({"source": Path("nowhere")}, "There is no nowhere"),
+        ({"recipe_settings": {"mnli": "here", "transfer": "no"}}, "mnli and transfer=false contradict"),
+        ({"recipe_settings": {"mnli": Path("nowhere")}}, "There is no nowhere"),
+        ({"recipe_settings": {"fresh_sed": 3}}, "small has no setting 'fresh_sed'"),
+        ({"recipe_settings": {"fresh_seeds": -2}}, "The setting fresh_seeds of small cannot be -2"),
         ({"purpose": "trial"}, "A recipe's score is final"),
-        ({"seed": 7, "fresh_seeds": 0}, "--seed has no effect: the seeds of small are its own"),
+        ({"seed": 7, "recipe_settings": {"fresh_seeds": 0}}, "--seed has no effect: the seeds of small are its own"),
     ],
 )
 def test_what_cannot_be_asked(small: Runner, asked: Mapping[str, Any], said: str) -> None:
@@ -442,12 +445,12 @@ def test_what_cannot_be_asked(small: Runner, asked: Mapping[str, Any], said: str
 def test_a_recipe_has_nothing_to_do_for_vectors(backbone: Path) -> None:
     with pytest.raises(UsageError, match="has nothing to train for"):
         harness.run(str(backbone), "stdlib", recipe="glue-quick")
-    with pytest.raises(UsageError, match="hold for tasks that a recipe trains for"):
-        harness.run(str(backbone), "stdlib", fresh_seeds=3)
+    with pytest.raises(UsageError, match="--set changes a setting of a recipe"):
+        harness.run(str(backbone), "stdlib", recipe_settings={"fresh_seeds": 3})
 
 
 def test_a_recipe_without_transfer_takes_no_source(backbone: Path, data: Path) -> None:
-    for asked in ({"source": backbone}, {"transfer": False}):
+    for asked in ({"mnli": backbone}, {"transfer": False}):
         with pytest.raises(UsageError, match="glue-quick starts no task from a model for MNLI"):
             harness.run(str(backbone), "glue", recipe="glue-quick", data=data, **asked)
 
@@ -455,7 +458,7 @@ def test_a_recipe_without_transfer_takes_no_source(backbone: Path, data: Path) -
 def test_a_folder_of_another_backbone_is_refused(small: Runner, tmp_path: Path) -> None:
     other = tiny.folder(tiny.families()["modernbert"], tmp_path / "other")
     with pytest.raises(UsageError, match="is of another backbone: its model_type is modernbert"):
-        small(tasks=("RTE",), source=other)
+        small(tasks=("RTE",), recipe_settings={"mnli": other})
 
 
 @pytest.mark.slow
@@ -496,7 +499,7 @@ def test_killed_in_the_middle_of_the_runs(backbone: Path, data: Path, tmp_path: 
 def test_show_prints_the_table_by_any_view(
     small: Runner, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    small(tasks=("MRPC", "STS-B"), transfer=False)
+    small(tasks=("MRPC", "STS-B"), recipe_settings={"transfer": False})
     place = ["--suite", "glue", "--results", str(tmp_path / "results")]
 
     def shown(*more: str) -> str:
@@ -600,18 +603,18 @@ def test_a_model_folder_for_mnli_gives_encoder_and_dense(family: str, tmp_path: 
 
 
 def test_a_folder_for_mnli_is_part_of_the_identity(small: Runner, backbone: Path, tmp_path: Path) -> None:
-    record = finals(small(tasks=("RTE",), source=backbone))["RTE"]
+    record = finals(small(tasks=("RTE",), recipe_settings={"mnli": backbone}))["RTE"]
     assert record.identity["start"]["from"] == "checkpoint"
     assert len(record.identity["start"]["content"]) == 64
     other = tmp_path / "copy"
     shutil.copytree(backbone, other)
-    assert finals(small(tasks=("RTE",), source=other))["RTE"].key == record.key
+    assert finals(small(tasks=("RTE",), recipe_settings={"mnli": other}))["RTE"].key == record.key
 
 
 def test_weights_of_another_model_are_refused(small: Runner, tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.safetensors"
     save_file({"encoder.x": torch.zeros(2)}, wrong)
-    (failed,) = small(tasks=("RTE",), source=wrong).failures
+    (failed,) = small(tasks=("RTE",), recipe_settings={"mnli": wrong}).failures
     assert failed.failure is not None
     assert "The checkpoint is of another model" in failed.failure.message
 

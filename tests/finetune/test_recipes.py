@@ -19,8 +19,8 @@ from harness import catalog
 from harness.data.locate import Located
 from harness.errors import HarnessError
 from harness.identity import canonical, digest
-from harness.recipe import Recipe, RecipeOptions, RecipePlan
-from harness.types import Data, Task
+from harness.recipe import RecipePlan
+from harness.types import SEED, Data, Task
 from suites.glue import GLUE, TASKS
 
 # Every field of every run of the GLUE recipes against tables typed from the papers and their code
@@ -385,13 +385,13 @@ def located(task: Task) -> Located:
     return Located(data=Data(path=task.data.path, content="c" * 8), folder=Path("data"), origin="root")
 
 
-def opened(name: str, **options: int) -> Recipe:
-    return catalog.open_recipe(name, RecipeOptions(**options))
+def opened(name: str, **settings: int) -> Any:
+    return catalog.open_recipe(name, settings)
 
 
-def recipe_plan(recipe: Recipe, key: str = "a" * 64) -> dict[str, RecipePlan]:
+def recipe_plan(recipe: Any, key: str = "a" * 64, seed: int = SEED) -> dict[str, RecipePlan]:
     model = artifact(Path("tiny"), key=key)
-    return {name: recipe.plan_task(model, task, locate=located) for name, task in GLUE.items()}
+    return {name: recipe.plan_task(model, task, locate=located, seed=seed) for name, task in GLUE.items()}
 
 
 @pytest.mark.parametrize("name", EVERY)
@@ -421,7 +421,7 @@ def test_the_runs_are_as_many_as_the_paper_has(name: str, count: int) -> None:
 def test_fresh_seeds_come_on_top_where_a_cell_is_chosen() -> None:
     for name, more in (("glue-neobert", 8 * 5), ("glue-optibert", 0), ("glue-mosaicbert", 0)):
         jobs = {job.key: job for one in recipe_plan(opened(name)).values() for job in one.jobs}
-        assert sum(job.kind == "train" for job in jobs.values()) == RUNS[name] + more
+        assert sum(job.kind == "finetune" for job in jobs.values()) == RUNS[name] + more
 
 
 def test_runs_are_shared_by_variants_but_not_by_backbones() -> None:
@@ -429,7 +429,7 @@ def test_runs_are_shared_by_variants_but_not_by_backbones() -> None:
         return {
             job.key
             for job in recipe_plan(opened(name, fresh_seeds=0), key)["CoLA"].jobs
-            if job.kind == "train"
+            if job.kind == "finetune"
         }
 
     assert runs("glue-neobert:code") < runs("glue-neobert:table6")
@@ -453,7 +453,7 @@ def test_a_run_from_mnli_depends_on_mnlis_grid() -> None:
 
 def test_fresh_seeds_are_none_of_the_protocols() -> None:
     """Seed 0 would count from 1, which OptiBERT's final seeds are."""
-    one = recipe_plan(opened("glue-optibert", seed=0, fresh_seeds=5))["CoLA"]
+    one = recipe_plan(opened("glue-optibert", fresh_seeds=5), seed=0)["CoLA"]
     assert one.identity["fresh_seeds"] == [6, 7, 8, 9, 10]
 
 
@@ -476,8 +476,8 @@ def keys() -> dict[str, list[str]]:
 
 
 def test_the_seed_moves_the_fresh_seeds_only() -> None:
-    first, second = (recipe_plan(opened("glue-neobert", seed=seed))["CoLA"] for seed in (42, 7))
-    one, other = ({job.key for job in each.jobs if job.kind == "train"} for each in (first, second))
+    first, second = (recipe_plan(opened("glue-neobert"), seed=seed)["CoLA"] for seed in (42, 7))
+    one, other = ({job.key for job in each.jobs if job.kind == "finetune"} for each in (first, second))
     assert len(one & other) == 40
     assert first.identity["fresh_seeds"] == [42001, 42002, 42003, 42004, 42005]
     assert second.identity["fresh_seeds"] == [7001, 7002, 7003, 7004, 7005]

@@ -40,6 +40,11 @@ def opened(name: str, variant: str = "") -> AnyRecipe:
     return catalog.open_recipe(f"{name}:{variant}" if variant else name)
 
 
+def convention_of(recipe: AnyRecipe) -> str:
+    """The name of the recipe's convention for a task's number; empty for a recipe that makes models."""
+    return str(getattr(recipe, "convention", ""))
+
+
 def protocol_of(recipe: AnyRecipe) -> Protocol:
     """The protocol behind a recipe."""
     found = getattr(recipe, "protocol", None)

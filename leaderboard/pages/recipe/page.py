@@ -7,7 +7,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from harness.recipe import RecipeEntry
-from leaderboard.pages.recipe.facts import AnyRecipe, Protocol, opened, paper_of, protocol_of, runs, words
+from leaderboard.pages.recipe.facts import (
+    AnyRecipe,
+    Protocol,
+    convention_of,
+    opened,
+    paper_of,
+    protocol_of,
+    runs,
+    words,
+)
 from leaderboard.pages.recipe.tables import users_table
 from leaderboard.reported.printed import SCORES, Paper, key_of, title
 from leaderboard.state import address
@@ -55,7 +64,7 @@ def recipe_page(site: Site, entry: RecipeEntry, variant: str) -> RecipePage:
             "recipe": recipe.name,
             "summary": entry.summary,
             "source": recipe.source,
-            "convention": recipe.convention,
+            "convention": convention_of(recipe),
             "variants": dict(entry.variants),
             "runs": protocol.runs,
             "assumed": list(protocol.assumed),
@@ -76,13 +85,13 @@ def _facts(
 ) -> list[tuple[str, str, str, str]]:
     says = href = ""
     for listed in site.queries.suites.values():
-        if recipe.convention in listed.suite.conventions:
-            says = listed.suite.conventions[recipe.convention].says
-            href = address(f"/suites/{listed.slug}", {"view": recipe.convention})
+        if convention_of(recipe) in listed.suite.conventions:
+            says = listed.suite.conventions[convention_of(recipe)].says
+            href = address(f"/suites/{listed.slug}", {"view": convention_of(recipe)})
     return [
         ("On the command line", f"--recipe {recipe.name}", "", ""),
         ("Source", recipe.source, f"/papers/{paper.slug}" if paper else "", ""),
-        ("Numbers by", recipe.convention, href, says),
+        ("Numbers by", convention_of(recipe), href, says),
         *([("Runs on all tasks", str(protocol.runs), "", "")] if protocol.runs else []),
     ]
 

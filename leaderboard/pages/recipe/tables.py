@@ -8,7 +8,7 @@ from harness import catalog
 from harness.recipe import RecipeEntry
 from harness.scores import score_text
 from leaderboard.grid import Grid
-from leaderboard.pages.recipe.facts import AnyRecipe, opened
+from leaderboard.pages.recipe.facts import AnyRecipe, convention_of, opened
 from leaderboard.queries import Entry, Queries
 from leaderboard.state import address
 from leaderboard.tables import Cell, Column, Row, Table
@@ -28,9 +28,9 @@ def users_table(queries: Queries, recipe: AnyRecipe) -> Table:
     """Who was fine-tuned by a recipe in any variant, with the means of the suites that it trains for."""
     entries = users(queries, recipe.name.partition(":")[0])
     grids = [
-        queries.grid(listed, recipe.convention)
+        queries.grid(listed, convention_of(recipe))
         for listed in queries.suites.values()
-        if recipe.convention in listed.suite.conventions
+        if convention_of(recipe) in listed.suite.conventions
     ]
     rows = sorted((_user(entry, grids) for entry in entries), key=_by_mean)
     return Table(

@@ -130,10 +130,16 @@ ARGUMENTS: dict[str, tuple[dict[str, Any], list[str], str]] = {
         ["--seed", "-1"],
         "seed is -1, and must be a whole number from 0 to 4294967295.",
     ),
-    "fresh_seeds": (
-        {"fresh_seeds": -2},
-        ["--fresh-seeds", "-2"],
-        "fresh_seeds is -2, and must be a whole number, 0 or more, or left out.",
+    "seeds": ({"seeds": 0}, ["--seeds", "0"], "seeds is 0, and must be a whole number, 1 or more."),
+    "a setting without a recipe": (
+        {"recipe_settings": {"epochs": 3}},
+        ["--set", "epochs=3"],
+        "--set changes a setting of a recipe.",
+    ),
+    "a setting without a value": (
+        {},
+        ["--set", "epochs"],
+        "--set 'epochs' has no '='.",
     ),
     "budget": ({"budget": -1}, [], "budget is -1, and must be a number of seconds, 0 or more, or left out."),
     "prompts": ({"prompts": {"query": 3}}, [], "prompts['query'] is 3, and must be a text."),
@@ -161,7 +167,7 @@ ARGUMENTS: dict[str, tuple[dict[str, Any], list[str], str]] = {
     "options": ({"options": {"tasks": "find"}}, [], "and must be a harness.types.SuiteOptions."),
     "settings": ({"settings": {"dtype": "fp16"}}, [], "and must be a harness.types.Settings."),
     "purpose": ({"purpose": "trail"}, [], "Did you mean trial? There is: final, trial."),
-    "a name": ({"fresh_seed": 3}, [], "Did you mean fresh_seeds?"),
+    "a name": ({"workrs": 3}, [], "Did you mean workers?"),
 }
 """By argument: for Python, for the command if it can be typed, and the message."""
 

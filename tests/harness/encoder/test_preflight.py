@@ -200,11 +200,10 @@ def test_the_norm_of_mosaicberts_head_has_the_authors_eps(tmp_path: Path) -> Non
 def test_a_recipe_notes_the_head_that_it_replaces(tmp_path: Path) -> None:
     from finetune.glue.model import Classifier
     from harness import catalog
-    from harness.recipe import RecipeOptions
 
     whole = tiny.folder(FAMILIES["bert"], tmp_path / "whole")
     folder = faulty.spoiled(whole, tmp_path / "spoiled", "classifier")
-    recipe: Any = catalog.open_recipe("glue-quick", RecipeOptions())
+    recipe: Any = catalog.open_recipe("glue-quick")
     trial = recipe.protocol.trials("RTE")[0]
     told = "not loaded: classifier.bias, classifier.weight (it belongs to the head of a task)"
     assert told in Classifier.of(folder, trial, classes=2)[1]
