@@ -452,7 +452,7 @@ def test_a_recipe_has_nothing_to_do_for_vectors(backbone: Path) -> None:
 def test_a_recipe_without_transfer_takes_no_source(backbone: Path, data: Path) -> None:
     for asked in ({"mnli": backbone}, {"transfer": False}):
         with pytest.raises(UsageError, match="glue-quick starts no task from a model for MNLI"):
-            harness.run(str(backbone), "glue", recipe="glue-quick", data=data, **asked)
+            harness.run(str(backbone), "glue", recipe="glue-quick", data=data, recipe_settings=asked)
 
 
 def test_a_folder_of_another_backbone_is_refused(small: Runner, tmp_path: Path) -> None:
