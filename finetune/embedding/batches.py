@@ -1,4 +1,4 @@
-"""The order of the training rows: a pure function of seed, epoch and step, which a resumed training reads on."""
+"""The order of the training rows: a pure function of seed, epoch and step."""
 
 from __future__ import annotations
 
@@ -78,9 +78,7 @@ def _without_duplicates(order: Rows, texts: NDArray[np.uint64], size: int) -> Ro
         waiting = [*passed, *old]
 
 
-def _batch(
-    rows: Iterable[int], own: Mapping[int, frozenset[int]], size: int
-) -> tuple[list[int], list[int]]:
+def _batch(rows: Iterable[int], own: Mapping[int, frozenset[int]], size: int) -> tuple[list[int], list[int]]:
     """The first rows that fit together, and those that were passed over on the way."""
     batch: list[int] = []
     passed: list[int] = []

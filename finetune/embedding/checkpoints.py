@@ -54,7 +54,7 @@ class Checkpoints:
             str(file.relative_to(self.folder)): [file.stat().st_size, sha256_file(file)]
             for file in (*files, *beside)
         }
-        replace(path / MARKER, json.dumps(content, indent=1).encode())
+        replace(path / _MARKER, json.dumps(content, indent=1).encode())
         self._prune()
 
     def path(self, step: int) -> Path:

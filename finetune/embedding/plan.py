@@ -165,9 +165,7 @@ class EmbeddingRecipe:
             source=self.source,
             settings=json.loads(canonical(self.settings)),
             changed={name: value for name, value in plain.items() if value != before[name]},
-            parents=(
-                ParentPart(name=backbone.name, artifact=backbone.key, revision=backbone.revision),
-            ),
+            parents=(ParentPart(name=backbone.name, artifact=backbone.key, revision=backbone.revision),),
             data=tuple(part.data.identity for part in data),
             seed=seed,
             assumed=self.assumed(self.settings),
@@ -179,8 +177,8 @@ class EmbeddingRecipe:
         if found.pooling is None:
             return ()
         return (
-            f"{backbone.name} is already an embedding model: its weights are trained further, and its pooling "
-            f"({found.pooling}) is replaced by {self.settings.pooling}",
+            f"{backbone.name} is already an embedding model: its weights are trained further, and its "
+            f"pooling ({found.pooling}) is replaced by {self.settings.pooling}",
         )
 
 
@@ -197,7 +195,9 @@ class Variant:
     settings: EmbeddingSettings
 
 
-def entry(recipe: EmbeddingRecipe, summary: str, variants: Mapping[str, Variant] | None = None) -> RecipeEntry:
+def entry(
+    recipe: EmbeddingRecipe, summary: str, variants: Mapping[str, Variant] | None = None
+) -> RecipeEntry:
     """The entry of a recipe in the catalog.
 
     Args:

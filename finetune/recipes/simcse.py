@@ -1,4 +1,4 @@
-"""Supervised SimCSE on NLI triplets, as OptiBERT trains its embedding models; values of princeton-nlp/SimCSE."""
+"""Supervised SimCSE on NLI triplets, as OptiBERT has it; values of princeton-nlp/SimCSE."""
 
 from __future__ import annotations
 
@@ -58,9 +58,7 @@ def loss(
     from sentence_transformers import losses
 
     if micro_batch is None:
-        return losses.MultipleNegativesRankingLoss(
-            model, scale=settings.scale, gather_across_devices=gather
-        )
+        return losses.MultipleNegativesRankingLoss(model, scale=settings.scale, gather_across_devices=gather)
     return losses.CachedMultipleNegativesRankingLoss(
         model, scale=settings.scale, mini_batch_size=micro_batch, gather_across_devices=gather
     )
@@ -74,11 +72,15 @@ def assumed(settings: EmbeddingSettings) -> tuple[str, ...]:
     )
     return (
         *([head] if settings.pooling == ATTENTION else []),
-        "OptiBERT names MNLI and SNLI triplets: those of sentence-transformers/all-nli (557,850 rows); SimCSE's own "
-        "file of the same corpora has 275,601.",
-        "One gradient over the whole batch of 512; SimCSE's run on four GPUs passes a quarter of it on.",
+        "OptiBERT names MNLI and SNLI triplets: those of sentence-transformers/all-nli (557,850 rows); "
+        "SimCSE's own file of the same corpora has 275,601.",
+        "One gradient over the whole batch of 512; that of SimCSE's run on four GPUs is a quarter of it.",
         "An incomplete last batch of an epoch is left out; transformers' trainer keeps it.",
-        *([] if settings.selection else ["The weights at the end; OptiBERT does not say whether it selects."]),
+        *(
+            []
+            if settings.selection
+            else ["The weights at the end; OptiBERT does not say whether it selects."]
+        ),
     )
 
 

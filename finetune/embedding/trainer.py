@@ -1,0 +1,524 @@
+"""The training of an embedding model: sentence-transformers' trainer, exact to the step after any kill."""
+
+from __future__ import annotations
+
+import math
+import random
+import resource
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import torch
+from safetensors.torch import load_model, save_model
+from sentence_transformers import SentenceTransformer as LibrarySentenceTransformer
+from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+from sentence_transformers.evaluation import EmbeddingSimilarityEvaluator
+from sentence_transformers.models import Pooling
+from torch import Tensor, nn
+from torch.utils.data import DataLoader
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments, set_seed
+
+from finetune.embedding.batches import BatchOrder, text_numbers
+from finetune.embedding.checkpoints import Checkpoints
+from finetune.embedding.settings import ATTENTION, EmbeddingSettings, Loss
+from harness.data.training import load_training
+from harness.encoder.attentive_pooling import AttentivePooling
+from harness.encoder.sentence_transformer import SentenceTransformer
+from harness.errors import HarnessError, StoreError
+from harness.files import write_error
+from harness.training import STOP, TrainingLog, TrainingSpec
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+MODEL, STATE, PROGRESS = "model.safetensors", "state.pt", "trainer_state.json"
+"""The files of a checkpoint: weights; optimizer, schedule and the best score; the trainer's own counts."""
+
+
+def train(
+    spec: TrainingSpec, settings: EmbeddingSettings, loss: Loss, *, caches: bool, library: bool = False
+) -> None:
+    """Train as the spec says, from the last whole checkpoint on, and write the model to `spec.output`.
+
+    Args:
+        spec: The training.
+        settings: The settings of the recipe.
+        loss: The loss of the recipe.
+        caches: Whether the loss gives the same step with fewer rows in a pass.
+        library: Whether transformers' own class of the backbone is trained in place of our network.
+
+    Raises:
+        HarnessError: A loss is not finite, memory runs out, or the devices do not divide a batch.
+        StoreError: A checkpoint or the model cannot be written.
+    """
+    if spec.output.is_dir():
+        return
+    trainer = _Trainer.of(spec, settings, loss, library=library)
+    with _explained(spec, settings, caches):
+        trainer.run()
+    if not STOP.is_set() or trainer.finished:
+        trainer.write_model()
+    if spec.ranks > 1:
+        torch.distributed.destroy_process_group()
+
+
+@dataclass(kw_only=True)
+class _Best:
+    """The best score of the selection so far, and its step."""
+
+    score: float = -math.inf
+    step: int = 0
+
+
+class _Trainer(SentenceTransformerTrainer):
+    """sentence-transformers' trainer with batches, checkpoints, log and selection of ours."""
+
+    spec: TrainingSpec
+    settings: EmbeddingSettings
+    order: BatchOrder
+    length: int
+    selection: Dataset | None
+
+    @classmethod
+    def of(cls, spec: TrainingSpec, settings: EmbeddingSettings, loss: Loss, *, library: bool) -> _Trainer:
+        """The trainer of a spec, its data and its model loaded."""
+        set_seed(spec.seed)
+        spec.log.stage("loading the data and the backbone")
+        arguments = _arguments(spec, settings)
+        with arguments.main_process_first(local=False):
+            data = _rows(spec)
+            order = _order(data, spec, settings)
+            chosen = [load_training(part, cache=spec.cache) for part in spec.selection]
+        arguments.max_steps = order.steps
+        arguments.warmup_steps = math.ceil(settings.warmup * order.steps)
+        model = _model(spec, settings, library=library)
+        length = model.max_seq_length or settings.max_length
+        model.max_seq_length = min(settings.max_length, length)
+        made = loss(model, settings, micro_batch=spec.micro_batch, gather=spec.ranks > 1)
+        trainer = cls(model=model, args=arguments, train_dataset=data, loss=made)
+        trainer.spec, trainer.settings, trainer.order = spec, settings, order
+        trainer.length, trainer.selection = length, (chosen[0] if chosen else None)
+        trainer.prepare()
+        return trainer
+
+    def prepare(self) -> None:
+        """Find the checkpoint to go on from, and set up the log."""
+        self.checkpoints = Checkpoints(self.spec.checkpoints)
+        with self.args.main_process_first(local=False):
+            self._from = self.checkpoints.last()
+        self.done = int(self._from.name.rpartition("-")[2]) if self._from else 0
+        self.best = _Best()
+        self._lines: list[dict[str, Any]] = []
+        self._tokens = 0
+        self._since = time.perf_counter()
+        self._board = _board(self.spec, self.done)
+        self.add_callback(_Cadence(self))
+
+    @property
+    def finished(self) -> bool:
+        """Whether every step is done."""
+        return bool(self.state.global_step >= self.order.steps)
+
+    def run(self) -> None:
+        """Take all steps that are left, or those before a request to stop."""
+        self.spec.log.begin(steps=self.order.steps, done=self.done)
+        try:
+            self.train(resume_from_checkpoint=str(self._from) if self._from else None)
+        finally:
+            self._flush()
+            if self._board is not None:
+                self._board.close()
+
+    def write_model(self) -> None:
+        """Write the model, the best one where there is a selection, by one rename."""
+        if self.spec.rank > 0:
+            return
+        self.spec.log.stage("writing the model")
+        if self.best.step:
+            load_model(self.model, self._best_file(self.best.step), device=str(self.model.device))
+        staging = self.spec.output.with_name(self.spec.output.name + ".new")
+        shutil.rmtree(staging, ignore_errors=True)
+        self.model.max_seq_length = self.length
+        with _writing(staging):
+            self.model.save(str(staging), create_model_card=False)
+            staging.rename(self.spec.output)
+
+    # What the library's trainer calls
+
+    def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
+        """Leave the callback out, which asks the hub for facts on data and model."""
+
+    def get_train_dataloader(self) -> DataLoader[Any]:
+        """The batches of this process after the steps that are done; no other random state is touched."""
+        return DataLoader(
+            cast(Any, self.train_dataset),
+            batch_sampler=_Slices(self.order, self.done, self.spec.rank, self.spec.ranks),
+            collate_fn=self.data_collator,
+            generator=torch.Generator(),
+        )
+
+    def training_step(self, model: nn.Module, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Tensor:
+        """The library's step, with its tokens counted."""
+        masks = (value for name, value in inputs.items() if name.endswith("attention_mask"))
+        self._tokens = sum(int(mask.sum()) for mask in masks)
+        return super().training_step(model, inputs, *args, **kwargs)
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        """Keep the line of a step; stop where its loss is not finite."""
+        if "loss" not in logs:
+            return
+        step = self.state.global_step
+        if not math.isfinite(logs["loss"]):
+            raise HarnessError(
+                f"The loss of step {step} of {self.order.steps} is not a finite number.",
+                hint="Lower the learning rate, or take another precision: "
+                "--set learning_rate=… --set precision=bfloat16",
+            )
+        now = time.perf_counter()
+        line = {
+            "step": step,
+            "epoch": round(self.order.epochs(step), 6),
+            "loss": logs["loss"],
+            "rate": logs["learning_rate"],
+            "gradient_norm": _finite(logs.get("grad_norm")),
+            "tokens": self._all_tokens(),
+            "seconds": round(now - self._since, 6),
+            "memory": _memory(self.spec.device),
+        }
+        self._keep(line)
+        self._since = time.perf_counter()
+
+    def _all_tokens(self) -> int:
+        if self.spec.ranks == 1:
+            return self._tokens
+        count = torch.tensor(self._tokens, device=self.args.device)
+        torch.distributed.all_reduce(count)
+        return int(count)
+
+    def _keep(self, line: dict[str, Any]) -> None:
+        self._lines.append(line)
+        if self._board is not None:
+            for name in line.keys() & {"loss", "rate", "gradient_norm", "score"}:
+                if line[name] is not None:
+                    self._board.add_scalar(name, line[name], line["step"])
+        if time.monotonic() - self._flushed > FLUSH:
+            self._flush()
+
+    _flushed = 0.0
+
+    def _flush(self) -> None:
+        self.spec.log.steps(self._lines)
+        self._lines, self._flushed = [], time.monotonic()
+
+    def _evaluate(self, *_args: Any, **_kwargs: Any) -> dict[str, float]:
+        """Score the weights on the selection's data, and keep them if no earlier ones were better."""
+        score = self._score()
+        step = self.state.global_step
+        self._keep({"step": step, "score": score})
+        if score > self.best.score:
+            self.best = _Best(score=score, step=step)
+            if self.spec.rank == 0:
+                path = self._best_file(step)
+                with _writing(path):
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    save_model(self.model, str(path.with_suffix(".new")))
+                    path.with_suffix(".new").replace(path)
+        self._since = time.perf_counter()
+        return {}
+
+    def _score(self) -> float:
+        assert self.selection is not None
+        first, second, gold = (list(self.selection[name]) for name in self.selection.column_names[:3])
+        evaluator = EmbeddingSimilarityEvaluator(
+            first, second, gold, main_similarity="cosine", batch_size=64, write_csv=False
+        )
+        cut, self.model.max_seq_length = self.model.max_seq_length, self.length
+        score = float(evaluator(self.model)["spearman_cosine"])
+        self.model.max_seq_length = cut
+        return score if math.isfinite(score) else -1.0
+
+    def _best_file(self, step: int) -> Path:
+        return self.spec.checkpoints / f"best-{step:08d}.safetensors"
+
+    def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
+        """Write a checkpoint from which the training goes on exactly."""
+        self._flush()
+        step, first = self.state.global_step, self.spec.rank == 0
+        with _writing(self.checkpoints.path(step)):
+            if first:
+                self.checkpoints.begin(step)
+            self._wait()
+            folder = self.checkpoints.path(step)
+            torch.save(_random_state(), folder / f"random-{self.spec.rank}.pt")
+            if first:
+                self._write_state(folder)
+            self._wait()
+            if first:
+                beside = [self._best_file(self.best.step)] if self.best.step else []
+                self.checkpoints.finish(step, beside=beside)
+        self._since = time.perf_counter()
+
+    def _write_state(self, folder: Path) -> None:
+        assert self.optimizer is not None
+        assert self.lr_scheduler is not None
+        save_model(self.model, str(folder / MODEL))
+        scaler = getattr(self.accelerator, "scaler", None)
+        state = {
+            "optimizer": self.optimizer.state_dict(),
+            "schedule": self.lr_scheduler.state_dict(),
+            "scaler": None if scaler is None else scaler.state_dict(),
+            "best": (self.best.score, self.best.step),
+            "loss": _own_state(self.loss),
+        }
+        torch.save(state, folder / STATE)
+        self.state.save_to_json(str(folder / PROGRESS))
+
+    def _wait(self) -> None:
+        if self.spec.ranks > 1:
+            torch.distributed.barrier()
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
+        load_model(self.model, Path(resume_from_checkpoint, MODEL), device=str(self.model.device))
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        assert checkpoint is not None
+        assert self.optimizer is not None
+        assert self.lr_scheduler is not None
+        state = torch.load(Path(checkpoint, STATE), map_location="cpu", weights_only=True)
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.lr_scheduler.load_state_dict(state["schedule"])
+        if state["scaler"] is not None and self.accelerator.scaler is not None:
+            self.accelerator.scaler.load_state_dict(state["scaler"])
+        score, step = state["best"]
+        self.best = _Best(score=score, step=step)
+        assert isinstance(self.loss, nn.Module)
+        self.loss.load_state_dict(state["loss"], strict=False)
+
+    def _load_scaler(self, checkpoint: str | None) -> None:
+        """Nothing: the scaler is part of the state."""
+
+    def _load_rng_state(self, checkpoint: str | None) -> None:
+        assert checkpoint is not None
+        path = Path(checkpoint, f"random-{self.spec.rank}.pt")
+        _set_random_state(torch.load(path, map_location="cpu", weights_only=True))
+
+
+FLUSH = 0.5
+"""Seconds after which the lines of finished steps are written."""
+
+
+class _Cadence(TrainerCallback):
+    """The steps at which to evaluate, to write a checkpoint, and to stop; all processes agree on them."""
+
+    def __init__(self, trainer: _Trainer) -> None:
+        self._trainer = trainer
+        self._saved = time.monotonic()
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
+        """Set what follows this step."""
+        trainer = self._trainer
+        due = time.monotonic() - self._saved >= 60 * trainer.spec.minutes
+        stop, due = self._agreed(STOP.is_set(), due)
+        every = trainer.settings.evaluate_every
+        control.should_evaluate = trainer.selection is not None and state.global_step % every == 0
+        control.should_save = due or stop
+        control.should_training_stop = control.should_training_stop or stop
+        if due:
+            self._saved = time.monotonic()
+
+    def _agreed(self, *wishes: bool) -> tuple[bool, ...]:
+        if self._trainer.spec.ranks == 1:
+            return wishes
+        flags = torch.tensor([int(wish) for wish in wishes], device=self._trainer.args.device)
+        torch.distributed.all_reduce(flags, op=torch.distributed.ReduceOp.MAX)
+        return tuple(bool(flag) for flag in flags.tolist())
+
+
+class _Slices:
+    """The rows of one process in each batch; as long as the whole training, also after a resume."""
+
+    def __init__(self, order: BatchOrder, done: int, rank: int, ranks: int) -> None:
+        self._order, self._done, self._rank, self._ranks = order, done, rank, ranks
+
+    def __len__(self) -> int:
+        return self._order.steps
+
+    def __iter__(self) -> Iterator[list[int]]:
+        for rows in self._order.after(self._done):
+            size = len(rows) // self._ranks
+            yield rows[self._rank * size : (self._rank + 1) * size].tolist()
+
+
+def _arguments(spec: TrainingSpec, settings: EmbeddingSettings) -> SentenceTransformerTrainingArguments:
+    """The library's arguments; it also joins the processes."""
+    if settings.batch_size % spec.ranks:
+        raise HarnessError(
+            f"A batch of {settings.batch_size} rows cannot be divided among {spec.ranks} devices.",
+            hint="Take another number of devices, or change --set batch_size=…",
+        )
+    on_cpu = spec.device == "cpu"
+    if on_cpu and settings.precision == "float16":
+        spec.log.note("trained in float32: a CPU has no float16")
+    return SentenceTransformerTrainingArguments(
+        output_dir=str(spec.checkpoints),
+        per_device_train_batch_size=settings.batch_size // spec.ranks,
+        max_steps=1,
+        learning_rate=settings.learning_rate,
+        weight_decay=settings.weight_decay,
+        adam_beta1=settings.betas[0],
+        adam_beta2=settings.betas[1],
+        adam_epsilon=settings.eps,
+        lr_scheduler_type="constant_with_warmup" if settings.schedule == "constant" else settings.schedule,
+        max_grad_norm=settings.clip,
+        seed=spec.seed,
+        fp16=settings.precision == "float16" and not on_cpu,
+        bf16=settings.precision == "bfloat16",
+        use_cpu=on_cpu,
+        ignore_data_skip=True,
+        logging_steps=1,
+        logging_nan_inf_filter=False,
+        save_strategy="no",
+        report_to="none",
+        disable_tqdm=True,
+        ddp_find_unused_parameters=True,
+        ddp_broadcast_buffers=False,
+    )
+
+
+def _rows(spec: TrainingSpec) -> Dataset:
+    """The rows of all training sets, under the column names of the first."""
+    from datasets import concatenate_datasets
+
+    first, *others = [load_training(part, cache=spec.cache) for part in spec.data]
+    names = first.column_names
+    renamed = [part.rename_columns(dict(zip(part.column_names, names, strict=True))) for part in others]
+    return concatenate_datasets([first, *renamed]) if others else first
+
+
+def _order(data: Dataset, spec: TrainingSpec, settings: EmbeddingSettings) -> BatchOrder:
+    texts = None
+    if settings.batches == "no_duplicates":
+        texts = text_numbers(data.iter(batch_size=10_000), data.column_names)
+    order = BatchOrder(len(data), settings.batch_size, epochs=settings.epochs, seed=spec.seed, texts=texts)
+    if order.steps == 0:
+        raise HarnessError(
+            f"The data has {len(data)} rows, which do not fill a batch of {settings.batch_size}.",
+            hint="Give more data, or a smaller batch: --set batch_size=…",
+        )
+    return order
+
+
+def _model(spec: TrainingSpec, settings: EmbeddingSettings, *, library: bool) -> LibrarySentenceTransformer:
+    """The backbone with a new pooling; the prompts of an embedding model are kept."""
+    backbone = spec.backbone
+    extra = {"allow_extra": backbone.allow_extra} if backbone.allow_extra and not library else {}
+    kind = LibrarySentenceTransformer if library else SentenceTransformer
+    found = kind(
+        str(backbone.folder),
+        device=spec.device,
+        local_files_only=True,
+        trust_remote_code=backbone.trust_remote_code,
+        model_kwargs={"dtype": torch.float32, "weights_only": True, **extra},
+    )
+    width = cast(Any, found[0]).get_word_embedding_dimension()
+    pooling: nn.Module = (
+        AttentivePooling(width, heads=settings.heads)
+        if settings.pooling == ATTENTION
+        else Pooling(width, settings.pooling)
+    )
+    return kind(
+        modules=[found[0], pooling],
+        device=spec.device,
+        prompts=found.prompts,
+        default_prompt_name=found.default_prompt_name,
+        similarity_fn_name="cosine",
+        local_files_only=True,
+    )
+
+
+def _own_state(loss: Any) -> dict[str, Tensor]:
+    """The parameters of a loss that are not the model's."""
+    return {name: value for name, value in loss.state_dict().items() if not name.startswith("model.")}
+
+
+def _random_state() -> dict[str, Any]:
+    name, keys, *rest = np.random.get_state()
+    return {
+        "python": random.getstate(),
+        "numpy": (name, np.asarray(keys).tolist(), *rest),
+        "torch": torch.get_rng_state(),
+        "cuda": torch.cuda.get_rng_state() if torch.cuda.is_available() else None,
+    }
+
+
+def _set_random_state(state: dict[str, Any]) -> None:
+    random.setstate(state["python"])
+    np.random.set_state(state["numpy"])
+    torch.set_rng_state(state["torch"])
+    if state["cuda"] is not None and torch.cuda.is_available():
+        torch.cuda.set_rng_state(state["cuda"])
+
+
+def _finite(value: float | None) -> float | None:
+    return None if value is None or not math.isfinite(value) else float(value)
+
+
+def _memory(device: str) -> int:
+    """The most bytes so far: of the GPU's memory, else of this process."""
+    if device.startswith("cuda"):
+        return int(torch.cuda.max_memory_allocated())
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def _board(spec: TrainingSpec, done: int) -> Any:
+    """A writer of TensorBoard's events; None where it is not installed."""
+    if spec.rank > 0:
+        return None
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        return None
+    return SummaryWriter(str(spec.folder / "tensorboard"), purge_step=done + 1)
+
+
+@contextmanager
+def _explained(spec: TrainingSpec, settings: EmbeddingSettings, caches: bool) -> Iterator[None]:
+    """Say what did not fit into memory; another process may then take fewer rows in a pass."""
+    try:
+        yield
+    except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
+        if not _is_memory(error):
+            raise
+        rows = spec.micro_batch or settings.batch_size // spec.ranks
+        TrainingLog(spec.folder).out_of_memory(rows=rows, halves=caches and rows > 1)
+        raise HarnessError(
+            f"A pass over {rows} rows of {settings.max_length} tokens does not fit into memory.",
+            hint="Train smaller batches or shorter texts: --set batch_size=… --set max_length=…",
+        ) from error
+
+
+def _is_memory(error: BaseException) -> bool:
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or "not enough memory" in str(error)
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """Say which file or folder could not be written."""
+    try:
+        yield
+    except OSError as error:
+        raise write_error(path, error) from error
+    except Exception as error:
+        if type(error).__name__ == "SafetensorError" or "PytorchStreamWriter" in str(error):
+            raise StoreError(
+                f"Cannot write {path}: {error}.", hint="Free some room and run the same command again."
+            ) from error
+        raise
