@@ -286,11 +286,12 @@ def _unfinished(work: Path) -> UnfinishedModel:
 def _copy_log(work: Path, target: Path) -> None:
     """Copy log and events of a training to the model; they stay in the training's folder until that goes."""
     target.mkdir(exist_ok=True)
-    for name in (LOG, OUTPUT):
-        if (work / name).is_file():
-            shutil.copyfile(work / name, target / name)
-    if (work / TENSORBOARD).is_dir():
-        shutil.copytree(work / TENSORBOARD, target / TENSORBOARD, dirs_exist_ok=True)
+    events = (work / TENSORBOARD).rglob("*")
+    for path in (work / LOG, work / OUTPUT, *events):
+        place = target / path.relative_to(work)
+        if path.is_file():
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, place)
 
 
 def _sync(folder: Path) -> None:

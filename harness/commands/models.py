@@ -261,8 +261,11 @@ def _copy(model: Path, folder: Path) -> None:
     """Copy a model without the circumstances of its training; the folder appears when it is whole."""
     staged = folder.with_name(f".{folder.name}.{files.host()}-{os.getpid()}-{secrets.token_hex(4)}.tmp")
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copytree(model, staged, ignore=lambda place, _: [TRAINING] if Path(place) == model else [])
+        for path in _files(model):
+            place = staged / path.relative_to(model)
+            if not place.is_relative_to(staged / TRAINING):
+                place.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(path, place)
         staged.rename(folder)
     except OSError as error:
         raise files.write_error(folder, error) from error

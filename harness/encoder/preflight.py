@@ -146,14 +146,16 @@ def _check_attentive(place: Path) -> None:
             f"{place / 'config.json'} says {heads!r} heads of a token vector of {size!r} dimensions.",
             hint="The number of heads must divide that of the dimensions.",
         )
-    query = None if tensors is None else tensors.get("query")
-    wanted = (heads, size // heads)
-    if tensors is not None and (query is None or query.shape != wanted or len(tensors) > 1):
-        there = f"no query, but {', '.join(tensors)}" if query is None else f"a query of {query.shape}"
+    wanted, found = {"query": (heads, size // heads)}, {name: t.shape for name, t in (tensors or {}).items()}
+    if tensors is not None and found != wanted:
         raise ModelError(
-            f"{place} has {there}, and its config.json says {wanted}.",
+            f"{place} has {_shapes(found)}, and its config.json wants {_shapes(wanted)}.",
             hint="Fetch or write the model folder again.",
         )
+
+
+def _shapes(found: Mapping[str, tuple[int, ...]]) -> str:
+    return ", ".join(f"a tensor {name} of {shape}" for name, shape in found.items())
 
 
 def _check_width(folder: Path, sub: str) -> None:

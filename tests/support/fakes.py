@@ -13,8 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from harness.encoder.content import identify
 from harness.identity import digest, evaluation_identity
 from harness.jobs import model_part, task_part
+from harness.lineage import FILE, Lineage, ModelDocument, ParentPart
 from harness.record import Record
 from harness.types import SEED, Artifact, Data, Encoding, Outcome, Role, Similarity, Task, TextEncoder
 
@@ -95,6 +97,32 @@ def record(
             **{"prompts_asked": asked, **provenance},
         },
     )
+
+
+def lineage(**fields: Any) -> Lineage:
+    """What a model is made of that a recipe trains on some pairs."""
+    given: dict[str, Any] = {
+        "recipe": "contrast",
+        "settings": {"rate": 5e-5, "batch": 4},
+        "parents": (ParentPart(name="tiny", artifact="a" * 64),),
+        "data": ({"path": "org/pairs", "revision": "r" * 40},),
+        "seed": 42,
+    }
+    return Lineage(**{**given, **fields})
+
+
+def document(folder: Path, made: Lineage | None = None, **fields: Any) -> ModelDocument:
+    """The model.json of a model folder that has none."""
+    found, made = identify(folder), made or lineage()
+    given = {"name": "tiny-contrast", "content": found.key, "weights": found.weights, "lineage": made}
+    return ModelDocument(**{"key": made.key, **given, **fields})
+
+
+def train(folder: Path, made: Lineage | None = None, **fields: Any) -> ModelDocument:
+    """Write the model.json of a folder, as if it had been trained."""
+    found = document(folder, made, **fields)
+    (folder / FILE).write_text(found.to_json())
+    return found
 
 
 @dataclass

@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 
+import fakes
+from harness.documents import with_digest
 from harness.encoder import model_files
-from harness.encoder.content import content_files, content_key
+from harness.encoder.content import content_files, content_key, identify
 from harness.encoder.model_files import weight_files
 from harness.encoder.model_settings import describe
 from harness.errors import ModelError
@@ -242,14 +244,74 @@ def test_the_key_follows_what_the_model_computes(
     assert (after[1] != before[1]) == (change in (one_weight, dense_weight))
 
 
-def test_a_model_we_made_has_the_key_it_was_made_under(build: Callable[..., Path]) -> None:
+def test_a_trained_model_has_the_key_of_its_lineage(build: Callable[..., Path], tmp_path: Path) -> None:
     folder = build()
     content, weights = content_key(folder)
-    rewrite(folder / "model.json", key="k" * 64, content=content)
-    assert content_key(folder) == ("k" * 64, weights)
+    made = fakes.train(folder)
+    assert content_key(folder) == (fakes.lineage().key, weights)
+    assert identify(folder).document == made
+    (folder / "training" / "tensorboard").mkdir(parents=True)
+    for name in ("log.jsonl", "texts.npy", "tensorboard/events"):
+        (folder / "training" / name).write_text("x")
+    assert content_key(Path(shutil.copytree(folder, tmp_path / "elsewhere")))[0] == made.key
     length(folder)
-    changed = content_key(folder)[0]
-    assert changed not in ("k" * 64, content)
+    assert content_key(folder)[0] not in (made.key, content)
+    assert identify(folder).document is None
+
+
+def another_key(path: Path) -> None:
+    """Its digest made right again, so that the key alone does not follow."""
+    made = json.loads(path.read_text())
+    del made["digest"]
+    path.write_text(with_digest({**made, "key": "k" * 64}))
+
+
+def another_lineage(path: Path) -> None:
+    made = json.loads(path.read_text())
+    del made["digest"]
+    path.write_text(with_digest({**made, "lineage": {**made["lineage"], "seed": 43}}))
+
+
+def no_number(path: Path) -> None:
+    text = path.read_text().replace("5e-05", "NaN")
+    made = {name: value for name, value in json.loads(text).items() if name != "digest"}
+    path.write_text(with_digest(made))
+
+
+def same_digest(path: Path) -> None:
+    path.write_text(path.read_text().replace('"tiny-contrast"', '"better"'))
+
+
+def another_model(path: Path) -> None:
+    length(path.parent)
+    fakes.train(path.parent)
+    rewrite(path.parent / "sentence_bert_config.json", max_seq_length=32)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        another_key,
+        another_lineage,
+        no_number,
+        same_digest,
+        another_model,
+        lambda path: path.write_text("{"),
+        lambda path: path.write_text("[" * 100_000),
+        lambda path: path.write_bytes(b"\xff"),
+        lambda path: path.write_text('{"key": "k", "content": "c"}'),
+        lambda path: path.write_text(path.read_text().replace('"schema": 1', '"schema": 2')),
+    ],
+)
+def test_a_document_that_does_not_follow_says_nothing(
+    build: Callable[..., Path], damage: Callable[[Path], object]
+) -> None:
+    folder = build()
+    before = content_key(folder)
+    fakes.train(folder)
+    damage(folder / "model.json")
+    assert content_key(folder) == before
+    assert identify(folder).document is None
 
 
 def test_file_hashes_are_remembered(build: Callable[..., Path], tmp_path: Path) -> None:

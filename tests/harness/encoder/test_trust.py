@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import fakes
 from harness.encoder.content import content_key
 from harness.encoder.engine import Encoder
 from harness.encoder.loading import load
@@ -102,9 +103,11 @@ def test_the_key_says_whether_own_code_runs(native: Path, bare: Path) -> None:
     assert content_key(bare, trust_remote_code=True) == content_key(bare)
 
 
-def test_a_model_we_made_keeps_its_key(native: Path, rewrite: Rewrite) -> None:
-    rewrite(native / "model.json", key="k" * 64, content=content_key(native)[0])
-    assert content_key(native, trust_remote_code=True)[0] == "k" * 64
+def test_a_trained_model_run_with_its_own_code_is_another(native: Path) -> None:
+    plain = content_key(native, trust_remote_code=True)[0]
+    made = fakes.train(native)
+    assert content_key(native)[0] == made.key
+    assert content_key(native, trust_remote_code=True)[0] not in (made.key, plain)
 
 
 def inner_type(folder: Path, kind: str) -> None:
