@@ -141,11 +141,13 @@ class Train:
 
     def _require_as_planned(self) -> None:
         """Refuse a model whose evaluation would not be the planned one."""
-        made = replace(describe(self.spec.output), folder=self.description.folder)
-        if made != self.description:
+        made, planned = _plain(describe(self.spec.output)), _plain(self.description)
+        differs = [
+            f"{name} is {made[name]!r}, not {planned[name]!r}" for name in made if made[name] != planned[name]
+        ]
+        if differs:
             raise TrainingError(
-                f"{self.artifact.name} is not the model that its recipe planned: {made} is not "
-                f"{self.description}.",
+                f"{self.artifact.name} is not the model that its recipe planned: {'; '.join(differs)}.",
                 hint="This is a fault of the recipe: what `plan` says and what `train` writes must agree.",
             )
 
@@ -159,6 +161,14 @@ class Train:
             lineage=self.lineage,
             training=facts,
         )
+
+
+def _plain(description: Description) -> dict[str, Any]:
+    """What a model folder says of an evaluation; an empty prompt is none."""
+    prompts = {name: text for name, text in description.prompts.items() if text}
+    return {name: value for name, value in vars(description).items() if name != "folder"} | {
+        "prompts": prompts
+    }
 
 
 def _train(spec: TrainingSpec, context: JobContext) -> TrainingOutcome:
