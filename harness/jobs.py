@@ -27,7 +27,7 @@ from harness.context import EncodedTexts, Event, JobContext
 from harness.data.prepared import naming_full_disk, prepared
 from harness.data.training import count_trained, trained_texts
 from harness.encoder.content import content_key
-from harness.encoder.model_settings import Description, describe
+from harness.encoder.model_settings import Description, describe, resolve_encoding
 from harness.errors import DataError, TrainingError
 from harness.lineage import Lineage, ModelDocument, read_document
 from harness.model_store import ModelStore
@@ -39,6 +39,7 @@ from harness.types import (
     Outcome,
     Purpose,
     Role,
+    Settings,
     Similarity,
     Task,
     TextEncoder,
@@ -164,11 +165,10 @@ class Train:
 
 
 def _plain(description: Description) -> dict[str, Any]:
-    """What a model folder says of an evaluation; an empty prompt is none."""
-    prompts = {name: text for name, text in description.prompts.items() if text}
-    return {name: value for name, value in vars(description).items() if name != "folder"} | {
-        "prompts": prompts
-    }
+    """The encoding of a model by its own defaults; an empty prompt is none."""
+    encoding = resolve_encoding(description, Settings())
+    named = tuple((name, text) for name, text in encoding.prompts if text)
+    return asdict(replace(encoding, prompts=named))
 
 
 def _train(spec: TrainingSpec, context: JobContext) -> TrainingOutcome:

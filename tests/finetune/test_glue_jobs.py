@@ -347,7 +347,11 @@ def test_no_model_is_trained_that_nothing_starts_from(small: Runner, tmp_path: P
     small(tasks=("RTE",))
     shutil.rmtree(tmp_path / "cache-results" / "finetuned")
     made: list[Record] = []
-    small(tasks=("RTE",), recipe_settings={"fresh_seeds": 1}, listeners=Listeners(trained=lambda _job, run: made.append(run)))
+    small(
+        tasks=("RTE",),
+        recipe_settings={"fresh_seeds": 1},
+        listeners=Listeners(trained=lambda _job, run: made.append(run)),
+    )
     assert made == []
     assert not (tmp_path / "cache-results" / "finetuned").exists()
 
@@ -434,7 +438,10 @@ def test_data_that_cannot_be_read_is_said_by_the_dry_run(
         ({"recipe_settings": {"fresh_sed": 3}}, "small has no setting 'fresh_sed'"),
         ({"recipe_settings": {"fresh_seeds": -2}}, "The setting fresh_seeds of small cannot be -2"),
         ({"purpose": "trial"}, "A recipe's score is final"),
-        ({"seed": 7, "recipe_settings": {"fresh_seeds": 0}}, "--seed has no effect: the seeds of small are its own"),
+        (
+            {"seed": 7, "recipe_settings": {"fresh_seeds": 0}},
+            "--seed has no effect: the seeds of small are its own",
+        ),
     ],
 )
 def test_what_cannot_be_asked(small: Runner, asked: Mapping[str, Any], said: str) -> None:

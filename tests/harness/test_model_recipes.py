@@ -1,0 +1,430 @@
+"""Recipes that make a model, from the request to the table: keys, trainings, records, seeds, faults."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import harness
+import tiny
+from blocked import BLOCK
+from harness import catalog
+from harness.cli import invoke
+from harness.data.training import TrainingData
+from harness.documents import with_digest
+from harness.errors import UsageError
+from harness.lineage import Lineage, ParentPart, read_document
+from harness.model_store import ModelStore
+from harness.report import Report
+from harness.request import Request, ResolvedRequest
+from harness.store import Store
+
+PLUGIN = Path(__file__).parents[1] / "plugin"
+
+Runner = Callable[..., Report]
+
+PAIRS = [
+    {"anchor": f"{one} {other}", "positive": f"{other} {one}"}
+    for one in tiny.WORDS
+    for other in tiny.WORDS[:3]
+]
+
+
+@pytest.fixture(scope="module")
+def backbone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny.folder(tiny.families()["bert"], tmp_path_factory.mktemp("models") / "tiny")
+
+
+@pytest.fixture(scope="module")
+def tasks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tasks")
+    rows = [
+        {"text1": f"{one} {other}", "text2": f"{other} garden", "score": n}
+        for n, (one, other) in enumerate(zip(tiny.WORDS, reversed(tiny.WORDS), strict=True))
+    ]
+    (folder / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    described = [
+        f'[[task]]\nname = "{name}"\ntype = "sts"\nfile = "pairs.jsonl"\n' for name in ("one", "two")
+    ]
+    (folder / "harness.toml").write_text("".join(described))
+    return folder
+
+
+@pytest.fixture
+def sample(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The sample plugin, as if it were installed, here and in training processes."""
+    monkeypatch.syspath_prepend(str(PLUGIN))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(PLUGIN), os.environ.get("PYTHONPATH", "")]))
+    import sample_model_recipe
+
+    known = {**catalog.recipes(), "sample-centered": sample_model_recipe.RECIPE}
+    monkeypatch.setattr(catalog, "recipes", lambda: known)
+    yield
+
+
+@pytest.fixture
+def asked(backbone: Path, tasks: Path, tmp_path: Path, sample: None) -> dict[str, Any]:
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text("".join(json.dumps(row) + "\n" for row in PAIRS))
+    return {
+        "model": str(backbone),
+        "suite": f"local:{tasks}",
+        "recipe": "sample-centered",
+        "train_data": rows,
+        "results": tmp_path / "results",
+        "cache": tmp_path / "cache",
+        "offline": True,
+        "threads": 1,
+    }
+
+
+def run(asked: dict[str, Any], **more: Any) -> Report:
+    given = {**asked, **more}
+    return harness.run(given.pop("model"), given.pop("suite"), **given)
+
+
+def request(asked: dict[str, Any], **more: Any) -> Request:
+    given = {**asked, **more}
+    own = {"models": (given.pop("model"),), "suites": (given.pop("suite"),)}
+    return Request(**own, **given)
+
+
+def hows(report: Report) -> list[str]:
+    return [result.how for result in report.results]
+
+
+def test_a_model_is_made_then_evaluated_and_nothing_is_done_twice(asked: dict[str, Any]) -> None:
+    first = run(asked)
+    assert hows(first) == ["done", "done"]
+    ((folder, document),) = [
+        (one.folder, one.document) for one in ModelStore(asked["results"]).finished() if one.document
+    ]
+    assert folder == asked["results"] / "models" / f"tiny-sample-centered-{document.key[:12]}"
+    assert document.key == document.lineage.key == first.prepared.subjects[0].artifact.key
+    assert document.lineage.own_data == "rows.jsonl"
+    assert document.training["steps"] == 1
+    for record in first.records:
+        assert record.lineage == document.lineage
+        assert record.model.weights == document.weights
+        assert record.provenance["texts"] == 19
+        assert record.provenance["texts_trained_on"] == 9, "counted by hand"
+    assert hows(run(asked)) == ["cached", "cached"]
+    by_path = run(asked, model=str(folder), recipe=(), train_data="")
+    assert hows(by_path) == ["cached", "cached"], "the folder and the recipe name one model"
+    assert by_path.prepared.subjects[0].artifact.name == "tiny-sample-centered"
+    copy = asked["results"].parent / "copy"
+    shutil.copytree(folder, copy)
+    assert hows(run(asked, model=str(copy), recipe=(), train_data="")) == ["cached", "cached"]
+    text = "\n".join(
+        line for suite in first.prepared.suites for line in first._lines(suite, first.prepared.subjects)
+    )
+    assert "trained on rows.jsonl, not on the recipe's data" in text
+    assert "trained on texts of one (9 of 19 texts), two (9 of 19 texts)" in text
+
+
+def test_records_of_other_weights_do_not_count(asked: dict[str, Any]) -> None:
+    first = run(asked)
+    (slug,) = {result.cell.subject.artifact.slug for result in first.results}
+    store = Store(asked["results"])
+    folder = first.prepared.subjects[0].artifact.folder
+    for number, how in (
+        (0, "cached"),
+        (1, "done"),
+    ):  # the first record keeps its weights, the second gets others
+        record = first.records[number]
+        path = store.path(slug, record.task.name, record.key)
+        if how == "done":
+            content = json.loads(path.read_text())
+            del content["digest"]
+            content["model"]["weights"] = "0" * 64
+            path.write_text(with_digest(content))
+    second = run(asked)
+    assert hows(second) == ["cached", "done"]
+    assert second.prepared.plan.cells[1].former is not None
+    assert [record.model.weights for record in second.records] == [first.records[0].model.weights] * 2
+
+    shutil.rmtree(folder)
+    assert hows(run(asked)) == ["cached", "cached"], "every score is there: nothing is trained"
+    assert not folder.exists()
+    store.path(slug, "two", first.records[1].key).unlink()
+    again = run(asked)
+    assert hows(again) == ["cached", "done"], "trained again with the same weights: the first record counts"
+    assert folder.is_dir()
+
+
+def test_seeds_are_models_of_their_own_with_one_mean(asked: dict[str, Any], capsys: Any) -> None:
+    report = run(asked, seeds=3)
+    models = [one.document for one in ModelStore(asked["results"]).finished()]
+    assert sorted(one.lineage.seed for one in models if one) == [42, 43, 44]
+    found = report.to_json()
+    (over,) = found["over_seeds"]
+    one = [r["main_score"] for r in found["records"] if r["task"] == "one"]
+    mean = sum(one) / 3
+    assert over["columns"]["one"]["value"] == pytest.approx(mean)
+    deviation = (sum((score - mean) ** 2 for score in one) / 2) ** 0.5
+    assert over["columns"]["one"]["deviation"] == pytest.approx(deviation)
+    assert [entry["lineage"]["seed"] for entry in found["trained"]] == [42, 43, 44]
+    from harness.progress import console
+
+    report.print(console())
+    printed = capsys.readouterr().out
+    assert "tiny-sample-centered (3 seeds)" in printed
+    assert f"{100 * mean:.2f} ± {100 * deviation:.2f}" in printed
+    assert hows(run(asked, seeds=2)) == ["cached"] * 4
+
+
+def test_every_setting_the_seed_and_the_data_are_in_the_key(asked: dict[str, Any], backbone: Path) -> None:
+    def key(**more: Any) -> str:
+        return ResolvedRequest.of(request(asked, **more)).subjects[0].artifact.key
+
+    before = key()
+    other = asked["results"].parent / "other" / "named.jsonl"
+    other.parent.mkdir()
+    shutil.copy(asked["train_data"], other)
+    copy = other.parent / "backbone"
+    shutil.copytree(backbone, copy)
+    same = {"results": other.parent, "cache": other.parent / "cache", "threads": 2, "offline": False}
+    for name, value in {**same, "train_data": other, "model": str(copy)}.items():
+        assert key(**{name: value}) == before, f"{name} is no part of the key"
+    changed = other.with_name("changed.jsonl")
+    changed.write_text(other.read_text() + json.dumps({"anchor": "a", "positive": "b"}) + "\n")
+    settings = replace(request(asked).settings, seed=43)
+    keys = [
+        before,
+        key(settings=settings),
+        key(recipe_settings={"share": 0.5}),
+        key(recipe_settings={"texts": "7"}),
+        key(train_data=changed),
+    ]
+    assert len(set(keys)) == len(keys)
+
+
+LINEAGE = Lineage(
+    recipe="simcse",
+    settings={"pooling": "mean", "learning_rate": 5e-5},
+    parents=(ParentPart(name="minilm", artifact="a" * 64),),
+    data=(TrainingData(path="org/name", revision="1" * 40, config="triplet").identity,),
+    seed=42,
+)
+
+
+def test_the_key_of_a_lineage_is_golden() -> None:
+    """A change of it throws away everyone's models: it needs a reason."""
+    assert LINEAGE.key == GOLDEN
+    for name, value in {
+        "variant": "mean",
+        "source": "elsewhere",
+        "changed": {"a": 1},
+        "assumed": ("it",),
+        "selected_on": ("STSBenchmark",),
+        "own_data": "mine",
+    }.items():
+        assert LINEAGE.model_copy(update={name: value}).key == GOLDEN, (
+            f"{name} describes, and decides nothing"
+        )
+    data = TrainingData(path="org/name", revision="2" * 40, config="triplet").identity
+    for changes in ({"seed": 1}, {"recipe": "x"}, {"settings": {}}, {"parents": ()}, {"data": (data,)}):
+        assert LINEAGE.model_copy(update=changes).key != GOLDEN
+
+
+GOLDEN = "ba409277150b331199632842faebab4cbd7ab930ec851a7d1a5e80a49f2f9098"
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (
+            {"recipe": "sample-centred"},
+            "No recipe is called 'sample-centred'.\nDid you mean sample-centered?",
+        ),
+        ({"recipe": "sample-centered:x"}, "No variant of sample-centered is called 'x'."),
+        ({"recipe_settings": {"shere": 1}}, "sample-centered has no setting 'shere'.\nDid you mean share?"),
+        ({"recipe_settings": {"texts": "many"}}, "The setting texts of sample-centered cannot be 'many'"),
+        ({"recipe": ("sample-centered", "simcse")}, "sample-centered and simcse both make models."),
+        ({"suite": "glue"}, "A model must be trained for CoLA"),
+        ({"suite": "glue", "recipe": ("sample-centered", "glue-quick")}, "makes models that give vectors"),
+        ({"recipe": ""}, "--train-data is for a recipe that makes a model."),
+        ({"recipe": "", "train_data": "", "seeds": 2}, "--seeds is for a recipe that makes a model."),
+        ({"train_data": "nowhere.jsonl"}, "nowhere.jsonl"),
+        ({"train_data": ""}, "harness data pull --recipe sample-centered --data DIR"),
+    ],
+)
+def test_what_cannot_be_asked(asked: dict[str, Any], more: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        run(asked, **more)
+    assert said in str(caught.value)
+    assert not (asked["results"] / "models").exists()
+
+
+def test_a_mixed_request_says_which_recipe_does_what(asked: dict[str, Any], tmp_path: Path) -> None:
+    more = {"recipe": ("sample-centered", "glue-quick"), "models": (asked["model"],)}
+    both = request(asked, recipe=more["recipe"])
+    both = replace(both, suites=("glue", *both.suites))
+    found = ResolvedRequest.of(both)
+    backbone, made = found.subjects
+    assert (backbone.training, made.training is not None) == (None, True)
+    names = {task.name: [one is made for one in found.subjects if found.is_evaluated(one, task)]
+             for suite in found.suites for task in suite.tasks}  # fmt: skip
+    assert names["CoLA"] == [False]
+    assert names["one"] == [True]
+
+
+def test_compared_and_followed_are_models_that_are_there(asked: dict[str, Any], capsys: Any) -> None:
+    options = ["--recipe", "sample-centered", "--results", str(asked["results"])]
+    assert (
+        invoke(
+            ["check", "--candidate", asked["model"], "--baseline", "minilm", "--suite", "stdlib", *options]
+        )
+        == 2
+    )
+    assert "harness train --model MODEL --recipe sample-centered" in capsys.readouterr().err
+
+
+FAULTS = {
+    "an error of the harness": (
+        "raise DataError('row 7 is bad', hint='Mend it.')",
+        "row 7 is bad",
+        "Mend it.",
+    ),
+    "any other error": ("raise ValueError('odd')", "The training failed: ValueError: odd", "output.log"),
+    "a kill": ("os.kill(os.getpid(), 9)", "ended with code -9 (out of memory?)", "output.log"),
+    "another model": ("spec.output.mkdir()", "has no config.json", None),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_failed_training_is_one_message_and_keeps_its_log(
+    asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
+) -> None:
+    code, said, hint = FAULTS[name]
+    text = (PLUGIN / "sample_model_recipe.py").read_text()
+    broken = text.replace(
+        "        spec.log.begin(steps=1, done=0)\n", f"        import os\n        {code}\n        return\n"
+    )
+    (tmp_path / "faulty_recipe.py").write_text(broken)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ["PYTHONPATH"]]))
+    sys.modules.pop("faulty_recipe", None)
+    import faulty_recipe
+
+    monkeypatch.setattr(catalog, "recipes", lambda: {"sample-centered": faulty_recipe.RECIPE})
+    report = run(asked)
+    assert hows(report) == ["failed", "failed"]
+    failure = report.failures[0].failure
+    assert failure is not None
+    assert said in failure.message
+    assert hint is None or hint in (failure.hint or "")
+    assert not [*(asked["results"] / "records").glob("*/*/*.json")], "no record for what the training broke"
+    (begun,) = ModelStore(asked["results"]).unfinished()
+    assert begun.name == "tiny-sample-centered"
+    monkeypatch.setattr(
+        catalog, "recipes", lambda: {"sample-centered": __import__("sample_model_recipe").RECIPE}
+    )
+    assert hows(run(asked)) == ["done", "done"], "the next run makes it"
+    assert not ModelStore(asked["results"]).unfinished()
+
+
+def test_a_killed_driver_takes_its_training_along(
+    asked: dict[str, Any], monkeypatch: Any, tmp_path: Path
+) -> None:
+    text = (PLUGIN / "sample_model_recipe.py").read_text()
+    slow = text.replace(
+        "        spec.log.begin(steps=1, done=0)\n",
+        "        import os, time\n        (spec.folder / 'pid').write_text(str(os.getpid()))\n        time.sleep(60)\n",
+    )
+    (tmp_path / "slow_recipe.py").write_text(slow)
+    script = tmp_path / "go.py"
+    script.write_text(
+        "if __name__ == '__main__':\n"
+        "    import harness, slow_recipe\n    from harness import catalog\n"
+        "    catalog.recipes = lambda: {'sample-centered': slow_recipe.RECIPE}\n"
+        f"    harness.train({asked['model']!r}, 'sample-centered', train_data={str(asked['train_data'])!r},"
+        f" results={str(asked['results'])!r}, cache={str(asked['cache'])!r}, offline=True)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    driver = subprocess.Popen([sys.executable, str(script)], env=environment)
+    deadline = time.monotonic() + 60
+    while not (found := [*asked["results"].glob("models/.training-*/pid")]) or not found[0].read_text():
+        assert time.monotonic() < deadline
+        assert driver.poll() is None
+        time.sleep(0.1)
+    trainer = int(found[0].read_text())
+    driver.send_signal(signal.SIGKILL)
+    driver.wait()
+    while _runs(trainer):
+        assert time.monotonic() < deadline, "the training outlives its driver"
+        time.sleep(0.1)
+    assert hows(run(asked)) == ["done", "done"], "the lease of the killed driver has lapsed"
+    assert [path.name for path in (asked["results"] / "models").iterdir()] == [
+        run(asked).prepared.subjects[0].artifact.slug
+    ]
+
+
+def _runs(process: int) -> bool:
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+def test_a_plan_needs_no_torch(asked: dict[str, Any], backbone: Path) -> None:
+    """One training and the 41 tasks of mteb, each with its key."""
+    command = [
+        "run",
+        "--model",
+        str(backbone),
+        "--recipe",
+        "simcse",
+        "--suite",
+        "mteb",
+        "--dry-run",
+        "--json",
+    ]
+    places = ["--results", str(asked["results"]), "--cache", str(asked["cache"])]
+    done = subprocess.run(
+        [sys.executable, "-c", BLOCK, *command, *places],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    plan = json.loads(done.stdout)
+    (training,) = plan["trainings"]
+    assert (training["model"], training["steps"], training["state"]) == ("tiny-simcse", 3267, "to do")
+    assert len(plan["plan"]) == 41
+    assert len({line["key"] for line in plan["plan"]}) == 41
+    assert all(len(line["key"]) == 64 for line in [training, *plan["plan"]])
+
+
+def test_train_makes_models_and_says_what_to_type(asked: dict[str, Any], capsys: Any) -> None:
+    command = ["train", "--model", asked["model"], "--recipe", "sample-centered", "--seeds", "2", "--offline"]
+    places = ["--train-data", str(asked["train_data"]), "--results", str(asked["results"])]
+    places += ["--cache", str(asked["cache"]), "--threads", "1"]
+    assert invoke([*command, *places, "--dry-run"]) == 0
+    assert "to do" in capsys.readouterr().out
+    assert invoke([*command, *places, "--json"]) == 0
+    made = json.loads(capsys.readouterr().out)["models"]
+    assert [(one["seed"], one["state"]) for one in made] == [(42, "trained"), (43, "trained")]
+    for one in made:
+        document = read_document(Path(one["folder"]))
+        assert document is not None
+        assert document.key == one["key"]
+    assert invoke([*command, *places]) == 0
+    told = capsys.readouterr().out
+    assert f"seed 42: was there, {made[0]['folder']}" in told
+    assert f"harness run --model {made[0]['folder']} --suite SUITE" in told
+    assert invoke(["train", "--model", asked["model"], *places]) == 2
+    assert "Which recipe?" in capsys.readouterr().err
