@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from harness import files
+from harness.data import tables
 from harness.documents import with_digest, without_digest
 from harness.errors import DataError, StoreError
 from harness.identity import digest
 from harness.types import SIDES, Column, Data, Size, Suite, SuiteOptions, Task
-from suites import _languages, _tables
+from suites import _languages
 from suites._code_tasks import Tasks, commit_tasks, function_tasks
 from suites._content import Clusters, Content, Document, Labelled, Query, Retrieval, Row, content_hash, size
 from suites._functions import Function
@@ -98,7 +99,7 @@ class SourceFolder:
                 "languages": list(self.languages),
                 "head": head(self.root) if self.history else "",
                 "files": [
-                    [name, *_stamp(self.root / name)] for names in found.files.values() for name in names
+                    [name, *stamp(self.root / name)] for names in found.files.values() for name in names
                 ],
                 "closed": found.closed,
             }
@@ -112,7 +113,7 @@ def _version(distribution: str) -> str:
         return ""
 
 
-def _stamp(path: Path) -> tuple[int, ...]:
+def stamp(path: Path) -> tuple[int, ...]:
     """Size, mode and times of a file, () without a file."""
     try:
         stat = path.stat()
@@ -276,7 +277,7 @@ class _SourceLoader:
     def content(self) -> Content:
         """The task's data, built from the source."""
         content = self.folder.content(self.name)
-        _tables.require_unchanged(str(self.folder.root), content_hash(content), self.planned)
+        tables.require_unchanged(str(self.folder.root), content_hash(content), self.planned)
         return content
 
 

@@ -14,10 +14,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from harness.data.tables import FORMATS, readable
 from harness.errors import DataError, UsageError, nearest, unknown
 from harness.files import sha256_file
 from harness.identity import digest
-from suites._tables import FORMATS, readable
 from suites.glue import TASKS
 
 DESCRIPTION = "harness.toml"

@@ -9,8 +9,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from harness.data.tables import is_readable_folder
 from harness.errors import DataError
-from suites._tables import is_readable_folder
 
 MAX_BYTES = 1_000_000
 
@@ -96,8 +96,10 @@ class SourceFiles:
     closed: tuple[str, ...] = ()
 
 
-def source_files(root: Path, languages: Collection[str] = tuple(LANGUAGES)) -> SourceFiles:
-    """The source files below `root`, without tests, installed packages and build results.
+def source_files(
+    root: Path, languages: Collection[str] = tuple(LANGUAGES), *, installed: bool = False
+) -> SourceFiles:
+    """The source files below `root`, without tests and build results; with `installed`, of packages too.
 
     Raises:
         DataError: `root` is no folder, or closed to this user.
@@ -119,7 +121,7 @@ def source_files(root: Path, languages: Collection[str] = tuple(LANGUAGES)) -> S
             names.clear()
             continue
         place = Path(folder).relative_to(root)
-        names[:] = [name for name in names if _enters((place / name).as_posix(), is_there)]
+        names[:] = [name for name in names if _enters((place / name).as_posix(), is_there, installed)]
         files += [(place / name).as_posix() for name in here if os.path.isfile(Path(folder, name))]
     if "." in closed:
         raise DataError(f"{root}: Permission denied.") from PermissionError(
@@ -183,9 +185,11 @@ def _sources(paths: Iterable[str]) -> Iterator[tuple[str, str]]:
             yield path, language
 
 
-def _enters(folder: str, is_there: Callable[[str], bool]) -> bool:
+def _enters(folder: str, is_there: Callable[[str], bool], installed: bool = False) -> bool:
     name = folder.rpartition("/")[2]
-    if name.startswith(".") or name in _INSTALLED or is_there(f"{folder}/pyvenv.cfg"):
+    if name in _INSTALLED:
+        return installed and name != "__pycache__"
+    if name.startswith(".") or is_there(f"{folder}/pyvenv.cfg"):
         return False
     if name in _BUILT and not is_there(f"{folder}/__init__.py"):  # a package may be called venv
         return False

@@ -1,20 +1,31 @@
-"""The suite `code:<folder>`: search over a repository's functions, by documentation and by commits."""
+"""The suite `code:<folder>`: search over a repository's functions, by documentation and by commits.
+
+The functions of a folder are also training data, pairs of docstring and source.
+"""
 
 from __future__ import annotations
 
 import ast
 import configparser
+import contextlib
+import itertools
 import json
 import re
+import sysconfig
 import tomllib
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Collection, Iterator, Sequence
+from pathlib import Path, PurePosixPath
 from xml.etree import ElementTree
 
+from harness.data.rows import TrainingSource
+from harness.data.tables import absolute_path, is_readable_folder
 from harness.errors import DataError, UsageError
+from harness.identity import digest
 from harness.types import Suite, SuiteEntry, SuiteOptions
-from suites._code import SourceFolder, code_suite
-from suites._tables import absolute_path, is_readable_folder
+from suites._code import SourceFolder, code_suite, stamp
+from suites._functions import Function, without_duplicates
+from suites._python import python_functions, python_version
+from suites._source import UnreadableError, read_source, require_written, source_files
 
 
 def _open(argument: str, options: SuiteOptions) -> Suite:
@@ -47,6 +58,96 @@ SUITE = SuiteEntry(
     open=_open,
     argument="folder",
     alone=False,
+)
+
+
+# Pairs to train on
+
+
+_PAIRS = 1
+"""The version of the pairs, raised whenever the same source would give others."""
+
+
+def _pairs(argument: str) -> Iterator[tuple[str, str]]:
+    """The docstring and the source of each function in the Python files of a folder.
+
+    Duplicates are left out, and functions with the documentation or the code of one of the running
+    interpreter's standard library, of which many packages have copies.
+    """
+    root = _source_folder(argument)
+    standard = {text for one in _functions(_stdlib_root()) for text in (one.docstring, one.code) if text}
+    documented = (one for one in _functions(root, _python_files(root)) if _is_described(one))
+    pairs = without_duplicates(one for one in documented if not {one.docstring, one.code} & standard)
+    first = next(pairs, None)
+    if first is None:
+        raise DataError(
+            f"{root} has no Python function with a docstring.",
+            hint="A function counts if it has a docstring of three words and a body of three lines, "
+            "is no special method and has no 'test' in its name; the standard library's do not.",
+        )
+    yield from ((one.docstring, one.code) for one in itertools.chain([first], pairs))
+
+
+def _functions(root: Path, paths: Sequence[str] | None = None) -> Iterator[Function]:
+    """The functions in Python files, by default all below the folder, without those of unreadable files."""
+    for path in source_files(root, ("python",)).files.get("python", ()) if paths is None else paths:
+        with contextlib.suppress(UnreadableError):
+            data = read_source(root, path)
+            require_written(data.decode("utf-8", "replace"))
+            yield from python_functions(data, path)
+
+
+_SECTION = re.compile(
+    r"(Parameters|Params|Args|Arguments|Returns?|Yields?|Raises|Notes?|Examples?) ?(:|-{3})"
+)
+"""The start of a docstring that has no sentence on the function."""
+
+
+def _is_described(function: Function) -> bool:
+    return bool(function.docstring) and not _SECTION.match(function.docstring)
+
+
+def _stdlib_root() -> Path:
+    return Path(sysconfig.get_path("stdlib"))
+
+
+def _python_files(root: Path) -> list[str]:
+    """The Python files below a folder, also of installed packages, but not those of a standard library."""
+    found = source_files(root, ("python",), installed=True).files.get("python", ())
+    roots = {one for path in found for one in PurePosixPath(path).parents}
+    standard = {str(one) for one in roots if _is_standard_library(root / one)}
+    above = any(map(_is_standard_library, root.parents)) and not _INSTALLED & set(root.parts)
+    return [] if above else [path for path in found if not _is_below(path, standard)]
+
+
+_INSTALLED = {"site-packages", "dist-packages"}
+
+
+def _is_standard_library(folder: Path) -> bool:
+    return (folder / "os.py").is_file() and (folder / "__future__.py").is_file()
+
+
+def _is_below(path: str, folders: Collection[str]) -> bool:
+    """Whether a file is in one of the folders, and not in the installed packages there."""
+    parents = PurePosixPath(path).parents
+    return not _INSTALLED & {*PurePosixPath(path).parts} and any(str(one) in folders for one in parents)
+
+
+def _source_folder(argument: str) -> Path:
+    root = absolute_path(argument)
+    if not is_readable_folder(root):
+        raise UsageError(f"{argument} is not a folder.", hint="Type --train-data code:/path/to/source.")
+    return root
+
+
+def _pairs_stamp(argument: str) -> str:
+    root = _source_folder(argument)
+    listed = [[path, *stamp(root / path)] for path in _python_files(root)]
+    return digest([_PAIRS, python_version(), str(root), listed])
+
+
+TRAINING = TrainingSource(
+    name="code", title=lambda argument: _source_folder(argument).name, stamp=_pairs_stamp, pairs=_pairs
 )
 
 

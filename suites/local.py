@@ -10,6 +10,8 @@ from pathlib import Path
 from types import MappingProxyType
 
 from harness import paths
+from harness.data import tables
+from harness.data.tables import HEADER, TableRow, absolute_path, read_qrels, read_rows, readable
 from harness.documents import with_digest, without_digest
 from harness.errors import DataError, StoreError, UsageError, nearest
 from harness.files import replace as replace_file
@@ -26,12 +28,11 @@ from harness.types import (
     SuiteOptions,
     Task,
 )
-from suites import _local_description, _tables
+from suites import _local_description
 from suites._content import Clusters, Content, Document, Labelled, Pair, Pairs, Query, Retrieval, Row, size
 from suites._local_description import KINDS, Learning, LocalTask
 from suites._mteb.snapshot import narrowed
 from suites._mteb.source import BuiltSource
-from suites._tables import HEADER, TableRow, absolute_path, read_qrels, read_rows, readable
 
 _IDS = "Another column can be the id: id = \"...\" under 'columns' in harness.toml."
 
@@ -76,7 +77,7 @@ class _LocalSource:
 
     def load(self, task: Task, *, data: Path | None) -> LabelledData:
         """The rows of the task, from its own files."""
-        _tables.require_unchanged(task.name, self.task.content, task.data.content)
+        tables.require_unchanged(task.name, self.task.content, task.data.content)
         return _load_labelled(self.task, self.learning)
 
 
@@ -364,7 +365,7 @@ class _FolderLoader:
 
     def content(self) -> Content:
         """The task's data, read and checked."""
-        _tables.require_unchanged(self.task.name, self.task.content, self.planned)
+        tables.require_unchanged(self.task.name, self.task.content, self.planned)
         return _load_vectors(self.task)
 
 

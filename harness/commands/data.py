@@ -1,4 +1,4 @@
-"""`harness data`: show, mirror, verify and check the data of suites, as tables or JSON (docs/json.md)."""
+"""`harness data`: show, mirror, verify and check the data of suites and recipes (docs/json.md)."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ import click
 
 from harness import paths
 from harness.arguments import split_names
-from harness.catalog import open_suites
+from harness.catalog import open_recipe, open_suites
 from harness.catalog import suites as catalog_suites
 from harness.commands import options
 from harness.data.folder import Need, data_sets_in
 from harness.data.locate import DataSettings, Unavailable, human_size, remote_size
 from harness.data.mirror import Problem, Status, needs, pull, verify
 from harness.data.schema import Finding
+from harness.data.training import TrainingData, TrainingSize, own_training
 from harness.errors import DataError, UsageError, shortened
 from harness.progress import console
 from harness.report import print_table
@@ -28,6 +29,15 @@ SCHEMA = 1
 """The version of the --json output (docs/json.md)."""
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+_recipes = click.option(
+    "--recipe",
+    "recipes",
+    multiple=True,
+    metavar="RECIPE",
+    help="Recipe whose training data is meant. Repeat for several.",
+)
 
 
 def _selection(function: Function) -> Function:
@@ -44,7 +54,7 @@ def _selection(function: Function) -> Function:
 
 @click.group()
 def command() -> None:
-    """Show, mirror, verify and check the data that suites need.
+    """Show, mirror, verify and check the data that suites and recipes need.
 
     A data root holds data sets as the hub has them, in ORG/NAME. `pull` fills one on a connected
     machine; a run elsewhere then needs no network.
@@ -53,10 +63,12 @@ def command() -> None:
 
 @command.command("list")
 @_selection
+@_recipes
 @options.cache
 @options.offline
 def _list_data(
     suites: tuple[str, ...],
+    recipes: tuple[str, ...],
     languages: str,
     subsets: str,
     data: Path | None,
@@ -66,14 +78,14 @@ def _list_data(
 ) -> None:
     """List data sets: revision, tasks, size, where they are and how they stand.
 
-    Without --suite, lists what lies in the data root.
+    Without --suite and --recipe, lists what lies in the data root.
     """
     root = paths.data_root(data)
     settings = DataSettings(root=root, offline=offline, cache=paths.cache_folder(cache))
-    rows = [Status.of(need, settings) for need in _wanted(suites, languages, subsets, root)]
+    rows = [Status.of(need, settings) for need in _wanted(suites, recipes, languages, subsets, root)]
     sizes = {} if offline else _remote_sizes([row.need for row in rows if row.size is None])
     if not rows and not as_json:
-        click.echo("No data set of the hub is needed." if suites else f"Nothing lies in {root}.")
+        click.echo("No data set of the hub is needed." if suites or recipes else f"Nothing lies in {root}.")
         return None
     if as_json:
         return _print_json([_status_json(row, sizes) for row in rows])
@@ -82,18 +94,27 @@ def _list_data(
 
 @command.command("pull")
 @_selection
+@_recipes
 def _pull_data(
-    suites: tuple[str, ...], languages: str, subsets: str, data: Path | None, as_json: bool
+    suites: tuple[str, ...],
+    recipes: tuple[str, ...],
+    languages: str,
+    subsets: str,
+    data: Path | None,
+    as_json: bool,
 ) -> None:
     """Fetch data sets from the hub into the data root, at their pinned revisions.
 
     What is there and verified is kept; what was interrupted goes on where it stopped. Where another
     revision lies in ORG/NAME, the pinned one goes beside it, to ORG/NAME@REVISION.
     """
-    if not suites:
-        raise UsageError("Which data?", hint="Name suites: harness data pull --suite SUITE --data DIR")
+    if not suites and not recipes:
+        raise UsageError(
+            "Which data?",
+            hint="Name suites or recipes: harness data pull --suite SUITE --recipe RECIPE --data DIR",
+        )
     root = paths.data_root(data)
-    rows = _pull_all(_wanted(suites, languages, subsets, root), _required(root), quiet=as_json)
+    rows = _pull_all(_wanted(suites, recipes, languages, subsets, root), _required(root), quiet=as_json)
     if as_json:
         _print_json(rows)
     absent = sum(row["state"] not in ("pulled", "kept") for row in rows)
@@ -104,15 +125,21 @@ def _pull_data(
 
 @command.command("verify")
 @_selection
+@_recipes
 def _verify_data(
-    suites: tuple[str, ...], languages: str, subsets: str, data: Path | None, as_json: bool
+    suites: tuple[str, ...],
+    recipes: tuple[str, ...],
+    languages: str,
+    subsets: str,
+    data: Path | None,
+    as_json: bool,
 ) -> None:
     """Check every file in the data root against what was pulled.
 
-    Without --suite, checks all that lies there. Ends with 1 if anything is missing or wrong.
+    Without --suite and --recipe, checks all that lies there. Ends with 1 if anything is missing or wrong.
     """
     root = _required(paths.data_root(data))
-    checked = [(need, verify(need, root)) for need in _wanted(suites, languages, subsets, root)]
+    checked = [(need, verify(need, root)) for need in _wanted(suites, recipes, languages, subsets, root)]
     if as_json:
         _print_json([_verified_json(need, problems) for need, problems in checked])
     else:
@@ -120,7 +147,8 @@ def _verify_data(
             _print_verified(need, problems)
     wrong = any(problem.wrong for _, problems in checked for problem in problems)
     if wrong:
-        click.echo(f"To mend: harness data pull --suite SUITE --data {root}", err=True)
+        wanted = "--recipe RECIPE" if recipes and not suites else "--suite SUITE"
+        click.echo(f"To mend: harness data pull {wanted} --data {root}", err=True)
     _exit(1 if wrong else 0)
 
 
@@ -129,6 +157,13 @@ def _verify_data(
 @_selection
 @options.splits
 @options.cache
+@options.offline
+@click.option(
+    "--train-data",
+    default=None,
+    metavar="DATA",
+    help="Training data of your own: a file, ORG/NAME:CONFIG, or code:FOLDER (docs/training-data.md).",
+)
 def _check_data(
     folder: Path | None,
     suites: tuple[str, ...],
@@ -138,13 +173,19 @@ def _check_data(
     data: Path | None,
     as_json: bool,
     cache: Path | None,
+    offline: bool,
+    train_data: str | None,
 ) -> None:
     """Show what tasks need of the data in DIR, and what of it is there; no model is loaded.
 
     DIR is a data root, or a folder of your own data. Without --suite, every task that reads a data set in the
     root is shown, with the subsets that are there. Only a README, names of files and first lines are read;
-    files of your own whole. Ends with 1 if anything is missing.
+    files of your own whole. Ends with 1 if anything is missing. With --train-data all rows are read.
     """
+    if train_data is not None:
+        settings = DataSettings(root=paths.data_root(data), offline=offline, cache=paths.cache_folder(cache))
+        _check_training(train_data, settings, as_json=as_json)
+        return
     own = folder is not None and _holds_own_data(folder)
     root = paths.data_root(None if own else folder or data)
     settings = DataSettings(root=_existing(root), offline=True, cache=paths.cache_folder(cache))
@@ -166,13 +207,41 @@ def _check_data(
     _exit(1 if any(one.state != "ok" for one in found) else 0)
 
 
+def _check_training(text: str, settings: DataSettings, *, as_json: bool) -> None:
+    """Print the form and the size of training data."""
+    located = own_training(text, settings)
+    size = TrainingSize.of(located, settings.cache)
+    if as_json:
+        click.echo(
+            json.dumps(
+                {
+                    "schema": SCHEMA,
+                    "name": located.name,
+                    "form": located.data.form,
+                    "rows": size.rows,
+                    "score": located.data.score or None,
+                    "characters": size.characters,
+                    "identity": located.data.identity,
+                },
+                indent=1,
+                ensure_ascii=False,
+            )
+        )
+        return
+    click.echo(f"{located.name}: {size.rows:,} rows, each a {located.data.form}")
+    for name, characters in size.characters.items():
+        click.echo(f"  {name}: {characters:,.1f} characters on average")
+    if located.data.score:
+        click.echo(f"  {located.data.score}: the score")
+
+
 def _holds_own_data(folder: Path) -> bool:
     return (folder / "harness.toml").is_file() or (folder / "corpus.jsonl").is_file()
 
 
 def _findings_in(root: Path | None, settings: DataSettings) -> list[Finding]:
     """The findings on every task that reads a data set in the root, each with the subsets that are there."""
-    there = {need.path for need in _wanted((), "", "", root)}
+    there = {need.path for need in _wanted((), (), "", "", root)}
     names = [f"{s.name}:{o.name}" for s in catalog_suites().values() for o in s.offers() if o.kind == "task"]
     names += [suite.name for suite in catalog_suites().values() if suite.alone and not suite.argument]
     options = SuiteOptions(cache=settings.cache)
@@ -191,14 +260,28 @@ def _with_present_subsets(task: Task, settings: DataSettings) -> Finding:
     return Finding.of(replace(task, subsets=present), settings) if present else whole
 
 
-def _wanted(suites: Sequence[str], languages: str, subsets: str, root: Path | None) -> tuple[Need, ...]:
-    if suites:
-        opened = open_suites(suites, _narrowed(languages, subsets))
-        return needs([task for suite in opened for task in suite.tasks])
+def _wanted(
+    suites: Sequence[str], recipes: Sequence[str], languages: str, subsets: str, root: Path | None
+) -> tuple[Need, ...]:
+    if suites or recipes:
+        opened = open_suites(suites, _narrowed(languages, subsets)) if suites else []
+        tasks = [task for suite in opened for task in suite.tasks]
+        return needs(tasks, {name: _training_data(name) for name in recipes})
     if root is None:
         raise UsageError("Which data?", hint="Name a suite (--suite SUITE) or a data root (--data DIR).")
     _existing(root)
     return data_sets_in(root)
+
+
+def _training_data(recipe: str) -> tuple[TrainingData, ...]:
+    """The data sets that a recipe trains on and selects by."""
+    opened: Any = open_recipe(recipe)
+    if not hasattr(opened, "data"):
+        raise UsageError(
+            f"The recipe {recipe!r} trains on the data of the tasks that it is scored on.",
+            hint="Name their suite: --suite SUITE.",
+        )
+    return (*opened.data, *opened.selection)
 
 
 def _existing(root: Path | None) -> Path | None:

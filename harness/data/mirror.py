@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +25,7 @@ from harness.data.locate import (
     root_folder,
     unreadable_error,
 )
+from harness.data.training import TrainingData
 from harness.errors import DataError
 from harness.files import sha256_file
 from harness.types import Data, Task
@@ -66,18 +67,25 @@ class Status:
         )
 
 
-def needs(tasks: Sequence[Task]) -> tuple[Need, ...]:
-    """The hub data sets of `tasks`, each revision once, in the order in which they first occur."""
-    grouped: dict[tuple[str, str], list[Task]] = {}
-    for task in tasks:
-        if task.data.path:
-            grouped.setdefault((task.data.path, task.data.revision), []).append(task)
+def needs(
+    tasks: Sequence[Task], recipes: Mapping[str, Sequence[TrainingData]] | None = None
+) -> tuple[Need, ...]:
+    """The hub data sets of `tasks` and of recipes by name, each revision once, in the order of occurrence."""
+    found: list[tuple[Data | TrainingData, str, tuple[str, ...]]] = [
+        (task.data, task.name, task.subsets) for task in tasks
+    ]
+    for name, sets in (recipes or {}).items():
+        found += [(one, name, (one.config,) if one.config else ()) for one in sets]
+    grouped: dict[tuple[str, str], list[tuple[str, tuple[str, ...]]]] = {}
+    for data, user, subsets in found:
+        if data.path:
+            grouped.setdefault((data.path, data.revision), []).append((user, subsets))
     return tuple(
         Need(
             path=path,
             revision=revision,
-            tasks=tuple(dict.fromkeys(task.name for task in users)),
-            subsets=tuple(dict.fromkeys(subset for task in users for subset in task.subsets)),
+            tasks=tuple(dict.fromkeys(user for user, _ in users)),
+            subsets=tuple(dict.fromkeys(subset for _, subsets in users for subset in subsets)),
         )
         for (path, revision), users in grouped.items()
     )

@@ -9,6 +9,7 @@ import csv
 import gzip
 import json
 import os
+import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -121,7 +122,7 @@ class Schema:
         rows: list[int | None] = []
         for file in files:
             try:
-                head = _Head.read(file, config.options)
+                head = TableHead.read(file, config.options)
             except DataError as error:
                 yield f"{_inside(file, self.folder)}{error.message}"
                 return
@@ -132,6 +133,129 @@ class Schema:
                 return
         if all(count == 0 for count in rows):
             yield f"{_inside(files[0], self.folder)}: there are no rows"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SplitFiles:
+    """The files of a split with their heads, and the name of its configuration, if a README gives one."""
+
+    config: str
+    files: tuple[Path, ...]
+    heads: tuple[TableHead, ...]
+
+    @staticmethod
+    def read(folder: Path, config: str, split: str) -> SplitFiles:
+        """The files of a split, as the datasets library finds them, without that library.
+
+        Args:
+            folder: The folder of the data set.
+            config: The name of the configuration; empty for the only one, or the default one.
+            split: The name of the split.
+
+        Raises:
+            DataError: There is no such configuration, split or file, or a file cannot be read.
+        """
+        try:
+            entries = {str(one["config_name"]): one for one in _card(folder).get("configs", ())}
+            config = _named_config(folder, config, entries)
+            entry = entries.get(config, {})
+            patterns = _patterns_by_split(entry.get("data_files"))
+            base = folder / str(entry.get("data_dir") or "")
+            found = _pattern_files(base, patterns, split) if patterns else _files_by_name(base, split)
+        except (TypeError, AttributeError, LookupError, ValueError, NotImplementedError) as error:
+            message = f"{folder / README}: its configurations cannot be read: {one_line(error)}."
+            raise DataError(message) from None
+        of = f" of {config!r}" if config else ""
+        if not found:
+            raise DataError(f"{folder}: {_absent_split(folder, base, patterns, split, of)}.")
+        return SplitFiles(config=config, files=tuple(found), heads=tuple(_heads(found, folder, entry)))
+
+    @staticmethod
+    def patterns(folder: Path, config: str, split: str) -> list[str]:
+        """The patterns of a split's files in a README; all files where it names none."""
+        entries = {str(one.get("config_name")): one for one in _card(folder).get("configs", ())}
+        entry = entries.get(_named_config(folder, config, entries), {})
+        base = str(entry.get("data_dir") or "").strip("/")
+        found = _patterns_by_split(entry.get("data_files")).get(split, ["**"])
+        return [f"{base}/{pattern}" if base else pattern for pattern in found]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns; none where they are unknown."""
+        return next((head.columns for head in self.heads if head.columns), ())
+
+    @property
+    def rows(self) -> int | None:
+        """The number of rows; None where they are not counted."""
+        counts = [head.rows for head in self.heads]
+        return None if None in counts else sum(count or 0 for count in counts)
+
+
+def _named_config(folder: Path, config: str, entries: Mapping[str, Mapping[str, Any]]) -> str:
+    if config and config not in entries and (entries or config != "default"):
+        close = nearest(config, entries)
+        there = f"is {close[0]!r} the one?" if close else f"there is: {shortened([*entries])}"
+        there = there if entries else "without that there is only 'default'"
+        raise DataError(f"{folder}: {README} declares no configuration {config!r}; {there}.")
+    if config or not entries:
+        return config if entries else ""
+    flagged = [name for name, entry in entries.items() if entry.get("default") or name == "default"]
+    if not flagged and len(entries) > 1:
+        raise DataError(
+            f"{folder} has several configurations: {shortened([*entries])}.",
+            hint=f"Name one after a colon, as in ORG/NAME:{next(iter(entries))}.",
+        )
+    return (flagged or [*entries])[0]
+
+
+def _patterns_by_split(given: Any) -> dict[str, list[str]]:
+    """The patterns of a configuration's files, in any of the forms that a README may have."""
+    if given is None:
+        return {}
+    if isinstance(given, str):
+        return {"train": [given]}
+    if isinstance(given, Mapping):
+        pairs = [*given.items()]
+    elif all(isinstance(one, str) for one in given):
+        pairs = [("train", given)]
+    else:
+        pairs = [(one["split"], one["path"]) for one in given]
+    return {str(split): [path] if isinstance(path, str) else [*path] for split, path in pairs}
+
+
+def _pattern_files(base: Path, patterns: Mapping[str, Sequence[str]], split: str) -> list[Path]:
+    found = (path for pattern in patterns.get(split, ()) for path in sorted(base.glob(pattern)))
+    return [path for path in dict.fromkeys(found) if path.is_file()]
+
+
+def _files_by_name(base: Path, split: str) -> list[Path]:
+    """The files whose name, or that of a folder above them, is that of the split."""
+    named = re.compile(rf"(^|[/._ -]){re.escape(split)}([/._ -]|$)")
+    files = {name: path for name, path in visible_files(base).items() if _kind(path) in _READ}
+    found = [path for name, path in files.items() if named.search(name)]
+    any_split = re.compile(
+        r"(^|[/._ -])(train|training|test|testing|eval|evaluation|dev|val|valid|validation)[/._ -]"
+    )
+    alone = split == "train" and not any(map(any_split.search, files))
+    return [*files.values()] if alone else found
+
+
+def _absent_split(
+    folder: Path, base: Path, patterns: Mapping[str, Sequence[str]], split: str, of: str
+) -> str:
+    if split in patterns:
+        missing = shortened(list(patterns[split]))
+        return f"{README} names {missing} for the split {split!r}{of}, and there is no such file"
+    there = shortened([*patterns] or [*visible_files(folder)]) or "nothing"
+    return f"there is no split {split!r}{of}; there is: {there}"
+
+
+def _heads(files: Sequence[Path], folder: Path, options: Mapping[str, Any]) -> Iterator[TableHead]:
+    for file in files:
+        try:
+            yield TableHead.read(file, options)
+        except DataError as error:
+            raise DataError(f"{file}{error.message}.") from None
 
 
 def readable_folder(folder: Path) -> Path:
@@ -268,7 +392,7 @@ def _card(folder: Path) -> dict[str, Any]:
             f"{path}:{line}: the metadata between its lines --- is no YAML: {error.problem}."
         ) from None
     except (yaml.YAMLError, ValueError, OSError) as error:
-        raise DataError(f"{path}: the metadata cannot be read: {_one_line(error)}.") from None
+        raise DataError(f"{path}: the metadata cannot be read: {one_line(error)}.") from None
 
 
 def _declared(folder: Path) -> dict[str, _Config]:
@@ -284,9 +408,7 @@ def _declared(folder: Path) -> dict[str, _Config]:
             patterns = _inferred(base) if given is None else sanitize_patterns(given)
             found[str(name)] = _Config(folder=base, patterns=patterns, options=options)
     except (ValueError, TypeError, AttributeError, FileNotFoundError) as error:
-        raise DataError(
-            f"{folder / README}: its configurations cannot be read: {_one_line(error)}."
-        ) from None
+        raise DataError(f"{folder / README}: its configurations cannot be read: {one_line(error)}.") from None
     return found
 
 
@@ -297,7 +419,8 @@ def _inferred(folder: Path) -> dict[str, list[str]]:
     return {str(split): found for split, found in get_data_patterns(folder.resolve().as_posix()).items()}
 
 
-def _one_line(error: Exception) -> str:
+def one_line(error: Exception) -> str:
+    """The message of an error of another library on one line, without its full stop."""
     return " ".join(str(error).split())[:200].rstrip(".")
 
 
@@ -331,7 +454,7 @@ def _kind(file: Path) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Head:
+class TableHead:
     """The start of a file: its columns, None where unknown; the kinds of those that hold no text; its rows.
 
     `text` are columns that are known to hold a text in each row, `rows` None where they are not counted.
@@ -343,7 +466,7 @@ class _Head:
     rows: int | None = None
 
     @staticmethod
-    def read(file: Path, options: Mapping[str, Any]) -> _Head:
+    def read(file: Path, options: Mapping[str, Any]) -> TableHead:
         """The head of a file, as its name ends.
 
         Raises:
@@ -358,7 +481,7 @@ class _Head:
             raise DataError(": this is a pointer of git-lfs, not the file; type: git lfs pull")
         kind = _kind(file)
         if not start:
-            return _Head(rows=0)
+            return TableHead(rows=0)
         if kind == ".parquet":
             return _parquet(file)
         if kind in _JSON:
@@ -366,10 +489,10 @@ class _Head:
         if kind in _SEPARATORS:
             return _table(file, kind, options)
         if kind == ".txt":
-            return _Head(columns=("text",))
+            return TableHead(columns=("text",))
         if kind in _UNREAD:
             raise DataError(": such files are not read; Parquet, JSON lines, CSV and TSV are")
-        return _Head()
+        return TableHead()
 
     def faults(self, table: DataTable) -> Iterator[str]:
         """The columns that are not there, or hold no text where text is read."""
@@ -392,7 +515,7 @@ class _Head:
         return f"there is no column {' or '.join(map(repr, names))}; {there}"
 
 
-def _parquet(file: Path) -> _Head:
+def _parquet(file: Path) -> TableHead:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -400,10 +523,10 @@ def _parquet(file: Path) -> _Head:
         with pq.ParquetFile(file) as opened:
             schema, rows = opened.schema_arrow, opened.metadata.num_rows
     except (pa.ArrowException, OSError) as error:
-        raise DataError(f": this is no whole Parquet file: {_one_line(error)}") from None
+        raise DataError(f": this is no whole Parquet file: {one_line(error)}") from None
     no_text = {f.name: str(f.type) for f in schema if not _is_text(f.type)}
     text = frozenset(f.name for f in schema if _is_text(f.type) and not f.type.num_fields)
-    return _Head(columns=tuple(schema.names), no_text=no_text, text=text, rows=rows)
+    return TableHead(columns=tuple(schema.names), no_text=no_text, text=text, rows=rows)
 
 
 def _is_text(type_: Any) -> bool:
@@ -415,26 +538,26 @@ def _is_text(type_: Any) -> bool:
     return bool(kinds.is_string(type_) or kinds.is_large_string(type_) or kinds.is_string_view(type_))
 
 
-def _json(file: Path, options: Mapping[str, Any]) -> _Head:
+def _json(file: Path, options: Mapping[str, Any]) -> TableHead:
     """The head of lines of JSON; of one array or object with a field of rows nothing is known."""
     if options.get("field"):
-        return _Head()
+        return TableHead()
     line, text = next(((n, text) for n, text in enumerate(_lines(file), 1) if text.strip()), (0, ""))
     if not text:
-        return _Head(rows=0)
+        return TableHead(rows=0)
     if text.lstrip().startswith("["):
-        return _Head()
+        return TableHead()
     try:
         row = json.loads(text)
     except ValueError as error:
         if text.strip() == "{":
-            return _Head()
+            return TableHead()
         raise DataError(f":{line}: not valid JSON: {error}") from None
     _require_end(file)
     if not isinstance(row, dict):
         raise DataError(f":{line}: a JSON object is needed, not {text.strip()[:40]!r}")
     no_text = {n: _type_name(v) for n, v in row.items() if not isinstance(v, str | list)}
-    return _Head(
+    return TableHead(
         columns=tuple(row), no_text=no_text, text=frozenset(n for n, v in row.items() if type(v) is str)
     )
 
@@ -459,18 +582,22 @@ def _require_end(file: Path) -> None:
         if len(lines) > 1:
             json.loads(last)
     except ValueError as error:
-        raise DataError(f": the last line is not valid JSON: {_one_line(error)}") from None
+        raise DataError(f": the last line is not valid JSON: {one_line(error)}") from None
 
 
-def _table(file: Path, kind: str, options: Mapping[str, Any]) -> _Head:
+def _table(file: Path, kind: str, options: Mapping[str, Any]) -> TableHead:
     """The head of a CSV or TSV file: its header."""
     if options.keys() & {"names", "column_names", "skiprows", "header"}:
-        return _Head()
+        return TableHead()
     separator = options.get("sep") or options.get("delimiter") or _SEPARATORS[kind]
     lines = _lines(file)
     try:
         header = next(csv.reader(lines, delimiter=separator), None)
-        return _Head(columns=tuple(header), rows=None if next(lines, "") else 0) if header else _Head(rows=0)
+        return (
+            TableHead(columns=tuple(header), rows=None if next(lines, "") else 0)
+            if header
+            else TableHead(rows=0)
+        )
     except csv.Error as error:
         raise DataError(f":1: {error}") from None
 
@@ -485,9 +612,9 @@ def _lines(file: Path) -> Iterator[str]:
         with _opened(file) as opened:
             yield from opened
     except UnicodeDecodeError as error:
-        raise DataError(f": not UTF-8 text: {_one_line(error)}") from None
+        raise DataError(f": not UTF-8 text: {one_line(error)}") from None
     except (OSError, EOFError) as error:
-        raise DataError(f": {_one_line(error)}") from None
+        raise DataError(f": {one_line(error)}") from None
 
 
 def _opened(file: Path) -> TextIO:

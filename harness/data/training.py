@@ -1,18 +1,42 @@
-"""Training data: sets of the hub, of a data root, or of a user's own files, read as memory-mapped tables."""
+"""Training data: sets of the hub, of a data root, or of a user's own files, read as memory-mapped tables.
+
+What a plan needs is read without the datasets library: metadata of Parquet files, and first lines of others.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import contextlib
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from harness.data.locate import DataSettings
-from harness.identity import digest
+from harness import files
+from harness.data.folder import Need, data_sets_in
+from harness.data.locate import DataMissing, DataSettings, explain_hub_error, locate_data, root_folder
+from harness.data.prepared import naming_full_disk, prepared
+from harness.data.rows import (
+    BATCH,
+    ENDINGS,
+    FORMS,
+    RowsFile,
+    choose_columns,
+    require_distinct,
+    require_values,
+)
+from harness.data.schema import SplitFiles, TableHead, one_line, readable_folder
+from harness.data.tables import absolute_path, readable
+from harness.errors import DataError, UsageError, nearest, shortened
+from harness.identity import canonical
+from harness.types import Data
 
 if TYPE_CHECKING:
     import datasets
     import numpy as np
+    import pyarrow as pa
     from numpy.typing import NDArray
 
 Form = Literal["pair", "triplet", "tuple", "scored pair"]
@@ -26,13 +50,14 @@ class TrainingData:
     Attributes:
         path: A data set of the hub, `org/name`; empty for a user's own file.
         revision: The pinned commit.
-        content: The hash of the data, in place of the revision, where it lies in a data root or is the user's own.
+        content: The hash of the data, in place of the revision, where that is not proven, as of own files.
         config: The configuration.
         split: The split.
         columns: The columns of text in the order anchor, positive, negatives.
         score: The column with a score; empty without one.
         filter: A column, a comparison (">", ">=", "<", "<=", "==") and a number that rows must satisfy.
-        rows: The number of rows at this revision, for a plan without the data; not part of the identity.
+        rows: The rows at this revision that satisfy the filter, for a plan without the data; not part of the
+            identity.
     """
 
     path: str = ""
@@ -55,7 +80,9 @@ class TrainingData:
     @property
     def identity(self) -> Mapping[str, Any]:
         """The fields that a trained model depends on; where the data lies is not among them."""
-        raise NotImplementedError
+        condition = self.filter and (*self.filter[:2], float(self.filter[2]))
+        found: dict[str, Any] = json.loads(canonical(replace(self, rows=None, filter=condition)))
+        return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +92,7 @@ class LocatedTraining:
     Attributes:
         data: The data set, with the content's hash where it lies in a data root or is the user's own.
         folder: The folder of a hub data set; None where the hub itself is read.
-        file: The user's own file (Parquet, JSONL or CSV), as it is read.
+        file: The rows of a user's own file as Parquet, in the cache.
         name: The name in tables and messages.
         rows: The number of rows, if it is known without reading them all.
         own: Whether the user gave it in place of the recipe's.
@@ -79,47 +106,390 @@ class LocatedTraining:
     own: bool = False
 
 
+# The place of a recipe's data
+
+
 def locate_training(data: TrainingData, settings: DataSettings) -> LocatedTraining:
     """The place of a recipe's data set: a data root, the hub's cache, or the hub.
 
     Raises:
-        DataError: It is not on this machine and the network is forbidden, or lacks the configuration.
+        DataError: It is not on this machine and the network is forbidden, or lacks the configuration, the
+            split or a column.
     """
-    raise NotImplementedError
+    subsets = (data.config,) if data.config else ()
+    try:
+        located = locate_data(Data(path=data.path, revision=data.revision), settings, subsets=subsets)
+    except DataMissing as error:
+        raise DataMissing(
+            error.message,
+            hint="On a connected machine: harness data pull --recipe RECIPE --data DIR; "
+            "then name that folder here with --data DIR.",
+        ) from None
+    name = f"{data.path}:{data.config}" if data.config else data.path
+    content = located.data.content
+    data = replace(data, revision=located.data.revision, content=content, rows=None if content else data.rows)
+    if located.folder is None:
+        return LocatedTraining(data=data, name=name, rows=data.rows)
+    split = SplitFiles.read(located.folder, data.config, data.split)
+    for file, head in zip(split.files, split.heads, strict=True):
+        _require_columns(data, head, str(file))
+    rows = data.rows if data.rows is not None else _count(data, split)
+    return LocatedTraining(data=data, folder=located.folder, name=name, rows=rows)
+
+
+def _require_columns(data: TrainingData, head: TableHead, where: str) -> None:
+    """Refuse a file without one of the columns, or whose column holds no text."""
+    if head.columns is None:
+        return
+    require_distinct(head.columns, where)
+    score = (data.score,) if data.score else ()
+    condition = data.filter[:1] if data.filter else ()
+    for name in (*data.columns, *score, *condition):
+        if name not in head.columns:
+            close = nearest(name, head.columns)
+            there = f"is {close[0]!r} the one?" if close else f"there is: {shortened(head.columns)}"
+            raise DataError(f"{where}: there is no column {name!r}; {there}.")
+        if name in data.columns and name in head.no_text:
+            raise DataError(f"{where}: the column {name!r} holds {head.no_text[name]}, not text.")
+        if name not in data.columns and name in head.text:
+            raise DataError(f"{where}: the column {name!r} holds text, not numbers.")
+
+
+def _count(data: TrainingData, split: SplitFiles) -> int | None:
+    """The rows that satisfy the filter, from Parquet files only; None where they are not counted."""
+    if data.filter is None or split.rows is None:
+        return split.rows
+    import pyarrow.parquet as pq
+
+    column = data.filter[0]
+    if any(file.suffix != ".parquet" for file in split.files):
+        return None
+    read = (pq.read_table(file, columns=[column])[column] for file in split.files)
+    return sum(_satisfying(values, data.filter).true_count for values in read)
+
+
+def _satisfying(values: Any, condition: tuple[str, str, float]) -> Any:
+    """Whether each value satisfies a filter; a missing one does not."""
+    import pyarrow.compute as pc
+
+    column, comparison, number = condition
+    compare = {
+        ">": pc.greater,
+        ">=": pc.greater_equal,
+        "<": pc.less,
+        "<=": pc.less_equal,
+        "==": pc.equal,
+    }
+    if comparison not in compare:
+        raise UsageError(
+            f"{comparison!r} cannot be the filter of {column!r}.", hint=f"There is: {', '.join(compare)}."
+        )
+    return pc.fill_null(compare[comparison](pc.cast(values, "float64"), float(number)), False)
+
+
+# Data of a user's own
+
+
+_HUB_NAME = re.compile(r"(?P<path>[\w.-]+/[\w.-]+)(@(?P<revision>[^:@]+))?(:(?P<config>.+))?")
+_COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
 def own_training(text: str, settings: DataSettings) -> LocatedTraining:
     """The training data that a user names with `--train-data`.
 
     Args:
-        text: A hub id `org/name[@revision][:config]`, the same in a data root, a file of rows (JSONL, CSV or Parquet), or
-            `code:FOLDER` for the pairs of docstring and body in Python source.
+        text: A file of rows (JSONL, CSV, TSV or Parquet), a data set `org/name[@revision][:config]` of the
+            data root or the hub, or `code:FOLDER` for the pairs of docstring and function in Python source.
         settings: The places to look.
 
     Raises:
         UsageError: There is no such data.
         DataError: A row has no text, or too few columns; the message names file and row.
     """
-    raise NotImplementedError
+    if not text.strip():
+        raise UsageError("--train-data has an empty name.", hint=_EXAMPLES)
+    file = absolute_path(text)
+    with readable(file):
+        if file.is_file():
+            return _own_rows(RowsFile.of_file(file, settings.cache))
+    kind, colon, argument = text.partition(":")
+    made = RowsFile.of_source(kind, argument, settings.cache) if colon and kind.isidentifier() else None
+    if made is not None:
+        return _own_rows(made)
+    named = _HUB_NAME.fullmatch(text)
+    if (
+        named is None
+        or file.suffix in ENDINGS
+        or text.startswith(".")
+        or _is_other_folder(file, named, settings)
+    ):
+        raise _absent_file(text, file, settings)
+    return _own_data_set(named["path"], named["revision"] or "", named["config"] or "", settings)
+
+
+_EXAMPLES = "Name a file of pairs (pairs.jsonl), a data set (ORG/NAME:CONFIG), or code:FOLDER."
+
+
+def _is_other_folder(file: Path, named: re.Match[str], settings: DataSettings) -> bool:
+    """Whether a name is that of a folder here, and of no data set in the data root."""
+    return file.is_dir() and root_folder(named["path"], named["revision"] or "", settings.root) is None
+
+
+def _own_rows(made: RowsFile) -> LocatedTraining:
+    data = TrainingData(content=made.content, columns=made.columns, score=made.score)
+    return LocatedTraining(data=data, file=made.file, name=made.name, rows=made.rows, own=True)
+
+
+def _absent_file(text: str, file: Path, settings: DataSettings) -> UsageError:
+    if file.is_dir():
+        return UsageError(
+            f"{text} is a folder.",
+            hint=f"For the functions in its Python source: --train-data code:{text}. "
+            "A data root is named with --data DIR, and its data sets with ORG/NAME.",
+        )
+    folder = file.parent
+    there = [path.name for path in folder.iterdir() if path.suffix in ENDINGS] if folder.is_dir() else []
+    sets = [need.path for need in data_sets_in(settings.root)] if settings.root else []
+    close = [str(Path(text).with_name(name)) for name in nearest(file.name, there)] or nearest(text, sets)
+    found = f"Did you mean {' or '.join(close)}? " if close else ""
+    return UsageError(f"There is no training data {text!r}.", hint=found + _EXAMPLES)
+
+
+def _own_data_set(path: str, revision: str, config: str, settings: DataSettings) -> LocatedTraining:
+    """A data set of the data root or the hub, its columns taken by their names."""
+    folder, data = _own_folder(path, revision, config, settings)
+    try:
+        split = SplitFiles.read(folder, config, "train")
+    except DataError as error:
+        raise UsageError(error.message, hint=error.hint) from None
+    if not split.columns:
+        raise DataError(f"{split.files[0]}: its columns cannot be known before it is read.", hint=FORMS)
+    no_text = {name for head in split.heads for name in head.no_text}
+    text = [name for name in split.columns if name not in no_text]
+    columns, score = choose_columns(split.columns, text, str(split.files[0]))
+    made = TrainingData(
+        path=path,
+        revision=data.revision,
+        content=data.content,
+        config=split.config,
+        columns=columns,
+        score=score,
+    )
+    name = f"{path}:{split.config}" if split.config not in ("", "default") else path
+    return LocatedTraining(data=made, folder=folder, name=name, rows=split.rows, own=True)
+
+
+def _own_folder(path: str, revision: str, config: str, settings: DataSettings) -> tuple[Path, Data]:
+    """The folder of a data set and its identity; it is fetched into the hub's cache where it is nowhere."""
+    subsets = (config,) if config else ()
+    near = replace(settings, offline=True)
+    with contextlib.suppress(DataMissing):
+        located = locate_data(Data(path=path, revision=revision), near, subsets=subsets)
+        if located.folder is not None and (located.origin == "root" or _COMMIT.fullmatch(revision)):
+            return located.folder, located.data
+    commit = _commit(path, revision, settings)
+    try:
+        located = locate_data(Data(path=path, revision=commit), settings, subsets=subsets)
+    except DataMissing as error:
+        raise DataMissing(error.message, hint=_FETCH.format(path=path)) from None
+    if located.folder is not None:
+        return located.folder, located.data
+    return _fetched(path, commit, config), located.data
+
+
+_FETCH = (
+    "On a connected machine: hf download --repo-type dataset {path} --local-dir DIR/{path}; "
+    "then name that folder here with --data DIR."
+)
+
+
+def _commit(path: str, revision: str, settings: DataSettings) -> str:
+    """The commit that a revision stands for: the hub's answer, or offline that of its cache."""
+    from huggingface_hub import HfApi, constants
+
+    if _COMMIT.fullmatch(revision):
+        return revision
+    if settings.offline or constants.HF_HUB_OFFLINE:
+        folder = Path(constants.HF_HUB_CACHE) / f"datasets--{path.replace('/', '--')}"
+        reference = folder / "refs" / (revision or "main")
+        if reference.is_file():
+            return reference.read_text().strip()
+        places = f"{settings.root} or the hub's cache" if settings.root else "the hub's cache"
+        raise _nowhere(path, places, settings)
+    with explain_hub_error(Need(path=path, revision=revision or "main"), None):
+        return str(HfApi().dataset_info(path, revision=revision or None).sha)
+
+
+def _nowhere(path: str, places: str, settings: DataSettings) -> DataMissing:
+    sets = [need.path for need in data_sets_in(settings.root)] if settings.root else []
+    close = nearest(path, sets)
+    found = f"Did you mean {' or '.join(close)}? " if close else ""
+    return DataMissing(
+        f"Offline, and the data set {path} is not in {places}.", hint=found + _FETCH.format(path=path)
+    )
+
+
+def _fetched(path: str, commit: str, config: str) -> Path:
+    """The folder in the hub's cache after the files of a configuration have been fetched."""
+    from huggingface_hub import snapshot_download
+
+    with explain_hub_error(Need(path=path, revision=commit), None):
+        about = Path(snapshot_download(path, repo_type="dataset", revision=commit, allow_patterns=["*.md"]))
+        patterns = SplitFiles.patterns(about, config, "train")
+        return Path(
+            snapshot_download(path, repo_type="dataset", revision=commit, allow_patterns=[*patterns, "*.md"])
+        )
+
+
+# Reading
 
 
 def load_training(located: LocatedTraining, *, cache: Path) -> datasets.Dataset:
     """The rows as a memory-mapped table with the text columns in order, then the score if there is one.
 
     Raises:
-        DataError: A text is missing, empty or no text; the message names the row.
+        DataError: A text is missing, blank or no text; the message names the row.
     """
-    raise NotImplementedError
+    import numpy as np
+
+    data = located.data
+    with _place(located, cache):
+        table = _read(located)
+    _require_kinds(located, table)
+    chosen: NDArray[np.int64] | None = None
+    if data.filter is not None:
+        values = table.data.column(data.filter[0])
+        chosen = np.flatnonzero(_satisfying(values, data.filter).to_numpy(zero_copy_only=False))
+        table = table.select(chosen)
+    table = table.select_columns([*data.columns, *([data.score] if data.score else [])])
+    if not len(table):
+        raise DataError(
+            f"{located.name}: there are no rows" + (" that satisfy the filter." if data.filter else ".")
+        )
+    done = 0
+    for batch in _batches(table):
+
+        def number(row: int, done: int = done) -> int:
+            return int(chosen[done + row]) + 1 if chosen is not None else done + row + 1
+
+        require_values(batch, located.name, number, shown=table.column_names)
+        done += batch.num_rows
+    return table
+
+
+def _place(located: LocatedTraining, cache: Path) -> contextlib.AbstractContextManager[object]:
+    """A context in which the datasets library keeps local data by its content."""
+    content = located.data.content or located.data.revision
+    return prepared(content, cache) if located.folder or located.file else naming_full_disk()
+
+
+def _read(located: LocatedTraining) -> datasets.Dataset:
+    import datasets
+    from datasets.exceptions import DatasetsError
+
+    data = located.data
+    where: dict[str, Any] = {"path": data.path, "revision": data.revision, "name": data.config or None}
+    if located.folder is not None:
+        where = {"path": str(readable_folder(located.folder)), "name": data.config or None}
+    if located.file is not None:
+        where = {"path": "parquet", "data_files": str(located.file)}
+    try:
+        return datasets.load_dataset(**where, split=data.split)
+    except (ValueError, OSError, DatasetsError) as error:
+        said = one_line(error.__cause__ if isinstance(error.__cause__, Exception) else error)
+        raise DataError(f"{located.name} cannot be read: {said}.") from error
+
+
+def _require_kinds(located: LocatedTraining, table: datasets.Dataset) -> None:
+    """Refuse a table without one of the columns, or whose column is of another kind."""
+    import pyarrow as pa
+
+    data, kinds = located.data, {field.name: field.type for field in table.data.schema}
+    head = TableHead(
+        columns=tuple(kinds),
+        no_text={
+            n: str(k) for n, k in kinds.items() if not (pa.types.is_string(k) or pa.types.is_large_string(k))
+        },
+        text=frozenset(n for n, k in kinds.items() if pa.types.is_string(k) or pa.types.is_large_string(k)),
+    )
+    _require_columns(data, head, located.name)
+
+
+def _batches(table: datasets.Dataset) -> Iterator[pa.Table]:
+    yield from table.with_format("arrow").iter(BATCH)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingSize:
+    """The number of rows, and the mean characters of the texts by column."""
+
+    rows: int
+    characters: Mapping[str, float]
+
+    @staticmethod
+    def of(located: LocatedTraining, cache: Path) -> TrainingSize:
+        """The size of training data, all of which is read.
+
+        Raises:
+            DataError: A text is missing, blank or no text; the message names the row.
+        """
+        import pyarrow.compute as pc
+
+        table = load_training(located, cache=cache)
+        found = dict.fromkeys(located.data.columns, 0)
+        for batch in _batches(table):
+            for name in found:
+                found[name] += pc.sum(pc.utf8_length(batch[name])).as_py()
+        return TrainingSize(
+            rows=len(table), characters={name: total / len(table) for name, total in found.items()}
+        )
+
+
+# The texts that a model was trained on
+
+
+_TEXTS = "training/texts.npy"
+"""The file in a model's folder with the hashes of its training texts."""
 
 
 def write_text_hashes(data: tuple[LocatedTraining, ...], model: Path, *, cache: Path) -> None:
     """Write the hashes of all training texts into a model's folder, for `trained_texts`."""
-    raise NotImplementedError
+    import io
+
+    import numpy as np
+
+    parts = [np.empty(0, np.uint64)]
+    for located in data:
+        for batch in _batches(load_training(located, cache=cache)):
+            parts += [_hashes(batch[name].to_pylist()) for name in located.data.columns]
+    found = io.BytesIO()
+    np.save(found, np.unique(np.concatenate(parts)))
+    files.replace(model / _TEXTS, found.getvalue())
 
 
 def trained_texts(model: Path) -> NDArray[np.uint64] | None:
     """The sorted 64-bit hashes of the texts that the model in a folder was trained on; None if not known."""
-    raise NotImplementedError
+    import numpy as np
+
+    try:
+        found: NDArray[np.uint64] = np.load(model / _TEXTS)
+    except (OSError, ValueError, EOFError):
+        return None
+    return found if found.dtype == np.uint64 and found.ndim == 1 else None
 
 
-_ = digest
+def count_trained(texts: Sequence[str], known: NDArray[np.uint64]) -> int:
+    """The number of distinct texts that are among the training texts of `trained_texts`."""
+    import numpy as np
+
+    return len(np.intersect1d(np.unique(_hashes(texts)), known, assume_unique=True))
+
+
+def _hashes(texts: Sequence[str]) -> NDArray[np.uint64]:
+    """The 64-bit hash of each text, shape (len(texts),)."""
+    import numpy as np
+
+    joined = b"".join(
+        hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest() for text in texts
+    )
+    return np.frombuffer(joined, np.dtype("<u8")).astype(np.uint64)

@@ -82,10 +82,19 @@ def read_rows(path: Path) -> list[TableRow]:
     Raises:
         DataError: The file holds no rows, or a line of it cannot be read.
     """
-    found = list(_json(path) if path.suffix == ".jsonl" else _csv(path))
+    found = list(stream_rows(path))
     if not found:
         raise DataError(f"{path}: there are no rows.")
     return found
+
+
+def stream_rows(path: Path) -> Iterator[TableRow]:
+    """The rows of a file one after the other, in its order; none in an empty file.
+
+    Raises:
+        DataError: A line cannot be read.
+    """
+    return _json(path) if path.suffix == ".jsonl" else _csv(path)
 
 
 def _json(path: Path) -> Iterator[TableRow]:
@@ -93,7 +102,7 @@ def _json(path: Path) -> Iterator[TableRow]:
         if not text.strip():
             continue
         try:
-            fields = json.loads(text)
+            fields = json.loads(text, object_pairs_hook=_fields)
         except json.JSONDecodeError as error:
             raise _fail(path, line, f"not valid JSON at column {error.colno}: {error.msg}.") from None
         except (ValueError, RecursionError) as error:
@@ -103,28 +112,34 @@ def _json(path: Path) -> Iterator[TableRow]:
         yield TableRow(path=path, line=line, fields=fields)
 
 
+def _fields(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """The fields of a JSON object, each of which is there once."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError(f"a field is there twice: {', '.join(name for name, _ in pairs)}")
+    return found
+
+
 def _csv(path: Path) -> Iterator[TableRow]:
     rows = _csv_rows(path, "\t" if path.suffix == ".tsv" else ",")
-    if not rows:
-        return
-    _, header = rows[0]
+    _, header = next(rows, (1, []))
     if len(set(header)) < len(header):
         raise _fail(path, 1, f"a column name is there twice: {', '.join(header)}.")
-    for line, values in rows[1:]:
+    for line, values in rows:
         if len(values) != len(header):
             raise _fail(path, line, f"{len(values)} columns, where the header has {len(header)}.")
         yield TableRow(path=path, line=line, fields=dict(zip(header, values, strict=True)))
 
 
-def _csv_rows(path: Path, delimiter: str) -> list[tuple[int, list[str]]]:
+def _csv_rows(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
     """The rows that are not empty, with the line on which each starts."""
-    rows: list[tuple[int, list[str]]] = []
     reader = csv.reader((text for _, text in _lines(path)), delimiter=delimiter, strict=True)
     limit = csv.field_size_limit(min(sys.maxsize, 2**31 - 1))  # long documents are no error
     line = 1
     try:
         for values in reader:
-            rows += [(line, values)] if values else []
+            if values:
+                yield line, values
             line = reader.line_num + 1
     except csv.Error as error:
         raise _fail(
@@ -132,7 +147,6 @@ def _csv_rows(path: Path, delimiter: str) -> list[tuple[int, list[str]]]:
         ) from None
     finally:
         csv.field_size_limit(limit)
-    return rows
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:

@@ -1,0 +1,451 @@
+"""Rows of training data from a user's own files and source: made into a Parquet file in the cache once.
+
+The file is named by the hash of its texts, so a CSV file and a JSONL file of the same rows give the same one.
+Rows without a line in a text file are counted from 1.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness import files
+from harness.data.prepared import naming_full_disk
+from harness.data.schema import TableHead, one_line
+from harness.data.tables import TableRow, readable, stream_rows
+from harness.documents import with_digest, without_digest
+from harness.errors import DataError, UsageError, shortened
+from harness.identity import digest
+from harness.registry import Registry
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+ENDINGS = (".jsonl", ".csv", ".tsv", ".parquet")
+"""The endings of files of one's own."""
+
+_ANCHORS = (
+    *("anchor", "query", "question", "sentence1", "sentence_1", "sent1"),
+    *("text1", "premise", "docstring", "text"),
+)
+"""The names that the column of anchors may have, the first that is there counts."""
+
+_POSITIVES = (
+    *("positive", "pos", "answer", "document", "passage", "response"),
+    *("sentence2", "sentence_2", "sent2", "text2", "hypothesis", "code"),
+)
+"""The names that the column of positives may have."""
+
+_SCORES = ("score", "similarity", "similarity_score", "label")
+"""The names that the column of scores may have."""
+
+BATCH = 10_000
+"""Rows that are read at once."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingSource:
+    """A kind of pairs that a user gives as `name:argument`, the `TRAINING` of a suite's file.
+
+    Attributes:
+        name: The name before the colon, that of the file.
+        title: The name in tables of what an argument stands for.
+        stamp: A hash that changes whenever the pairs of an argument may change.
+        pairs: The pairs of an argument, anchor and positive.
+    """
+
+    name: str
+    title: Callable[[str], str]
+    stamp: Callable[[str], str]
+    pairs: Callable[[str], Iterator[tuple[str, str]]]
+
+
+_SOURCES = Registry(kind=TrainingSource, package="suites", attribute="TRAINING", group="harness.training")
+
+
+def require_distinct(columns: Sequence[str], where: str) -> None:
+    """Refuse a table that has two columns of one name."""
+    twice = [name for name in dict.fromkeys(columns) if list(columns).count(name) > 1]
+    if twice:
+        raise DataError(f"{where}: a column name is there twice: {shortened(twice)}.")
+
+
+FORMS = (
+    "A row has an anchor and a positive, perhaps negatives, or two texts and a score; names of columns: "
+    f"{', '.join(_ANCHORS[:4])}; {', '.join(_POSITIVES[:4])}; negative*; {', '.join(_SCORES)}."
+)
+
+
+def choose_columns(names: Sequence[str], text: Sequence[str], where: str) -> tuple[tuple[str, ...], str]:
+    """The columns of text in the order anchor, positive, negatives, and that of scores, by their names.
+
+    Where no column has the name of an anchor or none that of a positive, all columns of text in their order.
+    """
+    require_distinct(names, where)
+    if not all(name.strip() for name in names):
+        raise DataError(f"{where}: a column has no name.")
+    lower = {name.lower(): name for name in reversed(names)}
+    anchor = next((lower[name] for name in _ANCHORS if name in lower), "")
+    positive = next((lower[name] for name in _POSITIVES if name in lower), "")
+    negatives = [name for name in names if name.lower().startswith("negative")]
+    score = next((lower[name] for name in _SCORES if name in lower), "")
+    if negatives and not (anchor and positive):
+        lost = "positive" if anchor else "anchor"
+        raise DataError(f"{where}: there is a column {negatives[0]!r} and none of {lost}s.", hint=FORMS)
+    named = [anchor, positive, *sorted(negatives, key=_natural)] if anchor and positive else []
+    for name in named:
+        if name not in text:
+            raise DataError(f"{where}: the column {name!r} holds no text.", hint=FORMS)
+    if score.lower() == "label" and {anchor.lower(), positive.lower()} == {"premise", "hypothesis"}:
+        raise DataError(f"{where}: the column {score!r} holds classes of entailment, no scores.", hint=FORMS)
+    columns = named or [name for name in text if name != score]
+    if len(columns) < 2:
+        raise DataError(
+            f"{where}: two columns of text are needed; there is: {shortened(names) or 'nothing'}.",
+            hint=FORMS,
+        )
+    return tuple(columns), score if len(columns) == 2 else ""
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """The sorting key under which `negative_10` comes after `negative_9`."""
+    return [(int(part or -1), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
+
+
+# Files of one's own, made into Parquet once
+
+
+_VERSION = 1
+"""The version of the rows that are made, raised whenever the same file would give others."""
+
+_Row = tuple[Any, ...]
+"""The texts of a row in order, then its score if there is one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Rows:
+    """Rows before they are written, in batches of Arrow, with the names of their columns."""
+
+    columns: tuple[str, ...]
+    score: str
+    batches: Iterator[pa.RecordBatch]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowsFile:
+    """A Parquet file of rows in the cache.
+
+    Attributes:
+        file: The file.
+        name: The name of its origin in tables and messages.
+        content: The hash of the rows.
+        columns: The columns of text in the order anchor, positive, negatives.
+        score: The column with a score; empty without one.
+        rows: The number of rows.
+    """
+
+    file: Path
+    name: str
+    content: str
+    columns: tuple[str, ...]
+    score: str
+    rows: int
+
+    @staticmethod
+    def of_file(path: Path, cache: Path) -> RowsFile:
+        """The rows of a JSONL, CSV, TSV or Parquet file.
+
+        Raises:
+            UsageError: The name of the file has another ending.
+            DataError: A row has no text, or too few columns; the message names file and row.
+        """
+        if path.suffix not in ENDINGS:
+            raise UsageError(f"{path}: files of training data end in {', '.join(ENDINGS)}.", hint=FORMS)
+        with readable(path):
+            if not path.stat().st_size:
+                raise DataError(f"{path}: there are no rows.")
+            stamp = digest([_VERSION, path.suffix, files.sha256_file(path, cache)])
+        read = _parquet_rows if path.suffix == ".parquet" else _text_rows
+        return _made(path.name, stamp, lambda: read(path), str(path), cache)
+
+    @staticmethod
+    def of_source(kind: str, argument: str, cache: Path) -> RowsFile | None:
+        """The pairs of a training source with an argument; None if there is no such source.
+
+        Raises:
+            UsageError: The argument is missing or wrong.
+            DataError: There are no pairs.
+        """
+        source = _source(kind)
+        if source is None:
+            return None
+        if not argument:
+            raise UsageError(f"{kind}: needs an argument.", hint=f"Type --train-data {kind}:FOLDER.")
+        stamp = digest([_VERSION, kind, source.stamp(argument)])
+        name = f"{kind}:{source.title(argument)}"
+        return _made(name, stamp, lambda: _source_rows(source, argument), argument, cache)
+
+
+def _source(kind: str) -> TrainingSource | None:
+    try:
+        return _SOURCES.named(kind)
+    except UsageError as error:
+        if isinstance(error.__cause__, AttributeError):  # a suite that gives no training data
+            return None
+        raise
+
+
+def _made(name: str, stamp: str, read: Callable[[], _Rows], where: str, cache: Path) -> RowsFile:
+    """The rows as a Parquet file in the cache, unless it is there already."""
+    about = cache / "source" / f"{stamp}.training.json"
+    facts = _kept(about, cache)
+    if facts is None:
+        with naming_full_disk(about.parent):
+            facts = _write(read(), about.parent, where)
+        files.replace(about, with_digest(facts).encode())
+    return RowsFile(
+        file=_parquet_file(about.parent, facts["content"]),
+        name=name,
+        content=facts["content"],
+        columns=tuple(facts["columns"]),
+        score=facts["score"],
+        rows=facts["rows"],
+    )
+
+
+def _kept(about: Path, cache: Path) -> dict[str, Any] | None:
+    """The facts on rows that were made before, None if they are not whole."""
+    with contextlib.suppress(OSError, ValueError, LookupError):
+        facts = without_digest(about.read_bytes())
+        if files.has_sha256(_parquet_file(about.parent, facts["content"]), facts["sha256"], cache):
+            return facts
+    return None
+
+
+def _parquet_file(folder: Path, content: str) -> Path:
+    return folder / f"{content.rpartition(':')[2][:32]}.parquet"
+
+
+def _write(rows: _Rows, folder: Path, where: str) -> dict[str, Any]:
+    """Write rows to a Parquet file that is named by their content, and give the facts on it."""
+    import pyarrow.parquet as pq
+
+    folder.mkdir(parents=True, exist_ok=True)
+    staged = folder / f".training.{files.host()}-{os.getpid()}-{os.urandom(4).hex()}.tmp"
+    content = _ContentHash([*rows.columns, *([rows.score] if rows.score else [])])
+    number = 0
+    writer = None
+    try:
+        for batch in rows.batches:
+            writer = writer or pq.ParquetWriter(staged, batch.schema)
+            writer.write_batch(batch)
+            content.add(batch)
+            number += batch.num_rows
+        if writer is None or not number:
+            raise DataError(f"{where}: there are no rows.")
+        writer.close()
+        staged.replace(_parquet_file(folder, content.text()))
+    except OSError as error:
+        raise files.write_error(folder, error) from error
+    finally:
+        staged.unlink(missing_ok=True)
+    file = _parquet_file(folder, content.text())
+    return {
+        "content": content.text(),
+        "columns": list(rows.columns),
+        "score": rows.score,
+        "rows": number,
+        "sha256": files.sha256_file(file),
+    }
+
+
+class _ContentHash:
+    """The hash of rows, whatever their batches: names of columns, and of each the lengths and the values."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = list(names)
+        self._parts = {name: (hashlib.sha256(), hashlib.sha256()) for name in names}
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Add rows."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        for name, (lengths, values) in self._parts.items():
+            column = batch[name]
+            if pa.types.is_floating(column.type):
+                values.update(column.to_numpy().astype("<f8").tobytes())
+            else:
+                lengths.update(pc.binary_length(column).to_numpy().astype("<i8").tobytes())
+                values.update("".join(column.to_pylist()).encode())
+
+    def text(self) -> str:
+        """The hash, with its kind."""
+        parts = [[part.hexdigest() for part in self._parts[name]] for name in self._names]
+        return "sha256:" + digest([self._names, parts])
+
+
+def _normal_names(columns: int, score: str) -> tuple[str, ...]:
+    """The names of columns of text in the cache."""
+    if score:
+        return ("sentence1", "sentence2")
+    negatives = ["negative"] if columns == 3 else [f"negative_{n}" for n in range(1, columns - 1)]
+    return ("anchor", "positive", *negatives)
+
+
+def _batch(rows: Sequence[_Row], columns: tuple[str, ...], score: str) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    names = [*columns, *([score] if score else [])]
+    kinds = [*(pa.large_string() for _ in columns), pa.float64()]
+    values = zip(*rows, strict=True)
+    arrays = [pa.array(column, kind) for column, kind in zip(values, kinds, strict=False)]
+    return pa.RecordBatch.from_arrays(arrays, names=names)
+
+
+def _in_batches(rows: Iterator[_Row], columns: tuple[str, ...], score: str) -> Iterator[pa.RecordBatch]:
+    held: list[_Row] = []
+    for row in rows:
+        held.append(row)
+        if len(held) == BATCH:
+            yield _batch(held, columns, score)
+            held = []
+    if held:
+        yield _batch(held, columns, score)
+
+
+def _source_rows(source: TrainingSource, argument: str) -> _Rows:
+    columns = ("anchor", "positive")
+    return _Rows(columns=columns, score="", batches=_in_batches(source.pairs(argument), columns, ""))
+
+
+def _text_rows(path: Path) -> _Rows:
+    """The rows of a JSONL, CSV or TSV file."""
+    with readable(path):
+        first = next(stream_rows(path), None)
+    if first is None:
+        raise DataError(f"{path}: there are no rows.")
+    in_text = path.suffix != ".jsonl"
+    text = [
+        name
+        for name, value in first.fields.items()
+        if isinstance(value, str) and not (in_text and _number(value))
+    ]
+    listed = [name for name, value in first.fields.items() if isinstance(value, list)]
+    try:
+        chosen, score = choose_columns(tuple(first.fields), text, f"{path}:{first.line}")
+    except DataError as error:
+        lists = f" Lists of texts are not read ({shortened(listed)}): a column for each." if listed else ""
+        raise DataError(error.message, hint=(error.hint or "") + lists) from None
+    names = _normal_names(len(chosen), score)
+    rows = (_checked(row, first, chosen, score) for row in stream_rows(path))
+    return _Rows(
+        columns=names,
+        score="score" if score else "",
+        batches=_in_batches(rows, names, "score" if score else ""),
+    )
+
+
+def _number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _checked(row: TableRow, first: TableRow, columns: tuple[str, ...], score: str) -> _Row:
+    """The texts of a row, and its score if there is one.
+
+    Raises:
+        DataError: A text is missing or blank, or the row has other columns than the first.
+    """
+    if row.fields.keys() != first.fields.keys():
+        lost = [name for name in (*columns, score) if name and name not in row.fields]
+        more = [name for name in row.fields if name not in first.fields and isinstance(row.fields[name], str)]
+        if lost:
+            raise row.error(f"there is no {lost[0]!r}, which the first row has.")
+        if more:
+            raise row.error(f"there is a column {more[0]!r}, which the first row has not.")
+    texts = tuple(row.text(name) for name in columns)
+    return (*texts, row.number(score)) if score else texts
+
+
+def _parquet_rows(path: Path) -> _Rows:
+    """The rows of a Parquet file."""
+    try:
+        head = TableHead.read(path, {})
+    except DataError as error:
+        raise DataError(f"{path}{error.message}.") from None
+    names = head.columns or ()
+    text = [name for name in names if name in head.text]
+    chosen, score = choose_columns(names, text, str(path))
+    normal = _normal_names(len(chosen), score)
+    return _Rows(
+        columns=normal, score="score" if score else "", batches=_parquet_batches(path, chosen, score, normal)
+    )
+
+
+def _parquet_batches(
+    path: Path, columns: tuple[str, ...], score: str, names: tuple[str, ...]
+) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    done = 0
+    read = [*columns, *([score] if score else [])]
+    try:
+        with pq.ParquetFile(path) as opened:
+            for batch in opened.iter_batches(BATCH, columns=read):
+                arrays = [batch[name].cast(pa.large_string()) for name in columns]
+                arrays += [_as_score(batch[score], score, str(path))] if score else []
+                made = pa.RecordBatch.from_arrays(arrays, names=[*names, *(["score"] if score else [])])
+                made.validate(full=True)
+                require_values(made, str(path), lambda row, done=done: done + row + 1, shown=read)
+                done += made.num_rows
+                yield made
+    except (pa.ArrowException, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: it cannot be read: {one_line(error)}.") from None
+
+
+def _as_score(values: Any, name: str, where: str) -> Any:
+    import pyarrow as pa
+
+    kind = values.type
+    if not (pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
+        raise DataError(f"{where}: the column {name!r} holds {kind}, not numbers.")
+    return (
+        values.cast(pa.int8()).cast(pa.float64()) if pa.types.is_boolean(kind) else values.cast(pa.float64())
+    )
+
+
+def require_values(
+    table: pa.RecordBatch | pa.Table, where: str, row: Callable[[int], int], *, shown: Sequence[str]
+) -> None:
+    """Refuse a text that is missing or blank, and a score that is no finite number.
+
+    Args:
+        table: Rows, all of whose columns are texts or scores.
+        where: The data, for the message.
+        row: The number of a row for people.
+        shown: The names of the columns for people.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for name, column in zip(shown, table.columns, strict=True):
+        if pa.types.is_floating(column.type) or pa.types.is_integer(column.type):
+            bad = pc.fill_null(pc.invert(pc.is_finite(column)), True)
+            fault = "is no finite number"
+        else:
+            bad = pc.fill_null(pc.equal(pc.utf8_trim_whitespace(column), ""), True)
+            fault = "holds no text"
+        at = pc.index(bad, True).as_py()
+        if at >= 0:
+            raise DataError(f"{where}: row {row(at)}: the column {name!r} {fault}.")
