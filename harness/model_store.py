@@ -201,8 +201,13 @@ class ModelStore:
         key = _begun(work).get("key")
         return any(one.document is not None and not one.problem and key in (None, one.key) for one in there)
 
-    def finished(self, cache: Path | None = None) -> list[StoredModel]:
-        """Every model in its place, damaged ones among them, sorted by name."""
+    def finished(self) -> list[tuple[Path, ModelDocument]]:
+        """The folders with a document that follows from its lineage, whatever else lies there, sorted."""
+        found = ((folder, read_document(folder)) for folder in self.folders())
+        return [(folder, document) for folder, document in found if document is not None]
+
+    def stored(self, cache: Path | None = None) -> list[StoredModel]:
+        """Every model in its place, damaged ones among them, sorted by folder."""
         return [_stored(folder, cache) for folder in self.folders()]
 
     def unfinished(self) -> list[UnfinishedModel]:
