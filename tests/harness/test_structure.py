@@ -179,6 +179,7 @@ for name in ("run", "check"):
         ["run", "--model", "minilm", "--suite", "stdlib", "--dry-run"],
         ["show", "minilm"],
         ["cache", "size"],
+        ["models", "list"],
     ],
 )
 def test_nothing_heavy_is_imported(arguments: list[str], tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import hashlib
 import logging
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -46,6 +47,16 @@ def test_what_was_added_comes_back(
     asked = data.draw(st.lists(st.sampled_from(texts), max_size=40))
     assert (there.get(asked) == vectors(asked).reshape(len(asked), 3)).all()
     assert (space(root).get(texts) == vectors(texts)).all()
+
+
+def test_weights_of_another_training_have_vectors_of_their_own() -> None:
+    """The key of a trained model says how its weights were made, which may give other weights again."""
+    model = artifact(Path())
+    trained = [replace(model, trained=True, weights=weights) for weights in ("v" * 64, "w" * 64)]
+    found = [Space.identity_of(one, encoding(), prompt="") for one in (model, *trained)]
+    assert "weights" not in found[0]
+    assert found[1] != found[2]
+    assert [{**one, "weights": ""} == {**found[0], "weights": ""} for one in found] == [True] * 3
 
 
 def test_missing_names_each_unknown_text_once_in_order(tmp_path: Path) -> None:
