@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import itertools
 import json
 import os
@@ -49,12 +50,30 @@ class StoredModel:
     Attributes:
         folder: The model's folder.
         document: Its model.json; None where that is missing or does not follow from itself.
-        problem: What is damaged; empty for a whole model.
+        cache: Where hashes of files are cached; None where each is computed anew.
     """
 
     folder: Path
     document: ModelDocument | None
-    problem: str = ""
+    cache: Path | None = None
+
+    @staticmethod
+    def of(folder: Path, cache: Path | None = None) -> StoredModel:
+        """The model in a folder."""
+        return StoredModel(folder=folder, document=read_document(folder), cache=cache)
+
+    @functools.cached_property
+    def problem(self) -> str:
+        """What is wrong with it, by its whole content; empty for a whole model."""
+        if self.document is None:
+            here = (self.folder / FILE).is_file()
+            return f"its {FILE} does not follow from its lineage" if here else f"it has no {FILE}"
+        try:
+            same = identify(self.folder, self.cache).document is not None
+        except _FAULTS as error:
+            reason = error.message if isinstance(error, HarnessError) else f"{type(error).__name__}: {error}"
+            return reason.rstrip(".")
+        return "" if same else f"its content is not that in its {FILE}"
 
     @property
     def name(self) -> str:
@@ -119,7 +138,7 @@ class ModelStore:
     def find(self, key: str, cache: Path | None = None) -> tuple[Path, ModelDocument] | None:
         """The folder of a whole model and its document; None without one. A damaged one is warned of."""
         for folder in self.folders(key):
-            found = _stored(folder, cache)
+            found = StoredModel.of(folder, cache)
             if found.document is not None and found.document.key != key:
                 continue
             if found.document is not None and not found.problem:
@@ -183,7 +202,7 @@ class ModelStore:
     def sweep(self) -> None:
         """Finish what a killed process has left: put a finished model into its place, remove leftovers."""
         for work in self.root.glob(f"{_WORK}*"):
-            staged = _stored(work / MODEL, None)
+            staged = StoredModel.of(work / MODEL)
             if staged.document is not None and not staged.problem:
                 with contextlib.suppress(StoreError):  # another process does the same, or the disk is full
                     self.put(staged.folder, staged.document, _slug(staged.document))
@@ -197,18 +216,13 @@ class ModelStore:
         return [*removed, *(work for work in works if self._is_done(work))]
 
     def _is_done(self, work: Path) -> bool:
-        there = (_stored(folder, None) for folder in self.folders(work.name.removeprefix(_WORK)))
+        there = (StoredModel.of(folder) for folder in self.folders(work.name.removeprefix(_WORK)))
         key = _begun(work).get("key")
         return any(one.document is not None and not one.problem and key in (None, one.key) for one in there)
 
-    def finished(self) -> list[tuple[Path, ModelDocument]]:
-        """The folders with a document that follows from its lineage, whatever else lies there, sorted."""
-        found = ((folder, read_document(folder)) for folder in self.folders())
-        return [(folder, document) for folder, document in found if document is not None]
-
-    def stored(self, cache: Path | None = None) -> list[StoredModel]:
+    def finished(self, cache: Path | None = None) -> list[StoredModel]:
         """Every model in its place, damaged ones among them, sorted by folder."""
-        return [_stored(folder, cache) for folder in self.folders()]
+        return [StoredModel.of(folder, cache) for folder in self.folders()]
 
     def unfinished(self) -> list[UnfinishedModel]:
         """Every training that is not at its end, sorted by key."""
@@ -234,27 +248,9 @@ class ModelStore:
         return sorted(path for path in named if path.is_dir())
 
 
-def _stored(folder: Path, cache: Path | None) -> StoredModel:
-    document = read_document(folder)
-    return StoredModel(folder=folder, document=document, problem=_problem(folder, document, cache))
-
-
-def _problem(folder: Path, document: ModelDocument | None, cache: Path | None) -> str:
-    """What is wrong with a model's folder; empty if nothing."""
-    if document is None:
-        here = (folder / FILE).is_file()
-        return f"its {FILE} does not follow from its lineage" if here else f"it has no {FILE}"
-    try:
-        same = identify(folder, cache).document is not None
-    except _FAULTS as error:
-        reason = error.message if isinstance(error, HarnessError) else f"{type(error).__name__}: {error}"
-        return reason.rstrip(".")
-    return "" if same else f"its content is not that in its {FILE}"
-
-
 def model_problem(folder: Path) -> str:
     """What is wrong with a model in its place, every file read anew; empty if nothing."""
-    found = _stored(folder, None)
+    found = StoredModel.of(folder)
     if not found.problem and not folder.name.endswith(f"-{found.key[:12]}"):
         return f"its folder has the name of another key than {found.key[:12]}"
     return found.problem

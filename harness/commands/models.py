@@ -118,7 +118,7 @@ def _export(model: str, folder: Path, results: Path | None, cache: Path | None) 
 
 
 def _models(store: ModelStore, cache: Path | None) -> list[_Model]:
-    return [*store.stored(paths.cache_folder(cache)), *store.unfinished()]
+    return [*store.finished(paths.cache_folder(cache)), *store.unfinished()]
 
 
 def _named(text: str, store: ModelStore, cache: Path | None) -> _Model:

@@ -25,7 +25,7 @@ class AttentivePooling(Module):
     config_keys: list[str] = ["word_embedding_dimension", "heads", "include_prompt"]  # noqa: RUF012
 
     def __init__(self, word_embedding_dimension: int, heads: int = 1, include_prompt: bool = True) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         if heads < 1 or word_embedding_dimension % heads:
             raise ValueError(f"{heads} heads do not divide {word_embedding_dimension} dimensions.")
         self.word_embedding_dimension = word_embedding_dimension

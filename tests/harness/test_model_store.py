@@ -61,7 +61,7 @@ def test_a_model_comes_into_its_place_with_its_log(store: ModelStore) -> None:
     model = trained(store)
     (half,) = store.unfinished()
     assert (half.name, half.key, half.seed, half.done, half.steps) == ("tiny-contrast", LINEAGE.key, 42, 3, 4)
-    assert store.stored() == store.finished() == []
+    assert store.finished() == []
     document = fakes.document(model)
     folder = store.put(model, document, SLUG)
     assert folder == store.folder(SLUG)
@@ -73,7 +73,7 @@ def test_a_model_comes_into_its_place_with_its_log(store: ModelStore) -> None:
         *("training/log.jsonl", "training/output.log", "training/tensorboard/events.1"),
     }
     assert content_key(folder)[0] == LINEAGE.key
-    assert store.finished() == [(folder, document)]
+    assert [(one.folder, one.document, one.problem) for one in store.finished()] == [(folder, document, "")]
     assert store.unfinished() == store.leftovers() == []
 
 
@@ -107,13 +107,13 @@ def test_a_damaged_model_counts_as_absent(
         assert store.find(LINEAGE.key) is None
         assert store.find(LINEAGE.key) is None
     assert [reason in one.getMessage() for one in caplog.records] == [True]
-    assert reason in store.stored()[0].problem
+    assert reason in store.finished()[0].problem
     # The audit names it and moves it aside; a second training does so by itself.
     (fault,) = audit(store.root.parent, tmp_path / "cache").faults
     assert (fault.area, fault.file, fault.repair) == ("models", folder, "move aside")
     kept = shutil.copytree(folder, tmp_path / "kept")
     assert audit(store.root.parent, tmp_path / "cache", repair=True).clean
-    assert store.stored() == []
+    assert store.finished() == []
     shutil.copytree(kept, folder)
     assert put(store, 2.0) == folder
     assert store.find(LINEAGE.key) is not None
@@ -179,7 +179,7 @@ def test_a_kill_at_any_moment_leaves_the_training_or_the_model(tmp_path: Path) -
         in_place = store.find(LINEAGE.key) is not None
         ends["model" if in_place else "training"] += 1
         if not in_place:
-            assert store.stored() == []
+            assert store.finished() == []
             assert (store.work(LINEAGE.key) / "checkpoints").is_dir()
             assert (store.work(LINEAGE.key) / "log.jsonl").is_file()
         store.sweep()
@@ -196,7 +196,7 @@ def test_removing_leaves_no_half(store: ModelStore) -> None:
     with pytest.raises(Killed), killed_at(2):
         store.remove(LINEAGE.key)
     assert not folder.exists()
-    assert store.stored() == []
+    assert store.finished() == []
     (fault,) = audit(store.root.parent, store.root).faults
     assert fault.area == "left"
     store.sweep()

@@ -126,7 +126,7 @@ def test_a_name_that_is_none_or_several_is_refused(say: Say, store: ModelStore) 
         assert code == 2
         assert "Did you mean tiny-contrast?" in error
         assert say(*command, fakes.lineage().key[:5])[0] == 2
-    assert len(store.stored()) == 2
+    assert len(store.finished()) == 2
 
 
 def test_a_model_is_removed_when_it_is_meant(
