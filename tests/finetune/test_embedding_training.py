@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import math
 import shutil
-import signal
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -29,7 +27,7 @@ from finetune.recipes.simcse import RECIPE, loss
 from harness import training
 from harness.data.training import LocatedTraining, TrainingData
 from harness.errors import HarnessError
-from harness.training import STOPPED, TrainingSpec, read_log, run_training
+from harness.training import TrainingSpec, read_log, run_training
 from harness.types import Artifact
 
 SETTINGS = EmbeddingSettings(
@@ -82,8 +80,9 @@ def make(backbone: Artifact, rows: LocatedTraining, tmp_path: Path) -> Callable[
         folder = tmp_path / name
         folder.mkdir(exist_ok=True)
         recipe = RECIPE.open("mean", replace(SETTINGS, **(settings or {})))
-        full = {"backbone": backbone, "data": (rows,), "seed": 7, "key": "k" * 64, "threads": 1, **fields}
-        return TrainingSpec(recipe=recipe, folder=folder, cache=tmp_path / "cache", minutes=1e-9, **full)
+        full = {"backbone": backbone, "data": (rows,), "seed": 7, "key": "k" * 64, "minutes": 0.001}
+        full |= {"threads": 1, **fields}
+        return TrainingSpec(recipe=recipe, folder=folder, cache=tmp_path / "cache", **full)
 
     return made
 
@@ -172,3 +171,257 @@ def test_steps_are_those_of_the_library(make: Callable[..., TrainingSpec], tmp_p
     assert order.steps == len(losses) == 32
     assert largest_difference({n.removeprefix("model/"): t for n, t in ours.items()}, theirs) <= 1e-6
     assert [line["loss"] for line in read_log(spec.folder / "log.jsonl")] == pytest.approx(losses, abs=1e-6)
+
+
+@pytest.mark.parametrize("micro_batch", [None, 3])
+def test_the_loss_is_that_of_a_loop_in_float64(
+    make: Callable[..., TrainingSpec], micro_batch: int | None
+) -> None:
+    """Of each anchor, the cross-entropy of its positive among all positives and negatives of the batch."""
+    spec = make()
+    model = module._model(spec, settings_of(spec), library=False).eval()
+    texts = list(triplets(8).values())
+    features = [model.tokenize(column) for column in texts]
+    found = loss(model, settings_of(spec), micro_batch=micro_batch, gather=False)(features, None)
+    anchors, *candidates = (
+        model.encode(column, convert_to_numpy=True).astype(np.float64) for column in texts
+    )
+    total = 0.0
+    for at, anchor in enumerate(anchors):
+        cosines = [
+            float(anchor @ vector) / math.sqrt(float(anchor @ anchor) * float(vector @ vector))
+            for vector in np.concatenate(candidates)
+        ]
+        total -= 20 * cosines[at] - math.log(sum(math.exp(20 * cosine) for cosine in cosines))
+    assert float(found.detach()) == pytest.approx(total / 8, abs=1e-6)
+
+
+# Batches
+
+
+@pytest.mark.parametrize("alike", [None, 5])
+def test_an_order_depends_on_seed_epoch_and_step_alone(alike: int | None) -> None:
+    """An epoch has each row at most once; of rows that share a text, a batch has one."""
+    texts = None
+    if alike:
+        shared = {"anchor": [f"{n // alike}" for n in range(200)], "positive": [f"p{n}" for n in range(200)]}
+        texts = text_numbers([shared], ["anchor", "positive"])
+
+    def order(seed: int) -> list[tuple[int, ...]]:
+        made = BatchOrder(200, 16, epochs=3, seed=seed, texts=texts)
+        whole = [tuple(batch.tolist()) for batch in made.after(0)]
+        assert len(whole) == made.steps
+        assert made.epochs(0) == 0
+        assert made.epochs(made.steps) == 3
+        for done in range(made.steps):
+            assert tuple(next(made.after(done)).tolist()) == whole[done]
+        return whole
+
+    orders = [order(seed) for seed in (0, 1, 2)]
+    assert order(0) == orders[0]
+    assert len({tuple(found) for found in orders}) == 3
+    for found in orders:
+        epoch = found[:12] if not alike else found[: len(found) // 3]
+        assert len({row for batch in epoch for row in batch}) == 16 * len(epoch)
+        assert set(epoch) != set(found[len(epoch) : 2 * len(epoch)])
+        if alike:
+            assert all(len({row // alike for row in batch}) == 16 for batch in found)
+
+
+# Resumption
+
+
+class Killed(BaseException):
+    """A kill in the middle of a training, as far as a process can do that to itself."""
+
+
+@pytest.fixture
+def kill(monkeypatch: pytest.MonkeyPatch) -> Callable[[TrainingSpec, int, str], None]:
+    """Train until a step, and end there in the callback, while saving, or in the middle of writing a file."""
+
+    def killed(spec: TrainingSpec, step: int, where: str) -> None:
+        def die(trainer: Any, *given: Any) -> None:
+            log(trainer, *given)
+            if trainer.state.global_step >= step:
+                raise Killed
+
+        def tear(path: Path) -> None:
+            if int(path.parent.name[-8:]) >= step:
+                path.write_bytes(path.read_bytes()[:100])
+                raise Killed
+
+        log = module._Trainer.log
+        with monkeypatch.context() as patch:
+            if where == "step":
+                patch.setattr(module._Trainer, "log", die)
+            elif where == "before the marker":
+                patch.setattr(module.Checkpoints, "finish", lambda *_, **__: (_ for _ in ()).throw(Killed))
+            else:
+                save = torch.save
+
+                def half(state: Any, path: Path) -> None:
+                    save(state, path)
+                    tear(path)
+
+                patch.setattr(module.torch, "save", half)
+            with pytest.raises(Killed):
+                run(spec)
+
+    return killed
+
+
+def test_a_killed_training_ends_as_an_undisturbed_one(
+    make: Callable[..., TrainingSpec], kill: Callable[[TrainingSpec, int, str], None]
+) -> None:
+    """In each epoch, while saving, and with a checkpoint damaged: the same bits, and a log without a gap."""
+    undisturbed = run(make("whole"))
+    spec = make("cut")
+    for step, where in (
+        (3, "step"),
+        (11, "half a file"),
+        (14, "step"),
+        (1, "before the marker"),
+        (21, "step"),
+    ):
+        kill(spec, step, where)
+    newest = max(spec.checkpoints.glob("step-*"))
+    state = newest / "state.pt"
+    damaged = bytearray(state.read_bytes())
+    damaged[len(damaged) // 2] ^= 1
+    state.write_bytes(damaged)
+    found = run(spec)
+    assert all(torch.equal(found[name], tensor) for name, tensor in undisturbed.items())
+    assert [line["step"] for line in read_log(spec.folder / "log.jsonl")] == list(range(1, 25))
+    assert len(list(spec.checkpoints.iterdir())) == 2
+    assert not (spec.folder / "model.new").exists()
+
+
+def test_a_request_to_stop_leaves_a_checkpoint(make: Callable[..., TrainingSpec]) -> None:
+    spec = make(minutes=60)
+    training.STOP.set()
+    try:
+        train(spec, settings_of(spec), loss, caches=True)
+    finally:
+        training.STOP.clear()
+    assert not spec.output.exists()
+    assert [path.name for path in spec.checkpoints.iterdir()] == ["step-00000001"]
+
+
+# Several processes
+
+
+def test_two_processes_have_the_gradient_of_one(
+    make: Callable[..., TrainingSpec], backbone: Artifact, tmp_path: Path
+) -> None:
+    """AdamW's first moment after one step is a tenth of the gradient, here without dropout."""
+    calm = tmp_path / "calm"
+    shutil.copytree(backbone.folder, calm)
+    config = json.loads((calm / "config.json").read_text())
+    (calm / "config.json").write_text(
+        json.dumps(config | {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0})
+    )
+
+    def gradient(name: str, devices: tuple[str, ...]) -> list[torch.Tensor]:
+        spec = make(
+            name,
+            {"epochs": 1, "batch_size": 64, "clip": 0.0},
+            backbone=replace(backbone, folder=calm),
+            devices=devices,
+        )
+        outcome = run_training(spec, lambda _: None)
+        assert outcome.code == 0, (outcome.error, (spec.folder / "output.log").read_text()[-3000:])
+        state = torch.load(next(spec.checkpoints.glob("*/state.pt")), weights_only=True)
+        moments = state["optimizer"]["state"]
+        return [moments[at]["exp_avg"] / 0.1 for at in sorted(moments)]
+
+    one, two = gradient("one", ("cpu",)), gradient("two", ("cpu", "cpu"))
+    assert len(one) == len(two) > 20
+    for mine, other in zip(one, two, strict=True):
+        torch.testing.assert_close(other, mine, atol=1e-5, rtol=0)
+    steps = [read_log(tmp_path / name / "log.jsonl") for name in ("one", "two")]
+    assert steps[0][0]["tokens"] == steps[1][0]["tokens"]
+    assert steps[0][0]["loss"] == pytest.approx(steps[1][0]["loss"], abs=1e-6)
+
+
+# Selection
+
+
+def test_the_best_weights_are_restored_after_a_kill_too(
+    make: Callable[..., TrainingSpec], kill: Callable[[TrainingSpec, int, str], None], tmp_path: Path
+) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    pairs: dict[str, list[Any]] = {
+        "sentence1": [sentence(n) for n in range(40)],
+        "sentence2": [sentence(1000 + 3 * n) for n in range(40)],
+        "score": [float(n % 6) for n in range(40)],
+    }
+    dev = located(tmp_path / "dev", pairs, "score")
+    undisturbed = run(make("whole", selection=(dev,)))
+    spec = make("cut", selection=(dev,))
+    kill(spec, 15, "step")
+    found = run(spec)
+    assert all(torch.equal(found[name], tensor) for name, tensor in undisturbed.items())
+    scores = {line["step"]: line["score"] for line in read_log(spec.folder / "log.jsonl") if "score" in line}
+    assert list(scores) == [4, 8, 12, 16, 20, 24]
+    model = SentenceTransformer(str(spec.output), device="cpu")
+    first, second = (model.encode(pairs[name], convert_to_tensor=True) for name in ("sentence1", "sentence2"))
+    from scipy.stats import spearmanr
+
+    own = spearmanr(torch.cosine_similarity(first, second), pairs["score"]).statistic
+    assert own == pytest.approx(max(scores.values()), abs=1e-6)
+    assert scores[24] < max(scores.values())
+
+
+# What is left, and errors
+
+
+def test_the_model_is_one_of_the_library(make: Callable[..., TrainingSpec]) -> None:
+    """Attentive pooling is trained and saved; the length is the backbone's own, and the seed decides."""
+    from sentence_transformers import SentenceTransformer
+
+    spec = make(settings={"pooling": "attention", "heads": 4, "epochs": 1})
+    found = run(spec)
+    model = SentenceTransformer(str(spec.output), device="cpu")
+    assert model.max_seq_length == 64
+    assert model.similarity_fn_name == "cosine"
+    assert float(found["1_AttentivePooling/query"].abs().max()) > 0
+    assert model.encode(["the cat"]).shape == (1, 32)
+    other = run(make("other", settings={"pooling": "attention", "heads": 4, "epochs": 1}, seed=8))
+    assert largest_difference(found, other) > 1e-4
+    line = read_log(spec.folder / "log.jsonl")[-1]
+    assert line.keys() >= {"step", "epoch", "loss", "rate", "gradient_norm", "tokens", "seconds", "memory"}
+    assert line["epoch"] == 1.0
+
+
+def test_a_loss_that_is_not_finite_stops_the_training(make: Callable[..., TrainingSpec]) -> None:
+    spec = make(settings={"learning_rate": 1e30, "clip": 0.0})
+    with pytest.raises(HarnessError, match=r"The loss of step \d+ of 24 is not a finite number"):
+        run(spec)
+    assert 1 <= len(read_log(spec.folder / "log.jsonl")) < 24
+    assert not spec.output.exists()
+
+
+def test_a_batch_that_does_not_fit_is_told(
+    make: Callable[..., TrainingSpec], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next process takes fewer rows in a pass, where the loss can."""
+    forward = module.SentenceTransformer.forward
+
+    def greedy(self: Any, features: Any, **options: Any) -> Any:
+        if len(features["input_ids"]) > 4:
+            raise torch.OutOfMemoryError
+        return forward(self, features, **options)
+
+    monkeypatch.setattr(module.SentenceTransformer, "forward", greedy)
+    spec = make()
+    with pytest.raises(HarnessError, match="A pass over 8 rows of 16 tokens does not fit into memory"):
+        run(spec)
+    said = json.loads((spec.folder / "events.jsonl").read_text().splitlines()[-1])
+    assert said == {"kind": "memory", "rows": 8, "halves": True}
+    run(replace(spec, micro_batch=4))
+
+
+def test_too_few_rows_for_a_batch(make: Callable[..., TrainingSpec]) -> None:
+    with pytest.raises(HarnessError, match="67 rows, which do not fill a batch of 68"):
+        run(make(settings={"batch_size": 68}))
