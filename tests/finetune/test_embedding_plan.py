@@ -1,0 +1,151 @@
+"""The plan of a recipe for embedding models: its key, the model to come, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import subprocess
+import sys
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from blocked import BLOCKER
+from finetune.embedding.plan import EmbeddingRecipe
+from finetune.embedding.settings import EmbeddingSettings
+from finetune.recipes.simcse import NLI, RECIPE, SETTINGS, STSB
+from harness.data.training import LocatedTraining
+from harness.errors import DataError, HarnessError, UsageError
+from harness.recipe import PlannedModel
+from harness.types import Artifact
+
+OTHER: dict[str, Any] = {
+    "pooling": "cls",
+    "heads": 2,
+    "schedule": "cosine",
+    "precision": "float32",
+    "batches": "no_duplicates",
+    "selection": "stsb-dev",
+    "betas": (0.9, 0.98),
+    "warmup": 0.1,
+}
+"""Another value of the settings that are no plain numbers."""
+
+
+@pytest.fixture(scope="module")
+def backbone(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
+    """The JSON of a BERT, and files that only look like its weights and vocabulary."""
+    folder = tmp_path_factory.mktemp("models") / "bert"
+    folder.mkdir()
+    config = {"model_type": "bert", "hidden_size": 32, "max_position_embeddings": 64, "vocab_size": 9}
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"model_max_length": 48}))
+    (folder / "vocab.txt").write_text("[PAD]\n")
+    save_file({"one": np.zeros(1, np.float32)}, folder / "model.safetensors")
+    return Artifact(name="bert", source=str(folder), folder=folder, key="a" * 64, weights="b" * 64)
+
+
+def located(data: Any = NLI, **changes: Any) -> LocatedTraining:
+    return LocatedTraining(**{"data": data, "name": data.path, "rows": data.rows, **changes})
+
+
+def plan(backbone: Artifact, variant: str = "", *, seed: int = 42, **settings: Any) -> PlannedModel:
+    recipe = RECIPE.open(variant, replace(RECIPE.settings[variant], **settings))
+    assert isinstance(recipe, EmbeddingRecipe)
+    data = [located(), *(located(part) for part in recipe.selection)]
+    return recipe.plan(backbone, data, seed=seed)
+
+
+def test_the_key_follows_from_every_setting_and_from_no_path(backbone: Artifact, tmp_path: Path) -> None:
+    keys = {
+        "attention": plan(backbone).lineage.key,
+        "mean": plan(backbone, "mean").lineage.key,
+        "seed": plan(backbone, seed=43).lineage.key,
+        "parent": plan(replace(backbone, key="c" * 64)).lineage.key,
+    }
+    for setting in fields(EmbeddingSettings):
+        own = getattr(SETTINGS, setting.name)
+        value = OTHER[setting.name] if setting.name in OTHER else own * 2 + 1
+        keys[setting.name] = plan(backbone, **{setting.name: value}).lineage.key
+    recipe = RECIPE.open("", SETTINGS)
+    revision = located(replace(NLI, revision="d" * 40))
+    keys["revision"] = recipe.plan(backbone, [revision], seed=42).lineage.key
+    assert len(set(keys.values())) == len(keys)
+    moved = located(folder=tmp_path, file=tmp_path / "a", name="elsewhere")
+    assert recipe.plan(backbone, [moved], seed=42).lineage.key == keys["attention"]
+    assert (keys["attention"][:12], keys["mean"][:12]) == ("GOLDEN", "GOLDEN")
+
+
+def test_the_model_to_come_is_known(backbone: Artifact) -> None:
+    found = plan(backbone, learning_rate=1e-5, selection="stsb-dev")
+    assert (found.description.pooling, found.description.max_length) == ("attention", 48)
+    assert (found.description.normalize, found.description.similarity_fn_name) == (False, "cosine")
+    assert found.steps == 3 * (557_850 // 512)
+    assert found.texts == found.steps * 512 * 3
+    lineage = found.lineage
+    assert lineage.changed == {"learning_rate": 1e-5, "selection": "stsb-dev"}
+    assert lineage.selected_on == ("STSBenchmark",)
+    assert [part["path"] for part in lineage.data] == [NLI.path, STSB.path]
+    assert any("pooling head" in sentence for sentence in lineage.assumed)
+    assert lineage.own_data == ""
+    own = RECIPE.open("", SETTINGS).plan(backbone, [located(own=True, name="mine.csv", rows=None)], seed=1)
+    assert (own.lineage.own_data, own.steps, own.texts) == ("mine.csv", None, None)
+    json.loads(json.dumps(lineage.model_dump(mode="json")))
+    assert lineage.model_validate_json(lineage.model_dump_json()).key == lineage.key
+
+
+@pytest.mark.parametrize(
+    ("changes", "data", "kind", "message"),
+    [
+        ({"batch_size": 512}, {"rows": 511}, DataError, "has 511 rows, and a batch has 512"),
+        ({"heads": 5}, {}, UsageError, "5 heads do not divide the 32 dimensions of bert"),
+        ({"pooling": "meen"}, {}, UsageError, "No pooling is called 'meen'"),
+        ({"selection": "sts"}, {}, UsageError, "No selection is called 'sts'"),
+        ({"batch_size": 0}, {}, UsageError, "batch_size is 0, which no training can have"),
+        ({"warmup": 1.5}, {}, UsageError, "warmup is 1.5"),
+        ({}, {"data": STSB}, UsageError, "has pairs with a score"),
+    ],
+)
+def test_what_cannot_be_trained_is_refused(
+    backbone: Artifact, changes: Any, data: Any, kind: type[HarnessError], message: str
+) -> None:
+    recipe = RECIPE.open("", replace(SETTINGS, **changes))
+    with pytest.raises(kind, match=message):
+        recipe.plan(backbone, [located(**data)], seed=1)
+
+
+def test_a_trained_model_is_trained_further_and_towers_are_not(backbone: Artifact, tmp_path: Path) -> None:
+    for path in backbone.folder.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    modules = [
+        {"name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
+        {"name": "1", "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"},
+    ]
+    (tmp_path / "1_Pooling").mkdir()
+    (tmp_path / "1_Pooling" / "config.json").write_text('{"pooling_mode_cls_token": true}')
+    (tmp_path / "modules.json").write_text(json.dumps(modules))
+    trained = replace(backbone, folder=tmp_path)
+    found = plan(trained, "mean")
+    assert found.description.pooling == "mean"
+    assert any("already an embedding model" in note for note in found.notes)
+    modules[0]["type"] = "sentence_transformers.models.WordEmbeddings"
+    (tmp_path / "modules.json").write_text(json.dumps(modules))
+    with pytest.raises(UsageError, match="does not begin with one Transformer"):
+        plan(trained)
+
+
+def test_planning_imports_nothing_heavy_and_a_recipe_can_be_sent(backbone: Artifact) -> None:
+    recipe = RECIPE.open("mean", RECIPE.settings["mean"])
+    assert pickle.loads(pickle.dumps(recipe)) == recipe
+    code = f"""{BLOCKER}
+import pickle
+recipe, backbone, data = pickle.loads({pickle.dumps((recipe, backbone, [located()]))!r})
+print(recipe.plan(backbone, data, seed=42).lineage.key)
+assert not {{"datasets", "pyarrow"}} & sys.modules.keys()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == plan(backbone, "mean").lineage.key, done.stderr
