@@ -24,7 +24,7 @@ RETRIEVAL_PARTS = ("corpus", "queries", "qrels", "top_ranked", "instruction", "i
 _NOT_DATA = (".md", ".py", ".txt.license", "LICENSE", "dataset_infos.json")
 
 
-def _snapshot(path: str, revision: str) -> Path | None:
+def snapshot_folder(path: str, revision: str) -> Path | None:
     """The folder of a data set's revision in the hub's cache, None without one."""
     from huggingface_hub import constants
 
@@ -47,7 +47,7 @@ def _gaps(folder: Path, data: Data, subsets: Sequence[str]) -> tuple[str, ...]:
         return ("data file",)
     declared = _wanted(_configs(folder), subsets)
     undeclared = (p for patterns in declared.values() for p in patterns if not _matches(folder, p))
-    return (*undeclared, *_missing_shards(present))
+    return (*undeclared, *missing_shards(present))
 
 
 def _absent_subsets(folder: Path, subsets: Sequence[str]) -> tuple[str, ...]:
@@ -136,7 +136,7 @@ def _matches(folder: Path, pattern: str) -> bool:
         return False
 
 
-def _missing_shards(names: set[str]) -> Iterator[str]:
+def missing_shards(names: set[str]) -> Iterator[str]:
     """The missing shards, by the numbers in file names (`train-00000-of-00002`)."""
     held: dict[tuple[str, str], set[int]] = {}
     for match in filter(None, map(_SHARD.match, names)):
@@ -337,7 +337,7 @@ def locate_data(data: Data, settings: DataSettings, *, subsets: Sequence[str] = 
         return near
     from huggingface_hub import constants
 
-    held = _snapshot(data.path, data.revision)
+    held = snapshot_folder(data.path, data.revision)
     lacking = _gaps(held, data, subsets) if held else ()
     if held and not lacking:
         return Located(data=data, folder=held, origin="hub-cache")

@@ -79,6 +79,20 @@ def naming_full_disk(folder: Path | None = None) -> Iterator[None]:
         ) from error
 
 
+@contextmanager
+def no_bars() -> Iterator[None]:
+    """Hide the progress bars of the datasets library."""
+    import datasets
+
+    hidden = datasets.are_progress_bars_disabled()
+    datasets.disable_progress_bars()
+    try:
+        yield
+    finally:
+        if not hidden:
+            datasets.enable_progress_bars()
+
+
 def _own_folder() -> Path:
     import datasets.config
 

@@ -10,7 +10,7 @@ import contextlib
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -82,10 +82,21 @@ FORMS = (
 )
 
 
-def choose_columns(names: Sequence[str], text: Sequence[str], where: str) -> tuple[tuple[str, ...], str]:
+def choose_columns(
+    names: Sequence[str], text: Collection[str], where: str, *, no_text: Collection[str] = ()
+) -> tuple[tuple[str, ...], str]:
     """The columns of text in the order anchor, positive, negatives, and that of scores, by their names.
 
     Where no column has the name of an anchor or none that of a positive, all columns of text in their order.
+
+    Args:
+        names: All columns.
+        text: Those that are taken for text where their names do not say what they are.
+        where: The data, for messages.
+        no_text: Those that are known to hold no text.
+
+    Raises:
+        DataError: There are fewer than two columns of text, or names that do not fit.
     """
     require_distinct(names, where)
     if not all(name.strip() for name in names):
@@ -100,11 +111,11 @@ def choose_columns(names: Sequence[str], text: Sequence[str], where: str) -> tup
         raise DataError(f"{where}: there is a column {negatives[0]!r} and none of {lost}s.", hint=FORMS)
     named = [anchor, positive, *sorted(negatives, key=_natural)] if anchor and positive else []
     for name in named:
-        if name not in text:
+        if name in no_text:
             raise DataError(f"{where}: the column {name!r} holds no text.", hint=FORMS)
     if score.lower() == "label" and {anchor.lower(), positive.lower()} == {"premise", "hypothesis"}:
         raise DataError(f"{where}: the column {score!r} holds classes of entailment, no scores.", hint=FORMS)
-    columns = named or [name for name in text if name != score]
+    columns = named or [name for name in names if name in text and name != score]
     if len(columns) < 2:
         raise DataError(
             f"{where}: two columns of text are needed; there is: {shortened(names) or 'nothing'}.",
@@ -331,15 +342,12 @@ def _text_rows(path: Path) -> _Rows:
         first = next(stream_rows(path), None)
     if first is None:
         raise DataError(f"{path}: there are no rows.")
-    in_text = path.suffix != ".jsonl"
-    text = [
-        name
-        for name, value in first.fields.items()
-        if isinstance(value, str) and not (in_text and _number(value))
-    ]
+    no_text = {name for name, value in first.fields.items() if not isinstance(value, str)}
+    text = {n for n, v in first.fields.items() if isinstance(v, str) and not _is_number(v)}
+    text = text if path.suffix != ".jsonl" else first.fields.keys() - no_text
     listed = [name for name, value in first.fields.items() if isinstance(value, list)]
     try:
-        chosen, score = choose_columns(tuple(first.fields), text, f"{path}:{first.line}")
+        chosen, score = choose_columns(tuple(first.fields), text, f"{path}:{first.line}", no_text=no_text)
     except DataError as error:
         lists = f" Lists of texts are not read ({shortened(listed)}): a column for each." if listed else ""
         raise DataError(error.message, hint=(error.hint or "") + lists) from None
@@ -352,7 +360,7 @@ def _text_rows(path: Path) -> _Rows:
     )
 
 
-def _number(text: str) -> bool:
+def _is_number(text: str) -> bool:
     try:
         float(text)
     except ValueError:
@@ -384,8 +392,7 @@ def _parquet_rows(path: Path) -> _Rows:
     except DataError as error:
         raise DataError(f"{path}{error.message}.") from None
     names = head.columns or ()
-    text = [name for name in names if name in head.text]
-    chosen, score = choose_columns(names, text, str(path))
+    chosen, score = choose_columns(names, head.text, str(path), no_text={*names} - head.text)
     normal = _normal_names(len(chosen), score)
     return _Rows(
         columns=normal, score="score" if score else "", batches=_parquet_batches(path, chosen, score, normal)

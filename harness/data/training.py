@@ -16,8 +16,18 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from harness import files
 from harness.data.folder import Need, data_sets_in
-from harness.data.locate import DataMissing, DataSettings, explain_hub_error, locate_data, root_folder
-from harness.data.prepared import naming_full_disk, prepared
+from harness.data.locate import (
+    DataMissing,
+    DataSettings,
+    Located,
+    explain_hub_error,
+    locate_data,
+    locate_local,
+    missing_shards,
+    root_folder,
+    snapshot_folder,
+)
+from harness.data.prepared import naming_full_disk, no_bars, prepared
 from harness.data.rows import (
     BATCH,
     ENDINGS,
@@ -116,9 +126,8 @@ def locate_training(data: TrainingData, settings: DataSettings) -> LocatedTraini
         DataError: It is not on this machine and the network is forbidden, or lacks the configuration, the
             split or a column.
     """
-    subsets = (data.config,) if data.config else ()
     try:
-        located = locate_data(Data(path=data.path, revision=data.revision), settings, subsets=subsets)
+        located = _located(data, settings)
     except DataMissing as error:
         raise DataMissing(
             error.message,
@@ -135,6 +144,27 @@ def locate_training(data: TrainingData, settings: DataSettings) -> LocatedTraini
         _require_columns(data, head, str(file))
     rows = data.rows if data.rows is not None else _count(data, split)
     return LocatedTraining(data=data, folder=located.folder, name=name, rows=rows)
+
+
+def _located(data: TrainingData, settings: DataSettings) -> Located:
+    """The place of a data set; of a snapshot in the hub's cache only this configuration must be whole."""
+    wanted = Data(path=data.path, revision=data.revision)
+    near = locate_local(wanted, settings)
+    if near is not None:
+        return near
+    held = snapshot_folder(data.path, data.revision)
+    if held is not None and _is_whole(held, data.config, data.split):
+        return Located(data=wanted, folder=held, origin="hub-cache")
+    return locate_data(wanted, settings, subsets=(data.config,) if data.config else ())
+
+
+def _is_whole(folder: Path, config: str, split: str) -> bool:
+    """Whether a snapshot has all files of a split."""
+    try:
+        found = SplitFiles.read(folder, config, split).files
+    except DataError:
+        return False
+    return not [*missing_shards({file.name for file in found})]
 
 
 def _require_columns(data: TrainingData, head: TableHead, where: str) -> None:
@@ -165,7 +195,7 @@ def _count(data: TrainingData, split: SplitFiles) -> int | None:
     if any(file.suffix != ".parquet" for file in split.files):
         return None
     read = (pq.read_table(file, columns=[column])[column] for file in split.files)
-    return sum(_satisfying(values, data.filter).true_count for values in read)
+    return sum(int(_satisfying(values, data.filter).to_numpy().sum()) for values in read)
 
 
 def _satisfying(values: Any, condition: tuple[str, str, float]) -> Any:
@@ -266,7 +296,7 @@ def _own_data_set(path: str, revision: str, config: str, settings: DataSettings)
         raise DataError(f"{split.files[0]}: its columns cannot be known before it is read.", hint=FORMS)
     no_text = {name for head in split.heads for name in head.no_text}
     text = [name for name in split.columns if name not in no_text]
-    columns, score = choose_columns(split.columns, text, str(split.files[0]))
+    columns, score = choose_columns(split.columns, text, str(split.files[0]), no_text=no_text)
     made = TrainingData(
         path=path,
         revision=data.revision,
@@ -281,20 +311,23 @@ def _own_data_set(path: str, revision: str, config: str, settings: DataSettings)
 
 def _own_folder(path: str, revision: str, config: str, settings: DataSettings) -> tuple[Path, Data]:
     """The folder of a data set and its identity; it is fetched into the hub's cache where it is nowhere."""
-    subsets = (config,) if config else ()
-    near = replace(settings, offline=True)
-    with contextlib.suppress(DataMissing):
-        located = locate_data(Data(path=path, revision=revision), near, subsets=subsets)
-        if located.folder is not None and (located.origin == "root" or _COMMIT.fullmatch(revision)):
-            return located.folder, located.data
+    near = locate_local(Data(path=path, revision=revision), settings)
+    if near is not None and near.folder is not None:
+        return near.folder, near.data
     commit = _commit(path, revision, settings)
-    try:
-        located = locate_data(Data(path=path, revision=commit), settings, subsets=subsets)
-    except DataMissing as error:
-        raise DataMissing(error.message, hint=_FETCH.format(path=path)) from None
-    if located.folder is not None:
-        return located.folder, located.data
-    return _fetched(path, commit, config), located.data
+    data = Data(path=path, revision=commit)
+    held = snapshot_folder(path, commit)
+    if held is not None and _is_whole(held, config, "train"):
+        return held, data
+    if _is_offline(settings):
+        raise _nowhere(data, settings)
+    return _fetched(path, commit, config), data
+
+
+def _is_offline(settings: DataSettings) -> bool:
+    from huggingface_hub import constants
+
+    return settings.offline or bool(constants.HF_HUB_OFFLINE)
 
 
 _FETCH = (
@@ -305,27 +338,27 @@ _FETCH = (
 
 def _commit(path: str, revision: str, settings: DataSettings) -> str:
     """The commit that a revision stands for: the hub's answer, or offline that of its cache."""
-    from huggingface_hub import HfApi, constants
+    from huggingface_hub import HfApi
 
     if _COMMIT.fullmatch(revision):
         return revision
-    if settings.offline or constants.HF_HUB_OFFLINE:
-        folder = Path(constants.HF_HUB_CACHE) / f"datasets--{path.replace('/', '--')}"
-        reference = folder / "refs" / (revision or "main")
-        if reference.is_file():
-            return reference.read_text().strip()
-        places = f"{settings.root} or the hub's cache" if settings.root else "the hub's cache"
-        raise _nowhere(path, places, settings)
+    if _is_offline(settings):
+        held = snapshot_folder(path, revision or "main")
+        if held is None:
+            raise _nowhere(Data(path=path, revision=revision), settings)
+        return held.name
     with explain_hub_error(Need(path=path, revision=revision or "main"), None):
         return str(HfApi().dataset_info(path, revision=revision or None).sha)
 
 
-def _nowhere(path: str, places: str, settings: DataSettings) -> DataMissing:
-    sets = [need.path for need in data_sets_in(settings.root)] if settings.root else []
-    close = nearest(path, sets)
+def _nowhere(data: Data, settings: DataSettings) -> DataMissing:
+    path, at = data.path, f" at revision {data.revision}" if data.revision else ""
+    places = f"{settings.root} or the hub's cache" if settings.root else "the hub's cache"
+    close = nearest(path, [need.path for need in data_sets_in(settings.root)] if settings.root else [])
     found = f"Did you mean {' or '.join(close)}? " if close else ""
     return DataMissing(
-        f"Offline, and the data set {path} is not in {places}.", hint=found + _FETCH.format(path=path)
+        f"Offline, and the data set {path}{at} is not in {places}, or only in part.",
+        hint=found + _FETCH.format(path=path),
     )
 
 
@@ -353,7 +386,7 @@ def load_training(located: LocatedTraining, *, cache: Path) -> datasets.Dataset:
     import numpy as np
 
     data = located.data
-    with _place(located, cache):
+    with _place(located, cache), no_bars():
         table = _read(located)
     _require_kinds(located, table)
     chosen: NDArray[np.int64] | None = None
