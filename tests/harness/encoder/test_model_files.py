@@ -259,6 +259,20 @@ def test_a_trained_model_has_the_key_of_its_lineage(build: Callable[..., Path], 
     assert identify(folder).document is None
 
 
+def test_a_trained_model_is_called_what_its_document_says(build: Callable[..., Path]) -> None:
+    folder = build()
+    plain = _resolve(str(folder), ModelOptions())
+    fakes.train(folder)
+    trained = _resolve(str(folder), ModelOptions())
+    assert (plain.name, plain.trained) == ("model", False)
+    assert (trained.name, trained.trained) == ("tiny-contrast", True)
+    assert (trained.key, trained.weights) == (fakes.lineage().key, plain.weights)
+    assert trained.slug == f"tiny-contrast-{trained.key[:12]}"
+    length(folder)
+    changed = _resolve(str(folder), ModelOptions())
+    assert (changed.name, changed.trained) == ("model", False)
+
+
 def another_key(path: Path) -> None:
     """Its digest made right again, so that the key alone does not follow."""
     made = json.loads(path.read_text())
