@@ -68,12 +68,21 @@ class Lineage(DocumentPart):
         )
 
     @property
+    def group(self) -> str:
+        """The digest of everything but the seed: models that share it differ in nothing else."""
+        return self.model_copy(update={"seed": 0}).key
+
+    @property
+    def name(self) -> str:
+        """The recipe with its variant, as a user types it."""
+        return f"{self.recipe}:{self.variant}" if self.variant else self.recipe
+
+    @property
     def text(self) -> str:
         """The recipe with its variant, the changed settings and own data, in a few words."""
-        name = f"{self.recipe}:{self.variant}" if self.variant else self.recipe
         changed = [f"{key}={value}" for key, value in self.changed.items()]
         own = [f"trained on {self.own_data}"] if self.own_data else []
-        return ", ".join([name, *changed, *own])
+        return ", ".join([self.name, *changed, *own])
 
 
 class ModelDocument(DocumentPart):

@@ -78,8 +78,16 @@ ENTRIES = Table(
     Column("facts", _text(), nullable=False),
     Column("newest", _text(32)),
     Column("tasks", Integer, nullable=False),
+    Column("lineage", _text()),
+    Column("group", _text(64), index=True),
+    Column("seeds", _text()),
+    Column("member", Boolean, nullable=False),
 )
-"""One thing with scores: a model, its revision, and how it was measured; its number stays likewise."""
+"""One thing with scores: a model, its revision, and how it was measured; its number stays likewise.
+
+Entries of one `group` differ only in the seed of their training. Where there are several, one more stands for
+all of `seeds` (JSON), and they are its members.
+"""
 
 RESULTS = Table(
     "results",
@@ -94,11 +102,16 @@ RESULTS = Table(
     Column("data", _text(), nullable=False),
     Column("key", _text(64), index=True),
     Column("written", _text(32)),
+    Column("deviation", Float),
+    Column("seeds", SmallInteger),
+    Column("trained_on", Integer),
     Column("document", _text(), nullable=False),
 )
 """One task's outcome as it was found, under a number that stays when the index is made anew.
 
-`document` is its JSON; of an import: split → subset → score.
+`document` is its JSON; of an import: split → subset → score. Of several seeds there is their mean if all have
+one, its standard deviation, and how many `seeds` have a score. `trained_on` counts the task's texts that the
+model was trained on.
 """
 
 SCOPES = Table(
@@ -119,6 +132,9 @@ SCORES = Table(
     Column("high", Float),
     Column("reason", SmallInteger, nullable=False),
     Column("result", BigInteger, nullable=False),
+    Column("deviation", Float),
+    Column("seeds", SmallInteger),
+    Column("trained_on", Integer),
     Index("scores_entry", "entry"),
 )
 """An entry's number for a scope, or why there is none (leaderboard.scopes.REASONS)."""

@@ -24,7 +24,7 @@ class EntryState(State):
     )
     output: Literal["", "vector", "multivector", "label"] = Field("", description="What the model gives.")
     recipe: Text = Field("", description="The recipe that made the model; `none` for finished models.")
-    backbone: Text = Field("", description="The model that it was made of.")
+    backbone: Text = Field("", description="The model that it was made of, by a recipe or by its makers.")
     tokens: Annotated[int | None, BeforeValidator(lambda value: None if value == "" else value)] = Field(
         None, ge=1, le=2**31 - 1, description="At least so many tokens of input."
     )
@@ -136,6 +136,7 @@ def controls(state: EntryState, entries: Iterable[Entry]) -> list[Control]:
     """The form of `state`; choices that no entry has are not offered."""
     seen = list(entries)
     recipes = sorted({entry.recipe for entry in seen if entry.recipe})
+    backbones = sorted({entry.backbone for entry in seen if entry.lineage} | {state.backbone} - {""})
     found = [
         Control(kind="search", name="q", label="Model", value=state.q, placeholder="part of a name"),
         _select(state, "origin", "Origin", [(o, o) for o in sorted({e.origin for e in seen})]),
@@ -153,6 +154,7 @@ def controls(state: EntryState, entries: Iterable[Entry]) -> list[Control]:
             [("none", "none: finished models"), *((r, r) for r in recipes)] if recipes else [],
             more=True,
         ),
+        _select(state, "backbone", "Backbone", [(b, b) for b in backbones], more=True),
         Control(
             kind="number",
             name="most",
@@ -179,7 +181,8 @@ def controls(state: EntryState, entries: Iterable[Entry]) -> list[Control]:
         ),
         Control(kind="check", name="open", label="Open weights", checked=state.open, more=True),
     ]
-    return [control for control in found if control.kind != "select" or len(control.options) > 2]
+    least = {"backbone": 1}
+    return [c for c in found if c.kind != "select" or len(c.options) > least.get(c.name, 2)]
 
 
 TRUST = ("commit", "external", "none", "other")

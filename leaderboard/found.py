@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from harness.lineage import Lineage
 from leaderboard.scopes import Raw, slug
 
 Origin = Literal["measured", "imported", "reported"]
@@ -41,6 +42,7 @@ class Outcome:
         key: The EvaluationKey of a record.
         written: When, ISO 8601.
         document: The whole of it as JSON.
+        trained_on: How many of the task's texts the model was trained on; None where nobody counted.
     """
 
     task: str
@@ -54,13 +56,14 @@ class Outcome:
     numbers: Mapping[str, Number] = field(default_factory=dict)
     key: str | None = None
     written: str | None = None
+    trained_on: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
     """One thing with scores: a model, its revision, and how it was measured.
 
-    `averages` are (suite's slug, convention, document as JSON).
+    `averages` are (suite's slug, convention, document as JSON), `lineage` is what a recipe made the model of.
     """
 
     model: str
@@ -82,12 +85,20 @@ class Entry:
     facts: Mapping[str, Any] = field(default_factory=dict)
     outcomes: Sequence[Outcome] = ()
     averages: Sequence[tuple[str, str, str]] = ()
+    lineage: Lineage | None = None
+
+    @property
+    def group(self) -> str | None:
+        """What entries that differ only in the seed of their training share; None without a training."""
+        return _digest(self.lineage.group, self.recipe, self.treatment) if self.lineage else None
 
     @property
     def model_slug(self) -> str:
         """The model's name in URLs; with a digest where it is not one model's alone, or lost letters."""
         plain = slug(self.model.replace("/", "--"))[:120]
         lost = plain != self.model.replace("/", "--") or "--" in self.model
+        if self.lineage:  # one model under all its seeds
+            return f"{plain}-{self.lineage.group[:8]}".lstrip("-")
         if self.artifact and "/" not in self.model:  # a folder's name: there may be others of that name
             return f"{plain}-{self.artifact[:8]}".lstrip("-")
         return f"{plain}-{_short(self.model)}".lstrip("-") if lost else plain
@@ -129,4 +140,8 @@ class Unit:
 
 
 def _short(*parts: object) -> str:
-    return hashlib.sha256(repr(parts).encode()).hexdigest()[:8]
+    return _digest(*parts)[:8]
+
+
+def _digest(*parts: object) -> str:
+    return hashlib.sha256(repr(parts).encode()).hexdigest()

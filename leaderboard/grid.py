@@ -29,9 +29,9 @@ CELL, NUMBERS = 400, 60
 """Bytes of a cell that is drawn and kept, and of its numbers alone."""
 
 
-def knownness(entry: Entry) -> tuple[int, int, str]:
-    """What puts entries of one model in order: trust, then the number of tasks, then the newest."""
-    return (-TRUST.index(entry.trust), entry.tasks, entry.newest or "")
+def knownness(entry: Entry) -> tuple[bool, int, int, str]:
+    """What puts entries of one model in order: seeds after what stands for them, trust, tasks, the newest."""
+    return (not entry.member, -TRUST.index(entry.trust), entry.tasks, entry.newest or "")
 
 
 OTHER = REASONS.index("other")
@@ -43,12 +43,14 @@ class Means:
     """One mean of every entry: (entries,) each.
 
     `there` of `wanted` columns (or types) count; the value is over those, NaN where there are none.
+    `deviations` are standard deviations over the seeds of a training, NaN for what has no seeds.
     """
 
     over: str
     values: Floats
     there: Ints
     wanted: int
+    deviations: Floats
 
     @property
     def complete(self) -> NDArray[np.bool_]:
@@ -85,6 +87,9 @@ class Grid:
         reasons: (entries, columns), places in REASONS.
         results: (entries, columns), the result that a cell leads to; 0 for none or several.
         counted: (entries, columns), whether a value counts in means.
+        deviations: (entries, columns), standard deviations over seeds; NaN for what has none.
+        seeds: (entries, columns), of entries over several seeds, how many of these have a score.
+        trained_on: (entries, columns), how many texts of the column's tasks are in the training data.
         by_type: The means within each type.
         over_tasks: The mean over columns.
         over_types: The mean of the types' means.
@@ -103,6 +108,9 @@ class Grid:
     reasons: NDArray[np.uint8]
     results: Ints
     counted: NDArray[np.bool_]
+    deviations: Floats
+    seeds: Ints
+    trained_on: Ints
     by_type: Mapping[str, Means]
     over_tasks: Means
     over_types: Means
@@ -141,7 +149,7 @@ class Grid:
         """
         counts = self.over_tasks.there if there is None else there
 
-        def weight(row: int) -> tuple[int, int, int, str]:
+        def weight(row: int) -> tuple[Any, ...]:
             return (int(counts[row]), *knownness(self.entries[row]))
 
         best: dict[str, int] = {}
@@ -181,13 +189,29 @@ class Grid:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Cells:
-    """What is known of every entry and scope, before columns are made of them: (entries, scopes)."""
+    """What is known of every entry and scope, before columns are made of them: (entries, scopes).
+
+    `by_seed` are the values of each seed, (seeds, scopes), by the rows that stand for several.
+    """
 
     values: Floats
     low: Floats
     high: Floats
     reasons: NDArray[np.uint8]
     results: Ints
+    seeds: Ints
+    trained_on: Ints
+    by_seed: Mapping[int, Floats] = field(default_factory=dict)
+
+
+def seed_values(values: Sequence[Mapping[int, float | None]], column: Mapping[int, int]) -> Floats:
+    """The values of seeds by scope as an array, (seeds, scopes); NaN where there is none."""
+    found = np.full((len(values), len(column)), np.nan)
+    for at, own in enumerate(values):
+        for scope, value in own.items():
+            if value is not None and scope in column:
+                found[at, column[scope]] = value
+    return found
 
 
 def grid(
@@ -214,9 +238,12 @@ def grid(
     shape = (len(entries), len(columns))
     values, low, high = (np.full(shape, np.nan) for _ in range(3))
     reasons, results = np.full(shape, NONE, np.uint8), np.zeros(shape, np.int64)
+    seeds, trained_on = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
     for place, scopes in enumerate(columns):
         if scopes:
             chosen = list(scopes)
+            seeds[:, place] = cells.seeds[:, chosen].min(axis=1)
+            trained_on[:, place] = cells.trained_on[:, chosen].sum(axis=1)
             values[:, place] = cells.values[:, chosen].mean(axis=1)
             codes = cells.reasons[:, chosen]
             worst = np.where(codes == OTHER, 0, codes).max(axis=1)  # "other" has a number, the rest have none
@@ -234,11 +261,41 @@ def grid(
     over_tasks = _mean("tasks", values[:, averaged], counted[:, averaged])
     _lay_printed_means(averages, by_type, over_tasks)
     over_types = _over_types(by_type, len(entries))
+    deviations = np.full(shape, np.nan)
+    for row, of in cells.by_seed.items():
+        own = _columns_of(of, columns)
+        deviations[row] = np.where(counted[row], own.std(axis=0, ddof=1), np.nan)
+        means = [over_tasks, over_types, *by_type.values()]
+        _lay_deviations(row, own, counted[[row] * len(own)], listed, averaged, means)
     return Grid(
         listed=listed, view=view, entries=entries, values=values, low=low, high=high, reasons=reasons,
-        results=results, counted=counted, by_type=by_type, over_tasks=over_tasks, over_types=over_types,
-        averages=averages, any_revision=any_revision,
+        results=results, counted=counted, deviations=deviations, seeds=seeds, trained_on=trained_on,
+        by_type=by_type, over_tasks=over_tasks, over_types=over_types, averages=averages,
+        any_revision=any_revision,
     )  # fmt: skip
+
+
+def _columns_of(values: Floats, columns: Sequence[Sequence[int]]) -> Floats:
+    """The columns of values by scope: (rows, columns)."""
+    found = [
+        values[:, list(scopes)].mean(axis=1) if scopes else np.full(len(values), np.nan) for scopes in columns
+    ]
+    return np.array(found).reshape(len(columns), len(values)).T
+
+
+def _lay_deviations(
+    row: int,
+    values: Floats,
+    counted: NDArray[np.bool_],
+    listed: Listed,
+    averaged: Sequence[int],
+    means: Sequence[Means],
+) -> None:
+    """Put in the deviations of a row's means, from the columns of each of its seeds."""
+    by_type = _by_type(listed, averaged, values, counted)
+    own = [_mean("tasks", values[:, averaged], counted[:, averaged]), _over_types(by_type, len(values))]
+    for mean, of in zip(means, [*own, *by_type.values()], strict=True):
+        mean.deviations[row] = of.values.std(ddof=1)
 
 
 def _lay_printed(
@@ -269,7 +326,11 @@ def _mean(over: str, values: Floats, counted: NDArray[np.bool_]) -> Means:
     there = counted.sum(axis=1)
     sums = np.where(counted, values, 0).sum(axis=1)
     with np.errstate(invalid="ignore"):
-        return Means(over=over, values=sums / there, there=there, wanted=values.shape[1])
+        values_of = sums / there
+    return Means(
+        over=over, values=values_of, there=there, wanted=values.shape[1],
+        deviations=np.full(len(values_of), np.nan),
+    )  # fmt: skip
 
 
 def _averaged(listed: Listed) -> list[int]:

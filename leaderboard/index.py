@@ -25,7 +25,7 @@ from harness.imported import Imported
 from leaderboard import imports, judged, measured, printed, watched
 from leaderboard.database import META, METADATA, UNITS, alone, lock, open_engine
 from leaderboard.found import Unit
-from leaderboard.index_writer import Writer, drop, key_of
+from leaderboard.index_writer import SEEDS, Writer, drop, key_of, write_groups
 from leaderboard.scopes import Listed, Scope, all_scopes, listed
 from leaderboard.settings import Settings
 
@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 OWN = (measured.SOURCE, printed.SOURCE, judged.SOURCE, watched.SOURCE)
 """The sources of units that are no imports."""
 
-FORM = 9
+FORM = 10
 """The form of the index; raised when tables or what they hold change, so that old ones are made anew."""
 
 
@@ -75,6 +75,8 @@ class SiteIndex:
             fresh, gone, former, seen = self._new(connection)
             drop(connection, gone)
             taken = Writer(connection, self._scopes).write(fresh, former) if fresh else 0
+            if taken or gone:
+                write_groups(connection)
             _set_meta(connection, "imports", seen if taken == len(fresh) else "")
             if taken or gone:
                 _set_meta(connection, "version", str(int(_meta(connection, "version") or 0) + 1))
@@ -110,7 +112,8 @@ class SiteIndex:
         Imports are looked at only if any is another one than before; last stands what is to be known
         of them when all were read.
         """
-        there = {(u.source, u.name): (u.id, u.stamp) for u in connection.execute(select(UNITS))}
+        units = connection.execute(select(UNITS).where(UNITS.c.source != SEEDS))
+        there = {(u.source, u.name): (u.id, u.stamp) for u in units}
         found = imports.sources(self.settings.results)
         names = repr([(str(one.folder), one.id) for one in found])
         if names == _meta(connection, "imports"):

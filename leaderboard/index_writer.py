@@ -8,6 +8,7 @@ import logging
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
+from statistics import fmean, stdev
 from typing import Any, TypeVar
 
 from sqlalchemy import (
@@ -20,6 +21,7 @@ from sqlalchemy import (
     func,
     insert,
     select,
+    update,
 )
 
 from leaderboard.database import AVERAGES, ENTRIES, FILED, RESULTS, SCOPES, SCORES, UNITS
@@ -28,7 +30,7 @@ from leaderboard.scopes import REASONS, Scope, possible
 
 log = logging.getLogger(__name__)
 
-BEST = [REASONS.index(reason) for reason in ("", "other", "part", "bad", "failed", "none")]
+BEST = [REASONS.index(reason) for reason in ("", "other", "part", "bad", "failed", "none", "seeds")]
 """Which of several results of a task answers a scope: the first in this order, then the newest."""
 
 WRITTEN = (UNITS, ENTRIES, RESULTS, SCORES, AVERAGES, FILED)
@@ -121,6 +123,9 @@ class Writer:
                 "high": high,
                 "reason": REASONS.index(reason),
                 "result": result,
+                "deviation": None,
+                "seeds": None,
+                "trained_on": outcome.trained_on,
             }
 
     def _insert(self, table: Any, rows: Sequence[dict[str, Any]]) -> None:
@@ -171,6 +176,10 @@ def _entry_row(entry: Entry, number: int, unit: int) -> dict[str, Any]:
         "facts": json.dumps(entry.facts, default=str),
         "newest": _stored(ENTRIES.c.newest, max(written, default=None)),
         "tasks": len(entry.outcomes),
+        "lineage": entry.lineage.model_dump_json() if entry.lineage else None,
+        "group": entry.group,
+        "seeds": json.dumps([entry.lineage.seed]) if entry.lineage else None,
+        "member": False,
     }
 
 
@@ -200,9 +209,9 @@ def permanent(*parts: str) -> int:
 
 
 def _result_row(outcome: Outcome, number: int, entry: int) -> dict[str, Any]:
-    names = ("task", "type", "metric", "status", "value", "data", "key", "written", "document")
+    names = ("task", "type", "metric", "status", "value", "data", "key", "written", "document", "trained_on")
     values = {name: _stored(RESULTS.c[name], getattr(outcome, name)) for name in names}
-    return {**values, "id": number, "entry": entry}
+    return {**values, "id": number, "entry": entry, "deviation": None, "seeds": None}
 
 
 def _stored(column: Column[Any], value: Any) -> Any:
@@ -223,6 +232,132 @@ def _storable(text: str) -> str:
     if text.isascii() and "\0" not in text:
         return text
     return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
+
+
+SEEDS = "seeds"
+"""The source of units that stand for several seeds of a training."""
+
+_SOME, _OTHER = REASONS.index("seeds"), REASONS.index("other")
+
+
+def write_groups(connection: Connection) -> None:
+    """Write an entry for every training with several seeds anew, in the place of the former ones."""
+    drop(connection, list(connection.scalars(select(UNITS.c.id).where(UNITS.c.source == SEEDS))))
+    connection.execute(update(ENTRIES).where(ENTRIES.c.member).values(member=False))
+    groups: dict[str, list[Any]] = {}
+    for entry in connection.execute(
+        select(ENTRIES).where(ENTRIES.c.group.is_not(None)).order_by(ENTRIES.c.id)
+    ):
+        groups.setdefault(entry.group, []).append(entry)
+    for members in groups.values():
+        ordered = sorted(members, key=lambda one: json.loads(one.lineage)["seed"])
+        if len(ordered) > 1:
+            _write_group(connection, ordered)
+
+
+def _write_group(connection: Connection, members: Sequence[Any]) -> None:
+    """One entry for all seeds: means over them of what all of them have."""
+    first, ids = members[0], [member.id for member in members]
+    unit = int(connection.scalar(select(func.max(UNITS.c.id))) or 0) + 1
+    slug = f"{first.model_slug}-{hashlib.sha256(f'{SEEDS} {first.group}'.encode()).hexdigest()[:8]}"
+    number = permanent(slug)
+    results = connection.execute(select(RESULTS).where(RESULTS.c.entry.in_(ids))).all()
+    tasks: dict[str, list[Any]] = {}
+    for result in sorted(
+        results, key=lambda one: (ids.index(one.entry), one.status != "done", one.written or "")
+    ):
+        if all(other.entry != result.entry for other in tasks.get(result.task, ())):
+            tasks.setdefault(result.task, []).append(result)
+    rows = [_group_result(slug, number, some, members) for some in tasks.values()]
+    seeds = [json.loads(member.lineage)["seed"] for member in members]
+    connection.execute(insert(UNITS).values(id=unit, source=SEEDS, name=first.group, stamp=""))
+    own = {"id": number, "unit": unit, "slug": slug, "artifact": None, "seeds": json.dumps(seeds)}
+    newest = max((member.newest or "" for member in members), default="") or None
+    connection.execute(
+        insert(ENTRIES).values({**first._mapping, **own, "newest": newest, "tasks": len(rows)})
+    )
+    same = {"member": True, "model": first.model, "model_slug": first.model_slug}
+    connection.execute(update(ENTRIES).where(ENTRIES.c.id.in_(ids)).values(same))
+    connection.execute(insert(RESULTS), rows)
+    task_of = {result.id: result.task for result in results}
+    scores: dict[int, list[Any]] = {}
+    for score in connection.execute(select(SCORES).where(SCORES.c.entry.in_(ids))):
+        scores.setdefault(score.scope, []).append(score)
+    if scores:
+        made = [
+            {**_over_seeds(some, len(members)), "scope": scope, "entry": number,
+             "result": permanent(slug, task_of[some[0].result])}
+            for scope, some in scores.items()
+        ]  # fmt: skip
+        connection.execute(insert(SCORES), made)
+
+
+def _over_seeds(scores: Sequence[Any], wanted: int) -> dict[str, Any]:
+    """The mean of a scope's scores and its deviation; where some seeds have none, how many have one."""
+    values = [score.value for score in scores if score.value is not None]
+    complete = len(values) == wanted
+    reasons = {score.reason for score in scores}
+    reason = (_OTHER if _OTHER in reasons else 0) if complete else _SOME if values else max(reasons)
+    return {
+        "value": fmean(values) if complete else None,
+        "low": None,
+        "high": None,
+        "reason": reason,
+        "deviation": stdev(values) if complete else None,
+        "seeds": len(values),
+        "trained_on": max(
+            (score.trained_on for score in scores if score.trained_on is not None), default=None
+        ),
+    }
+
+
+def _group_result(slug: str, entry: int, results: Sequence[Any], members: Sequence[Any]) -> dict[str, Any]:
+    """The result of a task over all seeds, with a document like a record's that names those of the seeds."""
+    values = [result.value for result in results if result.value is not None and result.status == "done"]
+    complete = len(values) == len(members)
+    newest = max(results, key=lambda one: one.written or "")
+    seeds = {member.id: json.loads(member.lineage)["seed"] for member in members}
+    documents = [json.loads(result.document) for result in results]
+    document = {
+        name: value for name, value in documents[0].items() if name not in ("key", "digest", "examples")
+    }
+    for part, own in (
+        ("identity", ("artifact",)),
+        ("model", ("artifact", "weights")),
+        ("lineage", ("seed",)),
+    ):
+        document[part] = {name: value for name, value in document[part].items() if name not in own}
+    document |= {
+        "training": {},
+        "main_score": fmean(values) if complete else None,
+        "scores": _mean_of([one["scores"] for one in documents]) if complete else {},
+        "seeds": [
+            {"seed": seeds[r.entry], "result": r.id, "key": r.key, "status": r.status, "main_score": r.value}
+            for r in results
+        ],
+        "error": None,
+    }
+    return {
+        **newest._mapping,
+        "id": permanent(slug, newest.task),
+        "entry": entry,
+        "status": "done" if complete else "part",
+        "value": document["main_score"],
+        "data": newest.data if len({result.data for result in results}) == 1 else "",
+        "key": None,
+        "deviation": stdev(values) if complete else None,
+        "seeds": len(values),
+        "document": json.dumps(document),
+    }
+
+
+def _mean_of(values: Sequence[Any]) -> Any:
+    """The means of numbers in documents of one form; None where one of them has something else."""
+    if all(isinstance(value, Mapping) for value in values):
+        shared = [name for name in values[0] if all(name in value for value in values)]
+        return {name: _mean_of([value[name] for value in values]) for name in shared}
+    numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+    return fmean(values) if numbers else None
 
 
 def drop(connection: Connection, units: Sequence[int]) -> None:

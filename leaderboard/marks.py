@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from leaderboard.tables import KINDS, Cell, Row, Table
 
 SHORT = {
     "part": "part", "failed": "failed", "other": "other revision", "bad": "impossible",
-    "reported": "reported", "leak": "trained on", "chosen": "chosen",
+    "reported": "reported", "leak": "trained on", "chosen": "chosen", "seeds": "some seeds",
+    "own": "own data", "changed": "changed settings", "selected": "chosen checkpoint",
+    "texts": "trained on texts",
 }  # fmt: skip
 """What CSV calls the kinds that say why a number cannot be compared."""
 
@@ -17,13 +19,16 @@ Signs: TypeAlias = "Mapping[str, tuple[str, str]]"
 
 MARKDOWN: Signs = {
     "best": ("**", "**"), "part": ("*", "*"), "other": ("", "‡"), "reported": ("", "¶"), "leak": ("", "†"),
-    "chosen": ("", "§"),
+    "chosen": ("", "§"), "own": ("", " (own data)"), "changed": ("", " (changed settings)"),
+    "selected": ("", " (chosen checkpoint)"), "texts": ("", "◊"),
 }  # fmt: skip
 """What stands before and after a text of a kind. What failed or is impossible prints a sign of its own."""
 
 LATEX: Signs = {
     "best": (r"\textbf{", "}"), "part": (r"\textit{", "}"), "other": ("", r"$^\ddagger$"),
     "reported": ("", r"\P{}"), "leak": ("", r"$^\dagger$"), "chosen": ("", r"\S{}"),
+    "own": ("", " (own data)"), "changed": ("", " (changed settings)"),
+    "selected": ("", " (chosen checkpoint)"), "texts": ("", r"$^\diamond$"),
 }  # fmt: skip
 
 WORDS = {"best": "bold", "part": "italic"}
@@ -62,13 +67,28 @@ def has_marks(table: Table) -> bool:
 
 def row_marks(row: Row, table: Table) -> str:
     """The marks of a row as CSV has them: columns, each with what is to be known of its number."""
+    texts = [", ".join(SHORT[kind] for kind in _kinds(cell) if kind in SHORT) for cell in row.cells]
+    return _by_column(table, texts)
+
+
+def has_deviations(table: Table) -> bool:
+    """Whether CSV needs a column of standard deviations."""
+    return any(cell.deviation is not None for row in table.rows for cell in row.cells)
+
+
+def row_deviations(row: Row, table: Table) -> str:
+    """The standard deviations of a row over seeds, by column."""
+    return _by_column(table, ["" if cell.deviation is None else repr(cell.deviation) for cell in row.cells])
+
+
+def _by_column(table: Table, texts: Sequence[str]) -> str:
+    """What is said of cells, with the names of their columns."""
     labels = [column.label for column in table.columns]
     found = []
-    for column, cell in zip(table.columns, row.cells, strict=True):
-        kinds = [SHORT[kind] for kind in _kinds(cell) if kind in SHORT]
+    for column, text in zip(table.columns, texts, strict=True):
         once = labels.count(column.label) == 1 or not column.group
         name = column.label if once else f"{column.group}: {column.label}"
-        found += [f"{name}: {', '.join(kinds)}"] if kinds else []
+        found += [f"{name}: {text}"] if text else []
     return "; ".join(found)
 
 

@@ -135,16 +135,25 @@ def _entry(
         treatment=text,
         revision=newest.model.revision,
         artifact=newest.model.artifact,
-        recipe=treatment.recipe if isinstance(treatment, RecipeCondition) else None,
+        recipe=_recipe(treatment, newest),
         output="label" if trained else str(encoding.get("output", "vector")),
         parameters=newest.model.parameters,
         dimension=newest.model.dimension,
         max_tokens=encoding.get("max_length"),
         open_weights=None,
+        adapted_from=newest.lineage.parents[0].name if newest.lineage and newest.lineage.parents else None,
+        lineage=newest.lineage,
         facts={"treatment": condition_json(treatment), "weights": newest.model.weights},
         outcomes=[_outcome(record, numbers.get(record.task.name, {})) for record, _ in members],
         averages=averages,
     )
+
+
+def _recipe(treatment: Condition, record: Record) -> str | None:
+    """The recipe behind scores: the one that trained for the tasks, else the one that made the model."""
+    if isinstance(treatment, RecipeCondition):
+        return treatment.recipe
+    return record.lineage.name if record.lineage else None
 
 
 def _outcome(record: Record, numbers: Mapping[str, Number]) -> Outcome:
@@ -161,8 +170,14 @@ def _outcome(record: Record, numbers: Mapping[str, Number]) -> Outcome:
         numbers=numbers,
         key=record.key,
         written=_written(record),
+        trained_on=_texts_trained_on(record),
         document=record.to_json(),
     )
+
+
+def _texts_trained_on(record: Record) -> int | None:
+    found = record.provenance.get("texts_trained_on")
+    return found if isinstance(found, int) else None
 
 
 def _standings(

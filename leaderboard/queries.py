@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, Row, func, select
 
+from harness.lineage import Lineage
 from leaderboard.database import AVERAGES, ENTRIES, FILED, RESULTS, SCOPES, SCORES
 from leaderboard.found import Origin, Trust
 from leaderboard.index import SiteIndex
@@ -71,6 +72,15 @@ class Entry:
     trained_on: frozenset[str] | None
     newest: str | None
     tasks: int
+    lineage: Lineage | None = None
+    group: str | None = None
+    seeds: tuple[int, ...] = ()
+    member: bool = False
+
+    @property
+    def of_seeds(self) -> bool:
+        """Whether it stands for several seeds of a training."""
+        return len(self.seeds) > 1
 
     @property
     def size(self) -> str:
@@ -117,10 +127,8 @@ class Queries:
     @cached_property
     def entries(self) -> dict[int, Entry]:
         """Every entry by its number, ordered by model and trust."""
-        names = [name for name in Entry.__dataclass_fields__ if name != "trained_on"]
-        wanted = select(*[ENTRIES.c[name] for name in names], ENTRIES.c.trained_on).order_by(
-            ENTRIES.c.model, ENTRIES.c.id
-        )
+        names = Entry.__dataclass_fields__
+        wanted = select(*[ENTRIES.c[name] for name in names]).order_by(ENTRIES.c.model, ENTRIES.c.id)
         with self.reading() as connection:
             return {row.id: _entry(row) for row in connection.execute(wanted)}
 
@@ -145,11 +153,12 @@ class Queries:
 
     @cached_property
     def tasks(self) -> dict[str, tuple[str, str, int]]:
-        """Type, metric and number of results of every task that has any, by name."""
+        """Type, metric and number of results of every task that has any, by name; seeds count once."""
         wanted = (
             select(
                 RESULTS.c.task, func.max(RESULTS.c.type), func.max(RESULTS.c.metric), func.count(RESULTS.c.id)
             )
+            .where(RESULTS.c.entry.not_in(select(ENTRIES.c.id).where(ENTRIES.c.member)))
             .group_by(RESULTS.c.task)
             .order_by(RESULTS.c.task)
         )
@@ -164,7 +173,10 @@ class Queries:
             for slug, one in self.suites.items():
                 forms = {s.form for view in views(one.suite) for column in one.scopes(view) for s in column}
                 ids = [self.scope_ids[form] for form in forms]
-                wanted = select(func.count(SCORES.c.entry.distinct())).where(SCORES.c.scope.in_(ids))
+                wanted = select(func.count(SCORES.c.entry.distinct())).where(
+                    SCORES.c.scope.in_(ids),
+                    SCORES.c.entry.not_in(select(ENTRIES.c.id).where(ENTRIES.c.member)),
+                )
                 found[slug] = int(connection.scalar(wanted) or 0)
         return {slug: count for slug, count in found.items() if count}
 
@@ -252,26 +264,62 @@ class Queries:
 
         wanted = select(
             SCORES.c.scope, SCORES.c.entry, SCORES.c.value, SCORES.c.low, SCORES.c.high, SCORES.c.reason,
-            SCORES.c.result,
+            SCORES.c.result, SCORES.c.seeds, SCORES.c.trained_on,
         ).where(SCORES.c.scope.in_(ids))  # fmt: skip
         with self.reading() as connection:
             rows = connection.execute(wanted).all()
             averages = self._averages(connection, listed, view)
         there = {row.entry for row in rows} | averages.keys()
-        entries = [entry for number, entry in self.entries.items() if number in there]
+        entries = [entry for number, entry in self.entries.items() if number in there and not entry.member]
         place = {entry.id: at for at, entry in enumerate(entries)}
         column = {number: at for at, number in enumerate(ids)}
         shape = (len(entries), len(ids))
         values, low, high = (np.full(shape, np.nan) for _ in range(3))
         reasons, results = np.full(shape, NONE, np.uint8), np.zeros(shape, np.int64)
-        if rows:
-            scopes, owners, *numbers, codes, sources = zip(*rows, strict=True)
+        seeds, texts = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+        own, others = ([r for r in rows if (r.entry in place) == here] for here in (True, False))
+        if own:
+            scopes, owners, *numbers, codes, sources, counts, trained = zip(*own, strict=True)
             at = ([place[n] for n in owners], [column[n] for n in scopes])
             for array, found in zip((values, low, high), numbers, strict=True):
                 array[at] = np.array(found, float)
             reasons[at], results[at] = codes, sources
-        cells = Cells(values=values, low=low, high=high, reasons=reasons, results=results)
+            seeds[at], texts[at] = [n or 0 for n in counts], [n or 0 for n in trained]
+        cells = Cells(
+            values=values, low=low, high=high, reasons=reasons, results=results, seeds=seeds,
+            trained_on=texts, by_seed=self._by_seed(entries, others, column),
+        )  # fmt: skip
         return entries, cells, {place[n]: document for n, document in averages.items() if n in place}
+
+    def members(self, entry: Entry) -> list[Entry]:
+        """The entries that one of several seeds stands for, by their seeds; none for any other."""
+        found = [one for one in self.entries.values() if one.member and one.group == entry.group]
+        return sorted(found, key=lambda one: one.seeds) if entry.of_seeds else []
+
+    def scores_by_seed(self, entry: Entry) -> list[dict[int, float | None]]:
+        """The values by scope of each seed that an entry stands for; empty for any other."""
+        members = self.members(entry)
+        wanted = select(SCORES.c.entry, SCORES.c.scope, SCORES.c.value)
+        found: dict[int, dict[int, float | None]] = {member.id: {} for member in members}
+        with self.reading() as connection:
+            for row in connection.execute(wanted.where(SCORES.c.entry.in_(list(found)))) if members else ():
+                found[row.entry][row.scope] = row.value
+        return list(found.values())
+
+    def _by_seed(
+        self, entries: Sequence[Entry], rows: Sequence[Any], column: Mapping[int, int]
+    ) -> dict[int, Any]:
+        """The values of each seed, (seeds, scopes), by the rows that stand for several."""
+        from leaderboard.grid import seed_values
+
+        values: dict[int, dict[int, float | None]] = {}
+        for row in rows:
+            values.setdefault(row.entry, {})[row.scope] = row.value
+        return {
+            at: seed_values([values.get(member.id, {}) for member in self.members(entry)], column)
+            for at, entry in enumerate(entries)
+            if entry.of_seeds
+        }
 
     def _averages(self, connection: Any, listed: Listed, view: str) -> dict[int, Mapping[str, Any]]:
         wanted = select(AVERAGES.c.entry, AVERAGES.c.document).where(
@@ -291,9 +339,9 @@ class Queries:
             return connection.execute(wanted.order_by(RESULTS.c.task, RESULTS.c.id)).all()
 
     def newest(self, count: int) -> list[tuple[Row[Any], Entry]]:
-        """The results that were written last, with their entries."""
+        """The records that were written last, with their entries."""
         columns = [column for column in RESULTS.c if column.name != "document"]
-        wanted = select(*columns).where(RESULTS.c.written.is_not(None)).order_by(
+        wanted = select(*columns).where(RESULTS.c.written.is_not(None), RESULTS.c.key.is_not(None)).order_by(
             RESULTS.c.written.desc(), RESULTS.c.id.desc()
         )  # fmt: skip
         with self.reading() as connection:
@@ -316,5 +364,10 @@ class Queries:
 
 def _entry(row: Any) -> Entry:
     values = dict(row._mapping)
-    text = values.pop("trained_on")
-    return Entry(**values, trained_on=None if text is None else frozenset(json.loads(text)))
+    text, lineage, seeds = (values.pop(name) for name in ("trained_on", "lineage", "seeds"))
+    return Entry(
+        **values,
+        trained_on=None if text is None else frozenset(json.loads(text)),
+        lineage=None if lineage is None else Lineage.model_validate_json(lineage),
+        seeds=tuple(json.loads(seeds or "[]")),
+    )

@@ -11,17 +11,28 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from leaderboard.marks import LATEX, MARKDOWN, explained, has_marks, marked, row_marks
+from leaderboard.marks import (
+    LATEX,
+    MARKDOWN,
+    explained,
+    has_deviations,
+    has_marks,
+    marked,
+    row_deviations,
+    row_marks,
+)
 from leaderboard.tables import KINDS, Cell, Column, Row, Table
 
 CODES = {
     "best": "b", "second": "s", "none": "n", "failed": "f", "other": "o", "bad": "x", "part": "p",
     "away": "a", "measured": "m", "imported": "i", "reported": "r", "leak": "l", "chosen": "c",
+    "seeds": "g", "own": "y", "changed": "z", "selected": "e", "texts": "h",
     "regressed": "d", "improved": "u", "unsure": "q",
 }  # fmt: skip
 """Kinds in class names of one letter: a page of 7,000 cells stays small."""
 
 SAMPLES = {"best": "71.2", "second": "70.9", "none": "–", "failed": "×", "bad": "!", "part": "–", "away": "·",
+           "seeds": "2 of 3 seeds", "own": "model", "changed": "model", "selected": "model",
            "regressed": "▼", "improved": "▲", "unsure": "?"}  # fmt: skip
 """What a cell of a kind prints in the legend; "64.1" where nothing else is said."""
 
@@ -152,18 +163,20 @@ def csv_text(tables: Sequence[Table]) -> str:
     """Tables as CSV with full precision, an empty line between two.
 
     Text that a spreadsheet would take for a formula gets an apostrophe in front. Where a number cannot be
-    compared as it stands, a last column "marks" says which and why.
+    compared as it stands, a last column "marks" says which and why; before it stands one of standard
+    deviations over seeds, where there are any.
     """
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\r\n")
     for number, table in enumerate(tables):
         if number:
             writer.writerow([])
-        last = has_marks(table)
+        more = [("deviations", row_deviations)] if has_deviations(table) else []
+        more += [("marks", row_marks)] if has_marks(table) else []
         heads = [f"{c.group}: {c.label}" if c.group else c.label for c in table.columns]
-        writer.writerow([_plain(head) for head in [*heads, *(["marks"] if last else [])]])
+        writer.writerow([_plain(head) for head in [*heads, *(name for name, _ in more)]])
         for row in table.rows:
-            marks = [row_marks(row, table)] if last else []
+            marks = [text_of(row, table) for _, text_of in more]
             writer.writerow([_plain(value) for value in [*map(_csv_value, row.cells), *marks]])
     return out.getvalue()
 
@@ -294,4 +307,5 @@ def _value(cell: Cell) -> dict[str, Any]:
     says = value is None and not cell.kind and cell.text not in UNKNOWN
     found: dict[str, Any] = {"value": cell.text if says else value}
     more = {"text": cell.text, "kind": cell.kind, "note": cell.note, "href": cell.href}
-    return found | {name: value for name, value in more.items() if value}
+    deviation = {} if cell.deviation is None else {"deviation": cell.deviation}
+    return found | deviation | {name: value for name, value in more.items() if value}

@@ -16,9 +16,9 @@ from typing import Any, Literal
 from harness import catalog
 from harness.types import Suite, SuiteOptions, Task
 
-Reason = Literal["", "none", "failed", "other", "bad", "part"]
+Reason = Literal["", "none", "failed", "other", "bad", "part", "seeds"]
 
-REASONS: tuple[Reason, ...] = ("", "none", "failed", "other", "bad", "part")
+REASONS: tuple[Reason, ...] = ("", "none", "failed", "other", "bad", "part", "seeds")
 """Why a number does not count; the index keeps the place in this list."""
 
 WHY: Mapping[Reason, str] = {
@@ -28,6 +28,7 @@ WHY: Mapping[Reason, str] = {
     "other": "on another revision of the data than the suite's, or on data that does not prove its revision",
     "bad": "an impossible value",
     "part": "splits or subsets that the suite asks for are missing",
+    "seeds": "some seeds of the training have no score, so there is no mean over them",
 }
 
 Raw = Mapping[str, Mapping[str, "float | None"]]

@@ -22,6 +22,7 @@ class Cell:
         kind: Why it looks as it does: names of KINDS with spaces between.
         note: What a reader may want to know, in a sentence; it stands in the cell's title.
         width: For a bar behind the number, 0 to 1; None for no bar.
+        deviation: The standard deviation of the value over the seeds of a training; None for no seeds.
     """
 
     text: str = ""
@@ -30,6 +31,7 @@ class Cell:
     kind: str = ""
     note: str = ""
     width: float | None = None
+    deviation: float | None = None
 
 
 EMPTY = Cell()
@@ -48,6 +50,11 @@ KINDS = {
     "reported": "printed in a paper",
     "leak": "the model was trained on this task's data, by its makers' own account",
     "chosen": "a choice of settings was made on this data",
+    "seeds": "some seeds of the training have no score: no mean over them",
+    "own": "trained on data of the user's own, not on that of the recipe",
+    "changed": "trained with other settings than the recipe's",
+    "selected": "the checkpoint was chosen by scores of a task: on the model, and on that task",
+    "texts": "texts of this task are in the training data; the cell's title counts them",
     "regressed": "lower than it may be: a check's verdict, or a drop of a curve",
     "improved": "higher: a check's verdict",
     "unsure": "nothing can be said, or something is missing",

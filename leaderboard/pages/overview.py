@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from harness.scores import score_text
 from leaderboard.filters import Choices, Form, chips, controls, form
-from leaderboard.grid import Grid
+from leaderboard.grid import Grid, knownness
 from leaderboard.page import missing
 from leaderboard.pages.suite.cells import model_cell
 from leaderboard.pages.task.names import task_path
@@ -17,7 +17,7 @@ from leaderboard.queries import Entry, Queries
 from leaderboard.scopes import views
 from leaderboard.state import address
 from leaderboard.tables import Cell, Column, Row, Table
-from leaderboard.words import parameters_text
+from leaderboard.words import over_seeds, parameters_text
 
 if TYPE_CHECKING:
     from leaderboard.views.overview import OverviewState
@@ -56,14 +56,14 @@ class _Suite:
     grid: Grid
     rows: Mapping[int, int]
 
-    def mean(self, entries: Sequence[Entry]) -> tuple[float, int, Entry] | None:
-        """The mean of the entry that stands for a model, how many columns that is of, and which it is."""
+    def mean(self, entries: Sequence[Entry]) -> tuple[float, int, int] | None:
+        """The mean of the entry that stands for a model, how many columns that is of, and its row."""
         means = self.grid.over_tasks
         rows = self.grid.one_for_each_model(self.rows[e.id] for e in entries if e.id in self.rows)
         there = [row for row in rows if means.there[row]]
         if not there:
             return None
-        return float(means.values[there[0]]), int(means.there[there[0]]), self.grid.entries[there[0]]
+        return float(means.values[there[0]]), int(means.there[there[0]]), there[0]
 
 
 def overview(
@@ -148,7 +148,8 @@ def _ordered(models: Mapping[str, list[Entry]], columns: Sequence[_Suite], state
         known = sorted((s for s in models if sizes[s] is not None), key=lambda s: sizes[s] or 0, reverse=down)
         return [*known, *(slug for slug in models if sizes[slug] is None)]
     if key == "tasks":
-        return sorted(models, key=lambda slug: sum(e.tasks for e in models[slug]), reverse=down)
+        tasks = {slug: sum(e.tasks for e in some if not e.of_seeds) for slug, some in models.items()}
+        return sorted(models, key=tasks.__getitem__, reverse=down)
     by = {column.slug: column for column in columns}
     if key and key not in by:
         raise missing(
@@ -201,10 +202,10 @@ def _columns(columns: Sequence[_Suite], state: OverviewState) -> list[Column]:
 
 
 def _row(entries: Sequence[Entry], columns: Sequence[_Suite]) -> Row:
-    first = entries[0]
+    first = max(entries, key=knownness) if entries[0].lineage else entries[0]
     origins = list(dict.fromkeys(entry.origin for entry in entries))
     known = _size(entries)
-    tasks = sum(entry.tasks for entry in entries)
+    tasks = sum(entry.tasks for entry in entries if not entry.of_seeds)
     return Row(
         cells=[
             model_cell(first),
@@ -222,11 +223,12 @@ def _cell(column: _Suite, entries: Sequence[Entry]) -> Cell:
         trained = all(entry.output == "label" for entry in entries)
         learnt = any(task.output == "label" for task in column.grid.listed.suite.tasks)
         return Cell(text="·", kind="away") if trained and not learnt else Cell(text="–", kind="none")
-    value, there, _ = found
-    wanted = column.grid.over_tasks.wanted
-    if there < wanted:
-        return Cell(text=f"{there}/{wanted}", value=None, kind="part")
-    return Cell(text=score_text(value), value=value)
+    value, there, row = found
+    means = column.grid.over_tasks
+    if there < means.wanted:
+        return Cell(text=f"{there}/{means.wanted}", value=None, kind="part")
+    cell = Cell(text=score_text(value), value=value)
+    return over_seeds(cell, float(means.deviations[row]), column.grid.entries[row].seeds)
 
 
 def _choices(queries: Queries, shown: Sequence[str]) -> Choices:

@@ -36,7 +36,7 @@ def view(site: Site, state: State) -> Page:
 def _sources(site: Site) -> Table:
     """Where the scores of this site come from, with how much there is."""
     rows = []
-    measured = [e for e in site.queries.entries.values() if e.origin == "measured"]
+    measured = [e for e in site.queries.entries.values() if e.origin == "measured" and not e.of_seeds]
     rows.append(
         _row("measured", "records of this harness", len(measured), sum(e.tasks for e in measured), "")
     )

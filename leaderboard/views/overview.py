@@ -41,7 +41,8 @@ def view(site: Site, state: OverviewState) -> Page:
 def _tiles(site: Site) -> list[tuple[str, str, str]]:
     entries = site.queries.entries.values()
     results = {
-        origin: sum(e.tasks for e in entries if e.origin == origin) for origin in ("measured", "imported")
+        origin: sum(e.tasks for e in entries if e.origin == origin and not e.of_seeds)
+        for origin in ("measured", "imported")
     }
     printed = sum(paper.numbers for paper in site.papers.values())
     return [

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from harness.scores import score_text
 from leaderboard.page import Crumb, NotFound, Page, PageRoute
-from leaderboard.pages.model.result import result_page
+from leaderboard.pages.model.result import result_page, score_of
 from leaderboard.queries import Entry
 from leaderboard.state import State, Text
 
@@ -52,7 +51,7 @@ def view(site: Site, state: ResultState, id: str) -> Page:
 def _lead(row: Any, entry: Entry) -> str:
     if row.status == "failed":
         return "It was run and failed."
-    return f"{row.metric or 'Main score'} × 100: {score_text(row.value)}, {entry.origin}."
+    return f"{row.metric or 'Main score'} × 100: {score_of(row, entry)}, {entry.origin}."
 
 
 def every(site: Site) -> Iterable[str]:

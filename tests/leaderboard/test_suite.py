@@ -60,13 +60,16 @@ def laid(suite: Suite, cells: Sequence[Sequence[tuple[str, float]]], **options: 
     tasks = [task.name for task in suite.tasks]
     reasons = np.array([[REASONS.index(r) for r, _ in row] for row in cells], np.uint8)  # type: ignore[arg-type]
     values = np.array([[v if r in ("", "other") else np.nan for r, v in row] for row in cells], float)
-    empty = np.full(values.shape, np.nan)
+    empty, none = np.full(values.shape, np.nan), np.zeros(values.shape, np.int64)
     entries = options.pop("entries", [entry(n) for n in range(1, len(cells) + 1)])
     return grid(
         Listed(slug="s", typed="s", suite=suite, main=True),
         "",
         entries,
-        Cells(values=values, low=empty, high=empty, reasons=reasons, results=np.ones(values.shape, np.int64)),
+        Cells(
+            values=values, low=empty, high=empty, reasons=reasons, results=np.ones(values.shape, np.int64),
+            seeds=none, trained_on=none,
+        ),
         [[tasks.index(task.name) for task in column.tasks] for column in suite.columns],
         options.pop("averages", {}),
         **options,
@@ -132,7 +135,7 @@ def test_a_column_without_a_number_says_why(case: Case) -> None:
         for at, column in enumerate(case.suite.columns):
             reasons = [of[task.name][0] for task in column.tasks]
             said = REASONS[found.reasons[row, at]]
-            assert np.isnan(found.values[row, at]) == (said in GONE)
+            assert np.isnan(found.values[row, at]) == (said in (*GONE, "seeds"))
             if len(set(reasons)) == 1:
                 assert said == reasons[0]
             elif "none" in reasons:

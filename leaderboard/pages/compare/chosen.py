@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from harness.errors import nearest
 from leaderboard.grid import TRUST
 from leaderboard.page import missing
+from leaderboard.pages.suite.cells import made_of
 from leaderboard.queries import Entry, Queries
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def _entry(queries: Queries, name: str) -> Entry:
     if name in queries.by_slug:
         return queries.by_slug[name]
     if name in queries.models:
-        return min(queries.models[name], key=lambda one: (TRUST.index(one.trust), -one.tasks))
+        return min(queries.models[name], key=lambda one: (one.member, TRUST.index(one.trust), -one.tasks))
     raise missing("entry", name, queries.by_slug, then="The page /compare finds entries by name.")
 
 
@@ -108,7 +109,11 @@ def chooser(queries: Queries, entries: Sequence[Entry], state: CompareState) -> 
 def _matches(queries: Queries, slugs: Sequence[str], q: str) -> list[Entry]:
     """Entries whose model's name has `q`: those that begin with it first, then by how much they have."""
     text = q.casefold().strip()
-    found = [e for e in queries.entries.values() if text in e.model.casefold() and e.slug not in slugs]
+    found = [
+        e
+        for e in queries.entries.values()
+        if text in e.model.casefold() and e.slug not in slugs and not e.member
+    ]
 
     def order(entry: Entry) -> tuple[bool, int]:
         plain = entry.model.casefold()
@@ -125,7 +130,9 @@ def told(entry: Entry) -> str:
     """What tells an entry from others of its model, in a line."""
     revision = f"revision {(entry.revision or 'not known')[:10]}" if entry.origin == "imported" else ""
     tasks = f"{entry.tasks} task{'s' if entry.tasks != 1 else ''}" if entry.tasks else ""
-    return " · ".join(part for part in (entry.origin, revision, entry.treatment, tasks) if part)
+    return " · ".join(
+        part for part in (entry.origin, revision, made_of(entry) or entry.treatment, tasks) if part
+    )
 
 
 def _message(count: int) -> str:

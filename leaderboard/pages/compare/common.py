@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sqlalchemy import select
 
 from leaderboard.database import AVERAGES, SCORES
-from leaderboard.grid import NONE, OTHER, Cells, Floats, Grid, grid
+from leaderboard.grid import NONE, OTHER, Cells, Floats, Grid, grid, seed_values
 from leaderboard.pages.compare.chosen import labels
 from leaderboard.queries import Entry, Queries
 from leaderboard.scopes import views
@@ -111,14 +111,17 @@ class _Scores:
 
     places: Mapping[int, int]
     cells: Cells
+    by_seed: Mapping[int, Sequence[Mapping[int, float | None]]]
 
     def some(self, ids: Sequence[int]) -> Cells:
         """The cells of some scopes; of those that nobody has, cells that say so."""
         at = [self.places.get(number, len(self.places)) for number in ids]
-        cells = self.cells
+        cells, column = self.cells, {number: place for place, number in enumerate(ids)}
         return Cells(
             values=cells.values[:, at], low=cells.low[:, at], high=cells.high[:, at],
-            reasons=cells.reasons[:, at], results=cells.results[:, at],
+            reasons=cells.reasons[:, at], results=cells.results[:, at], seeds=cells.seeds[:, at],
+            trained_on=cells.trained_on[:, at],
+            by_seed={row: seed_values(of, column) for row, of in self.by_seed.items()},
         )  # fmt: skip
 
 
@@ -164,12 +167,17 @@ def _scores(queries: Queries, entries: Sequence[Entry]) -> _Scores:
     shape = (len(entries), len(places) + 1)  # the last is of scopes that nobody has
     values, low, high = (np.full(shape, np.nan) for _ in range(3))
     reasons, results = np.full(shape, NONE, np.uint8), np.zeros(shape, np.int64)
+    seeds, texts = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
     for one in found:
         at = row[one.entry], places[one.scope]
         values[at], low[at], high[at] = (np.nan if n is None else n for n in (one.value, one.low, one.high))
         reasons[at], results[at] = one.reason, one.result
-    cells = Cells(values=values, low=low, high=high, reasons=reasons, results=results)
-    return _Scores(places=places, cells=cells)
+        seeds[at], texts[at] = one.seeds or 0, one.trained_on or 0
+    cells = Cells(
+        values=values, low=low, high=high, reasons=reasons, results=results, seeds=seeds, trained_on=texts
+    )
+    of_seeds = {row: queries.scores_by_seed(one) for row, one in enumerate(entries) if one.of_seeds}
+    return _Scores(places=places, cells=cells, by_seed=of_seeds)
 
 
 _columns: WeakKeyDictionary[Queries, dict[str, list[list[int]]]] = WeakKeyDictionary()

@@ -10,7 +10,7 @@ from leaderboard.pages.compare.common import Common
 from leaderboard.queries import Entry
 from leaderboard.state import address
 from leaderboard.tables import Cell, Column, Row, Table
-from leaderboard.words import parameters_text
+from leaderboard.words import parameters_text, seeds_text
 
 if TYPE_CHECKING:
     from leaderboard.views.compare import CompareState
@@ -78,7 +78,8 @@ FACTS: Sequence[tuple[str, Callable[[Entry], Cell]]] = (
     ("Revision", _revision),
     ("Revision is known by", lambda entry: _text(TRUSTED[entry.trust], entry.trust)),
     ("Treatment", lambda entry: _text(entry.treatment)),
-    ("Recipe", lambda entry: _text(entry.recipe)),
+    ("Recipe", lambda entry: _text(entry.lineage.text if entry.lineage else entry.recipe)),
+    ("Seeds", lambda entry: _text(seeds_text(entry.seeds) if entry.seeds else None)),
     ("Parameters", _parameters),
     ("Dimension", lambda entry: _number(entry.dimension)),
     ("Tokens, at most", lambda entry: _number(entry.max_tokens)),

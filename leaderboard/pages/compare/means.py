@@ -10,6 +10,7 @@ from leaderboard.pages.compare.common import Common
 from leaderboard.pages.task.names import task_path
 from leaderboard.scopes import REASONS, Reason
 from leaderboard.tables import EMPTY, Cell, Column, Row, Table
+from leaderboard.words import some_seeds
 
 SHORT: dict[Reason, str] = {
     "none": "not run",
@@ -116,6 +117,8 @@ def _missing_row(common: Common, at: int) -> Row:
 def _why_cell(common: Common, row: int, at: int) -> Cell:
     grid = common.grid
     reason, value = REASONS[grid.reasons[row, at]], float(grid.values[row, at])
+    if reason == "seeds":
+        return some_seeds(int(grid.seeds[row, at]), len(grid.entries[row].seeds))
     if grid.counted[row, at]:
         return Cell(text=score_text(value), value=value)
     if reason == "other" and value == value:

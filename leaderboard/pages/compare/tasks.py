@@ -12,9 +12,11 @@ from leaderboard.page import missing
 from leaderboard.pages.compare.chosen import LETTERS
 from leaderboard.pages.compare.common import Common
 from leaderboard.pages.compare.pairs import APART, tied_at, winners
+from leaderboard.pages.suite.cells import leaks, texts_text
 from leaderboard.pages.task.names import task_path
 from leaderboard.scopes import REASONS
 from leaderboard.tables import Cell, Column, Row, Table
+from leaderboard.words import over_seeds
 
 if TYPE_CHECKING:
     from leaderboard.views.compare import CompareState
@@ -91,14 +93,15 @@ def _score_cell(common: Common, row: int, at: int, *, best: bool) -> Cell:
     value, low, high = (float(a[row, at]) for a in (grid.values, grid.low, grid.high))
     tasks = [task.name for task in grid.listed.suite.columns[at].tasks]
     kinds = ["best"] if best else []
-    kinds += ["leak"] if any(name in (entry.trained_on or ()) for name in tasks) else []
+    texts = int(grid.trained_on[row, at])
+    kinds += leaks(entry, tasks, texts)
     kinds += ["other"] if REASONS[grid.reasons[row, at]] == "other" else []
     result = int(grid.results[row, at])
     href = f"/results/{result}" if result else ""
-    return Cell(
-        text=score_text(value), value=value, kind=" ".join(kinds), href=href,
-        note=f"95 %: {score_text(low)} to {score_text(high)}" if low == low else "",
-    )  # fmt: skip
+    notes = [f"95 %: {score_text(low)} to {score_text(high)}"] if low == low else []
+    notes += [texts_text(texts)] if texts else []
+    cell = Cell(text=score_text(value), value=value, kind=" ".join(kinds), href=href, note="; ".join(notes))
+    return over_seeds(cell, float(grid.deviations[row, at]), entry.seeds)
 
 
 def _ordered(common: Common, state: CompareState) -> list[int]:

@@ -5,23 +5,49 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from harness.lineage import Lineage
 from leaderboard.pages.model.facts import Fact
+from leaderboard.pages.recipe.facts import words
 from leaderboard.queries import Entry
 from leaderboard.state import address
+from leaderboard.words import seeds_text
 
 LIBRARIES = ("torch", "transformers", "sentence-transformers", "mteb")
 
 
 def measured_facts(entry: Entry, record: Mapping[str, Any]) -> list[Fact]:
     """How an entry was measured, by its newest record."""
-    recipe = entry.recipe or ""
+    recipe, key = entry.recipe or "", (entry.artifact or "")[:12]
     link = address(f"/recipes/{recipe.partition(':')[0]}") if recipe else ""
+    made = entry.lineage
+    what = "the start of the key of its lineage" if made else "the start of the key of its files"
     return [
-        ("Recipe", recipe or "none: a finished model", link, ""),
+        (
+            "Recipe",
+            (made.text if made else recipe) or "none: a finished model",
+            link,
+            made.source if made else "",
+        ),
+        *(_trained_facts(made) if made else []),
+        *([("Seeds", seeds_text(entry.seeds), "", "")] if entry.seeds else []),
         ("Treatment", entry.treatment, "", ""),
-        ("Artifact", (entry.artifact or "")[:12], "", "the start of the key of its files"),
+        *([("Artifact", key, "", what)] if key else []),
         *ran_facts(record.get("provenance") or {}),
     ]
+
+
+def _trained_facts(made: Lineage) -> Iterator[Fact]:
+    """The training of a model."""
+    parents = ", ".join(parent.name for parent in made.parents)
+    yield "Backbone", parents, "", ", ".join((p.revision or p.artifact)[:12] for p in made.parents)
+    if made.changed:
+        yield "Settings changed", ", ".join(f"{n}={words(v)}" for n, v in made.changed.items()), "", ""
+    data = ", ".join(str(one.get("path") or one.get("content", ""))[:60] for one in made.data)
+    yield "Training data", made.own_data or data, "", "the user's own" if made.own_data else ""
+    if made.selected_on:
+        yield "Checkpoint chosen by", ", ".join(made.selected_on), "", "scores there err upward"
+    if made.assumed:
+        yield "Assumed", " ".join(made.assumed), "", ""
 
 
 def ran_facts(provenance: Mapping[str, Any]) -> Iterator[Fact]:

@@ -19,8 +19,10 @@ from leaderboard.pages.model.printed import other_names, printed_rows, printed_t
 from leaderboard.pages.model.results import Results, results_of
 from leaderboard.pages.model.suites import Standing, answers_of, standings, suites_tables
 from leaderboard.pages.model.training import Figure, Trained, trained_of
+from leaderboard.pages.suite.cells import kinds_of, made_of
 from leaderboard.queries import Entry, Queries
 from leaderboard.tables import Cell, Column, Row, Table
+from leaderboard.words import seeds_text
 
 if TYPE_CHECKING:
     from leaderboard.site import Site
@@ -113,7 +115,7 @@ def model_page(site: Site, state: ModelState, entries: Sequence[Entry], path: st
         measured=measured_facts(entry, newest) if entry.origin == "measured" else [],
         remarks=_remarks(newest.get("provenance") or {}),
         figures=trained.figures,
-        badges=_badges(entry, found) if entry.origin != "reported" else [],
+        badges=_badges(entry, found) if entry.origin != "reported" and not entry.member else [],
         path=path,
         data=_data(entry, facts, trained, newest, printed),
     )
@@ -144,7 +146,7 @@ def _documents(queries: Queries, entry: Entry, rows: Sequence[Any]) -> dict[int,
         return {}
     newest = max(rows, key=lambda row: row.written or "")
     wanted = select(RESULTS.c.id, RESULTS.c.document).where(
-        RESULTS.c.entry == entry.id if entry.recipe else RESULTS.c.id == newest.id
+        RESULTS.c.entry == entry.id if entry.output == "label" else RESULTS.c.id == newest.id
     )
     with queries.reading() as connection:
         found = connection.execute(wanted.order_by(RESULTS.c.task, RESULTS.c.id)).all()
@@ -181,11 +183,12 @@ def _entry_row(entry: Entry, chosen: Entry, state: ModelState, path: str) -> Row
     href = f"{path}?{state.query(entry=entry.slug, page=1, q='', type='')}"
     printed = entry.treatment.partition(":")[0]
     name = printed if entry.origin == "reported" else (entry.revision or entry.artifact or entry.slug)[:12]
+    name = seeds_text(entry.seeds) if entry.seeds else name
     cells = [
-        Cell(text=name, value=entry.slug, href=href, note=entry.revision or entry.slug),
+        Cell(text=name, value=entry.slug, href=href, note=entry.revision or entry.slug, kind=kinds_of(entry)),
         Cell(text=entry.origin, value=entry.origin, kind=entry.origin, note=entry.source),
         Cell(text=KNOWN[entry.trust], value=entry.trust),
-        Cell(text=entry.treatment or "not said", value=entry.treatment or None),
+        Cell(text=made_of(entry) or entry.treatment or "not said", value=entry.treatment or None),
         Cell(text=str(entry.tasks), value=entry.tasks),
         Cell(text=(entry.newest or "")[:10], value=entry.newest),
     ]
@@ -194,6 +197,8 @@ def _entry_row(entry: Entry, chosen: Entry, state: ModelState, path: str) -> Row
 
 def _lead(ordered: Sequence[Entry], entry: Entry, found: Sequence[Standing]) -> str:
     entries = f"{len(ordered)} entries" if len(ordered) > 1 else "One entry"
+    if entry.of_seeds:
+        entries = f"{entries}, of which one is the mean over {len(entry.seeds)} seeds"
     suites = {one.listed.slug: bool(one.grid.over_tasks.complete[0]) for one in found}
     tasks = _counted(entry.tasks, "task result")
     what = "printed means" if entry.origin == "reported" and not entry.tasks else tasks
@@ -237,6 +242,8 @@ def _data(
     return {
         "model": entry.model,
         "entry": entry.slug,
+        "seeds": list(entry.seeds) or None,
+        "lineage": entry.lineage.model_dump(mode="json") if entry.lineage else None,
         "facts": dict(facts.values),
         "made_of": [kin.name for kin in facts.up],
         "made_from_it": [kin.name for kin in facts.down],

@@ -15,12 +15,14 @@ from leaderboard.pages.model.facts import Fact
 from leaderboard.pages.model.page import KNOWN
 from leaderboard.pages.model.result_tables import Metric, result_tables
 from leaderboard.pages.model.training import Figure, figures_of, notes_on
+from leaderboard.pages.suite.cells import made_of
 from leaderboard.pages.task.names import task_path
 from leaderboard.paging import Paging, paging
 from leaderboard.queries import Entry, Queries
 from leaderboard.scopes import REASONS, WHY
 from leaderboard.state import address
-from leaderboard.tables import Table
+from leaderboard.tables import Cell, Table
+from leaderboard.words import over_seeds, seeds_text, some_seeds
 
 if TYPE_CHECKING:
     from leaderboard.views.result import ResultState
@@ -100,15 +102,33 @@ def _facts(queries: Queries, entry: Entry, row: Any, record: Document) -> Iterat
     yield "Model", entry.model, model, ""
     yield "Task", row.task, task_path(row.task), row.type or "of no known type"
     yield "Main metric", row.metric or "not known", "", ""
-    yield "Score × 100", "failed" if row.status == "failed" else score_text(row.value), "", ""
+    yield "Score × 100", score_of(row, entry), "", seeds_text(entry.seeds) if entry.of_seeds else ""
     yield "Origin", entry.origin, "", KNOWN[entry.trust]
     yield "Revision of the model", entry.revision or "not said", "", ""
     yield "Treatment", entry.treatment or "not said", "", ""
+    if entry.lineage:
+        yield "Made by", made_of(entry), address(f"/recipes/{entry.lineage.recipe}"), ""
+    if row.trained_on:
+        yield "Trained on its texts", f"{row.trained_on:,}", "", _texts_note(record)
     yield "Data", row.data or "its source proves no revision", "", _data_note(queries, row)
     if row.key:
         yield "Key", row.key, "", ""
     if record.get("examples"):
         yield "Per-example file", record["examples"]["file"], "", f"{record['examples']['rows']:,} rows"
+
+
+def score_of(row: Any, entry: Entry) -> str:
+    """A result's score times 100, or why there is none."""
+    if row.status == "failed":
+        return "failed"
+    if row.status == "part":
+        return some_seeds(row.seeds or 0, len(entry.seeds)).text
+    return over_seeds(Cell(text=score_text(row.value)), row.deviation, entry.seeds).text
+
+
+def _texts_note(record: Document) -> str:
+    texts = record["provenance"].get("texts")
+    return f"of {texts:,} texts" if isinstance(texts, int) else ""
 
 
 def _data_note(queries: Queries, row: Any) -> str:

@@ -36,6 +36,7 @@ def result_tables(record: Document, metrics: Sequence[Metric]) -> Iterator[Table
     prompts = {name: said for name, said in prompts.items() if said is not None}
     cells, evaluations = training.pop("cells", ()), training.pop("evaluations", ())
     yield _scores(metrics, imported=not record)
+    yield _seeds(record.get("seeds") or ())
     yield keyed("prompts", "Prompts, by side of the task", prompts)
     yield keyed("training", "Training", training)
     yield _grid(cells or ())
@@ -57,6 +58,29 @@ def _scores(metrics: Sequence[Metric], *, imported: bool) -> Table:
         for m in metrics
     ]
     return Table(name="scores", caption=what, columns=columns, rows=rows)
+
+
+def _seeds(seeds: Sequence[Document]) -> Table:
+    """The results of the seeds that a mean is over."""
+    columns = [
+        Column(key="name", label="Seed", sticky=True),
+        Column(key="score", label="Score", numeric=True),
+        Column(key="key", label="Record"),
+    ]
+    rows = [
+        Row(cells=[Cell(text=str(one["seed"]), value=one["seed"], href=f"/results/{one['result']}"),
+                   _seed_score(one), Cell(text=one["key"][:12], value=one["key"])])
+        for one in seeds
+    ]  # fmt: skip
+    return Table(
+        name="seeds", caption="The seeds that it is the mean over: scores × 100", columns=columns, rows=rows
+    )
+
+
+def _seed_score(one: Document) -> Cell:
+    if one["status"] == "failed":
+        return Cell(text="×", kind="failed")
+    return Cell(text=score_text(one["main_score"]), value=one["main_score"])
 
 
 def _value(metric: Metric, *, imported: bool) -> Cell:

@@ -10,11 +10,13 @@ from harness.scores import score_text
 from leaderboard.filters import Control, Form, form
 from leaderboard.page import missing
 from leaderboard.pages.model.suites import Answers
+from leaderboard.pages.suite.cells import leaks, texts_text
 from leaderboard.pages.task.names import task_path
 from leaderboard.paging import Paging, paging
 from leaderboard.queries import Entry
 from leaderboard.scopes import WHY
 from leaderboard.tables import Cell, Column, Row, Sorted, Table
+from leaderboard.words import over_seeds, some_seeds
 
 if TYPE_CHECKING:
     from leaderboard.views.model import ModelState
@@ -41,8 +43,9 @@ class Line:
     data: str
     kind: str
     note: str
-    leak: bool
+    leaks: Sequence[str]
     chosen: bool
+    seeds: Sequence[int]
 
 
 def results_of(
@@ -94,14 +97,18 @@ def _keeps(state: ModelState, line: Line) -> bool:
 def _line(entry: Entry, row: Any, answers: Answers, chosen: frozenset[int]) -> Line:
     reasons = answers.by_result.get(row.id, frozenset())
     text, kind, note = _data(row, reasons)
-    leak = entry.trained_on is not None and row.task in entry.trained_on
-    return Line(row=row, data=text, kind=kind, note=note, leak=leak, chosen=row.id in chosen)
+    found = leaks(entry, [row.task], row.trained_on)
+    if row.trained_on:
+        text = f"{text}; {texts_text(row.trained_on)}"
+    return Line(
+        row=row, data=text, kind=kind, note=note, leaks=found, chosen=row.id in chosen, seeds=entry.seeds
+    )
 
 
 def _data(row: Any, reasons: frozenset[str]) -> tuple[str, str, str]:
     """Whether a result's data is what suites pin: text, kind and note."""
     said = f"On {row.data}." if row.data else "Its source proves no revision of the data."
-    if row.status == "failed":
+    if row.status in ("failed", "part"):
         return "–", "", ""
     if not reasons:
         return "in no suite", "away", f"No suite asks for this task. {said}"
@@ -178,11 +185,13 @@ def _score(line: Line) -> Cell:
     row = line.row
     if row.status == "failed":
         return Cell(text="×", kind="failed", note="It was run and failed: its result says why.")
+    if row.status == "part":
+        return some_seeds(row.seeds or 0, len(line.seeds))
     if row.value is None:
         return Cell(text="!", kind="bad", note="A score is impossible (above 1, or not a number) or missing.")
-    kinds = [kind for kind, there in (("leak", line.leak), ("chosen", line.chosen)) if there]
-    kinds += ["other"] if line.kind == "other" else []
-    return Cell(text=score_text(row.value), value=row.value, kind=" ".join(kinds))
+    kinds = [*line.leaks, *(["chosen"] if line.chosen else []), *(["other"] if line.kind == "other" else [])]
+    cell = Cell(text=score_text(row.value), value=row.value, kind=" ".join(kinds))
+    return over_seeds(cell, row.deviation, line.seeds)
 
 
 def _controls(state: ModelState, types: Sequence[str]) -> list[Control]:

@@ -12,11 +12,12 @@ from sqlalchemy import select
 
 from harness.scores import score_text
 from leaderboard.database import AVERAGES, SCORES
-from leaderboard.grid import NONE, Cells, Grid, grid
+from leaderboard.grid import NONE, Cells, Grid, grid, seed_values
 from leaderboard.queries import Entry, Queries
 from leaderboard.scopes import REASONS, WHY, Listed, views
 from leaderboard.state import address
 from leaderboard.tables import EMPTY, Cell, Column, Row, Table
+from leaderboard.words import over_seeds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +49,7 @@ class Answers:
     by_scope: Mapping[int, Any]
     by_result: Mapping[int, frozenset[str]]
     averages: Mapping[tuple[str, str], Mapping[str, Any]]
+    by_seed: Sequence[Mapping[int, float | None]] = ()
 
 
 def answers_of(queries: Queries, entry: Entry) -> Answers:
@@ -64,6 +66,7 @@ def answers_of(queries: Queries, entry: Entry) -> Answers:
         by_scope={row.scope: row for row in rows},
         by_result={result: frozenset(found) for result, found in reasons.items()},
         averages={(row.suite, row.view): json.loads(row.document) for row in means},
+        by_seed=queries.scores_by_seed(entry),
     )
 
 
@@ -92,6 +95,7 @@ def _own(queries: Queries, entry: Entry, answers: Answers, listed: Listed, view:
         return None
     values, low, high = (np.full((1, len(ids)), np.nan) for _ in range(3))
     reasons, results = np.full((1, len(ids)), NONE, np.uint8), np.zeros((1, len(ids)), np.int64)
+    seeds, texts = np.zeros((1, len(ids)), np.int64), np.zeros((1, len(ids)), np.int64)
     for at, number in enumerate(ids):
         row = answers.by_scope.get(number)
         if row is not None:
@@ -99,15 +103,20 @@ def _own(queries: Queries, entry: Entry, answers: Answers, listed: Listed, view:
             for array, value in arrays:
                 array[0, at] = np.nan if value is None else value
             reasons[0, at], results[0, at] = row.reason, row.result
+            seeds[0, at], texts[0, at] = row.seeds or 0, row.trained_on or 0
     place = {number: at for at, number in enumerate(ids)}
-    cells = Cells(values=values, low=low, high=high, reasons=reasons, results=results)
+    by_seed = {0: seed_values(answers.by_seed, place)} if answers.by_seed else {}
+    cells = Cells(
+        values=values, low=low, high=high, reasons=reasons, results=results, seeds=seeds, trained_on=texts,
+        by_seed=by_seed,
+    )  # fmt: skip
     columns = [[place[number] for number in column] for column in forms]
     return grid(listed, view, [entry], cells, columns, {0: average} if average else {})
 
 
 def _rank(queries: Queries, entry: Entry, own: Grid) -> Rank | None:
     """The place among models on the suite's page; None for what has none there."""
-    if not own.over_tasks.complete[0] or entry.origin == "reported":
+    if not own.over_tasks.complete[0] or entry.origin == "reported" or entry.member:
         return None
     whole = queries.grid(own.listed, own.view)
     row = next(at for at, other in enumerate(whole.entries) if other.id == entry.id)
@@ -165,7 +174,8 @@ def _kind(one: Standing) -> str:
 def _cells(entry: Entry, one: Standing, *, several: bool) -> list[Cell]:
     own, view = one.grid, one.grid.view
     query = {"view": view} if view and view != views(own.listed.suite)[0] else {}
-    href = address(f"/suites/{own.listed.slug}", {**query, "pin": entry.slug})
+    pin = {} if entry.member else {"pin": entry.slug}
+    href = address(f"/suites/{own.listed.slug}", {**query, **pin})
     there = int(own.over_tasks.there[0])
     rank = (
         [Cell(text=str(n), value=n) for n in (one.rank.place, one.rank.of, one.rank.tied)] if one.rank else []
@@ -173,14 +183,14 @@ def _cells(entry: Entry, one: Standing, *, several: bool) -> list[Cell]:
     return [
         Cell(text=own.listed.suite.title, value=own.listed.slug, href=href),
         *([Cell(text=f"as {view} prints" if view else "main scores", value=view or None)] if several else []),
-        _mean(own, "tasks"),
-        _mean(own, "types"),
+        _mean(entry, own, "tasks"),
+        _mean(entry, own, "types"),
         Cell(text=f"{there}/{own.over_tasks.wanted}", value=there),
         *(rank or [EMPTY] * 3),
     ]
 
 
-def _mean(own: Grid, over: str) -> Cell:
+def _mean(entry: Entry, own: Grid, over: str) -> Cell:
     means = own.mean(over)
     value = float(means.values[0])
     if not means.there[0]:
@@ -188,12 +198,13 @@ def _mean(own: Grid, over: str) -> Cell:
     if not means.complete[0]:
         what = "columns" if over == "tasks" else "types"
         note = f"of {means.there[0]} of {means.wanted} {what}: not ranked"
-        return Cell(text=score_text(value), value=value, kind="part", note=note)
+        part = Cell(text=score_text(value), value=value, kind="part", note=note)
+        return over_seeds(part, float(means.deviations[0]), entry.seeds)
     interval = (own.averages.get(0) or {}).get("interval") if over == "tasks" else None
     if interval:
         text = f"{score_text(value)} ± {50 * (interval[1] - interval[0]):.2f}"
         return Cell(text=text, value=value, note="± half of the 95 % interval")
-    return Cell(text=score_text(value), value=value)
+    return over_seeds(Cell(text=score_text(value), value=value), float(means.deviations[0]), entry.seeds)
 
 
 def _why(own: Grid) -> str:
@@ -205,6 +216,8 @@ def _why(own: Grid) -> str:
 def _notes(entry: Entry, found: Sequence[Standing]) -> Iterator[str]:
     if entry.origin == "reported":
         yield "Printed in a paper: shown beside measured and imported models, and never ranked with them."
+    elif entry.member:
+        yield "One seed of a training: the entry over all of its seeds stands in the suite's table."
     elif any(one.rank is None and one.grid.over_tasks.complete[0] for one in found):
         yield (
             "Where a complete entry has no rank, another entry of the same model stands for it in the "

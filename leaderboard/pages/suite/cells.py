@@ -10,6 +10,7 @@ from leaderboard.grid import Floats, Grid, Means, Ranks
 from leaderboard.queries import Entry
 from leaderboard.scopes import REASONS
 from leaderboard.tables import Cell
+from leaderboard.words import over_seeds, seeds_text, some_seeds
 
 GONE = {"none": "–", "failed": "×", "bad": "!", "part": "–"}
 """What a cell without a number prints."""
@@ -38,7 +39,29 @@ def model_cell(entry: Entry) -> Cell:
     if entry.origin == "reported":
         text = f"{entry.model}: {entry.treatment.rpartition(';')[2].rpartition(': ')[2].strip()}"
         return Cell(text=text, value=entry.model, href=f"/papers/{entry.source}", note=entry.treatment)
-    return Cell(text=entry.model, value=entry.model, href=f"/models/{entry.model_slug}", note=entry.treatment)
+    return Cell(
+        text=entry.model, value=entry.model, href=f"/models/{entry.model_slug}", kind=kinds_of(entry),
+        note=made_of(entry) or entry.treatment,
+    )  # fmt: skip
+
+
+def kinds_of(entry: Entry) -> str:
+    """What must be known of the training of an entry's model, as kinds of a cell."""
+    made = entry.lineage
+    if made is None:
+        return ""
+    marks = (("own", made.own_data), ("changed", made.changed), ("selected", made.selected_on))
+    return " ".join(kind for kind, there in marks if there)
+
+
+def made_of(entry: Entry) -> str:
+    """What a recipe made an entry's model of, and under which seeds; empty for any other."""
+    made = entry.lineage
+    if made is None:
+        return ""
+    parents = " and ".join(parent.name for parent in made.parents)
+    chosen = [f"checkpoint chosen by {', '.join(made.selected_on)}"] if made.selected_on else []
+    return "; ".join([f"{made.text} on {parents}", *chosen, seeds_text(entry.seeds), entry.treatment])
 
 
 def origin_cell(entry: Entry) -> Cell:
@@ -51,7 +74,11 @@ def origin_cell(entry: Entry) -> Cell:
 def how_cell(entry: Entry) -> Cell:
     """An imported model's revision, a measured one's treatment, where a row is printed."""
     revision = entry.revision or ""
-    text = entry.treatment or (revision[:10] if entry.trust == "commit" else revision.replace("_", " "))
+    text = (
+        made_of(entry)
+        or entry.treatment
+        or (revision[:10] if entry.trust == "commit" else revision.replace("_", " "))
+    )
     short = text if len(text) <= 36 else f"{text[:35]}…"
     return Cell(text=short, value=text, note=text if short != text else "")
 
@@ -63,17 +90,24 @@ def there_cell(grid: Grid, means: Means, row: int) -> Cell:
     return Cell(text=f"{means.there[row]}/{means.wanted}", value=int(means.there[row]))
 
 
-def mean_cell(means: Means, row: int, average: Mapping[str, Any] | None) -> Cell:
-    """A mean; `average` is what else is known of it (Grid.averages)."""
+def mean_cell(means: Means, row: int, average: Mapping[str, Any] | None, seeds: Sequence[int] = ()) -> Cell:
+    """A mean.
+
+    Args:
+        means: Of all rows.
+        row: Which.
+        average: What else is known of it (Grid.averages).
+        seeds: Those that it is over.
+    """
     value = float(means.values[row])
     if average and "printed" in average:
         return _printed_mean(means, row, average)
     if not means.there[row]:
         return Cell(text="–", kind="none")
     if not means.complete[row]:
-        return Cell(
-            text=score_text(value), value=value, kind="part", note=f"of {means.there[row]} of {means.wanted}"
-        )
+        part = f"of {means.there[row]} of {means.wanted}"
+        cell = Cell(text=score_text(value), value=value, kind="part", note=part)
+        return over_seeds(cell, float(means.deviations[row]), seeds)
     if average and average.get("interval"):
         low, high = average["interval"]
         return Cell(
@@ -81,7 +115,7 @@ def mean_cell(means: Means, row: int, average: Mapping[str, Any] | None) -> Cell
             value=value,
             note="± half of the 95 % interval",
         )
-    return Cell(text=score_text(value), value=value)
+    return over_seeds(Cell(text=score_text(value), value=value), float(means.deviations[row]), seeds)
 
 
 def _printed_mean(means: Means, row: int, document: Mapping[str, Any]) -> Cell:
@@ -99,17 +133,44 @@ def _printed_mean(means: Means, row: int, document: Mapping[str, Any]) -> Cell:
 
 def task_cell(grid: Grid, row: int, at: int, tasks: Sequence[str]) -> Cell:
     """A task's score, or why there is none."""
-    reason, value = REASONS[grid.reasons[row, at]], float(grid.values[row, at])
+    reason, value, entry = REASONS[grid.reasons[row, at]], float(grid.values[row, at]), grid.entries[row]
+    if reason == "seeds":
+        return some_seeds(int(grid.seeds[row, at]), len(entry.seeds))
     if reason in GONE:
         return Cell(text=GONE[reason], kind=reason)
-    if grid.entries[row].origin == "reported":
+    if entry.origin == "reported":
         return Cell(text=f"{100 * value:.1f}", value=value)
-    trained = grid.entries[row].trained_on
-    kinds = ["leak"] if trained and any(task in trained for task in tasks) else []
-    kinds += ["other"] if reason == "other" else []
+    texts = int(grid.trained_on[row, at])
+    kinds = ["other"] if reason == "other" else []
     low, high = float(grid.low[row, at]), float(grid.high[row, at])
-    note = f"95 %: {score_text(low)} to {score_text(high)}" if low == low else ""
-    return Cell(text=score_text(value), value=value, kind=" ".join(kinds), note=note)
+    notes = [f"95 %: {score_text(low)} to {score_text(high)}"] if low == low else []
+    notes += [texts_text(texts)] if texts else []
+    cell = Cell(
+        text=score_text(value), value=value, kind=" ".join([*leaks(entry, tasks, texts), *kinds]),
+        note="; ".join(notes),
+    )  # fmt: skip
+    return over_seeds(cell, float(grid.deviations[row, at]), entry.seeds)
+
+
+def leaks(entry: Entry, tasks: Sequence[str], texts: int | None) -> list[str]:
+    """Why a score on tasks flatters a model, as kinds; `texts` of theirs are in its training data."""
+    trained, made = entry.trained_on or (), entry.lineage
+    marks = (
+        ("leak", any(task in trained for task in tasks)),
+        ("selected", made is not None and any(task in made.selected_on for task in tasks)),
+        ("texts", texts),
+    )
+    return [kind for kind, there in marks if there]
+
+
+def texts_text(count: int) -> str:
+    """How many texts of a task are in the training data.
+
+    >>> texts_text(1), texts_text(1200)
+    ('1 text of it is in the training data', '1,200 texts of it are in the training data')
+    """
+    one = "1 text of it is" if count == 1 else f"{count:,} texts of it are"
+    return f"{one} in the training data"
 
 
 def columns_text(grid: Grid) -> str:

@@ -106,7 +106,7 @@ def _mean_col(grid: Grid, means: Means, group: str, key: str, note: str) -> Suit
     whole = np.where(means.complete, means.values, np.nan)
     return SuiteColumn(
         key=key, label=f"over {key}", group=group, sort=whole, note=note,
-        cell=lambda r: mean_cell(means, r, _average(grid, r, key)),
+        cell=lambda r: mean_cell(means, r, _average(grid, r, key), grid.entries[r].seeds),
     )  # fmt: skip
 
 
@@ -121,7 +121,7 @@ def _type_col(grid: Grid, means: Means, kind: str) -> SuiteColumn:
         key=f"type:{kind}", label=kind, group="mean within a type",
         note=f"The mean over {means.wanted} columns.",
         sort=np.where(means.complete, means.values, np.nan),
-        cell=lambda r: mean_cell(means, r, _average(grid, r, kind)),
+        cell=lambda r: mean_cell(means, r, _average(grid, r, kind), grid.entries[r].seeds),
     )  # fmt: skip
 
 

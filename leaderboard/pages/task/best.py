@@ -40,7 +40,8 @@ def best_of(queries: Queries, tasks: Sequence[str]) -> Mapping[str, Best | None]
 def _of_suites(queries: Queries, tasks: Iterable[str]) -> dict[str, Best]:
     """Of tasks that a suite asks: the highest number in the index."""
     names = {queries.scope_ids.get(asked(queries)[name][0].scope.form, 0): name for name in tasks}
-    counted = and_(SCORES.c.reason == 0, SCORES.c.scope.in_(list(names)), ENTRIES.c.origin != "reported")
+    counted = and_(SCORES.c.reason == 0, SCORES.c.scope.in_(list(names)), ENTRIES.c.origin != "reported",
+                   ENTRIES.c.member.is_(False))  # fmt: skip
     top = (
         select(SCORES.c.scope, func.max(SCORES.c.value).label("value"))
         .join(ENTRIES, ENTRIES.c.id == SCORES.c.entry)

@@ -19,7 +19,7 @@ def first_of_models(rows: Sequence[Scored], *, any_revision: bool) -> list[Score
     return list(best.values())
 
 
-def _weight(one: Scored, any_revision: bool) -> tuple[bool, bool, int, int, str]:
+def _weight(one: Scored, any_revision: bool) -> tuple[bool | int | str, ...]:
     entry = one.entry
     ranked = counts(one, any_revision=any_revision)
     return (ranked, one.value is not None, *knownness(entry))

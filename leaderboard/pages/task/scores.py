@@ -17,7 +17,11 @@ from leaderboard.scopes import REASONS, Raw, Reason, Scope, main_scores
 
 @dataclass(frozen=True, kw_only=True)
 class Scored:
-    """One entry's number for a question; without one, `reason` says why (leaderboard.scopes.WHY)."""
+    """One entry's number for a question; without one, `reason` says why (leaderboard.scopes.WHY).
+
+    Of a training's seeds there are the standard deviation and how many have a number; `trained_on` counts the
+    task's texts in the training data.
+    """
 
     entry: Entry
     value: float | None
@@ -26,6 +30,9 @@ class Scored:
     reason: Reason
     result: int
     data: str
+    deviation: float | None = None
+    seeds: int | None = None
+    trained_on: int | None = None
 
     @property
     def half(self) -> float | None:
@@ -43,6 +50,7 @@ class Found:
     status: str
     data: str
     raw: Raw
+    values: Mapping[str, Any]
 
 
 def stored(queries: Queries, question: Question) -> list[Scored]:
@@ -50,7 +58,7 @@ def stored(queries: Queries, question: Question) -> list[Scored]:
     number = queries.scope_ids.get(question.scope.form, 0)
     wanted = (
         select(SCORES.c.entry, SCORES.c.value, SCORES.c.low, SCORES.c.high, SCORES.c.reason, SCORES.c.result,
-               RESULTS.c.data)
+               SCORES.c.deviation, SCORES.c.seeds, SCORES.c.trained_on, RESULTS.c.data)
         .join(RESULTS, RESULTS.c.id == SCORES.c.result)
         .where(SCORES.c.scope == number)
         .order_by(SCORES.c.entry)
@@ -60,15 +68,17 @@ def stored(queries: Queries, question: Question) -> list[Scored]:
     return [
         Scored(
             entry=queries.entries[row.entry], value=row.value, low=row.low, high=row.high,
-            reason=REASONS[row.reason], result=row.result, data=row.data,
+            reason=REASONS[row.reason], result=row.result, data=row.data, deviation=row.deviation,
+            seeds=row.seeds, trained_on=row.trained_on,
         )
         for row in rows
+        if not queries.entries[row.entry].member
     ]  # fmt: skip
 
 
 def read(queries: Queries, tasks: Sequence[str]) -> list[Found]:
     """Every result of some tasks with its main scores by split and subset."""
-    columns = ("id", "entry", "task", "metric", "status", "data", "document")
+    columns = ("id", "entry", "task", "metric", "status", "data", "document", "seeds", "trained_on")
     wanted = select(*[RESULTS.c[name] for name in columns]).where(RESULTS.c.task.in_(list(tasks)))
     with queries.reading() as connection:
         rows = connection.execute(wanted.order_by(RESULTS.c.id)).all()
@@ -76,8 +86,10 @@ def read(queries: Queries, tasks: Sequence[str]) -> list[Found]:
         Found(
             result=row.id, entry=row.entry, task=row.task, status=row.status, data=row.data,
             raw=_raw(queries.entries[row.entry], json.loads(row.document), row.metric),
+            values={"seeds": row.seeds, "trained_on": row.trained_on},
         )
         for row in rows
+        if not queries.entries[row.entry].member
     ]  # fmt: skip
 
 
@@ -94,8 +106,9 @@ def answered(queries: Queries, scope: Scope, results: Iterable[Found]) -> list[S
 
 
 def _answer(entry: Entry, scope: Scope, one: Found) -> Scored:
-    value, reason = (None, "failed") if one.status == "failed" else scope.answer(one.raw, one.data)
-    return Scored(entry=entry, value=value, reason=reason, result=one.result, data=one.data)
+    gone: Mapping[str, Reason] = {"failed": "failed", "part": "seeds"}
+    value, reason = (None, gone[one.status]) if one.status in gone else scope.answer(one.raw, one.data)
+    return Scored(entry=entry, value=value, reason=reason, result=one.result, data=one.data, **one.values)
 
 
 def most_have(task: str, results: Sequence[Found]) -> Question:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from harness.scores import score_text
 from leaderboard.page import missing
+from leaderboard.pages.suite.cells import kinds_of, leaks, made_of, texts_text
 from leaderboard.pages.task.scores import Scored
 from leaderboard.scopes import WHY, Scope
 from leaderboard.state import address
 from leaderboard.tables import EMPTY, Cell, Column, Row, Table
-from leaderboard.words import parameters_text
+from leaderboard.words import over_seeds, parameters_text, some_seeds
 
 if TYPE_CHECKING:
     from leaderboard.views.task import TaskState
@@ -143,7 +144,7 @@ def _row(
         "rank": Cell(text=str(place), value=place) if place else EMPTY,
         "model": Cell(
             text=entry.model, value=entry.model, href=address(f"/models/{entry.model_slug}"),
-            note=entry.treatment,
+            kind=kinds_of(entry), note=made_of(entry) or entry.treatment,
         ),
         "score": _score(one, scope, marks, ranked=place is not None),
         "interval": _interval(one),
@@ -159,21 +160,28 @@ def _row(
 
 def _score(one: Scored, scope: Scope, marks: Marks, *, ranked: bool) -> Cell:
     href = address(f"/results/{one.result}")
+    if one.reason == "seeds":
+        return replace(some_seeds(one.seeds or 0, len(one.entry.seeds)), href=href)
     if one.value is None:
         kind = "" if one.reason == "part" else one.reason
         return Cell(text=GONE.get(one.reason, "–"), kind=kind, note=WHY[one.reason], href=href)
-    kinds = ["leak"] if scope.task in (one.entry.trained_on or ()) else []
+    kinds = leaks(one.entry, [scope.task], one.trained_on)
     kinds += ["other"] if one.reason == "other" else []
     if ranked and one.value in marks:
         kinds.append("best" if one.value == marks[0] else "second")
-    return Cell(
+    notes = [
+        *([WHY[one.reason]] if one.reason else []),
+        *([texts_text(one.trained_on)] if one.trained_on else []),
+    ]
+    cell = Cell(
         text=score_text(one.value),
         value=one.value,
         href=href,
         kind=" ".join(kinds),
-        note=WHY[one.reason],
+        note="; ".join(notes),
         width=min(max(one.value, 0.0), 1.0),
     )
+    return over_seeds(cell, one.deviation, one.entry.seeds)
 
 
 def _interval(one: Scored) -> Cell:
@@ -217,7 +225,7 @@ def _notes(rows: Sequence[Scored], ranks: Mapping[int, int], scope: Scope, *, in
     printed = sum(one.entry.origin == "reported" for one in rows)
     if printed:
         found.append(f"{printed} not ranked: printed in a paper.")
-    for reason in ("other", "part", "bad", "failed"):
+    for reason in ("other", "part", "bad", "failed", "seeds"):
         count = sum(one.reason == reason and one.entry.id not in ranks for one in rows)
         if count:
             found.append(f"{count} not ranked: {WHY[reason]}.")
