@@ -342,13 +342,14 @@ def _existing_folder(root: Path | None) -> Path | None:
 
 DEFAULTS: Mapping[str, Any] = MappingProxyType(
     {
-        **dict.fromkeys(("recipe", "languages", "subsets", "splits", "devices", "allow_extra"), ""),
+        **dict.fromkeys(("languages", "subsets", "splits", "devices", "allow_extra"), ""),
         **dict.fromkeys(("tasks", "train_data", "pooling", "normalize", "max_length")),
         **dict.fromkeys(("similarity", "prompt_file", "results", "cache", "data", "threads", "workers")),
         **dict.fromkeys(("offline", "no_gate", "trust_remote_code"), False),
         "dtype": "float32",
         "prompts": (),
         "changes": (),
+        "recipe": (),
         "seed": SEED,
     }
 )

@@ -15,7 +15,7 @@ from harness.errors import HarnessError
 from harness.training import STOP, STOPPED, TrainingSpec, read_spec
 
 
-def main(folder: str, rank: str) -> int:
+def _main(folder: str, rank: str) -> int:
     """Train as the spec in the folder says; returns the exit code."""
     _end_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started this one decides when to stop
@@ -58,4 +58,4 @@ def _end_with_parent() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    sys.exit(_main(*sys.argv[1:]))

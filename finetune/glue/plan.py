@@ -37,7 +37,7 @@ from suites.glue import GLUE, MNLI
 
 
 @dataclass(frozen=True, kw_only=True)
-class GlueSettings:
+class _GlueSettings:
     """The settings of a GLUE recipe that a user may change; all others are the paper's.
 
     Attributes:
@@ -206,7 +206,7 @@ FRESH = 5
 """The number of our own seeds at a selected cell where the protocol has no final seeds."""
 
 
-def _fresh_count(protocol: Protocol, settings: GlueSettings) -> int:
+def _fresh_count(protocol: Protocol, settings: _GlueSettings) -> int:
     """The number of our own seeds."""
     chooses = protocol.selection == "best" and not protocol.final_seeds
     return (FRESH if chooses else 0) if settings.fresh_seeds is None else settings.fresh_seeds
@@ -220,7 +220,7 @@ class _TaskPlanner:
     """The plans of scores under a protocol with a user's settings; fresh seeds are counted from `seed`."""
 
     runs: _Runs
-    settings: GlueSettings
+    settings: _GlueSettings
     seed: int
 
     def score(self, task: Task, name: str) -> RecipePlan:
@@ -411,7 +411,7 @@ def _checkpoint_key(path: Path) -> str:
 def entry(protocol: Protocol, summary: str) -> RecipeEntry:
     """The catalog entry of a protocol with its variants."""
 
-    def open_(variant: str, settings: GlueSettings) -> TaskRecipe:
+    def open_(variant: str, settings: _GlueSettings) -> TaskRecipe:
         chosen = protocol.variants[variant] if variant else protocol
         settings.check()
         if (settings.mnli is not None or not settings.transfer) and not chosen.transfer:
@@ -426,7 +426,7 @@ def entry(protocol: Protocol, summary: str) -> RecipeEntry:
         name=protocol.name,
         summary=f"{summary}; {protocol.runs} runs on all of GLUE",
         kind="task",
-        settings=dict.fromkeys(("", *protocol.variants), GlueSettings()),
+        settings=dict.fromkeys(("", *protocol.variants), _GlueSettings()),
         open=open_,
         variants=says,
     )
@@ -438,7 +438,7 @@ class _GlueRecipe:
 
     protocol: Protocol
     variant: str
-    settings: GlueSettings
+    settings: _GlueSettings
 
     @property
     def name(self) -> str:

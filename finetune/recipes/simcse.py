@@ -64,7 +64,7 @@ def loss(
     )
 
 
-def assumed(settings: EmbeddingSettings) -> tuple[str, ...]:
+def _assumed(settings: EmbeddingSettings) -> tuple[str, ...]:
     """What OptiBERT and SimCSE leave open, and the reading taken."""
     head = (
         "The attentive pooling head is not described: a learned query for each head, zero at the start, "
@@ -93,7 +93,7 @@ RECIPE = entry(
         settings=SETTINGS,
         defaults=SETTINGS,
         selections={"stsb-dev": Selection(task="STSBenchmark", data=STSB)},
-        assumed=assumed,
+        assumed=_assumed,
     ),
     "supervised SimCSE on NLI triplets, with attentive pooling",
     {"mean": Variant(summary="mean pooling", settings=replace(SETTINGS, pooling="mean"))},

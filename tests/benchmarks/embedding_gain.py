@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 import harness
+from finetune.recipes.simcse import NLI, STSB
 from harness import paths
 from harness.data.locate import DataSettings
 from harness.data.training import LocatedTraining, load_training, locate_training, own_training
@@ -47,10 +48,8 @@ def main() -> None:
     backbone = damaged_minilm(given.results / "backbone")
     settings = DataSettings(root=given.data, offline=True, cache=paths.cache_folder())
     if given.what == "nli":
-        from finetune.recipes.simcse import NLI
-
         rows = locate_training(NLI, settings)
-        suites = {"suite": "mteb:STSBenchmark", "splits": "validation"}
+        suites = {"suite": f"local:{_development_set(given.results / 'stsb-dev', settings)}"}
     else:
         rows = own_training(f"code:{given.source}", settings)
         suites = {"suite": ["stdlib", f"local:{given.mbpp}"]} if given.mbpp else {"suite": ["stdlib"]}
@@ -111,6 +110,17 @@ def damaged_minilm(folder: Path) -> Path:
             fresh = np.ones_like(tensor) if norm else draw.normal(0, 0.02, tensor.shape).astype(tensor.dtype)
             tensors[name] = np.zeros_like(tensor) if bias else fresh
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    return folder
+
+
+def _development_set(folder: Path, settings: DataSettings) -> Path:
+    """The development set of STSBenchmark as a suite of one task."""
+    folder.mkdir(exist_ok=True)
+    rows = load_training(locate_training(STSB, settings), cache=settings.cache)
+    first, second, score = rows.column_names
+    lines = ({"text1": row[first], "text2": row[second], "score": row[score]} for row in rows)
+    (folder / "pairs.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (folder / "harness.toml").write_text('[[task]]\nname = "STSBenchmark-dev"\ntype = "sts"\n')
     return folder
 
 

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -62,7 +62,7 @@ def tasks(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def sample(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def sample(monkeypatch: pytest.MonkeyPatch) -> None:
     """The sample plugin, as if it were installed, here and in training processes."""
     monkeypatch.syspath_prepend(str(PLUGIN))
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(PLUGIN), os.environ.get("PYTHONPATH", "")]))
@@ -70,7 +70,6 @@ def sample(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     known = {**catalog.recipes(), "sample-centered": sample_model_recipe.RECIPE}
     monkeypatch.setattr(catalog, "recipes", lambda: known)
-    yield
 
 
 @pytest.fixture
@@ -341,7 +340,8 @@ def test_a_killed_driver_takes_its_training_along(
     text = (PLUGIN / "sample_model_recipe.py").read_text()
     slow = text.replace(
         "        spec.log.begin(steps=1, done=0)\n",
-        "        import os, time\n        (spec.folder / 'pid').write_text(str(os.getpid()))\n        time.sleep(60)\n",
+        "        import os, time\n        (spec.folder / 'pid').write_text(str(os.getpid()))\n"
+        "        time.sleep(60)\n",
     )
     (tmp_path / "slow_recipe.py").write_text(slow)
     script = tmp_path / "go.py"

@@ -214,7 +214,7 @@ def test_an_older_schema_is_migrated_step_by_step() -> None:
     [
         ("[]", "has no schema number"),
         ('{"schema": 0}', "which no version ever wrote"),
-        ('{"schema": 2, "key": "x"}', "is not a record of schema 3: status"),
+        ('{"schema": 2, "key": "x"}', "is not a record of schema 4: status"),
     ],
 )
 def test_what_is_no_record_is_said(text: str, said: str) -> None:

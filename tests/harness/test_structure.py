@@ -18,7 +18,7 @@ PACKAGES = (*ROOMS, "leaderboard")
 LINT_IMPORTS = Path(sys.executable).with_name("lint-imports")
 READERS = {
     *("record", "store", "stats", "catalog", "errors", "types", "paths", "files", "identity"),
-    *("scores", "results", "differences", "imported", "recipe", "registry"),
+    *("scores", "results", "differences", "imported", "lineage", "recipe", "registry"),
     *("checks.outcome", "watch.state"),
 }
 """What of harness the site may use: what reads and describes records, and imports nothing heavy."""

@@ -1,4 +1,4 @@
-"""A recipe that makes models without a gradient: mean pooling, and the mean of the training texts taken off."""
+"""A recipe that makes models without a gradient: mean pooling less the mean of the training texts."""
 
 from __future__ import annotations
 
