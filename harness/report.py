@@ -119,13 +119,14 @@ def _over_seeds_json(report: Report, group: Sequence[ConfiguredModel], suite: Su
         "suite": suite.name,
         "model": group[0].artifact.name,
         "artifacts": [one.artifact.key for one in group],
-        "columns": {name: _spread_json([one.columns[name] for one in found]) for name in found[0].columns},
-        "mean_over_tasks": _spread_json([one.over_tasks.whole for one in found]),
-        "mean_over_types": _spread_json([one.over_types.whole for one in found]),
+        "columns": {name: spread_json([one.columns[name] for one in found]) for name in found[0].columns},
+        "mean_over_tasks": spread_json([one.over_tasks.whole for one in found]),
+        "mean_over_types": spread_json([one.over_types.whole for one in found]),
     }
 
 
-def _spread_json(values: Sequence[float | None]) -> dict[str, Any]:
+def spread_json(values: Sequence[float | None]) -> dict[str, Any]:
+    """The mean of scores over seeds, their standard deviation, and the number of seeds with a score."""
     there = [value for value in values if value is not None]
     complete = bool(there) and len(there) == len(values)
     return {
@@ -135,13 +136,13 @@ def _spread_json(values: Sequence[float | None]) -> dict[str, Any]:
     }
 
 
-def _spread_text(values: Sequence[float | None]) -> str:
+def spread_text(values: Sequence[float | None]) -> str:
     """Scores of several seeds: their mean and standard deviation; a dash where one is missing.
 
-    >>> _spread_text([0.5, 0.6]), _spread_text([0.5]), _spread_text([0.5, None])
+    >>> spread_text([0.5, 0.6]), spread_text([0.5]), spread_text([0.5, None])
     ('55.00 ± 7.07', '50.00', '–')
     """
-    found = _spread_json(values)
+    found = spread_json(values)
     deviation = "" if found["deviation"] is None else f" ± {100 * found['deviation']:.2f}"
     return score_text(found["value"]) + deviation
 
@@ -238,7 +239,7 @@ def _suite_table(suite: Suite, report: Report) -> Table:
         for group in groups:
             hows = [report.result(one, task).how for one in group for task in report.tasks_of(column, one)]
             scores = [report.aggregates(one, suite).columns[column.name] for one in group]
-            cells += _cells(_spread_text(scores), hows) if hows else ["", ""]
+            cells += _cells(spread_text(scores), hows) if hows else ["", ""]
         table.add_row(column.name, column.type, column.tasks[0].metric, *cells)
     return table
 
@@ -599,7 +600,7 @@ class Report:
         for name in ("over_tasks", "over_types"):
             means = [getattr(one, name) for one in found]
             least = min(mean.there for mean in means)
-            spread = _spread_text([mean.whole for mean in means])
+            spread = spread_text([mean.whole for mean in means])
             lines.append(f"mean over {means[0].over} {spread} ({least} of {means[0].wanted})")
         seeds = ", ".join(str(one.lineage.seed) for one in group if one.lineage is not None)
         return [

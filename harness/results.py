@@ -11,6 +11,7 @@ from harness import paths
 from harness.encoder.content import content_key
 from harness.errors import UsageError, unknown
 from harness.identity import data_identity
+from harness.lineage import Lineage
 from harness.record import ModelPart, Record
 from harness.store import Store
 from harness.types import SEED, Encoding, Suite, Task
@@ -205,6 +206,32 @@ class MeasuredSuite:
         Raises:
             UsageError: The name has no records, or matches several artifacts.
         """
+        found = MeasuredSuite._matching(model, results)
+        if len(found) > 1:
+            raise _several(model, found)
+        return found[0]
+
+    @staticmethod
+    def of_seeds(model: str, results: Path | None) -> tuple[MeasuredSuite, ...]:
+        """The records of a model, or of several that differ only in the seed of their training, by seed.
+
+        Raises:
+            UsageError: The name has no records, or matches artifacts that differ in more.
+        """
+        found = MeasuredSuite._matching(model, results)
+        groups = {one.lineage.group if one.lineage else None for one in found}
+        if len(found) > 1 and (None in groups or len(groups) > 1):
+            raise _several(model, found)
+        return tuple(sorted(found, key=lambda one: one.lineage.seed if one.lineage else 0))
+
+    @property
+    def lineage(self) -> Lineage | None:
+        """The lineage of the model; None for one that no recipe made."""
+        return next((record.lineage for record in self.records if record.lineage), None)
+
+    @staticmethod
+    def _matching(model: str, results: Path | None) -> list[MeasuredSuite]:
+        """The records of every artifact that a name matches."""
         own, *others = [tuple(store.records()) for store in all_stores(results)]
         everything = {r.key: r for records in (*others, own) for r in records}
         named, _, revision = model.partition("@")
@@ -213,13 +240,9 @@ class MeasuredSuite:
         artifacts = dict.fromkeys(r.model.artifact for r in found)
         if not found:
             raise _not_measured(named, revision, list(everything.values()))
-        if len(artifacts) > 1:
-            listed = ", ".join(key[:12] for key in artifacts)
-            raise UsageError(
-                f"{model!r} names {len(artifacts)} models: {listed}.", hint="Type one of these keys instead."
-            )
-        mine = tuple(r for r in everything.values() if r.model.artifact in artifacts)
-        return MeasuredSuite(records=mine, reference=frozenset(r.key for r in mine) - {r.key for r in own})
+        keys = {r.key for r in own}
+        mine = [tuple(r for r in everything.values() if r.model.artifact == one) for one in artifacts]
+        return [MeasuredSuite(records=some, reference=frozenset(r.key for r in some) - keys) for some in mine]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -297,6 +320,14 @@ def _written(record: Record) -> str:
 def _is(about: ModelPart, wanted: str, revision: str) -> bool:
     by_key = len(wanted) >= 6 and about.artifact.startswith(wanted)
     return by_key or (about.name == wanted and (about.revision or "").startswith(revision))
+
+
+def _several(model: str, found: Sequence[MeasuredSuite]) -> UsageError:
+    seeds = {one.records[0].model.artifact: one.lineage for one in found}
+    listed = ", ".join(key[:12] + (f" (seed {made.seed})" if made else "") for key, made in seeds.items())
+    return UsageError(
+        f"{model!r} names {len(found)} models: {listed}.", hint="Type one of these keys instead."
+    )
 
 
 def _not_measured(named: str, revision: str, everything: Sequence[Record]) -> UsageError:

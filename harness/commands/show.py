@@ -15,11 +15,14 @@ from harness.arguments import split_names
 from harness.commands import options
 from harness.errors import UsageError, shortened, unknown
 from harness.progress import console, most_common
+from harness.record import Record
 from harness.report import (
     aggregates_json,
     means_lines,
     print_table,
     print_trained_result,
+    spread_json,
+    spread_text,
     trained_result_json,
 )
 from harness.results import (
@@ -32,7 +35,7 @@ from harness.results import (
     suite_views,
 )
 from harness.scores import Aggregates, TrainedResult, score_text
-from harness.types import SuiteOptions
+from harness.types import Suite, SuiteOptions
 
 
 @click.command("show")
@@ -62,14 +65,18 @@ def command(
     results: Path | None,
     as_json: bool,
 ) -> int:
-    """Show what has been measured of MODEL: a name, six or more digits of its key, or a folder."""
+    """Show what has been measured of MODEL: a name, six or more digits of its key, or a folder.
+
+    Of a model that was trained under several seeds these are means with their standard deviations.
+    """
     if (languages or subsets or splits) and not suites:
         raise UsageError(
             "--languages, --subsets and --splits narrow a suite.", hint="Name one with --suite SUITE."
         )
     if view and not suites:
         raise UsageError("--view says how a suite is put into numbers.", hint="Name one with --suite SUITE.")
-    measured = MeasuredSuite.of(model, results)
+    seeds = MeasuredSuite.of_seeds(model, results)
+    measured = seeds[0]
     records = measured.records
     narrowed = SuiteOptions(
         languages=split_names(languages),
@@ -79,10 +86,15 @@ def command(
         results=results,
     )
     if task:
-        _one(records, task)
+        _one([record for one in seeds for record in one.records], task)
     elif suites:
         opened = catalog.join_single_tasks(catalog.open_suites(suites, narrowed))
-        _suites(records, opened, as_json, view=view, results=results)
+        if len(seeds) > 1:
+            _suites_over_seeds(seeds, opened, as_json)
+        else:
+            _suites(records, opened, as_json, view=view, results=results)
+    elif len(seeds) > 1:
+        _all_over_seeds(seeds, as_json)
     else:
         _all(measured, as_json)
     return 0
@@ -132,6 +144,129 @@ def _distinguishing_text(record: Any, measured: MeasuredSuite, common: str) -> s
     if record.key in measured.reference:
         parts.append("reference")
     return ", ".join(parts)
+
+
+def _all_over_seeds(seeds: Sequence[MeasuredSuite], as_json: bool) -> None:
+    """Each task of a model that was trained under several seeds, a row for each setting."""
+    tasks: dict[tuple[str, str], dict[int, Record]] = {}
+    for at, one in enumerate(seeds):
+        for record in one.records:
+            tasks.setdefault((record.task.name, record_text(record)), {})[at] = record
+    rows = [
+        (task, settings, [there[at].main_score if at in there else None for at in range(len(seeds))], there)
+        for (task, settings), there in tasks.items()
+    ]
+    if as_json:
+        shown = [
+            {
+                "task": task,
+                "settings": settings,
+                **spread_json(values),
+                "scores": values,
+                "keys": [there[at].key if at in there else None for at in range(len(seeds))],
+            }
+            for task, settings, values, there in rows
+        ]
+        click.echo(json.dumps({"schema": 1, **_seeds_json(seeds), "tasks": shown}, indent=1))
+        return
+    common = most_common([settings for _, settings, *_ in rows])
+    table = Table(title=f"{_seeds_title(seeds)}, scores × 100\n{common}")
+    for name in ("task", "type", "metric"):
+        table.add_column(name)
+    table.add_column("score", justify="right")
+    table.add_column("", style="dim")
+    for task, settings, values, there in rows:
+        about = next(iter(there.values())).task
+        text = settings if settings != common else ""
+        table.add_row(task, about.type, about.metric, _spread_cell(values), text)
+    print_table(table, console())
+    _print_seeds(seeds)
+
+
+def _suites_over_seeds(seeds: Sequence[MeasuredSuite], suites: list[Suite], as_json: bool) -> None:
+    """Columns and means of suites over the seeds of a training, for each condition."""
+    found = [(suite, text, views) for suite in suites for text, views in _views_over_seeds(seeds, suite)]
+    if as_json:
+        rows = [
+            {
+                "suite": suite.name,
+                "settings": next(condition_json(view.treatment) for view in views if view) if text else None,
+                **_over_seeds_json([_means(suite, view) for view in views]),
+            }
+            for suite, text, views in found
+        ]
+        click.echo(json.dumps({"schema": 1, **_seeds_json(seeds), "suites": rows}, indent=1))
+        return
+    for suite, text, views in found:
+        means = [_means(suite, view) for view in views]
+        table = Table(title=f"{_seeds_title(seeds)} on {suite.heading}, scores × 100" + f"\n{text}".rstrip())
+        table.add_column("task")
+        table.add_column("type")
+        table.add_column("score", justify="right")
+        for column in suite.columns:
+            if column.tasks:
+                table.add_row(column.name, column.type, _spread_cell([m.columns[column.name] for m in means]))
+        print_table(table, console())
+        for line in _over_seeds_lines(suite, means):
+            console().print(line, highlight=False, soft_wrap=True)
+    _print_seeds(seeds)
+
+
+def _views_over_seeds(seeds: Sequence[MeasuredSuite], suite: Suite) -> list[tuple[str, list[Any]]]:
+    """The views of a suite by condition, each with that of every seed, or None."""
+    found: dict[str, list[Any]] = {}
+    for at, one in enumerate(seeds):
+        for view in suite_views(one.records, suite):
+            found.setdefault(view.treatment.text, [None] * len(seeds))[at] = view
+    return list(found.items()) or [("", [None] * len(seeds))]
+
+
+def _over_seeds_json(means: Sequence[Aggregates]) -> dict[str, Any]:
+    return {
+        "columns": {name: spread_json([one.columns[name] for one in means]) for name in means[0].columns},
+        "mean_over_tasks": spread_json([one.over_tasks.whole for one in means]),
+        "mean_over_types": spread_json([one.over_types.whole for one in means]),
+    }
+
+
+def _over_seeds_lines(suite: Suite, means: Sequence[Aggregates]) -> list[str]:
+    """The lines with both means over seeds, and what is lacking."""
+    lines = []
+    for name in ("over_tasks", "over_types"):
+        found = [getattr(one, name) for one in means]
+        least, whole = min(one.there for one in found), [one.whole for one in found]
+        lines.append(f"mean over {found[0].over} {_spread_cell(whole)} ({least} of {found[0].wanted})")
+    return [", ".join(lines), *means_lines(suite, means[0])[1:]]
+
+
+def _means(suite: Suite, view: Any) -> Aggregates:
+    return Aggregates.of(suite, view.scores if view else {})
+
+
+def _spread_cell(values: Sequence[float | None]) -> str:
+    """The mean and the deviation of seeds, or how many of them have a score."""
+    there = sum(value is not None for value in values)
+    return spread_text(values) if there in (0, len(values)) else f"{there} of {len(values)} seeds"
+
+
+def _seeds_title(seeds: Sequence[MeasuredSuite]) -> str:
+    return f"{seeds[0].records[0].model.name} ({len(seeds)} seeds)"
+
+
+def _seeds_json(seeds: Sequence[MeasuredSuite]) -> dict[str, Any]:
+    models = [(one.lineage.seed if one.lineage else None, one.records[0].model) for one in seeds]
+    return {"models": [{"seed": seed, **model.model_dump()} for seed, model in models]}
+
+
+def _print_seeds(seeds: Sequence[MeasuredSuite]) -> None:
+    made = seeds[0].lineage
+    named = ", ".join(
+        f"{one.lineage.seed} ({one.records[0].model.artifact[:12]})" for one in seeds if one.lineage
+    )
+    text = f"{made.text} on {', '.join(parent.name for parent in made.parents)}; " if made else ""
+    console().print(
+        f"{text}mean ± standard deviation over the seeds {named}", highlight=False, soft_wrap=True
+    )
 
 
 def _suites(

@@ -155,7 +155,14 @@ def _check_names(record: Record) -> None:
     model, task = record.model, record.task
     if not model.name.strip() or not task.name.strip():
         raise _unfit("The model or the task has no name.")
-    for name in (model.name, model.source, model.revision or "", task.name, task.type, task.metric):
+    made = record.lineage
+    trained = [made.recipe, made.variant, *(p.name for p in made.parents), *made.selected_on] if made else []
+    own = [made.own_data] if made else []
+    for name in (
+        *(model.name, model.source, model.revision or "", task.name, task.type, task.metric),
+        *trained,
+        *own,
+    ):
         if len(name.encode()) > NAME:
             raise _unfit(f"The name {_shown(name)} is longer than {NAME} bytes.")
         if any(unicodedata.category(c) in ("Cc", "Cf", "Cn", "Co", "Zl", "Zp") for c in name):
@@ -169,6 +176,8 @@ def _check_key(record: Record) -> None:
         raise _unfit("The `key` is not the digest of `identity`.", hint=AS_WRITTEN)
     if record.identity.get("artifact") != record.model.artifact:
         raise _unfit("The `identity` is of another artifact than `model`.")
+    if record.lineage is not None and record.lineage.key != record.model.artifact:
+        raise _unfit("The `lineage` is of another model than `model`.", hint=AS_WRITTEN)
     if record.identity.get("task") != record.task.name:
         raise _unfit("The `identity` is of another task than `task`.")
 

@@ -23,6 +23,7 @@ from harness import files
 from harness import record as schema
 from harness.errors import RecordError
 from harness.identity import canonical, digest, evaluation_identity
+from harness.lineage import Lineage, ParentPart
 from harness.record import RECORDS, ErrorPart, ExamplesPart, ModelPart, Record, TaskPart
 from harness.store import Store
 from harness.types import Data, Encoding
@@ -173,11 +174,26 @@ def trained() -> Record:
     return made(key=GOLDEN_KEY, training={"recipe": "glue-quick", "seeds": {"scores": [0.25, 0.75]}})
 
 
+def of_recipe() -> Record:
+    lineage = Lineage(
+        recipe="simcse", variant="mean", source="OptiBERT", settings={"batch_size": 64},
+        changed={"batch_size": 64}, parents=(ParentPart(name="tiny", artifact="a" * 64, revision="r" * 40),),
+        data=({"path": "org/pairs", "revision": "d" * 40},), seed=7, assumed=("the head",),
+        selected_on=("STSBenchmark",), own_data="pairs.csv",
+    )  # fmt: skip
+    return trained().model_copy(update={"lineage": lineage})
+
+
 def test_the_schema_on_disk_is_golden() -> None:
     """Records of a schema are written as they always were; a change needs a new schema number."""
-    golden = GOLDEN / "record-3.json"
-    assert trained().to_json() == golden.read_text()
-    assert RECORDS.parse(golden.read_text(), where="golden") == trained()
+    golden = GOLDEN / "record-4.json"
+    assert of_recipe().to_json() == golden.read_text()
+    assert RECORDS.parse(golden.read_text(), where="golden") == of_recipe()
+
+
+def test_records_of_schema_3_are_read() -> None:
+    """They had no lineage."""
+    assert RECORDS.parse((GOLDEN / "record-3.json").read_text(), where="golden") == trained()
 
 
 def test_records_of_schema_2_are_read() -> None:

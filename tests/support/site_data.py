@@ -5,12 +5,15 @@
 
 - `minilm-ish`: measured, vectors, all of NanoBEIR; a task of MTEB(eng, v2) failed.
 - `acme/tiny-base`: measured with the recipe glue-optibert on RTE and CoLA, with a grid and seeds.
-- `tiny-base-simcse`: a model that a recipe made of `acme/tiny-base` under three seeds: all of NanoBEIR,
-  and on two tasks of mteb, of which the third seed lacks one; texts of a task are in its training data.
-- `tiny-base-own`: the same once, with another batch size, own data, and a checkpoint that was chosen.
 - checks of both and a watch (judged_data).
 - `acme/tiny-base`, `acme/tiny-large`, HOSTILE: imported, all or part of NanoBEIR and MTEB(kor, v1);
   tiny-large was made of tiny-base, and its card says that it was trained on one of the tasks.
+
+`fill_trained` adds models that a recipe made:
+
+- `tiny-base-simcse`: a model that a recipe made of `acme/tiny-base` under three seeds: all of NanoBEIR,
+  and on two tasks of mteb, of which the third seed lacks one; texts of a task are in its training data.
+- `tiny-base-own`: the same once, with another batch size, own data, and a checkpoint that was chosen.
 """
 
 from __future__ import annotations
@@ -179,7 +182,6 @@ def standard_records(folder: Path) -> None:
     done = [scored(minilm, name, score) for name, score in spread_scores(names("nanobeir"), 0.5).items()]
     put(folder, minilm, [*done, scored(minilm, names("mteb")[0], None, error=failed)])
     put(folder, tiny, [trained(tiny, "RTE", 0.7), trained(tiny, "CoLA", 0.55)])
-    put_simcse(folder)
 
 
 SEEDS = (1, 2, 3)
@@ -200,8 +202,8 @@ def put_model(folder: Path, name: str, lineage: Lineage, scores: Scores, **prove
     """Write the records of a model that a recipe made; of `scores`, task to score."""
     model = artifact(Path(name), key=lineage.key, name=name)
     records = [scored(model, task, score) for task, score in scores.items()]
-    put(folder, model, [r.model_copy(update={"lineage": lineage, "provenance": {**r.provenance, **provenance}})
-                        for r in records])  # fmt: skip
+    more = [{"lineage": lineage, "provenance": {**one.provenance, **provenance}} for one in records]
+    put(folder, model, [one.model_copy(update=own) for one, own in zip(records, more, strict=True)])
     return model
 
 
@@ -290,6 +292,12 @@ def fill(folder: Path) -> None:
     put_imports(folder / "results", standard_imports())
     put_checks(folder / "results")
     put_watches(folder / "results")
+
+
+def fill_trained(folder: Path) -> None:
+    """Write the standard records and imports, and models that a recipe made."""
+    fill(folder)
+    put_simcse(folder / "results")
 
 
 def small_site(folder: Path, make: Callable[[Path], None] = fill) -> Site:

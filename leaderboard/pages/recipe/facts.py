@@ -8,7 +8,8 @@ from math import prod
 from typing import Any
 
 from harness import catalog
-from harness.recipe import ModelRecipe, TaskRecipe
+from harness.data.training import TrainingData
+from harness.recipe import ModelRecipe, RecipeEntry, TaskRecipe
 from leaderboard.reported.printed import Paper
 
 AnyRecipe = TaskRecipe | ModelRecipe
@@ -45,9 +46,11 @@ def convention_of(recipe: AnyRecipe) -> str:
     return str(getattr(recipe, "convention", ""))
 
 
-def protocol_of(recipe: AnyRecipe) -> Protocol:
-    """The protocol behind a recipe."""
+def protocol_of(entry: RecipeEntry, variant: str, recipe: AnyRecipe) -> Protocol:
+    """The protocol behind a recipe in a variant; of one that makes models, its settings."""
     found = getattr(recipe, "protocol", None)
+    if entry.kind == "model":
+        return _of_settings(entry.settings.get(variant), recipe)
     if not is_dataclass(found):
         return Protocol()
     grids: Mapping[str, Any] = getattr(found, "grids", {})
@@ -57,6 +60,23 @@ def protocol_of(recipe: AnyRecipe) -> Protocol:
         grids={task: {f.name: getattr(grid, f.name) for f in fields(grid)} for task, grid in grids.items()},
         assumed=tuple(getattr(found, "assumed", ())),
     )
+
+
+def _of_settings(settings: Any, recipe: AnyRecipe) -> Protocol:
+    """The settings of a recipe that makes models, and what it takes to be so; its object may say that."""
+    if not is_dataclass(settings):
+        return Protocol()
+    assumed = getattr(recipe, "assumed", ())
+    return Protocol(
+        settings={one.name: words(getattr(settings, one.name)) for one in fields(settings)},
+        assumed=tuple(assumed(settings) if callable(assumed) else assumed),
+    )
+
+
+def data_of(recipe: AnyRecipe) -> list[tuple[TrainingData, str]]:
+    """The data sets of a recipe that makes models, each with its use."""
+    trained = [(one, "training") for one in getattr(recipe, "data", ())]
+    return [*trained, *((one, "choosing a checkpoint") for one in getattr(recipe, "selection", ()))]
 
 
 def runs(grid: Mapping[str, tuple[Any, ...]]) -> int:

@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from harness.data.training import TrainingData
 from harness.recipe import RecipeEntry
 from leaderboard.pages.recipe.facts import (
     AnyRecipe,
     Protocol,
     convention_of,
+    data_of,
     opened,
     paper_of,
     protocol_of,
@@ -52,8 +54,9 @@ class RecipePage:
 def recipe_page(site: Site, entry: RecipeEntry, variant: str) -> RecipePage:
     """The page of a recipe in one of its variants."""
     recipe = opened(entry.name, variant)
-    protocol, paper = protocol_of(recipe), paper_of(recipe, site.papers)
-    tables = [users_table(site.queries, recipe), *_grids(protocol), *_settings(protocol)]
+    protocol, paper = protocol_of(entry, variant, recipe), paper_of(recipe, site.papers)
+    tables = [users_table(site.queries, recipe), *_data(recipe), *_grids(protocol)]
+    tables += _settings(protocol, SETTINGS[entry.kind])
     return RecipePage(
         facts=_facts(site, recipe, protocol, paper),
         tabs=_tabs(entry, variant),
@@ -62,9 +65,10 @@ def recipe_page(site: Site, entry: RecipeEntry, variant: str) -> RecipePage:
         tables=tables,
         data={
             "recipe": recipe.name,
+            "kind": entry.kind,
             "summary": entry.summary,
             "source": recipe.source,
-            "convention": convention_of(recipe),
+            "convention": convention_of(recipe) or None,
             "variants": dict(entry.variants),
             "runs": protocol.runs,
             "assumed": list(protocol.assumed),
@@ -91,7 +95,7 @@ def _facts(
     return [
         ("On the command line", f"--recipe {recipe.name}", "", ""),
         ("Source", recipe.source, f"/papers/{paper.slug}" if paper else "", ""),
-        ("Numbers by", convention_of(recipe), href, says),
+        *([("Numbers by", convention_of(recipe), href, says)] if convention_of(recipe) else []),
         *([("Runs on all tasks", str(protocol.runs), "", "")] if protocol.runs else []),
     ]
 
@@ -106,13 +110,57 @@ def _printed(paper: Paper | None) -> list[tuple[str, str]]:
     ]
 
 
-def _settings(protocol: Protocol) -> list[Table]:
+SETTINGS = {"task": "What all runs have in common", "model": "Every setting, as `--set` takes it"}
+"""What the table of settings shows, by the kind of recipe."""
+
+
+def _data(recipe: AnyRecipe) -> list[Table]:
+    found = data_of(recipe)
+    if not found:
+        return []
+    return [
+        Table(
+            name="data",
+            caption="Data sets",
+            columns=[
+                Column(key="name", label="Data set", sticky=True),
+                Column(key="use", label="Used for"),
+                Column(key="config", label="Configuration"),
+                Column(key="split", label="Split"),
+                Column(key="columns", label="Columns"),
+                Column(key="rows", label="Rows", numeric=True),
+                Column(key="revision", label="Revision"),
+            ],
+            rows=[_data_row(one, use) for one, use in found],
+        )
+    ]
+
+
+def _data_row(one: TrainingData, use: str) -> Row:
+    revision = one.revision or one.content
+    texts = [
+        one.path,
+        use,
+        one.config,
+        one.split,
+        ", ".join([*one.columns, *([one.score] if one.score else [])]),
+    ]
+    return Row(
+        cells=[
+            *(Cell(text=text or "–", value=text or None) for text in texts),
+            Cell(text="not known" if one.rows is None else f"{one.rows:,}", value=one.rows),
+            Cell(text=revision[:12], value=revision or None, note=revision),
+        ]
+    )
+
+
+def _settings(protocol: Protocol, caption: str) -> list[Table]:
     if not protocol.settings:
         return []
     return [
         Table(
             name="settings",
-            caption="What all runs have in common",
+            caption=caption,
             columns=[
                 Column(key="setting", label="Setting", sticky=True),
                 Column(key="value", label="Value"),
@@ -121,7 +169,9 @@ def _settings(protocol: Protocol) -> list[Table]:
                 Row(cells=[Cell(text=text, value=text) for text in pair])
                 for pair in protocol.settings.items()
             ],
-            notes=["– is nothing, or what the checkpoint's config says."],
+            notes=["– is nothing, or what the checkpoint's config says."]
+            if "–" in protocol.settings.values()
+            else [],
         )
     ]
 

@@ -9,29 +9,36 @@ from harness.recipe import RecipeEntry
 from harness.scores import score_text
 from leaderboard.grid import Grid
 from leaderboard.pages.recipe.facts import AnyRecipe, convention_of, opened
+from leaderboard.pages.suite.cells import kinds_of, made_of
 from leaderboard.queries import Entry, Queries
+from leaderboard.scopes import views
 from leaderboard.state import address
 from leaderboard.tables import Cell, Column, Row, Table
-from leaderboard.words import parameters_text
+from leaderboard.words import over_seeds, parameters_text
 
 
 def users(queries: Queries, name: str) -> list[Entry]:
-    """The measured entries that a recipe made, in any of its variants."""
+    """The measured entries that a recipe made, in any of its variants; several seeds are one."""
     return [
         entry
         for entry in queries.entries.values()
-        if entry.origin == "measured" and (entry.recipe or "").partition(":")[0] == name
+        if entry.origin == "measured" and not entry.member and name in _recipes_of(entry)
     ]
+
+
+def _recipes_of(entry: Entry) -> tuple[str, ...]:
+    """The recipes behind an entry: the one that made its model, and the one that trained for its tasks."""
+    made = entry.lineage.recipe if entry.lineage else ""
+    return (made, (entry.recipe or "").partition(":")[0])
 
 
 def users_table(queries: Queries, recipe: AnyRecipe) -> Table:
-    """Who was fine-tuned by a recipe in any variant, with the means of the suites that it trains for."""
+    """Who was trained by a recipe in any variant, with the means of the suites that it trains for.
+
+    Of a recipe that makes models these are the main suites in which one of them has a score.
+    """
     entries = users(queries, recipe.name.partition(":")[0])
-    grids = [
-        queries.grid(listed, convention_of(recipe))
-        for listed in queries.suites.values()
-        if convention_of(recipe) in listed.suite.conventions
-    ]
+    grids = _grids(queries, recipe, entries)
     rows = sorted((_user(entry, grids) for entry in entries), key=_by_mean)
     return Table(
         name="used",
@@ -52,21 +59,37 @@ def users_table(queries: Queries, recipe: AnyRecipe) -> Table:
     )  # fmt: skip
 
 
+def _grids(queries: Queries, recipe: AnyRecipe, entries: Sequence[Entry]) -> list[Grid]:
+    convention = convention_of(recipe)
+    if convention:
+        listed = queries.suites.values()
+        return [queries.grid(one, convention) for one in listed if convention in one.suite.conventions]
+    ids = {entry.id for entry in entries}
+    main = (one for one in queries.suites.values() if one.main and not one.suite.conventions)
+    grids = [queries.grid(one, views(one.suite)[0]) for one in main] if ids else []
+    return [grid for grid in grids if ids & {entry.id for entry in grid.entries}]
+
+
 def _by_mean(row: Row) -> tuple[bool, float]:
     cell = row.cells[3] if len(row.cells) > 4 else row.cells[2]
     value = cell.value if isinstance(cell.value, float) else 0.0
-    return bool(row.kind), -value
+    return bool(row.kind) or bool(cell.kind), -value
 
 
 def _user(entry: Entry, grids: Sequence[Grid]) -> Row:
     means = [_mean(entry, grid) for grid in grids]
     part = bool(means) and all(cell.kind for cell in means)
-    rest = entry.treatment.removeprefix(entry.recipe or "").lstrip(", ")
+    rest = made_of(entry) or entry.treatment.removeprefix(entry.recipe or "").lstrip(", ")
     return Row(
         key=entry.slug,
         kind="part" if part else "",
         cells=[
-            Cell(text=entry.model, value=entry.model, href=f"/models/{entry.model_slug}"),
+            Cell(
+                text=entry.model,
+                value=entry.model,
+                href=f"/models/{entry.model_slug}",
+                kind=kinds_of(entry),
+            ),
             Cell(text=entry.recipe or "", value=entry.recipe),
             Cell(text=parameters_text(entry.parameters), value=entry.parameters),
             *means,
@@ -83,14 +106,22 @@ def _mean(entry: Entry, grid: Grid) -> Cell:
     value, there = float(means.values[row]), int(means.there[row])
     if not means.complete[row]:
         note = f"of {there} of {means.wanted}"
-        return Cell(text=f"{score_text(value)} ({there}/{means.wanted})", value=value, kind="part", note=note)
+        text = f"{score_text(value)} ({there}/{means.wanted})"
+        return over_seeds(
+            Cell(text=text, value=value, kind="part", note=note), float(means.deviations[row]), entry.seeds
+        )
     interval = (grid.averages.get(row) or {}).get("interval")
     half = f" ± {50 * (interval[1] - interval[0]):.2f}" if interval else ""
-    return Cell(text=f"{score_text(value)}{half}", value=value)
+    cell = Cell(text=f"{score_text(value)}{half}", value=value)
+    return over_seeds(cell, float(means.deviations[row]), entry.seeds)
+
+
+KINDS = {"model": "one model for all tasks", "task": "a model for each task"}
+"""The kinds of recipes in words."""
 
 
 def recipes_table(queries: Queries) -> Table:
-    """Every recipe of the catalog."""
+    """Every recipe of the catalog, of both kinds."""
     return Table(
         name="recipes",
         caption=f"{len(catalog.recipes())} recipes",
@@ -100,6 +131,7 @@ def recipes_table(queries: Queries) -> Table:
             Column(key="source", label="Source"),
             Column(key="variants", label="Variants"),
             Column(key="measured", label="Measured entries", numeric=True),
+            Column(key="kind", label="Makes"),
         ],
         rows=[_recipe_row(queries, entry) for entry in catalog.recipes().values()],
     )
@@ -117,5 +149,6 @@ def _recipe_row(queries: Queries, entry: RecipeEntry) -> Row:
             Cell(text=source, value=source),
             Cell(text=variants or "–", value=variants or None, note=says),
             Cell(text=str(count) if count else "–", value=count, kind="" if count else "none"),
+            Cell(text=KINDS[entry.kind], value=entry.kind),
         ],
     )
