@@ -168,9 +168,7 @@ def _filled(context: click.Context, given: Mapping[str, Any], known: Mapping[str
     left = {name for name in given if context.get_parameter_source(name) in default}
     if "prompt_file" not in left:
         left.discard("prompts")
-    filled = {name: known[name] if name in known and name in left else given[name] for name in given}
-    filled["mnli"] = Path(filled["mnli"]) if filled["mnli"] else None
-    return filled
+    return {name: known[name] if name in known and name in left else given[name] for name in given}
 
 
 def _explain(policy: Policy, as_json: bool) -> int:
