@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import configparser
 import contextlib
+import functools
 import itertools
 import json
 import re
@@ -75,9 +76,8 @@ def _pairs(argument: str) -> Iterator[tuple[str, str]]:
     interpreter's standard library, of which many packages have copies.
     """
     root = _source_folder(argument)
-    standard = {text for one in _functions(_stdlib_root()) for text in (one.docstring, one.code) if text}
     documented = (one for one in _functions(root, _python_files(root)) if _is_described(one))
-    pairs = without_duplicates(one for one in documented if not {one.docstring, one.code} & standard)
+    pairs = without_duplicates(o for o in documented if not {o.docstring, o.code} & _standard_texts())
     first = next(pairs, None)
     if first is None:
         raise DataError(
@@ -107,8 +107,11 @@ def _is_described(function: Function) -> bool:
     return bool(function.docstring) and not _SECTION.match(function.docstring)
 
 
-def _stdlib_root() -> Path:
-    return Path(sysconfig.get_path("stdlib"))
+@functools.cache
+def _standard_texts() -> frozenset[str]:
+    """The documentation and the code of every function of the running interpreter's standard library."""
+    functions = _functions(Path(sysconfig.get_path("stdlib")))
+    return frozenset(text for one in functions for text in (one.docstring, one.code) if text)
 
 
 def _python_files(root: Path) -> list[str]:

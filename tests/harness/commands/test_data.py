@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from harness.cli import invoke
 from harness.commands import data as module
 from harness.commands.data import command
+from harness.data.training import TrainingData
 from harness.errors import UsageError
 from harness.types import Column, Data, Suite, SuiteOptions, Task
 
@@ -175,9 +176,74 @@ def test_the_data_root_may_come_from_the_environment(root, monkeypatch):
     assert (root / "org/toy/test.jsonl").exists()
 
 
+@pytest.fixture
+def recipes(monkeypatch):
+    """Two recipes: one that makes a model of two data sets, and one that trains for tasks."""
+    toy = TrainingData(path="org/toy", revision=REVISION, config="triplet")
+    made = SimpleNamespace(data=(toy, TrainingData(path="org/more", revision=REVISION)), selection=(toy,))
+    opened = {"makes-a-model": made, "for-tasks": SimpleNamespace(plan_task=None)}
+    monkeypatch.setattr(module, "open_recipe", opened.__getitem__)
+
+
+@pytest.mark.usefixtures("recipes")
+def test_the_data_of_a_recipe_is_that_of_its_training_and_its_selection(root, hub, capsys):
+    chosen = ("--recipe", "makes-a-model", "--data", root)
+    pulled = rows(call("pull", *chosen, "--json"))
+    assert [(r["path"], r["revision"], r["state"]) for r in pulled] == [
+        ("org/toy", REVISION, "pulled"),
+        ("org/more", REVISION, "failed"),
+    ]
+    assert hub[0] == ("org/toy", "dataset", REVISION)
+    listed = rows(call("list", *chosen, "--suite", "toys", "--offline", "--json"))
+    assert [(r["path"], r["tasks"], r["state"]) for r in listed] == [
+        ("org/toy", ["ToyA", "ToyB", "makes-a-model"], "verified"),
+        ("org/other", ["Other"], "missing"),
+        ("org/more", ["makes-a-model"], "missing"),
+    ]
+    verified = call("verify", *chosen)
+    assert verified.exit_code == 1
+    assert [line.split()[:2] for line in verified.stdout.splitlines() if line[0] != " "] == [
+        ["verified", "org/toy"],
+        ["wrong", "org/more"],
+    ]
+    assert f"harness data pull --recipe RECIPE --data {root}" in verified.stderr
+    assert invoke(["data", "pull", "--recipe", "for-tasks", "--data", str(root)]) == 2
+    said = capsys.readouterr().err
+    assert "'for-tasks' trains on the data of the tasks" in said
+    assert "--suite SUITE" in said
+
+
+def test_training_data_of_one_s_own_is_shown(tmp_path, capsys):
+    own = tmp_path / "own.csv"
+    own.write_text("query,answer,score\nab,abcd,1\nabcd,ab,0.5\n")
+    shown = call("check", "--train-data", own)
+    assert shown.stdout.splitlines() == [
+        "own.csv: 2 rows, each a scored pair",
+        "  sentence1: 3.0 characters on average",
+        "  sentence2: 3.0 characters on average",
+        "  score: the score",
+    ]
+    assert shown.stderr == ""
+    told = json.loads(call("check", "--train-data", own, "--json").stdout)
+    assert told.pop("identity")["content"].startswith("sha256:")
+    assert told == {
+        "schema": 1,
+        "name": "own.csv",
+        "form": "scored pair",
+        "rows": 2,
+        "score": "score",
+        "characters": {"sentence1": 3.0, "sentence2": 3.0},
+    }
+    own.write_text("query,answer,score\nab,,1\n")
+    assert invoke(["data", "check", "--train-data", str(own)]) == 1
+    assert f"{own}:2: the field 'answer' is blank" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
+        (["check", "--train-data", ""], "an empty name"),
+        (["check", "--train-data", "nowhere.jsonl"], "There is no training data 'nowhere.jsonl'"),
         (["list"], "Name a suite"),
         (["pull", "--data", "somewhere"], "Name suites"),
         (["pull", "--suite", "toys"], "--data DIR"),
