@@ -25,7 +25,9 @@ from harness.identity import digest
 from harness.registry import Registry
 
 if TYPE_CHECKING:
+    import numpy as np
     import pyarrow as pa
+    from numpy.typing import NDArray
 
 ENDINGS = (".jsonl", ".csv", ".tsv", ".parquet")
 """The endings of files of one's own."""
@@ -414,7 +416,7 @@ def _parquet_batches(
                 arrays += [_as_score(batch[score], score, str(path))] if score else []
                 made = pa.RecordBatch.from_arrays(arrays, names=[*names, *(["score"] if score else [])])
                 made.validate(full=True)
-                require_values(made, str(path), lambda row, done=done: done + row + 1, shown=read)
+                require_values(made, str(path), range(done + 1, done + made.num_rows + 1), shown=read)
                 done += made.num_rows
                 yield made
     except (pa.ArrowException, UnicodeDecodeError) as error:
@@ -433,14 +435,14 @@ def _as_score(values: Any, name: str, where: str) -> Any:
 
 
 def require_values(
-    table: pa.RecordBatch | pa.Table, where: str, row: Callable[[int], int], *, shown: Sequence[str]
+    table: pa.RecordBatch | pa.Table, where: str, numbers: range | NDArray[np.int64], *, shown: Sequence[str]
 ) -> None:
     """Refuse a text that is missing or blank, and a score that is no finite number.
 
     Args:
         table: Rows, all of whose columns are texts or scores.
         where: The data, for the message.
-        row: The number of a row for people.
+        numbers: The numbers of the rows for people.
         shown: The names of the columns for people.
     """
     import pyarrow as pa
@@ -455,4 +457,4 @@ def require_values(
             fault = "holds no text"
         at = pc.index(bad, True).as_py()
         if at >= 0:
-            raise DataError(f"{where}: row {row(at)}: the column {name!r} {fault}.")
+            raise DataError(f"{where}: row {numbers[at]}: the column {name!r} {fault}.")

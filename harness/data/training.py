@@ -389,11 +389,11 @@ def load_training(located: LocatedTraining, *, cache: Path) -> datasets.Dataset:
     with _place(located, cache), no_bars():
         table = _read(located)
     _require_kinds(located, table)
-    chosen: NDArray[np.int64] | None = None
+    numbers = np.arange(1, len(table) + 1)
     if data.filter is not None:
         values = table.data.column(data.filter[0])
-        chosen = np.flatnonzero(_satisfying(values, data.filter).to_numpy(zero_copy_only=False))
-        table = table.select(chosen)
+        numbers = numbers[_satisfying(values, data.filter).to_numpy(zero_copy_only=False)]
+        table = table.select(numbers - 1)
     table = table.select_columns([*data.columns, *([data.score] if data.score else [])])
     if not len(table):
         raise DataError(
@@ -401,11 +401,7 @@ def load_training(located: LocatedTraining, *, cache: Path) -> datasets.Dataset:
         )
     done = 0
     for batch in _batches(table):
-
-        def number(row: int, done: int = done) -> int:
-            return int(chosen[done + row]) + 1 if chosen is not None else done + row + 1
-
-        require_values(batch, located.name, number, shown=table.column_names)
+        require_values(batch, located.name, numbers[done:], shown=table.column_names)
         done += batch.num_rows
     return table
 
