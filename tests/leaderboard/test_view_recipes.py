@@ -180,7 +180,7 @@ def test_recipes_are_shown_without_torch() -> None:
         "from leaderboard.pages.recipe.facts import opened, protocol_of\n"
         "from harness import catalog\n"
         "for name, entry in catalog.recipes().items():\n"
-        "    assert all(protocol_of(opened(name, v)).settings for v in ('', *entry.variants))\n"
+        "    assert all(protocol_of(entry, v, opened(name, v)).settings for v in ('', *entry.variants))\n"
         "print(sorted({'torch', 'mteb', 'transformers'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)

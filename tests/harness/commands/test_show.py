@@ -12,6 +12,7 @@ import pytest
 from fakes import artifact, encoding, record, task
 from harness import backbones, catalog
 from harness.cli import invoke
+from harness.lineage import Lineage, ParentPart
 from harness.record import Record
 from harness.store import Store
 from harness.types import Artifact, Data, Encoding, SuiteOptions, Task
@@ -116,6 +117,65 @@ def test_show_lists_every_record_with_its_settings(results: Path, capsys: Any) -
         ("STS12", 0.5),
         ("STS13", 0.75),
     ]
+
+
+TRAINED = Lineage(
+    recipe="simcse", settings={}, parents=(ParentPart(name="tiny", artifact="t" * 64),), data=(), seed=0
+)
+
+
+@pytest.fixture
+def seeds(results: Path) -> Path:
+    """A model that was trained under three seeds, of which the third has no score on STS13."""
+    for seed in (1, 2, 3):
+        lineage = TRAINED.model_copy(update={"seed": seed})
+        model = artifact(Path("tiny"), key=lineage.key, name="tiny-simcse")
+        scores = {"STS12": seed / 10, "STS13": 0.5}
+        records = [
+            record(sts(name), s, model=model) for name, s in scores.items() if (seed, name) != (3, "STS13")
+        ]
+        put(results, model, *(one.model_copy(update={"lineage": lineage}) for one in records))
+    return results
+
+
+def test_show_of_several_seeds_is_their_mean_and_deviation(seeds: Path, capsys: Any) -> None:
+    shown = said(capsys, "show", "tiny-simcse", "--results", seeds)
+    for text in (
+        "20.00 ± 10.00",
+        "2 of 3 seeds",
+        "simcse on tiny; mean ± standard deviation over the seeds 1 (",
+    ):
+        assert text in shown
+    found = asked(capsys, "show", "tiny-simcse", "--results", seeds)
+    assert [model["seed"] for model in found["models"]] == [1, 2, 3]
+    rows = {row["task"]: row for row in found["tasks"]}
+    assert rows["STS12"]["value"] == pytest.approx(0.2)
+    assert rows["STS12"]["deviation"] == pytest.approx(0.1)
+    assert rows["STS12"]["scores"] == [0.1, 0.2, 0.3]
+    assert (rows["STS13"]["value"], rows["STS13"]["deviation"], rows["STS13"]["seeds"]) == (None, None, 2)
+
+
+def test_show_of_a_suite_over_seeds_has_columns_and_means(seeds: Path, capsys: Any) -> None:
+    shown = said(capsys, "show", "tiny-simcse", "--suite", SUITE, "--results", seeds)
+    assert "mean over the task asked for" not in shown
+    assert "mean over tasks 20.00 ± 10.00 (1 of 1)" in shown
+    both = ["--suite", SUITE, "--suite", "mteb:STS13"]
+    (found,) = asked(capsys, "show", "tiny-simcse", *both, "--results", seeds)["suites"]
+    assert found["columns"]["STS12"] == {
+        "value": pytest.approx(0.2),
+        "deviation": pytest.approx(0.1),
+        "seeds": 3,
+    }
+    assert found["mean_over_tasks"] == {"value": None, "deviation": None, "seeds": 2}
+
+
+def test_a_key_names_one_seed_and_compare_takes_only_one(seeds: Path, capsys: Any) -> None:
+    key = TRAINED.model_copy(update={"seed": 2}).key
+    (row, _) = asked(capsys, "show", key[:12], "--results", seeds)["records"]
+    assert row["main_score"] == 0.2
+    assert invoke(["compare", "tiny-simcse", "model-a", "--results", str(seeds)]) == 2
+    said_so = capsys.readouterr().err
+    assert f"{key[:12]} (seed 2)" in " ".join(said_so.split())
 
 
 def test_show_of_a_suite_keeps_settings_apart(results: Path, capsys: Any) -> None:
