@@ -2,9 +2,9 @@
 
     python tests/benchmarks/kill_training.py FOLDER [--kills 20] [--epochs 4] [--rows 512] [--seed 0]
 
-FOLDER is a data root with `sentence-transformers/all-nli`. MiniLM is trained with simcse's loss and dropout on
-its first triplets. A kill (SIGKILL to the group) comes at a random step of each epoch in turn, every third one
-while a checkpoint is being written. Prints the moments; 1 if a weight, the log or a leftover differs.
+FOLDER is a data root with `sentence-transformers/all-nli`. MiniLM is trained with simcse's loss and dropout
+on its first triplets. A kill (SIGKILL to the group) comes at a random step, every third one while a
+checkpoint is being written. Prints the moments; 1 if a weight, the log or a leftover differs.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def spec_of(given: argparse.Namespace, work: Path, name: str) -> TrainingSpec:
 
 
 def killed(spec: TrainingSpec, step: int, saving: bool) -> bool:
-    """Run, and kill the group once a step is logged, or once a checkpoint after it is begun; whether it was."""
+    """Run, and kill the group once a step is logged, or a checkpoint after it begun; whether it died."""
     ended = threading.Event()
 
     def watch() -> None:

@@ -3,8 +3,8 @@
     python tests/benchmarks/training_step.py FOLDER [--batch 64] [--rounds 12] [--model NAME]
 
 FOLDER is a data root with `sentence-transformers/all-nli`. A step is tokenizing, forward, loss, backward,
-clipping and AdamW, dropout on. Bars: at most 0.85 of the library's time at the lengths of NLI, at most 1.05 where
-every text has 32 tokens.
+clipping and AdamW, dropout on. Bars: at most 0.85 of the library's time at the lengths of NLI, at most 1.05
+where every text has 32 tokens.
 """
 
 from __future__ import annotations

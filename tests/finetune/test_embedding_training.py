@@ -24,8 +24,10 @@ from finetune.embedding.plan import EmbeddingRecipe
 from finetune.embedding.settings import EmbeddingSettings
 from finetune.embedding.trainer import train
 from finetune.recipes.simcse import RECIPE, loss
-from harness import training
+from harness import backbones, training
+from harness.data.offline import forbid_network
 from harness.data.training import LocatedTraining, TrainingData
+from harness.encoder.model_settings import describe
 from harness.errors import HarnessError
 from harness.training import TrainingSpec, read_log, run_training
 from harness.types import Artifact
@@ -392,6 +394,28 @@ def test_the_model_is_one_of_the_library(make: Callable[..., TrainingSpec]) -> N
     line = read_log(spec.folder / "log.jsonl")[-1]
     assert line.keys() >= {"step", "epoch", "loss", "rate", "gradient_norm", "tokens", "seconds", "memory"}
     assert line["epoch"] == 1.0
+
+
+@pytest.mark.parametrize("family", ["neobert", "minilm"])
+def test_other_backbones_are_trained_off_the_network(
+    make: Callable[..., TrainingSpec], backbone: Artifact, tmp_path: Path, family: str
+) -> None:
+    """A family that transformers has no class for, and a real embedding model whose modules are replaced."""
+    named = backbones.named_models()["minilm"]
+    assert named.locate is not None
+    made = (
+        tiny.folder(tiny.families()["neobert"], tmp_path / "neo") if family == "neobert" else named.locate()
+    )
+    settings = {"epochs": 1, "batches": "no_duplicates", "precision": "float16", "max_length": 12}
+    spec = make(settings=settings, backbone=replace(backbone, folder=Path(made)), threads=2)
+    with forbid_network():
+        run(spec)
+    before, after = (describe(folder) for folder in (Path(made), spec.output))
+    assert after == replace(before, folder=spec.output, pooling="mean", normalize=False)
+    vectors = module.SentenceTransformer(str(spec.output), device="cpu").encode(["the cat sat"])
+    assert np.isfinite(vectors).all()
+    notes = [json.loads(line) for line in (spec.folder / "events.jsonl").read_text().splitlines()]
+    assert {"kind": "note", "text": "trained in float32: a CPU has no float16"} in notes
 
 
 def test_a_loss_that_is_not_finite_stops_the_training(make: Callable[..., TrainingSpec]) -> None:
