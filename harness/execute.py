@@ -14,6 +14,7 @@ from harness.errors import StoreError
 from harness.files import Leases
 from harness.jobs import Job, lineage_of, model_part, task_part
 from harness.lineage import read_document
+from harness.model_store import ModelStore
 from harness.plan import Plan, PlannedScore
 from harness.record import RECORDS, ErrorPart, Record
 from harness.store import Store
@@ -118,6 +119,7 @@ class Driver:
 
     def _work(self) -> None:
         self._store.prepare()
+        ModelStore(self._store.root).sweep()
         for part in ("vectors", "datasets", "source", "finetuned"):
             files.sweep(self._cache / part)
         ends = None if self._budget is None else time.monotonic() + self._budget

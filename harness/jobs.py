@@ -14,8 +14,7 @@ import hashlib
 import io
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from itertools import chain
@@ -513,17 +512,3 @@ def _check_texts(texts: Sequence[str], role: Role) -> None:
                 f"A row of the data set cannot be read: its {side} is {what} instead of text "
                 f"(number {row + 1} of {len(texts)} that were to be encoded)."
             )
-
-
-@contextmanager
-def no_bars() -> Iterator[None]:
-    """Hide the progress bars of the datasets library."""
-    import datasets
-
-    hidden = datasets.are_progress_bars_disabled()
-    datasets.disable_progress_bars()
-    try:
-        yield
-    finally:
-        if not hidden:
-            datasets.enable_progress_bars()

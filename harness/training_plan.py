@@ -77,6 +77,11 @@ def _planned(
     seed: int,
     request: TrainingRequest,
 ) -> ConfiguredModel:
+    if backbone.trust_remote_code:
+        raise UsageError(
+            f"{backbone.name} runs code of its own, and no recipe trains that.",
+            hint="Leave out --trust-remote-code, where the harness or transformers has its network.",
+        )
     data, selection = located
     try:
         model = recipe.plan(backbone, (*data, *selection), seed=seed)

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from finetune.glue.protocol import Trial
 from harness.context import JobContext
+from harness.data.prepared import no_bars
 from harness.encoder.model_files import backbone_folder
 from harness.encoder.model_settings import family_in, lengths
-from harness.jobs import no_bars, prepared_data
+from harness.jobs import prepared_data
 from harness.types import Artifact, LabelledData, LabelSource, Task
 
 if TYPE_CHECKING:

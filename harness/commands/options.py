@@ -193,7 +193,7 @@ _OPTIONS = (
     click.option(
         "--no-gate", is_flag=True, help="Run a model that the sanity gate refuses; its records say so."
     ),
-    trust_remote_code := click.option(
+    click.option(
         "--trust-remote-code",
         is_flag=True,
         help="Run code from the model's repository; needs a pinned commit.",
@@ -242,7 +242,7 @@ def with_project(suites: tuple[str, ...], name: str | None) -> tuple[str, ...]:
 def training(command: F) -> F:
     """Give a command every option of a training that an evaluation has as well."""
     chosen = (recipe, changes, train_data, seed, results, cache, data, offline, devices, threads)
-    for option in reversed((*chosen, trust_remote_code, allow_extra)):
+    for option in reversed((*chosen, allow_extra)):
         command = option(command)
     return command
 
