@@ -156,6 +156,9 @@ _RULES: Mapping[str, _Rule] = {
     "subsets": _NAMES,
     "splits": _NAMES,
     "recipe": _NAMES,
+    "checkpoint_minutes": _Rule(
+        type=Annotated[float, Interval(ge=0), Predicate(math.isfinite)], must="a number of minutes, 0 or more"
+    ),
     "recipe_settings": _Rule(type=dict[str, Any], must="a mapping of settings to values", before=_table),
     "train_data": _Rule(type=str, must="a name or a path", before=_place),
     "results": _optional(_FOLDER),

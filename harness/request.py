@@ -34,7 +34,7 @@ class Request:
     kind, that for tasks with labels and that for models. `recipe_settings` are the settings of the recipes
     that are changed, a name as `recipe.setting` where both have it. A recipe for models makes one for each of
     `seeds` seeds, counted from the seed of the settings, of `train_data` in place of its own where that is
-    given. `devices` are torch device names; several devices run one worker process each. With `gate` off, a
+    given, with a checkpoint every `checkpoint_minutes`. `devices` are torch device names; several devices run one worker process each. With `gate` off, a
     model runs although the sanity gate refuses it, and its records say so; `allow_extra` are tensors (with *
     and ?) that may have no place in a model. After `budget` seconds no new job starts: the remaining tasks
     are "stopped", and the same request continues with them. `names` are, by spelling, names for models in
@@ -49,6 +49,7 @@ class Request:
     recipe_settings: Mapping[str, Any] = field(default_factory=dict)
     train_data: str = ""
     seeds: int = 1
+    checkpoint_minutes: float = 10.0
     results: Path | None = None
     cache: Path | None = None
     data: Path | None = None
@@ -456,6 +457,7 @@ class ResolvedRequest:
                 results=results,
                 data=data,
                 threads=request.threads,
+                minutes=request.checkpoint_minutes,
             )
             made = planned_models(tuple(dict.fromkeys(asked)), recipes.model, how)
         return ResolvedRequest(

@@ -29,6 +29,7 @@ class TrainingRequest:
         results: The results folder, in which trained models lie.
         data: The places for data sets.
         threads: CPU threads of a process.
+        minutes: The time between two checkpoints.
     """
 
     settings: Settings
@@ -37,6 +38,7 @@ class TrainingRequest:
     results: Path
     data: DataSettings
     threads: int | None
+    minutes: float
 
 
 def planned_models(
@@ -112,6 +114,7 @@ def _planned(
         cache=request.data.cache,
         offline=request.data.offline,
         threads=request.threads,
+        minutes=request.minutes,
     )
     description = replace(model.description, folder=artifact.folder)
     return ConfiguredModel(

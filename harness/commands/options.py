@@ -207,6 +207,20 @@ _OPTIONS = (
 )
 
 
+models = click.option(
+    "--model",
+    "models",
+    multiple=True,
+    required=True,
+    metavar="MODEL",
+    help="Catalog name, org/name[@revision], or a folder. Repeat for several.",
+)
+checkpoint_minutes = click.option(
+    "--checkpoint-minutes",
+    type=Number("checkpoint_minutes"),
+    default=10.0,
+    help="Minutes between two checkpoints of a training, from which it goes on after a kill.",
+)
 seeds = click.option(
     "--seeds",
     type=Number("seeds"),

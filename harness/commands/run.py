@@ -30,18 +30,12 @@ if TYPE_CHECKING:
 
 
 @click.command("run")
-@click.option(
-    "--model",
-    "models",
-    multiple=True,
-    required=True,
-    metavar="MODEL",
-    help="Catalog name, org/name[@revision], or a folder. Repeat for several.",
-)
+@options.models
 @options.suites
 @options.project
 @options.evaluation
 @options.seeds
+@options.checkpoint_minutes
 @click.option(
     "--force",
     is_flag=True,
@@ -55,6 +49,7 @@ def command(
     suites: tuple[str, ...],
     project: str | None,
     seeds: int,
+    checkpoint_minutes: float,
     force: bool,
     fail_fast: bool,
     dry_run: bool,
@@ -63,7 +58,8 @@ def command(
 ) -> int:
     """Evaluate models on suites and record the scores; what is there is not done again."""
     suites = options.with_project(suites, project)
-    request = Request.of_options(models, suites, given, seeds=seeds, force=force, fail_fast=fail_fast)
+    how = {"seeds": seeds, "checkpoint_minutes": checkpoint_minutes, "force": force, "fail_fast": fail_fast}
+    request = Request.of_options(models, suites, given, **how)
     with request.network():
         prepared = evaluation.prepare(request)
         evaluation.require_data(prepared)

@@ -24,19 +24,20 @@ from harness.request import DEFAULTS, PreparedRun, Request
 
 
 @click.command("train")
-@click.option(
-    "--model",
-    "models",
-    multiple=True,
-    required=True,
-    metavar="MODEL",
-    help="The model to start from: catalog name, org/name[@revision], or a folder. Repeat for several.",
-)
+@options.models
 @options.training
 @options.seeds
+@options.checkpoint_minutes
 @click.option("--dry-run", is_flag=True, help="Print what would be trained and its cost; train nothing.")
 @options.as_json
-def command(models: tuple[str, ...], seeds: int, dry_run: bool, as_json: bool, **given: Any) -> int:
+def command(
+    models: tuple[str, ...],
+    seeds: int,
+    checkpoint_minutes: float,
+    dry_run: bool,
+    as_json: bool,
+    **given: Any,
+) -> int:
     """Make models with a recipe; a model that is there is not trained again.
 
     A training that was interrupted goes on where it stopped. `harness run` with the same options
@@ -46,7 +47,9 @@ def command(models: tuple[str, ...], seeds: int, dry_run: bool, as_json: bool, *
         raise UsageError(
             "Which recipe?", hint="Type --recipe with one that makes a model (`harness list recipes`)."
         )
-    request = Request.of_options(models, (), {**DEFAULTS, **given}, seeds=seeds)
+    request = Request.of_options(
+        models, (), {**DEFAULTS, **given}, seeds=seeds, checkpoint_minutes=checkpoint_minutes
+    )
     with request.network():
         prepared = evaluation.prepare(request, training=True)
         if dry_run:
