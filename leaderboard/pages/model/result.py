@@ -15,7 +15,7 @@ from leaderboard.pages.model.facts import Fact
 from leaderboard.pages.model.page import KNOWN
 from leaderboard.pages.model.result_tables import Metric, result_tables
 from leaderboard.pages.model.training import Figure, figures_of, notes_on
-from leaderboard.pages.suite.cells import made_of
+from leaderboard.pages.suite.cells import training_text
 from leaderboard.pages.task.names import task_path
 from leaderboard.paging import Paging, paging
 from leaderboard.queries import Entry, Queries
@@ -107,7 +107,7 @@ def _facts(queries: Queries, entry: Entry, row: Any, record: Document) -> Iterat
     yield "Revision of the model", entry.revision or "not said", "", ""
     yield "Treatment", entry.treatment or "not said", "", ""
     if entry.lineage:
-        yield "Made by", made_of(entry), address(f"/recipes/{entry.lineage.recipe}"), ""
+        yield "Made by", training_text(entry), address(f"/recipes/{entry.lineage.recipe}"), ""
     if row.trained_on:
         yield "Trained on its texts", f"{row.trained_on:,}", "", _texts_note(record)
     yield "Data", row.data or "its source proves no revision", "", _data_note(queries, row)

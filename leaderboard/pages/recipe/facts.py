@@ -90,7 +90,7 @@ def words(value: Any) -> str:
     >>> words(1e-05), words((0.9, 0.98)), words(None), words(True), words({"RTE": 100})
     ('1e-05', '0.9, 0.98', '–', 'yes', 'RTE 100')
     """
-    if value is None or value == () or value == {}:
+    if value is None or value in ((), {}, ""):
         return "–"
     if isinstance(value, bool):
         return "yes" if value else "no"

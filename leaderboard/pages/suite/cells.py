@@ -55,13 +55,18 @@ def kinds_of(entry: Entry) -> str:
 
 
 def made_of(entry: Entry) -> str:
+    """What a recipe made an entry's model of, under which seeds, and the treatment; empty for any other."""
+    return f"{training_text(entry)}; {entry.treatment}" if entry.lineage else ""
+
+
+def training_text(entry: Entry) -> str:
     """What a recipe made an entry's model of, and under which seeds; empty for any other."""
     made = entry.lineage
     if made is None:
         return ""
     parents = " and ".join(parent.name for parent in made.parents)
     chosen = [f"checkpoint chosen by {', '.join(made.selected_on)}"] if made.selected_on else []
-    return "; ".join([f"{made.text} on {parents}", *chosen, seeds_text(entry.seeds), entry.treatment])
+    return "; ".join([f"{made.text} on {parents}", *chosen, seeds_text(entry.seeds)])
 
 
 def origin_cell(entry: Entry) -> Cell:
