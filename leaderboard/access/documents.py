@@ -28,6 +28,7 @@ INTEGER = 2**63
 
 COUNTS = (
     "texts",
+    "texts_trained_on",
     "texts_encoded",
     "characters_encoded",
     "tokens_encoded",

@@ -19,7 +19,8 @@ from starlette.testclient import TestClient
 
 from harness.documents import with_digest
 from harness.identity import digest
-from harness.record import DIGEST_SINCE, RECORDS, SCHEMA
+from harness.lineage import Lineage, ParentPart
+from harness.record import DIGEST_SINCE, RECORDS, SCHEMA, Record
 from harness.store import Store
 from harness.types import Artifact
 from leaderboard.access.intake import Intake
@@ -226,7 +227,37 @@ def told(**provenance: Any) -> bytes:
     return json.dumps(made(provenance=provenance)).encode()
 
 
+LINEAGE = Lineage(
+    recipe="simcse", settings={}, parents=(ParentPart(name="tiny", artifact="a" * 64),), data=(), seed=1
+)
+
+
+def of_recipe(**changes: Any) -> dict[str, Any]:
+    """A record of a model that a recipe made."""
+    lineage = LINEAGE.model_copy(update=changes)
+    base = made(identity={"artifact": lineage.key, "task": "STS12", "seed": 42}, schema=SCHEMA)
+    body = {**base, "model": {**base["model"], "artifact": lineage.key}, "lineage": lineage.model_dump()}
+    found: dict[str, Any] = json.loads(Record.model_validate(body).to_json())
+    return found
+
+
+def of_another_seed() -> bytes:
+    """The record of a model with the lineage of another one."""
+    found = of_recipe()
+    other = {**found, "lineage": {**found["lineage"], "seed": 2}}
+    return Record.model_validate({k: v for k, v in other.items() if k != "digest"}).to_json().encode()
+
+
+def test_a_lineage_is_kept(site: Site) -> None:
+    assert site.post(of_recipe()).status_code == 201
+    (kept,) = [json.loads(body) for name, body in site.files().items() if name.endswith(".json")]
+    assert kept["lineage"] == LINEAGE.model_dump(mode="json")
+
+
 WRONG: dict[str, tuple[bytes, int, str]] = {
+    "lineage of another": (of_another_seed(), 422, "The `lineage` is of another model"),
+    "long own data": (json.dumps(of_recipe(own_data="x" * 300)).encode(), 422, "longer than 200 bytes"),
+    "texts are a text": (told(texts_trained_on="all"), 422, "`texts_trained_on`"),
     "empty": (b"", 400, "not JSON"),
     "not JSON": (b"{", 400, "line 1, column 2"),
     "two values": (raw(b"{}"), 400, "not JSON"),
