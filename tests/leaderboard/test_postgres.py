@@ -24,6 +24,7 @@ from leaderboard.scopes import all_scopes
 from site_data import (
     Import,
     fill,
+    fill_trained,
     measured_model,
     names,
     put,
@@ -101,7 +102,7 @@ ENGINES: list[Engine] = []
 
 
 def everything(folder: Path) -> None:
-    fill(folder)
+    fill_trained(folder)
     odd = [
         Import(model=name, revision=f"r{at}", scores=spread_scores(NANO[: 5 + at % 9], at / 40))
         for at, name in enumerate(ODD)
