@@ -533,8 +533,7 @@ class PreparedRun:
         """The evaluated models, those that differ in the seed of their training together."""
         found: dict[str, list[ConfiguredModel]] = {}
         for one in self.subjects:
-            lineage = one.lineage
-            family = one.artifact.key if lineage is None else lineage.model_copy(update={"seed": 0}).key
+            family = one.artifact.key if one.lineage is None else one.lineage.group
             found.setdefault(f"{family} {one.encoding}", []).append(one)
         return tuple(map(tuple, found.values()))
 

@@ -44,7 +44,7 @@ class EmbeddingRecipe:
     """A recipe that trains an embedding model once, with a user's settings.
 
     Attributes:
-        name: The name that a user types, without a variant.
+        name: The name that a user types, with its variant after a colon.
         source: The section of the paper, and its code.
         data: The data sets of the recipe; rows of all of them are mixed.
         loss: The loss of a batch.
@@ -160,7 +160,7 @@ class EmbeddingRecipe:
         plain = asdict(self.settings)
         before = asdict(self.defaults)
         return Lineage(
-            recipe=self.name,
+            recipe=self.name.partition(":")[0],
             variant=self.variant,
             source=self.source,
             settings=json.loads(canonical(self.settings)),
@@ -223,4 +223,5 @@ def _opened(
     variant: str,
     settings: EmbeddingSettings,
 ) -> EmbeddingRecipe:
-    return replace(recipe, variant=variant, settings=settings, defaults=defaults[variant])
+    name = f"{recipe.name}:{variant}" if variant else recipe.name
+    return replace(recipe, name=name, variant=variant, settings=settings, defaults=defaults[variant])

@@ -53,18 +53,18 @@ class RecipePage:
 
 def recipe_page(site: Site, entry: RecipeEntry, variant: str) -> RecipePage:
     """The page of a recipe in one of its variants."""
-    recipe, name = opened(entry.name, variant), f"{entry.name}:{variant}" if variant else entry.name
+    recipe = opened(entry.name, variant)
     protocol, paper = protocol_of(entry, variant, recipe), paper_of(recipe, site.papers)
     tables = [users_table(site.queries, recipe), *_data(recipe), *_grids(protocol)]
     tables += _settings(protocol, SETTINGS[entry.kind])
     return RecipePage(
-        facts=_facts(site, recipe, name, protocol, paper),
+        facts=_facts(site, recipe, protocol, paper),
         tabs=_tabs(entry, variant),
         assumed=protocol.assumed,
         printed=_printed(paper) if entry.kind == "task" else [],
         tables=tables,
         data={
-            "recipe": name,
+            "recipe": recipe.name,
             "kind": entry.kind,
             "summary": entry.summary,
             "source": recipe.source,
@@ -85,7 +85,7 @@ def _tabs(entry: RecipeEntry, variant: str) -> list[tuple[str, str, bool]]:
 
 
 def _facts(
-    site: Site, recipe: AnyRecipe, name: str, protocol: Protocol, paper: Paper | None
+    site: Site, recipe: AnyRecipe, protocol: Protocol, paper: Paper | None
 ) -> list[tuple[str, str, str, str]]:
     says = href = ""
     for listed in site.queries.suites.values():
@@ -93,7 +93,7 @@ def _facts(
             says = listed.suite.conventions[convention_of(recipe)].says
             href = address(f"/suites/{listed.slug}", {"view": convention_of(recipe)})
     return [
-        ("On the command line", f"--recipe {name}", "", ""),
+        ("On the command line", f"--recipe {recipe.name}", "", ""),
         ("Source", recipe.source, f"/papers/{paper.slug}" if paper else "", ""),
         *([("Numbers by", convention_of(recipe), href, says)] if convention_of(recipe) else []),
         *([("Runs on all tasks", str(protocol.runs), "", "")] if protocol.runs else []),
