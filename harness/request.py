@@ -34,11 +34,11 @@ class Request:
     kind, that for tasks with labels and that for models. `recipe_settings` are the settings of the recipes
     that are changed, a name as `recipe.setting` where both have it. A recipe for models makes one for each of
     `seeds` seeds, counted from the seed of the settings, of `train_data` in place of its own where that is
-    given, with a checkpoint every `checkpoint_minutes`. `devices` are torch device names; several devices run one worker process each. With `gate` off, a
-    model runs although the sanity gate refuses it, and its records say so; `allow_extra` are tensors (with *
-    and ?) that may have no place in a model. After `budget` seconds no new job starts: the remaining tasks
-    are "stopped", and the same request continues with them. `names` are, by spelling, names for models in
-    records and tables.
+    given, with a checkpoint every `checkpoint_minutes`. `devices` are torch device names; several devices run
+    one worker process each. With `gate` off, a model runs although the sanity gate refuses it, and its
+    records say so; `allow_extra` are tensors (with * and ?) that may have no place in a model. After `budget`
+    seconds no new job starts: the remaining tasks are "stopped", and the same request continues with them.
+    `names` are, by spelling, names for models in records and tables.
     """
 
     models: tuple[str, ...]
