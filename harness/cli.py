@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import keyword
+import signal
 import sys
 from typing import Any, NoReturn
 
@@ -81,8 +82,13 @@ def program() -> None:
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:
-    """Run the command line and exit with its code."""
+    """Run the command line and exit with its code; SIGTERM ends it as Ctrl-C does."""
+    signal.signal(signal.SIGTERM, _interrupt)
     sys.exit(invoke(sys.argv[1:] if arguments is None else arguments))
+
+
+def _interrupt(*_: object) -> NoReturn:
+    raise KeyboardInterrupt
 
 
 def invoke(arguments: list[str]) -> int:

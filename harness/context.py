@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import sys
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -113,8 +115,13 @@ class JobContext:
         return made
 
     def forget(self) -> None:
-        """Drop the loaded model."""
+        """Drop the loaded model and other large values, and give their memory back."""
         self._loaded = None
+        self._kept.clear()
+        gc.collect()
+        torch = sys.modules.get("torch")
+        if torch is not None and torch.cuda.is_initialized():
+            torch.cuda.empty_cache()
 
     def load(self, artifact: Artifact, encoding: Encoding) -> Encoder:
         """A new load of the model."""

@@ -16,7 +16,7 @@ from harness.jobs import Job
 from harness.model_store import ModelStore
 from harness.plan import ConfiguredModel, Plan
 from harness.provenance import cores
-from harness.recipe import TaskRecipe
+from harness.recipe import ModelRecipe, TaskRecipe
 from harness.report import Report
 from harness.request import PreparedRun, Request, ResolvedRequest, check_devices
 from harness.store import Store
@@ -165,7 +165,7 @@ def _driver(prepared: PreparedRun, listeners: Listeners | None) -> Driver:
             threads=request.threads,
         )
     return Driver(
-        _with_devices(plan, places.devices),
+        _with_devices(plan, places.devices, prepared.model_recipe),
         store=prepared.store,
         cache=prepared.cache,
         devices=places.devices,
@@ -178,16 +178,16 @@ def _driver(prepared: PreparedRun, listeners: Listeners | None) -> Driver:
 
 
 def _weight_bytes(one: ConfiguredModel) -> int:
-    artifact = one.training.backbone if one.training is not None else one.artifact
+    artifact = (one if one.training is None else one.training.backbone).artifact
     return sum(path.stat().st_size for path in weight_files(artifact.folder))
 
 
-def _with_devices(plan: Plan, devices: Sequence[str]) -> Plan:
-    """The plan with the devices shared out among its trainings."""
+def _with_devices(plan: Plan, devices: Sequence[str], recipe: ModelRecipe | None) -> Plan:
+    """The plan with the devices shared out among its trainings, no more to each than its recipe can use."""
     trainings = sum(job.kind == "train" for job in plan.jobs)
-    if not trainings:
+    if not trainings or recipe is None:
         return plan
-    each = max(1, len(set(devices)) // trainings)
+    each = recipe.devices(max(1, len(set(devices)) // trainings))
     return replace(
         plan, jobs=tuple(replace(job, devices=each) if job.kind == "train" else job for job in plan.jobs)
     )

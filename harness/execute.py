@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -12,8 +12,7 @@ from harness import files
 from harness.context import Event
 from harness.errors import StoreError
 from harness.files import Leases
-from harness.jobs import Job, lineage_of, model_part, task_part
-from harness.lineage import read_document
+from harness.jobs import Job, lineage_of, model_part, task_part, with_weights
 from harness.model_store import ModelStore
 from harness.plan import Plan, PlannedScore
 from harness.record import RECORDS, ErrorPart, Record
@@ -159,6 +158,9 @@ class Driver:
             self._state[job.key] = "running"
             if job.devices:
                 self._held[job.key] = devices
+                for other in workers:
+                    if other.device in devices and other is not worker:
+                        other.forget()
             worker.start(job, {key: self._output(key) for key in job.inputs}, devices)
             return True
         return False
@@ -211,8 +213,8 @@ class Driver:
         cell = self._cells.get(claim)
         if cell is None or not cell.subject.artifact.trained:
             return False
-        document = read_document(cell.subject.artifact.folder)
-        return document is not None and document.weights != record.model.weights
+        now = with_weights(replace(cell.subject.artifact, weights="")).weights
+        return bool(now) and now != record.model.weights
 
     def _finished_elsewhere(self, claim: str) -> bool:
         place = self._jobs[claim].place

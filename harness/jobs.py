@@ -17,7 +17,6 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol
 
@@ -27,7 +26,7 @@ from harness.data.prepared import naming_full_disk, prepared
 from harness.data.training import count_trained, trained_texts
 from harness.encoder.content import content_key
 from harness.encoder.model_settings import Description, describe, resolve_encoding
-from harness.errors import DataError, TrainingError
+from harness.errors import DataError, StoreError, TrainingError
 from harness.lineage import Lineage, ModelDocument, read_document
 from harness.model_store import ModelStore
 from harness.record import EXAMPLE_COLUMNS, ExamplesPart, ModelPart, Record, TaskPart
@@ -122,12 +121,13 @@ class Train:
         context.emit(Event(kind="stage", text=f"training {self.artifact.name}"))
         store.begin(self.artifact.key, name=self.artifact.name, lineage=self.lineage, steps=self.steps)
         started = datetime.now(tz=UTC)
-        spec = replace(self.spec, devices=context.devices, threads=context.threads)
-        outcome = _train(spec, context)
+        spec = replace(self.spec, devices=context.devices)
+        outcome, micro_batch = _train(replace(spec, micro_batch=store.micro_batch(spec.key)), context, store)
         self._require_as_planned()
         log = read_log(spec.log.path)
         facts = {
-            **provenance.snapshot(device=context.devices[0], threads=context.threads, started=started),
+            "micro_batch": micro_batch,
+            **provenance.snapshot(device=context.devices[0], threads=self.spec.threads, started=started),
             "devices": list(context.devices),
             "steps": max((line["step"] for line in log), default=0),
             "seconds": round(sum(line.get("seconds", 0.0) for line in log), 3),
@@ -170,16 +170,17 @@ def _plain(description: Description) -> dict[str, Any]:
     return asdict(replace(encoding, prompts=named))
 
 
-def _train(spec: TrainingSpec, context: JobContext) -> TrainingOutcome:
+def _train(spec: TrainingSpec, context: JobContext, store: ModelStore) -> tuple[TrainingOutcome, int | None]:
     """Run a training to its end, with fewer rows in a pass each time that memory runs out."""
     while True:
         outcome = run_training(spec, lambda message: _tell(message, context))
         if outcome.code == 0:
-            return outcome
+            return outcome, spec.micro_batch
         rows = int((outcome.memory or {}).get("rows", 0))
         if outcome.memory is None or not outcome.memory["halves"] or rows < 2:
             raise _failure(spec, outcome)
         spec = replace(spec, micro_batch=rows // 2)
+        store.set_micro_batch(spec.key, rows // 2)
         context.emit(
             Event(kind="note", text=f"{rows} rows do not fit into memory at once: {rows // 2} in a pass now")
         )
@@ -199,7 +200,7 @@ def _tell(message: Mapping[str, Any], context: JobContext) -> None:
             context.emit(Event(kind="note", text=message["text"]))
 
 
-def _failure(spec: TrainingSpec, outcome: TrainingOutcome) -> TrainingError:
+def _failure(spec: TrainingSpec, outcome: TrainingOutcome) -> TrainingError | StoreError:
     """The error for a training that ended without a model."""
     output = spec.folder / "output.log"
     error = outcome.error
@@ -213,15 +214,22 @@ def _failure(spec: TrainingSpec, outcome: TrainingOutcome) -> TrainingError:
     if error is None:
         killed = " (out of memory?)" if outcome.code == -9 else ""
         return TrainingError(f"The training process ended with code {outcome.code}{killed}.", hint=kept)
+    if error["name"] == "StoreError":
+        return StoreError(error["text"], hint=error["hint"])
     if error["own"]:
         return TrainingError(error["text"], hint=error["hint"] or kept)
     return TrainingError(f"The training failed: {error['name']}: {error['text']}", hint=kept)
 
 
-def _with_weights(artifact: Artifact) -> Artifact:
-    """A trained model with the weights that lie in its folder now."""
-    document = read_document(artifact.folder) if artifact.trained and not artifact.weights else None
-    return artifact if document is None else replace(artifact, weights=document.weights)
+def with_weights(artifact: Artifact) -> Artifact:
+    """A trained model with the folder and the weights that it has now; the same where it is not there."""
+    if not artifact.trained or artifact.weights:
+        return artifact
+    document = read_document(artifact.folder)
+    if document is not None and document.key == artifact.key:
+        return replace(artifact, weights=document.weights)
+    there = ModelStore(artifact.folder.parents[1]).find(artifact.key)  # trained elsewhere, under another name
+    return artifact if there is None else replace(artifact, folder=there[0], weights=there[1].weights)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -237,7 +245,7 @@ class Resolve:
         from harness.encoder.sanity import check_encoder, require_sane
 
         context.emit(Event(kind="stage", text=f"loading {self.artifact.name}"))
-        artifact = _with_weights(self.artifact)
+        artifact = with_weights(self.artifact)
         encoder = context.encoder(artifact, self.encoding)
         try:
             report = check_encoder(encoder, lambda: context.load(artifact, self.encoding))
@@ -277,14 +285,13 @@ class Encode:
         with prepared_data(self.task, self.data, context.cache), contextlib.suppress(_VectorsNeeded):
             _evaluate(self, collector)
         loaded = time.monotonic() - started
-        made, artifact = EncodedTexts(), _with_weights(self.artifact)
+        made, artifact = EncodedTexts(), with_weights(self.artifact)
         for role, texts in collector.texts.items():
             made.add(context.encode_missing(artifact, self.encoding, self.task, role, list(texts)))
         told = {
             "texts": collector.count,
             "load_seconds": loaded,
             "encoded": asdict(made),
-            "trained_on": _trained_on(artifact, collector),
         }
         return {"counts": json.dumps(told).encode()}
 
@@ -306,7 +313,7 @@ class Score:
         """Run the task with cached vectors and return the record of the outcome."""
         started = datetime.now(tz=UTC)
         context.emit(Event(kind="stage", text=f"scoring {self.task.name}"))
-        artifact = _with_weights(self.artifact)
+        artifact = with_weights(self.artifact)
         known = _Known(context, artifact, self.encoding, self.task)
         with prepared_data(self.task, self.data, context.cache):
             outcome = _evaluate(self, known)
@@ -346,7 +353,7 @@ class Score:
             },
             "prompts_applied": known.applied,
             "texts": max(counts.get("texts", 0), known.count),
-            **({"texts_trained_on": counts["trained_on"]} if counts.get("trained_on") is not None else {}),
+            **known.trained_on(),
             "texts_encoded": made.texts,
             "characters_encoded": made.characters,
             "tokens_encoded": made.tokens,
@@ -354,14 +361,6 @@ class Score:
             "tokens_per_second": round(made.tokens / made.seconds) if made.tokens else None,
             "peak_memory_bytes": provenance.peak_memory(),
         }
-
-
-def _trained_on(artifact: Artifact, collector: _Collector) -> int | None:
-    """The number of a task's texts that the model was trained on; None where that is not known."""
-    known = trained_texts(artifact.folder) if artifact.trained else None
-    if known is None:
-        return None
-    return count_trained(list(dict.fromkeys(chain.from_iterable(collector.texts.values()))), known)
 
 
 def _evaluate(job: Encode | Score, encoder: TextEncoder) -> Outcome:
@@ -392,7 +391,7 @@ def model_part(artifact: Artifact, facts: Mapping[str, Any]) -> ModelPart:
 
 def lineage_of(artifact: Artifact) -> Lineage | None:
     """The lineage of a trained model; None of any other."""
-    document = read_document(artifact.folder) if artifact.trained else None
+    document = read_document(with_weights(artifact).folder) if artifact.trained else None
     return None if document is None else document.lineage
 
 
@@ -480,6 +479,14 @@ class _Known:
     @property
     def count(self) -> int:
         return sum(map(len, self._asked.values()))
+
+    def trained_on(self) -> dict[str, int]:
+        """The number of texts so far that the model was trained on; empty where that is not known."""
+        artifact, *_ = self._of
+        trained = trained_texts(artifact.folder) if artifact.trained else None
+        if trained is None:
+            return {}
+        return {"texts_trained_on": count_trained([*set().union(*self._asked.values())], trained)}
 
     def require(self, texts: Sequence[str], *, role: Role) -> None:
         _check_texts(texts, role)

@@ -131,9 +131,24 @@ class ModelStore:
         """
         work = self.work(key)
         about = {"name": name, "key": key, "recipe": lineage.text, "seed": lineage.seed, "steps": steps}
-        files.replace(work / _BEGUN, json.dumps({"schema": 1, **about}, indent=1).encode())
+        before = {name: value for name, value in _begun(work).items() if name == "micro_batch"}
+        files.replace(work / _BEGUN, json.dumps({"schema": 1, **about, **before}, indent=1).encode())
         shutil.rmtree(work / MODEL, ignore_errors=True)
         return work
+
+    def micro_batch(self, key: str) -> int | None:
+        """The rows in a pass that fitted into memory in an earlier part of a training; None for no limit."""
+        found = _begun(self.work(key)).get("micro_batch")
+        return found if isinstance(found, int) else None
+
+    def set_micro_batch(self, key: str, rows: int) -> None:
+        """Keep the rows in a pass for the next part of a training.
+
+        Raises:
+            StoreError: The folder cannot be written.
+        """
+        work = self.work(key)
+        files.replace(work / _BEGUN, json.dumps({**_begun(work), "micro_batch": rows}, indent=1).encode())
 
     def find(self, key: str, cache: Path | None = None) -> tuple[Path, ModelDocument] | None:
         """The folder of a whole model and its document; None without one. A damaged one is warned of."""

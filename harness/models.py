@@ -14,6 +14,7 @@ from harness.encoder import content, model_settings
 from harness.encoder.family import BackboneEntry
 from harness.encoder.preflight import PreflightOptions, check_model
 from harness.errors import ModelError, UsageError, nearest, shortened
+from harness.lineage import read_document
 from harness.plan import ConfiguredModel
 from harness.types import Artifact, Settings
 
@@ -65,7 +66,9 @@ def _configured(artifact: Artifact, settings: Settings, options: ModelOptions) -
     encoding = model_settings.resolve_encoding(description, settings)
     wanted = PreflightOptions(pooling=settings.pooling, trained=options.trained)
     check_model(artifact, encoding, wanted)
-    return ConfiguredModel(artifact=artifact, encoding=encoding)
+    document = read_document(artifact.folder) if artifact.trained else None
+    lineage = None if document is None else document.lineage
+    return ConfiguredModel(artifact=artifact, encoding=encoding, lineage=lineage)
 
 
 def _resolve(text: str, options: ModelOptions) -> Artifact:

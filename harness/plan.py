@@ -31,9 +31,16 @@ class PlannedTraining:
     """The training that makes a model: its plan, where it starts from, its job, and whether it is done."""
 
     model: PlannedModel
-    backbone: Artifact
+    backbone: ConfiguredModel
     job: Job
     done: bool
+
+    def jobs(self, *, gate: bool) -> tuple[Job, ...]:
+        """The jobs that make the model: the backbone is loaded and checked first; none where it is there."""
+        if self.done:
+            return ()
+        first = _resolve(self.backbone, gate=gate)
+        return (first, replace(self.job, inputs=(first.key,)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +114,8 @@ def plan_scores(
                 assert recipe is not None
                 cell = _trained_score(subject, task, recipe, locate, seed=seed)
             else:
-                cell = _encoded_score(subject, task, at_hand(task), seed=seed)
+                own = SEED if subject.training is not None else seed  # there the seed is that of the training
+                cell = _encoded_score(subject, task, at_hand(task), seed=own)
             keys[subject, task] = cell.key
             cells.setdefault(cell.key, cell)
     return _PlannedScores(cells=tuple(cells.values()), keys=keys)
@@ -211,13 +219,20 @@ class Plan:
             subjects, suites, settings=settings, seed=seed, recipe=recipe, is_evaluated=is_evaluated
         )
         cells = asked.cells if force else tuple(_with_record(cell, store, purpose) for cell in asked.cells)
-        cells = _without_lost_weights(cells)
         locate = _lookup_once(locate_data, settings)
         check = _checked_once(settings)
         cells = tuple(_with_size(_with_data(cell, locate), locate, check) for cell in cells)
+        lost = _lost_weights(cells)
+        cells = tuple(
+            _with_size(_with_data(_without_record(cell), locate), locate, check)
+            if cell.record is not None and cell.subject.artifact.key in lost
+            else cell
+            for cell in cells
+        )
         jobs, known_jobs = _all_jobs(cells, store, gate=gate, purpose=purpose)
         if not suites:
-            jobs = tuple(one.training.job for one in subjects if one.training and not one.training.done)
+            made = [job for one in subjects if one.training for job in one.training.jobs(gate=gate)]
+            jobs = tuple({job.key: job for job in made}.values())
         own = {cell.key for cell in cells}
         stale = (job for job in jobs if job.key not in known_jobs and job.key not in own)
         return Plan(
@@ -239,22 +254,24 @@ def _with_record(cell: PlannedScore, store: Store, purpose: Purpose) -> PlannedS
     return replace(cell, record=found)
 
 
-def _without_lost_weights(cells: Sequence[PlannedScore]) -> tuple[PlannedScore, ...]:
-    """The planned scores; where a model must be trained again, its records do not count before that.
+def _lost_weights(cells: Sequence[PlannedScore]) -> frozenset[str]:
+    """The keys of models that are not there and must be trained again, so that no record counts before that.
 
-    A training under one key may give other weights, on another device for instance.
+    A training under one key may give other weights, on another device for instance. So does a model whose
+    records are not all of the same weights.
     """
-    lost = {
-        cell.subject.artifact.key
-        for cell in cells
-        if cell.record is None and cell.subject.artifact.trained and not cell.subject.artifact.weights
-    }
-    return tuple(
-        replace(cell, record=None, former=cell.record)
-        if cell.record is not None and cell.subject.artifact.key in lost
-        else cell
-        for cell in cells
-    )
+    absent = [cell for cell in cells if cell.subject.artifact.trained and not cell.subject.artifact.weights]
+    weights: dict[str, set[str]] = {}
+    for cell in absent:
+        if cell.record is not None:
+            weights.setdefault(cell.subject.artifact.key, set()).add(cell.record.model.weights)
+    mixed = {key for key, found in weights.items() if len(found) > 1}
+    needed = {c.subject.artifact.key for c in absent if c.record is None and c.problem is None}
+    return frozenset(mixed | needed)
+
+
+def _without_record(cell: PlannedScore) -> PlannedScore:
+    return replace(cell, record=None, former=cell.record)
 
 
 def _with_data(cell: PlannedScore, locate: Locate) -> PlannedScore:
@@ -307,8 +324,8 @@ def _all_jobs(
         if cell.record is not None or cell.problem is not None:
             continue
         training = cell.subject.training
-        before = (training.job,) if training is not None and not training.done else ()
-        resolve = _resolve(cell.subject, gate=gate, inputs=tuple(job.key for job in before))
+        before = () if training is None else training.jobs(gate=gate)
+        resolve = _resolve(cell.subject, gate=gate, inputs=tuple(job.key for job in before[-1:]))
         if cell.recipe_plan is None:
             jobs |= {job.key: job for job in (*before, resolve, *_task_jobs(cell, resolve.key, purpose))}
             continue
@@ -328,7 +345,10 @@ def _settled(cell: PlannedScore, jobs: Sequence[Job], store: Store) -> frozenset
     firm: set[str] = set()
     for job in jobs:
         stands = all(key in firm for key in job.inputs)
-        done = job.place is None or (job.key != cell.key and _has_predictions(job, job.place, store))
+        artifact = cell.subject.artifact
+        done = job.place is None or (
+            job.key != cell.key and _has_predictions(job, job.place, store, artifact)
+        )
         if stands and done:
             firm.add(job.key)
     return frozenset(job.key for job in jobs if job.place is not None and job.key in firm)
@@ -351,9 +371,11 @@ def _has_record(job: Job, place: Place, store: Store) -> bool:
     return store.get(place.artifact, place.task, job.key, purpose=place.purpose) is not None
 
 
-def _has_predictions(job: Job, place: Place, store: Store) -> bool:
-    """Whether a run's record is in the store together with its predictions."""
+def _has_predictions(job: Job, place: Place, store: Store, artifact: Artifact) -> bool:
+    """Whether a run's record is in the store together with its predictions, and of the model's weights."""
     record = store.get(place.artifact, place.task, job.key, purpose=place.purpose)
+    if record is not None and artifact.trained and record.model.weights != artifact.weights:
+        return False
     return record is not None and (
         record.examples is None or store.examples(record, place.artifact) is not None
     )

@@ -137,6 +137,13 @@ class ModelRecipe(Protocol):
         """The data sets whose scores choose among checkpoints; none where the last one is the model."""
         ...
 
+    def devices(self, most: int) -> int:
+        """The number of devices that a training uses, at most `most` and at least 1.
+
+        Each has a process of its own, in which `train` is called with the same spec but for `spec.rank`.
+        """
+        ...
+
     def plan(self, backbone: Artifact, data: Sequence[LocatedTraining], *, seed: int) -> PlannedModel:
         """The model that a training would make; nothing but JSON is read.
 

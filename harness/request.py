@@ -289,6 +289,8 @@ def _changes_by_recipe(request: Request) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {name: {} for name in entries}
     for given, value in request.recipe_settings.items():
         recipe, dot, setting = given.rpartition(".")
+        if dot and recipe not in (names := [name.partition(":")[0] for name in entries]):
+            raise unknown("recipe of this request", recipe, names, then=f"Type --set {setting}={value}.")
         owners = [n for n in entries if recipe == n.partition(":")[0]] if dot else []
         owners = owners or [name for name, settings in known.items() if given in settings] or [*entries][:1]
         if len(owners) > 1:
@@ -300,7 +302,9 @@ def _changes_by_recipe(request: Request) -> dict[str, dict[str, Any]]:
             every = sorted(set().union(*known.values()))
             then = "See docs/training.md and docs/glue.md."
             raise unknown("setting of these recipes", given, every, then=then)
-        found[owners[0]][setting if dot else given] = value
+        if setting in found[owners[0]]:
+            raise UsageError(f"The setting {setting} is given twice.", hint="Leave one of them out.")
+        found[owners[0]][setting] = value
     return found
 
 
@@ -458,6 +462,7 @@ class ResolvedRequest:
                 data=data,
                 threads=request.threads,
                 minutes=request.checkpoint_minutes,
+                changed=request.recipe_settings,
             )
             made = planned_models(tuple(dict.fromkeys(asked)), recipes.model, how)
         return ResolvedRequest(

@@ -155,9 +155,9 @@ class TrainingLog:
         self._send("memory", rows=rows, halves=halves)
 
     def error(self, error: BaseException) -> None:
-        """Say why the training has failed."""
+        """Say why the training has failed, from any process."""
         own = isinstance(error, HarnessError)
-        self._send(
+        self._write(
             "error",
             name=type(error).__name__,
             text=error.message if isinstance(error, HarnessError) else str(error),
@@ -171,8 +171,11 @@ class TrainingLog:
 
     def _send(self, kind: Message, **content: Any) -> None:
         if not self._silent:
-            with self._events.open("a", encoding="utf-8") as file:
-                file.write(_line({"kind": kind, **content}))
+            self._write(kind, **content)
+
+    def _write(self, kind: Message, **content: Any) -> None:
+        with self._events.open("a", encoding="utf-8") as file:
+            file.write(_line({"kind": kind, **content}))
 
 
 def _line(content: Mapping[str, Any]) -> str:
@@ -222,8 +225,8 @@ PATIENCE = 60.0
 def run_training(spec: TrainingSpec, listener: Listener) -> TrainingOutcome:
     """Run one training process group to its end.
 
-    On an interruption (KeyboardInterrupt) the group is asked to stop, so that it can write a checkpoint; on a
-    second one, and on any other error, it is killed.
+    On an interruption (KeyboardInterrupt, SystemExit) the group is asked to stop, so that it can write a
+    checkpoint; on a second one, and on any other error, it is killed.
     """
     spec.folder.mkdir(parents=True, exist_ok=True)
     (spec.folder / EVENTS).write_bytes(b"")
@@ -253,7 +256,8 @@ class _Messages:
         *lines, self._rest = (self._rest + self._file.read()).split(b"\n")
         for line in lines:
             message = json.loads(line)
-            self._last[message["kind"]] = message
+            if message["kind"] != "error" or "error" not in self._last:  # the first one is the cause
+                self._last[message["kind"]] = message
             if message["kind"] == "note":
                 self._notes.append(message["text"])
             yield message
@@ -273,17 +277,19 @@ class _Group:
 
     def __init__(self, processes: list[subprocess.Popen[bytes]]) -> None:
         self._processes = processes
+        self._failed: int | None = None
 
     @property
     def code(self) -> int:
-        """The first exit code that is not 0, or 0."""
-        codes = [process.returncode or 0 for process in self._processes]
-        return next((code for code in codes if code not in (0, STOPPED)), max(codes))
+        """The exit code of the process that failed first, else STOPPED or 0."""
+        return self._failed or max(process.returncode or 0 for process in self._processes)
 
     def running(self) -> bool:
         """Whether all processes run; where one has failed, the others are killed."""
         codes = [process.poll() for process in self._processes]
-        if any(code not in (None, 0, STOPPED) for code in codes):
+        failed = [code for code in codes if code not in (None, 0, STOPPED)]
+        if failed:
+            self._failed = self._failed or failed[0]
             self.kill()
             return False
         return None in codes
@@ -326,7 +332,7 @@ def _group(spec: TrainingSpec) -> Iterator[_Group]:
                     )
                 )
             yield group
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, SystemExit):
             group.stop()
             raise
         finally:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from harness.data.locate import DataSettings
 from harness.data.training import LocatedTraining, locate_training, own_training
@@ -30,6 +31,7 @@ class TrainingRequest:
         data: The places for data sets.
         threads: CPU threads of a process.
         minutes: The time between two checkpoints.
+        changed: The settings of recipes that the user changed.
     """
 
     settings: Settings
@@ -39,6 +41,7 @@ class TrainingRequest:
     data: DataSettings
     threads: int | None
     minutes: float
+    changed: Mapping[str, Any]
 
 
 def planned_models(
@@ -52,9 +55,7 @@ def planned_models(
     """
     data, selection = _located(recipe, request)
     return tuple(
-        _planned(one.artifact, recipe, (data, selection), seed, request)
-        for one in backbones
-        for seed in request.seeds
+        _planned(one, recipe, (data, selection), seed, request) for one in backbones for seed in request.seeds
     )
 
 
@@ -68,17 +69,19 @@ def _located(
             return (own_training(request.train_data, request.data),), selection
         return tuple(locate_training(one, request.data) for one in recipe.data), selection
     except DataError as error:
-        hint = (error.hint or "").replace("--recipe RECIPE", f"--recipe {recipe.name}")
+        changed = "".join(f" --set {name}={value}" for name, value in request.changed.items())
+        hint = (error.hint or "").replace("--recipe RECIPE", f"--recipe {recipe.name}{changed}")
         raise UsageError(error.message, hint=hint or None) from error
 
 
 def _planned(
-    backbone: Artifact,
+    one: ConfiguredModel,
     recipe: ModelRecipe,
     located: tuple[tuple[LocatedTraining, ...], tuple[LocatedTraining, ...]],
     seed: int,
     request: TrainingRequest,
 ) -> ConfiguredModel:
+    backbone = one.artifact
     if backbone.trust_remote_code:
         raise UsageError(
             f"{backbone.name} runs code of its own, and no recipe trains that.",
@@ -123,7 +126,7 @@ def _planned(
         lineage=model.lineage,
         training=PlannedTraining(
             model=model,
-            backbone=backbone,
+            backbone=one,
             job=_job(artifact, model, spec, request.results),
             done=there is not None,
         ),

@@ -32,16 +32,17 @@ def _train(spec: TrainingSpec) -> int:
         torch.set_num_threads(spec.threads)
     try:
         spec.recipe.train(spec)
+        if STOP.is_set() and not spec.output.is_dir():
+            return STOPPED
+        if spec.rank == 0:
+            write_text_hashes(spec.data, spec.output, cache=spec.cache)
     except HarnessError as error:
         spec.log.error(error)
         return 1
     except Exception as error:
         spec.log.error(error)
         raise
-    if STOP.is_set() and not spec.output.is_dir():
-        return STOPPED
     if spec.rank == 0:
-        write_text_hashes(spec.data, spec.output, cache=spec.cache)
         spec.log.done()
     return 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import multiprocessing as mp
 import os
@@ -80,6 +81,10 @@ class Worker(Protocol):
         """Begin a job, which may use these devices."""
         ...
 
+    def forget(self) -> None:
+        """Give back the memory of the loaded model; no job is running."""
+        ...
+
     def poll(self, seconds: float) -> Finished | None:
         """Pass on the events of the running job; returns its end, if it came within `seconds`."""
         ...
@@ -127,6 +132,9 @@ class _InProcess:
         self._current = job.key
         self._finished = _run_job(job, inputs, devices, self._context)
 
+    def forget(self) -> None:
+        self._context.forget()
+
     def poll(self, seconds: float) -> Finished | None:
         finished, self._finished = self._finished, None
         return finished
@@ -163,6 +171,11 @@ class Subprocess:
             self._exit_code()
             self._spawn()
             self._line.send((job, dict(inputs), devices))
+
+    def forget(self) -> None:
+        """Have the process give back the memory of its model."""
+        with contextlib.suppress(OSError):  # the process died while it was idle
+            self._line.send(None)
 
     def poll(self, seconds: float) -> Finished | None:
         """Pass on events; returns the end of the running job, if it came within `seconds`."""
@@ -254,7 +267,11 @@ def _serve(device: str, cache: str, threads: int | None, line: Connection) -> No
     context = JobContext(device=device, cache=Path(cache), emit=line.send, threads=threads)
     while True:
         try:
-            job, inputs, devices = line.recv()
+            message = line.recv()
         except EOFError:  # the driver is gone
             return
+        if message is None:
+            context.forget()
+            continue
+        job, inputs, devices = message
         line.send(_run_job(job, inputs, devices, context))

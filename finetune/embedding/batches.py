@@ -96,8 +96,11 @@ def _batch(rows: Iterable[int], own: Mapping[int, frozenset[int]], size: int) ->
 
 def text_numbers(parts: Iterable[Mapping[str, Sequence[str]]], columns: Sequence[str]) -> NDArray[np.uint64]:
     """A 64-bit hash of each text of a table that is read part by part, (rows, columns)."""
-    found = [np.array([[_number(text) for text in part[name]] for name in columns]).T for part in parts]
-    return np.concatenate(found).astype(np.uint64)
+    found = [
+        np.array([[_number(text) for text in part[name]] for name in columns], dtype=np.uint64).T
+        for part in parts
+    ]
+    return np.concatenate(found)
 
 
 def _number(text: str) -> int:

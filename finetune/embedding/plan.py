@@ -77,6 +77,10 @@ class EmbeddingRecipe:
         """The data that chooses among checkpoints; none unless the settings name it."""
         return tuple(choice.data for choice in self._chosen())
 
+    def devices(self, most: int) -> int:
+        """The most devices that divide a batch."""
+        return next(count for count in range(most, 0, -1) if self.settings.batch_size % count == 0)
+
     def plan(self, backbone: Artifact, data: Sequence[LocatedTraining], *, seed: int) -> PlannedModel:
         """The model that the training would make; only JSON is read.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -72,9 +73,9 @@ class EmbeddingSettings(Whole):
         for name in ("heads", "batch_size", "epochs", "max_length", "evaluate_every"):
             self._require(name, getattr(self, name) >= 1, "1 or more")
         for name in ("learning_rate", "scale", "eps"):
-            self._require(name, getattr(self, name) > 0, "a number above 0")
+            self._require(name, 0 < getattr(self, name) < math.inf, "a number above 0")
         for name in ("weight_decay", "clip"):
-            self._require(name, getattr(self, name) >= 0, "0 or more")
+            self._require(name, 0 <= getattr(self, name) < math.inf, "0 or more")
         self._require("warmup", 0 <= self.warmup <= 1, "a share from 0 to 1")
         self._require("betas", all(0 <= beta < 1 for beta in self.betas), "two numbers from 0 to below 1")
 

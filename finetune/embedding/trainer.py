@@ -329,7 +329,8 @@ class _Cadence(TrainerCallback):
         due = time.monotonic() - self._saved >= 60 * trainer.spec.minutes
         stop, due = self._agreed(STOP.is_set(), due)
         every = trainer.settings.evaluate_every
-        control.should_evaluate = trainer.selection is not None and state.global_step % every == 0
+        ended = state.global_step == trainer.order.steps
+        control.should_evaluate = trainer.selection is not None and (state.global_step % every == 0 or ended)
         control.should_save = due or stop
         control.should_training_stop = control.should_training_stop or stop
         if due:

@@ -258,7 +258,7 @@ class _PastRuns:
         artifact = cell.subject.artifact
         known = next((run.parameters for run in self.runs if run.model == artifact.key and run.parameters), 0)
         training = cell.subject.training
-        folder = artifact.folder if training is None or training.done else training.backbone.folder
+        folder = artifact.folder if training is None or training.done else training.backbone.artifact.folder
         return known or sum(path.stat().st_size for path in weight_files(folder)) // 4
 
 

@@ -145,7 +145,7 @@ class TrainingCost:
             folder=str(one.artifact.folder),
             recipe=one.lineage.text,
             seed=one.lineage.seed,
-            parent=one.training.backbone.name,
+            parent=one.training.backbone.artifact.name,
             state=state,
             steps=plan.steps,
             texts=plan.texts,

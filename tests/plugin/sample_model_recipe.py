@@ -33,6 +33,10 @@ class CenteringRecipe:
     data: tuple[TrainingData, ...] = (TrainingData(path="sample/texts", revision="1" * 40, rows=8),)
     selection: tuple[TrainingData, ...] = ()
 
+    def devices(self, most: int) -> int:
+        """One, however many there are."""
+        return 1
+
     def plan(self, backbone: Artifact, data: Sequence[LocatedTraining], *, seed: int) -> PlannedModel:
         """The model with mean pooling and one dense layer."""
         if data[0].rows == 0:
