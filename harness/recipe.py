@@ -137,6 +137,11 @@ class ModelRecipe(Protocol):
         """The data sets whose scores choose among checkpoints; none where the last one is the model."""
         ...
 
+    @property
+    def all_data(self) -> tuple[TrainingData, ...]:
+        """Every data set that the recipe reads under any of its settings, for a mirror."""
+        ...
+
     def devices(self, most: int) -> int:
         """The number of devices that a training uses, at most `most` and at least 1.
 

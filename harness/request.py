@@ -462,7 +462,6 @@ class ResolvedRequest:
                 data=data,
                 threads=request.threads,
                 minutes=request.checkpoint_minutes,
-                changed=request.recipe_settings,
             )
             made = planned_models(tuple(dict.fromkeys(asked)), recipes.model, how)
         return ResolvedRequest(

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from harness.data.locate import DataSettings
 from harness.data.training import LocatedTraining, locate_training, own_training
@@ -31,7 +30,6 @@ class TrainingRequest:
         data: The places for data sets.
         threads: CPU threads of a process.
         minutes: The time between two checkpoints.
-        changed: The settings of recipes that the user changed.
     """
 
     settings: Settings
@@ -41,7 +39,6 @@ class TrainingRequest:
     data: DataSettings
     threads: int | None
     minutes: float
-    changed: Mapping[str, Any]
 
 
 def planned_models(
@@ -69,8 +66,7 @@ def _located(
             return (own_training(request.train_data, request.data),), selection
         return tuple(locate_training(one, request.data) for one in recipe.data), selection
     except DataError as error:
-        changed = "".join(f" --set {name}={value}" for name, value in request.changed.items())
-        hint = (error.hint or "").replace("--recipe RECIPE", f"--recipe {recipe.name}{changed}")
+        hint = (error.hint or "").replace("--recipe RECIPE", f"--recipe {recipe.name}")
         raise UsageError(error.message, hint=hint or None) from error
 
 

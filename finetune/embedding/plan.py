@@ -77,6 +77,11 @@ class EmbeddingRecipe:
         """The data that chooses among checkpoints; none unless the settings name it."""
         return tuple(choice.data for choice in self._chosen())
 
+    @property
+    def all_data(self) -> tuple[TrainingData, ...]:
+        """The data sets of the recipe, and those of every selection."""
+        return (*self.data, *(choice.data for choice in self.selections.values()))
+
     def devices(self, most: int) -> int:
         """The most devices that divide a batch."""
         return next(count for count in range(most, 0, -1) if self.settings.batch_size % count == 0)

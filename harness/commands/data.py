@@ -276,12 +276,13 @@ def _wanted(
 def _training_data(recipe: str) -> tuple[TrainingData, ...]:
     """The data sets that a recipe trains on and selects by."""
     opened: Any = open_recipe(recipe)
-    if not hasattr(opened, "data"):
+    if not hasattr(opened, "all_data"):
         raise UsageError(
             f"The recipe {recipe!r} trains on the data of the tasks that it is scored on.",
             hint="Name their suite: --suite SUITE.",
         )
-    return (*opened.data, *opened.selection)
+    found: tuple[TrainingData, ...] = opened.all_data
+    return found
 
 
 def _existing(root: Path | None) -> Path | None:

@@ -33,6 +33,11 @@ class CenteringRecipe:
     data: tuple[TrainingData, ...] = (TrainingData(path="sample/texts", revision="1" * 40, rows=8),)
     selection: tuple[TrainingData, ...] = ()
 
+    @property
+    def all_data(self) -> tuple[TrainingData, ...]:
+        """The texts."""
+        return self.data
+
     def devices(self, most: int) -> int:
         """One, however many there are."""
         return 1

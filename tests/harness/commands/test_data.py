@@ -180,7 +180,7 @@ def test_the_data_root_may_come_from_the_environment(root, monkeypatch):
 def recipes(monkeypatch):
     """Two recipes: one that makes a model of two data sets, and one that trains for tasks."""
     toy = TrainingData(path="org/toy", revision=REVISION, config="triplet")
-    made = SimpleNamespace(data=(toy, TrainingData(path="org/more", revision=REVISION)), selection=(toy,))
+    made = SimpleNamespace(all_data=(toy, TrainingData(path="org/more", revision=REVISION), toy))
     opened = {"makes-a-model": made, "for-tasks": SimpleNamespace(plan_task=None)}
     monkeypatch.setattr(module, "open_recipe", opened.__getitem__)
 
