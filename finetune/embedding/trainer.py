@@ -29,6 +29,7 @@ from finetune.embedding.checkpoints import Checkpoints
 from finetune.embedding.settings import ATTENTION, EmbeddingSettings, Loss
 from harness.data.training import load_training
 from harness.encoder.attentive_pooling import AttentivePooling
+from harness.encoder.model_settings import describe
 from harness.encoder.sentence_transformer import SentenceTransformer
 from harness.errors import HarnessError, StoreError
 from harness.files import write_error
@@ -436,14 +437,17 @@ def _model(spec: TrainingSpec, settings: EmbeddingSettings, *, library: bool) ->
         if settings.pooling == ATTENTION
         else Pooling(width, settings.pooling)
     )
-    return kind(
+    model = kind(
         modules=[found[0], pooling],
         device=spec.device,
-        prompts=found.prompts,
-        default_prompt_name=found.default_prompt_name,
         similarity_fn_name="cosine",
         local_files_only=True,
     )
+    described = describe(backbone.folder, own_code=backbone.trust_remote_code)
+    # The library would add empty prompts.
+    model.prompts = dict(described.prompts)
+    model.default_prompt_name = described.default_prompt_name
+    return model
 
 
 def _own_state(loss: Any) -> dict[str, Tensor]:

@@ -29,7 +29,7 @@ def network(name: str) -> EncoderModel:
 def vectors(model: EncoderModel, given: dict[str, Tensor], padded: bool) -> Tensor:
     """The mean over the tokens of each text; with `padded` every place of the batch is computed."""
     extra = {"compute_mask": torch.ones_like(given["input_ids"])} if padded else {}
-    tokens = model(**given, **extra).last_hidden_state
+    tokens = model(**given, **extra).last_hidden_state.float()
     mask = given["attention_mask"][:, :, None]
     return (tokens * mask).sum(dim=1) / mask.sum(dim=1)
 
