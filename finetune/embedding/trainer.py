@@ -146,7 +146,6 @@ class _Trainer(SentenceTransformerTrainer):
         staging = self.spec.output.with_name(self.spec.output.name + ".new")
         shutil.rmtree(staging, ignore_errors=True)
         self.model.max_seq_length = self.length
-        self.model.prompts = {name: text for name, text in self.model.prompts.items() if text}
         with _writing(staging):
             self.model.save(str(staging), create_model_card=False)
             staging.rename(self.spec.output)
