@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, is_dataclass, replace
 from pathlib import Path
@@ -229,11 +230,30 @@ class MeasuredSuite:
         """The lineage of the model; None for one that no recipe made."""
         return next((record.lineage for record in self.records if record.lineage), None)
 
+    @functools.cached_property
+    def weights(self) -> str:
+        """The newest weights of a trained model; empty for any other."""
+        return next(iter(by_weights(self.records)))
+
+    def is_former(self, record: Record) -> bool:
+        """Whether a record is of weights that a trained model no longer has."""
+        return weights_of(record) not in ("", self.weights)
+
+    @property
+    def newest(self) -> MeasuredSuite:
+        """The records that are not of former weights."""
+        return replace(self, records=tuple(r for r in self.records if not self.is_former(r)))
+
+    @property
+    def former(self) -> tuple[Record, ...]:
+        """The records of former weights, which no mean may hold beside those of the newest."""
+        return tuple(record for record in self.records if self.is_former(record))
+
     @staticmethod
     def _matching(model: str, results: Path | None) -> list[MeasuredSuite]:
         """The records of every artifact that a name matches."""
         own, *others = [tuple(store.records()) for store in all_stores(results)]
-        everything = {r.key: r for records in (*others, own) for r in records}
+        everything = {(r.key, weights_of(r)): r for records in (*others, own) for r in records}
         named, _, revision = model.partition("@")
         wanted = _artifacts_of_folder(model) or [named]
         found = [r for r in everything.values() if any(_is(r.model, w, revision) for w in wanted)]
@@ -245,23 +265,72 @@ class MeasuredSuite:
         return [MeasuredSuite(records=some, reference=frozenset(r.key for r in some) - keys) for some in mine]
 
 
+def weights_of(record: Record) -> str:
+    """The weights that a record is of, where a training made them; empty for any other model.
+
+    Trained again, a model may have other weights under its key.
+    """
+    return record.model.weights if record.lineage else ""
+
+
+def by_weights(records: Iterable[Record]) -> dict[str, tuple[Record, ...]]:
+    """The records of a model by its weights, the newest weights first.
+
+    Records without weights, such as those of failures, are with the newest.
+    """
+    every = list(records)
+    newest = sorted(every, key=_written, reverse=True)
+    names = [name for name in dict.fromkeys(map(weights_of, newest)) if name]
+    if not names:
+        return {"": tuple(every)}
+    return {name: tuple(r for r in every if (weights_of(r) or names[0]) == name) for name in names}
+
+
+def weights_text(weights: str) -> str:
+    """The words for a condition under which a model had other weights than it has now.
+
+    >>> weights_text("0123456789abcdef")
+    'former weights 01234567'
+    """
+    return f"former weights {weights[:8]}"
+
+
 @dataclass(frozen=True, kw_only=True)
 class _View:
-    """The records and scores of a suite under one condition, and tasks with data of an unproven revision."""
+    """The records and scores of a suite under one condition, and tasks with data of an unproven revision.
+
+    `former` are the weights, where a trained model has other ones now.
+    """
 
     treatment: Condition
+    former: str
     records: Mapping[str, Record]
     scores: Mapping[str, float]
     unproven: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        """The condition in a few words, with former weights."""
+        return ", ".join([self.treatment.text, *([weights_text(self.former)] if self.former else [])])
 
 
 def suite_views(records: Sequence[Record], suite: Suite) -> list[_View]:
     """The views of a suite, one for each condition; the condition with the most tasks comes first.
 
     A view whose records another view also has is left out. Built or local data must be the suite's present
-    data. Of several records of a hub task that differ only in their data the newest counts.
+    data. Of several records of a hub task that differ only in their data the newest counts. Former weights
+    of a trained model have views of their own, which come last.
     """
-    mine = sorted((r for r in records if r.main_score is not None or r.training), key=_written)
+    mine = [record for record in records if record.main_score is not None or record.training]
+    return [
+        view
+        for at, (weights, group) in enumerate(by_weights(mine).items())
+        for view in _views(sorted(group, key=_written), suite, weights if at else "")
+    ]
+
+
+def _views(mine: Sequence[Record], suite: Suite, former: str) -> list[_View]:
+    """The views of a suite of records of the same weights, oldest first."""
     names = {task.name for task in suite.tasks}
     found = []
     for treatment in _distinct([condition_of(r) for r in mine if r.task.name in names]):
@@ -273,15 +342,15 @@ def suite_views(records: Sequence[Record], suite: Suite) -> list[_View]:
         keys = {record.key for record in kept.values()}
         if keys and not any(keys <= others for others in seen):
             seen.append(keys)
-            views.append(_view(treatment, kept, suite))
+            views.append(_view(treatment, kept, suite, former))
     return views
 
 
-def _view(treatment: Condition, kept: Mapping[str, Record], suite: Suite) -> _View:
+def _view(treatment: Condition, kept: Mapping[str, Record], suite: Suite, former: str) -> _View:
     pinned = {task.name: task.data.revision for task in suite.tasks if task.data.path}
     unproven = [n for n, r in kept.items() if n in pinned and r.identity["data"].get("revision") != pinned[n]]
     scores = {name: r.main_score for name, r in kept.items() if r.main_score is not None}
-    return _View(treatment=treatment, records=kept, scores=scores, unproven=tuple(unproven))
+    return _View(treatment=treatment, former=former, records=kept, scores=scores, unproven=tuple(unproven))
 
 
 def notes_of(records: Iterable[Record]) -> tuple[str, ...]:

@@ -14,7 +14,16 @@ from typing import Any
 
 from harness.errors import RecordError
 from harness.record import Record
-from harness.results import Condition, EncodingCondition, RecipeCondition, condition_json, condition_of
+from harness.results import (
+    Condition,
+    EncodingCondition,
+    RecipeCondition,
+    by_weights,
+    condition_json,
+    condition_of,
+    weights_of,
+    weights_text,
+)
 from harness.scores import TrainedResult
 from harness.store import Store
 from leaderboard.found import Entry, Number, Outcome, Unit
@@ -54,16 +63,16 @@ def _stamp(places: Iterable[tuple[Store, Path]]) -> str:
 
 
 def _read(places: Sequence[tuple[Store, Path]], learnt: Sequence[Listed]) -> list[Entry]:
-    records: dict[str, tuple[Record, Path]] = {}
+    records: dict[tuple[str, str], tuple[Record, Path]] = {}
     for store, folder in places:
         for path in sorted(folder.glob("*/*.json")):
             record = _record(store, path)
             if record is not None and record.purpose == "final" and _goes_before(record, records):
-                records[record.key] = (record, path)
+                records[record.key, weights_of(record)] = (record, path)
     grouped: dict[str, list[tuple[Record, Path]]] = {}
     for record, path in records.values():
         grouped.setdefault(record.model.artifact, []).append((record, path))
-    return [entry for group in grouped.values() for entry in _entries(group, learnt)]
+    return [entry for group in grouped.values() for entry in _entries_by_weights(group, learnt)]
 
 
 def _record(store: Store, path: Path) -> Record | None:
@@ -74,12 +83,23 @@ def _record(store: Store, path: Path) -> Record | None:
         return None
 
 
-def _goes_before(record: Record, there: Mapping[str, tuple[Record, Path]]) -> bool:
-    return record.key not in there or (record.status == "done" and there[record.key][0].status == "failed")
+def _goes_before(record: Record, there: Mapping[tuple[str, str], tuple[Record, Path]]) -> bool:
+    known = there.get((record.key, weights_of(record)))
+    return known is None or (record.status == "done" and known[0].status == "failed")
 
 
-def _entries(group: Sequence[tuple[Record, Path]], learnt: Sequence[Listed]) -> Iterator[Entry]:
-    """The entries of one artifact: one for each treatment."""
+def _entries_by_weights(group: Sequence[tuple[Record, Path]], learnt: Sequence[Listed]) -> Iterator[Entry]:
+    """The entries of one artifact: those of former weights are apart, and say so."""
+    places = {id(record): path for record, path in group}
+    for at, (weights, records) in enumerate(by_weights(record for record, _ in group).items()):
+        mine = [(record, places[id(record)]) for record in records]
+        yield from _entries(mine, learnt, former=weights_text(weights) if at else "")
+
+
+def _entries(
+    group: Sequence[tuple[Record, Path]], learnt: Sequence[Listed], *, former: str
+) -> Iterator[Entry]:
+    """The entries of the same weights: one for each treatment."""
     treatments: dict[str, tuple[Condition, list[tuple[Record, Path]]]] = {}
     for record, path in group:
         try:
@@ -95,7 +115,7 @@ def _entries(group: Sequence[tuple[Record, Path]], learnt: Sequence[Listed]) -> 
         text = treatment.text
         if texts[text] > 1:  # of few words: recipes and prompts may differ in more than these say
             text = f"{text} ({hashlib.sha256(_form(treatment).encode()).hexdigest()[:8]})"
-        yield _entry(treatment, text, members, learnt)
+        yield _entry(treatment, f"{text}, {former}" if former else text, members, learnt)
 
 
 def _form(treatment: Condition) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -33,6 +33,8 @@ REASONS = {
     ("second", "data"): "Not compared, as {first} was measured on other data (--across-data does)",
     ("first", "settings"): "Not compared, as {second} has no score of it under these settings of {first}",
     ("second", "settings"): "Not compared, as {first} has no score of it under these settings of {second}",
+    ("first", "weights"): "Not compared, as {first} was trained again since, and has other weights now",
+    ("second", "weights"): "Not compared, as {second} was trained again since, and has other weights now",
 }
 """Why a record of one model has no counterpart, in words."""
 
@@ -59,8 +61,8 @@ def command(
     Scores on the same data and under the same settings are held against each other; then what is
     left over, if that is one score of each model.
     """
-    a, b = (_of(MeasuredSuite.of(model, results).records, tasks) for model in (first, second))
-    pairing = _pair_records(a, b, across_data=across_data)
+    sides = [MeasuredSuite.of(model, results) for model in (first, second)]
+    pairing = _pair_sides(sides, tasks, across_data=across_data)
     found = {
         "deltas": [_delta(x, y) for x, y in pairing.pairs],
         "differences": _differences(
@@ -75,10 +77,10 @@ def command(
         "not_compared": [_alone(one) for one in pairing.alone],
     }
     if as_json:
-        names = {"first": a[0].model.model_dump(), "second": b[0].model.model_dump()}
+        names = {of: one.newest.records[0].model.model_dump() for of, one in zip(_SIDES, sides, strict=True)}
         click.echo(json.dumps({"schema": 1, **names, **found}, indent=1))
     else:
-        _print(a[0].model.name, b[0].model.name, found)
+        _print(*(one.records[0].model.name for one in sides), found)
     return 0
 
 
@@ -174,8 +176,12 @@ def _short(value: Any) -> str:
     return re.sub(r"\b[0-9a-f]{16,}\b", lambda found: found[0][:12], str(value))
 
 
-Reason = Literal["task", "splits", "number", "data", "settings"]
-"""The part that the record shares with no record of the other model."""
+_Side = Literal["first", "second"]
+
+_SIDES: tuple[_Side, _Side] = ("first", "second")
+
+Reason = Literal["task", "splits", "number", "data", "settings", "weights"]
+"""The part that the record shares with no record of the other model; "weights": its own has others now."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,7 +189,7 @@ class _Unpaired:
     """A record without a counterpart, and what keeps the other model's records of the task apart."""
 
     record: Record
-    of: Literal["first", "second"]
+    of: _Side
     reason: Reason
 
 
@@ -193,6 +199,20 @@ class _Pairing:
 
     pairs: tuple[tuple[Record, Record], ...]
     alone: tuple[_Unpaired, ...]
+
+
+def _pair_sides(sides: Sequence[MeasuredSuite], tasks: Sequence[str], *, across_data: bool) -> _Pairing:
+    """The pairs of records of two models' present weights; those of former weights are alone."""
+    mine = [_of(one.records, tasks) for one in sides]
+    a, b = ([r for r in rows if not one.is_former(r)] for one, rows in zip(sides, mine, strict=True))
+    former = [
+        _Unpaired(record=record, of=of, reason="weights")
+        for of, one, rows in zip(_SIDES, sides, mine, strict=True)
+        for record in rows
+        if one.is_former(record)
+    ]
+    found = _pair_records(a, b, across_data=across_data)
+    return replace(found, alone=(*found.alone, *former))
 
 
 def _pair_records(

@@ -33,6 +33,7 @@ from harness.results import (
     notes_of,
     record_text,
     suite_views,
+    weights_text,
 )
 from harness.scores import Aggregates, TrainedResult, score_text
 from harness.types import Suite, SuiteOptions
@@ -97,7 +98,19 @@ def command(
         _all_over_seeds(seeds, as_json)
     else:
         _all(measured, as_json)
+    if not (task or as_json):
+        for one in seeds:
+            _print_former(one)
     return 0
+
+
+def _print_former(measured: MeasuredSuite) -> None:
+    """Say that a model was trained again and has other weights now, if there are records of the former."""
+    former = dict.fromkeys(record.task.name for record in measured.former)
+    if former:
+        named = f"{measured.records[0].model.artifact[:12]} was trained again, and has other weights now"
+        told = f"{named}; scores of the former ones are in no mean with newer ones: {shortened([*former])}"
+        console().print(told, highlight=False, soft_wrap=True)
 
 
 def _all(measured: MeasuredSuite, as_json: bool) -> None:
@@ -111,6 +124,7 @@ def _all(measured: MeasuredSuite, as_json: bool) -> None:
                 "settings": record_text(r),
                 "data": r.identity["data"],
                 "reference": r.key in measured.reference,
+                "former": measured.is_former(r),
             }
             for r in records
         ]
@@ -134,9 +148,10 @@ def _all(measured: MeasuredSuite, as_json: bool) -> None:
 
 
 def _distinguishing_text(record: Any, measured: MeasuredSuite, common: str) -> str:
-    """The text that tells a record from the others: its settings, its data, or that it is a reference."""
+    """The text that tells a record from others: its settings, data, weights, or that it is a reference."""
     settings = record_text(record)
     parts = [settings] if settings != common else []
+    parts += [weights_text(record.model.weights)] if measured.is_former(record) else []
     alike = [r for r in measured.records if (r.task.name, record_text(r)) == (record.task.name, settings)]
     if len(alike) > 1:
         data = record.identity["data"]
@@ -150,7 +165,7 @@ def _all_over_seeds(seeds: Sequence[MeasuredSuite], as_json: bool) -> None:
     """Each task of a model that was trained under several seeds, a row for each setting."""
     tasks: dict[tuple[str, str], dict[int, Record]] = {}
     for at, one in enumerate(seeds):
-        for record in one.records:
+        for record in one.newest.records:
             tasks.setdefault((record.task.name, record_text(record)), {})[at] = record
     rows = [
         (task, settings, [there[at].main_score if at in there else None for at in range(len(seeds))], there)
@@ -216,7 +231,7 @@ def _views_over_seeds(seeds: Sequence[MeasuredSuite], suite: Suite) -> list[tupl
     """The views of a suite by condition, each with that of every seed, or None."""
     found: dict[str, list[Any]] = {}
     for at, one in enumerate(seeds):
-        for view in suite_views(one.records, suite):
+        for view in suite_views(one.newest.records, suite):
             found.setdefault(view.treatment.text, [None] * len(seeds))[at] = view
     return list(found.items()) or [("", [None] * len(seeds))]
 
@@ -284,6 +299,7 @@ def _suites(
             {
                 "suite": suite.name,
                 "settings": condition_json(seen.treatment) if seen else None,
+                "former_weights": seen.former or None if seen else None,
                 "unproven_data": list(seen.unproven) if seen else [],
                 **aggregates_json(suite, Aggregates.of(suite, _numbers(seen, stands))),
                 **({"standing": trained_result_json(stands)} if stands else {}),
@@ -327,12 +343,12 @@ def _trained_result(suite: Any, seen: Any, view: str, results: Path | None) -> A
 
 def _print_suite(title: str, suite: Any, view: Any, stands: Any) -> None:
     if stands is not None:
-        print_trained_result(stands, f"{title}, {view.treatment.text}", console())
+        print_trained_result(stands, f"{title}, {view.text}", console())
         for line in (*suite.notes, *_unproven(view), *notes_of(view.records.values())):
             console().print(line, highlight=False, soft_wrap=True)
         return
     means = Aggregates.of(suite, view.scores if view else {})
-    under = f"\n{view.treatment.text}" if view else ""
+    under = f"\n{view.text}" if view else ""
     table = Table(title=f"{title}, scores × 100{under}")
     table.add_column("task")
     table.add_column("type")

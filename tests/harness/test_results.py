@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from fakes import encoding, record, task
+from fakes import encoding, lineage, record, task
 from harness.record import RECORDS, Record
-from harness.results import suite_views
+from harness.results import by_weights, suite_views
 from harness.types import SIDES, Column, Data, Encoding, Suite, Task
 
 STS = replace(task("A"), roles=("",))
@@ -77,3 +77,25 @@ def test_of_two_contents_of_a_hub_data_set_the_last_made_counts_and_is_named() -
     assert (view.scores, view.unproven) == ({"A": 0.75}, ("A",))
     (view,) = suite_views(on_disk(old), suite)
     assert (view.scores, view.unproven) == ({"A": 0.5}, ())
+
+
+def test_weights_of_one_key_are_never_mixed_in_one_mean() -> None:
+    """A model made again under its key: the newest weights first; other models have no such groups."""
+
+    def of(one: Record, weights: str, day: int) -> Record:
+        facts = {"written": f"2026-01-0{day}", "prompts_asked": {"named": {}, "default": None}}
+        about = one.model.model_copy(update={"weights": weights})
+        return one.model_copy(update={"model": about, "provenance": facts, "lineage": lineage()})
+
+    first = [of(record(STS, 0.5), "1" * 64, 1), of(record(SEARCH, 0.25), "1" * 64, 2)]
+    second = of(record(SEARCH, 0.75), "2" * 64, 3)
+    views = suite_views(on_disk(*first, second), SUITE)
+    assert [(dict(view.scores), view.former) for view in views] == [
+        ({"B": 0.75}, ""),
+        ({"A": 0.5, "B": 0.25}, "1" * 64),
+    ]
+    assert [view.text.endswith(", former weights 11111111") for view in views] == [False, True]
+    failed = second.model_copy(update={"model": second.model.model_copy(update={"weights": ""})})
+    assert by_weights([*first, second, failed])["2" * 64] == (second, failed)
+    plain = [one.model_copy(update={"lineage": None}) for one in (*first, second)]
+    assert len({view.former for view in suite_views(on_disk(*plain), SUITE)}) == 1

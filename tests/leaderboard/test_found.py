@@ -30,7 +30,7 @@ from harness.types import Column, Data, Suite, SuiteOptions
 from leaderboard import measured, printed
 from leaderboard.found import Entry, Outcome
 from leaderboard.scopes import REASONS, WHY, Listed, Scope, all_scopes, listed, scope_of, slug, views
-from site_data import measured_model, names, put, scored, suites, task, trained
+from site_data import made_of, measured_model, names, put, scored, suites, task, trained
 
 # Records of results folders as entries, beside what the harness itself says of the same records
 
@@ -89,6 +89,26 @@ def test_the_same_records_count_once_and_the_results_folder_goes_first(tmp_path:
     put(tmp_path / "reference", model, [reference, scored(model, NANO[1], 0.7)])
     found = outcomes(only(tmp_path / "own", tmp_path / "reference"))
     assert {name: outcome.value for name, outcome in found.items()} == {NANO[0]: 0.5, NANO[1]: 0.7}
+
+
+def test_records_of_other_weights_are_an_entry_of_their_own(tmp_path: Path) -> None:
+    """A model that was trained again under its key: no mean over both, and the former say so."""
+
+    def trained_with(weights: str, *scores: tuple[str, float], written: str) -> list[Record]:
+        model = replace(measured_model("m"), weights=weights * 64)
+        records = [changed(scored(model, name, score), written=written) for name, score in scores]
+        return [record.model_copy(update={"lineage": made_of(1)}) for record in records]
+
+    first = trained_with("1", (NANO[0], 0.5), (NANO[1], 0.6), written="2026-01-01")
+    second = trained_with("2", (NANO[0], 0.7), (NANO[2], 0.8), written="2026-01-02")
+    put(tmp_path / "own", measured_model("m"), [*first, second[1]])
+    put(tmp_path / "reference", measured_model("m"), second)
+    new, former = measured_entries(tmp_path / "own", tmp_path / "reference")
+    assert {name: one.value for name, one in outcomes(new).items()} == {NANO[0]: 0.7, NANO[2]: 0.8}
+    assert {name: one.value for name, one in outcomes(former).items()} == {NANO[0]: 0.5, NANO[1]: 0.6}
+    assert former.treatment == f"{new.treatment}, former weights 11111111"
+    assert new.model_slug == former.model_slug
+    assert len({new.slug, former.slug}) == len({new.group, former.group}) == 2
 
 
 def test_a_failure_gives_way_to_a_score(tmp_path: Path) -> None:

@@ -178,6 +178,36 @@ def test_a_key_names_one_seed_and_compare_takes_only_one(seeds: Path, capsys: An
     assert f"{key[:12]} (seed 2)" in " ".join(said_so.split())
 
 
+def test_scores_of_former_weights_enter_no_mean_with_newer_ones(results: Path, capsys: Any) -> None:
+    """STS12 of the first training, STS13 of the second, which made other weights under the same key."""
+    lineage = TRAINED.model_copy(update={"seed": 4})
+    for name, score, weights, day in (("STS12", 0.25, "1", 1), ("STS13", 0.5, "2", 2)):
+        model = replace(artifact(Path("tiny"), key=lineage.key, name="tiny-again"), weights=weights * 64)
+        one = record(sts(name), score, model=model, written=f"2026-03-0{day}")
+        put(results, model, one.model_copy(update={"lineage": lineage}))
+    both = ["--suite", "mteb:STS12", "--suite", "mteb:STS13", "--results", results]
+    found = asked(capsys, "show", "tiny-again", *both)["suites"]
+    assert [(row["columns"], row["former_weights"]) for row in found] == [
+        ({"STS12": None, "STS13": 0.5}, None),
+        ({"STS12": 0.25, "STS13": None}, "1" * 64),
+    ]
+    told = f"{lineage.key[:12]} was trained again, and has other weights now"
+    for more in (both, ["--results", results]):
+        shown = said(capsys, "show", "tiny-again", *more)
+        assert told in shown
+        assert "former weights 11111111" in shown
+    rows = asked(capsys, "show", "tiny-again", "--results", results)["records"]
+    assert {row["task"]: row["former"] for row in rows} == {"STS12": True, "STS13": False}
+    found = asked(capsys, "compare", "tiny-again", "model-a", "--results", results)
+    assert [row["task"] for row in found["deltas"]] == ["STS13"]
+    assert ("STS12", "first", "weights") in [
+        (row["task"], row["of"], row["reason"]) for row in found["not_compared"]
+    ]
+    shown = said(capsys, "compare", "model-a", "tiny-again", "--results", results)
+    assert "Not compared, as tiny-again was trained again since, and has other weights now: STS12" in shown
+    assert told not in said(capsys, "show", "model-a", *both)
+
+
 def test_show_of_a_suite_keeps_settings_apart(results: Path, capsys: Any) -> None:
     found = asked(capsys, "show", "model-a", "--suite", SUITE, "--results", results)["suites"]
     assert [(s["settings"]["encoding"]["dtype"], s["mean_over_tasks"]["value"]) for s in found] == [
