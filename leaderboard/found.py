@@ -90,7 +90,12 @@ class Entry:
     @property
     def group(self) -> str | None:
         """What entries that differ only in the seed of their training share; None without a training."""
-        return _digest(self.lineage.group, self.recipe, self.treatment) if self.lineage else None
+        if self.lineage is None:
+            return None
+        recipe = (
+            None if self.recipe == self.lineage.name else self.recipe
+        )  # one has several names by variants
+        return _digest(self.lineage.group, recipe, self.treatment)
 
     @property
     def model_slug(self) -> str:

@@ -30,7 +30,7 @@ from harness.types import Column, Data, Suite, SuiteOptions
 from leaderboard import measured, printed
 from leaderboard.found import Entry, Outcome
 from leaderboard.scopes import REASONS, WHY, Listed, Scope, all_scopes, listed, scope_of, slug, views
-from site_data import made_of, measured_model, names, put, scored, suites, task, trained
+from site_data import made_of, measured_model, names, put, put_model, scored, suites, task, trained
 
 # Records of results folders as entries, beside what the harness itself says of the same records
 
@@ -109,6 +109,15 @@ def test_records_of_other_weights_are_an_entry_of_their_own(tmp_path: Path) -> N
     assert former.treatment == f"{new.treatment}, former weights 11111111"
     assert new.model_slug == former.model_slug
     assert len({new.slug, former.slug}) == len({new.group, former.group}) == 2
+
+
+def test_seeds_of_one_recipe_typed_in_two_ways_are_one_group(tmp_path: Path) -> None:
+    """`simcse:mean` and `simcse --set pooling=mean`."""
+    plain = {"variant": "", "changed": {"pooling": "mean"}}
+    for made in (made_of(1), made_of(2, **plain), made_of(3, settings={"pooling": "cls"})):
+        put_model(tmp_path, f"m-{made.seed}", made, {NANO[0]: 0.5})
+    found = {entry.model: entry.group for entry in measured_entries(tmp_path)}
+    assert found["m-1"] == found["m-2"] != found["m-3"]
 
 
 def test_a_failure_gives_way_to_a_score(tmp_path: Path) -> None:
