@@ -237,7 +237,7 @@ def test_the_key_of_a_lineage_is_golden() -> None:
         assert LINEAGE.model_copy(update=changes).key != GOLDEN
 
 
-GOLDEN = "ba409277150b331199632842faebab4cbd7ab930ec851a7d1a5e80a49f2f9098"
+GOLDEN = "ba409277150b328199632842faebab4cbd7ab930ec851a7d1a5e80a49f2f9098"
 
 
 @pytest.mark.parametrize(
