@@ -16,6 +16,7 @@ from pydantic import Field
 from harness.documents import DocumentKind, DocumentPart, with_digest
 from harness.errors import RecordError
 from harness.identity import digest
+from harness.types import Artifact
 
 FILE = "model.json"
 """The name of the document in a model's folder."""
@@ -28,6 +29,28 @@ class ParentPart(DocumentPart):
     artifact: str
     """Its ArtifactKey."""
     revision: str | None = None
+    own_data: str = ""
+    """The names of users' own data that it and its own parents were trained on."""
+    selected_on: tuple[str, ...] = ()
+    """The tasks whose scores chose among its checkpoints and those of its own parents."""
+
+    @staticmethod
+    def of(artifact: Artifact) -> ParentPart:
+        """A model that a training starts from; what it was trained on itself stands in its `model.json`."""
+        document = read_document(artifact.folder) if artifact.trained else None
+        made = None if document is None else document.lineage
+        return ParentPart(
+            name=artifact.name,
+            artifact=artifact.key,
+            revision=artifact.revision,
+            own_data=made.all_own_data if made else "",
+            selected_on=made.all_selected_on if made else (),
+        )
+
+    @property
+    def text(self) -> str:
+        """The name, with the user's own data that the model was trained on."""
+        return f"{self.name} (trained on {self.own_data})" if self.own_data else self.name
 
 
 class Lineage(DocumentPart):
@@ -71,6 +94,18 @@ class Lineage(DocumentPart):
     def group(self) -> str:
         """The digest of everything but the seed: models that share it differ in nothing else."""
         return self.model_copy(update={"seed": 0}).key
+
+    @property
+    def all_own_data(self) -> str:
+        """The names of users' own data that the model and its parents were trained on, each once."""
+        names = (self.own_data, *(parent.own_data for parent in self.parents))
+        return ", ".join(dict.fromkeys(filter(None, names)))
+
+    @property
+    def all_selected_on(self) -> tuple[str, ...]:
+        """The tasks whose scores chose among checkpoints of the model and its parents, each once."""
+        tasks = (*self.selected_on, *(task for parent in self.parents for task in parent.selected_on))
+        return tuple(dict.fromkeys(tasks))
 
     @property
     def name(self) -> str:

@@ -615,8 +615,12 @@ class Report:
         lines = []
         if lineage is not None and lineage.own_data:
             lines.append(f"trained on {lineage.own_data}, not on the recipe's data")
-        if lineage is not None and lineage.selected_on:
-            lines.append(f"checkpoint chosen by {shortened(lineage.selected_on)}: scores there are biased")
+        for parent in lineage.parents if lineage is not None else ():
+            lines += [f"made of {parent.text}"] if parent.own_data else []
+        if lineage is not None and lineage.all_selected_on:
+            lines.append(
+                f"checkpoint chosen by {shortened(lineage.all_selected_on)}: scores there are biased"
+            )
         records = [record for one in group for record in self._done(one, suite).values()]
         known = {
             r.task.name: f"{r.task.name} ({count:,} of {r.provenance['texts']:,} texts)"

@@ -35,7 +35,7 @@ def _train(spec: TrainingSpec) -> int:
         if STOP.is_set() and not spec.output.is_dir():
             return STOPPED
         if spec.rank == 0:
-            write_text_hashes(spec.data, spec.output, cache=spec.cache)
+            write_text_hashes(spec.data, spec.output, parent=spec.backbone.folder, cache=spec.cache)
     except HarnessError as error:
         spec.log.error(error)
         return 1

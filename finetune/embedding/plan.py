@@ -174,7 +174,7 @@ class EmbeddingRecipe:
             source=self.source,
             settings=json.loads(canonical(self.settings)),
             changed={name: value for name, value in plain.items() if value != before[name]},
-            parents=(ParentPart(name=backbone.name, artifact=backbone.key, revision=backbone.revision),),
+            parents=(ParentPart.of(backbone),),
             data=tuple(part.data.identity for part in data),
             seed=seed,
             assumed=self.assumed(self.settings),

@@ -210,10 +210,10 @@ def _facts(model: _Model) -> list[str]:
         "recipe": f"{lineage.text}, seed {lineage.seed}",
         "source": lineage.source,
         "settings": _pairs(lineage.settings),
-        "made of": ", ".join(f"{one.name} ({one.artifact[:12]})" for one in lineage.parents),
+        "made of": ", ".join(f"{one.text} ({one.artifact[:12]})" for one in lineage.parents),
         "data": "; ".join(map(_pairs, lineage.data)),
         "assumed": "; ".join(lineage.assumed),
-        "selected on": ", ".join(lineage.selected_on),
+        "selected on": ", ".join(lineage.all_selected_on),
         "training": _pairs(model.document.training),
     }
     return lines + [f"  {name}: {text}" for name, text in facts.items() if text]

@@ -278,7 +278,7 @@ def _print_seeds(seeds: Sequence[MeasuredSuite]) -> None:
     named = ", ".join(
         f"{one.lineage.seed} ({one.records[0].model.artifact[:12]})" for one in seeds if one.lineage
     )
-    text = f"{made.text} on {', '.join(parent.name for parent in made.parents)}; " if made else ""
+    text = f"{made.text} on {', '.join(parent.text for parent in made.parents)}; " if made else ""
     console().print(
         f"{text}mean ± standard deviation over the seeds {named}", highlight=False, soft_wrap=True
     )

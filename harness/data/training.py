@@ -481,13 +481,17 @@ _TEXTS = "training/texts.npy"
 """The file in a model's folder with the hashes of its training texts."""
 
 
-def write_text_hashes(data: tuple[LocatedTraining, ...], model: Path, *, cache: Path) -> None:
-    """Write the hashes of all training texts into a model's folder, for `trained_texts`."""
+def write_text_hashes(data: tuple[LocatedTraining, ...], model: Path, *, parent: Path, cache: Path) -> None:
+    """Write the hashes of all training texts, with those of its parent, into a model's folder.
+
+    `trained_texts` reads them again.
+    """
     import io
 
     import numpy as np
 
-    parts = [np.empty(0, np.uint64)]
+    before = trained_texts(parent)
+    parts = [np.empty(0, np.uint64) if before is None else before]
     for located in data:
         for batch in _batches(load_training(located, cache=cache)):
             parts += [_hashes(batch[name].to_pylist()) for name in located.data.columns]

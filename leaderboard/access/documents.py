@@ -157,8 +157,9 @@ def _check_names(record: Record) -> None:
     if not model.name.strip() or not task.name.strip():
         raise _unfit("The model or the task has no name.")
     made = record.lineage
-    trained = [made.recipe, made.variant, *(p.name for p in made.parents), *made.selected_on] if made else []
-    own = [made.own_data] if made else []
+    parents = made.parents if made else ()
+    trained = [made.recipe, made.variant, *(p.name for p in parents), *made.all_selected_on] if made else []
+    own = [made.own_data, *(p.own_data for p in parents)] if made else []
     for name in (
         *(model.name, model.source, model.revision or "", task.name, task.type, task.metric),
         *trained,

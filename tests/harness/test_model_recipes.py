@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+import fakes
 import harness
 import tiny
 from blocked import BLOCK
@@ -24,7 +25,7 @@ from harness.cli import invoke
 from harness.data.training import TrainingData
 from harness.documents import with_digest
 from harness.errors import UsageError
-from harness.lineage import Lineage, ParentPart, read_document
+from harness.lineage import Lineage, ModelDocument, ParentPart, read_document
 from harness.model_store import ModelStore
 from harness.report import Report
 from harness.request import Request, ResolvedRequest
@@ -131,6 +132,14 @@ def test_a_model_is_made_then_evaluated_and_nothing_is_done_twice(asked: dict[st
     assert "trained on rows.jsonl, not on the recipe's data" in text
     assert "trained on texts of one (9 of 19 texts), two (9 of 19 texts)" in text
 
+    other = asked["train_data"].with_name("other.jsonl")
+    other.write_text('{"anchor": "of no task", "positive": "of none"}\n')
+    further = run(asked, model=str(folder), train_data=other)
+    text = "\n".join(further._lines(further.prepared.suites[0], further.prepared.subjects))
+    assert "trained on other.jsonl, not on the recipe's data" in text
+    assert "made of tiny-sample-centered (trained on rows.jsonl)" in text
+    assert "trained on texts of one (9 of 19 texts), two (9 of 19 texts)" in text, "by its parent"
+
 
 def test_records_of_other_weights_do_not_count(asked: dict[str, Any]) -> None:
     first = run(asked)
@@ -232,9 +241,27 @@ def test_the_key_of_a_lineage_is_golden() -> None:
         assert LINEAGE.model_copy(update={name: value}).key == GOLDEN, (
             f"{name} describes, and decides nothing"
         )
+    (parent,) = LINEAGE.parents
+    told = parent.model_copy(update={"own_data": "theirs", "selected_on": ("STS12",), "name": "x"})
+    assert LINEAGE.model_copy(update={"parents": (told,)}).key == GOLDEN
     data = TrainingData(path="org/name", revision="2" * 40, config="triplet").identity
     for changes in ({"seed": 1}, {"recipe": "x"}, {"settings": {}}, {"parents": ()}, {"data": (data,)}):
         assert LINEAGE.model_copy(update=changes).key != GOLDEN
+
+
+def test_the_training_of_parents_is_no_secret(tmp_path: Path) -> None:
+    """What a model's parents and their parents were trained on and chosen by, each once."""
+    made = LINEAGE
+    for name, task in (("a.csv", "STS12"), ("", "STS13"), ("b.csv", "STS12")):
+        made = made.model_copy(update={"own_data": name, "selected_on": (task,)})
+        document = ModelDocument(name="m", key=made.key, content="c", weights="w", lineage=made)
+        (tmp_path / "model.json").write_text(document.to_json())
+        trained = replace(fakes.artifact(tmp_path, key=made.key, name="further"), trained=True)
+        parent = ParentPart.of(trained)
+        made = LINEAGE.model_copy(update={"parents": (parent,)})
+    assert parent.text == "further (trained on b.csv, a.csv)"
+    assert (made.all_own_data, made.all_selected_on) == ("b.csv, a.csv", ("STS12", "STS13"))
+    assert ParentPart.of(fakes.artifact(tmp_path)).text == "tiny", "a model whose document is not believed"
 
 
 GOLDEN = "ba409277150b328199632842faebab4cbd7ab930ec851a7d1a5e80a49f2f9098"

@@ -174,10 +174,15 @@ def trained() -> Record:
     return made(key=GOLDEN_KEY, training={"recipe": "glue-quick", "seeds": {"scores": [0.25, 0.75]}})
 
 
+PARENT = ParentPart(
+    name="tiny", artifact="a" * 64, revision="r" * 40, own_data="first.csv", selected_on=("STS12",)
+)
+
+
 def of_recipe() -> Record:
     lineage = Lineage(
         recipe="simcse", variant="mean", source="OptiBERT", settings={"batch_size": 64},
-        changed={"batch_size": 64}, parents=(ParentPart(name="tiny", artifact="a" * 64, revision="r" * 40),),
+        changed={"batch_size": 64}, parents=(PARENT,),
         data=({"path": "org/pairs", "revision": "d" * 40},), seed=7, assumed=("the head",),
         selected_on=("STSBenchmark",), own_data="pairs.csv",
     )  # fmt: skip

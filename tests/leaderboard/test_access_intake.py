@@ -227,9 +227,8 @@ def told(**provenance: Any) -> bytes:
     return json.dumps(made(provenance=provenance)).encode()
 
 
-LINEAGE = Lineage(
-    recipe="simcse", settings={}, parents=(ParentPart(name="tiny", artifact="a" * 64),), data=(), seed=1
-)
+PARENT = ParentPart(name="tiny", artifact="a" * 64)
+LINEAGE = Lineage(recipe="simcse", settings={}, parents=(PARENT,), data=(), seed=1)
 
 
 def of_recipe(**changes: Any) -> dict[str, Any]:
@@ -257,6 +256,11 @@ def test_a_lineage_is_kept(site: Site) -> None:
 WRONG: dict[str, tuple[bytes, int, str]] = {
     "lineage of another": (of_another_seed(), 422, "The `lineage` is of another model"),
     "long own data": (json.dumps(of_recipe(own_data="x" * 300)).encode(), 422, "longer than 200 bytes"),
+    "long own data of a parent": (
+        json.dumps(of_recipe(parents=(PARENT.model_copy(update={"own_data": "x" * 300}),))).encode(),
+        422,
+        "longer than 200 bytes",
+    ),
     "texts are a text": (told(texts_trained_on="all"), 422, "`texts_trained_on`"),
     "empty": (b"", 400, "not JSON"),
     "not JSON": (b"{", 400, "line 1, column 2"),

@@ -16,6 +16,8 @@ from starlette.testclient import TestClient
 
 import site_data
 from html_pages import page
+from harness.lineage import ParentPart
+from leaderboard.pages.suite.cells import kinds_of, leaks, training_text
 from leaderboard.queries import Queries
 from site_data import SEEDS, every_path, made_of, names, spread_scores
 
@@ -153,6 +155,20 @@ def test_every_page_with_trained_models_is_made(client: TestClient) -> None:
     both = [row["key"] for row in twin(client, "/suites/nanobeir")["tables"][0]["rows"]][:2]
     compared = client.get(f"/compare.json?m={both[0]}&m={both[1]}").json()
     assert "deviation" in json.dumps(compared)
+
+
+def test_a_model_made_of_one_with_own_data_is_marked_as_that_is(tmp_path: Path) -> None:
+    first, second = names("nanobeir")[:2]
+    parent = ParentPart(name="first", artifact="c" * 64, own_data="pairs.csv", selected_on=(first,))
+    site = site_data.small_site(tmp_path, lambda folder: None)
+    made = made_of(1, parents=(parent,), selected_on=(second,))
+    site_data.put_model(tmp_path / "results", NAME, made, {first: 0.5, second: 0.6})
+    site.index.refresh()
+    entries = Queries(site.index, site.index.version).entries.values()
+    (entry,) = [one for one in entries if one.model == NAME]
+    assert kinds_of(entry) == "own selected"
+    assert [leaks(entry, [task], None) for task in (first, second, "other")] == [["selected"]] * 2 + [[]]
+    assert "on first (trained on pairs.csv); checkpoint chosen by" in training_text(entry)
 
 
 def test_another_seed_joins_its_group_and_a_lost_one_leaves_it(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ class CenteringRecipe:
             recipe=self.name,
             source=self.source,
             settings=asdict(self.settings),
-            parents=(ParentPart(name=backbone.name, artifact=backbone.key, revision=backbone.revision),),
+            parents=(ParentPart.of(backbone),),
             data=tuple(one.data.identity for one in data),
             seed=seed,
             own_data=", ".join(one.name for one in data if one.own),

@@ -38,14 +38,14 @@ def measured_facts(entry: Entry, record: Mapping[str, Any]) -> list[Fact]:
 
 def _trained_facts(made: Lineage) -> Iterator[Fact]:
     """The training of a model."""
-    parents = ", ".join(parent.name for parent in made.parents)
+    parents = ", ".join(parent.text for parent in made.parents)
     yield "Backbone", parents, "", ", ".join((p.revision or p.artifact)[:12] for p in made.parents)
     if made.changed:
         yield "Settings changed", ", ".join(f"{n}={words(v)}" for n, v in made.changed.items()), "", ""
     data = ", ".join(str(one.get("path") or one.get("content", ""))[:60] for one in made.data)
     yield "Training data", made.own_data or data, "", "the user's own" if made.own_data else ""
-    if made.selected_on:
-        yield "Checkpoint chosen by", ", ".join(made.selected_on), "", "scores there err upward"
+    if made.all_selected_on:
+        yield "Checkpoint chosen by", ", ".join(made.all_selected_on), "", "scores there err upward"
     if made.assumed:
         yield "Assumed", " ".join(made.assumed), "", ""
 

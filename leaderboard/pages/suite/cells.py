@@ -50,7 +50,7 @@ def kinds_of(entry: Entry) -> str:
     made = entry.lineage
     if made is None:
         return ""
-    marks = (("own", made.own_data), ("changed", made.changed), ("selected", made.selected_on))
+    marks = (("own", made.all_own_data), ("changed", made.changed), ("selected", made.all_selected_on))
     return " ".join(kind for kind, there in marks if there)
 
 
@@ -64,8 +64,8 @@ def training_text(entry: Entry) -> str:
     made = entry.lineage
     if made is None:
         return ""
-    parents = " and ".join(parent.name for parent in made.parents)
-    chosen = [f"checkpoint chosen by {', '.join(made.selected_on)}"] if made.selected_on else []
+    parents = " and ".join(parent.text for parent in made.parents)
+    chosen = [f"checkpoint chosen by {', '.join(made.all_selected_on)}"] if made.all_selected_on else []
     return "; ".join([f"{made.text} on {parents}", *chosen, seeds_text(entry.seeds)])
 
 
@@ -162,7 +162,7 @@ def leaks(entry: Entry, tasks: Sequence[str], texts: int | None) -> list[str]:
     trained, made = entry.trained_on or (), entry.lineage
     marks = (
         ("leak", any(task in trained for task in tasks)),
-        ("selected", made is not None and any(task in made.selected_on for task in tasks)),
+        ("selected", made is not None and any(task in made.all_selected_on for task in tasks)),
         ("texts", texts),
     )
     return [kind for kind, there in marks if there]

@@ -464,6 +464,7 @@ def test_sizes_and_texts(nli: Path, settings: DataSettings, tmp_path: Path) -> N
     write_text_hashes(
         (located, locate_training(replace(DATA, columns=("negative",)), settings)),
         model,
+        parent=tmp_path,
         cache=settings.cache,
     )
     known = trained_texts(model)
@@ -476,6 +477,13 @@ def test_sizes_and_texts(nli: Path, settings: DataSettings, tmp_path: Path) -> N
     assert known.dtype == np.uint64
     assert count_trained(["a cat", "a cat ", "漢", "a cat", "A cat"], known) == 2
     assert count_trained([], known) == 0
+    further, pairs = tmp_path / "further", tmp_path / "pairs.jsonl"
+    pairs.write_text('{"anchor": "new", "positive": "a cat"}\n')
+    own = own_training(str(pairs), settings)
+    write_text_hashes((own,), further, parent=model, cache=settings.cache)
+    both = trained_texts(further)
+    assert both is not None
+    assert (len(both), count_trained(["new", "a cat", "漢"], both)) == (len(known) + 1, 3)
     (model / "training" / "texts.npy").write_bytes(b"cut")
     assert trained_texts(model) is None
 
