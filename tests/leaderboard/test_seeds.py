@@ -15,8 +15,8 @@ import pytest
 from starlette.testclient import TestClient
 
 import site_data
-from html_pages import page
 from harness.lineage import ParentPart
+from html_pages import page
 from leaderboard.pages.suite.cells import kinds_of, leaks, training_text
 from leaderboard.queries import Queries
 from site_data import SEEDS, every_path, made_of, names, spread_scores
