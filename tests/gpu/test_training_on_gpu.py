@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from dataclasses import replace
 
 import pytest
 import torch
@@ -17,13 +18,17 @@ from tiny_networks import batch, texts
 pytestmark = pytest.mark.gpu
 
 DEVICE = torch.device("cuda")
-STEPS, ROWS = 30, 32
+STEPS, ROWS = 30, 128
 
 
 def network(name: str) -> EncoderModel:
     family = backbones.entries()[name].family
     assert family is not None
-    return tiny_networks.network(tiny_networks.shrunk(family, head_dim=32)).to(DEVICE).train()
+    return (
+        tiny_networks.network(replace(tiny_networks.shrunk(family, head_dim=32), initializer_range=0.05))
+        .to(DEVICE)
+        .train()
+    )
 
 
 def vectors(model: EncoderModel, given: dict[str, Tensor], padded: bool) -> Tensor:
