@@ -26,7 +26,7 @@ from harness.documents import with_digest, without_digest
 from harness.encoder.model_files import backbone_folder
 from harness.errors import HarnessError
 from harness.files import sha256_file
-from harness.jobs import model_part, record_output, task_part
+from harness.jobs import lineage_of, model_part, record_output, task_part
 from harness.record import EXAMPLE_COLUMNS, RECORDS, Record
 from harness.scores import raw_metrics
 from harness.types import Artifact, LabelledData, LabelSource, Raw, Task
@@ -309,6 +309,7 @@ class Finetune:
             purpose="trial",
             status="done",
             model=model_part(self.artifact, context.input("facts")),
+            lineage=lineage_of(self.artifact),
             task=task_part(self.task),
             identity=self.identity,
             main_score=_number(self.task, self.view, metrics) if metrics else None,
@@ -509,6 +510,7 @@ class ScoreFromRuns:
             key=self.key,
             status="done",
             model=whole[0].model,
+            lineage=whole[0].lineage,
             task=task_part(self.task),
             identity=self.identity,
             main_score=_number(self.task, self.view, metrics),

@@ -25,6 +25,7 @@ from safetensors.torch import load_file, save_file
 from scipy.stats import pearsonr, spearmanr
 from sklearn.metrics import matthews_corrcoef
 
+import fakes
 import harness
 import tiny
 from finetune.glue import trainer
@@ -98,7 +99,7 @@ def small(backbone: Path, data: Path, tmp_path: Path, monkeypatch: pytest.Monkey
             "recipe": "small",
             **more,
         }
-        return harness.run(str(backbone), "glue", **asked)
+        return harness.run(str(asked.pop("model", backbone)), "glue", **asked)
 
     return go
 
@@ -276,6 +277,16 @@ def test_without_fresh_seeds_the_maximum_is_called_one(small: Runner) -> None:
     assert record.training["seeds"]["kind"] == "maximum"
     assert record.main_score == record.training["grid_maximum"]
     assert record.identity["fresh_seeds"] == []
+
+
+def test_records_of_a_trained_model_have_its_lineage(small: Runner, backbone: Path, tmp_path: Path) -> None:
+    model = tmp_path / "model"
+    shutil.copytree(backbone, model)
+    document = fakes.train(model)
+    report = small(tasks=("CoLA",), recipe_settings={"fresh_seeds": 0}, model=model)
+    records = [finals(report)["CoLA"], *trials(tmp_path / "results").values()]
+    assert {record.model.artifact for record in records} == {document.key}
+    assert [record.lineage for record in records] == [document.lineage] * 3
 
 
 def test_no_transfer_is_recorded_and_needs_no_mnli(small: Runner, tmp_path: Path) -> None:
