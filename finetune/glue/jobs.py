@@ -459,7 +459,8 @@ class RestoreWeights:
         if watched is None:
             raise HarnessError(
                 "The selected MNLI run diverged when it was run once more.",
-                hint="It did not when it was chosen: other hardware or threads? --mnli takes another model.",
+                hint="It did not when it was chosen: other hardware or threads? "
+                "--set mnli=MODEL starts from another model.",
             )
         return float(watched)
 

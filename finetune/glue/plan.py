@@ -60,7 +60,9 @@ class _GlueSettings:
         if self.mnli is not None and not self.transfer:
             raise UsageError("mnli and transfer=false contradict each other.", hint="Leave one of them out.")
         if self.mnli is not None and not self.mnli.exists():
-            raise UsageError(f"There is no {self.mnli}.", hint="mnli takes a model folder, or weights.")
+            raise UsageError(
+                f"There is no {self.mnli}.", hint="--set mnli=MODEL takes a model folder, or weights."
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -392,14 +394,16 @@ def _require_same(backbone: Path, source: Path) -> None:
         check_safetensors(source)
         return
     if not (backbone_folder(source) / "config.json").is_file():
-        raise UsageError(f"{source} has no config.json.", hint="--mnli takes a model folder, or weights.")
+        raise UsageError(
+            f"{source} has no config.json.", hint="--set mnli=MODEL takes a model folder, or weights."
+        )
     ours, theirs = (read_object(backbone_folder(folder) / "config.json") for folder in (backbone, source))
     other = [name for name in SAME if ours.get(name) != theirs.get(name)]
     if other:
         name = other[0]
         raise UsageError(
             f"{source} is of another backbone: its {name} is {theirs.get(name)}, not {ours.get(name)}.",
-            hint="--mnli takes the same backbone fine-tuned for MNLI, or weights that a run kept.",
+            hint="--set mnli=MODEL takes the same backbone fine-tuned for MNLI, or weights that a run kept.",
         )
 
 
