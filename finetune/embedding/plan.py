@@ -53,6 +53,7 @@ class EmbeddingRecipe:
         defaults: The settings of the variant.
         selections: The data that `selection` can name.
         assumed: What the source leaves open under given settings.
+        assumed_data: What it leaves open on its data, which says nothing of a user's own.
         caches: Whether the loss gives the same step with fewer rows in a pass.
     """
 
@@ -65,6 +66,7 @@ class EmbeddingRecipe:
     defaults: EmbeddingSettings
     selections: Mapping[str, Selection] = field(default_factory=dict)
     assumed: Callable[[EmbeddingSettings], tuple[str, ...]] = _none
+    assumed_data: tuple[str, ...] = ()
     caches: bool = True
 
     @property
@@ -168,6 +170,7 @@ class EmbeddingRecipe:
     def _lineage(self, backbone: Artifact, data: Sequence[LocatedTraining], seed: int) -> Lineage:
         plain = asdict(self.settings)
         before = asdict(self.defaults)
+        own = [part.name for part in data if part.own]
         return Lineage(
             recipe=self.name.partition(":")[0],
             variant=self.variant,
@@ -177,9 +180,9 @@ class EmbeddingRecipe:
             parents=(ParentPart.of(backbone),),
             data=tuple(part.data.identity for part in data),
             seed=seed,
-            assumed=self.assumed(self.settings),
+            assumed=(*self.assumed(self.settings), *(() if own else self.assumed_data)),
             selected_on=tuple(choice.task for choice in self._chosen()),
-            own_data=", ".join(part.name for part in data if part.own),
+            own_data=", ".join(own),
         )
 
     def _notes(self, backbone: Artifact, found: Description) -> tuple[str, ...]:

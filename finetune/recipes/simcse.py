@@ -72,8 +72,6 @@ def _assumed(settings: EmbeddingSettings) -> tuple[str, ...]:
     )
     return (
         *([head] if settings.pooling == ATTENTION else []),
-        "OptiBERT names MNLI and SNLI triplets: those of sentence-transformers/all-nli (557,850 rows); "
-        "SimCSE's own file of the same corpora has 275,601.",
         "One gradient over the whole batch of 512; that of SimCSE's run on four GPUs is a quarter of it.",
         "An incomplete last batch of an epoch is left out; transformers' trainer keeps it.",
         *(
@@ -94,6 +92,10 @@ RECIPE = entry(
         defaults=SETTINGS,
         selections={"stsb-dev": Selection(task="STSBenchmark", data=STSB)},
         assumed=_assumed,
+        assumed_data=(
+            "OptiBERT names MNLI and SNLI triplets: those of sentence-transformers/all-nli (557,850 rows); "
+            "SimCSE's own file of the same corpora has 275,601.",
+        ),
     ),
     "supervised SimCSE on NLI triplets, with attentive pooling",
     {"mean": Variant(summary="mean pooling", settings=replace(SETTINGS, pooling="mean"))},

@@ -93,6 +93,9 @@ def test_the_model_to_come_is_known(backbone: Artifact) -> None:
     assert any("pooling head" in sentence for sentence in lineage.assumed)
     assert lineage.own_data == ""
     own = RECIPE.open("", SETTINGS).plan(backbone, [located(own=True, name="mine.csv", rows=None)], seed=1)
+    assert any("SNLI" in sentence for sentence in lineage.assumed)
+    assert not any("SNLI" in sentence for sentence in own.lineage.assumed)
+    assert any("pooling head" in sentence for sentence in own.lineage.assumed)
     assert (own.lineage.own_data, own.steps, own.texts) == ("mine.csv", None, None)
     json.loads(json.dumps(lineage.model_dump(mode="json")))
     assert lineage.model_validate_json(lineage.model_dump_json()).key == lineage.key

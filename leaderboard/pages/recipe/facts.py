@@ -69,7 +69,10 @@ def _of_settings(settings: Any, recipe: AnyRecipe) -> Protocol:
     assumed = getattr(recipe, "assumed", ())
     return Protocol(
         settings={one.name: words(getattr(settings, one.name)) for one in fields(settings)},
-        assumed=tuple(assumed(settings) if callable(assumed) else assumed),
+        assumed=(
+            *(assumed(settings) if callable(assumed) else assumed),
+            *getattr(recipe, "assumed_data", ()),
+        ),
     )
 
 
