@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
 import os
 import re
@@ -10,19 +12,26 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
 
-from harness import catalog
+from harness import catalog, report
 from harness.backbones import BACKBONES
 from harness.cli import COMMANDS, program
-from harness.commands import options
+from harness.commands import options, run, train
 from harness.record import EXAMPLE_COLUMNS, Record
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "results" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+OTHERS = {
+    *("--force-reinstall", "--no-deps"),  # pip
+    *("--local-dir", "--repo-type"),  # hf
+    *("--check", "--unshallow"),
+}
 SETTINGS = (
     "HARNESS_RESULTS",
     "HARNESS_CACHE",
@@ -69,6 +78,20 @@ def test_no_option_is_documented_that_is_not_there() -> None:
     assert set(re.findall(r"^\| `(--[a-z-]+)`", page, re.MULTILINE)) <= there
 
 
+def test_no_option_is_advised_that_is_not_there() -> None:
+    """In the sentences of the code; `OTHERS` are options of other programs."""
+    there = {o for _, c in EVERY for p in c.params for o in [*p.opts, *p.secondary_opts]} | {"--help"}
+    advised = {
+        (option, str(path.relative_to(ROOT)))
+        for package in ("harness", "finetune", "suites", "leaderboard")
+        for path in (ROOT / package).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value
+        for option in re.findall(r"(?<![\w-])--[a-z][a-z-]*[a-z]\b", node.value)
+    }
+    assert [one for one in sorted(advised) if one[0] not in there | OTHERS] == []
+
+
 def test_every_setting_of_the_environment_is_documented() -> None:
     page = (ROOT / "docs" / "command-line.md").read_text()
     used = {
@@ -90,6 +113,32 @@ def test_the_record_is_documented() -> None:
 def test_every_command_is_in_the_json_page() -> None:
     page = (ROOT / "docs" / "json.md").read_text()
     assert [name for name in COMMANDS if f"`harness {name}" not in page] == []
+
+
+@pytest.mark.parametrize(
+    ("row", "source"),
+    [
+        ("## `harness run --json`", (report._report_json, report._trained_json, report._over_seeds_json)),
+        ("## `harness run --json`", (report.spread_json, report._result_json, run._Line, run._to_json)),
+        ("| `harness train` |", (train._made_json,)),
+        ("| `harness train --dry-run` |", (train.TrainingCost,)),
+    ],
+)
+def test_every_field_of_runs_and_trainings_is_in_the_json_page(row: str, source: tuple[Any, ...]) -> None:
+    """The keys that a function writes first in a line, or the fields of a dataclass."""
+    page = (ROOT / "docs" / "json.md").read_text().partition(row)[2]
+    part = page.partition("\n## ")[0] if row.startswith("#") else page.partition("\n")[0]
+    names = [
+        name
+        for one in source
+        for name in (
+            [field.name for field in fields(one)]
+            if is_dataclass(one)
+            else re.findall(r'^ +"(\w+)":', inspect.getsource(one), re.MULTILINE)
+        )
+    ]
+    assert names
+    assert [name for name in names if f"`{name}`" not in part] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[p.name for p in PAGES])
