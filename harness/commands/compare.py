@@ -80,7 +80,8 @@ def command(
         names = {of: one.newest.records[0].model.model_dump() for of, one in zip(_SIDES, sides, strict=True)}
         click.echo(json.dumps({"schema": 1, **names, **found}, indent=1))
     else:
-        _print(*(one.records[0].model.name for one in sides), found)
+        a, b = (one.records[0].model.name for one in sides)
+        _print(a, b, found)
     return 0
 
 
