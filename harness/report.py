@@ -12,6 +12,7 @@ from harness.catalog import join_single_tasks
 from harness.data.locate import DataMissing
 from harness.errors import shortened
 from harness.execute import Result
+from harness.lineage import Lineage
 from harness.plan import ConfiguredModel
 from harness.record import Record
 from harness.request import PreparedRun
@@ -188,6 +189,18 @@ def means_lines(suite: Suite, means: Aggregates) -> list[str]:
     elif len(suite.requested) < len(suite.columns) and suite.requested:
         lines.append(f"not the mean of {suite.title}: not to be ranked beside it")
     return [*lines, *left_out_lines(suite), *_predicted_lines(suite, means)]
+
+
+def lineage_lines(lineage: Lineage | None) -> list[str]:
+    """The lines on users' own data and on tasks that chose a checkpoint, of a model or of its parents."""
+    if lineage is None:
+        return []
+    own, tasks = lineage.own_data, lineage.all_selected_on
+    return [
+        *([f"trained on {own}, not on the recipe's data"] if own else []),
+        *(f"made of {parent.text}" for parent in lineage.parents if parent.own_data),
+        *([f"checkpoint chosen by {shortened(tasks)}: scores there are biased"] if tasks else []),
+    ]
 
 
 def left_out_lines(suite: Suite) -> list[str]:
@@ -611,22 +624,13 @@ class Report:
 
     def _trained_on_lines(self, suite: Suite, group: Sequence[ConfiguredModel]) -> list[str]:
         """What a model was trained on: the user's own data, tasks that chose it, and texts of the tasks."""
-        lineage = group[0].lineage
-        lines = []
-        if lineage is not None and lineage.own_data:
-            lines.append(f"trained on {lineage.own_data}, not on the recipe's data")
-        for parent in lineage.parents if lineage is not None else ():
-            lines += [f"made of {parent.text}"] if parent.own_data else []
-        if lineage is not None and lineage.all_selected_on:
-            lines.append(
-                f"checkpoint chosen by {shortened(lineage.all_selected_on)}: scores there are biased"
-            )
         records = [record for one in group for record in self._done(one, suite).values()]
         known = {
             r.task.name: f"{r.task.name} ({count:,} of {r.provenance['texts']:,} texts)"
             for r in records
             if (count := r.provenance.get("texts_trained_on"))
         }
+        lines = lineage_lines(group[0].lineage)
         return [*lines, *([f"trained on texts of {shortened([*known.values()])}"] if known else [])]
 
     def _done(self, one: ConfiguredModel, suite: Suite) -> dict[str, Record]:

@@ -18,6 +18,7 @@ from harness.progress import console, most_common
 from harness.record import Record
 from harness.report import (
     aggregates_json,
+    lineage_lines,
     means_lines,
     print_table,
     print_trained_result,
@@ -99,6 +100,8 @@ def command(
     else:
         _all(measured, as_json)
     if not (task or as_json):
+        for line in lineage_lines(measured.lineage):
+            console().print(line, highlight=False, soft_wrap=True)
         for one in seeds:
             _print_former(one)
     return 0

@@ -180,7 +180,9 @@ def test_a_key_names_one_seed_and_compare_takes_only_one(seeds: Path, capsys: An
 
 def test_scores_of_former_weights_enter_no_mean_with_newer_ones(results: Path, capsys: Any) -> None:
     """STS12 of the first training, STS13 of the second, which made other weights under the same key."""
-    lineage = TRAINED.model_copy(update={"seed": 4})
+    parent = TRAINED.parents[0].model_copy(update={"own_data": "theirs.csv", "selected_on": ("STS15",)})
+    own = {"own_data": "mine.csv", "selected_on": ("STS14",)}
+    lineage = TRAINED.model_copy(update={"seed": 4, "parents": (parent,), **own})
     for name, score, weights, day in (("STS12", 0.25, "1", 1), ("STS13", 0.5, "2", 2)):
         model = replace(artifact(Path("tiny"), key=lineage.key, name="tiny-again"), weights=weights * 64)
         one = record(sts(name), score, model=model, written=f"2026-03-0{day}")
@@ -191,6 +193,9 @@ def test_scores_of_former_weights_enter_no_mean_with_newer_ones(results: Path, c
         ({"STS12": None, "STS13": 0.5}, None),
         ({"STS12": 0.25, "STS13": None}, "1" * 64),
     ]
+    shown = said(capsys, "show", "tiny-again", *both)
+    assert "trained on mine.csv, not on the recipe's data made of tiny (trained on theirs.csv)" in shown
+    assert "checkpoint chosen by STS14, STS15: scores there are biased" in shown
     told = f"{lineage.key[:12]} was trained again, and has other weights now"
     for more in (both, ["--results", results]):
         shown = said(capsys, "show", "tiny-again", *more)
