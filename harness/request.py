@@ -244,16 +244,16 @@ def _require_use(
     """Refuse recipes that no task needs, tasks that need another recipe, and options without their recipe."""
     labelled = [task.name for task in tasks if task.output == "label"]
     titles = ", ".join(suite.name for suite in suites)
-    if not names and request.recipe_settings:
-        raise UsageError(
-            "--set changes a setting of a recipe.", hint="Name one with --recipe, or leave it out."
-        )
     if labelled and "task" not in names:
         known = [name for name, entry in catalog.recipes().items() if entry.kind == "task"]
         also = f" beside {names['model']}" if "model" in names else ""
         raise UsageError(
             f"A model must be trained for {shortened(labelled)}: which recipe{also}?",
             hint=f"Type --recipe with one of {', '.join(known)} (`harness list recipes`).",
+        )
+    if not names and request.recipe_settings:
+        raise UsageError(
+            "--set changes a setting of a recipe.", hint="Name one with --recipe, or leave it out."
         )
     if "task" in names and not labelled:
         raise UsageError(

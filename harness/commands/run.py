@@ -344,7 +344,7 @@ def _show(lines: list[_Line], suites: Sequence[Suite], console: Console) -> None
         (learnt, ("runs", "steps ≤", "TFLOPs ≈", "time ≤")),
     ):
         if some:
-            print_table(_table(some, names), console)
+            print_table(_table(some, names, keys=console.width >= WIDE), console)
     if learnt:
         told = "Times of runs are from twenty steps on this machine, in one process; early stopping and"
         console.print(f"{told} several at once shorten them.", style="dim", highlight=False, soft_wrap=True)
@@ -366,16 +366,21 @@ def _show(lines: list[_Line], suites: Sequence[Suite], console: Console) -> None
     )
 
 
-def _table(lines: Sequence[_Line], numbers: Sequence[str]) -> Table:
+WIDE = 110
+"""The width from which a plan shows the keys of scores, which JSON has whole."""
+
+
+def _table(lines: Sequence[_Line], numbers: Sequence[str], *, keys: bool) -> Table:
     from rich.table import Table
 
     table = Table(title="plan; nothing was run")
-    for name in ("model", "task", "key", "state"):
+    for name in ("model", "task", *(["key"] if keys else []), "state"):
         table.add_column(name)
     for name in numbers:
         table.add_column(name, justify="right")
     for line in lines:
-        table.add_row(line.model, line.task, line.key[:12], line.state, *_numbers(line))
+        key = [line.key[:12]] if keys else []
+        table.add_row(line.model, line.task, *key, line.state, *_numbers(line))
     return table
 
 

@@ -441,7 +441,7 @@ def test_data_that_cannot_be_read_is_said_by_the_dry_run(
         ({"recipe": ""}, "A model must be trained for MRPC, MNLI, RTE: which recipe"),
         ({"recipe": "smal"}, "No recipe is called 'smal'"),
         ({"recipe": "small:x"}, "No variant of small is called 'x'"),
-        ({"pooling": "cls"}, "--pooling holds for finished models"),
+        ({"pooling": "cls"}, "--pooling is for finished models"),
         ({"tasks": ("RET",)}, "No task of glue is called 'RET'"),
         ({"splits": ("validation",)}, "--splits says nothing about glue"),
         ({"recipe_settings": {"mnli": "here", "transfer": "no"}}, "mnli and transfer=false contradict"),

@@ -33,7 +33,7 @@ class FakeWorker:
     def __init__(self, **_options: object) -> None:
         self.closed = False
 
-    def start(self, _job: Job, _inputs: object) -> None:
+    def start(self, _job: Job, _inputs: object, _devices: tuple[str, ...]) -> None:
         pass
 
     def poll(self, _seconds: float) -> Finished:
@@ -45,7 +45,7 @@ class FakeWorker:
 
 def jobs(count: int) -> list[Job]:
     work: Any = SimpleNamespace()
-    return [Job(key=str(n), kind="train", label="", work=work) for n in range(count)]
+    return [Job(key=str(n), kind="finetune", label="", work=work) for n in range(count)]
 
 
 @pytest.fixture

@@ -338,7 +338,7 @@ def wait(worker: Subprocess) -> Finished:
 
 def test_a_worker_apart_runs_jobs_in_its_own_process(apart: tuple[Subprocess, list[str]]) -> None:
     worker, heard = apart
-    worker.start(job(), {"k": {"n": b"input"}})
+    worker.start(job(), {"k": {"n": b"input"}}, ("cpu",))
     pid, inputs = json.loads(wait(worker).output["pid"])
     assert pid != os.getpid()
     assert inputs == {"k": {"n": "input"}}
@@ -348,17 +348,17 @@ def test_a_worker_apart_runs_jobs_in_its_own_process(apart: tuple[Subprocess, li
 
 def test_a_worker_apart_passes_errors_on_and_survives_death(apart: tuple[Subprocess, list[str]]) -> None:
     worker, _ = apart
-    worker.start(job("fail"), {})
+    worker.start(job("fail"), {}, ("cpu",))
     failure = wait(worker).failure
     assert failure is not None
     assert isinstance(failure.fault, DataError)
     assert (failure.message, failure.hint) == ("no", "do this")
     for how in ("die", "die while talking"):
-        worker.start(job(how), {})
+        worker.start(job(how), {}, ("cpu",))
         failure = wait(worker).failure
         assert failure is not None
     assert failure.kind == "WorkerDied"
-    worker.start(job(), {})
+    worker.start(job(), {}, ("cpu",))
     assert wait(worker).failure is None
 
 
@@ -378,7 +378,7 @@ class LookThenAsk:
 def test_a_worker_apart_knows_what_it_encoded_while_scoring(apart: tuple[Subprocess, list[str]]) -> None:
     """The driver writes vectors in its own time: here never."""
     worker, _ = apart
-    worker.start(Job(key="k", kind="score", label="x", work=LookThenAsk(artifact(Path("m")))), {})
+    worker.start(Job(key="k", kind="score", label="x", work=LookThenAsk(artifact(Path("m")))), {}, ("cpu",))
     finished = wait(worker)
     assert finished.failure is None
     expected = float(FakeEncoder().encode(["one", "two", "one"]).sum())

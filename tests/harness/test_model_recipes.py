@@ -453,5 +453,7 @@ def test_train_makes_models_and_says_what_to_type(asked: dict[str, Any], capsys:
     told = capsys.readouterr().out
     assert f"seed 42: was there, {made[0]['folder']}" in told
     assert f"harness run --model {made[0]['folder']} --suite SUITE" in told
+    assert invoke([*command, *places, "--set", "share"]) == 2
+    assert "--set 'share' has no '='." in capsys.readouterr().err
     assert invoke(["train", "--model", asked["model"], *places]) == 2
     assert "Which recipe?" in capsys.readouterr().err

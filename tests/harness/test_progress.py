@@ -21,7 +21,7 @@ MODEL = ConfiguredModel(artifact=artifact(Path("tiny")), encoding=encoding())
 DONE = record(task("RTE"), 0.5, seconds={"train": 3700})
 
 
-def job(key: str, of: str = "RTE", kind: JobKind = "train") -> Job:
+def job(key: str, of: str = "RTE", kind: JobKind = "finetune") -> Job:
     place = Place(artifact="tiny", task=of, purpose="trial")
     return Job(key=key, kind=kind, label=f"{of}, run {key}", work=None, claim=key, place=place)  # type: ignore[arg-type]
 

@@ -16,7 +16,7 @@ def test_it_is_pinned_to_the_keys_of_its_records(measured: Any, asked: Any) -> N
     code, out, _ = asked("baseline", "show", "repeated", "--json")
     assert code == 0
     told = json.loads(out)
-    assert told["schema"] == 1
+    assert told["schema"] == 2
     assert [run["model"] for run in told["runs"]] == ["good", "again", "more"]
     assert told["suites"] == [measured.local]
     store = Store(measured.results)

@@ -136,11 +136,6 @@ ARGUMENTS: dict[str, tuple[dict[str, Any], list[str], str]] = {
         ["--set", "epochs=3"],
         "--set changes a setting of a recipe.",
     ),
-    "a setting without a value": (
-        {},
-        ["--set", "epochs"],
-        "--set 'epochs' has no '='.",
-    ),
     "budget": ({"budget": -1}, [], "budget is -1, and must be a number of seconds, 0 or more, or left out."),
     "prompts": ({"prompts": {"query": 3}}, [], "prompts['query'] is 3, and must be a text."),
     "prompts, a text": (

@@ -93,6 +93,7 @@ def of_a_plan(_results: Path) -> None:
         run._Line(
             model=NAMES[0],
             task=name,
+            key="k" * 64,
             state="to do",
             texts=1234567,
             tokens=987654321,
