@@ -279,6 +279,18 @@ def _require_use(
             )
 
 
+def _require_model_recipe(request: Request) -> None:
+    """Refuse a request to train without one recipe that makes a model."""
+    names = _by_kind(request.recipe)
+    if names.keys() != {"model"}:
+        known = [name for name, entry in catalog.recipes().items() if entry.kind == "model"]
+        given = f"{names['task']} trains for tasks with labels" if "task" in names else "No recipe is named"
+        raise UsageError(
+            f"{given}, and what is asked for is a model.",
+            hint=f"Type --recipe with one of {', '.join(known)} (`harness list recipes`).",
+        )
+
+
 def _changes_by_recipe(request: Request) -> dict[str, dict[str, Any]]:
     """The changed settings of each recipe: the one before a dot, or the one that has the setting."""
     entries = {name: catalog.recipe_entry(name) for name in request.recipe}
@@ -448,6 +460,8 @@ class ResolvedRequest:
             root=_existing_folder(paths.data_root(request.data)), offline=request.offline, cache=cache
         )
         suites = request.open_suites()
+        if training:
+            _require_model_recipe(request)
         recipes = _Recipes.of(suites, request)
         trained = recipes.model is not None
         asked = _configured_models(request, cache, recipe=trained or _only_trained(suites), plain=trained)

@@ -13,7 +13,6 @@ from rich.table import Table
 from harness import evaluation, progress
 from harness.commands import options
 from harness.data.training import LocatedTraining
-from harness.errors import UsageError
 from harness.evaluation import TrainedModel
 from harness.jobs import Train
 from harness.model_store import ModelStore
@@ -43,10 +42,6 @@ def command(
     A training that was interrupted goes on where it stopped. `harness run` with the same options
     evaluates the models; so does `harness run --model FOLDER`.
     """
-    if not given["recipe"]:
-        raise UsageError(
-            "Which recipe?", hint="Type --recipe with one that makes a model (`harness list recipes`)."
-        )
     request = Request.of_options(
         models, (), {**DEFAULTS, **given}, seeds=seeds, checkpoint_minutes=checkpoint_minutes
     )

@@ -456,4 +456,7 @@ def test_train_makes_models_and_says_what_to_type(asked: dict[str, Any], capsys:
     assert invoke([*command, *places, "--set", "share"]) == 2
     assert "--set 'share' has no '='." in capsys.readouterr().err
     assert invoke(["train", "--model", asked["model"], *places]) == 2
-    assert "Which recipe?" in capsys.readouterr().err
+    assert "No recipe is named, and what is asked for is a model." in capsys.readouterr().err
+    tasks_only = ["train", "--model", asked["model"], "--recipe", "glue-quick"]
+    assert invoke(tasks_only) == 2
+    assert "glue-quick trains for tasks with labels" in capsys.readouterr().err
