@@ -172,24 +172,29 @@ def test_records_of_other_weights_do_not_count(asked: dict[str, Any]) -> None:
 
 
 def test_seeds_are_models_of_their_own_with_one_mean(asked: dict[str, Any], capsys: Any) -> None:
-    report = run(asked, seeds=3)
+    report = run(asked, seeds=2)
     models = [one.document for one in ModelStore(asked["results"]).finished()]
-    assert sorted(one.lineage.seed for one in models if one) == [42, 43, 44]
+    assert sorted(one.lineage.seed for one in models if one) == [42, 43]
     found = report.to_json()
     (over,) = found["over_seeds"]
     one = [r["main_score"] for r in found["records"] if r["task"] == "one"]
-    mean = sum(one) / 3
+    mean = sum(one) / 2
     assert over["columns"]["one"]["value"] == pytest.approx(mean)
-    deviation = (sum((score - mean) ** 2 for score in one) / 2) ** 0.5
+    deviation = sum((score - mean) ** 2 for score in one) ** 0.5
     assert over["columns"]["one"]["deviation"] == pytest.approx(deviation)
-    assert [entry["lineage"]["seed"] for entry in found["trained"]] == [42, 43, 44]
+    assert [entry["lineage"]["seed"] for entry in found["trained"]] == [42, 43]
     from harness.progress import console
 
     report.print(console())
     printed = capsys.readouterr().out
-    assert "tiny-sample-centered (3 seeds)" in printed
+    assert "tiny-sample-centered (2 seeds)" in printed
     assert f"{100 * mean:.2f} ± {100 * deviation:.2f}" in printed
-    assert hows(run(asked, seeds=2)) == ["cached"] * 4
+    folders = [str(one.artifact.folder) for one in report.prepared.subjects]
+    by_path = harness.run(
+        folders, asked["suite"], **{name: asked[name] for name in ("results", "cache", "offline", "threads")}
+    )
+    assert hows(by_path) == ["cached"] * 4
+    assert by_path.to_json()["over_seeds"][0]["columns"] == over["columns"]
 
 
 def test_every_setting_the_seed_and_the_data_are_in_the_key(asked: dict[str, Any], backbone: Path) -> None:
@@ -354,6 +359,8 @@ def test_a_failed_training_is_one_message_and_keeps_its_log(
     assert not [*(asked["results"] / "records").glob("*/*/*.json")], "no record for what the training broke"
     (begun,) = ModelStore(asked["results"]).unfinished()
     assert begun.name == "tiny-sample-centered"
+    if name != "an error of the harness":
+        return
     monkeypatch.setattr(
         catalog, "recipes", lambda: {"sample-centered": __import__("sample_model_recipe").RECIPE}
     )
@@ -437,14 +444,14 @@ def test_a_plan_needs_no_torch(asked: dict[str, Any], backbone: Path) -> None:
 
 
 def test_train_makes_models_and_says_what_to_type(asked: dict[str, Any], capsys: Any) -> None:
-    command = ["train", "--model", asked["model"], "--recipe", "sample-centered", "--seeds", "2", "--offline"]
+    command = ["train", "--model", asked["model"], "--recipe", "sample-centered", "--offline"]
     places = ["--train-data", str(asked["train_data"]), "--results", str(asked["results"])]
     places += ["--cache", str(asked["cache"]), "--threads", "1"]
     assert invoke([*command, *places, "--dry-run"]) == 0
     assert "to do" in capsys.readouterr().out
     assert invoke([*command, *places, "--json"]) == 0
     made = json.loads(capsys.readouterr().out)["models"]
-    assert [(one["seed"], one["state"]) for one in made] == [(42, "trained"), (43, "trained")]
+    assert [(one["seed"], one["state"]) for one in made] == [(42, "trained")]
     for one in made:
         document = read_document(Path(one["folder"]))
         assert document is not None
