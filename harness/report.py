@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
 
 from harness.catalog import join_single_tasks
@@ -17,7 +16,16 @@ from harness.plan import ConfiguredModel
 from harness.record import Record
 from harness.request import PreparedRun
 from harness.results import notes_of
-from harness.scores import Aggregates, Mean, TaskResult, TrainedResult, raw_metrics, score_text
+from harness.scores import (
+    Aggregates,
+    Mean,
+    TaskResult,
+    TrainedResult,
+    raw_metrics,
+    score_text,
+    spread_json,
+    spread_text,
+)
 from harness.types import Column, Convention, Predicted, Suite, Task
 from harness.workers import Failure
 
@@ -114,38 +122,32 @@ def _trained_json(report: Report, one: ConfiguredModel) -> dict[str, Any]:
 
 
 def _over_seeds_json(report: Report, group: Sequence[ConfiguredModel], suite: Suite) -> dict[str, Any]:
-    """The mean and the deviation of a suite over the seeds of a training."""
-    found = [report.aggregates(one, suite) for one in group]
     return {
         "suite": suite.name,
         "model": group[0].artifact.name,
         "artifacts": [one.artifact.key for one in group],
+        **over_seeds_json([report.aggregates(one, suite) for one in group]),
+    }
+
+
+def over_seeds_json(found: Sequence[Aggregates]) -> dict[str, Any]:
+    """The columns and means of a suite over the seeds of a training, as plain values."""
+    return {
         "columns": {name: spread_json([one.columns[name] for one in found]) for name in found[0].columns},
         "mean_over_tasks": spread_json([one.over_tasks.whole for one in found]),
         "mean_over_types": spread_json([one.over_types.whole for one in found]),
     }
 
 
-def spread_json(values: Sequence[float | None]) -> dict[str, Any]:
-    """The mean of scores over seeds, their standard deviation, and the number of seeds with a score."""
-    there = [value for value in values if value is not None]
-    complete = bool(there) and len(there) == len(values)
-    return {
-        "value": fmean(there) if complete else None,
-        "deviation": stdev(there) if complete and len(there) > 1 else None,
-        "seeds": len(there),
-    }
-
-
-def spread_text(values: Sequence[float | None]) -> str:
-    """Scores of several seeds: their mean and standard deviation; a dash where one is missing.
-
-    >>> spread_text([0.5, 0.6]), spread_text([0.5]), spread_text([0.5, None])
-    ('55.00 ± 7.07', '50.00', '–')
-    """
-    found = spread_json(values)
-    deviation = "" if found["deviation"] is None else f" ± {100 * found['deviation']:.2f}"
-    return score_text(found["value"]) + deviation
+def over_seeds_lines(suite: Suite, found: Sequence[Aggregates]) -> list[str]:
+    """The lines with both means of a suite over the seeds of a training, and what they lack."""
+    lines = []
+    for name in ("over_tasks", "over_types"):
+        means = [getattr(one, name) for one in found]
+        least = min(mean.there for mean in means)
+        spread = spread_text([mean.whole for mean in means])
+        lines.append(f"mean over {means[0].over} {spread} ({least} of {means[0].wanted})")
+    return [", ".join(lines), *means_lines(suite, found[0])[1:]]
 
 
 def _suite_json(report: Report, one: ConfiguredModel, suite: Suite) -> dict[str, Any]:
@@ -609,16 +611,11 @@ class Report:
         found = [self.aggregates(one, suite) for one in group]
         if len(group) == 1:
             return [*means_lines(suite, found[0]), *self._trained_on_lines(suite, group)]
-        lines = []
-        for name in ("over_tasks", "over_types"):
-            means = [getattr(one, name) for one in found]
-            least = min(mean.there for mean in means)
-            spread = spread_text([mean.whole for mean in means])
-            lines.append(f"mean over {means[0].over} {spread} ({least} of {means[0].wanted})")
+        first, *others = over_seeds_lines(suite, found)
         seeds = ", ".join(str(one.lineage.seed) for one in group if one.lineage is not None)
         return [
-            f"{', '.join(lines)}; mean ± standard deviation over the seeds {seeds}",
-            *means_lines(suite, found[0])[1:],
+            f"{first}; mean ± standard deviation over the seeds {seeds}",
+            *others,
             *self._trained_on_lines(suite, group),
         ]
 

@@ -6,6 +6,7 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
 
 from harness.record import Record
@@ -35,6 +36,30 @@ def delta_text(value: float | None) -> str:
         return "–"
     hundredths = round(100 * value, 2)
     return "0.00" if hundredths == 0 else f"{hundredths:+.2f}".replace("-", "−")
+
+
+def spread_json(values: Sequence[float | None]) -> dict[str, Any]:
+    """The mean of scores over seeds, their standard deviation, and the number of seeds with a score."""
+    there = [value for value in values if value is not None]
+    complete = bool(there) and len(there) == len(values)
+    return {
+        "value": fmean(there) if complete else None,
+        "deviation": stdev(there) if complete and len(there) > 1 else None,
+        "seeds": len(there),
+    }
+
+
+def spread_text(values: Sequence[float | None]) -> str:
+    """Scores of several seeds: their mean and standard deviation, or how many seeds have a score.
+
+    >>> spread_text([0.5, 0.6]), spread_text([0.5]), spread_text([0.5, None]), spread_text([None])
+    ('55.00 ± 7.07', '50.00', '1 of 2 seeds', '–')
+    """
+    found = spread_json(values)
+    if 0 < found["seeds"] < len(values):
+        return f"{found['seeds']} of {len(values)} seeds"
+    deviation = "" if found["deviation"] is None else f" ± {100 * found['deviation']:.2f}"
+    return score_text(found["value"]) + deviation
 
 
 @dataclass(frozen=True, kw_only=True)

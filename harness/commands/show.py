@@ -20,10 +20,10 @@ from harness.report import (
     aggregates_json,
     lineage_lines,
     means_lines,
+    over_seeds_json,
+    over_seeds_lines,
     print_table,
     print_trained_result,
-    spread_json,
-    spread_text,
     trained_result_json,
 )
 from harness.results import (
@@ -36,7 +36,7 @@ from harness.results import (
     suite_views,
     weights_text,
 )
-from harness.scores import Aggregates, TrainedResult, score_text
+from harness.scores import Aggregates, TrainedResult, score_text, spread_json, spread_text
 from harness.types import Suite, SuiteOptions
 
 
@@ -196,7 +196,7 @@ def _all_over_seeds(seeds: Sequence[MeasuredSuite], as_json: bool) -> None:
     for task, settings, values, there in rows:
         about = next(iter(there.values())).task
         text = settings if settings != common else ""
-        table.add_row(task, about.type, about.metric, _spread_cell(values), text)
+        table.add_row(task, about.type, about.metric, spread_text(values), text)
     print_table(table, console())
     _print_seeds(seeds)
 
@@ -209,7 +209,7 @@ def _suites_over_seeds(seeds: Sequence[MeasuredSuite], suites: list[Suite], as_j
             {
                 "suite": suite.name,
                 "settings": next(condition_json(view.treatment) for view in views if view) if text else None,
-                **_over_seeds_json([_means(suite, view) for view in views]),
+                **over_seeds_json([_means(suite, view) for view in views]),
             }
             for suite, text, views in found
         ]
@@ -223,9 +223,9 @@ def _suites_over_seeds(seeds: Sequence[MeasuredSuite], suites: list[Suite], as_j
         table.add_column("score", justify="right")
         for column in suite.columns:
             if column.tasks:
-                table.add_row(column.name, column.type, _spread_cell([m.columns[column.name] for m in means]))
+                table.add_row(column.name, column.type, spread_text([m.columns[column.name] for m in means]))
         print_table(table, console())
-        for line in _over_seeds_lines(suite, means):
+        for line in over_seeds_lines(suite, means):
             console().print(line, highlight=False, soft_wrap=True)
     _print_seeds(seeds)
 
@@ -239,32 +239,8 @@ def _views_over_seeds(seeds: Sequence[MeasuredSuite], suite: Suite) -> list[tupl
     return list(found.items()) or [("", [None] * len(seeds))]
 
 
-def _over_seeds_json(means: Sequence[Aggregates]) -> dict[str, Any]:
-    return {
-        "columns": {name: spread_json([one.columns[name] for one in means]) for name in means[0].columns},
-        "mean_over_tasks": spread_json([one.over_tasks.whole for one in means]),
-        "mean_over_types": spread_json([one.over_types.whole for one in means]),
-    }
-
-
-def _over_seeds_lines(suite: Suite, means: Sequence[Aggregates]) -> list[str]:
-    """The lines with both means over seeds, and what is lacking."""
-    lines = []
-    for name in ("over_tasks", "over_types"):
-        found = [getattr(one, name) for one in means]
-        least, whole = min(one.there for one in found), [one.whole for one in found]
-        lines.append(f"mean over {found[0].over} {_spread_cell(whole)} ({least} of {found[0].wanted})")
-    return [", ".join(lines), *means_lines(suite, means[0])[1:]]
-
-
 def _means(suite: Suite, view: Any) -> Aggregates:
     return Aggregates.of(suite, view.scores if view else {})
-
-
-def _spread_cell(values: Sequence[float | None]) -> str:
-    """The mean and the deviation of seeds, or how many of them have a score."""
-    there = sum(value is not None for value in values)
-    return spread_text(values) if there in (0, len(values)) else f"{there} of {len(values)} seeds"
 
 
 def _seeds_title(seeds: Sequence[MeasuredSuite]) -> str:
