@@ -53,6 +53,7 @@ def serving(app: FastAPI) -> Iterator[str]:
     """A server of its own on a free port."""
     listening = socket.socket()
     listening.bind(("127.0.0.1", 0))
+    listening.listen()  # a client that comes before the server runs is queued, not refused
     config = uvicorn.Config(app, log_config=None, lifespan="off", ws="none", http="h11")
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
