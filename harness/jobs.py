@@ -202,9 +202,8 @@ def _tell(message: Mapping[str, Any], context: JobContext) -> None:
 
 def _failure(spec: TrainingSpec, outcome: TrainingOutcome) -> TrainingError | StoreError:
     """The error for a training that ended without a model."""
-    output = spec.folder / "output.log"
     error = outcome.error
-    kept = f"The same command goes on from the last checkpoint. Its output: {output}"
+    kept = f"The same command goes on from the last checkpoint. Its output: {spec.printed}"
     if outcome.memory is not None:
         rows = outcome.memory["rows"]
         return TrainingError(

@@ -221,12 +221,14 @@ class Plan:
         cells = asked.cells if force else tuple(_with_record(cell, store, purpose) for cell in asked.cells)
         locate = _lookup_once(locate_data, settings)
         check = _checked_once(settings)
-        cells = tuple(_with_size(_with_data(cell, locate), locate, check) for cell in cells)
+
+        def completed(cell: PlannedScore) -> PlannedScore:
+            return _with_size(_with_data(cell, locate), locate, check)
+
+        cells = tuple(map(completed, cells))
         lost = _lost_weights(cells)
         cells = tuple(
-            _with_size(_with_data(_without_record(cell), locate), locate, check)
-            if cell.record is not None and cell.subject.artifact.key in lost
-            else cell
+            completed(_without_record(cell)) if cell.record and cell.subject.artifact.key in lost else cell
             for cell in cells
         )
         jobs, known_jobs = _all_jobs(cells, store, gate=gate, purpose=purpose)

@@ -365,7 +365,7 @@ def _training_lines(one: ConfiguredModel) -> list[str]:
     state = f"is there: {one.artifact.folder}" if one.training.done else f"is trained first, {steps} steps"
     lineage = one.lineage
     notes = [*one.training.model.notes, *(f"assumed: {sentence}" for sentence in lineage.assumed)]
-    about = f"  {lineage.text}, seed {lineage.seed}, of {lineage.parents[0].name}; {lineage.source}"
+    about = f"  {lineage.text}, seed {lineage.seed}, from {lineage.parents[0].name}; {lineage.source}"
     return [f"{about}; {state}", *(f"  {note}" for note in notes)]
 
 
@@ -383,8 +383,8 @@ def _said(prepared: PreparedRun) -> list[str]:
     former = sum(cell.former is not None for cell in prepared.plan.cells)
     if former:
         lines.append(
-            f"{former} records were made with other weights than the model has now, or with weights that are "
-            "not there; they count if the weights are the same in the end"
+            f"{former} recorded scores are of other weights of these models, or of weights that are gone: "
+            "each is measured again, unless training gives the same weights"
         )
     runs = sum(job.kind == "finetune" for job in prepared.plan.jobs)
     if runs:

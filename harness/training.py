@@ -102,12 +102,17 @@ class TrainingSpec:
         return self.folder / CHECKPOINTS
 
     @property
+    def printed(self) -> Path:
+        """The file with what the processes print."""
+        return self.folder / OUTPUT
+
+    @property
     def log(self) -> TrainingLog:
         """The log of the training; only the first process writes to it."""
         return TrainingLog(self.folder, silent=self.rank > 0)
 
 
-Message = Literal["stage", "begin", "steps", "note", "memory", "error", "done"]
+Message = Literal["stage", "begin", "steps", "note", "memory", "error"]
 """The kinds of messages from a training process."""
 
 
@@ -164,10 +169,6 @@ class TrainingLog:
             hint=error.hint if isinstance(error, HarnessError) else None,
             own=own,
         )
-
-    def done(self) -> None:
-        """Say that the model is written."""
-        self._send("done")
 
     def _send(self, kind: Message, **content: Any) -> None:
         if not self._silent:
@@ -309,7 +310,8 @@ class _Group:
 
     def _signal(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._processes[0].pid, number)
+            for leader in self._processes[:1]:
+                os.killpg(leader.pid, number)
 
 
 @contextmanager
@@ -318,7 +320,7 @@ def _group(spec: TrainingSpec) -> Iterator[_Group]:
     processes: list[subprocess.Popen[bytes]] = []
     group = _Group(processes)
     port = str(_free_port()) if spec.ranks > 1 else ""
-    with (spec.folder / OUTPUT).open("ab") as output:
+    with spec.printed.open("ab") as output:
         try:
             for rank in range(spec.ranks):
                 processes.append(

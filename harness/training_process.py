@@ -42,8 +42,6 @@ def _train(spec: TrainingSpec) -> int:
     except Exception as error:
         spec.log.error(error)
         raise
-    if spec.rank == 0:
-        spec.log.done()
     return 0
 
 

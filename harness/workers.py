@@ -19,6 +19,7 @@ from typing import Protocol
 from harness.context import Event, JobContext
 from harness.errors import HarnessError, UsageError
 from harness.jobs import Job
+from harness.training import PATIENCE
 
 LIBRARIES = ("torch", "transformers", "datasets")
 """The libraries that every worker process imports when it starts."""
@@ -29,7 +30,7 @@ NAME = "harness-worker"
 UNGUARDED = 113
 """The exit code of a worker process that found itself repeating its user's script."""
 
-LAST_CHECKPOINT = 70.0
+LAST_CHECKPOINT = PATIENCE + 10
 """Seconds that a process has to end a training, which writes a checkpoint before."""
 
 Inputs = Mapping[str, Mapping[str, bytes]]

@@ -72,7 +72,8 @@ def _assumed(settings: EmbeddingSettings) -> tuple[str, ...]:
     )
     return (
         *([head] if settings.pooling == ATTENTION else []),
-        "One gradient over the whole batch of 512; that of SimCSE's run on four GPUs is a quarter of it.",
+        f"One gradient over the whole batch of {settings.batch_size}; "
+        "that of SimCSE's run on four GPUs is a quarter of it.",
         "An incomplete last batch of an epoch is left out; transformers' trainer keeps it.",
         *(
             []
@@ -97,6 +98,6 @@ RECIPE = entry(
             "SimCSE's own file of the same corpora has 275,601.",
         ),
     ),
-    "supervised SimCSE on NLI triplets, with attentive pooling",
-    {"mean": Variant(summary="mean pooling", settings=replace(SETTINGS, pooling="mean"))},
+    "Embedding models by supervised SimCSE on NLI triplets, with attentive pooling",
+    {"mean": Variant(summary="SimCSE with mean pooling", settings=replace(SETTINGS, pooling="mean"))},
 )

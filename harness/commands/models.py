@@ -8,7 +8,7 @@ import re
 import secrets
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,8 @@ from harness.encoder.family import MODEL_TYPE
 from harness.encoder.model_files import OWN, all_modules, backbone_folder, read_object
 from harness.errors import UsageError, shortened, unknown
 from harness.model_store import TRAINING, ModelStore, StoredModel, UnfinishedModel
+from harness.progress import console, duration_text
+from harness.report import print_table
 from harness.training import LOG, read_log
 
 _Model = StoredModel | UnfinishedModel
@@ -180,9 +182,6 @@ def _row(model: _Model) -> dict[str, Any]:
 def _print_table(rows: Sequence[dict[str, Any]]) -> None:
     from rich.table import Table
 
-    from harness.progress import console
-    from harness.report import print_table
-
     table = Table()
     for column in ("name", "recipe", "seed", "key", "size", "written", "state"):
         table.add_column(column)
@@ -212,15 +211,35 @@ def _facts(model: _Model) -> list[str]:
         "settings": _pairs(lineage.settings),
         "made of": ", ".join(f"{one.text} ({one.artifact[:12]})" for one in lineage.parents),
         "data": "; ".join(map(_pairs, lineage.data)),
-        "assumed": "; ".join(lineage.assumed),
         "selected on": ", ".join(lineage.all_selected_on),
-        "training": _pairs(model.document.training),
+        "training": _training_text(model.document.training),
     }
-    return lines + [f"  {name}: {text}" for name, text in facts.items() if text]
+    assumed = [f"  assumed: {sentence}" for sentence in lineage.assumed]
+    return [*lines, *(f"  {name}: {text}" for name, text in facts.items() if text), *assumed]
 
 
-def _pairs(content: Any) -> str:
-    return ", ".join(f"{name} {value}" for name, value in content.items())
+def _training_text(facts: Mapping[str, Any]) -> str:
+    """The circumstances of a training in a line; `--json` has all of them."""
+    device, rows = facts["device"]["name"], facts.get("micro_batch")
+    return ", ".join(
+        [
+            f"{facts['steps']:,} steps in {duration_text(facts['seconds'])}",
+            f"{facts['tokens']:,} tokens",
+            f"on {', '.join(facts['devices'])} ({device})",
+            *([f"{rows} rows in a pass"] if rows else []),
+            *facts["notes"],
+        ]
+    )
+
+
+def _pairs(content: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {_value_text(value)}" for name, value in content.items())
+
+
+def _value_text(value: Any) -> str:
+    if isinstance(value, list):
+        return f"({', '.join(map(str, value))})"
+    return "none" if value in (None, "") else str(value)
 
 
 def _curve(log: Sequence[dict[str, Any]]) -> list[str]:
