@@ -58,6 +58,7 @@ def task_identity(artifact: Artifact, task: Task) -> dict[str, Any]:
         "splits": sorted(task.splits),
         "subsets": sorted(task.subsets),
         "scoring": task.source.scoring,
+        **({"documents": task.documents} if task.documents != "title and text" else {}),
     }
 
 

@@ -53,6 +53,40 @@ class ParentPart(DocumentPart):
         return f"{self.name} (trained on {self.own_data})" if self.own_data else self.name
 
 
+class MemberPart(DocumentPart):
+    """One of the models that a sweep chose from."""
+
+    value: Any
+    """Its value of the setting."""
+    artifact: str
+    """Its ArtifactKey."""
+    scores: Mapping[str, float]
+    """Its main score on each task of the selection."""
+    mean: float
+    """Their mean, by which the choice was made."""
+
+
+class SweepPart(DocumentPart):
+    """The sweep of a setting, of which the model is the best member."""
+
+    setting: str
+    """The name of the setting, whose value in the lineage's settings is that of the recipe."""
+    values: tuple[Any, ...]
+    members: tuple[str, ...]
+    """The ArtifactKeys of the members, in the order of the values."""
+    tasks: Mapping[str, Mapping[str, Any]]
+    """By name, the identity of each task whose score chose, without a model."""
+    chosen: Any = None
+    """The value of the chosen member; None until the choice is made, and no part of the key."""
+    curve: tuple[MemberPart, ...] = ()
+    """Every member with its scores; empty until the choice is made, and no part of the key."""
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What is known of the sweep before the choice."""
+        return {"setting": self.setting, "members": self.members, "tasks": self.tasks}
+
+
 class Lineage(DocumentPart):
     """Everything that a trained model was made of."""
 
@@ -76,6 +110,8 @@ class Lineage(DocumentPart):
     """The tasks whose scores chose among checkpoints."""
     own_data: str = ""
     """The name of the user's own training data; empty for the recipe's."""
+    sweep: SweepPart | None = None
+    """The sweep that chose the model from several; None for a model that is trained alone."""
 
     @property
     def key(self) -> str:
@@ -87,6 +123,7 @@ class Lineage(DocumentPart):
                 "parents": [parent.artifact for parent in self.parents],
                 "data": self.data,
                 "seed": self.seed,
+                **({"sweep": self.sweep.identity} if self.sweep is not None else {}),
             }
         )
 
@@ -123,7 +160,7 @@ class Lineage(DocumentPart):
 class ModelDocument(DocumentPart):
     """The `model.json` of a trained model."""
 
-    schema_version: int = Field(default=1, alias="schema")
+    schema_version: int = Field(default=2, alias="schema")
     name: str
     """A name fit for a table."""
     key: str
@@ -144,7 +181,8 @@ class ModelDocument(DocumentPart):
 DOCUMENTS = DocumentKind(
     name="model document",
     type=ModelDocument,
-    schema=1,
+    schema=2,
+    migrations={1: lambda document: document},  # schema 2 added a lineage's sweep
     hint="Train the model again, or remove model.json: the folder is then a model like any other.",
     digest_since=1,
 )

@@ -10,19 +10,23 @@ from pydantic import Field
 from harness.documents import DocumentKind, DocumentPart, Migration, with_digest
 from harness.lineage import Lineage
 
-SCHEMA = 4
+SCHEMA = 5
 """The schema that this version writes; a newer one is refused, an older one migrated step by step."""
 
-MIGRATIONS: dict[int, Migration] = {number: lambda record: record for number in (1, 2, 3)}
+MIGRATIONS: dict[int, Migration] = {number: lambda record: record for number in (1, 2, 3, 4)}
 """`MIGRATIONS[n]` turns a record of schema n into one of schema n + 1 (a golden file each); schema 2 added
-`training`, which is empty without a recipe, schema 3 the digest of a record's content on disk, and schema 4
-`lineage`, which only models that a recipe made have."""
+`training`, which is empty without a recipe, schema 3 the digest of a record's content on disk, schema 4
+`lineage`, which only models that a recipe made have, and schema 5 `run` and a lineage's `sweep`."""
 
 DIGEST_SINCE = 3
 """The first schema with a digest."""
 
 EXAMPLE_COLUMNS = ("split", "subset", "example_id", "replicate", "prediction", "gold", "metric")
 """Columns of the per-example file, described in results/README.md."""
+
+
+RUN_COLUMNS = ("split", "subset", "query_id", "document_id", "rank", "score")
+"""Columns of the run file, described in results/README.md."""
 
 
 class ModelPart(DocumentPart):
@@ -59,6 +63,16 @@ class ExamplesPart(DocumentPart):
     sha256: str
 
 
+class RunPart(DocumentPart):
+    """The run file beside the record of a retrieval task: the best documents of each query."""
+
+    file: str
+    rows: int
+    sha256: str
+    depth: int
+    """The most documents of a query."""
+
+
 class ErrorPart(DocumentPart):
     """The failure of a task."""
 
@@ -85,6 +99,7 @@ class Record(DocumentPart):
     scores: Mapping[str, Mapping[str, Mapping[str, Any]]] = {}
     """split → subset → metric → value: every raw metric that the task's code gave."""
     examples: ExamplesPart | None = None
+    run: RunPart | None = None
     lineage: Lineage | None = None
     """What a recipe made the model of; None for any other model."""
     training: Mapping[str, Any] = {}

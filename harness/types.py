@@ -37,8 +37,8 @@ class Convention:
         return sum(known) / len(known) if len(known) == len(found) else None
 
 
-Output = Literal["vector", "multivector", "label", "mlm"]
-"""The output of a model, and the output that a task needs."""
+Output = Literal["vector", "multivector", "ranking", "label", "mlm"]
+"""The output of a model, and the output that a task needs; a "ranking" is an order of documents alone."""
 
 Role = Literal["query", "document", ""]
 """The side of a task that a text belongs to; empty where a task has no sides."""
@@ -62,6 +62,9 @@ DTYPES: dict[str, Dtype] = {
 
 Similarity = Literal["cosine", "dot", "euclidean", "manhattan"]
 
+DocumentText = Literal["title and text", "text"]
+"""The text of a document: title, blank and text, as in mteb, or the text alone, as in CoIR."""
+
 Purpose = Literal["final", "trial"]
 """A trial (a grid cell, a sweep member, a probe) never enters a table."""
 
@@ -79,6 +82,8 @@ class Settings:
     max_length: int | None = None
     similarity: Similarity | None = None
     prompts: Mapping[str, str] | None = None
+    vectors: Dtype = "float32"
+    document_text: DocumentText | None = None
     seed: int = SEED
 
 
@@ -89,7 +94,7 @@ class Encoding:
     `max_length` counts tokens, special ones included; with a tower for each side it is that of the longer
     tower. `prompts` are the model's named prompts, replaced by the requested ones of the same name and sorted
     by name; an empty text means no prompt. `default_prompt` names the prompt for tasks that no other name
-    matches.
+    matches. `vectors` is the precision in which vectors are kept and compared.
     """
 
     output: Output = "vector"
@@ -98,6 +103,7 @@ class Encoding:
     normalize: bool
     max_length: int
     similarity: Similarity = "cosine"
+    vectors: Dtype = "float32"
     prompts: tuple[tuple[str, str], ...] = ()
     default_prompt: str | None = None
 
@@ -180,6 +186,24 @@ class DataTable:
     lone_split: bool = False
 
 
+class TextRanker(Protocol):
+    """A model that puts documents in an order for a query, without a vector for each text."""
+
+    def rank(
+        self, queries: Sequence[str], documents: Sequence[str], *, k: int
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """The best `k` documents of each query, or all if there are fewer, best first.
+
+        Returns:
+            Their scores and their places in `documents`, both of shape (queries, k).
+        """
+        ...
+
+    def scores(self, query: str, documents: Sequence[str]) -> NDArray[np.float32]:
+        """The score of each document for a query, shape (documents,)."""
+        ...
+
+
 class TextEncoder(Protocol):
     """The view of a model that a task has while it is scored."""
 
@@ -203,11 +227,15 @@ Scores = Mapping[str, Mapping[str, Mapping[str, Any]]]
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """The outcome of scoring a task; `examples` are columns as in harness.record.EXAMPLE_COLUMNS."""
+    """The outcome of scoring a task.
+
+    `examples` are columns as in harness.record.EXAMPLE_COLUMNS, `run` as in RUN_COLUMNS; both may be empty.
+    """
 
     main_score: float
     scores: Scores
     examples: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    run: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
 
@@ -259,6 +287,7 @@ class Task:
     """One scored data set; a task with output "label" has a LabelSource, any other a VectorSource.
 
     `roles` are the sides of its texts; only the prompts of these sides are part of a result's identity.
+    `documents` is the text of a document, in retrieval tasks.
     """
 
     name: str
@@ -271,6 +300,7 @@ class Task:
     output: Output = "vector"
     roles: tuple[Role, ...] = ROLES
     size: Size = Size()
+    documents: DocumentText = "title and text"
 
 
 @dataclass(frozen=True, kw_only=True)

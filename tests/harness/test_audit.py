@@ -135,7 +135,7 @@ def no_record(world: World) -> Path:
         (weights, "finetuned", "not that in best.json"),
         (units, "units", "not what was written"),
         (orphan, "examples", "no whole record names it"),
-        (no_record, "records", "it is not a record of schema 4"),
+        (no_record, "records", "it is not a record of schema 5"),
     ],
 )
 def test_what_is_wrong_or_stale_is_named_and_repaired(

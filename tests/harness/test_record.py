@@ -23,8 +23,8 @@ from harness import files
 from harness import record as schema
 from harness.errors import RecordError
 from harness.identity import canonical, digest, evaluation_identity
-from harness.lineage import Lineage, ParentPart
-from harness.record import RECORDS, ErrorPart, ExamplesPart, ModelPart, Record, TaskPart
+from harness.lineage import Lineage, MemberPart, ParentPart, SweepPart
+from harness.record import RECORDS, ErrorPart, ExamplesPart, ModelPart, Record, RunPart, TaskPart
 from harness.store import Store
 from harness.types import Data, Encoding
 
@@ -179,21 +179,39 @@ PARENT = ParentPart(
 )
 
 
-def of_recipe() -> Record:
+def of_recipe(**changes: object) -> Record:
     lineage = Lineage(
         recipe="simcse", variant="mean", source="OptiBERT", settings={"batch_size": 64},
         changed={"batch_size": 64}, parents=(PARENT,),
         data=({"path": "org/pairs", "revision": "d" * 40},), seed=7, assumed=("the head",),
         selected_on=("STSBenchmark",), own_data="pairs.csv",
     )  # fmt: skip
-    return trained().model_copy(update={"lineage": lineage})
+    return trained().model_copy(update={"lineage": lineage.model_copy(update=changes)})
+
+
+def of_sweep() -> Record:
+    sweep = SweepPart(
+        setting="scale", values=(1.0, 20.0), members=("c" * 64, "d" * 64), chosen=20.0,
+        tasks={"SciFact": {"task": "SciFact", "splits": ["test"]}},
+        curve=(
+            MemberPart(value=1.0, artifact="c" * 64, scores={"SciFact": 0.25}, mean=0.25),
+            MemberPart(value=20.0, artifact="d" * 64, scores={"SciFact": 0.5}, mean=0.5),
+        ),
+    )  # fmt: skip
+    run = RunPart(file="a.run.parquet", rows=2, sha256="e" * 64, depth=100)
+    return of_recipe(sweep=sweep).model_copy(update={"run": run})
 
 
 def test_the_schema_on_disk_is_golden() -> None:
     """Records of a schema are written as they always were; a change needs a new schema number."""
-    golden = GOLDEN / "record-4.json"
-    assert of_recipe().to_json() == golden.read_text()
-    assert RECORDS.parse(golden.read_text(), where="golden") == of_recipe()
+    golden = GOLDEN / "record-5.json"
+    assert of_sweep().to_json() == golden.read_text()
+    assert RECORDS.parse(golden.read_text(), where="golden") == of_sweep()
+
+
+def test_records_of_schema_4_are_read() -> None:
+    """They had neither runs nor sweeps."""
+    assert RECORDS.parse((GOLDEN / "record-4.json").read_text(), where="golden") == of_recipe()
 
 
 def test_records_of_schema_3_are_read() -> None:
@@ -235,7 +253,7 @@ def test_an_older_schema_is_migrated_step_by_step() -> None:
     [
         ("[]", "has no schema number"),
         ('{"schema": 0}', "which no version ever wrote"),
-        ('{"schema": 2, "key": "x"}', "is not a record of schema 4: status"),
+        ('{"schema": 2, "key": "x"}', "is not a record of schema 5: status"),
     ],
 )
 def test_what_is_no_record_is_said(text: str, said: str) -> None:
