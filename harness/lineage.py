@@ -70,10 +70,8 @@ class SweepPart(DocumentPart):
     """The sweep of a setting, of which the model is the best member."""
 
     setting: str
-    """The name of the setting, whose value in the lineage's settings is that of the recipe."""
+    """The name of the setting, which is not among the settings of the lineage."""
     values: tuple[Any, ...]
-    members: tuple[str, ...]
-    """The ArtifactKeys of the members, in the order of the values."""
     tasks: Mapping[str, Mapping[str, Any]]
     """By name, the identity of each task whose score chose, without a model."""
     chosen: Any = None
@@ -84,7 +82,14 @@ class SweepPart(DocumentPart):
     @property
     def identity(self) -> dict[str, Any]:
         """What is known of the sweep before the choice."""
-        return {"setting": self.setting, "members": self.members, "tasks": self.tasks}
+        return {"setting": self.setting, "values": self.values, "tasks": self.tasks}
+
+    @property
+    def text(self) -> str:
+        """The setting with its chosen value, or with all of them before the choice."""
+        if not self.curve:
+            return f"{self.setting} among {', '.join(map(str, self.values))}"
+        return f"{self.setting}={self.chosen} of {len(self.values)}"
 
 
 class Lineage(DocumentPart):
@@ -140,8 +145,10 @@ class Lineage(DocumentPart):
 
     @property
     def all_selected_on(self) -> tuple[str, ...]:
-        """The tasks whose scores chose among checkpoints of the model and its parents, each once."""
-        tasks = (*self.selected_on, *(task for parent in self.parents for task in parent.selected_on))
+        """The tasks whose scores chose the model or one of its parents, each once."""
+        swept = self.sweep.tasks if self.sweep is not None else ()
+        parents = (task for parent in self.parents for task in parent.selected_on)
+        tasks = (*self.selected_on, *swept, *parents)
         return tuple(dict.fromkeys(tasks))
 
     @property
@@ -153,8 +160,9 @@ class Lineage(DocumentPart):
     def text(self) -> str:
         """The recipe with its variant, the changed settings and own data, in a few words."""
         changed = [f"{key}={value}" for key, value in self.changed.items()]
+        swept = [self.sweep.text] if self.sweep is not None else []
         own = [f"trained on {self.own_data}"] if self.own_data else []
-        return ", ".join([self.name, *changed, *own])
+        return ", ".join([self.name, *changed, *swept, *own])
 
 
 class ModelDocument(DocumentPart):
