@@ -160,6 +160,8 @@ _RULES: Mapping[str, _Rule] = {
         type=Annotated[float, Interval(ge=0), Predicate(math.isfinite)], must="a number of minutes, 0 or more"
     ),
     "recipe_settings": _Rule(type=dict[str, Any], must="a mapping of settings to values", before=_table),
+    "sweep": _Rule(type=dict[str, Any], must="a mapping of a setting to its values", before=_table),
+    "select": _PLACES,
     "train_data": _Rule(type=str, must="a name or a path", before=_place),
     "results": _optional(_FOLDER),
     "cache": _optional(_FOLDER),

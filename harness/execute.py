@@ -41,9 +41,10 @@ class Result:
 
 @dataclass(frozen=True, kw_only=True)
 class Listeners:
-    """Callbacks of a run: events of running jobs, results as they come, and records of training runs.
+    """Callbacks of a run: events of running jobs, results as they come, and records of trials.
 
-    A training run that another process has made meanwhile is passed on as well.
+    Trials are training runs and scores of a sweep; one that another process has made meanwhile is passed on
+    as well.
     """
 
     event: Callable[[Job, Event], None] = lambda _job, _event: None
@@ -86,6 +87,7 @@ class Driver:
         self._outputs: dict[str, Mapping[str, bytes]] = {}
         self._claimed: set[str] = set()
         self._cells: dict[str, PlannedScore] = {cell.key: cell for cell in plan.cells}
+        self._scores = {**{trial.key: trial for trial in plan.trials}, **self._cells}
 
     def run(self) -> tuple[Result, ...]:
         """Execute the plan; returns results in the order of the plan.
@@ -210,7 +212,7 @@ class Driver:
 
     def _has_other_weights(self, claim: str, record: Record) -> bool:
         """Whether a record was made with other weights than those that its trained model has now."""
-        cell = self._cells.get(claim)
+        cell = self._scores.get(claim)
         if cell is None or not cell.subject.artifact.trained:
             return False
         now = with_weights(replace(cell.subject.artifact, weights="")).weights
@@ -254,7 +256,7 @@ class Driver:
             return
         record = RECORDS.parse(finished.output["record"].decode(), where=job.label)
         examples = finished.output.get("examples")
-        cell = self._cells.get(job.key)
+        cell = self._scores.get(job.key)
         again = self._anew(job.key) or (cell is not None and cell.former is not None)
         kept = self._store.put(job.place.artifact, record, examples, again=again)
         self._give_back(job)
@@ -273,10 +275,14 @@ class Driver:
         for key in self._dependants(job.key):
             self._state[key] = "skipped"
             if key in self._cells:
-                self._fail_cell(self._cells[key], failure, model_refused=job.kind in ("train", "resolve"))
+                self._fail_cell(self._cells[key], failure, model_refused=self._makes_model(job))
         if job.key in self._cells:
             self._fail_cell(self._cells[job.key], failure, model_refused=False)
         self._give_back(job)
+
+    def _makes_model(self, job: Job) -> bool:
+        """Whether the model of the scores behind a job is not there without it, or not fit to be scored."""
+        return job.kind in ("train", "resolve") or job.key in self._scores.keys() - self._cells.keys()
 
     def _fail_cell(self, cell: PlannedScore, failure: Failure, *, model_refused: bool) -> None:
         record = None

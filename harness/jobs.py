@@ -1,4 +1,4 @@
-"""The jobs of a run: train a model, resolve it, encode a task's texts, score a task.
+"""The jobs of a run: train a model, choose one of several, resolve it, encode a task's texts, score a task.
 
 A job is a small picklable object. `run` takes models and vectors from a JobContext and returns named bytes;
 it writes nothing. An encode job runs the task's own code with a `_Collector`, which records texts and returns
@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol
 
 from harness import provenance
@@ -27,10 +28,11 @@ from harness.data.training import count_trained, trained_texts
 from harness.encoder.content import content_key
 from harness.encoder.model_settings import Description, describe, resolve_encoding
 from harness.errors import DataError, StoreError, TrainingError
-from harness.lineage import Lineage, ModelDocument, read_document
-from harness.model_store import ModelStore
+from harness.lineage import Lineage, MemberPart, ModelDocument, read_document
+from harness.model_store import ModelStore, copy_model
 from harness.record import EXAMPLE_COLUMNS, ExamplesPart, ModelPart, Record, TaskPart
-from harness.training import TrainingOutcome, TrainingSpec, read_log, run_training
+from harness.store import Store
+from harness.training import MODEL, TrainingOutcome, TrainingSpec, read_log, run_training
 from harness.types import (
     Artifact,
     Encoding,
@@ -218,6 +220,100 @@ def _failure(spec: TrainingSpec, outcome: TrainingOutcome) -> TrainingError | St
     if error["own"]:
         return TrainingError(error["text"], hint=error["hint"] or kept)
     return TrainingError(f"The training failed: {error['name']}: {error['text']}", hint=kept)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choose:
+    """Choose the best model of a sweep and put it in its place under the sweep's own key.
+
+    Attributes:
+        artifact: The model as it was planned.
+        lineage: What it is made of; the choice is added to its sweep.
+        members: The models of the sweep, in the order of its values.
+        trials: For each member, the tasks of the selection and the keys of its scores on them.
+        results: The results folder.
+    """
+
+    artifact: Artifact
+    lineage: Lineage
+    members: tuple[Artifact, ...]
+    trials: tuple[Mapping[str, str], ...]
+    results: Path
+
+    def run(self, context: JobContext) -> Mapping[str, bytes]:
+        """Copy the member with the highest mean score, the first of equals.
+
+        Raises:
+            TrainingError: A score is missing, or is of other weights than its model has now.
+        """
+        store = ModelStore(self.results)
+        if store.find(self.artifact.key, context.cache) is not None:
+            return {}  # another process has chosen it meanwhile
+        context.emit(Event(kind="stage", text=f"choosing {self.artifact.name}"))
+        members = [with_weights(replace(member, weights="")) for member in self.members]
+        records = [self._records(*pair) for pair in zip(members, self.trials, strict=True)]
+        best = best_member(records)
+        there = store.find(members[best].key, context.cache)
+        if there is None:
+            raise TrainingError(f"{members[best].name} ({members[best].key[:12]}) is gone.", hint=_AGAIN)
+        chosen, document = there
+        work = store.begin(
+            self.artifact.key,
+            name=self.artifact.name,
+            lineage=self.lineage,
+            steps=document.training.get("steps"),
+        )
+        folder = copy_model(chosen, work / MODEL)
+        made = document.model_copy(
+            update={
+                "name": self.artifact.name,
+                "key": self.artifact.key,
+                "lineage": self._lineage(records, best),
+            }
+        )
+        placed = store.put(folder, made, self.artifact.slug)
+        text = f"{made.lineage.text}, by {', '.join(self.trials[0])}; {placed}"
+        context.emit(Event(kind="finished", text=text))
+        return {}
+
+    def _records(self, member: Artifact, keys: Mapping[str, str]) -> list[Record]:
+        """The records of a member's scores, which must be of the weights that it has now."""
+        store = Store(self.results)
+        records = []
+        for task, key in keys.items():
+            record = store.get(member.slug, task, key, purpose="trial")
+            if record is None or member.weights not in ("", record.model.weights):
+                what = "is not there" if record is None else "is of other weights than the model has now"
+                raise TrainingError(f"The score of {member.name} on {task} {what}.", hint=_AGAIN)
+            records.append(record)
+        return records
+
+    def _lineage(self, records: Sequence[Sequence[Record]], best: int) -> Lineage:
+        sweep = self.lineage.sweep
+        assert sweep is not None
+        curve = tuple(
+            MemberPart(value=value, artifact=member.key, scores=_main_scores(found), mean=_mean(found))
+            for value, member, found in zip(sweep.values, self.members, records, strict=True)
+        )
+        whole = sweep.model_copy(update={"chosen": sweep.values[best], "curve": curve})
+        return self.lineage.model_copy(update={"sweep": whole})
+
+
+_AGAIN = "Run the same command again: what is missing is made anew."
+
+
+def best_member(records: Sequence[Sequence[Record]]) -> int:
+    """The place of the member of a sweep with the highest mean of main scores, the first of equals."""
+    means = [_mean(found) for found in records]
+    return means.index(max(means))
+
+
+def _main_scores(records: Sequence[Record]) -> dict[str, float]:
+    return {record.task.name: record.main_score or 0.0 for record in records}
+
+
+def _mean(records: Sequence[Record]) -> float:
+    return fmean(_main_scores(records).values())
 
 
 def with_weights(artifact: Artifact) -> Artifact:

@@ -263,6 +263,26 @@ class ModelStore:
         return sorted(path for path in named if path.is_dir())
 
 
+def copy_model(model: Path, target: Path) -> Path:
+    """Copy a model's folder without its model.json; files are shared where the file system can do so.
+
+    Raises:
+        StoreError: The copy cannot be written.
+    """
+
+    def link(source: str, place: str) -> None:
+        try:
+            os.link(source, place)
+        except OSError:
+            shutil.copyfile(source, place)
+
+    try:
+        shutil.copytree(model, target, copy_function=link, ignore=shutil.ignore_patterns(FILE))
+    except OSError as error:
+        raise files.write_error(target, error) from error
+    return target
+
+
 def model_problem(folder: Path) -> str:
     """What is wrong with a model in its place, every file read anew; empty if nothing."""
     found = StoredModel.of(folder)

@@ -8,10 +8,10 @@ from typing import Any, Protocol, TypeVar
 
 from harness.data.locate import DataSettings, Located, locate_data, locate_local
 from harness.data.schema import check_data
-from harness.errors import DataError
+from harness.errors import DataError, UsageError
 from harness.identity import digest, evaluation_identity
-from harness.jobs import Encode, Job, Place, Resolve, Score
-from harness.lineage import Lineage
+from harness.jobs import Encode, Job, Place, Resolve, Score, best_member
+from harness.lineage import Lineage, SweepPart
 from harness.recipe import Locate, PlannedModel, RecipePlan, TaskRecipe
 from harness.record import Record
 from harness.store import Store
@@ -27,18 +27,43 @@ class _Look(Protocol[Found]):
 
 
 @dataclass(frozen=True, kw_only=True)
+class PlannedSweep:
+    """The sweep of a setting: its members, each a planned model, and the scores by which one is chosen."""
+
+    part: SweepPart
+    members: tuple[ConfiguredModel, ...]
+    trials: tuple[PlannedScore, ...]
+
+    def label(self, member: ConfiguredModel) -> str:
+        """The name of a member with its value of the setting."""
+        value = self.part.values[self.members.index(member)]
+        return f"{member.artifact.name}, {self.part.setting}={value}"
+
+
+@dataclass(frozen=True, kw_only=True)
 class PlannedTraining:
-    """The training that makes a model: its plan, where it starts from, its job, and whether it is done."""
+    """The training that makes a model: its plan, where it starts from, its job, and whether it is done.
+
+    With a `sweep` the job chooses one of the sweep's members.
+    """
 
     model: PlannedModel
     backbone: ConfiguredModel
     job: Job
     done: bool
+    sweep: PlannedSweep | None = None
 
-    def jobs(self, *, gate: bool) -> tuple[Job, ...]:
-        """The jobs that make the model: the backbone is loaded and checked first; none where it is there."""
+    def jobs(self, trials: Mapping[str, PlannedScore], *, gate: bool) -> tuple[Job, ...]:
+        """The jobs that make the model, the last one makes it; none where it is there.
+
+        Args:
+            trials: The scores of sweeps by key, with the records that are there.
+            gate: Whether a backbone that loads wrongly is refused; it is loaded and checked first.
+        """
         if self.done:
             return ()
+        if self.sweep is not None:
+            return _sweep_jobs(self.sweep, self.job, trials, gate=gate)
         first = _resolve(self.backbone, gate=gate)
         return (first, replace(self.job, inputs=(first.key,)))
 
@@ -60,7 +85,7 @@ class PlannedScore:
     `located` is the place of the data, `record` the stored record, and `problem` the reason why the score
     cannot be computed, each None until known. `recipe_plan` is set for tasks that a recipe trains for. A
     `former` record is one of other weights, or of weights that are not there: it counts if the model has the
-    same weights once it is trained again.
+    same weights once it is trained again. Scores of a sweep are trials.
     """
 
     subject: ConfiguredModel
@@ -73,6 +98,7 @@ class PlannedScore:
     problem: DataError | None = None
     recipe_plan: RecipePlan | None = None
     former: Record | None = None
+    purpose: Purpose = "final"
 
 
 def _every_task(_subject: ConfiguredModel, _task: Task) -> bool:
@@ -119,6 +145,18 @@ def plan_scores(
             keys[subject, task] = cell.key
             cells.setdefault(cell.key, cell)
     return _PlannedScores(cells=tuple(cells.values()), keys=keys)
+
+
+def plan_trials(
+    members: Sequence[ConfiguredModel], tasks: Sequence[Task], settings: DataSettings
+) -> tuple[PlannedScore, ...]:
+    """The scores by which one of several models is chosen; no record is read."""
+    at_hand = _lookup_once(locate_local, settings)
+    return tuple(
+        replace(_encoded_score(member, task, at_hand(task), seed=SEED), purpose="trial")
+        for member in members
+        for task in tasks
+    )
 
 
 def _lookup_once(look: _Look[Found], settings: DataSettings) -> Callable[[Task], Found | DataError]:
@@ -175,7 +213,7 @@ class Plan:
 
     `keys` maps a model and a suite's task to the key of its score. `known` are the keys of jobs whose records
     are in the store, and `anew` of those whose records are in the store but must be made again. `trainings`
-    are the models that the recipe makes.
+    are the models that the recipe makes, and `trials` the scores of their sweeps.
     """
 
     cells: tuple[PlannedScore, ...]
@@ -185,6 +223,7 @@ class Plan:
     anew: frozenset[str] = frozenset()
     purpose: Purpose = "final"
     trainings: tuple[ConfiguredModel, ...] = ()
+    trials: tuple[PlannedScore, ...] = ()
 
     @property
     def open(self) -> tuple[PlannedScore, ...]:
@@ -214,6 +253,9 @@ class Plan:
 
         A model that is not trained yet is trained where one of its scores is to be computed, or where there
         is no suite at all.
+
+        Raises:
+            UsageError: The data of a sweep's selection is not available.
         """
         asked = plan_scores(
             subjects, suites, settings=settings, seed=seed, recipe=recipe, is_evaluated=is_evaluated
@@ -225,15 +267,25 @@ class Plan:
         def completed(cell: PlannedScore) -> PlannedScore:
             return _with_size(_with_data(cell, locate), locate, check)
 
-        cells = tuple(map(completed, cells))
-        lost = _lost_weights(cells)
-        cells = tuple(
-            completed(_without_record(cell)) if cell.record and cell.subject.artifact.key in lost else cell
-            for cell in cells
-        )
-        jobs, known_jobs = _all_jobs(cells, store, gate=gate, purpose=purpose)
+        def current(cells: Iterable[PlannedScore]) -> tuple[PlannedScore, ...]:
+            known = tuple(map(completed, cells))
+            lost = _lost_weights(known)
+            return tuple(
+                completed(_without_record(cell))
+                if cell.record and cell.subject.artifact.key in lost
+                else cell
+                for cell in known
+            )
+
+        cells = current(cells)
+        sweeps = [one.training.sweep for one in subjects if one.training and not one.training.done]
+        asked_trials = {trial.key: trial for sweep in sweeps if sweep for trial in sweep.trials}
+        found = current(_with_record(trial, store, "trial") for trial in asked_trials.values())
+        trials = {trial.key: trial for trial in found}
+        _require_selection(found)
+        jobs, known_jobs = _all_jobs(cells, trials, store, gate=gate, purpose=purpose)
         if not suites:
-            made = [job for one in subjects if one.training for job in one.training.jobs(gate=gate)]
+            made = [job for one in subjects if one.training for job in one.training.jobs(trials, gate=gate)]
             jobs = tuple({job.key: job for job in made}.values())
         own = {cell.key for cell in cells}
         stale = (job for job in jobs if job.key not in known_jobs and job.key not in own)
@@ -245,7 +297,49 @@ class Plan:
             anew=frozenset(job.key for job in stale if job.place and _has_record(job, job.place, store)),
             purpose=purpose,
             trainings=tuple(one for one in subjects if one.training is not None),
+            trials=tuple(trials.values()),
         )
+
+
+def _require_selection(trials: Iterable[PlannedScore]) -> None:
+    for trial in trials:
+        if trial.problem is not None:
+            raise UsageError(
+                f"{trial.task.name}, which is to choose, cannot be scored: {trial.problem.message}",
+                hint=trial.problem.hint,
+            )
+
+
+def _sweep_jobs(
+    sweep: PlannedSweep, choice: Job, trials: Mapping[str, PlannedScore], *, gate: bool
+) -> tuple[Job, ...]:
+    """The jobs of a sweep: each member's training and its open trials, then the choice among them.
+
+    Where every trial has its record, the choice is known, and only the chosen member is trained again.
+    """
+    of_member = {
+        member: [trials[t.key] for t in sweep.trials if t.subject == member] for member in sweep.members
+    }
+    records = [[trial.record for trial in found if trial.record] for found in of_member.values()]
+    whole = all(len(found) == len(of_member[m]) for m, found in zip(of_member, records, strict=True))
+    best = sweep.members[best_member(records)] if whole else None
+    jobs: dict[str, Job] = {}
+    for member, found in of_member.items():
+        assert member.training is not None
+        name, before = sweep.label(member), member.training.jobs(trials, gate=gate)
+        before = tuple(replace(job, label=name) if job.kind == "train" else job for job in before)
+        open_trials = [trial for trial in found if trial.record is None]
+        if open_trials or member == best:
+            jobs |= {job.key: job for job in before}
+        if open_trials:
+            resolve = _resolve(member, gate=gate, inputs=tuple(job.key for job in before[-1:]))
+            jobs |= {resolve.key: resolve}
+        for trial in open_trials:
+            named = f"{trial.task.name} ({name})"
+            made = _task_jobs(trial, resolve.key, trial.purpose)
+            jobs |= {job.key: replace(job, label=named) for job in made}
+    needed = tuple(job.key for job in jobs.values() if job.kind in ("train", "score"))
+    return (*jobs.values(), replace(choice, inputs=needed))
 
 
 def _with_record(cell: PlannedScore, store: Store, purpose: Purpose) -> PlannedScore:
@@ -317,7 +411,12 @@ def _checked_once(settings: DataSettings) -> Callable[[Task, Located], Size | Da
 
 
 def _all_jobs(
-    cells: Iterable[PlannedScore], store: Store, *, gate: bool, purpose: Purpose
+    cells: Iterable[PlannedScore],
+    trials: Mapping[str, PlannedScore],
+    store: Store,
+    *,
+    gate: bool,
+    purpose: Purpose,
 ) -> tuple[tuple[Job, ...], frozenset[str]]:
     """The jobs of all open planned scores, each once, and the keys of those that are done."""
     jobs: dict[str, Job] = {}
@@ -326,7 +425,7 @@ def _all_jobs(
         if cell.record is not None or cell.problem is not None:
             continue
         training = cell.subject.training
-        before = () if training is None else training.jobs(gate=gate)
+        before = () if training is None else training.jobs(trials, gate=gate)
         resolve = _resolve(cell.subject, gate=gate, inputs=tuple(job.key for job in before[-1:]))
         if cell.recipe_plan is None:
             jobs |= {job.key: job for job in (*before, resolve, *_task_jobs(cell, resolve.key, purpose))}

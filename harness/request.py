@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 from harness import catalog, paths
-from harness.arguments import checked, checked_fields
+from harness.arguments import checked, checked_fields, split_names, with_settings
 from harness.data.locate import DataSettings
 from harness.data.offline import forbid_network
 from harness.errors import UsageError, shortened, unknown
@@ -22,8 +22,8 @@ from harness.models import ModelOptions, subject
 from harness.plan import ConfiguredModel, Plan
 from harness.recipe import ModelRecipe, TaskRecipe
 from harness.store import Store
-from harness.training_plan import TrainingRequest, planned_models
-from harness.types import SEED, SIDES, Purpose, Settings, Suite, SuiteOptions, Task
+from harness.training_plan import Sweep, TrainingRequest, planned_models
+from harness.types import SEED, SIDES, Column, Purpose, Settings, Suite, SuiteOptions, Task
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +34,9 @@ class Request:
     kind, that for tasks with labels and that for models. `recipe_settings` are the settings of the recipes
     that are changed, a name as `recipe.setting` where both have it. A recipe for models makes one for each of
     `seeds` seeds, counted from the seed of the settings, of `train_data` in place of its own where that is
-    given, with a checkpoint every `checkpoint_minutes`. `devices` are torch device names; several devices run
+    given, with a checkpoint every `checkpoint_minutes`. A `sweep` of one setting (a name with values) makes
+    one for each value, and that with the best mean of the main scores of the tasks in `select`
+    (`suite:task,task`) is the model. `devices` are torch device names; several devices run
     one worker process each. With `gate` off, a model runs although the sanity gate refuses it, and its
     records say so; `allow_extra` are tensors (with * and ?) that may have no place in a model. After `budget`
     seconds no new job starts: the remaining tasks are "stopped", and the same request continues with them.
@@ -50,6 +52,8 @@ class Request:
     train_data: str = ""
     seeds: int = 1
     checkpoint_minutes: float = 10.0
+    sweep: Mapping[str, Any] = field(default_factory=dict)
+    select: tuple[str, ...] = ()
     results: Path | None = None
     cache: Path | None = None
     data: Path | None = None
@@ -192,12 +196,29 @@ def _changes(pairs: Sequence[str] | Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
+def sweep_of(text: str | None) -> dict[str, tuple[str, ...]]:
+    """The setting and the values of SETTING=VALUE,VALUE; empty for None.
+
+    Raises:
+        UsageError: There is no "=".
+    """
+    if text is None:
+        return {}
+    name, equals, values = text.partition("=")
+    if not equals:
+        raise UsageError(
+            f"--sweep {text!r} has no '='.", hint="Type e.g. --sweep learning_rate=1e-5,2e-5,3e-5."
+        )
+    return {name.strip(): split_names(values)}
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Recipes:
     """The recipes of a request: that for tasks with labels, and that for models; None where there is none."""
 
     task: TaskRecipe | None = None
     model: ModelRecipe | None = None
+    sweep: Sweep | None = None
 
     @staticmethod
     def of(suites: Sequence[Suite], request: Request) -> _Recipes:
@@ -211,7 +232,8 @@ class _Recipes:
         _require_use(names, tasks, suites, request)
         changes = _changes_by_recipe(request)
         opened = {kind: catalog.open_recipe(name, changes[name]) for kind, name in names.items()}
-        recipes = _Recipes(task=opened.get("task"), model=opened.get("model"))  # type: ignore[arg-type]
+        sweep = _sweep(names.get("model"), changes, request)
+        recipes = _Recipes(task=opened.get("task"), model=opened.get("model"), sweep=sweep)  # type: ignore[arg-type]
         labelled = [task for task in tasks if task.output == "label"]
         if recipes.task is not None and len(labelled) == len(tasks):
             _refuse_settings(request)
@@ -222,6 +244,122 @@ class _Recipes:
                     hint="Type --set fresh_seeds=N for fresh seeds, or leave out --seed.",
                 )
         return recipes
+
+
+def _sweep(recipe: str | None, changes: Mapping[str, Mapping[str, Any]], request: Request) -> Sweep | None:
+    """The sweep of a request; None without one.
+
+    Raises:
+        UsageError: There is no recipe or no setting to sweep, fewer than two values, or no task that chooses.
+    """
+    if not request.sweep:
+        if request.select:
+            raise UsageError(
+                "--select names the tasks that choose among the values of a sweep.",
+                hint="Type --sweep SETTING=VALUE,VALUE as well, or leave it out.",
+            )
+        return None
+    if recipe is None:
+        raise UsageError(
+            "--sweep is for a setting of a recipe that makes a model; recipes for tasks with labels have "
+            "their own grids.",
+            hint="Name one with --recipe, e.g. dpr (`harness list recipes`).",
+        )
+    if len(request.sweep) > 1:
+        raise UsageError("One setting can be swept at a time.", hint="Fix the others with --set.")
+    setting, values = next(iter(request.sweep.items()))
+    if setting in changes[recipe]:
+        raise UsageError(f"{setting} is swept and set.", hint=f"Leave out --set {setting}.")
+    opened = [_with_value(recipe, changes[recipe], setting, value) for value in _several(setting, values)]
+    found = tuple(value for value, _ in opened)
+    _require_different(setting, found)
+    if not request.select:
+        raise UsageError(
+            "Which tasks choose among the values of the sweep?",
+            hint="Type e.g. --select beir:NFCorpus,SciFact; they are then marked as no test of the model.",
+        )
+    return Sweep(
+        setting=setting,
+        values=found,
+        recipes=tuple(member for _, member in opened),
+        tasks=_selection(request),
+    )
+
+
+def _several(setting: str, values: Any) -> tuple[Any, ...]:
+    if isinstance(values, str):
+        values = split_names(values)
+    if not isinstance(values, Sequence):
+        raise UsageError(f"The values of {setting} are {values!r}, and must be a list.")
+    return tuple(values)
+
+
+def _require_different(setting: str, values: Sequence[Any]) -> None:
+    if len(values) < 2:
+        given = f"The value {values[0]}" if values else "No value"
+        raise UsageError(
+            f"{given} is given for {setting}: a sweep chooses among two or more.",
+            hint=f"Type e.g. --sweep {setting}=VALUE,VALUE, or --set {setting}=VALUE without a sweep.",
+        )
+    twice = [value for number, value in enumerate(values) if value in values[:number]]
+    if twice:
+        raise UsageError(f"The value {twice[0]} of {setting} is given twice.", hint="Leave one of them out.")
+
+
+def _with_value(recipe: str, changes: Mapping[str, Any], setting: str, value: Any) -> tuple[Any, ModelRecipe]:
+    """A value of a recipe's setting in the setting's own type, and the recipe with it."""
+    entry, variant = catalog.recipe_entry(recipe), recipe.partition(":")[2]
+    given = {**changes, setting: value}
+    settings = with_settings(entry.settings[variant], given, of=recipe)
+    opened = entry.open(variant, settings)
+    return getattr(settings, setting), opened  # type: ignore[return-value]
+
+
+def _selection(request: Request) -> tuple[Task, ...]:
+    """The tasks that choose, each by its suite.
+
+    Raises:
+        UsageError: There is no such suite or task, a task is no single one, or needs no vectors.
+    """
+    cache, results = paths.cache_folder(request.cache), paths.results_folder(request.results)
+    found: dict[str, Task] = {}
+    for text in request.select:
+        for name, tasks in _suites_of(text):
+            options = SuiteOptions(tasks=tasks, cache=cache, results=results)
+            for column in catalog.open_suites([name], options)[0].columns:
+                for task in _single(column):
+                    if found.setdefault(task.name, task) != task:
+                        raise UsageError(f"--select names two tasks {task.name}.", hint="Name one of them.")
+    return tuple(found.values())
+
+
+def _suites_of(text: str) -> list[tuple[str, tuple[str, ...]]]:
+    """The suites that `suite:names` stands for, each with the names of its tasks; none for all of them."""
+    name, _, rest = text.partition(":")
+    entry = catalog.suites().get(name)
+    if entry is None or not rest:
+        return [(text, ())]
+    if not entry.argument:
+        return [(name, split_names(rest))]
+    known = {offer.name for offer in entry.offers()}
+    parts = split_names(rest)
+    return [(f"{name}:{part}", ()) for part in parts] if known.issuperset(parts) else [(text, ())]
+
+
+def _single(column: Column) -> tuple[Task, ...]:
+    """The task of a column that chooses; none where the column was not asked for."""
+    if len(column.tasks) > 1:
+        raise UsageError(
+            f"{column.name} is the mean of {len(column.tasks)} tasks, and cannot choose.",
+            hint=f"Name tasks of it, e.g. --select mteb:{column.tasks[0].name}.",
+        )
+    for task in column.tasks:
+        if task.output == "label":
+            raise UsageError(
+                f"{task.name} needs a model trained for it, and cannot choose among models that give vectors.",
+                hint="Name a task of vectors, e.g. --select mteb:STSBenchmark.",
+            )
+    return column.tasks
 
 
 def _by_kind(names: Sequence[str]) -> dict[str, str]:
@@ -476,6 +614,7 @@ class ResolvedRequest:
                 data=data,
                 threads=request.threads,
                 minutes=request.checkpoint_minutes,
+                sweep=recipes.sweep,
             )
             made = planned_models(tuple(dict.fromkeys(asked)), recipes.model, how)
         return ResolvedRequest(

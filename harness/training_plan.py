@@ -5,17 +5,36 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from harness.data.locate import DataSettings
 from harness.data.training import LocatedTraining, locate_training, own_training
 from harness.encoder.model_settings import resolve_encoding
 from harness.errors import DataError, UsageError
-from harness.jobs import Job, Train
+from harness.jobs import Choose, Job, Train
+from harness.lineage import Lineage, SweepPart
 from harness.model_store import ModelStore
-from harness.plan import ConfiguredModel, PlannedTraining
+from harness.plan import ConfiguredModel, PlannedSweep, PlannedTraining, plan_trials
 from harness.recipe import ModelRecipe, PlannedModel
 from harness.training import TrainingSpec
-from harness.types import Artifact, Settings
+from harness.types import Artifact, Settings, Task
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sweep:
+    """The values of a setting, of which the best is chosen by the mean of the main scores of some tasks.
+
+    Attributes:
+        setting: The name of the setting.
+        values: In the order in which they were given; the first of equals is chosen.
+        recipes: The recipe with each of the values.
+        tasks: The tasks that choose.
+    """
+
+    setting: str
+    values: tuple[Any, ...]
+    recipes: tuple[ModelRecipe, ...]
+    tasks: tuple[Task, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +49,7 @@ class TrainingRequest:
         data: The places for data sets.
         threads: CPU threads of a process.
         minutes: The time between two checkpoints.
+        sweep: The sweep of a setting; None for a single model of each backbone and seed.
     """
 
     settings: Settings
@@ -39,6 +59,7 @@ class TrainingRequest:
     data: DataSettings
     threads: int | None
     minutes: float
+    sweep: Sweep | None = None
 
 
 def planned_models(
@@ -50,10 +71,87 @@ def planned_models(
         UsageError: The recipe cannot be used with a backbone or with the data.
         DataError: There is no data, or it cannot be read.
     """
-    data, selection = _located(recipe, request)
-    return tuple(
-        _planned(one, recipe, (data, selection), seed, request) for one in backbones for seed in request.seeds
+    sweep = request.sweep
+    located = [_located(each, request) for each in (sweep.recipes if sweep else (recipe,))]
+    found = []
+    for one in backbones:
+        for seed in request.seeds:
+            if sweep is None:
+                found.append(_planned(one, recipe, located[0], seed, request))
+                continue
+            pairs = zip(sweep.recipes, located, strict=True)
+            members = tuple(_planned(one, member, place, seed, request) for member, place in pairs)
+            found.append(_chosen(members, sweep, request))
+    return tuple(found)
+
+
+def _chosen(members: Sequence[ConfiguredModel], sweep: Sweep, request: TrainingRequest) -> ConfiguredModel:
+    """The model that a sweep chooses from its members, chosen already or not."""
+    _require_one_encoding(members, sweep)
+    first = members[0]
+    assert first.lineage is not None
+    assert first.training is not None
+    trials = plan_trials(members, sweep.tasks, request.data)
+    part = SweepPart(
+        setting=sweep.setting,
+        values=sweep.values,
+        tasks={
+            trial.task.name: {name: value for name, value in trial.identity.items() if name != "artifact"}
+            for trial in trials
+            if trial.subject == first
+        },
     )
+    changes = {
+        name: {key: value for key, value in getattr(first.lineage, name).items() if key != sweep.setting}
+        for name in ("settings", "changed")
+    }
+    lineage = first.lineage.model_copy(update={**changes, "sweep": part})
+    artifact, done = _artifact(first.artifact.name, first.training.backbone.artifact, lineage, request)
+    choice = Choose(
+        artifact=artifact,
+        lineage=lineage,
+        members=tuple(member.artifact for member in members),
+        trials=tuple(
+            {trial.task.name: trial.key for trial in trials if trial.subject == member} for member in members
+        ),
+        results=request.results,
+    )
+    return replace(
+        first,
+        artifact=artifact,
+        lineage=lineage,
+        training=PlannedTraining(
+            model=replace(first.training.model, lineage=lineage),
+            backbone=first.training.backbone,
+            job=Job(key=artifact.key, kind="select", label=artifact.name, claim=artifact.key, work=choice),
+            done=done,
+            sweep=PlannedSweep(part=part, members=tuple(members), trials=trials),
+        ),
+    )
+
+
+def _require_one_encoding(members: Sequence[ConfiguredModel], sweep: Sweep) -> None:
+    """Refuse members that are evaluated in different ways, since that of the chosen one is not yet known."""
+    if len({member.encoding for member in members}) > 1:
+        raise UsageError(
+            f"Models that differ in {sweep.setting} are also evaluated in different ways, so that the chosen "
+            "one cannot be planned in advance.",
+            hint=f"Run them one by one: --set {sweep.setting}=VALUE.",
+        )
+
+
+def _artifact(
+    name: str, backbone: Artifact, lineage: Lineage, request: TrainingRequest
+) -> tuple[Artifact, bool]:
+    """The model of a lineage, and whether it is there."""
+    key, store = lineage.key, ModelStore(request.results)
+    artifact = Artifact(name=name, source=backbone.source, folder=Path(), key=key, weights="", trained=True)
+    artifact = replace(artifact, folder=store.folder(artifact.slug))
+    there = store.find(key, request.data.cache)
+    if there is None:
+        return artifact, False
+    folder, document = there
+    return replace(artifact, folder=folder, weights=document.weights), True
 
 
 def _located(
@@ -88,20 +186,8 @@ def _planned(
         model = recipe.plan(backbone, (*data, *selection), seed=seed)
     except DataError as error:
         raise UsageError(error.message, hint=error.hint) from error
-    key, store = model.lineage.key, ModelStore(request.results)
-    artifact = Artifact(
-        name=f"{backbone.name}-{recipe.name}",
-        source=backbone.source,
-        folder=Path(),
-        key=key,
-        weights="",
-        trained=True,
-    )
-    artifact = replace(artifact, folder=store.folder(artifact.slug))
-    there = store.find(key, request.data.cache)
-    if there is not None:
-        folder, document = there
-        artifact = replace(artifact, folder=folder, weights=document.weights)
+    artifact, done = _artifact(f"{backbone.name}-{recipe.name}", backbone, model.lineage, request)
+    key = artifact.key
     spec = TrainingSpec(
         recipe=recipe,
         backbone=backbone,
@@ -109,7 +195,7 @@ def _planned(
         selection=selection,
         seed=seed,
         key=key,
-        folder=store.work(key),
+        folder=ModelStore(request.results).work(key),
         cache=request.data.cache,
         offline=request.data.offline,
         threads=request.threads,
@@ -124,7 +210,7 @@ def _planned(
             model=model,
             backbone=one,
             job=_job(artifact, model, spec, request.results),
-            done=there is not None,
+            done=done,
         ),
     )
 

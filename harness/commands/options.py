@@ -229,6 +229,22 @@ seeds = click.option(
 )
 
 
+sweep = click.option(
+    "--sweep",
+    default=None,
+    metavar="SETTING=VALUES",
+    help="Train with each of these values of a setting of the recipe, e.g. learning_rate=1e-5,3e-5,1e-4; the "
+    "best by --select is the model.",
+)
+select = click.option(
+    "--select",
+    multiple=True,
+    metavar="SUITE:TASKS",
+    help="Tasks whose mean score chooses in a sweep, e.g. beir:NFCorpus,SciFact; they are marked as no test "
+    "of the model. Repeat for several suites.",
+)
+
+
 def with_project(suites: tuple[str, ...], name: str | None) -> tuple[str, ...]:
     """The suites with the name of a project in the one that is `code:FOLDER`.
 

@@ -21,7 +21,7 @@ from harness.progress import console, duration_text
 from harness.recipe import Estimate
 from harness.record import Record
 from harness.report import impossible_results, left_out_lines, print_failures, print_table
-from harness.request import PreparedRun, Request, check_devices
+from harness.request import PreparedRun, Request, check_devices, sweep_of
 from harness.types import Size, Suite
 
 if TYPE_CHECKING:
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 @options.evaluation
 @options.seeds
 @options.checkpoint_minutes
+@options.sweep
+@options.select
 @click.option(
     "--force",
     is_flag=True,
@@ -50,6 +52,8 @@ def command(
     project: str | None,
     seeds: int,
     checkpoint_minutes: float,
+    sweep: str | None,
+    select: tuple[str, ...],
     force: bool,
     fail_fast: bool,
     dry_run: bool,
@@ -59,7 +63,7 @@ def command(
     """Evaluate models on suites and record the scores; what is there is not done again."""
     suites = options.with_project(suites, project)
     how = {"seeds": seeds, "checkpoint_minutes": checkpoint_minutes, "force": force, "fail_fast": fail_fast}
-    request = Request.of_options(models, suites, given, **how)
+    request = Request.of_options(models, suites, given, sweep=sweep_of(sweep), select=select, **how)
     with request.network():
         prepared = evaluation.prepare(request)
         evaluation.require_data(prepared)

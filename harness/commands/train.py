@@ -19,7 +19,7 @@ from harness.model_store import ModelStore
 from harness.plan import ConfiguredModel
 from harness.progress import console, duration_text
 from harness.report import print_table
-from harness.request import DEFAULTS, PreparedRun, Request
+from harness.request import DEFAULTS, PreparedRun, Request, sweep_of
 
 
 @click.command("train")
@@ -27,12 +27,16 @@ from harness.request import DEFAULTS, PreparedRun, Request
 @options.training
 @options.seeds
 @options.checkpoint_minutes
+@options.sweep
+@options.select
 @click.option("--dry-run", is_flag=True, help="Print what would be trained and its cost; train nothing.")
 @options.as_json
 def command(
     models: tuple[str, ...],
     seeds: int,
     checkpoint_minutes: float,
+    sweep: str | None,
+    select: tuple[str, ...],
     dry_run: bool,
     as_json: bool,
     **given: Any,
@@ -42,9 +46,8 @@ def command(
     A training that was interrupted goes on where it stopped. `harness run` with the same options
     evaluates the models; so does `harness run --model FOLDER`.
     """
-    request = Request.of_options(
-        models, (), {**DEFAULTS, **given}, seeds=seeds, checkpoint_minutes=checkpoint_minutes
-    )
+    how = {"seeds": seeds, "checkpoint_minutes": checkpoint_minutes, "select": select}
+    request = Request.of_options(models, (), {**DEFAULTS, **given}, sweep=sweep_of(sweep), **how)
     with request.network():
         prepared = evaluation.prepare(request, training=True)
         if dry_run:
