@@ -12,7 +12,7 @@ from harness.arguments import checked, checked_fields
 from harness.encoder.model_files import weight_files
 from harness.errors import UsageError
 from harness.execute import Driver, Listeners
-from harness.jobs import Job
+from harness.jobs import Job, Train
 from harness.model_store import ModelStore
 from harness.plan import ConfiguredModel, Plan
 from harness.provenance import cores
@@ -112,7 +112,9 @@ def carry_out_training(prepared: PreparedRun, listeners: Listeners | None = None
     found = []
     for one in prepared.plan.trainings:
         assert one.training is not None
-        failure = failures.get(one.artifact.key)
+        sweep = one.training.sweep
+        keys = [job.key for job in prepared.plan.jobs] if sweep is not None else [one.artifact.key]
+        failure = next((failures[key] for key in keys if key in failures), None)
         there = ModelStore(prepared.store.root).find(one.artifact.key, prepared.cache)
         if there is None and failure is None:
             failure = Failure(kind="stopped", message="It was not reached.")
@@ -187,9 +189,13 @@ def _with_devices(plan: Plan, devices: Sequence[str], recipe: ModelRecipe | None
     trainings = sum(job.kind == "train" for job in plan.jobs)
     if not trainings or recipe is None:
         return plan
-    each = recipe.devices(max(1, len(set(devices)) // trainings))
+    most = max(1, len(set(devices)) // trainings)
     return replace(
-        plan, jobs=tuple(replace(job, devices=each) if job.kind == "train" else job for job in plan.jobs)
+        plan,
+        jobs=tuple(
+            replace(job, devices=job.work.spec.recipe.devices(most)) if isinstance(job.work, Train) else job
+            for job in plan.jobs
+        ),
     )
 
 

@@ -216,6 +216,8 @@ class _Follower:
                 self._advance(job, event.texts, event.tokens)
             case "trained":
                 self._advance(job, event.steps, event.tokens)
+            case "finished" if job.kind == "select":
+                self._print(f"✓ chose {job.label}: {event.text}")
             case "finished":
                 self._drop(job)
                 steps = f"{event.steps:,} steps, {duration_text(event.seconds)}"
@@ -242,6 +244,11 @@ class _Follower:
             self._print(_status_text(job, shown) + self._left_text())
 
     def _trained(self, job: Job, record: Record) -> None:
+        if job.kind == "score":
+            self._drop(job)
+            what = f"{record.task.metric} {score_text(record.main_score)}  {_seconds_text(record)}"
+            self._print(f"  {job.label}: {what}", style="dim")
+            return
         score = "diverged" if record.training.get("diverged") else score_text(record.main_score)
         self._end_run(job, f"{score}  {_seconds_text(record)}")
 
@@ -361,8 +368,16 @@ def _training_lines(one: ConfiguredModel) -> list[str]:
     """How a model is made, and the notes on that."""
     if one.training is None or one.lineage is None:
         return []
+    sweep = one.training.sweep
     steps = "?" if one.training.model.steps is None else f"{one.training.model.steps:,}"
     state = f"is there: {one.artifact.folder}" if one.training.done else f"is trained first, {steps} steps"
+    if sweep is not None and not one.training.done:
+        there = sum(member.training is not None and member.training.done for member in sweep.members)
+        each = f", by {steps} steps each" if there < len(sweep.members) else ""
+        state = (
+            f"is chosen first by the mean of {', '.join(sweep.part.tasks)}; "
+            f"{there} of {len(sweep.members)} models are trained{each}"
+        )
     lineage = one.lineage
     notes = [*one.training.model.notes, *(f"assumed: {sentence}" for sentence in lineage.assumed)]
     about = f"  {lineage.text}, seed {lineage.seed}, from {lineage.parents[0].name}; {lineage.source}"

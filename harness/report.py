@@ -11,7 +11,8 @@ from harness.catalog import join_single_tasks
 from harness.data.locate import DataMissing
 from harness.errors import shortened
 from harness.execute import Result
-from harness.lineage import Lineage
+from harness.jobs import lineage_of
+from harness.lineage import Lineage, SweepPart
 from harness.plan import ConfiguredModel
 from harness.record import Record
 from harness.request import PreparedRun
@@ -21,6 +22,7 @@ from harness.scores import (
     Mean,
     TaskResult,
     TrainedResult,
+    Untouched,
     raw_metrics,
     score_text,
     spread_json,
@@ -111,13 +113,13 @@ def _report_json(report: Report) -> dict[str, Any]:
 
 
 def _trained_json(report: Report, one: ConfiguredModel) -> dict[str, Any]:
-    assert one.lineage is not None
-    folder = one.artifact.folder
+    lineage, folder = report.lineage(one), one.artifact.folder
+    assert lineage is not None
     return {
         "name": report.prepared.label(one),
         "artifact": one.artifact.key,
         "folder": str(folder) if folder.is_dir() else None,
-        "lineage": one.lineage.model_dump(mode="json"),
+        "lineage": lineage.model_dump(mode="json"),
     }
 
 
@@ -127,6 +129,7 @@ def _over_seeds_json(report: Report, group: Sequence[ConfiguredModel], suite: Su
         "model": group[0].artifact.name,
         "artifacts": [one.artifact.key for one in group],
         **over_seeds_json([report.aggregates(one, suite) for one in group]),
+        **untouched_json(suite, report.lineage(group[0]), [report.numbers(one, suite) for one in group]),
     }
 
 
@@ -157,6 +160,7 @@ def _suite_json(report: Report, one: ConfiguredModel, suite: Suite) -> dict[str,
         "model": one.artifact.name,
         "artifact": one.artifact.key,
         **aggregates_json(suite, found),
+        **untouched_json(suite, report.lineage(one), [report.numbers(one, suite)]),
         **({"standing": trained_result_json(standing)} if standing else {}),
     }
 
@@ -197,12 +201,76 @@ def lineage_lines(lineage: Lineage | None) -> list[str]:
     """The lines on users' own data and on tasks that chose a checkpoint, of a model or of its parents."""
     if lineage is None:
         return []
-    own, tasks = lineage.own_data, lineage.all_selected_on
+    own, sweep = lineage.own_data, lineage.sweep
+    swept = () if sweep is None else tuple(sweep.tasks)
+    others = [task for task in lineage.all_selected_on if task not in swept]
     return [
         *([f"trained on {own}, not on the recipe's data"] if own else []),
         *(f"made of {parent.text}" for parent in lineage.parents if parent.own_data),
-        *([f"checkpoint chosen by {shortened(tasks)}: scores there are biased"] if tasks else []),
+        *([f"checkpoint chosen by {shortened(others)}: scores there are biased"] if others else []),
+        *([] if sweep is None else _sweep_lines(sweep)),
     ]
+
+
+def lineages_lines(lineages: Sequence[Lineage | None]) -> list[str]:
+    """The lines of `lineage_lines` over the seeds of a training, each seed with the outcome of its sweep."""
+    named = [
+        f"seed {made.seed}: {line}" if len(lineages) > 1 and made is not None and made.sweep else line
+        for made in lineages
+        for line in lineage_lines(made)
+    ]
+    return list(dict.fromkeys(named))
+
+
+def _sweep_lines(sweep: SweepPart) -> list[str]:
+    """The lines on a sweep: what chose, and the mean score of each value."""
+    about = f"{sweep.setting} chosen among {len(sweep.values)} values by {shortened([*sweep.tasks])}"
+    curve = [
+        f"{one.value}: {score_text(one.mean)}{' (chosen)' if one.value == sweep.chosen else ''}"
+        for one in sweep.curve
+    ]
+    over = f"mean over {len(sweep.tasks)} tasks" if len(sweep.tasks) > 1 else next(iter(sweep.tasks))
+    told = [f"{over} by {sweep.setting}: {', '.join(curve)}"] if curve else []
+    return [f"{about}: scores there are biased", *told]
+
+
+def untouched_lines(
+    suite: Suite, lineage: Lineage | None, scores: Sequence[Mapping[str, float]]
+) -> list[str]:
+    """The line on the mean over the tasks of a suite that did not choose the model.
+
+    Args:
+        suite: The suite.
+        lineage: That of the model.
+        scores: By task, of each seed of the model.
+    """
+    found = None if lineage is None else Untouched.of(suite, lineage.all_selected_on)
+    if found is None:
+        return []
+    means = _untouched_means(found, scores)
+    least = min(mean.there for mean in means)
+    value = spread_text([mean.value if mean.complete or len(means) == 1 else None for mean in means])
+    count = f" ({least} of {means[0].wanted})" if found.count else ""
+    return [f"mean {found.text} {value}{count}; without {shortened(found.selected)}"]
+
+
+def _untouched_means(found: Untouched, scores: Sequence[Mapping[str, float]]) -> list[Mean]:
+    every = [Aggregates.of(found.suite, one) for one in scores]
+    if found.suite.requested:
+        return [_over_requested(found.suite, one) for one in every]
+    return [one.over_tasks for one in every]
+
+
+def untouched_json(
+    suite: Suite, lineage: Lineage | None, scores: Sequence[Mapping[str, float]]
+) -> dict[str, Any]:
+    """The mean over the tasks of a suite that did not choose the model; empty where none chose it."""
+    found = None if lineage is None else Untouched.of(suite, lineage.all_selected_on)
+    if found is None:
+        return {}
+    means = _untouched_means(found, scores)
+    mean = _mean_json(means[0]) if len(means) == 1 else spread_json([mean.whole for mean in means])
+    return {"mean_over_untouched": {**mean, "without": list(found.selected)}}
 
 
 def left_out_lines(suite: Suite) -> list[str]:
@@ -590,8 +658,12 @@ class Report:
 
     def aggregates(self, one: ConfiguredModel, suite: Suite) -> Aggregates:
         """The columns and means of a suite for one model."""
+        return Aggregates.of(suite, self.numbers(one, suite))
+
+    def numbers(self, one: ConfiguredModel, suite: Suite) -> dict[str, float]:
+        """The numbers that enter a suite's means, by task."""
         numbers = {name: self._number(suite, record) for name, record in self._done(one, suite).items()}
-        return Aggregates.of(suite, {name: value for name, value in numbers.items() if value is not None})
+        return {name: value for name, value in numbers.items() if value is not None}
 
     def trained_result(self, one: ConfiguredModel, suite: Suite) -> TrainedResult | None:
         """The trained result of a model on a suite, with intervals; None if no task of it needs training."""
@@ -609,15 +681,22 @@ class Report:
     def _lines(self, suite: Suite, group: Sequence[ConfiguredModel]) -> list[str]:
         """The lines below a suite's table on one model, or on the seeds of a training."""
         found = [self.aggregates(one, suite) for one in group]
+        lineage, scores = self.lineage(group[0]), [self.numbers(one, suite) for one in group]
+        untouched = untouched_lines(suite, lineage, scores)
         if len(group) == 1:
-            return [*means_lines(suite, found[0]), *self._trained_on_lines(suite, group)]
+            return [*means_lines(suite, found[0]), *untouched, *self._trained_on_lines(suite, group)]
         first, *others = over_seeds_lines(suite, found)
         seeds = ", ".join(str(one.lineage.seed) for one in group if one.lineage is not None)
         return [
             f"{first}; mean ± standard deviation over the seeds {seeds}",
             *others,
+            *untouched,
             *self._trained_on_lines(suite, group),
         ]
+
+    def lineage(self, one: ConfiguredModel) -> Lineage | None:
+        """What a model is made of, with the outcome of its sweep where that has ended."""
+        return lineage_of(one.artifact) or one.lineage
 
     def _trained_on_lines(self, suite: Suite, group: Sequence[ConfiguredModel]) -> list[str]:
         """What a model was trained on: the user's own data, tasks that chose it, and texts of the tasks."""
@@ -627,7 +706,7 @@ class Report:
             for r in records
             if (count := r.provenance.get("texts_trained_on"))
         }
-        lines = lineage_lines(group[0].lineage)
+        lines = lineages_lines([self.lineage(one) for one in group])
         return [*lines, *([f"trained on texts of {shortened([*known.values()])}"] if known else [])]
 
     def _done(self, one: ConfiguredModel, suite: Suite) -> dict[str, Record]:

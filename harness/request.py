@@ -356,7 +356,7 @@ def _single(column: Column) -> tuple[Task, ...]:
     for task in column.tasks:
         if task.output == "label":
             raise UsageError(
-                f"{task.name} needs a model trained for it, and cannot choose among models that give vectors.",
+                f"{task.name} needs a model trained for it, and cannot choose models that give vectors.",
                 hint="Name a task of vectors, e.g. --select mteb:STSBenchmark.",
             )
     return column.tasks

@@ -12,7 +12,7 @@ import click
 
 from harness import evaluation, progress, provenance
 from harness.commands import options
-from harness.commands.train import TrainingCost, print_trainings
+from harness.commands.train import TrainingCost, print_trainings, training_costs
 from harness.context import JobContext
 from harness.encoder.model_files import weight_files
 from harness.identity import digest
@@ -22,7 +22,7 @@ from harness.recipe import Estimate
 from harness.record import Record
 from harness.report import impossible_results, left_out_lines, print_failures, print_table
 from harness.request import PreparedRun, Request, check_devices, sweep_of
-from harness.types import Size, Suite
+from harness.types import Purpose, Size, Suite
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -79,7 +79,7 @@ def command(
 
 def _show_plan(prepared: PreparedRun, as_json: bool) -> int:
     estimate = _estimate(prepared)
-    trainings = [TrainingCost.of(one, prepared) for one in prepared.plan.trainings]
+    trainings = training_costs(prepared)
     if as_json:
         click.echo(json.dumps(_to_json(estimate, trainings), indent=1))
     else:
@@ -110,6 +110,7 @@ class _Line:
     notes: tuple[str, ...] = ()
     data_texts: int | None = None
     data_characters: int | None = None
+    purpose: Purpose = "final"
     error: str | None = None
 
 
@@ -119,7 +120,7 @@ def _estimate(prepared: PreparedRun) -> list[_Line]:
     runs = _shared_out(prepared.plan.open, _runs(prepared))
     return [
         _line(cell, past) if cell.recipe_plan is None else _learnt(cell, runs.get(cell.key, []))
-        for cell in prepared.plan.cells
+        for cell in (*prepared.plan.trials, *prepared.plan.cells)
     ]
 
 
@@ -384,7 +385,8 @@ def _table(lines: Sequence[_Line], numbers: Sequence[str], *, keys: bool) -> Tab
         table.add_column(name, justify="right")
     for line in lines:
         key = [line.key[:12]] if keys else []
-        table.add_row(line.model, line.task, *key, line.state, *_numbers(line))
+        state = f"{line.state}, trial" if line.purpose == "trial" else line.state
+        table.add_row(line.model, line.task, *key, state, *_numbers(line))
     return table
 
 
@@ -399,6 +401,7 @@ def _line(cell: PlannedScore, past: _PastRuns) -> _Line:
         task=cell.task.name,
         key=cell.key,
         state=state,
+        purpose=cell.purpose,
         error=cell.problem.message if cell.problem else None,
         texts=texts,
         tokens=tokens,

@@ -18,13 +18,15 @@ from harness.progress import console, most_common
 from harness.record import Record
 from harness.report import (
     aggregates_json,
-    lineage_lines,
+    lineages_lines,
     means_lines,
     over_seeds_json,
     over_seeds_lines,
     print_table,
     print_trained_result,
     trained_result_json,
+    untouched_json,
+    untouched_lines,
 )
 from harness.results import (
     MeasuredSuite,
@@ -79,7 +81,6 @@ def command(
         raise UsageError("--view says how a suite is put into numbers.", hint="Name one with --suite SUITE.")
     seeds = MeasuredSuite.of_seeds(model, results)
     measured = seeds[0]
-    records = measured.records
     narrowed = SuiteOptions(
         languages=split_names(languages),
         subsets=split_names(subsets),
@@ -94,13 +95,13 @@ def command(
         if len(seeds) > 1:
             _suites_over_seeds(seeds, opened, as_json)
         else:
-            _suites(records, opened, as_json, view=view, results=results)
+            _suites(measured, opened, as_json, view=view, results=results)
     elif len(seeds) > 1:
         _all_over_seeds(seeds, as_json)
     else:
         _all(measured, as_json)
     if not (task or as_json):
-        for line in lineage_lines(measured.lineage):
+        for line in lineages_lines([one.lineage for one in seeds]):
             console().print(line, highlight=False, soft_wrap=True)
         for one in seeds:
             _print_former(one)
@@ -210,6 +211,7 @@ def _suites_over_seeds(seeds: Sequence[MeasuredSuite], suites: list[Suite], as_j
                 "suite": suite.name,
                 "settings": next(condition_json(view.treatment) for view in views if view) if text else None,
                 **over_seeds_json([_means(suite, view) for view in views]),
+                **untouched_json(suite, seeds[0].lineage, list(map(_scores, views))),
             }
             for suite, text, views in found
         ]
@@ -225,7 +227,8 @@ def _suites_over_seeds(seeds: Sequence[MeasuredSuite], suites: list[Suite], as_j
             if column.tasks:
                 table.add_row(column.name, column.type, spread_text([m.columns[column.name] for m in means]))
         print_table(table, console())
-        for line in over_seeds_lines(suite, means):
+        untouched = untouched_lines(suite, seeds[0].lineage, list(map(_scores, views)))
+        for line in (*over_seeds_lines(suite, means), *untouched):
             console().print(line, highlight=False, soft_wrap=True)
     _print_seeds(seeds)
 
@@ -240,7 +243,11 @@ def _views_over_seeds(seeds: Sequence[MeasuredSuite], suite: Suite) -> list[tupl
 
 
 def _means(suite: Suite, view: Any) -> Aggregates:
-    return Aggregates.of(suite, view.scores if view else {})
+    return Aggregates.of(suite, _scores(view))
+
+
+def _scores(view: Any) -> dict[str, float]:
+    return dict(view.scores) if view else {}
 
 
 def _seeds_title(seeds: Sequence[MeasuredSuite]) -> str:
@@ -264,8 +271,9 @@ def _print_seeds(seeds: Sequence[MeasuredSuite]) -> None:
 
 
 def _suites(
-    records: Sequence[Any], suites: list[Any], as_json: bool, *, view: str, results: Path | None
+    measured: MeasuredSuite, suites: list[Any], as_json: bool, *, view: str, results: Path | None
 ) -> None:
+    records, lineage = measured.records, measured.lineage
     about = records[0].model
     nothing: list[Any] = [None]
     found = [
@@ -281,6 +289,7 @@ def _suites(
                 "former_weights": seen.former or None if seen else None,
                 "unproven_data": list(seen.unproven) if seen else [],
                 **aggregates_json(suite, Aggregates.of(suite, _numbers(seen, stands))),
+                **untouched_json(suite, lineage, [_numbers(seen, stands)]),
                 **({"standing": trained_result_json(stands)} if stands else {}),
             }
             for suite, seen, stands in found
@@ -289,12 +298,14 @@ def _suites(
         return
     for suite, seen, stands in found:
         _print_suite(f"{about.name} on {suite.heading}", suite, seen, stands)
+        for line in [] if stands is not None else untouched_lines(suite, lineage, [_scores(seen)]):
+            console().print(line, highlight=False, soft_wrap=True)
 
 
 def _numbers(seen: Any, stands: Any) -> dict[str, float]:
     """The task scores that enter a suite's mean."""
     if stands is None:
-        return dict(seen.scores) if seen else {}
+        return _scores(seen)
     return {row.task: row.number for row in stands.rows if row.number is not None}
 
 
@@ -326,7 +337,7 @@ def _print_suite(title: str, suite: Any, view: Any, stands: Any) -> None:
         for line in (*suite.notes, *_unproven(view), *notes_of(view.records.values())):
             console().print(line, highlight=False, soft_wrap=True)
         return
-    means = Aggregates.of(suite, view.scores if view else {})
+    means = _means(suite, view)
     under = f"\n{view.text}" if view else ""
     table = Table(title=f"{title}, scores × 100{under}")
     table.add_column("task")

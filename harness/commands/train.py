@@ -90,7 +90,7 @@ def _made_json(one: TrainedModel) -> dict[str, Any]:
 
 
 def _show(prepared: PreparedRun, as_json: bool) -> int:
-    lines = [TrainingCost.of(one, prepared) for one in prepared.plan.trainings]
+    lines = training_costs(prepared)
     if as_json:
         click.echo(json.dumps({"schema": 1, "trainings": [asdict(line) for line in lines]}, indent=1))
     else:
@@ -152,6 +152,16 @@ class TrainingCost:
             data=tuple(map(_data_text, _data(work))),
             notes=(*plan.notes, *(f"assumed: {sentence}" for sentence in one.lineage.assumed)),
         )
+
+
+def training_costs(prepared: PreparedRun) -> list[TrainingCost]:
+    """The planned trainings of a run, the members of a sweep among them."""
+    models = [
+        member
+        for one in prepared.plan.trainings
+        for member in (one.training.sweep.members if one.training and one.training.sweep else (one,))
+    ]
+    return [TrainingCost.of(one, prepared) for one in models]
 
 
 def _data(work: object) -> tuple[LocatedTraining, ...]:
