@@ -72,7 +72,7 @@ def open_suites(names: Sequence[str], options: SuiteOptions | None = None) -> li
     for name in wanted:
         if name not in columns:
             of = " or ".join(names)
-            raise unknown(f"task of {of}", name, columns, then="--tasks takes names of a suite's table.")
+            raise unknown(f"task of {of}", name, columns, then="Names of tasks are those of a suite's table.")
     return [_only(suite, wanted) for suite in suites] if wanted else suites
 
 

@@ -89,7 +89,7 @@ class SweepPart(DocumentPart):
         """The setting with its chosen value, or with all of them before the choice."""
         if not self.curve:
             return f"{self.setting} among {', '.join(map(str, self.values))}"
-        return f"{self.setting}={self.chosen} of {len(self.values)}"
+        return f"{self.setting}={self.chosen} of {len(self.values)} values"
 
 
 class Lineage(DocumentPart):

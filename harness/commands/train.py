@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import click
@@ -156,12 +156,16 @@ class TrainingCost:
 
 def training_costs(prepared: PreparedRun) -> list[TrainingCost]:
     """The planned trainings of a run, the members of a sweep among them."""
-    models = [
-        member
-        for one in prepared.plan.trainings
-        for member in (one.training.sweep.members if one.training and one.training.sweep else (one,))
-    ]
-    return [TrainingCost.of(one, prepared) for one in models]
+    found = []
+    for one in prepared.plan.trainings:
+        assert one.training is not None
+        if one.training.sweep is None or one.training.done:
+            found.append(TrainingCost.of(one, prepared))
+            continue
+        label = one.training.sweep.label
+        members = one.training.sweep.members
+        found += [replace(TrainingCost.of(member, prepared), model=label(member)) for member in members]
+    return found
 
 
 def _data(work: object) -> tuple[LocatedTraining, ...]:

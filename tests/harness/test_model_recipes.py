@@ -22,11 +22,15 @@ import tiny
 from blocked import BLOCK
 from harness import catalog
 from harness.cli import invoke
+from harness.context import Event
 from harness.data.training import TrainingData
 from harness.documents import with_digest
 from harness.errors import UsageError
-from harness.lineage import Lineage, ModelDocument, ParentPart, read_document
+from harness.execute import Listeners
+from harness.jobs import Job
+from harness.lineage import Lineage, MemberPart, ModelDocument, ParentPart, SweepPart, read_document
 from harness.model_store import ModelStore
+from harness.record import Record
 from harness.report import Report
 from harness.request import Request, ResolvedRequest
 from harness.store import Store
@@ -250,8 +254,24 @@ def test_the_key_of_a_lineage_is_golden() -> None:
     told = parent.model_copy(update={"own_data": "theirs", "selected_on": ("STS12",), "name": "x"})
     assert LINEAGE.model_copy(update={"parents": (told,)}).key == GOLDEN
     data = TrainingData(path="org/name", revision="2" * 40, config="triplet").identity
-    for changes in ({"seed": 1}, {"recipe": "x"}, {"settings": {}}, {"parents": ()}, {"data": (data,)}):
+    sweep = SweepPart(setting="learning_rate", values=(1e-5, 5e-5), tasks={"STS12": {"task": "STS12"}})
+    swept = {"sweep": sweep}
+    for changes in (
+        {"seed": 1},
+        {"recipe": "x"},
+        {"settings": {}},
+        {"parents": ()},
+        {"data": (data,)},
+        swept,
+    ):
         assert LINEAGE.model_copy(update=changes).key != GOLDEN
+    before = LINEAGE.model_copy(update=swept)
+    part = MemberPart(value=5e-5, artifact="b" * 64, scores={"STS12": 0.5}, mean=0.5)
+    after = before.model_copy(update={"sweep": sweep.model_copy(update={"chosen": 5e-5, "curve": (part,)})})
+    assert after.key == before.key, "the outcome is no part of the key"
+    assert before.text == "simcse, learning_rate among 1e-05, 5e-05"
+    assert after.text == "simcse, learning_rate=5e-05 of 2 values"
+    assert after.all_selected_on == ("STS12",)
 
 
 def test_the_training_of_parents_is_no_secret(tmp_path: Path) -> None:
@@ -294,6 +314,145 @@ GOLDEN = "ba409277150b328199632842faebab4cbd7ab930ec851a7d1a5e80a49f2f9098"
 def test_what_cannot_be_asked(asked: dict[str, Any], more: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError) as caught:
         run(asked, **more)
+    assert said in str(caught.value)
+    assert not (asked["results"] / "models").exists()
+
+
+SWEEP = {"sweep": {"share": "0,0.5,1"}}
+
+
+def swept(asked: dict[str, Any], **more: Any) -> Report:
+    return run(asked, **{**SWEEP, "select": f"{asked['suite']}", **more})
+
+
+def test_a_sweep_chooses_the_best_member_and_says_so(asked: dict[str, Any], capsys: Any) -> None:
+    """Held against the members trained and scored one by one in another folder."""
+    alone = {}
+    for share in (0.0, 0.5, 1.0):
+        more = {"results": asked["results"].parent / "alone", "recipe_settings": {"share": share}}
+        report = run(asked, **more)
+        alone[share] = {r.task.name: r.main_score for r in report.records}
+        key = report.prepared.subjects[0].artifact.key
+        alone[share]["key"] = key
+    means = {share: (found["one"] + found["two"]) / 2 for share, found in alone.items()}
+    best = max(means, key=means.__getitem__)
+
+    _interrupted_sweeps(asked)
+    report = swept(asked)
+    assert hows(report) == ["done", "done"]
+    (one,) = report.prepared.subjects
+    document = read_document(one.artifact.folder)
+    assert document is not None
+    sweep = document.lineage.sweep
+    assert sweep is not None
+    assert (sweep.setting, sweep.values, sweep.chosen) == ("share", (0.0, 0.5, 1.0), best)
+    for member in sweep.curve:
+        found = alone[member.value]
+        assert member.artifact == found["key"], "a member is the model that --set makes"
+        assert member.scores == {"one": found["one"], "two": found["two"]}
+        assert member.mean == pytest.approx(means[member.value])
+    assert document.key == document.lineage.key == one.artifact.key
+    assert document.weights == read_document(ModelStore(asked["results"]).find(alone[best]["key"])[0]).weights
+    for record in report.records:
+        assert record.main_score == alone[best][record.task.name]
+        assert record.lineage.all_selected_on == ("one", "two")
+        assert record.lineage.sweep == sweep
+    final = list(Store(asked["results"]).records())
+    assert {record.model.artifact for record in final} == {one.artifact.key}, "a trial enters no table"
+    assert len(list(Store(asked["results"]).records(purpose="trial"))) == 6
+
+    assert hows(swept(asked)) == ["cached", "cached"]
+    assert not swept(asked).prepared.plan.jobs
+    direct = run(asked, recipe_settings={"share": best})
+    assert [job.kind for job in direct.prepared.plan.jobs if job.kind == "train"] == [], "it is there"
+    from harness.progress import console
+
+    report.print(console())
+    printed = capsys.readouterr().out
+    assert "share chosen among 3 values by one, two: scores there are biased" in printed
+    assert f"{best}: {100 * means[best]:.2f} (chosen)" in printed
+    found = report.to_json()["trained"][0]["lineage"]["sweep"]
+    assert (found["chosen"], len(found["curve"])) == (best, 3)
+    assert invoke(["show", one.artifact.key[:12], "--results", str(asked["results"])]) == 0
+    assert f"{best}: {100 * means[best]:.2f} (chosen)" in capsys.readouterr().out
+
+
+def _interrupted_sweeps(asked: dict[str, Any]) -> None:
+    """Interrupt a sweep after its second training, its third score and its choice; nothing is made twice."""
+    trained: list[str] = []
+    scored: list[tuple[str, str]] = []
+    stops = ["chosen", "scored", "trained"]
+
+    def event(job: Job, event: Event) -> None:
+        if event.kind == "finished":
+            trained.append(job.key)
+            if (stops[-1] == "trained" and len(trained) == 2) or job.kind == "select":
+                raise KeyboardInterrupt
+
+    def trial(_job: Job, record: Record) -> None:
+        scored.append((record.model.artifact, record.task.name))
+        if stops[-1] == "scored" and len(scored) == 3:
+            raise KeyboardInterrupt
+
+    while stops:
+        with pytest.raises(KeyboardInterrupt):
+            swept(asked, listeners=Listeners(event=event, trained=trial))
+        stops.pop()
+    assert len(set(trained)) == len(trained) == 4, "three members and the choice"
+    assert len(set(scored)) == len(scored) == 6
+
+
+def test_a_score_of_other_weights_does_not_choose(asked: dict[str, Any]) -> None:
+    """The chosen member and the choice are gone, and one trial is of other weights: it is scored again."""
+    two = {"sweep": {"share": (0, 1)}}
+    first = swept(asked, **two)
+    (one,) = first.prepared.subjects
+    before = read_document(one.artifact.folder)
+    assert before is not None
+    assert before.lineage.sweep is not None
+    shutil.rmtree(one.artifact.folder)
+    trial = next(Store(asked["results"]).records(purpose="trial"))
+    (path,) = (asked["results"] / "records").glob(f"*/*/{trial.key}.json")
+    content = json.loads(path.read_text())
+    del content["digest"]
+    content["model"]["weights"] = "0" * 64
+    content["main_score"] = 1.0
+    path.write_text(with_digest(content))
+    again = swept(asked, **two)
+    assert hows(again) == ["cached", "cached"]
+    after = read_document(one.artifact.folder)
+    assert after is None, "every score of the chosen model is there"
+    shutil.rmtree(asked["results"] / "records" / one.artifact.slug)
+    assert hows(swept(asked, **two)) == ["done", "done"]
+    after = read_document(one.artifact.folder)
+    assert after is not None
+    assert after.lineage.sweep == before.lineage.sweep
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"sweep": {"share": "1"}}, "The value 1.0 is given for share: a sweep chooses among two or more."),
+        ({"sweep": {"shere": "0,1"}}, "sample-centered has no setting 'shere'.\nDid you mean share?"),
+        ({"sweep": {"share": "1,1.0"}}, "The value 1.0 of share is given twice."),
+        ({"sweep": {"share": [0, 1], "texts": [1, 2]}}, "One setting can be swept at a time."),
+        ({"recipe_settings": {"share": 1}}, "share is swept and set."),
+        ({"sweep": {}}, "--select names the tasks that choose"),
+        ({"select": ()}, "Which tasks choose among the values of the sweep?"),
+        ({"select": "beir:STSBenchmark"}, "No task of beir is called 'STSBenchmark'."),
+        ({"select": "beir:CQADupstackRetrieval"}, "is the mean of 12 tasks, and cannot choose."),
+        ({"select": "glue:RTE"}, "RTE needs a model trained for it"),
+        ({"select": "mteb:STS12,STS13"}, "STS12, which is to choose, cannot be scored"),
+        ({"recipe": "", "train_data": ""}, "--sweep is for a setting of a recipe that makes a model"),
+        (
+            {"recipe": "simcse", "sweep": {"pooling": "mean,cls"}, "recipe_settings": {"batch_size": 2}},
+            "Models that differ in pooling are also evaluated in different ways",
+        ),
+    ],
+)
+def test_what_cannot_be_swept(asked: dict[str, Any], more: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        swept(asked, **more)
     assert said in str(caught.value)
     assert not (asked["results"] / "models").exists()
 
