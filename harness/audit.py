@@ -21,12 +21,13 @@ from harness.errors import HarnessError, NewerSchemaError, RecordError
 from harness.files import Leases
 from harness.identity import digest
 from harness.model_store import ModelStore, model_problem
-from harness.store import FAILED, Store
+from harness.store import BESIDE, FAILED, Store
 from harness.vectors import shard_is_finite, shard_problem
 
 AREAS = {
     "records": "records",
     "examples": "per-example files",
+    "runs": "run files",
     "failures": "failures",
     "leases": "leases",
     "vectors": "embeddings",
@@ -168,7 +169,8 @@ def _checks(results: Path, cache: Path) -> Iterator[_Check]:
     store, records, models = Store(results), results / "records", ModelStore(results)
     places: list[tuple[str, Callable[[Path], Iterator[Fault]], list[Path]]] = [
         ("records", _record_faults, _records(results)),
-        ("examples", _example_faults, sorted(records.glob(f"*/*/*{EXAMPLES}"))),
+        ("examples", _faults_beside("examples"), sorted(records.glob(f"*/*/*{BESIDE['examples']}"))),
+        ("runs", _faults_beside("run"), sorted(records.glob(f"*/*/*{BESIDE['run']}"))),
         ("failures", _failure_faults, sorted(records.glob(f"*/*/*{FAILED}"))),
         ("leases", _lease_faults, sorted(store.leases.glob("*.json"))),
         ("vectors", _space_faults, sorted(cache.glob("vectors/*/*/space.json"))),
@@ -187,9 +189,6 @@ def _checks(results: Path, cache: Path) -> Iterator[_Check]:
 
 
 # The results folder
-
-
-EXAMPLES = ".examples.parquet"
 
 
 def _records(results: Path) -> list[Path]:
@@ -219,16 +218,23 @@ def _lacks_digest(path: Path) -> bool:
     return path.exists() and not [*_record_faults(path)] and "digest" not in json.loads(path.read_bytes())
 
 
-def _example_faults(path: Path) -> Iterator[Fault]:
-    try:
-        record = Store.parse(path.with_name(path.name.removesuffix(EXAMPLES) + ".json"))
-    except (OSError, ValueError, HarnessError):
-        record = None
-    if record is None or record.examples is None:
-        yield Fault(area="examples", file=path, reason="no whole record names it")
-    elif not files.has_sha256(path, record.examples.sha256):
-        reason = "its SHA-256 is not that in its record"
-        yield Fault(area="examples", file=path, reason=reason, repair="move aside")
+def _faults_beside(part: str) -> Callable[[Path], Iterator[Fault]]:
+    """What finds the faults of the files that this part of a record names."""
+    area = "runs" if part == "run" else part
+
+    def faults(path: Path) -> Iterator[Fault]:
+        try:
+            record = Store.parse(path.with_name(path.name.removesuffix(BESIDE[part]) + ".json"))
+        except (OSError, ValueError, HarnessError):
+            record = None
+        named = getattr(record, part, None)
+        if named is None:
+            yield Fault(area=area, file=path, reason="no whole record names it")
+        elif not files.has_sha256(path, named.sha256):
+            reason = "its SHA-256 is not that in its record"
+            yield Fault(area=area, file=path, reason=reason, repair="move aside")
+
+    return faults
 
 
 def _failure_faults(path: Path) -> Iterator[Fault]:

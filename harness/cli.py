@@ -27,7 +27,7 @@ COMMANDS = {
     "data": "Show, mirror, verify and check the data that suites need.",
     "serve": "Open the leaderboard as a web site, or write it as plain files.",
     "import": "Take over scores that others published.",
-    "export": "Write a page of the leaderboard as JSON, CSV, Markdown or LaTeX.",
+    "export": "Write a page of the leaderboard as JSON, CSV, Markdown or LaTeX, or runs for trec_eval.",
     "push": "Push records to a leaderboard.",
     "token": "Make, list and revoke the tokens with which records are pushed.",
     "cache": "Show and prune the cache.",

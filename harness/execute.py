@@ -255,10 +255,10 @@ class Driver:
                 self._give_back(job)
             return
         record = RECORDS.parse(finished.output["record"].decode(), where=job.label)
-        examples = finished.output.get("examples")
+        examples, run = finished.output.get("examples"), finished.output.get("run")
         cell = self._scores.get(job.key)
         again = self._anew(job.key) or (cell is not None and cell.former is not None)
-        kept = self._store.put(job.place.artifact, record, examples, again=again)
+        kept = self._store.put(job.place.artifact, record, examples, run=run, again=again)
         self._give_back(job)
         if job.key in self._cells:
             self._settle(Result(cell=self._cells[job.key], how="done", record=kept))

@@ -30,7 +30,7 @@ from harness.encoder.model_settings import Description, describe, resolve_encodi
 from harness.errors import DataError, StoreError, TrainingError
 from harness.lineage import Lineage, MemberPart, ModelDocument, read_document
 from harness.model_store import ModelStore, copy_model
-from harness.record import EXAMPLE_COLUMNS, ExamplesPart, ModelPart, Record, TaskPart
+from harness.record import EXAMPLE_COLUMNS, RUN_COLUMNS, ExamplesPart, ModelPart, Record, RunPart, TaskPart
 from harness.store import Store
 from harness.training import MODEL, TrainingOutcome, TrainingSpec, read_log, run_training
 from harness.types import (
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 JobKind = Literal["train", "finetune", "select", "resolve", "encode", "score"]
 
 Examples = Mapping[str, Sequence[Any]]
-"""The columns of a per-example file."""
+"""The columns of a per-example file, or of a run file."""
 
 
 class _Work(Protocol):
@@ -393,7 +393,7 @@ class Encode:
 
 @dataclass(frozen=True, kw_only=True)
 class Score:
-    """Score a task with the task's own code; the output is the record and its per-example file."""
+    """Score a task with the task's own code; the output is the record and the files beside it."""
 
     artifact: Artifact
     encoding: Encoding
@@ -426,7 +426,7 @@ class Score:
             scores=outcome.scores,
             provenance=self._provenance(context, known, outcome, started),
         )
-        return record_output(record, outcome.examples)
+        return record_output(record, outcome.examples, outcome.run)
 
     def _provenance(
         self, context: JobContext, known: _Known, outcome: Outcome, started: datetime
@@ -495,18 +495,23 @@ def task_part(task: Task) -> TaskPart:
     return TaskPart(name=task.name, type=task.type, metric=task.metric)
 
 
-def record_output(record: Record, examples: Examples) -> Mapping[str, bytes]:
-    """The output of a job that makes a record: the record, which names its per-example file, and that file.
+def record_output(record: Record, examples: Examples, run: Examples | None = None) -> Mapping[str, bytes]:
+    """The output of a job that makes a record: the record, which names the files beside it, and those files.
 
     Args:
-        record: Without the entry for the file.
-        examples: The columns of the file; without any there is none.
+        record: Without the entries for the files.
+        examples: The columns of the per-example file; without any there is none.
+        run: The columns of the run file; without any there is none.
     """
-    if not examples:
-        return {"record": record.to_json().encode()}
-    content = _examples_bytes(examples)
-    record = record.model_copy(update={"examples": _examples_part(examples, content)})
-    return {"record": record.to_json().encode(), "examples": content}
+    contents: dict[str, bytes] = {}
+    parts: dict[str, ExamplesPart | RunPart] = {}
+    if examples:
+        contents["examples"] = _examples_bytes(examples)
+        parts["examples"] = _examples_part(examples, contents["examples"])
+    if run:
+        contents["run"] = _run_bytes(run)
+        parts["run"] = _run_part(run, contents["run"])
+    return {"record": record.model_copy(update=parts).to_json().encode(), **contents}
 
 
 def _examples_part(examples: Examples, content: bytes) -> ExamplesPart:
@@ -520,6 +525,23 @@ def _examples_bytes(examples: Examples) -> bytes:
     import pyarrow.parquet as pq
 
     table = pa.table({name: list(examples[name]) for name in EXAMPLE_COLUMNS})
+    buffer = io.BytesIO()
+    pq.write_table(table, buffer, compression="zstd")
+    return buffer.getvalue()
+
+
+def _run_part(run: Examples, content: bytes) -> RunPart:
+    digest = hashlib.sha256(content).hexdigest()
+    return RunPart(file="", rows=len(run["rank"]), sha256=digest, depth=max(run["rank"]))
+
+
+def _run_bytes(run: Examples) -> bytes:
+    """The run file (Parquet) of an outcome."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    types = (pa.string(), pa.string(), pa.string(), pa.string(), pa.int32(), pa.float32())
+    table = pa.table({name: pa.array(run[name], kind) for name, kind in zip(RUN_COLUMNS, types, strict=True)})
     buffer = io.BytesIO()
     pq.write_table(table, buffer, compression="zstd")
     return buffer.getvalue()

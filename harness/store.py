@@ -1,11 +1,11 @@
-"""The store: records, per-example files and leases in the results folder (contract: results/README.md)."""
+"""The store: records, files beside them, leases in the results folder (contract: results/README.md)."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from harness import files, imported
@@ -13,7 +13,7 @@ from harness.errors import RecordError
 from harness.files import Leases
 from harness.identity import digest
 from harness.imported import Imported
-from harness.record import RECORDS, ExamplesPart, Record
+from harness.record import RECORDS, ExamplesPart, Record, RunPart
 from harness.types import Purpose
 
 
@@ -21,7 +21,7 @@ class Store:
     """Records under one folder, one file each, written in one step and put if absent.
 
     `records/<artifact>/<task>/<key>.json` is a finished record, `<key>.examples.parquet` its per-example
-    file, and `<key>.failed.json` the last failure of unfinished work.
+    file, `<key>.run.parquet` its run file, and `<key>.failed.json` the last failure of unfinished work.
     """
 
     def __init__(self, root: Path) -> None:
@@ -69,9 +69,15 @@ class Store:
         return self.read(_failed(self.path(artifact, task, key)))
 
     def put(
-        self, artifact: str, record: Record, examples: bytes | None = None, *, again: bool = False
+        self,
+        artifact: str,
+        record: Record,
+        examples: bytes | None = None,
+        *,
+        run: bytes | None = None,
+        again: bool = False,
     ) -> Record:
-        """Write a record and its per-example file; returns the stored record.
+        """Write a record, its per-example file and its run file; returns the stored record.
 
         A finished record is put if absent (with `again` it replaces the old one) and deletes the earlier
         failure; a failed record always replaces the last failure. A final record replaces a trial, and any
@@ -85,13 +91,18 @@ class Store:
             files.replace(_failed(path), record.to_json().encode())
             return record
         again = again or self._gives_way(path, record)
-        if examples is not None:
-            record = self._put_examples(path, record, examples, again=again)
+        contents = {
+            part: data for part, data in zip(BESIDE, (examples, run), strict=True) if data is not None
+        }
+        record = _naming(path, record, contents)
+        if again or not path.exists():  # without their record files are from a killed process
+            _put_beside(path, contents)
         content = record.to_json().encode()
         if again:
             files.replace(path, content)
+            _remove_beside(path, BESIDE.keys() - contents.keys())
         elif not files.write_once(path, content):
-            record = self._first(path, record, content)
+            record = self._first(path, record, contents)
         _failed(path).unlink(missing_ok=True)
         return record
 
@@ -110,12 +121,19 @@ class Store:
 
     def examples(self, record: Record, artifact: str) -> Path | None:
         """The path of a record's per-example file, None without one; a damaged one only warns."""
-        if record.examples is None:
+        return self._beside(record, artifact, record.examples)
+
+    def run(self, record: Record, artifact: str) -> Path | None:
+        """The path of a record's run file, None without one; a damaged one only warns."""
+        return self._beside(record, artifact, record.run)
+
+    def _beside(self, record: Record, artifact: str, part: ExamplesPart | RunPart | None) -> Path | None:
+        if part is None:
             return None
-        found = self.path(artifact, record.task.name, record.key).with_name(record.examples.file)
+        found = self.path(artifact, record.task.name, record.key).with_name(part.file)
         if not found.is_file():
             return None
-        if files.sha256_file(found) == record.examples.sha256:
+        if files.sha256_file(found) == part.sha256:
             return found
         _warn_once(found, f"{found} is damaged: its record has another SHA-256. It counts as missing.")
         return None
@@ -130,22 +148,16 @@ class Store:
                 _warn(f"{error.message} It is left out.")
         return [one for one in found if one is not None]
 
-    def _put_examples(self, path: Path, record: Record, content: bytes, *, again: bool) -> Record:
-        beside = path.with_suffix(".examples.parquet")
-        if again or not path.exists():  # without its record it is from a killed process
-            files.replace(beside, content)
-        rows = record.examples.rows if record.examples else 0
-        part = ExamplesPart(file=beside.name, rows=rows, sha256=hashlib.sha256(content).hexdigest())
-        return record.model_copy(update={"examples": part})
-
-    def _first(self, path: Path, record: Record, content: bytes) -> Record:
-        """The record that was there first; it gives way where its per-example file has just been replaced."""
+    def _first(self, path: Path, record: Record, contents: Mapping[str, bytes]) -> Record:
+        """The record that was there first; it gives way where a file beside it has just been replaced."""
         there = self.read(path) or record
-        mine = record.examples
-        replaced = mine is not None and there.examples is not None and mine != there.examples
-        if mine and replaced and files.has_sha256(path.with_name(mine.file), mine.sha256):
-            files.replace(path, content)
-            return record
+        for part in contents:
+            mine, theirs = getattr(record, part), getattr(there, part)
+            replaced = theirs is not None and mine != theirs
+            if replaced and files.has_sha256(path.with_name(mine.file), mine.sha256):
+                _put_beside(path, contents)
+                files.replace(path, record.to_json().encode())
+                return record
         return there
 
     def _folders(self, artifact: str) -> list[str]:
@@ -244,6 +256,30 @@ def _warn(message: str) -> None:
 
 FAILED = ".failed.json"
 """The end of the name of a failure's file."""
+
+
+BESIDE = {"examples": ".examples.parquet", "run": ".run.parquet"}
+"""The ends of the names of files beside a record, by the part of the record that names them."""
+
+
+def _naming(path: Path, record: Record, contents: Mapping[str, bytes]) -> Record:
+    """A record with the names and hashes of the files beside it."""
+    parts = {}
+    for part, content in contents.items():
+        named = {"file": path.with_suffix(BESIDE[part]).name, "sha256": hashlib.sha256(content).hexdigest()}
+        parts[part] = getattr(record, part).model_copy(update=named)
+    return record.model_copy(update=parts)
+
+
+def _put_beside(path: Path, contents: Mapping[str, bytes]) -> None:
+    for part, content in contents.items():
+        files.replace(path.with_suffix(BESIDE[part]), content)
+
+
+def _remove_beside(path: Path, parts: Iterable[str]) -> None:
+    """Remove the files of a replaced record that the new one does not have."""
+    for part in parts:
+        path.with_suffix(BESIDE[part]).unlink(missing_ok=True)
 
 
 def _failed(path: Path) -> Path:

@@ -319,7 +319,9 @@ def _group_result(slug: str, entry: int, results: Sequence[Any], members: Sequen
     seeds = {member.id: json.loads(member.lineage)["seed"] for member in members}
     documents = [json.loads(result.document) for result in results]
     document = {
-        name: value for name, value in documents[0].items() if name not in ("key", "digest", "examples")
+        name: value
+        for name, value in documents[0].items()
+        if name not in ("key", "digest", "examples", "run")
     }
     for part, own in (
         ("identity", ("artifact",)),

@@ -48,7 +48,7 @@ _HASH = re.compile(r"[0-9a-f]{64}")
 
 
 def record_of(body: bytes) -> Record:
-    """The finished final record of a request's body, without its per-example file.
+    """The finished final record of a request's body, without the files beside it.
 
     Raises:
         Refusal: 400 where the body is not JSON, 422 where it is no such record.
@@ -67,7 +67,7 @@ def record_of(body: bytes) -> Record:
     _check_key(record)
     _check_scores(record)
     _check_provenance(record.provenance)
-    return record.model_copy(update={"examples": None})
+    return record.model_copy(update={"examples": None, "run": None})
 
 
 def slug_of(record: Record) -> str:

@@ -1,4 +1,4 @@
-"""`harness export`: a page of the leaderboard as data, without a server."""
+"""`harness export`: a page of the leaderboard as data, without a server, and runs of a model for trec_eval."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 import click
 from click.core import ParameterSource
 
-from harness.errors import UsageError
+from harness.errors import UsageError, shortened
 
 FORMATS = ("json", "csv", "md", "tex")
 
@@ -36,21 +36,41 @@ FORMATS = ("json", "csv", "md", "tex")
     "suites",
     multiple=True,
     metavar="SUITE",
-    help="A suite of your own to open as well, e.g. code:FOLDER or local:FOLDER. Repeat for several.",
+    help="A suite of your own to open as well, e.g. code:FOLDER or local:FOLDER; with --trec the suite whose "
+    "tasks are written. Repeat for several.",
 )
+@click.option(
+    "--trec",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Write the runs and judgements of a model's retrieval tasks to this folder (docs/trec.md).",
+)
+@click.option("--task", "tasks", multiple=True, help="With --trec, only this task. Repeat for several.")
 @click.option(
     "--out",
     type=click.Path(path_type=Path, dir_okay=False),
     help="The file to write (default: standard output).",
 )
 def command(
-    page: str, form: str, results: tuple[Path, ...], suites: tuple[str, ...], out: Path | None
+    page: str,
+    form: str,
+    results: tuple[Path, ...],
+    suites: tuple[str, ...],
+    trec: Path | None,
+    tasks: tuple[str, ...],
+    out: Path | None,
 ) -> int:
     """Write PAGE, an address as a browser shows it, e.g. '/suites/mteb?mean=types'.
 
     All rows are written, unless the address names `rows` or `page`. An address that ends in a format, as
-    /index.csv does, is written in it.
+    /index.csv does, is written in it. With --trec, PAGE is a model, and its runs are written.
     """
+    if trec is not None:
+        if out is not None or len(results) > 1:
+            raise UsageError("--trec takes one results folder and no --out.", hint="Leave the others out.")
+        return _export_runs(page, trec, suites, tasks, results)
+    if tasks:
+        raise UsageError("--task is for --trec.", hint="Name a folder: --trec DIR.")
     from leaderboard.settings import from_environment
     from leaderboard.site import open_site
 
@@ -70,6 +90,19 @@ def command(
         out.write_bytes(content)
     except OSError as error:
         raise UsageError(f"{out} cannot be written: {error.strerror}.") from error
+    return 0
+
+
+def _export_runs(
+    model: str, folder: Path, suites: tuple[str, ...], tasks: tuple[str, ...], results: tuple[Path, ...]
+) -> int:
+    from harness.trec import export_trec
+
+    done = export_trec(model, folder, suites=suites, tasks=tasks, results=next(iter(results), None))
+    for path in done.files:
+        click.echo(path)
+    if done.missing:
+        click.echo(f"Not measured: {shortened(done.missing)}", err=True)
     return 0
 
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.record import EXAMPLE_COLUMNS
+from harness.record import EXAMPLE_COLUMNS, RUN_COLUMNS
 from suites._mteb.model import Model
 
 if TYPE_CHECKING:
@@ -193,9 +193,33 @@ def _retrieval(
     judged = task.dataset[subset][split]["relevant_docs"]  # type: ignore[index]
     metric = _per_query(task.metadata.main_score, judged, found)
     for query, documents in found.items():
-        best = sorted(documents.items(), key=lambda item: (item[1], item[0]), reverse=True)[:10]
-        shown = json.dumps([[name, round(score, 6)] for name, score in best])
+        shown = json.dumps([[name, round(score, 6)] for name, score in _ranked(documents)[:10]])
         yield query, 0, shown, json.dumps(judged[query], sort_keys=True), metric.get(query)
+
+
+DEPTH = 100
+"""The most documents of a query in a run file."""
+
+
+class Run:
+    """The columns of a run file (harness.record.RUN_COLUMNS), subset by subset; {} without a search."""
+
+    def __init__(self) -> None:
+        self.columns: dict[str, list[Any]] = {}
+
+    def add(self, found: Mapping[tuple[str, str], Mapping[str, Mapping[str, float]]]) -> None:
+        """Add the best documents of each query, by (subset, split), in the order of trec_eval."""
+        for (subset, split), queries in found.items():
+            for query, documents in queries.items():
+                for rank, (name, score) in enumerate(_ranked(documents)[:DEPTH], 1):
+                    line = (split, subset, query, name, rank, score)
+                    for column, value in zip(RUN_COLUMNS, line, strict=True):
+                        self.columns.setdefault(column, []).append(value)
+
+
+def _ranked(documents: Mapping[str, float]) -> list[tuple[str, float]]:
+    """A query's documents by score, then by id, both from the highest, as trec_eval ranks them."""
+    return sorted(documents.items(), key=lambda hit: (hit[1], hit[0]), reverse=True)
 
 
 def _pairs(rows: Any, predicted: Sequence[float], columns: Sequence[str], gold: str) -> Iterator[Line]:

@@ -150,8 +150,8 @@ def _role(prompt_type: Any) -> Role:
 
 
 QUERIES = 512
-DOCUMENTS = 32_768
-"""Rows of the largest score block: 512 × 32,768 float32 are 64 MiB."""
+DOCUMENTS = 16_384
+"""Rows of the largest score block: 512 × 16,384 float32 are 32 MiB."""
 
 
 def _top_k(
@@ -161,26 +161,66 @@ def _top_k(
     *,
     k: int,
     similarity: Similarity = "cosine",
-    device: str = "cpu",
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """The `k` most similar documents of each query, best first."""
+    """The `k` most similar documents of each query, best first; of equal ones the first in the corpus."""
+    import numpy as np
     import torch
 
     k = min(k, count)
-    parts = [
-        _prepare(part, similarity) for part in torch.split(torch.tensor(queries, device=device), QUERIES)
-    ]
-    best: list[tuple[torch.Tensor, torch.Tensor] | None] = [None] * len(parts)
+    parts = torch.split(_prepare(torch.tensor(queries), similarity), QUERIES)
+    best = [np.empty((len(part), 0), np.int64) for part in parts]
     for start in range(0, count, DOCUMENTS):
         end = min(start + DOCUMENTS, count)
-        block = _prepare(torch.tensor(documents(start, end), device=device), similarity)
+        block = _prepare(torch.tensor(documents(start, end)), similarity)
         for number, part in enumerate(parts):
-            scores, at = _scores(part, block, similarity).topk(min(k, end - start), dim=1)
-            best[number] = _merge(best[number], scores, at + start, k)
-    kept = [pair for pair in best if pair is not None]
-    scores = torch.cat([pair[0] for pair in kept])
-    positions = torch.cat([pair[1] for pair in kept])
-    return scores.cpu().numpy(), positions.cpu().numpy()
+            scores = _scores(part, block, similarity).numpy()
+            best[number] = _merge(best[number], scores, start, k)
+    return _unpacked(-np.sort(-np.concatenate(best), axis=1))
+
+
+def _merge(best: NDArray[np.int64], scores: NDArray[np.float32], start: int, k: int) -> NDArray[np.int64]:
+    """The best so far, shape (queries, at most k), with a block of scores, (queries, documents).
+
+    Rows with fewer candidates than others are filled up with the smallest number, which is worse than any.
+    """
+    import numpy as np
+
+    if best.shape[1] == k:
+        chosen = scores > _unpacked(best[:, :1])[0]  # of equal ones the former stay
+    else:
+        chosen = scores >= np.partition(scores, -min(k, scores.shape[1]))[:, [-min(k, scores.shape[1])]]
+    rows, at = np.divmod(np.flatnonzero(chosen), scores.shape[1])
+    counts = np.count_nonzero(chosen, axis=1)
+    candidates = np.full((len(scores), counts.max()), np.iinfo(np.int64).min)
+    candidates[rows, np.arange(len(rows)) - np.repeat(counts.cumsum() - counts, counts)] = _packed(
+        scores[rows, at], start + at
+    )
+    merged = np.concatenate([best, candidates], axis=1)
+    k = min(k, merged.shape[1])
+    return np.partition(merged, -k, axis=1)[:, -k:]
+
+
+def _packed(scores: NDArray[np.float32], places: NDArray[np.int64]) -> NDArray[np.int64]:
+    """A number for each score and place, larger for a higher score, then for an earlier place."""
+    import numpy as np
+
+    return _ordered((scores + 0.0).view(np.int32)).astype(np.int64) << 32 | LAST - places  # -0.0 is 0.0
+
+
+def _unpacked(packed: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """The scores and places in numbers that `_packed` made."""
+    import numpy as np
+
+    return _ordered((packed >> 32).astype(np.int32)).view(np.float32), LAST - (packed & LAST)
+
+
+def _ordered(bits: NDArray[np.int32]) -> NDArray[np.int32]:
+    """The bits of float32 numbers as integers in the same order; twice is the bits again."""
+    return bits ^ ((bits >> 31) & 0x7FFF_FFFF)
+
+
+LAST = 0xFFFF_FFFF
+"""The last place of a document that can be packed."""
 
 
 def _compare(
@@ -206,16 +246,3 @@ def _scores(queries: torch.Tensor, documents: torch.Tensor, similarity: Similari
     if similarity in ("cosine", "dot"):
         return queries @ documents.T
     return -torch.cdist(queries, documents, p=2.0 if similarity == "euclidean" else 1.0)
-
-
-def _merge(
-    best: tuple[torch.Tensor, torch.Tensor] | None, scores: torch.Tensor, at: torch.Tensor, k: int
-) -> tuple[torch.Tensor, torch.Tensor]:
-    import torch
-
-    if best is None:
-        return scores, at
-    scores = torch.cat([best[0], scores], dim=1)
-    at = torch.cat([best[1], at], dim=1)
-    scores, order = scores.topk(min(k, scores.shape[1]), dim=1)
-    return scores, at.gather(1, order)

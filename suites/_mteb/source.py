@@ -21,7 +21,7 @@ from harness.errors import DataError, HarnessError, UsageError
 from harness.types import Data, DataTable, Outcome, Scores, Task, TextEncoder
 from suites._content import Clusters, Content, Labelled, Pairs, Retrieval, Row
 from suites._mteb import snapshot
-from suites._mteb.examples import Examples, is_parallel
+from suites._mteb.examples import Examples, Run, is_parallel
 from suites._mteb.model import Model
 from suites._mteb.snapshot import TaskInfo, load
 
@@ -174,12 +174,12 @@ def _duplicate(task: AbsTask) -> AbsTask:
 
 
 def _run(task: AbsTask, encoder: TextEncoder) -> Outcome:
-    """Run a loaded task; gives its scores and examples."""
+    """Run a loaded task; gives its scores, examples and run."""
     import tempfile
 
     model = Model(encoder)
     scores: dict[str, dict[str, Mapping[str, Any]]] = {}
-    together = is_parallel(task)
+    together, run = is_parallel(task), Run()
     with tempfile.TemporaryDirectory() as folder:
         examples = Examples(task, model, Path(folder))
         for split in task.eval_splits:
@@ -195,10 +195,13 @@ def _run(task: AbsTask, encoder: TextEncoder) -> Outcome:
                 )
                 scores[split].update({name: _plain(values) for name, values in made.items()})
                 examples.after(split, subsets)
+                run.add(model.found)
+                model.found.clear()
     return Outcome(
         main_score=_main_score(scores),
         scores=scores,
         examples=examples.columns,
+        run=run.columns,
         notes=(*getattr(task, "notes", ()), *examples.notes),
     )
 

@@ -2,7 +2,7 @@
 
     python tests/benchmarks/damage.py [--count 200] [--seed 0]
 
-Records, per-example files, shards of vectors and prepared data sets of a small run with fake models are
+Records, files beside them, shards of vectors and prepared data sets of a small run with fake models are
 hit by bit flips, truncations and swaps (another file of the kind copied over). Each is done twice. First
 with the file stamps that writing leaves: what reads the file must name or redo it, and every score must come
 out as before. Then with a stamp that is known already, as if it had been put back: `audit` must find it, and
@@ -22,7 +22,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -40,12 +40,14 @@ from harness.encoder import sanity  # noqa: E402
 from harness.errors import HarnessError  # noqa: E402
 from harness.execute import Driver  # noqa: E402
 from harness.plan import ConfiguredModel, Plan  # noqa: E402
+from harness.record import RUN_COLUMNS  # noqa: E402
 from harness.store import Store  # noqa: E402
 from harness.types import Column, Data, Outcome, Suite, Task, TextEncoder  # noqa: E402
 
 KINDS = {
     "records": ("results", "records/*/*/*.json"),
     "examples": ("results", "records/*/*/*.examples.parquet"),
+    "runs": ("results", "records/*/*/*.run.parquet"),
     "shards": ("cache", "vectors/*/*/*.safetensors"),
     "prepared": ("cache", "datasets/*/**/*"),
 }
@@ -64,7 +66,9 @@ class DataSource(FakeSource):
         import datasets
 
         texts = tuple(datasets.load_dataset(str(data), split="train")["text"][:])
-        return FakeSource(texts=texts).evaluate(task, encoder, seed=seed, data=data)
+        found = FakeSource(texts=texts).evaluate(task, encoder, seed=seed, data=data)
+        hit = ("test", "default", "q", task.name, 1, found.main_score)
+        return replace(found, run={name: [value] for name, value in zip(RUN_COLUMNS, hit, strict=True)})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,11 +118,12 @@ class World:
             raise HarnessError(problems[0])
         return {name: r.record.main_score if r.record else None for name, r in found.items()}
 
-    def read_examples(self) -> None:
-        """Ask for every per-example file, as whatever reads one does."""
+    def read_beside(self) -> None:
+        """Ask for every file beside a record, as whatever reads one does."""
         store = Store(self.results)
         for record in store.records():
-            store.examples(record, artifact(self.root, key=record.model.artifact).slug)
+            slug = artifact(self.root, key=record.model.artifact).slug
+            store.examples(record, slug), store.run(record, slug)
 
 
 @contextmanager
@@ -190,7 +195,7 @@ def noticed(world: World, kind: str, path: Path, truth: Scores, before: bytes) -
     with warnings() as heard:
         try:
             scores = world.run(force=kind in ("shards", "prepared"))
-            world.read_examples()
+            world.read_beside()
         except HarnessError as error:
             return str(path) in str(error), True
     redone = kind == "prepared" and path.exists() and path.read_bytes() == before

@@ -39,7 +39,7 @@ def world(whole: World, tmp_path: Path) -> World:
 
 def test_every_damage_is_noticed_and_no_score_changes() -> None:
     """`tests/benchmarks/damage.py` does two hundred."""
-    found = damage.simulate(24, seed=1)
+    found = damage.simulate(30, seed=1)
     assert not any(found["missed"].values()), found["missed"]
     assert sum(found["counts"].values()) >= 40
 
@@ -116,6 +116,14 @@ def orphan(world: World) -> Path:
     return path
 
 
+def orphan_run(world: World) -> Path:
+    """The record is replaced by one without a run."""
+    path = world.files("runs")[0]
+    path = path.with_name(path.name.replace(".run.parquet", ".json"))
+    path.write_text(Store.parse(path).model_copy(update={"run": None}).to_json())
+    return path.with_suffix(".run.parquet")
+
+
 def no_record(world: World) -> Path:
     path = next(world.results.rglob("*.examples.parquet"))
     path = path.with_name(path.name.replace(".examples.parquet", ".json"))
@@ -135,6 +143,7 @@ def no_record(world: World) -> Path:
         (weights, "finetuned", "not that in best.json"),
         (units, "units", "not what was written"),
         (orphan, "examples", "no whole record names it"),
+        (orphan_run, "runs", "no whole record names it"),
         (no_record, "records", "it is not a record of schema 5"),
     ],
 )
@@ -164,8 +173,8 @@ def test_all_that_lies_there_is_counted(world: World, capsys: pytest.CaptureFixt
     assert (code, found["faults"], found["without_digest"]) == (0, [], 0)
     counts = {area: facts["files"] for area, facts in found["checked"].items() if facts["files"]}
     assert list(found["checked"]) == list(AREAS)
-    assert counts == {"records": 4, "examples": 4, "vectors": 6, "datasets": 2}
-    for area, kind in (("records", "records"), ("examples", "examples")):
+    assert counts == {"records": 4, "examples": 4, "runs": 4, "vectors": 6, "datasets": 2}
+    for area, kind in (("records", "records"), ("examples", "examples"), ("runs", "runs")):
         size = sum(path.stat().st_size for path in world.files(kind))
         assert found["checked"][area]["bytes"] == size
 
@@ -177,7 +186,7 @@ def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path, capsys: pytest.C
 
 def test_a_newer_record_is_named_and_left(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     path = world.files("records")[0]
-    path.write_text(path.read_text().replace('"schema": 4', '"schema": 99'))
+    path.write_text(path.read_text().replace('"schema": 5', '"schema": 99'))
     code, found = asked(capsys, world, "--repair")
     assert (code, found["faults"][0]["repair"], path.exists()) == (1, "", True)
 

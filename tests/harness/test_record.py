@@ -279,24 +279,39 @@ def test_the_first_record_stays_unless_asked(tmp_path: Path) -> None:
     assert found.main_score == 0.9
 
 
-def test_examples_lie_beside_the_record(tmp_path: Path) -> None:
+BESIDE = {
+    "examples": ExamplesPart(file="", rows=3, sha256=""),
+    "run": RunPart(file="", rows=3, sha256="", depth=2),
+}
+
+
+def test_examples_and_run_lie_beside_the_record(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    content = b"columns"
-    record = store.put(SLUG, made(examples=ExamplesPart(file="", rows=3, sha256="")), content)
-    beside = store.examples(record, SLUG)
-    assert beside is not None
-    assert beside.read_bytes() == content
-    assert record.examples is not None
-    assert record.examples.rows == 3
-    assert record.examples.sha256 == hashlib.sha256(content).hexdigest()
+    record = store.put(SLUG, made(**BESIDE), b"columns", run=b"hits")
+    for beside, part, content in (
+        (store.examples(record, SLUG), record.examples, b"columns"),
+        (store.run(record, SLUG), record.run, b"hits"),
+    ):
+        assert beside is not None
+        assert part is not None
+        assert beside.read_bytes() == content
+        assert (part.file, part.rows) == (beside.name, 3)
+        assert part.sha256 == hashlib.sha256(content).hexdigest()
+    store.put(SLUG, made(examples=BESIDE["examples"]), b"others", again=True)
+    assert [path.suffixes for path in sorted(beside.parent.iterdir())] == [
+        [".examples", ".parquet"],
+        [".json"],
+    ]
 
 
 def test_predictions_without_a_record_are_what_a_killed_process_left(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    part = ExamplesPart(file="", rows=3, sha256="")
-    store.put(SLUG, made(examples=part), b"of the killed")
+    store.put(SLUG, made(**BESIDE), b"of the killed", run=b"of the killed")
     store.path(SLUG, "STS12", KEY).unlink()
-    record = store.put(SLUG, made(examples=part), b"its own")
+    record = store.put(SLUG, made(**BESIDE), b"its own", run=b"its run")
+    run = store.run(record, SLUG)
+    assert run is not None
+    assert run.read_bytes() == b"its run"
     beside = store.examples(record, SLUG)
     assert beside is not None
     assert beside.read_bytes() == b"its own"
@@ -414,34 +429,36 @@ def test_the_committed_reference_records_hold() -> None:
 
 def test_damaged_examples_count_as_missing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     store = Store(tmp_path)
-    record = store.put(SLUG, made(examples=ExamplesPart(file="", rows=3, sha256="")), b"columns")
-    path = store.path(SLUG, "STS12", KEY).with_suffix(".examples.parquet")
-    path.write_bytes(b"colunms")
-    assert [store.examples(record, SLUG) for _ in range(2)] == [None, None]
-    (warning,) = caplog.messages
-    assert f"{path} is damaged" in warning
+    record = store.put(SLUG, made(**BESIDE), b"columns", run=b"hits")
+    for end, read in ((".examples.parquet", store.examples), (".run.parquet", store.run)):
+        path = store.path(SLUG, "STS12", KEY).with_suffix(end)
+        path.write_bytes(b"colunms")
+        assert [read(record, SLUG) for _ in range(2)] == [None, None]
+        assert f"{path} is damaged" in caplog.messages[-1]
+    assert len(caplog.messages) == 2
 
 
 def test_of_two_at_once_a_record_has_the_examples_beside_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The second one replaced the examples before it saw the first one's record."""
-    store, part = Store(tmp_path), ExamplesPart(file="", rows=1, sha256="")
+    """The second one replaced the examples before it saw the first one's record, whose run came later."""
+    store = Store(tmp_path)
     write_once = files.write_once
 
     def late(path: Path, content: bytes) -> bool:
         monkeypatch.setattr(files, "write_once", write_once)
         beside = path.with_suffix(".examples.parquet")
         mine = beside.read_bytes()
-        store.put(SLUG, made(examples=part, main_score=0.1), b"first")
+        store.put(SLUG, made(**BESIDE, main_score=0.1), b"first", run=b"first run")
         files.replace(beside, mine)
         return write_once(path, content)
 
     monkeypatch.setattr(files, "write_once", late)
-    store.put(SLUG, made(examples=part, main_score=0.2), b"second")
+    store.put(SLUG, made(**BESIDE, main_score=0.2), b"second", run=b"second run")
     (record,) = store.records()
     assert record.main_score == 0.2
     assert store.examples(record, SLUG) is not None
+    assert store.run(record, SLUG) is not None
 
 
 def test_preparing_removes_what_dead_processes_and_past_failures_left(tmp_path: Path) -> None:

@@ -44,6 +44,7 @@ def made(**changes: Any) -> dict[str, Any]:
         "main_score": 0.5,
         "scores": {"test": {"default": {"main_score": 0.5}}},
         "examples": {"file": "x.examples.parquet", "rows": 3, "sha256": "ef" * 32},
+        "run": {"file": "x.run.parquet", "rows": 3, "sha256": "ef" * 32, "depth": 3},
         **changes,
     }
     return {"key": digest(record["identity"]), **record}
@@ -95,7 +96,7 @@ def test_a_record_is_kept_where_a_run_would_write_it(site: Site) -> None:
     slug = Artifact(name="org/tiny", source="", folder=Path(), key=ARTIFACT, weights="").slug
     assert list(site.files()) == [f"{slug}/STS12/{record['key']}.json"]
     kept = Store(site.results).get(slug, "STS12", record["key"])
-    assert kept == RECORDS.parse(json.dumps({**record, "examples": None}), where="sent")
+    assert kept == RECORDS.parse(json.dumps({**record, "examples": None, "run": None}), where="sent")
 
 
 @pytest.mark.parametrize("path", REFERENCE, ids=[p.parent.name for p in REFERENCE])
@@ -138,7 +139,7 @@ def test_one_artifact_has_one_folder_whatever_it_is_called(site: Site) -> None:
 
 
 def test_a_final_record_takes_the_place_of_a_trial_and_of_a_failure(site: Site) -> None:
-    text = json.dumps({**made(purpose="trial"), "examples": None})
+    text = json.dumps({**made(purpose="trial"), "examples": None, "run": None})
     trial = RECORDS.parse(text, where="x")
     store = Store(site.results)
     store.put("org-tiny-" + ARTIFACT[:12], trial)

@@ -594,6 +594,24 @@ def test_blocks_find_what_the_whole_matrix_has(
     assert np.allclose(np.take_along_axis(truth, at, axis=1), scores, atol=1e-4)
 
 
+@given(st.integers(1, 40), st.integers(1, 50), st.integers(1, 30), st.integers(1, 5), st.integers(0, 2**31))
+@settings(max_examples=50, deadline=None)
+def test_of_equal_documents_the_first_are_found_whatever_the_blocks(
+    documents: int, k: int, block: int, part: int, seed: int
+) -> None:
+    """Small whole numbers have exact products, and many of them are equal."""
+    rng = np.random.default_rng(seed)
+    q, d = (rng.integers(-1, 2, (rows, 3)).astype(np.float32) for rows in (6, documents))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(model, "QUERIES", part)
+        patch.setattr(model, "DOCUMENTS", block)
+        scores, at = model._top_k(q, lambda a, b: d[a:b], documents, k=k, similarity="dot")
+    truth = q @ d.T
+    order = np.argsort(-truth, axis=1, kind="stable")[:, :k]
+    assert np.array_equal(at, order)
+    assert np.array_equal(scores, np.take_along_axis(truth, order, axis=1))
+
+
 def test_the_whole_score_matrix_is_never_held(monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 

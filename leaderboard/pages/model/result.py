@@ -115,6 +115,8 @@ def _facts(queries: Queries, entry: Entry, row: Any, record: Document) -> Iterat
         yield "Key", row.key, "", ""
     if record.get("examples"):
         yield "Per-example file", record["examples"]["file"], "", f"{record['examples']['rows']:,} rows"
+    if record.get("run"):
+        yield "Run file", record["run"]["file"], "", f"the first {record['run']['depth']:,} of each query"
 
 
 def score_of(row: Any, entry: Entry) -> str:
