@@ -23,7 +23,17 @@ if TYPE_CHECKING:
 Made = TypeVar("Made")
 
 EventKind = Literal[
-    "stage", "encoding", "encoded", "training", "trained", "failed", "finished", "note", "vectors"
+    "stage",
+    "encoding",
+    "encoded",
+    "ranking",
+    "ranked",
+    "training",
+    "trained",
+    "failed",
+    "finished",
+    "note",
+    "vectors",
 ]
 
 
@@ -31,9 +41,10 @@ EventKind = Literal[
 class Event:
     """A message from a running job to the driver.
 
-    `stage` names the step that begins, `encoding` and `training` announce texts and steps, `encoded` and
-    `trained` count finished ones, `failed` says why a run has no record, `finished` what a training has made,
-    `note` is for the user and the record, and `vectors` carries a shard to be written.
+    `stage` names the step that begins, `encoding`, `ranking` and `training` announce texts and steps,
+    `encoded`, `ranked` and `trained` count finished ones, `failed` says why a run has no record, `finished`
+    what a training has made, `note` is for the user and the record, and `vectors` carries a shard to be
+    written.
     """
 
     kind: EventKind

@@ -156,7 +156,7 @@ def _driver(prepared: PreparedRun, listeners: Listeners | None) -> Driver:
     request = prepared.request
     plan = prepared.plan
     places = _WorkerPlan(devices=("cpu",), threads=request.threads)
-    if plan.jobs:
+    if any(job.kind != "rank" for job in plan.jobs):
         places = _plan_workers(
             check_devices(prepared.devices),
             [job for job in plan.jobs if job.key not in plan.known],
@@ -181,6 +181,8 @@ def _driver(prepared: PreparedRun, listeners: Listeners | None) -> Driver:
 
 def _weight_bytes(one: ConfiguredModel) -> int:
     artifact = (one if one.training is None else one.training.backbone).artifact
+    if one.ranks:
+        return 0
     return sum(path.stat().st_size for path in weight_files(artifact.folder))
 
 

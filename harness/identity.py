@@ -9,11 +9,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import MISSING, Field, fields, is_dataclass, replace
+from dataclasses import MISSING, Field, asdict, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from harness.types import Artifact, Data, Encoding, Task
+from harness.types import Artifact, Data, Encoding, Ranking, Task
 
 ALWAYS = frozenset({"output", "dtype", "similarity"})
 """Original fields, which are written even at their default."""
@@ -39,12 +39,17 @@ def digest(value: Any) -> str:
     return hashlib.sha256(canonical(value).encode()).hexdigest()
 
 
-def evaluation_identity(artifact: Artifact, task: Task, encoding: Encoding, *, seed: int) -> dict[str, Any]:
+def evaluation_identity(
+    artifact: Artifact, task: Task, encoding: Encoding | Ranking, *, seed: int
+) -> dict[str, Any]:
     """Everything that a score depends on; its digest is the EvaluationKey. Only applied prompts count."""
+    prompts = {
+        role: encoding.prompt(task, role) if isinstance(encoding, Encoding) else "" for role in task.roles
+    }
     return {
         **task_identity(artifact, task),
         "encoding": encoding_identity(encoding),
-        "prompts": {role: encoding.prompt(task, role) for role in task.roles},
+        "prompts": prompts,
         "seed": seed,
     }
 
@@ -68,8 +73,10 @@ def data_identity(data: Data) -> dict[str, Any]:
     return found
 
 
-def encoding_identity(encoding: Encoding) -> dict[str, Any]:
-    """An encoding without its prompts, which depend on the task."""
+def encoding_identity(encoding: Encoding | Ranking) -> dict[str, Any]:
+    """An encoding without its prompts, which depend on the task; every setting of a ranking."""
+    if isinstance(encoding, Ranking):
+        return asdict(encoding)
     how: dict[str, Any] = _plain(replace(encoding, prompts=(), default_prompt=None))
     return how
 

@@ -1,4 +1,4 @@
-"""The jobs of a run: train a model, choose one of several, resolve it, encode a task's texts, score a task.
+"""The jobs of a run: train a model, choose one of several, resolve it, encode and score a task, or rank.
 
 A job is a small picklable object. `run` takes models and vectors from a JobContext and returns named bytes;
 it writes nothing. An encode job runs the task's own code with a `_Collector`, which records texts and returns
@@ -22,6 +22,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol
 
 from harness import provenance
+from harness.bm25 import BM25Ranker
 from harness.context import EncodedTexts, Event, JobContext
 from harness.data.prepared import naming_full_disk, prepared
 from harness.data.training import count_trained, trained_texts
@@ -38,11 +39,12 @@ from harness.types import (
     Encoding,
     Outcome,
     Purpose,
+    Ranking,
     Role,
     Settings,
     Similarity,
     Task,
-    TextEncoder,
+    TextModel,
     VectorSource,
 )
 
@@ -51,7 +53,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-JobKind = Literal["train", "finetune", "select", "resolve", "encode", "score"]
+JobKind = Literal["train", "finetune", "select", "resolve", "encode", "score", "rank"]
 
 Examples = Mapping[str, Sequence[Any]]
 """The columns of a per-example file, or of a run file."""
@@ -458,7 +460,68 @@ class Score:
         }
 
 
-def _evaluate(job: Encode | Score, encoder: TextEncoder) -> Outcome:
+@dataclass(frozen=True, kw_only=True)
+class Rank:
+    """Score a task from BM25's order of its documents, on the CPU; the output is that of a Score."""
+
+    artifact: Artifact
+    ranking: Ranking
+    task: Task
+    seed: int
+    data: Path | None
+    key: str
+    identity: Mapping[str, Any]
+    purpose: Purpose = "final"
+
+    def run(self, context: JobContext) -> Mapping[str, bytes]:
+        """Run the task with the ranking and return the record of the outcome."""
+        started = datetime.now(tz=UTC)
+        context.emit(Event(kind="stage", text=f"ranking {self.task.name}"))
+        ranker = BM25Ranker(self.ranking, lambda *step: _tell_ranked(context, *step))
+        with prepared_data(self.task, self.data, context.cache):
+            outcome = _evaluate(self, ranker)
+        for note in outcome.notes:
+            context.emit(Event(kind="note", text=note))
+        record = Record(
+            key=self.key,
+            purpose=self.purpose,
+            status="done",
+            model=model_part(self.artifact, {}),
+            task=task_part(self.task),
+            identity=self.identity,
+            main_score=outcome.main_score,
+            scores=outcome.scores,
+            provenance=self._provenance(context, ranker, outcome, started),
+        )
+        return record_output(record, outcome.examples)
+
+    @staticmethod
+    def _provenance(
+        context: JobContext, ranker: BM25Ranker, outcome: Outcome, started: datetime
+    ) -> dict[str, Any]:
+        ran = provenance.snapshot(device="cpu", threads=context.threads, started=started)
+        own = {name: provenance.version(name) for name in ("bm25s", "PyStemmer")}
+        rest = (datetime.now(tz=UTC) - started).total_seconds() - sum(ranker.seconds.values())
+        return {
+            **ran,
+            "packages": {**ran["packages"], **own},
+            "languages": ranker.languages,
+            "notes": list(dict.fromkeys(outcome.notes)),
+            "texts": ranker.texts,
+            "seconds": {n: round(value, 3) for n, value in {**ranker.seconds, "score": rest}.items()},
+            "peak_memory_bytes": provenance.peak_memory(),
+        }
+
+
+def _tell_ranked(context: JobContext, step: str, size: int, done: int) -> None:
+    """Pass on the progress of a ranking."""
+    if step:
+        context.emit(Event(kind="ranking", text=step, texts=size))
+    else:
+        context.emit(Event(kind="ranked", texts=done))
+
+
+def _evaluate(job: Encode | Score | Rank, encoder: TextModel) -> Outcome:
     """Run the task's code."""
     source = job.task.source
     assert isinstance(source, VectorSource)

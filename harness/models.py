@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from harness import backbones, paths
+from harness import backbones, bm25, paths
 from harness.encoder import content, model_settings
 from harness.encoder.family import BackboneEntry
 from harness.encoder.preflight import PreflightOptions, check_model
@@ -46,12 +46,15 @@ class ModelOptions:
 
 
 def subject(text: str, settings: Settings, options: ModelOptions) -> ConfiguredModel:
-    """The model that `text` names, with its encoding, every default filled in.
+    """The model that `text` names, with its encoding or ranking, every default filled in.
 
     Raises:
         ModelError: There is no such model, or its folder cannot be loaded.
         UsageError: A setting does not fit the model.
     """
+    if bm25.is_bm25(text):
+        artifact, ranking = bm25.bm25(text)
+        return ConfiguredModel(artifact=artifact, encoding=ranking)
     try:
         return _configured(_resolve(text, options), settings, options)
     except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
@@ -222,7 +225,7 @@ def _no_model(text: str) -> UsageError:
     folder = paths.expanded(text)
     if "/" in text and _is_folder(folder.parent):
         return _no_folder(text, folder)
-    close = nearest(text, backbones.named_models())
+    close = nearest(text, [*backbones.named_models(), bm25.NAME])
     hint = f"Did you mean {' or '.join(close)}? " if close else ""
     error = ModelError(
         f"No model is called {text!r}, and no folder lies there.",

@@ -10,12 +10,12 @@ from harness.data.locate import DataSettings, Located, locate_data, locate_local
 from harness.data.schema import check_data
 from harness.errors import DataError, UsageError
 from harness.identity import digest, evaluation_identity
-from harness.jobs import Encode, Job, Place, Resolve, Score, best_member
+from harness.jobs import Encode, Job, Place, Rank, Resolve, Score, best_member
 from harness.lineage import Lineage, SweepPart
 from harness.recipe import Locate, PlannedModel, RecipePlan, TaskRecipe
 from harness.record import Record
 from harness.store import Store
-from harness.types import SEED, Artifact, Data, Encoding, Purpose, Size, Suite, Task
+from harness.types import SEED, Artifact, Data, Encoding, Purpose, Ranking, Size, Suite, Task
 
 Found = TypeVar("Found", covariant=True)
 
@@ -70,12 +70,20 @@ class PlannedTraining:
 
 @dataclass(frozen=True, kw_only=True)
 class ConfiguredModel:
-    """A model together with its encoding, and the lineage and training of one that a recipe makes."""
+    """A model together with its encoding or ranking.
+
+    One that a recipe makes has a lineage and a training.
+    """
 
     artifact: Artifact
-    encoding: Encoding
+    encoding: Encoding | Ranking
     lineage: Lineage | None = field(default=None, compare=False)
     training: PlannedTraining | None = field(default=None, compare=False)
+
+    @property
+    def ranks(self) -> bool:
+        """Whether it puts documents in order and has no vectors."""
+        return isinstance(self.encoding, Ranking)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,6 +204,12 @@ def _encoded_score(
     if located is not None:
         task = replace(task, data=located.data)
     identity = evaluation_identity(subject.artifact, task, subject.encoding, seed=seed)
+    problem = found if isinstance(found, DataError) else None
+    if subject.ranks and not task.retrieves:
+        problem = DataError(
+            f"{subject.artifact.name} ranks documents; a task of type {task.type} needs a vector for each "
+            "text."
+        )
     return PlannedScore(
         subject=subject,
         task=task,
@@ -203,7 +217,7 @@ def _encoded_score(
         key=digest(identity),
         identity=identity,
         located=located,
-        problem=found if isinstance(found, DataError) else None,
+        problem=problem,
     )
 
 
@@ -424,6 +438,9 @@ def _all_jobs(
     for cell in cells:
         if cell.record is not None or cell.problem is not None:
             continue
+        if cell.subject.ranks:
+            jobs[cell.key] = _rank(cell, purpose)
+            continue
         training = cell.subject.training
         before = () if training is None else training.jobs(trials, gate=gate)
         resolve = _resolve(cell.subject, gate=gate, inputs=tuple(job.key for job in before[-1:]))
@@ -484,14 +501,40 @@ def _has_predictions(job: Job, place: Place, store: Store, artifact: Artifact) -
 
 def _resolve(subject: ConfiguredModel, *, gate: bool, inputs: tuple[str, ...] = ()) -> Job:
     artifact, encoding = subject.artifact, subject.encoding
+    assert isinstance(encoding, Encoding)
     key = digest({"job": "resolve", "artifact": artifact.key, "encoding": encoding})
     work = Resolve(artifact=artifact, encoding=encoding, gate=gate)
     return Job(key=key, kind="resolve", label=artifact.name, inputs=inputs, work=work)
 
 
-def _task_jobs(cell: PlannedScore, resolve: str, purpose: Purpose) -> Iterable[Job]:
+def _rank(cell: PlannedScore, purpose: Purpose) -> Job:
+    """The only job of a score from a ranking."""
+    artifact, ranking = cell.subject.artifact, cell.subject.encoding
     assert cell.located is not None
+    assert isinstance(ranking, Ranking)
+    return Job(
+        key=cell.key,
+        kind="rank",
+        label=f"{cell.task.name} ({artifact.name})",
+        claim=cell.key,
+        place=Place(artifact=artifact.slug, task=cell.task.name, purpose=purpose),
+        work=Rank(
+            artifact=artifact,
+            ranking=ranking,
+            task=cell.task,
+            seed=cell.seed,
+            data=cell.located.folder,
+            key=cell.key,
+            identity=cell.identity,
+            purpose=purpose,
+        ),
+    )
+
+
+def _task_jobs(cell: PlannedScore, resolve: str, purpose: Purpose) -> Iterable[Job]:
     artifact, encoding = cell.subject.artifact, cell.subject.encoding
+    assert cell.located is not None
+    assert isinstance(encoding, Encoding)
     folder = cell.located.folder
     encode = digest({"job": "encode", "evaluation": cell.key})
     label = f"{cell.task.name} ({artifact.name})"

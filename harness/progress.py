@@ -210,9 +210,11 @@ class _Follower:
                 self._progress.update(bar, description="runs" if job.kind == "finetune" else event.text)
             case "encoding":
                 self._add(job, f"  encoding {event.text or 'text'}s", event.texts)
+            case "ranking":
+                self._add(job, f"  {event.text}", event.texts)
             case "training":
                 self._add(job, f"  {job.label}", event.steps)
-            case "encoded":
+            case "encoded" | "ranked":
                 self._advance(job, event.texts, event.tokens)
             case "trained":
                 self._advance(job, event.steps, event.tokens)

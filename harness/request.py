@@ -13,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from harness import catalog, paths
+from harness import bm25, catalog, paths
 from harness.arguments import checked, checked_fields, split_names, with_settings
 from harness.data.locate import DataSettings
 from harness.data.offline import forbid_network
@@ -460,13 +460,17 @@ def _changes_by_recipe(request: Request) -> dict[str, dict[str, Any]]:
 
 def _refuse_settings(request: Request) -> None:
     """Refuse settings for finished models, which a recipe would silently ignore."""
-    for one in fields(Settings):
-        if one.name != "seed" and getattr(request.settings, one.name) != one.default:
-            option = one.name.replace("_", "-")
-            raise UsageError(
-                f"--{option} is for finished models; the recipe {request.recipe[0]} says how one is trained.",
-                hint=f"Leave out --{option}.",
-            )
+    for option in _given_settings(request):
+        raise UsageError(
+            f"{option} is for finished models; the recipe {request.recipe[0]} says how one is trained.",
+            hint=f"Leave out {option}.",
+        )
+
+
+def _given_settings(request: Request) -> list[str]:
+    """The options that set how a model gives vectors."""
+    names = [f.name for f in fields(Settings) if getattr(request.settings, f.name) != f.default]
+    return [f"--{name.replace('_', '-')}" for name in names if name != "seed"]
 
 
 def _check_prompts(prompts: Mapping[str, str], suites: Sequence[Suite]) -> None:
@@ -601,6 +605,7 @@ class ResolvedRequest:
         if training:
             _require_model_recipe(request)
         recipes = _Recipes.of(suites, request)
+        _check_bm25(request, suites)
         trained = recipes.model is not None
         asked = _configured_models(request, cache, recipe=trained or _only_trained(suites), plain=trained)
         _check_prompts(request.settings.prompts or {}, suites)
@@ -627,6 +632,30 @@ class ResolvedRequest:
             results=results,
             cache=cache,
             data=data,
+        )
+
+
+def _check_bm25(request: Request, suites: Sequence[Suite]) -> None:
+    """Refuse BM25 where it has nothing to rank, where it would be trained, and settings for vectors alone."""
+    named = [text for text in request.models if bm25.is_bm25(text)]
+    if not named:
+        return
+    if request.recipe:
+        raise UsageError(
+            f"{named[0]} has no weights: no recipe trains it.", hint=f"Leave out --recipe, or {named[0]}."
+        )
+    if not any(task.retrieves for suite in suites for task in suite.tasks):
+        titles = ", ".join(suite.name for suite in suites)
+        raise UsageError(
+            f"{named[0]} ranks documents, and {titles} has no retrieval task: each of its tasks needs a "
+            "vector for each text.",
+            hint="Name a suite with retrieval, e.g. --suite nanobeir, or leave it out.",
+        )
+    given = [option for option in _given_settings(request) if option != "--document-text"]
+    if given and len(named) == len(request.models):
+        raise UsageError(
+            f"{given[0]} is for models that give vectors; {named[0]} ranks documents by their words.",
+            hint=f"Leave it out. Settings of BM25 are typed with it, e.g. {bm25.NAME}:k1=0.9,b=0.4.",
         )
 
 

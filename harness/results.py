@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from harness import paths
+from harness.bm25 import bm25, is_bm25, ranking_text
 from harness.encoder.content import content_key
 from harness.errors import UsageError, unknown
 from harness.identity import data_identity
@@ -91,7 +92,10 @@ def _seeds_text(seeds: Sequence[int]) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class EncodingCondition:
-    """The settings with which a finished model was measured; `prompts` are all prompts, for any task."""
+    """The settings with which a finished model was measured; `prompts` are all prompts, for any task.
+
+    Those of BM25 are the settings of its ranking.
+    """
 
     encoding: Mapping[str, Any]
     prompts: Mapping[str, str]
@@ -111,7 +115,7 @@ class EncodingCondition:
     @property
     def rank(self) -> tuple[Any, ...]:
         """The sort key: full precision first, then by the text."""
-        return (0, self.encoding["dtype"] != "float32", self.text)
+        return (0, self.encoding.get("dtype", "float32") != "float32", self.text)
 
     def fits(self, record: Record, task: Task) -> bool:
         """Whether `record` was measured under this condition on `task`."""
@@ -137,6 +141,8 @@ class EncodingCondition:
         >>> EncodingCondition.text_of({**encoding, "pooling": "mean", "similarity": "cosine"})
         'mean pooling, normalized, 256 tokens, float32, cosine'
         """
+        if encoding.get("output") == "ranking":
+            return ranking_text(encoding)
         rest = dict(encoding)
         parts = [
             f"{rest.pop('pooling')} pooling",
@@ -255,7 +261,7 @@ class MeasuredSuite:
         own, *others = [tuple(store.records()) for store in all_stores(results)]
         everything = {(r.key, weights_of(r)): r for records in (*others, own) for r in records}
         named, _, revision = model.partition("@")
-        wanted = _artifacts_of_folder(model) or [named]
+        wanted = [bm25(model)[0].key] if is_bm25(model) else _artifacts_of_folder(model) or [named]
         found = [r for r in everything.values() if any(_is(r.model, w, revision) for w in wanted)]
         artifacts = dict.fromkeys(r.model.artifact for r in found)
         if not found:

@@ -122,13 +122,33 @@ class Encoding:
         return next((named[n] for n in (*names, default) if n is not None and n in named), "")
 
 
+BM25Method = Literal["lucene", "robertson", "atire", "bm25l", "bm25+"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ranking:
+    """The settings with which BM25 puts documents in an order for a query; part of each key.
+
+    `stop_words` and `stemmer` are names, "none", or "auto" for those of the task's language.
+    """
+
+    output: Output = "ranking"
+    method: BM25Method = "lucene"
+    k1: float = 1.5
+    b: float = 0.75
+    delta: float = 0.5
+    stop_words: str = "auto"
+    stemmer: str = "auto"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Artifact:
     """A model that is ready to be loaded: its folder and the key of its content.
 
     `key` is the ArtifactKey, `weights` the weights' hash, `revision` a hub commit, `source` the text that was
     typed; `allow_extra` are patterns of tensors that may have no place in the model. The key of a `trained`
-    model is that of its lineage: it has no weights before its training, and other ones after another.
+    model is that of its lineage: it has no weights before its training, and other ones after another. BM25
+    has neither folder nor weights, and the key of its settings.
     """
 
     name: str
@@ -186,21 +206,31 @@ class DataTable:
     lone_split: bool = False
 
 
+@runtime_checkable
 class TextRanker(Protocol):
     """A model that puts documents in an order for a query, without a vector for each text."""
 
     def rank(
-        self, queries: Sequence[str], documents: Sequence[str], *, k: int
-    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        self,
+        queries: Sequence[str],
+        documents: Sequence[str],
+        *,
+        k: int,
+        language: str = "",
+        candidates: Sequence[Sequence[int]] | None = None,
+    ) -> Sequence[tuple[NDArray[np.int64], NDArray[np.float32]]]:
         """The best `k` documents of each query, or all if there are fewer, best first.
 
-        Returns:
-            Their scores and their places in `documents`, both of shape (queries, k).
-        """
-        ...
+        Args:
+            queries: Their texts.
+            documents: Their texts.
+            k: The number of documents for a query.
+            language: That of the texts (ISO 639-3), empty where it is not known.
+            candidates: For each query the places of the only documents to be put in order, all of them.
 
-    def scores(self, query: str, documents: Sequence[str]) -> NDArray[np.float32]:
-        """The score of each document for a query, shape (documents,)."""
+        Returns:
+            For each query the places of documents in `documents`, and their scores.
+        """
         ...
 
 
@@ -270,11 +300,15 @@ class FileSource(Protocol):
         ...
 
 
+TextModel = TextEncoder | TextRanker
+"""A finished model as a task sees it; a ranker is for retrieval alone."""
+
+
 @runtime_checkable
 class VectorSource(TaskSource, Protocol):
-    """The source of a task that is scored from a finished model's vectors."""
+    """The source of a task that is scored from a finished model's vectors, or from its order of documents."""
 
-    def evaluate(self, task: Task, encoder: TextEncoder, *, seed: int, data: Path | None) -> Outcome:
+    def evaluate(self, task: Task, encoder: TextModel, *, seed: int, data: Path | None) -> Outcome:
         """Score `encoder` on `task`; `data` is the data set's local folder, None to load from the hub.
 
         Task objects are built anew at every call, so no state carries over from one model to the next.
@@ -301,6 +335,11 @@ class Task:
     roles: tuple[Role, ...] = ROLES
     size: Size = Size()
     documents: DocumentText = "title and text"
+
+    @property
+    def retrieves(self) -> bool:
+        """Whether it searches documents for queries, or puts given ones in order."""
+        return self.roles == SIDES
 
 
 @dataclass(frozen=True, kw_only=True)

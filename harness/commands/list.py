@@ -10,7 +10,7 @@ from typing import Any
 import click
 from rich.table import Table
 
-from harness import backbones, catalog, paths
+from harness import backbones, bm25, catalog, paths
 from harness.commands import options
 from harness.progress import console
 from harness.registry import Registry
@@ -64,7 +64,8 @@ def command(what: str, part: str, results: Path | None, as_json: bool) -> int:
 
 
 def _models() -> list[dict[str, Any]]:
-    return [{"name": b.name, "summary": b.summary} for b in backbones.named_models().values()]
+    found = [{"name": b.name, "summary": b.summary} for b in backbones.named_models().values()]
+    return [*found, {"name": bm25.NAME, "summary": bm25.SUMMARY}]
 
 
 def _backbones() -> list[dict[str, Any]]:

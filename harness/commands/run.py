@@ -22,7 +22,7 @@ from harness.recipe import Estimate
 from harness.record import Record
 from harness.report import impossible_results, left_out_lines, print_failures, print_table
 from harness.request import PreparedRun, Request, check_devices, sweep_of
-from harness.types import Purpose, Size, Suite
+from harness.types import Encoding, Purpose, Size, Suite
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -118,10 +118,13 @@ def _estimate(prepared: PreparedRun) -> list[_Line]:
     """The cost of each planned score."""
     past = _PastRuns.of(prepared)
     runs = _shared_out(prepared.plan.open, _runs(prepared))
-    return [
-        _line(cell, past) if cell.recipe_plan is None else _learnt(cell, runs.get(cell.key, []))
-        for cell in (*prepared.plan.trials, *prepared.plan.cells)
-    ]
+
+    def line(cell: PlannedScore) -> _Line:
+        if cell.recipe_plan is not None:
+            return _learnt(cell, runs.get(cell.key, []))
+        return _ranked(cell, past) if cell.subject.ranks else _line(cell, past)
+
+    return list(map(line, (*prepared.plan.trials, *prepared.plan.cells)))
 
 
 CHARACTERS_PER_TOKEN = 4.0
@@ -184,11 +187,13 @@ def _how(identity: Mapping[str, Any]) -> str:
 class _PastRuns:
     """The past runs of a results folder, from which costs are expected.
 
-    `vectors` is whether vectors are cached, `device` the kind and name of the device that a run would take,
-    and `alone` whether each model has a single task, so that no other task can have encoded its texts.
+    `ranked` are the data and the seconds of past rankings, `vectors` is whether vectors are cached, `device`
+    the kind and name of the device that a run would take, and `alone` whether each model has a single task,
+    so that no other task can have encoded its texts.
     """
 
     runs: tuple[_PastRun, ...]
+    ranked: tuple[tuple[str, float], ...]
     vectors: bool
     device: tuple[str, str]
     alone: bool = False
@@ -197,8 +202,11 @@ class _PastRuns:
     def of(prepared: PreparedRun) -> _PastRuns:
         """The past runs in the results folder of a run that is planned."""
         records = [r for r in prepared.store.records() if "encoding" in r.identity]
+        encoded = [r for r in records if r.identity["encoding"]["output"] != "ranking"]
+        ranked = [r for r in records if r.identity["encoding"]["output"] == "ranking" and r.status == "done"]
         return _PastRuns(
-            runs=tuple(map(_PastRun.of, records)),
+            runs=tuple(map(_PastRun.of, encoded)),
+            ranked=tuple((_about(r.identity), sum(r.provenance["seconds"].values())) for r in ranked),
             vectors=(prepared.cache / "vectors").is_dir(),
             device=_device(prepared.request.devices),
             alone=len(prepared.plan.cells) == len(prepared.subjects),
@@ -213,6 +221,7 @@ class _PastRuns:
         by this model's. No text has more tokens than the longest input.
         """
         size, model = cell.task.size, cell.subject.artifact.key
+        assert isinstance(cell.subject.encoding, Encoding)
         longest = cell.subject.encoding.max_length
         about = _about(cell.identity)
         same = [run for run in self.runs if run.about == about]
@@ -312,7 +321,7 @@ def _learnt(cell: PlannedScore, mine: Sequence[Estimate]) -> _Line:
         model=cell.subject.artifact.name,
         task=cell.task.name,
         key=cell.key,
-        state="cannot run" if cell.problem else "to do" if cell.record is None else "done",
+        state=_state(cell),
         error=cell.problem.message if cell.problem else None,
         texts=None,
         tokens=None,
@@ -392,7 +401,7 @@ def _table(lines: Sequence[_Line], numbers: Sequence[str], *, keys: bool) -> Tab
 
 def _line(cell: PlannedScore, past: _PastRuns) -> _Line:
     """The cost of a score from vectors."""
-    state = "cannot run" if cell.problem else "to do" if cell.record is None else "done"
+    state = _state(cell)
     texts, tokens = past.work(cell) if state == "to do" else (None, None) if cell.problem else (0, 0)
     parameters = past.parameters(cell)
     rate = past.tokens_per_second(cell.subject.artifact.key, parameters)
@@ -412,6 +421,30 @@ def _line(cell: PlannedScore, past: _PastRuns) -> _Line:
         if tokens is None or not rate
         else tokens / rate + (0 if cell.record else past.other_seconds(cell)),
     )
+
+
+def _ranked(cell: PlannedScore, past: _PastRuns) -> _Line:
+    """The cost of a score from a ranking: nothing is encoded, and the time is that of the last time."""
+    state = _state(cell)
+    about = _about(cell.identity)
+    last = next((seconds for of, seconds in reversed(past.ranked) if of == about), None)
+    return _Line(
+        model=cell.subject.artifact.name,
+        task=cell.task.name,
+        key=cell.key,
+        state=state,
+        error=cell.problem.message if cell.problem else None,
+        texts=None if cell.problem else 0,
+        tokens=None if cell.problem else 0,
+        data_texts=cell.task.size.texts,
+        data_characters=cell.task.size.characters,
+        flops=None if cell.problem else 0.0,
+        seconds=0.0 if cell.record else None if cell.problem else last,
+    )
+
+
+def _state(cell: PlannedScore) -> str:
+    return "cannot run" if cell.problem else "to do" if cell.record is None else "done"
 
 
 def _numbers(line: _Line) -> list[str]:

@@ -9,29 +9,37 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from harness.errors import DataError
-from harness.types import Role, Similarity, TextEncoder
+from harness.types import Role, Similarity, TextEncoder, TextModel, TextRanker
 
 if TYPE_CHECKING:
     import numpy as np
     import torch
     from datasets import Dataset
+    from mteb.abstasks.task_metadata import TaskMetadata
     from mteb.models import ModelMeta
     from numpy.typing import NDArray
 
 
 class Model:
-    """mteb's protocols for a TextEncoder; `found` is (subset, split) → query id → document id → score."""
+    """mteb's protocols for a TextModel; `found` is (subset, split) → query id → document id → score."""
 
     mteb_model_meta: ModelMeta
 
-    def __init__(self, encoder: TextEncoder) -> None:
+    def __init__(self, model: TextModel) -> None:
         from mteb.models import ModelMeta
 
-        self.encoder = encoder
+        self._model = model
         names = {"name": "encoder/under-test", "revision": "0"}
         self.mteb_model_meta = ModelMeta.create_empty(overwrites=names)
         self.found: dict[tuple[str, str], dict[str, dict[str, float]]] = {}
         self._corpus: Dataset | None = None
+
+    @property
+    def encoder(self) -> TextEncoder:
+        """The model, if it gives vectors."""
+        if isinstance(self._model, TextRanker):
+            raise DataError("The task needs a vector for each text, and the model ranks documents.")
+        return self._model
 
     def encode(self, inputs: Any, *, prompt_type: Any = None, **_: Any) -> NDArray[np.float32]:
         """The vectors of a data loader's texts, shape (texts, dimension)."""
@@ -53,6 +61,7 @@ class Model:
         self,
         queries: Dataset,
         *,
+        task_metadata: TaskMetadata,
         hf_split: str,
         hf_subset: str,
         top_k: int,
@@ -61,18 +70,33 @@ class Model:
     ) -> dict[str, dict[str, float]]:
         """The best documents of each query, or the scores of those in `top_ranked`."""
         assert self._corpus is not None
-        asked, documents = _query_texts(queries), _document_texts(self._corpus)
-        self.encoder.require(asked, role="query")
-        self.encoder.require(documents, role="document")
-        vectors = self.encoder.encode(asked, role="query")
+        asked = _query_texts(queries)
         names = (list(queries["id"]), list(self._corpus["id"]))
-        if top_ranked is None:
-            results = self._search(vectors, documents, names, top_k)
+        if isinstance(self._model, TextRanker):
+            language = _language(task_metadata, hf_subset)
+            results = _ranked(self._model, asked, self._corpus, names, top_k, top_ranked, language)
         else:
-            results = self._rerank(vectors, documents, names, top_ranked)
+            results = self._compared(asked, names, top_k, top_ranked)
         self._corpus = None
         self.found[hf_subset, hf_split] = results
         return results
+
+    def _compared(
+        self,
+        asked: list[str],
+        names: tuple[list[str], list[str]],
+        top_k: int,
+        top_ranked: Mapping[str, Sequence[str]] | None,
+    ) -> dict[str, dict[str, float]]:
+        """The best documents of each query by their vectors."""
+        assert self._corpus is not None
+        documents = _document_texts(self._corpus)
+        self.encoder.require(asked, role="query")
+        self.encoder.require(documents, role="document")
+        vectors = self.encoder.encode(asked, role="query")
+        if top_ranked is None:
+            return self._search(vectors, documents, names, top_k)
+        return self._rerank(vectors, documents, names, top_ranked)
 
     def _search(
         self, vectors: NDArray[np.float32], documents: list[str], names: tuple[list[str], list[str]], k: int
@@ -118,6 +142,46 @@ class Model:
 
             return getattr(util, f"{prefix}manhattan_sim")
         return getattr(functions, prefix + names[self.encoder.similarity])
+
+
+def _ranked(
+    ranker: TextRanker,
+    asked: list[str],
+    corpus: Dataset,
+    names: tuple[list[str], list[str]],
+    k: int,
+    top_ranked: Mapping[str, Sequence[str]] | None,
+    language: str,
+) -> dict[str, dict[str, float]]:
+    """The best documents of each query by a ranker, or the scores of those in `top_ranked`."""
+    query_ids, document_ids = names
+    candidates = None
+    if top_ranked is not None:
+        where = {document: row for row, document in enumerate(document_ids)}
+        candidates = [[where[name] for name in top_ranked.get(query, ())] for query in query_ids]
+    found = ranker.rank(asked, _lines(corpus), k=k, language=language, candidates=candidates)
+    return {
+        query: {document_ids[i]: s for i, s in zip(at.tolist(), scores.tolist(), strict=True)}
+        for query, (at, scores) in zip(query_ids, found, strict=True)
+    }
+
+
+def _lines(corpus: Dataset) -> list[str]:
+    """Title, line break and text of each document, as mteb's BM25 reads them."""
+    texts = list(corpus["text"])
+    titles = list(corpus["title"]) if "title" in corpus.column_names else [""] * len(texts)
+    return [
+        text if not isinstance(text, str) else f"{title or ''}\n{text}"
+        for title, text in zip(titles, texts, strict=True)
+    ]
+
+
+def _language(about: TaskMetadata, subset: str) -> str:
+    """The language of a subset (ISO 639-3), empty where it has several."""
+    known = about.eval_langs
+    languages = known.get(subset, []) if isinstance(known, dict) else known
+    codes = {language.partition("-")[0] for language in languages}
+    return codes.pop() if len(codes) == 1 else ""
 
 
 def _query_texts(queries: Dataset) -> list[str]:

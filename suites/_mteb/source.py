@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from harness.data.schema import readable_folder
 from harness.errors import DataError, HarnessError, UsageError
-from harness.types import Data, DataTable, Outcome, Scores, Task, TextEncoder
+from harness.types import Data, DataTable, Outcome, Scores, Task, TextModel
 from suites._content import Clusters, Content, Labelled, Pairs, Retrieval, Row
 from suites._mteb import snapshot
 from suites._mteb.examples import Examples, Run, is_parallel
@@ -49,7 +49,7 @@ class MtebSource:
         """The tables that the task reads (see harness.types.TableSource)."""
         return load().task(task.name).tables(task.splits, task.subsets)
 
-    def evaluate(self, task: Task, encoder: TextEncoder, *, seed: int, data: Path | None) -> Outcome:
+    def evaluate(self, task: Task, encoder: TextModel, *, seed: int, data: Path | None) -> Outcome:
         """Score `encoder` on the mteb task of this name (see harness.types.TaskSource)."""
         _require()
         info = snapshot.load().task(task.name)
@@ -173,7 +173,7 @@ def _duplicate(task: AbsTask) -> AbsTask:
     return twin
 
 
-def _run(task: AbsTask, encoder: TextEncoder) -> Outcome:
+def _run(task: AbsTask, encoder: TextModel) -> Outcome:
     """Run a loaded task; gives its scores, examples and run."""
     import tempfile
 
@@ -254,7 +254,7 @@ class BuiltSource:
         """The scoring code's name and version."""
         return _scoring(RULES)
 
-    def evaluate(self, task: Task, encoder: TextEncoder, *, seed: int, data: Path | None) -> Outcome:
+    def evaluate(self, task: Task, encoder: TextModel, *, seed: int, data: Path | None) -> Outcome:
         """Score `encoder` on the loader's data (see harness.types.TaskSource)."""
         _require()
         with _quiet():
