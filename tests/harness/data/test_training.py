@@ -154,6 +154,23 @@ def test_a_filter_keeps_the_rows_that_satisfy_it(nli: Path, settings: DataSettin
         )
 
 
+def test_a_part_is_held_out_as_the_library_does_it(nli: Path, settings: DataSettings) -> None:
+    from datasets import Dataset
+
+    texts = {name: [f"{name} {n}" for n in range(40)] for name in ("anchor", "positive", "negative")}
+    for file in (nli / "triplet").iterdir():
+        file.unlink()
+    parquet(nli / "triplet" / "train-00000.parquet", {**texts, "score": [*range(40)]})
+    script = Dataset.from_dict(texts).train_test_split(test_size=7, seed=12)["train"]
+    for first, expected in ((20, [*script.select(range(20))]), (None, [*script])):
+        located = locate_training(replace(DATA, held_out=7, split_seed=12, first=first), settings)
+        assert rows_of(located, settings) == [tuple(row.values()) for row in expected]
+        assert located.rows == len(expected)
+    assert located.data.identity.keys() - DATA.identity.keys() >= {"held_out", "split_seed"}
+    with pytest.raises(DataError, match="no rows after 40 are set aside"):
+        load_training(locate_training(replace(DATA, held_out=40), settings), cache=settings.cache)
+
+
 def test_a_score_comes_last(nli: Path, settings: DataSettings) -> None:
     data = replace(DATA, columns=("anchor", "positive"), score="score")
     assert rows_of(locate_training(data, settings), settings) == [
