@@ -30,6 +30,7 @@ from harness.data.locate import (
 from harness.data.prepared import naming_full_disk, no_bars, prepared
 from harness.data.rows import (
     BATCH,
+    CORPUS,
     ENDINGS,
     FORMS,
     RowsFile,
@@ -240,8 +241,9 @@ def own_training(text: str, settings: DataSettings) -> LocatedTraining:
     """The training data that a user names with `--train-data`.
 
     Args:
-        text: A file of rows (JSONL, CSV, TSV or Parquet), a data set `org/name[@revision][:config]` of the
-            data root or the hub, or `code:FOLDER` for the pairs of docstring and function in Python source.
+        text: A file of rows (JSONL, CSV, TSV or Parquet), a folder `path[:split]` in BEIR's layout, a data
+            set `org/name[@revision][:config]` of the data root or the hub, or `code:FOLDER` for the pairs of
+            docstring and function in Python source.
         settings: The places to look.
 
     Raises:
@@ -254,6 +256,9 @@ def own_training(text: str, settings: DataSettings) -> LocatedTraining:
     with readable(file):
         if file.is_file():
             return _own_rows(RowsFile.of_file(file, settings.cache))
+    judged = _judged_folder(text)
+    if judged is not None:
+        return _own_rows(RowsFile.of_judgements(*judged, settings.cache))
     kind, colon, argument = text.partition(":")
     made = RowsFile.of_source(kind, argument, settings.cache) if colon and kind.isidentifier() else None
     if made is not None:
@@ -269,7 +274,18 @@ def own_training(text: str, settings: DataSettings) -> LocatedTraining:
     return _own_data_set(named["path"], named["revision"] or "", named["config"] or "", settings)
 
 
-_EXAMPLES = "Name a file of pairs (pairs.jsonl), a data set (ORG/NAME:CONFIG), or code:FOLDER."
+_EXAMPLES = (
+    "Name a file of pairs (pairs.jsonl), a folder in BEIR's layout, a data set (ORG/NAME:CONFIG), or "
+    "code:FOLDER."
+)
+
+
+def _judged_folder(text: str) -> tuple[Path, str] | None:
+    """The folder in BEIR's layout and its split that a text names, "train" where it names none."""
+    whole, (name, _, split) = absolute_path(text), text.rpartition(":")
+    named = [(whole, "train"), *([(absolute_path(name), split)] if name and split else [])]
+    with readable(whole):
+        return next((one for one in named if (one[0] / CORPUS).is_file()), None)
 
 
 def _is_other_folder(file: Path, named: re.Match[str], settings: DataSettings) -> bool:
