@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, chain
 
@@ -13,23 +14,35 @@ Rows = NDArray[np.int64]
 
 
 class BatchOrder:
-    """The batches of a training, epoch after epoch; an incomplete last batch of an epoch is left out.
+    """The batches of a training, epoch after epoch, each of one or more groups of rows.
 
     Args:
         rows: The number of rows.
         size: Rows of a batch.
         epochs: Passes over the rows.
         seed: The seed of the training.
-        texts: Numbers of the rows' texts, (rows, columns); rows that share one are not put into one batch.
+        texts: Numbers of the rows' texts, (rows, columns); rows that share one are not put into one group.
             None for plain shuffling.
+        group: Rows of a group, which divides `size`; None for batches of one group.
+        keeps_last: Whether the incomplete last batch of an epoch is kept.
     """
 
     def __init__(
-        self, rows: int, size: int, *, epochs: int, seed: int, texts: NDArray[np.uint64] | None = None
+        self,
+        rows: int,
+        size: int,
+        *,
+        epochs: int,
+        seed: int,
+        texts: NDArray[np.uint64] | None = None,
+        group: int | None = None,
+        keeps_last: bool = False,
     ) -> None:
         self._rows, self._size, self._seed, self._texts = rows, size, seed, texts
-        counts = [self._count(epoch) for epoch in range(epochs)]
-        self._ends = list(accumulate(counts))
+        self._group, self._keeps_last = group or size, keeps_last
+        last = [self._last(epoch) for epoch in range(epochs)]
+        self._ends = list(accumulate(count for count, _ in last))
+        self._sizes = [size for _, size in last]
 
     @property
     def steps(self) -> int:
@@ -37,7 +50,7 @@ class BatchOrder:
         return self._ends[-1]
 
     def after(self, done: int) -> Iterator[Rows]:
-        """The row numbers of each batch after the first `done`, each (size,)."""
+        """The row numbers of each batch after the first `done`, group after group."""
         begin = 0
         for epoch, end in enumerate(self._ends):
             if done < end:
@@ -53,28 +66,41 @@ class BatchOrder:
             begin = end
         return float(len(self._ends))
 
-    def _count(self, epoch: int) -> int:
-        return self._rows // self._size if self._texts is None else len(self._epoch(epoch))
+    def size(self, step: int) -> int:
+        """The number of rows of a batch, the first of which is that of step 1."""
+        epoch = bisect_left(self._ends, step)
+        return self._sizes[epoch] if step == self._ends[epoch] else self._size
 
-    def _epoch(self, epoch: int) -> Rows:
-        """The batches of an epoch, (batches, size)."""
-        order = np.random.default_rng([self._seed, epoch]).permutation(self._rows)
+    def _last(self, epoch: int) -> tuple[int, int]:
+        """The number of batches of an epoch, and the rows of its last one."""
         if self._texts is None:
-            whole = self._rows // self._size * self._size
-            return order[:whole].reshape(-1, self._size)
-        return _without_duplicates(order, self._texts, self._size)
+            whole, rest = divmod(self._rows, self._size)
+            return (whole + 1, rest) if rest and self._keeps_last else (whole, self._size)
+        batches = self._epoch(epoch)
+        return len(batches), len(batches[-1]) if batches else 0
+
+    def _epoch(self, epoch: int) -> list[Rows]:
+        order = np.random.default_rng([self._seed, epoch]).permutation(self._rows)
+        if self._texts is not None:
+            order = _without_duplicates(order, self._texts, self._group)
+        whole = len(order) // self._size * self._size
+        batches = [*order[:whole].reshape(-1, self._size)]
+        return [*batches, order[whole:]] if self._keeps_last and whole < len(order) else batches
 
 
 def _without_duplicates(order: Rows, texts: NDArray[np.uint64], size: int) -> Rows:
-    """Batches in the given order; a row that shares a text with its batch waits for a later one."""
+    """Groups in the given order; a row that shares a text with its group waits for a later one.
+
+    The last group may be incomplete; the rows that wait for one more are left out.
+    """
     own = {row: frozenset(numbers) for row, numbers in enumerate(texts.tolist())}
-    fresh, waiting, batches = iter(order.tolist()), list[int](), list[list[int]]()
+    fresh, waiting, groups = iter(order.tolist()), list[int](), list[int]()
     while True:
         old = iter(waiting)
-        batch, passed = _batch(chain(old, fresh), own, size)
-        if len(batch) < size:
-            return np.array(batches, dtype=np.int64).reshape(-1, size)
-        batches.append(batch)
+        group, passed = _batch(chain(old, fresh), own, size)
+        groups += group
+        if len(group) < size:
+            return np.array(groups, dtype=np.int64)
         waiting = [*passed, *old]
 
 

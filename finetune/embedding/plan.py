@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 
-from finetune.embedding.settings import ATTENTION, EmbeddingSettings, Loss
+from finetune.embedding.settings import ATTENTION, LARGE, EmbeddingSettings, Loss
 from harness.data.training import LocatedTraining, TrainingData
 from harness.encoder.model_files import backbone_folder, input_modules, library_class, read_object
 from harness.encoder.model_settings import Description, describe
@@ -85,8 +85,8 @@ class EmbeddingRecipe:
         return (*self.data, *(choice.data for choice in self.selections.values()))
 
     def devices(self, most: int) -> int:
-        """The most devices that divide a batch."""
-        return next(count for count in range(most, 0, -1) if self.settings.batch_size % count == 0)
+        """The most devices that can share a batch."""
+        return self.settings.fitted(None).devices(most)
 
     def plan(self, backbone: Artifact, data: Sequence[LocatedTraining], *, seed: int) -> PlannedModel:
         """The model that the training would make; only JSON is read.
@@ -101,35 +101,42 @@ class EmbeddingRecipe:
             DataError: The data has too few rows.
         """
         self.settings.check()
-        found = describe(backbone.folder, own_code=backbone.trust_remote_code)
         self._check_backbone(backbone)
+        settings = self._fitted(backbone)
+        found = describe(backbone.folder, own_code=backbone.trust_remote_code)
         training = data[: len(data) - len(self._chosen())]
         self._check_data(training)
         counts = [part.rows for part in training if part.rows is not None]
         rows = sum(counts) if len(counts) == len(training) else None
-        steps = None if rows is None else self.settings.epochs * (rows // self.settings.batch_size)
+        steps = None if rows is None else settings.steps(rows)
         columns = max(len(part.data.columns) for part in training)
         return PlannedModel(
-            lineage=self._lineage(backbone, data, seed),
+            lineage=self._lineage(backbone, settings, data, seed),
             description=replace(
                 found, pooling=self.settings.pooling, normalize=False, similarity_fn_name="cosine"
             ),
             steps=steps,
-            texts=None if steps is None else steps * self.settings.batch_size * columns,
-            notes=self._notes(backbone, found),
+            texts=None if rows is None else settings.rows_read(rows) * columns,
+            notes=self._notes(backbone, found, settings),
         )
 
     def train(self, spec: TrainingSpec) -> None:
         """Train, in a process of its own, and write the model to `spec.output`."""
         from finetune.embedding.trainer import train
 
-        train(spec, self.settings, self.loss, caches=self.caches)
+        train(spec, self._fitted(spec.backbone), self.loss, caches=self.caches)
 
     def _chosen(self) -> tuple[Selection, ...]:
         name = self.settings.selection
         if name and name not in self.selections:
             raise unknown("selection", name, self.selections, then="Choose one of these, or none.")
         return (self.selections[name],) if name else ()
+
+    def _fitted(self, backbone: Artifact) -> EmbeddingSettings:
+        """The settings for a backbone."""
+        settings = self.settings.fitted(_width(backbone))
+        settings.check()
+        return settings
 
     def _check_backbone(self, backbone: Artifact) -> None:
         entered = input_modules(backbone.folder)
@@ -138,9 +145,7 @@ class EmbeddingRecipe:
                 f"{backbone.name} does not begin with one Transformer module, which {self.name} trains.",
                 hint="Give the bare backbone.",
             )
-        config = read_object(backbone_folder(backbone.folder) / "config.json")
-        width = next((config[name] for name in WIDTHS if isinstance(config.get(name), int)), None)
-        heads = self.settings.heads
+        width, heads = _width(backbone), self.settings.heads
         if self.settings.pooling == ATTENTION and width is not None and width % heads:
             raise UsageError(
                 f"{heads} heads do not divide the {width} dimensions of {backbone.name}.",
@@ -167,31 +172,46 @@ class EmbeddingRecipe:
                 hint="Give more data, or a smaller batch: --set batch_size=…",
             )
 
-    def _lineage(self, backbone: Artifact, data: Sequence[LocatedTraining], seed: int) -> Lineage:
-        plain = asdict(self.settings)
-        before = asdict(self.defaults)
+    def _lineage(
+        self, backbone: Artifact, settings: EmbeddingSettings, data: Sequence[LocatedTraining], seed: int
+    ) -> Lineage:
+        plain = asdict(self.settings.identity)
+        before = asdict(self.defaults.identity)
         own = [part.name for part in data if part.own]
         return Lineage(
             recipe=self.name.partition(":")[0],
             variant=self.variant,
             source=self.source,
-            settings=json.loads(canonical(self.settings)),
+            settings=json.loads(canonical(settings.identity)),
             changed={name: value for name, value in plain.items() if value != before[name]},
             parents=(ParentPart.of(backbone),),
             data=tuple(part.data.identity for part in data),
             seed=seed,
-            assumed=(*self.assumed(self.settings), *(() if own else self.assumed_data)),
+            assumed=(*self.assumed(settings), *(() if own else self.assumed_data)),
             selected_on=tuple(choice.task for choice in self._chosen()),
             own_data=", ".join(own),
         )
 
-    def _notes(self, backbone: Artifact, found: Description) -> tuple[str, ...]:
-        if found.pooling is None:
-            return ()
-        return (
-            f"{backbone.name} is already an embedding model: its weights are trained further, and its "
-            f"pooling ({found.pooling}) is replaced by {self.settings.pooling}",
-        )
+    def _notes(self, backbone: Artifact, found: Description, settings: EmbeddingSettings) -> tuple[str, ...]:
+        notes = []
+        if self.settings.group_size is None:
+            width = _width(backbone)
+            notes.append(
+                f"{backbone.name} with token vectors of {width or 'unknown'} dimensions is trained in groups "
+                f"of {settings.group_size} rows: 16 from {LARGE} dimensions on, 64 below"
+            )
+        if found.pooling is not None:
+            notes.append(
+                f"{backbone.name} is already an embedding model: its weights are trained further, and its "
+                f"pooling ({found.pooling}) is replaced by {settings.pooling}"
+            )
+        return tuple(notes)
+
+
+def _width(backbone: Artifact) -> int | None:
+    """The dimensions of a backbone's token vectors, if its config tells them."""
+    config = read_object(backbone_folder(backbone.folder) / "config.json")
+    return next((config[name] for name in WIDTHS if isinstance(config.get(name), int)), None)
 
 
 @dataclass(frozen=True, kw_only=True)

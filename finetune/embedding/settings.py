@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from harness.encoder.model_settings import POOLING_FLAGS
@@ -19,6 +19,9 @@ ATTENTION = "attention"
 
 POOLINGS = (ATTENTION, *POOLING_FLAGS.values())
 
+LARGE = 1024
+"""The dimensions of a token vector from which on a backbone is a large one."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class EmbeddingSettings(Whole):
@@ -29,8 +32,9 @@ class EmbeddingSettings(Whole):
         heads: Heads of attentive pooling; without effect on others.
         learning_rate: The highest learning rate.
         batch_size: Rows of an optimizer step, over all processes.
-        epochs: Passes over the data; an incomplete last batch of a pass is left out.
-        max_length: Tokens at which texts are cut in training; the model keeps its backbone's own length.
+        epochs: Passes over the data.
+        max_length: Tokens at which texts are cut in training, None for the backbone's own length, which the
+            model keeps.
         scale: The factor of cosines in the loss, the inverse of the temperature.
         weight_decay: AdamW's decay of all weights but biases and norms.
         betas: AdamW's betas.
@@ -42,6 +46,10 @@ class EmbeddingSettings(Whole):
         batches: "shuffled", or "no_duplicates" for batches in which no text occurs twice.
         selection: The data whose score chooses among checkpoints; empty for the weights at the end.
         evaluate_every: Steps from one evaluation of the selection to the next.
+        last_batch: The fate of an incomplete last batch of a pass.
+        group_size: Rows whose texts are candidates for each other, a divisor of the batch; 0 for all of it,
+            None for 64, or 16 where the backbone is a large one.
+        chunk: Rows in a pass through the network, 0 for all; of one loss, and so not in the key.
     """
 
     pooling: str = "mean"
@@ -49,7 +57,7 @@ class EmbeddingSettings(Whole):
     learning_rate: float = 5e-5
     batch_size: int = 512
     epochs: int = 3
-    max_length: int = 32
+    max_length: int | None = 32
     scale: float = 20.0
     weight_decay: float = 0.0
     betas: tuple[float, float] = (0.9, 0.999)
@@ -61,6 +69,44 @@ class EmbeddingSettings(Whole):
     batches: Literal["shuffled", "no_duplicates"] = "shuffled"
     selection: str = ""
     evaluate_every: int = 125
+    last_batch: Literal["dropped", "kept"] = field(default="dropped", metadata={"later": True})
+    group_size: int | None = field(default=0, metadata={"later": True})
+    chunk: int = field(default=0, metadata={"later": True})
+
+    @property
+    def identity(self) -> EmbeddingSettings:
+        """The settings without those that change no result."""
+        return replace(self, chunk=0)
+
+    def fitted(self, width: int | None) -> EmbeddingSettings:
+        """The settings for a backbone whose token vectors have `width` dimensions."""
+        if self.group_size is not None:
+            return self
+        return replace(self, group_size=16 if width is not None and width >= LARGE else 64)
+
+    def devices(self, most: int) -> int:
+        """The number of devices that can share each batch, at most `most`.
+
+        An incomplete batch of one group cannot be shared: its negatives come from all devices.
+        """
+        if not self.group_size and self.last_batch == "kept":
+            return 1
+        parts = self.batch_size // (self.group_size or 1)
+        return next(count for count in range(most, 0, -1) if parts % count == 0)
+
+    def passes(self, rows: int, limit: int | None) -> int | None:
+        """The rows of each pass through the network, of a batch with `rows` rows; None for one pass."""
+        chunk = limit or self.chunk
+        return chunk if 0 < chunk < rows else None
+
+    def steps(self, rows: int) -> int:
+        """The optimizer steps of a training on a number of rows without duplicates."""
+        whole, rest = divmod(rows, self.batch_size)
+        return self.epochs * (whole + (rest > 0 and self.last_batch == "kept"))
+
+    def rows_read(self, rows: int) -> int:
+        """The rows that such a training reads, each time counted."""
+        return self.epochs * rows if self.last_batch == "kept" else self.steps(rows) * self.batch_size
 
     def check(self) -> None:
         """Refuse values that no training can have.
@@ -70,8 +116,16 @@ class EmbeddingSettings(Whole):
         """
         if self.pooling not in POOLINGS:
             raise unknown("pooling", self.pooling, POOLINGS, then="Choose one of these.")
-        for name in ("heads", "batch_size", "epochs", "max_length", "evaluate_every"):
+        for name in ("heads", "batch_size", "epochs", "evaluate_every"):
             self._require(name, getattr(self, name) >= 1, "1 or more")
+        self._require("max_length", self.max_length is None or self.max_length >= 1, "1 or more, or none")
+        self._require("chunk", self.chunk >= 0, "0 or more")
+        group = self.group_size
+        self._require(
+            "group_size",
+            group is None or group == 0 or (group > 0 and self.batch_size % group == 0),
+            f"a divisor of batch_size, {self.batch_size}, or 0",
+        )
         for name in ("learning_rate", "scale", "eps"):
             self._require(name, 0 < getattr(self, name) < math.inf, "a number above 0")
         for name in ("weight_decay", "clip"):
@@ -107,3 +161,12 @@ class Loss(Protocol):
             gather: Whether texts of other processes are negatives too.
         """
         ...
+
+
+def info_nce(
+    model: SentenceTransformer, settings: EmbeddingSettings, *, micro_batch: int | None, gather: bool
+) -> nn.Module:
+    """InfoNCE over cosines: the candidates of an anchor are all positives and hard negatives of its group."""
+    from finetune.embedding.losses import info_nce_loss
+
+    return info_nce_loss(model, settings, micro_batch=micro_batch, gather=gather)

@@ -60,7 +60,7 @@ def train(
     """
     if spec.output.is_dir():
         return
-    trainer = _Trainer.of(spec, settings, loss, library=library)
+    trainer = _Trainer.of(spec, settings, loss, caches=caches, library=library)
     with _explained(spec, settings, caches):
         trainer.run()
     if not STOP.is_set() or trainer.finished:
@@ -83,11 +83,13 @@ class _Trainer(SentenceTransformerTrainer):
     spec: TrainingSpec
     settings: EmbeddingSettings
     order: BatchOrder
-    length: int
+    length: int | None
     selection: Dataset | None
 
     @classmethod
-    def of(cls, spec: TrainingSpec, settings: EmbeddingSettings, loss: Loss, *, library: bool) -> _Trainer:
+    def of(
+        cls, spec: TrainingSpec, settings: EmbeddingSettings, loss: Loss, *, caches: bool, library: bool
+    ) -> _Trainer:
         """The trainer of a spec, its data and its model loaded."""
         set_seed(spec.seed)
         spec.log.stage("loading the data and the backbone")
@@ -100,8 +102,9 @@ class _Trainer(SentenceTransformerTrainer):
         arguments.warmup_steps = math.ceil(settings.warmup * order.steps)
         model = _model(spec, settings, library=library)
         length = model.max_seq_length or settings.max_length
-        model.max_seq_length = min(settings.max_length, length)
-        made = loss(model, settings, micro_batch=spec.micro_batch, gather=spec.ranks > 1)
+        model.max_seq_length = min(filter(None, (settings.max_length, length)), default=None)
+        passes = settings.passes(settings.batch_size // spec.ranks, spec.micro_batch) if caches else None
+        made = loss(model, settings, micro_batch=passes, gather=spec.ranks > 1)
         trainer = cls(model=model, args=arguments, train_dataset=data, loss=made)
         trainer.spec, trainer.settings, trainer.order = spec, settings, order
         trainer.length, trainer.selection = length, (chosen[0] if chosen else None)
@@ -159,15 +162,19 @@ class _Trainer(SentenceTransformerTrainer):
         """The batches of this process after the steps that are done; no other random state is touched."""
         return DataLoader(
             cast(Any, self.train_dataset),
-            batch_sampler=_Slices(self.order, self.done, self.spec.rank, self.spec.ranks),
+            batch_sampler=_Slices(self.order, self.done, self.spec, self.settings.group_size or 0),
             collate_fn=self.data_collator,
             generator=torch.Generator(),
         )
 
     def training_step(self, model: nn.Module, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Tensor:
-        """The library's step, with its tokens counted."""
+        """The library's step, with its tokens counted and the part of this process in the loss."""
         masks = (value for name, value in inputs.items() if name.endswith("attention_mask"))
         self._tokens = sum(int(mask.sum()) for mask in masks)
+        if self.settings.group_size:
+            rows, group = self.order.size(self.state.global_step + 1), self.settings.group_size
+            own, count = _own_groups(rows, group, self.spec), math.ceil(rows / group)
+            self.loss.share = len(own) * self.spec.ranks / count
         return super().training_step(model, inputs, *args, **kwargs)
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
@@ -347,21 +354,29 @@ class _Cadence(TrainerCallback):
 class _Slices:
     """The rows of one process in each batch; as long as the whole training, also after a resume."""
 
-    def __init__(self, order: BatchOrder, done: int, rank: int, ranks: int) -> None:
-        self._order, self._done, self._rank, self._ranks = order, done, rank, ranks
+    def __init__(self, order: BatchOrder, done: int, spec: TrainingSpec, group: int) -> None:
+        self._order, self._done, self._spec, self._group = order, done, spec, group
 
     def __len__(self) -> int:
         return self._order.steps
 
     def __iter__(self) -> Iterator[list[int]]:
         for rows in self._order.after(self._done):
-            size = len(rows) // self._ranks
-            yield rows[self._rank * size : (self._rank + 1) * size].tolist()
+            size = self._group or len(rows) // self._spec.ranks
+            own = _own_groups(len(rows), size, self._spec)
+            # A process without a group computes one row, which does not count.
+            yield (rows[own.start * size : own.stop * size] if own else rows[:1]).tolist()
+
+
+def _own_groups(rows: int, size: int, spec: TrainingSpec) -> range:
+    """The numbers of the groups of one process, of a batch with `rows` rows."""
+    count = math.ceil(rows / size)
+    return range(count * spec.rank // spec.ranks, count * (spec.rank + 1) // spec.ranks)
 
 
 def _arguments(spec: TrainingSpec, settings: EmbeddingSettings) -> SentenceTransformerTrainingArguments:
     """The library's arguments; it also joins the processes."""
-    if settings.batch_size % spec.ranks:
+    if settings.devices(spec.ranks) != spec.ranks:
         raise HarnessError(
             f"A batch of {settings.batch_size} rows cannot be divided among {spec.ranks} devices.",
             hint="Take another number of devices, or change --set batch_size=…",
@@ -409,7 +424,15 @@ def _order(data: Dataset, spec: TrainingSpec, settings: EmbeddingSettings) -> Ba
     texts = None
     if settings.batches == "no_duplicates":
         texts = text_numbers(data.iter(batch_size=10_000), data.column_names)
-    order = BatchOrder(len(data), settings.batch_size, epochs=settings.epochs, seed=spec.seed, texts=texts)
+    order = BatchOrder(
+        len(data),
+        settings.batch_size,
+        epochs=settings.epochs,
+        seed=spec.seed,
+        texts=texts,
+        group=settings.group_size,
+        keeps_last=settings.last_batch == "kept",
+    )
     if order.steps == 0:
         raise HarnessError(
             f"The data has {len(data)} rows, which do not fill a batch of {settings.batch_size}.",
@@ -502,10 +525,12 @@ def _explained(spec: TrainingSpec, settings: EmbeddingSettings, caches: bool) ->
     except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
         if not _is_memory(error):
             raise
-        rows = spec.micro_batch or settings.batch_size // spec.ranks
+        whole = settings.batch_size // spec.ranks
+        rows = (settings.passes(whole, spec.micro_batch) if caches else None) or whole
+        of = f" of {settings.max_length} tokens" if settings.max_length else ""
         TrainingLog(spec.folder).out_of_memory(rows=rows, halves=caches and rows > 1)
         raise HarnessError(
-            f"A pass over {rows} rows of {settings.max_length} tokens does not fit into memory.",
+            f"A pass over {rows} rows{of} does not fit into memory.",
             hint="Train smaller batches or shorter texts: --set batch_size=… --set max_length=…",
         ) from error
 

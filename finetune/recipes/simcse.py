@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from finetune.embedding.plan import EmbeddingRecipe, Selection, Variant, entry
-from finetune.embedding.settings import ATTENTION, EmbeddingSettings
+from finetune.embedding.settings import ATTENTION, EmbeddingSettings, info_nce
 from harness.data.training import TrainingData
-
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
-    from torch import nn
 
 NLI = TrainingData(
     path="sentence-transformers/all-nli",
@@ -51,19 +46,6 @@ SETTINGS = EmbeddingSettings(
 """The values of SimCSE's script and its table for base models; large ones have a learning rate of 1e-5."""
 
 
-def loss(
-    model: SentenceTransformer, settings: EmbeddingSettings, *, micro_batch: int | None, gather: bool
-) -> nn.Module:
-    """InfoNCE over cosines: the candidates of an anchor are all positives and hard negatives of the batch."""
-    from sentence_transformers import losses
-
-    if micro_batch is None:
-        return losses.MultipleNegativesRankingLoss(model, scale=settings.scale, gather_across_devices=gather)
-    return losses.CachedMultipleNegativesRankingLoss(
-        model, scale=settings.scale, mini_batch_size=micro_batch, gather_across_devices=gather
-    )
-
-
 def _assumed(settings: EmbeddingSettings) -> tuple[str, ...]:
     """What OptiBERT and SimCSE leave open, and the reading taken."""
     head = (
@@ -88,7 +70,7 @@ RECIPE = entry(
         name="simcse",
         source="OptiBERT, fine-tuning for MTEB; settings of SimCSE's supervised script and table",
         data=(NLI,),
-        loss=loss,
+        loss=info_nce,
         settings=SETTINGS,
         defaults=SETTINGS,
         selections={"stsb-dev": Selection(task="STSBenchmark", data=STSB)},

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 from harness import files
 from harness.data.prepared import naming_full_disk
 from harness.data.schema import TableHead, one_line
-from harness.data.tables import TableRow, readable, stream_rows
+from harness.data.tables import TableRow, read_qrels, readable, stream_rows
 from harness.documents import with_digest, without_digest
-from harness.errors import DataError, UsageError, shortened
+from harness.errors import DataError, UsageError, shortened, unknown
 from harness.identity import digest
 from harness.registry import Registry
 
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 ENDINGS = (".jsonl", ".csv", ".tsv", ".parquet")
 """The endings of files of one's own."""
+
+CORPUS, _QUERIES = "corpus.jsonl", "queries.jsonl"
+"""The documents and the queries of a folder in BEIR's layout, each with `_id`."""
 
 _ANCHORS = (
     *("anchor", "query", "question", "sentence1", "sentence_1", "sent1"),
@@ -188,6 +191,21 @@ class RowsFile:
         return _made(path.name, stamp, lambda: read(path), str(path), cache)
 
     @staticmethod
+    def of_judgements(folder: Path, split: str, cache: Path) -> RowsFile:
+        """The queries of a folder in BEIR's layout, each with every document that a split judges relevant.
+
+        Raises:
+            UsageError: There is no such split.
+            DataError: An id is unknown or there twice, or a text is blank; the message names file and row.
+        """
+        judged = _judgements(folder, split)
+        read = (folder / CORPUS, folder / _QUERIES, judged)
+        with readable(folder):
+            stamp = digest([_VERSION, "judgements", *(files.sha256_file(path, cache) for path in read)])
+        name = f"{folder.name}:{split}"
+        return _made(name, stamp, lambda: _pairs(_judged_rows(*read)), str(judged), cache)
+
+    @staticmethod
     def of_source(kind: str, argument: str, cache: Path) -> RowsFile | None:
         """The pairs of a training source with an argument; None if there is no such source.
 
@@ -202,7 +220,7 @@ class RowsFile:
             raise UsageError(f"{kind}: needs an argument.", hint=f"Type --train-data {kind}:FOLDER.")
         stamp = digest([_VERSION, kind, source.stamp(argument)])
         name = f"{kind}:{source.title(argument)}"
-        return _made(name, stamp, lambda: _source_rows(source, argument), argument, cache)
+        return _made(name, stamp, lambda: _pairs(source.pairs(argument)), argument, cache)
 
 
 def _source(kind: str) -> TrainingSource | None:
@@ -333,9 +351,61 @@ def _in_batches(rows: Iterator[_Row], columns: tuple[str, ...], score: str) -> I
         yield _batch(held, columns, score)
 
 
-def _source_rows(source: TrainingSource, argument: str) -> _Rows:
+def _pairs(rows: Iterator[_Row]) -> _Rows:
     columns = ("anchor", "positive")
-    return _Rows(columns=columns, score="", batches=_in_batches(source.pairs(argument), columns, ""))
+    return _Rows(columns=columns, score="", batches=_in_batches(rows, columns, ""))
+
+
+def _judgements(folder: Path, split: str) -> Path:
+    """The file with the judgements of a split."""
+    path = folder / "qrels" / f"{split}.tsv"
+    if not path.is_file():
+        there = sorted(one.stem for one in (folder / "qrels").glob("*.tsv"))
+        if not there:
+            raise UsageError(
+                f"{folder} has no qrels/{split}.tsv.", hint="It holds the judgements of a split."
+            )
+        raise unknown(
+            f"split of {folder}", split, there, then=f"Name one after a colon, as {folder}:{there[0]}."
+        )
+    return path
+
+
+def _judged_rows(corpus: Path, queries: Path, judged: Path) -> Iterator[_Row]:
+    """A query and the title and text of a document for each judgement above 0, in their order."""
+    rows = [row for row in read_qrels(judged) if row.number("score") > 0]
+    if not rows:
+        raise DataError(f"{judged}: no judgement is above 0.")
+    asked = _by_id(queries, {row.token("query-id") for row in rows})
+    found = _by_id(corpus, {row.token("corpus-id") for row in rows})
+    for row in rows:
+        query, document = row.token("query-id"), row.token("corpus-id")
+        for name, there, where in ((query, asked, queries), (document, found, corpus)):
+            if name not in there:
+                raise row.error(f"the id {name!r} is not in {where}.")
+        yield asked[query].text("text"), _document_text(found[document])
+
+
+def _by_id(path: Path, wanted: Collection[str]) -> dict[str, TableRow]:
+    """The wanted rows of a file by their `_id`."""
+    found: dict[str, TableRow] = {}
+    with readable(path):
+        for row in stream_rows(path):
+            name = row.token("_id")
+            if name in found:
+                raise row.error(f"the id {name!r} is there twice, first in line {found[name].line}.")
+            if name in wanted:
+                found[name] = row
+    return found
+
+
+def _document_text(row: TableRow) -> str:
+    """Title and text of a document with a blank between them, as mteb puts them together."""
+    title = row.text("title", may_be_blank=True) if "title" in row.fields else ""
+    text = f"{title} {row.text('text', may_be_blank=True)}".strip()
+    if not text:
+        raise row.error("the document has no text.")
+    return text
 
 
 def _text_rows(path: Path) -> _Rows:

@@ -30,6 +30,7 @@ from harness.data.locate import (
 from harness.data.prepared import naming_full_disk, no_bars, prepared
 from harness.data.rows import (
     BATCH,
+    CORPUS,
     ENDINGS,
     FORMS,
     RowsFile,
@@ -66,8 +67,11 @@ class TrainingData:
         columns: The columns of text in the order anchor, positive, negatives.
         score: The column with a score; empty without one.
         filter: A column, a comparison (">", ">=", "<", "<=", "==") and a number that rows must satisfy.
-        rows: The rows at this revision that satisfy the filter, for a plan without the data; not part of the
-            identity.
+        held_out: The number of rows that are set aside, drawn as `train_test_split` of the datasets library
+            draws them, which also shuffles the others.
+        split_seed: The seed of that draw.
+        first: The rows that are read after that, from the first one on; all others are left out.
+        rows: The rows at this revision that remain, for a plan without the data; not part of the identity.
     """
 
     path: str = ""
@@ -78,6 +82,9 @@ class TrainingData:
     columns: tuple[str, ...] = ("anchor", "positive")
     score: str = ""
     filter: tuple[str, str, float] | None = None
+    held_out: int = 0
+    split_seed: int = 0
+    first: int | None = None
     rows: int | None = None
 
     @property
@@ -93,6 +100,11 @@ class TrainingData:
         condition = self.filter and (*self.filter[:2], float(self.filter[2]))
         found: dict[str, Any] = json.loads(canonical(replace(self, rows=None, filter=condition)))
         return found
+
+    def remaining(self, rows: int) -> int:
+        """The number of rows that remain of those that satisfy the filter."""
+        left = max(0, rows - self.held_out)
+        return left if self.first is None else min(left, self.first)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,7 +154,8 @@ def locate_training(data: TrainingData, settings: DataSettings) -> LocatedTraini
     split = SplitFiles.read(located.folder, data.config, data.split)
     for file, head in zip(split.files, split.heads, strict=True):
         _require_columns(data, head, str(file))
-    rows = data.rows if data.rows is not None else _count(data, split)
+    rows, count = data.rows, None if data.rows is not None else _count(data, split)
+    rows = data.remaining(count) if count is not None else rows
     return LocatedTraining(data=data, folder=located.folder, name=name, rows=rows)
 
 
@@ -228,8 +241,9 @@ def own_training(text: str, settings: DataSettings) -> LocatedTraining:
     """The training data that a user names with `--train-data`.
 
     Args:
-        text: A file of rows (JSONL, CSV, TSV or Parquet), a data set `org/name[@revision][:config]` of the
-            data root or the hub, or `code:FOLDER` for the pairs of docstring and function in Python source.
+        text: A file of rows (JSONL, CSV, TSV or Parquet), a folder `path[:split]` in BEIR's layout, a data
+            set `org/name[@revision][:config]` of the data root or the hub, or `code:FOLDER` for the pairs of
+            docstring and function in Python source.
         settings: The places to look.
 
     Raises:
@@ -242,6 +256,9 @@ def own_training(text: str, settings: DataSettings) -> LocatedTraining:
     with readable(file):
         if file.is_file():
             return _own_rows(RowsFile.of_file(file, settings.cache))
+    judged = _judged_folder(text)
+    if judged is not None:
+        return _own_rows(RowsFile.of_judgements(*judged, settings.cache))
     kind, colon, argument = text.partition(":")
     made = RowsFile.of_source(kind, argument, settings.cache) if colon and kind.isidentifier() else None
     if made is not None:
@@ -257,7 +274,18 @@ def own_training(text: str, settings: DataSettings) -> LocatedTraining:
     return _own_data_set(named["path"], named["revision"] or "", named["config"] or "", settings)
 
 
-_EXAMPLES = "Name a file of pairs (pairs.jsonl), a data set (ORG/NAME:CONFIG), or code:FOLDER."
+_EXAMPLES = (
+    "Name a file of pairs (pairs.jsonl), a folder in BEIR's layout, a data set (ORG/NAME:CONFIG), or "
+    "code:FOLDER."
+)
+
+
+def _judged_folder(text: str) -> tuple[Path, str] | None:
+    """The folder in BEIR's layout and its split that a text names, "train" where it names none."""
+    whole, (name, _, split) = absolute_path(text), text.rpartition(":")
+    named = [(whole, "train"), *([(absolute_path(name), split)] if name and split else [])]
+    with readable(whole):
+        return next((one for one in named if (one[0] / CORPUS).is_file()), None)
 
 
 def _is_other_folder(file: Path, named: re.Match[str], settings: DataSettings) -> bool:
@@ -393,12 +421,17 @@ def load_training(located: LocatedTraining, *, cache: Path) -> datasets.Dataset:
     if data.filter is not None:
         values = table.data.column(data.filter[0])
         numbers = numbers[_satisfying(values, data.filter).to_numpy(zero_copy_only=False)]
+    if data.held_out:
+        draw = np.random.default_rng(data.split_seed)
+        numbers = numbers[draw.permutation(len(numbers))[data.held_out :]]
+    numbers = numbers[: data.first]
+    if len(numbers) < len(table) or data.held_out:
         table = table.select(numbers - 1)
     table = table.select_columns([*data.columns, *([data.score] if data.score else [])])
     if not len(table):
-        raise DataError(
-            f"{located.name}: there are no rows" + (" that satisfy the filter." if data.filter else ".")
-        )
+        of = " that satisfy the filter" if data.filter else ""
+        after = f" after {data.held_out} are set aside" if data.held_out else ""
+        raise DataError(f"{located.name}: there are no rows{of}{after}.")
     done = 0
     for batch in _batches(table):
         require_values(batch, located.name, numbers[done:], shown=table.column_names)

@@ -53,7 +53,7 @@ def main() -> None:
     else:
         rows = own_training(f"code:{given.source}", settings)
         suites = {"suite": ["stdlib", f"local:{given.mbpp}"]} if given.mbpp else {"suite": ["stdlib"]}
-    right, wrong = _files(
+    right, wrong = right_and_shuffled(
         rows, given.results, cache=settings.cache, count=PAIRS if given.what == "code" else None
     )
     common = {**suites, "data": given.data, "results": given.results / "results", "offline": True}
@@ -124,7 +124,9 @@ def _development_set(folder: Path, settings: DataSettings) -> Path:
     return folder
 
 
-def _files(rows: LocatedTraining, folder: Path, *, cache: Path, count: int | None) -> tuple[Path, Path]:
+def right_and_shuffled(
+    rows: LocatedTraining, folder: Path, *, cache: Path, count: int | None
+) -> tuple[Path, Path]:
     """The rows as a file, and the same with shuffled positives."""
     import pyarrow as pa
     import pyarrow.parquet as pq

@@ -20,7 +20,8 @@ import torch
 from turns import in_turns
 
 from finetune.embedding.batches import BatchOrder
-from finetune.recipes.simcse import SETTINGS, loss
+from finetune.embedding.settings import info_nce
+from finetune.recipes.simcse import SETTINGS
 from harness import backbones
 
 VARIABLE_BAR, FIXED_BAR = 0.85, 1.05
@@ -40,7 +41,7 @@ def step_of(kind: type[Any], folder: Path, texts: dict[str, list[str]], batch: i
     model = kind(str(folder), device="cpu", local_files_only=True)
     del model[2:]
     model.max_seq_length = 32
-    computed = loss(model, SETTINGS, micro_batch=None, gather=False)
+    computed = info_nce(model, SETTINGS, micro_batch=None, gather=False)
     optimizer = torch.optim.AdamW(model.parameters(), lr=5e-5, weight_decay=0.0, fused=True)
     rows: Iterator[Any] = BatchOrder(len(texts["anchor"]), batch, epochs=100, seed=0).after(0)
     model.train()

@@ -17,6 +17,7 @@ from safetensors.numpy import save_file
 from blocked import BLOCKER
 from finetune.embedding.plan import EmbeddingRecipe
 from finetune.embedding.settings import EmbeddingSettings
+from finetune.recipes import dpr
 from finetune.recipes.simcse import NLI, RECIPE, SETTINGS, STSB
 from harness.data.training import LocatedTraining
 from harness.errors import DataError, HarnessError, UsageError
@@ -32,6 +33,8 @@ OTHER: dict[str, Any] = {
     "selection": "stsb-dev",
     "betas": (0.9, 0.98),
     "warmup": 0.1,
+    "last_batch": "kept",
+    "group_size": 64,
 }
 """Another value of the settings that are no plain numbers."""
 
@@ -67,7 +70,10 @@ def test_the_key_follows_from_every_setting_and_from_no_path(backbone: Artifact,
         "seed": plan(backbone, seed=43).lineage.key,
         "parent": plan(replace(backbone, key="c" * 64)).lineage.key,
     }
+    assert plan(backbone, chunk=64).lineage == plan(backbone).lineage
     for setting in fields(EmbeddingSettings):
+        if setting.name == "chunk":
+            continue
         own = getattr(SETTINGS, setting.name)
         value = OTHER[setting.name] if setting.name in OTHER else own * 2 + 1
         keys[setting.name] = plan(backbone, **{setting.name: value}).lineage.key
@@ -110,6 +116,9 @@ def test_the_model_to_come_is_known(backbone: Artifact) -> None:
         ({"selection": "sts"}, {}, UsageError, "No selection is called 'sts'"),
         ({"batch_size": 0}, {}, UsageError, "batch_size is 0, which no training can have"),
         ({"warmup": 1.5}, {}, UsageError, "warmup is 1.5"),
+        ({"max_length": 0}, {}, UsageError, "max_length is 0"),
+        ({"group_size": 48}, {}, UsageError, "group_size is 48, which no training can have"),
+        ({"group_size": None, "batch_size": 96}, {}, UsageError, "group_size is 64"),
         ({}, {"data": STSB}, UsageError, "has pairs with a score"),
     ],
 )
@@ -152,3 +161,79 @@ assert not {{"datasets", "pyarrow"}} & sys.modules.keys()
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stdout.strip() == plan(backbone, "mean").lineage.key, done.stderr
+
+
+# dpr: numbers typed from the paper, the released script, and what the authors say
+
+
+_SCRIPT = {
+    "pooling": "mean",
+    "heads": 1,
+    "learning_rate": 8e-5,
+    "batch_size": 512,
+    "epochs": 1,
+    "max_length": None,
+    "scale": 20.0,
+    "weight_decay": 0.0,
+    "betas": [0.9, 0.999],
+    "eps": 1e-8,
+    "warmup": 0.05,
+    "schedule": "linear",
+    "clip": 1.0,
+    "precision": "bfloat16",
+    "batches": "no_duplicates",
+    "selection": "",
+    "evaluate_every": 125,
+    "last_batch": "kept",
+}
+
+
+@pytest.mark.parametrize(
+    ("variant", "width", "changed", "steps", "chunk", "devices"),
+    [
+        ("", 768, {}, 2_442, 16, 1),
+        ("authors", 768, {"batch_size": 64 * 8 * 8, "group_size": 64}, 306, 16, 8),
+        ("authors", 1024, {"batch_size": 16 * 32 * 8, "group_size": 16}, 306, 16, 8),
+        ("paper", 768, {"batch_size": 16}, 78_125, 0, 1),
+        ("ettin", 1024, {"batch_size": 1024}, 1_221, 256, 1),
+    ],
+)
+def test_every_field_of_the_readings_of_dpr(
+    backbone: Artifact,
+    tmp_path: Path,
+    variant: str,
+    width: int,
+    changed: dict[str, Any],
+    steps: int,
+    chunk: int,
+    devices: int,
+) -> None:
+    for path in backbone.folder.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | {"hidden_size": width}))
+    recipe = dpr.RECIPE.open(variant, dpr.RECIPE.settings[variant])
+    assert isinstance(recipe, EmbeddingRecipe)
+    found = recipe.plan(replace(backbone, folder=tmp_path), [located(recipe.data[0])], seed=42)
+    assert found.lineage.settings == _SCRIPT | changed
+    assert found.lineage.changed == {}
+    assert (found.steps, found.texts) == (steps, 3 * 1_250_000)
+    assert (recipe.settings.chunk, recipe.devices(8)) == (chunk, devices)
+    groups = [note for note in found.notes if "in groups of" in note]
+    assert [f"groups of {changed['group_size']} rows" in note for note in groups] == [True] * (
+        "group_size" in changed
+    )
+
+
+def test_the_data_of_dpr() -> None:
+    assert dict(dpr.MSMARCO.identity) == {
+        "path": "sentence-transformers/msmarco-co-condenser-margin-mse-sym-mnrl-mean-v1",
+        "revision": "84ed2d35626f617d890bd493b4d6db69a741e0e2",
+        "config": "triplet-hard",
+        "columns": ["query", "positive", "negative"],
+        "held_out": 1_000,
+        "split_seed": 12,
+        "first": 1_250_000,
+    }
+    assert dpr.MSMARCO.rows == dpr.MSMARCO.remaining(11_662_655) == 1_250_000
+    assert dpr.MSMARCO.remaining(5_000) == 4_000

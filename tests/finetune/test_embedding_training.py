@@ -21,9 +21,10 @@ import tiny
 from finetune.embedding import trainer as module
 from finetune.embedding.batches import BatchOrder, text_numbers
 from finetune.embedding.plan import EmbeddingRecipe
-from finetune.embedding.settings import EmbeddingSettings
+from finetune.embedding.settings import EmbeddingSettings, info_nce
 from finetune.embedding.trainer import train
-from finetune.recipes.simcse import RECIPE, loss
+from finetune.recipes import dpr
+from finetune.recipes.simcse import RECIPE
 from harness import backbones, training
 from harness.data.offline import forbid_network
 from harness.data.training import LocatedTraining, TrainingData
@@ -96,7 +97,7 @@ def settings_of(spec: TrainingSpec) -> EmbeddingSettings:
 
 def run(spec: TrainingSpec, **options: Any) -> dict[str, torch.Tensor]:
     """The weights after a training in this process."""
-    train(spec, settings_of(spec), loss, caches=True, **options)
+    train(spec, settings_of(spec), info_nce, caches=True, **options)
     return weights(spec)
 
 
@@ -175,6 +176,87 @@ def test_steps_are_those_of_the_library(make: Callable[..., TrainingSpec], tmp_p
     assert [line["loss"] for line in read_log(spec.folder / "log.jsonl")] == pytest.approx(losses, abs=1e-6)
 
 
+@pytest.fixture(scope="module")
+def calm(backbone: Artifact, tmp_path_factory: pytest.TempPathFactory) -> Artifact:
+    """The same BERT without dropout."""
+    folder = tmp_path_factory.mktemp("calm") / "tiny"
+    shutil.copytree(backbone.folder, folder)
+    config = json.loads((folder / "config.json").read_text())
+    none = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    (folder / "config.json").write_text(json.dumps(config | none))
+    return replace(backbone, folder=folder)
+
+
+def script_step(
+    folder: Path, columns: Mapping[str, list[str]], *, size: int, chunk: int
+) -> tuple[float, dict[str, torch.Tensor]]:
+    """The loss and the gradient of a script with sentence-transformers that accumulates batches of `size`."""
+    from sentence_transformers import SentenceTransformer, losses, models
+
+    model = SentenceTransformer(
+        modules=[models.Transformer(str(folder)), models.Pooling(32, "mean")], device="cpu"
+    ).train()
+    cached, plain = losses.CachedMultipleNegativesRankingLoss, losses.MultipleNegativesRankingLoss
+    loss = cached(model, mini_batch_size=chunk) if chunk else plain(model)
+    batches = len(next(iter(columns.values()))) // size
+    total = 0.0
+    for at in range(batches):
+        texts = [column[at * size : (at + 1) * size] for column in columns.values()]
+        found = loss([model.tokenize(part) for part in texts], torch.empty(0)) / batches
+        found.backward()
+        total += float(found.detach())
+    return total, {name: one.grad for name, one in model.named_parameters() if one.grad is not None}
+
+
+@pytest.mark.parametrize(
+    ("variant", "rows", "group", "chunk"),
+    [
+        ("", 512, None, 16),
+        ("authors", 4 * 64, 64, 48),
+        ("authors", 8 * 16, 16, 0),
+        ("paper", 16, None, 0),
+        ("ettin", 768, None, 256),
+    ],
+)
+def test_a_step_of_each_reading_of_dpr_is_that_of_a_script(
+    calm: Artifact, tmp_path: Path, variant: str, rows: int, group: int | None, chunk: int
+) -> None:
+    """The loss and the gradient of the library's own losses, groups as accumulated batches.
+
+    AdamW's first moment after one step is a tenth of the gradient.
+    """
+    columns = triplets(rows)
+    settings = replace(
+        dpr.RECIPE.settings[variant], batch_size=rows, chunk=chunk, clip=0.0, precision="float32"
+    )
+    if group is not None:
+        settings = replace(settings, group_size=group)
+    spec = TrainingSpec(
+        recipe=dpr.RECIPE.open(variant, settings),
+        backbone=calm,
+        data=(located(tmp_path / "rows", columns),),
+        seed=7,
+        key="k" * 64,
+        folder=tmp_path / "ours",
+        cache=tmp_path / "cache",
+        minutes=0,
+    )
+    spec.folder.mkdir()
+    trainer = module._Trainer.of(spec, settings, info_nce, caches=True, library=True)
+    trainer.run()
+    assert trainer.optimizer is not None
+    moments = {name: trainer.optimizer.state[one] for name, one in trainer.model.named_parameters()}
+    texts = text_numbers([columns], [*columns])
+    order = BatchOrder(rows, rows, epochs=1, seed=7, texts=texts, group=group, keeps_last=True)
+    (batch,) = order.after(0)
+    ordered = {name: [values[at] for at in batch] for name, values in columns.items()}
+    loss, gradient = script_step(calm.folder, ordered, size=group or rows, chunk=chunk)
+    assert read_log(spec.folder / "log.jsonl")[0]["loss"] == pytest.approx(loss, abs=1e-6)
+    assert len(gradient) > 20
+    for name, theirs in gradient.items():
+        torch.testing.assert_close(moments[name]["exp_avg"] / 0.1, theirs, atol=1e-6, rtol=0)
+
+
 @pytest.mark.parametrize("micro_batch", [None, 3])
 def test_the_loss_is_that_of_a_loop_in_float64(
     make: Callable[..., TrainingSpec], micro_batch: int | None
@@ -184,7 +266,7 @@ def test_the_loss_is_that_of_a_loop_in_float64(
     model = module._model(spec, settings_of(spec), library=False).eval()
     texts = list(triplets(8).values())
     features = [model.tokenize(column) for column in texts]
-    found = loss(model, settings_of(spec), micro_batch=micro_batch, gather=False)(features, None)
+    found = info_nce(model, settings_of(spec), micro_batch=micro_batch, gather=False)(features, None)
     anchors, *candidates = (
         model.encode(column, convert_to_numpy=True).astype(np.float64) for column in texts
     )
@@ -228,6 +310,26 @@ def test_an_order_depends_on_seed_epoch_and_step_alone(alike: int | None) -> Non
         assert set(epoch) != set(found[len(epoch) : 2 * len(epoch)])
         if alike:
             assert all(len({row // alike for row in batch}) == 16 for batch in found)
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_a_batch_of_groups(keeps: bool) -> None:
+    """Rows that share a text are in different groups, perhaps of one batch; the last one is kept if asked."""
+    alike = {"anchor": [f"{n // 4}" for n in range(102)], "positive": [f"p{n}" for n in range(102)]}
+    texts = text_numbers([alike], [*alike])
+    order = BatchOrder(102, 32, epochs=2, seed=3, texts=texts, group=8, keeps_last=keeps)
+    batches = [batch.tolist() for batch in order.after(0)]
+    assert [order.size(step) for step in range(1, order.steps + 1)] == [len(batch) for batch in batches]
+    assert order.steps == (8 if keeps else 6)
+    for batch in batches:
+        for at in range(0, len(batch), 8):
+            assert len({row // 4 for row in batch[at : at + 8]}) == len(batch[at : at + 8])
+    assert any(len({row // 4 for row in batch}) < len(batch) for batch in batches)
+    plain = BatchOrder(102, 32, epochs=2, seed=3, keeps_last=keeps)
+    assert [plain.size(step) for step in range(1, plain.steps + 1)] == (
+        [32, 32, 32, 6] if keeps else [32] * 3
+    ) * 2
+    assert {row for batch in plain.after(0) for row in batch.tolist()} == {*range(102)} or not keeps
 
 
 # Resumption
@@ -302,7 +404,7 @@ def test_a_request_to_stop_leaves_a_checkpoint(make: Callable[..., TrainingSpec]
     spec = make(minutes=60)
     training.STOP.set()
     try:
-        train(spec, settings_of(spec), loss, caches=True)
+        train(spec, settings_of(spec), info_nce, caches=True)
     finally:
         training.STOP.clear()
     assert not spec.output.exists()
@@ -312,37 +414,31 @@ def test_a_request_to_stop_leaves_a_checkpoint(make: Callable[..., TrainingSpec]
 # Several processes
 
 
+@pytest.mark.parametrize(
+    "settings", [{"batch_size": 64}, {"batch_size": 64, "group_size": 8, "last_batch": "kept", "chunk": 6}]
+)
 def test_two_processes_have_the_gradient_of_one(
-    make: Callable[..., TrainingSpec], backbone: Artifact, tmp_path: Path
+    make: Callable[..., TrainingSpec], calm: Artifact, tmp_path: Path, settings: dict[str, Any]
 ) -> None:
-    """AdamW's first moment after one step is a tenth of the gradient, here without dropout."""
-    calm = tmp_path / "calm"
-    shutil.copytree(backbone.folder, calm)
-    config = json.loads((calm / "config.json").read_text())
-    (calm / "config.json").write_text(
-        json.dumps(config | {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0})
-    )
+    """AdamW's first moments, here without dropout; the second of two batches with groups is one of 3 rows."""
 
-    def gradient(name: str, devices: tuple[str, ...]) -> list[torch.Tensor]:
-        spec = make(
-            name,
-            {"epochs": 1, "batch_size": 64, "clip": 0.0},
-            backbone=replace(backbone, folder=calm),
-            devices=devices,
-        )
+    def trained(name: str, devices: tuple[str, ...]) -> list[torch.Tensor]:
+        fixed = {"epochs": 1, "clip": 0.0, "learning_rate": 1e-9}
+        spec = make(name, fixed | settings, backbone=calm, devices=devices, minutes=0)
         outcome = run_training(spec, lambda _: None)
         assert outcome.code == 0, (outcome.error, (spec.folder / "output.log").read_text()[-3000:])
-        state = torch.load(next(spec.checkpoints.glob("*/state.pt")), weights_only=True)
-        moments = state["optimizer"]["state"]
-        return [moments[at]["exp_avg"] / 0.1 for at in sorted(moments)]
+        state = torch.load(max(spec.checkpoints.glob("*/state.pt")), weights_only=True)
+        found = state["optimizer"]["state"]
+        return [found[at]["exp_avg"] / 0.1 for at in sorted(found)]
 
-    one, two = gradient("one", ("cpu",)), gradient("two", ("cpu", "cpu"))
+    one, two = trained("one", ("cpu",)), trained("two", ("cpu", "cpu"))
     assert len(one) == len(two) > 20
     for mine, other in zip(one, two, strict=True):
         torch.testing.assert_close(other, mine, atol=1e-5, rtol=0)
-    steps = [read_log(tmp_path / name / "log.jsonl") for name in ("one", "two")]
-    assert steps[0][0]["tokens"] == steps[1][0]["tokens"]
-    assert steps[0][0]["loss"] == pytest.approx(steps[1][0]["loss"], abs=1e-6)
+    alone, shared = (read_log(tmp_path / name / "log.jsonl") for name in ("one", "two"))
+    assert alone[0]["tokens"] == shared[0]["tokens"]
+    assert [line["loss"] for line in alone] == pytest.approx([line["loss"] for line in shared], abs=1e-6)
+    assert len(alone) == 1 + ("last_batch" in settings)
 
 
 # Selection

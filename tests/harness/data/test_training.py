@@ -154,6 +154,23 @@ def test_a_filter_keeps_the_rows_that_satisfy_it(nli: Path, settings: DataSettin
         )
 
 
+def test_a_part_is_held_out_as_the_library_does_it(nli: Path, settings: DataSettings) -> None:
+    from datasets import Dataset
+
+    texts = {name: [f"{name} {n}" for n in range(40)] for name in ("anchor", "positive", "negative")}
+    for file in (nli / "triplet").iterdir():
+        file.unlink()
+    parquet(nli / "triplet" / "train-00000.parquet", {**texts, "score": [*range(40)]})
+    script = Dataset.from_dict(texts).train_test_split(test_size=7, seed=12)["train"]
+    for first, expected in ((20, [*script.select(range(20))]), (None, [*script])):
+        located = locate_training(replace(DATA, held_out=7, split_seed=12, first=first), settings)
+        assert rows_of(located, settings) == [tuple(row.values()) for row in expected]
+        assert located.rows == len(expected)
+    assert located.data.identity.keys() - DATA.identity.keys() >= {"held_out", "split_seed"}
+    with pytest.raises(DataError, match="no rows after 40 are set aside"):
+        load_training(locate_training(replace(DATA, held_out=40), settings), cache=settings.cache)
+
+
 def test_a_score_comes_last(nli: Path, settings: DataSettings) -> None:
     data = replace(DATA, columns=("anchor", "positive"), score="score")
     assert rows_of(locate_training(data, settings), settings) == [
@@ -373,6 +390,63 @@ def test_a_bad_file_is_refused_by_file_and_row(
     assert not [*settings.cache.rglob("*.parquet"), *settings.cache.rglob("*.tmp")]
 
 
+CORPUS = '{"_id": "d1", "title": "T", "text": "one"}\n{"_id": 2, "text": "two"}\n{"_id": "d3", "text": ""}\n'
+QUERIES = '{"_id": "q1", "text": "first"}\n{"_id": "q2", "text": "second"}\n{"_id": "q3", "text": " "}\n'
+QRELS = "query-id\tcorpus-id\tscore\nq2\td1\t1\nq1\td1\t0\nq1\t2\t2\n"
+
+
+@pytest.fixture
+def judged(tmp_path: Path, lay: Callable[..., Path]) -> Path:
+    """A folder in BEIR's layout with the splits train and dev."""
+    split = {"qrels/train.tsv": QRELS, "qrels/dev.tsv": "q1\t2\t1\n"}
+    return lay(tmp_path / "judged", {"corpus.jsonl": CORPUS, "queries.jsonl": QUERIES, **split})
+
+
+def test_a_folder_in_beirs_layout_gives_pairs(judged: Path, settings: DataSettings) -> None:
+    """Documents of judgements above 0, with their titles; nothing else is read of the others."""
+    train, dev = own_training(str(judged), settings), own_training(f"{judged}:dev", settings)
+    assert rows_of(train, settings) == [("second", "T one"), ("first", "two")]
+    assert rows_of(dev, settings) == [("first", "two")]
+    assert (train.name, dev.name, train.data.form) == ("judged:train", "judged:dev", "pair")
+    (judged / "corpus.jsonl").write_text(CORPUS.replace("two", "2"))
+    assert own_training(str(judged), settings).data.content != train.data.content
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        ("qrels/train.tsv", QRELS + "q9\td1\t1\n", r"train.tsv:5: the id 'q9' is not in .*queries.jsonl"),
+        ("qrels/train.tsv", QRELS + "q1\td9\t1\n", r"train.tsv:5: the id 'd9' is not in .*corpus.jsonl"),
+        ("qrels/train.tsv", QRELS + "q1\td3\t1\n", r"corpus.jsonl:3: the document has no text"),
+        ("qrels/train.tsv", QRELS + "q3\td1\t1\n", r"queries.jsonl:3: the field 'text' is blank"),
+        ("qrels/train.tsv", QRELS + "q1\td1\thigh\n", r"train.tsv:5: the field 'score' is 'high'"),
+        ("qrels/train.tsv", "q1\td1\t0\n", "train.tsv: no judgement is above 0"),
+        ("corpus.jsonl", CORPUS * 2, r"corpus.jsonl:4: the id 'd1' is there twice, first in line 1"),
+        ("queries.jsonl", '{"_id": "q1"}\n{"_id": "q2"}\n', r"queries.jsonl:2: there is no field 'text'"),
+    ],
+)
+def test_a_bad_folder_is_refused_by_file_and_row(
+    judged: Path, settings: DataSettings, file: str, content: str, message: str
+) -> None:
+    (judged / file).write_text(content)
+    with pytest.raises(DataError, match=message):
+        own_training(str(judged), settings)
+
+
+def test_a_split_that_is_not_there(judged: Path, settings: DataSettings) -> None:
+    with pytest.raises(UsageError, match=r"No split of .*judged is called 'test'") as caught:
+        own_training(f"{judged}:test", settings)
+    assert "dev" in (caught.value.hint or "")
+    for file in (judged / "qrels").iterdir():
+        file.unlink()
+    with pytest.raises(UsageError, match=r"has no qrels/train.tsv"):
+        own_training(str(judged), settings)
+    (judged / "queries.jsonl").unlink()
+    (judged / "qrels" / "train.tsv").write_text(QRELS)
+    with pytest.raises(DataError, match=r"queries.jsonl: No such file"):
+        own_training(str(judged), settings)
+
+
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
@@ -497,5 +571,7 @@ def test_real_data(shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     sts = own_training("mteb/stsbenchmark-sts", settings)
     assert (sts.data.form, sts.rows, sts.name) == ("scored pair", 5_749, "mteb/stsbenchmark-sts")
     assert rows_of(sts, settings)[0] == ("A plane is taking off.", "An air plane is taking off.", 5.0)
+    feedback = own_training(str(shared / "local" / "feedbackqa-train"), settings)
+    assert (feedback.data.form, feedback.rows) == ("pair", 4_399)
     bash = own_training(str(shared / "pairs" / "nl2bash" / "train.jsonl"), settings)
     assert (bash.data.form, bash.rows) == ("pair", 11_607)

@@ -1,0 +1,89 @@
+"""Dense retrieval on MS MARCO, as ModernBERT has it (Warner et al. 2024; code AnswerDotAI/ModernBERT)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from finetune.embedding.plan import EmbeddingRecipe, Variant, entry
+from finetune.embedding.settings import EmbeddingSettings, info_nce
+from harness.data.training import TrainingData
+
+MSMARCO = TrainingData(
+    path="sentence-transformers/msmarco-co-condenser-margin-mse-sym-mnrl-mean-v1",
+    revision="84ed2d35626f617d890bd493b4d6db69a741e0e2",
+    config="triplet-hard",
+    columns=("query", "positive", "negative"),
+    held_out=1_000,
+    split_seed=12,
+    first=1_250_000,
+    rows=1_250_000,
+)
+"""Of 11,662,655 mined triplets, those that the script trains on."""
+
+SCRIPT = EmbeddingSettings(
+    pooling="mean",
+    learning_rate=8e-5,
+    batch_size=512,
+    chunk=16,
+    epochs=1,
+    max_length=None,
+    scale=20.0,
+    weight_decay=0.0,
+    betas=(0.9, 0.999),
+    eps=1e-8,
+    warmup=0.05,
+    schedule="linear",
+    clip=1.0,
+    precision="bfloat16",
+    batches="no_duplicates",
+    last_batch="kept",
+)
+"""The values of the released script, the rest being the defaults of sentence-transformers' trainer."""
+
+AUTHORS = replace(SCRIPT, batch_size=4096, group_size=None)
+"""Eight processes with 64 rows and 8 accumulated batches, or 16 and 32, that share no negatives."""
+
+VARIANTS = {
+    "authors": Variant(
+        summary="what the authors ran: 4,096 pairs a step, negatives within 64, or 16 for large backbones",
+        settings=AUTHORS,
+    ),
+    "paper": Variant(summary="the paper's batch of 16", settings=replace(SCRIPT, batch_size=16, chunk=0)),
+    "ettin": Variant(
+        summary="Ettin's script: batches of 1,024", settings=replace(SCRIPT, batch_size=1024, chunk=256)
+    ),
+}
+
+
+def _assumed(settings: EmbeddingSettings) -> tuple[str, ...]:
+    """What paper and script leave open, and the reading taken."""
+    groups = (
+        "A backbone is large, and its groups have 16 rows, where its token vectors have 1,024 dimensions "
+        "or more.",
+        "A group at the end of the data with fewer rows counts as much as any other, as in the trainer.",
+    )
+    return (
+        "The learning rate is the script's; the paper chooses one of six by the scores on four test sets.",
+        "The order of rows follows from the seed; that of the script's sampler does not.",
+        "Rows that still wait for a batch without their texts at the end of the data are left out.",
+        *(groups if settings.group_size else ()),
+    )
+
+
+RECIPE = entry(
+    EmbeddingRecipe(
+        name="dpr",
+        source="ModernBERT, section 3.1.2; examples/train_st.py of its code",
+        data=(MSMARCO,),
+        loss=info_nce,
+        settings=SCRIPT,
+        defaults=SCRIPT,
+        assumed=_assumed,
+        assumed_data=(
+            "The script names no commit of the data set: this one has 11,662,655 rows.",
+            "The paper's 1.25 M samples are the script's: 1,000 split off with seed 12, then the first.",
+        ),
+    ),
+    "Dense retrieval by InfoNCE on hard triplets of MS MARCO, with mean pooling",
+    VARIANTS,
+)
