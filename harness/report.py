@@ -21,6 +21,7 @@ from harness.scores import (
     Mean,
     TaskResult,
     TrainedResult,
+    part_scores,
     raw_metrics,
     score_text,
     spread_json,
@@ -252,7 +253,9 @@ def _suite_table(suite: Suite, report: Report) -> Table:
             continue
         cells: list[str] = []
         for group in groups:
-            hows = [report.result(one, task).how for one in group for task in report.tasks_of(column, one)]
+            hows = [
+                report.result(one, task).how for one in group for task in report.tasks_of(suite, column, one)
+            ]
             scores = [report.aggregates(one, suite).columns[column.name] for one in group]
             cells += _cells(spread_text(scores), hows) if hows else ["", ""]
         table.add_row(column.name, column.type, column.tasks[0].metric, *cells)
@@ -590,8 +593,10 @@ class Report:
 
     def aggregates(self, one: ConfiguredModel, suite: Suite) -> Aggregates:
         """The columns and means of a suite for one model."""
-        numbers = {name: self._number(suite, record) for name, record in self._done(one, suite).items()}
-        return Aggregates.of(suite, {name: value for name, value in numbers.items() if value is not None})
+        done = self._done(one, suite)
+        numbers = {name: self._number(suite, record) for name, record in done.items()}
+        known = {name: value for name, value in numbers.items() if value is not None}
+        return Aggregates.of(suite, {**known, **part_scores(suite, done)})
 
     def trained_result(self, one: ConfiguredModel, suite: Suite) -> TrainedResult | None:
         """The trained result of a model on a suite, with intervals; None if no task of it needs training."""
@@ -666,9 +671,11 @@ class Report:
             if any((group[0], task) in keys and task.output != "label" for task in suite.tasks)
         )
 
-    def tasks_of(self, column: Column, one: ConfiguredModel) -> list[Task]:
-        """The tasks of a column that a model is evaluated on."""
-        return [task for task in column.tasks if (one, task) in self.prepared.plan.keys]
+    def tasks_of(self, suite: Suite, column: Column, one: ConfiguredModel) -> list[Task]:
+        """The tasks of a column that a model is evaluated on, as a whole."""
+        names = [task.name for task in column.tasks]
+        keys = self.prepared.plan.keys
+        return [task for task in suite.tasks if task.name in names and (one, task) in keys]
 
     def label(self, group: Sequence[ConfiguredModel]) -> str:
         """The name of a model, or of the seeds of a training."""
