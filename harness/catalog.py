@@ -16,7 +16,7 @@ from harness.arguments import with_settings
 from harness.errors import UsageError, unknown
 from harness.recipe import ModelRecipe, RecipeEntry, TaskRecipe
 from harness.registry import Registry
-from harness.types import Suite, SuiteEntry, SuiteOptions
+from harness.types import Column, Suite, SuiteEntry, SuiteOptions
 
 SUITES = Registry(kind=SuiteEntry, package="suites", attribute="SUITE", group="harness.suites")
 RECIPES = Registry(kind=RecipeEntry, package="finetune.recipes", attribute="RECIPE", group="harness.recipes")
@@ -68,18 +68,24 @@ def open_suites(names: Sequence[str], options: SuiteOptions | None = None) -> li
     """
     suites = [open_suite(name, options) for name in names]
     wanted = options.tasks if options else ()
-    columns = [column.name for suite in suites for column in suite.columns]
+    every = [column for suite in suites for column in suite.columns]
     for name in wanted:
-        if name not in columns:
+        if not any(_is_column(column, name) for column in every):
             of = " or ".join(names)
+            columns = [column.name for column in every]
             raise unknown(f"task of {of}", name, columns, then="Names of tasks are those of a suite's table.")
     return [_only(suite, wanted) for suite in suites] if wanted else suites
 
 
+def _is_column(column: Column, name: str) -> bool:
+    """Whether a column has this name, or its only task has."""
+    return column.name == name or [task.name for task in column.tasks] == [name]
+
+
 def _only(suite: Suite, wanted: Sequence[str]) -> Suite:
     """The suite with tasks in the wanted columns only."""
-    columns = tuple(c if c.name in wanted else replace(c, tasks=()) for c in suite.columns)
-    found = tuple(column.name for column in suite.columns if column.name in wanted)
+    found = tuple(c.name for c in suite.columns if any(_is_column(c, name) for name in wanted))
+    columns = tuple(c if c.name in found else replace(c, tasks=()) for c in suite.columns)
     return replace(suite, columns=columns, requested=found if len(found) < len(columns) else ())
 
 

@@ -23,6 +23,7 @@ from harness.scores import (
     TaskResult,
     TrainedResult,
     Untouched,
+    part_scores,
     raw_metrics,
     score_text,
     spread_json,
@@ -320,7 +321,9 @@ def _suite_table(suite: Suite, report: Report) -> Table:
             continue
         cells: list[str] = []
         for group in groups:
-            hows = [report.result(one, task).how for one in group for task in report.tasks_of(column, one)]
+            hows = [
+                report.result(one, task).how for one in group for task in report.tasks_of(suite, column, one)
+            ]
             scores = [report.aggregates(one, suite).columns[column.name] for one in group]
             cells += _cells(spread_text(scores), hows) if hows else ["", ""]
         table.add_row(column.name, column.type, column.tasks[0].metric, *cells)
@@ -661,9 +664,11 @@ class Report:
         return Aggregates.of(suite, self.numbers(one, suite))
 
     def numbers(self, one: ConfiguredModel, suite: Suite) -> dict[str, float]:
-        """The numbers that enter a suite's means, by task."""
-        numbers = {name: self._number(suite, record) for name, record in self._done(one, suite).items()}
-        return {name: value for name, value in numbers.items() if value is not None}
+        """The numbers that enter a suite's means, by task, and by column where it shows a part of a task."""
+        done = self._done(one, suite)
+        numbers = {name: self._number(suite, record) for name, record in done.items()}
+        known = {name: value for name, value in numbers.items() if value is not None}
+        return {**known, **part_scores(suite, done)}
 
     def trained_result(self, one: ConfiguredModel, suite: Suite) -> TrainedResult | None:
         """The trained result of a model on a suite, with intervals; None if no task of it needs training."""
@@ -745,9 +750,11 @@ class Report:
             if any((group[0], task) in keys and task.output != "label" for task in suite.tasks)
         )
 
-    def tasks_of(self, column: Column, one: ConfiguredModel) -> list[Task]:
-        """The tasks of a column that a model is evaluated on."""
-        return [task for task in column.tasks if (one, task) in self.prepared.plan.keys]
+    def tasks_of(self, suite: Suite, column: Column, one: ConfiguredModel) -> list[Task]:
+        """The tasks of a column that a model is evaluated on, as a whole."""
+        names = [task.name for task in column.tasks]
+        keys = self.prepared.plan.keys
+        return [task for task in suite.tasks if task.name in names and (one, task) in keys]
 
     def label(self, group: Sequence[ConfiguredModel]) -> str:
         """The name of a model, or of the seeds of a training."""

@@ -15,6 +15,7 @@ from harness.errors import UsageError, unknown
 from harness.identity import data_identity
 from harness.lineage import Lineage
 from harness.record import ModelPart, Record
+from harness.scores import part_scores
 from harness.store import Store
 from harness.types import SEED, Encoding, Suite, Task
 
@@ -356,6 +357,7 @@ def _view(treatment: Condition, kept: Mapping[str, Record], suite: Suite, former
     pinned = {task.name: task.data.revision for task in suite.tasks if task.data.path}
     unproven = [n for n, r in kept.items() if n in pinned and r.identity["data"].get("revision") != pinned[n]]
     scores = {name: r.main_score for name, r in kept.items() if r.main_score is not None}
+    scores |= part_scores(suite, kept)
     return _View(treatment=treatment, former=former, records=kept, scores=scores, unproven=tuple(unproven))
 
 

@@ -89,6 +89,9 @@ class Mean:
         return self.value if self.complete else None
 
 
+MAIN_SCORE = "main_score"
+"""The raw metric that mteb and our own sources make the main score of."""
+
 LARGE, LARGE_CORRELATION = 385, 1537
 """The fewest scored examples of a large task: its 95 % interval is at most ± 5 points for every model.
 
@@ -191,13 +194,17 @@ class Aggregates:
 
     @staticmethod
     def of(suite: Suite, scores: Mapping[str, float]) -> Aggregates:
-        """The two means of a suite from the main scores of its tasks.
+        """The two means of a suite from the main scores of its tasks, and those of parts of them by column.
 
         A column of several tasks (CQADupstack) is their mean and counts once; it has a score only if all of
         them have. The mean over types is the mean of the types' means, and a type counts only if all its
         columns have scores.
         """
-        columns = {column.name: _column(column, scores) for column in suite.columns}
+        parts = suite.parts
+        columns = {
+            column.name: scores.get(column.name) if column.name in parts else _column(column, scores)
+            for column in suite.columns
+        }
         apart = shown_only(suite)
         averaged = [column for column in suite.columns if column.name not in apart]
         types = dict.fromkeys(column.type for column in averaged)
@@ -216,6 +223,23 @@ class Aggregates:
 
 def _column(column: Column, scores: Mapping[str, float]) -> float | None:
     return Mean.of(column.name, [scores.get(task.name) for task in column.tasks]).whole
+
+
+def part_scores(suite: Suite, records: Mapping[str, Record]) -> dict[str, float]:
+    """The scores of the columns that show a part of a task, from the records of the whole tasks."""
+    found = {
+        name: _scope_score(records[task.name], task, MAIN_SCORE)
+        for name, task in suite.parts.items()
+        if task.name in records
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _scope_score(record: Record, task: Task, metric: str) -> float | None:
+    """The mean of a raw metric over the splits and subsets of a task; None unless all are in the record."""
+    found = [record.scores.get(split, {}).get(subset, {}).get(metric) for split, subset in task.cells]
+    values = [float(value) for value in found if isinstance(value, int | float)]
+    return fmean(values) if values and len(values) == len(found) else None
 
 
 def raw_metrics(record: Record) -> Raw:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
@@ -341,11 +341,32 @@ class Task:
         """Whether it searches documents for queries, or puts given ones in order."""
         return self.roles == SIDES
 
+    @property
+    def cells(self) -> tuple[tuple[str, str], ...]:
+        """Every scored (split, subset)."""
+        return tuple((split, subset) for split in self.splits for subset in self.subsets)
+
+
+def _union(one: Task, other: Task) -> Task:
+    """A task with the splits and subsets of both, which are the same task of different columns."""
+    sizes = (one.size, other.size)
+    known = all(size.texts is not None and size.characters is not None for size in sizes)
+    return replace(
+        one,
+        splits=tuple(dict.fromkeys((*one.splits, *other.splits))),
+        subsets=tuple(dict.fromkeys((*one.subsets, *other.subsets))),
+        size=Size(
+            texts=sum(size.texts or 0 for size in sizes) if known else None,
+            characters=sum(size.characters or 0 for size in sizes) if known else None,
+        ),
+    )
+
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
     """A column of a table: a task, several that count once (their mean), or none after narrowing.
 
+    Two columns may have the same task with other splits or subsets: it is run once, and each shows its part.
     `shown_only` is the reason why it is outside of the means of the suite; empty for the columns in them.
     """
 
@@ -421,8 +442,18 @@ class Suite:
 
     @property
     def tasks(self) -> tuple[Task, ...]:
-        """Every task once, in the order of the columns."""
-        return tuple({t.name: t for c in self.columns for t in c.tasks}.values())
+        """Every task once, in the order of the columns, with the splits and subsets of all its columns."""
+        found: dict[str, Task] = {}
+        for task in (task for column in self.columns for task in column.tasks):
+            before = found.get(task.name, task)
+            found[task.name] = before if before == task else _union(before, task)
+        return tuple(found.values())
+
+    @property
+    def parts(self) -> Mapping[str, Task]:
+        """The columns that show some splits or subsets of a task, which other columns have more of."""
+        whole = {task.name: task for task in self.tasks}
+        return {c.name: t for c in self.columns for t in c.tasks if t.cells != whole[t.name].cells}
 
     @property
     def left_out(self) -> tuple[str, ...]:

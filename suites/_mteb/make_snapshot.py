@@ -103,15 +103,15 @@ def _base(task: type[AbsTask]) -> type[Any]:
 def _loader(task: type[AbsTask]) -> str:
     """The way in which the data is loaded, empty for a configuration of each subset.
 
-    "parts" are the tables of a retrieval task, "merged" a table of all subsets, "columns" one with a column
-    for each language, and "own" is code of the task's own.
+    "parts" are the tables of a retrieval task, "coir" those of CodeSearchNet in CoIR, "merged" a table of all
+    subsets, "columns" one with a column for each language, and "own" is code of the task's own.
     """
     from mteb.abstasks.retrieval import AbsTaskRetrieval
 
     if getattr(task, "parallel_subsets", False):
         return "columns"
     if _home(task, "load_data") not in ("AbsTask", "AbsTaskRetrieval", "AbsTaskReranking"):
-        return "own"
+        return "coir" if "_load_code_search_code_retrieval" in inspect.getsource(task.load_data) else "own"
     if "split" in task.metadata.dataset:
         return "own"
     if issubclass(task, AbsTaskRetrieval):
@@ -135,7 +135,7 @@ def _columns(task: type[AbsTask]) -> dict[str, Any]:
 
     `lists` is whether a row holds several texts with their labels.
     """
-    if getattr(task.metadata, "tasks", None) or _loader(task) in ("own", "parts", "columns"):
+    if getattr(task.metadata, "tasks", None) or _loader(task) in ("own", "parts", "coir", "columns"):
         return {}
     texts, values = _final_columns(task)
     if _home(task, "dataset_transform") == "AbsTask":

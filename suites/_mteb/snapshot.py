@@ -101,8 +101,8 @@ class TaskInfo:
             revision is passed over.
         parallel: Whether a subset "a-b" pairs columns a and b, each encoded once for all subsets.
         loader: The way in which its data is loaded: a configuration for each subset (empty), the "parts" of a
-            retrieval task, a table of all subsets that are "merged", one with "columns" for languages, or its
-            "own" code.
+            retrieval task, those of CodeSearchNet in "coir", a table of all subsets that are "merged", one
+            with "columns" for languages, or its "own" code.
         config: The configuration of a task without subsets, empty for the default one.
         train: The split that a classifier is trained on.
         texts: The columns of text in its data, none where its own code decides.
@@ -151,9 +151,11 @@ class TaskInfo:
         """The tables that are read for splits and subsets; none, or without splits, if its code decides."""
         if self.loader == "own":
             return ()
+        if self.loader == "coir":
+            return tuple(table for subset in subsets for table in _coir_tables(subset, splits))
         if self.loader == "parts":
-            ranked = "Reranking" in self.type
-            return tuple(t for subset in subsets for t in _retrieval_tables(subset, splits, ranked=ranked))
+            given = (tuple(splits), "Reranking" in self.type, len(self.splits) == 1)
+            return tuple(table for subset in subsets for table in _retrieval_tables(subset, *given))
         configs: list[tuple[str, ...]] = [(subset,) for subset in subsets if subset != "default"]
         if self.loader or not configs:
             configs = [(self.config,) if self.config else ()]
@@ -184,18 +186,31 @@ def _each(names: Sequence[str]) -> tuple[tuple[str, ...], ...]:
     return tuple((name,) for name in names)
 
 
-def _retrieval_tables(subset: str, splits: Sequence[str], *, ranked: bool) -> Iterator[DataTable]:
-    """The tables of a subset of a retrieval task; `ranked` is whether each query has candidates."""
+_JUDGEMENT = (("query-id",), ("corpus-id",), ("score",))
+
+
+def _retrieval_tables(subset: str, wanted: tuple[str, ...], ranked: bool, lone: bool) -> Iterator[DataTable]:
+    """The tables of a subset of a retrieval task.
+
+    `ranked` is whether each query has candidates, `lone` whether the only split of the judgements stands for
+    any: not where the task has several, as one's judgements would be read for another.
+    """
     before = "" if subset == "default" else f"{subset}-"
     qrels = ("default", "qrels") if subset == "default" else (f"{subset}-qrels",)
-    wanted = tuple(splits)
-    ids = _each(("query-id", "corpus-id", "score"))
-    yield DataTable(config=qrels, splits=wanted, values=ids, lone_split=True)
+    yield DataTable(config=qrels, splits=wanted, values=_JUDGEMENT, lone_split=lone)
     if ranked:
         ids = _each(("query-id", "corpus-ids"))
         yield DataTable(config=(f"{before}top_ranked",), splits=wanted, values=ids, lone_split=True)
     for config in ((f"{before}corpus",), (f"{before}queries", "query")):
         yield DataTable(config=config, splits=wanted, texts=(("text",),), values=(_ID,), lone_split=True)
+
+
+def _coir_tables(subset: str, splits: Sequence[str]) -> Iterator[DataTable]:
+    """The tables of a language of CodeSearchNet as CoIR publishes it; `partition` is a query's split."""
+    yield DataTable(config=(f"{subset}-qrels",), splits=tuple(splits), values=_JUDGEMENT)
+    for name, more in (("corpus", "title"), ("queries", "partition")):
+        ids = _each(("_id", more))
+        yield DataTable(config=(f"{subset}-{name}",), splits=(name,), texts=(("text",),), values=ids)
 
 
 @dataclass(frozen=True, kw_only=True)

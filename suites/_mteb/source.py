@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import functools
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -57,8 +58,8 @@ class MtebSource:
         with _quiet():
             made = _fresh(task, seed=seed, data=data)
             outcome = _run(made, encoder)
-        lost = _lost_judgements(made) if task.data.content and info.loader == "parts" else ()
-        return replace(outcome, notes=(*outcome.notes, *_pinned(info, task.data), *lost))
+        notes = _retrieval_notes(made) if _is_own_retrieval(info, task) else ()
+        return replace(outcome, notes=(*outcome.notes, *_pinned(info, task.data), *notes))
 
 
 def _require_hub(info: TaskInfo, data: Path | None) -> None:
@@ -91,6 +92,9 @@ def _fresh(task: Task, *, seed: int, data: Path | None) -> AbsTask:
         with _errors_naming(data, task):
             built.load_data()
             _require_subsets(built)
+            _convert(built)
+        if _is_own_retrieval(load().task(task.name), task):
+            _require_ids(built, data)
         return built
 
     return _duplicate_of_loaded((task, seed, data), make)
@@ -125,16 +129,96 @@ def _require_subsets(task: AbsTask) -> None:
         raise DataError(f"The data has no row of {task.metadata.name}'s subset {lost[0]}.")
 
 
-def _lost_judgements(task: Any) -> tuple[str, ...]:
-    """A note on judged documents that the corpus of a retrieval task lacks: no model can find them."""
-    parts = [part for splits in task.dataset.values() for part in splits.values()]
-    judged = [(part, {d for grades in part["relevant_docs"].values() for d in grades}) for part in parts]
-    lost = sum(len(documents - set(part["corpus"]["id"])) for part, documents in judged)
-    every = sum(len(documents) for _, documents in judged)
-    return (
-        (f"{lost} of {every} judged documents are not in the corpus: no model can find them.",)
-        if lost
-        else ()
+def _convert(task: Any) -> None:
+    """Put data that a retrieval task's own code has loaded into mteb's present form."""
+    if hasattr(task, "convert_v1_dataset_format_to_v2"):
+        task.convert_v1_dataset_format_to_v2(num_proc=None)
+
+
+def _is_own_retrieval(info: TaskInfo, task: Task) -> bool:
+    """Whether a retrieval task's data is a folder whose content nobody vouches for."""
+    return bool(task.data.content) and info.loader in ("parts", "coir")
+
+
+def _require_ids(task: Any, data: Path | None) -> None:
+    """Refuse a retrieval task whose ids make its scores meaningless: used twice, or never the judged ones."""
+    for name, part in _parts(task):
+        for what in ("corpus", "queries"):
+            twice = _texts_of_one_id(part[what])
+            if twice:
+                raise DataError(
+                    f"{data}: {task.metadata.name}{name}: the id {twice!r} is that of two texts in {what}.",
+                    hint="Ids must be unique, as judgements and results name texts by them.",
+                )
+        judged = _judged(part)
+        for what, known in (("query", "queries"), ("document", "corpus")):
+            if judged[what].isdisjoint(part[known]["id"]):
+                raise DataError(
+                    f"{data}: {task.metadata.name}{name}: no judged {what} is in {known}: "
+                    f"{min(judged[what], default='none')!r} is not.",
+                    hint=f"The judgements name a {what} by its _id in {known}.",
+                )
+
+
+def _parts(task: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The data of each subset and split of a retrieval task, with its name in an error."""
+    for subset, splits in task.dataset.items():
+        for split, part in splits.items():
+            yield f" ({split}{'' if subset == 'default' else f', {subset}'})", part
+
+
+def _judged(part: Mapping[str, Any]) -> dict[str, set[str]]:
+    """The ids of the judged queries and documents."""
+    grades = part["relevant_docs"]
+    return {"query": {*grades}, "document": {d for found in grades.values() for d in found}}
+
+
+def _texts_of_one_id(rows: Dataset) -> str:
+    """An id of two rows with different texts; empty if there is none."""
+    ids = rows["id"][:]
+    if len(set(ids)) == len(ids):
+        return ""
+    known: dict[str, tuple[Any, ...]] = {}
+    for row in rows:
+        text = (row.get("title"), row["text"])
+        if known.setdefault(row["id"], text) != text:
+            return str(row["id"])
+    return ""
+
+
+def _retrieval_notes(task: Any) -> tuple[str, ...]:
+    """Notes on judgements of texts that are not there, empty texts, and queries that no document answers."""
+    counts: Counter[str] = Counter()
+    for _, part in _parts(task):
+        judged = _judged(part)
+        documents, queries = ({*part[name]["id"]} for name in ("corpus", "queries"))
+        counts["judged documents"] += len(judged["document"])
+        counts["lost documents"] += len(judged["document"] - documents)
+        counts["judged queries"] += len(judged["query"])
+        counts["lost queries"] += len(judged["query"] - queries)
+        counts["documents"] += len(part["corpus"])
+        counts["empty documents"] += _empty(part["corpus"])
+        counts["queries"] += len(part["queries"])
+        counts["empty queries"] += _empty(part["queries"])
+        counts["unanswered"] += sum(
+            max(grades.values(), default=0) <= 0 for grades in part["relevant_docs"].values()
+        )
+    told = (
+        ("lost documents", "judged documents", "are not in the corpus: no model can find them"),
+        ("lost queries", "judged queries", "are not among the queries: they are left out"),
+        ("empty documents", "documents", "are empty"),
+        ("empty queries", "queries", "are empty"),
+        ("unanswered", "judged queries", "have no relevant document: every model scores 0 on them"),
+    )
+    return tuple(f"{counts[n]} of {counts[of]} {of} {says}." for n, of, says in told if counts[n])
+
+
+def _empty(rows: Dataset) -> int:
+    """The number of rows with neither a title nor a text."""
+    titles = rows["title"] if "title" in rows.column_names else [""] * len(rows)
+    return sum(
+        isinstance(text, str) and not text.strip() and not (title or "").strip()
+        for text, title in zip(rows["text"], titles, strict=True)
     )
 
 

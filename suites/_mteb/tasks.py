@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from harness.errors import UsageError, unknown
 from harness.types import ROLES, SIDES, Column, Data, Offer, Role, Suite, SuiteOptions, Task
@@ -19,11 +20,66 @@ def benchmark(name: str, *, called: str, options: SuiteOptions) -> Suite:
         UsageError: No benchmark has this name, or nothing is left of any of its tasks.
     """
     info = snapshot.load().benchmark(name)
-    _require_subsets(info.name, info.tasks, options.subsets)
-    columns = tuple(_column_or_empty(use, options) for use in info.tasks)
+    return of_tasks({use.name: use for use in info.tasks}, called=called, title=info.name, options=options)
+
+
+def uses_of(name: str) -> dict[str, TaskUse]:
+    """The tasks of a benchmark of mteb by name, as it uses them."""
+    return {use.name: use for use in snapshot.load().benchmark(name).tasks}
+
+
+def whole(name: str) -> TaskUse:
+    """The use of all scored splits and subsets of a task of mteb."""
+    info = snapshot.load().task(name)
+    return TaskUse(name=name, splits=info.splits, subsets=tuple(info.subsets))
+
+
+def of_tasks(uses: Mapping[str, TaskUse], *, called: str, title: str, options: SuiteOptions) -> Suite:
+    """The suite of a column for each task, by the names of the columns.
+
+    Raises:
+        UsageError: Nothing is left of any of the tasks.
+    """
+    _require_subsets(title, [*uses.values()], options.subsets)
+    columns = tuple(_column_or_empty(use, options, name) for name, use in uses.items())
     if not any(column.tasks for column in columns):
-        _column(info.tasks[0], options)
-    return Suite(name=called, title=info.name, columns=columns)
+        _column(next(iter(uses.values())), options)
+    return Suite(name=called, title=title, columns=columns)
+
+
+def of_parts(
+    uses: Mapping[str, TaskUse],
+    *,
+    called: str,
+    title: str,
+    options: SuiteOptions,
+    shown_only: Mapping[str, str] = MappingProxyType({}),
+) -> Suite:
+    """The suite of a column for each of several parts of a task, which is run once.
+
+    Args:
+        uses: The splits and subsets of the task that each column shows, by the columns' names.
+        called: The name of the suite.
+        title: The title of its tables.
+        options: The options that narrow it.
+        shown_only: The columns outside of the mean, each with the reason.
+
+    Raises:
+        UsageError: Nothing is left of any column.
+    """
+    first, *others = uses.values()
+    every = replace(
+        first,
+        splits=tuple(dict.fromkeys(split for use in (first, *others) for split in use.splits)),
+        subsets=tuple(dict.fromkeys(subset for use in (first, *others) for subset in use.subsets)),
+    )
+    _require_subsets(title, [every], options.subsets)
+    _task(every, options, within=every)
+    columns = tuple(
+        replace(_column_or_empty(use, options, name, within=use), shown_only=shown_only.get(name, ""))
+        for name, use in uses.items()
+    )
+    return Suite(name=called, title=title, columns=columns)
 
 
 def _require_subsets(of: str, uses: Sequence[TaskUse], wanted: Sequence[str]) -> None:
@@ -37,25 +93,27 @@ def _require_subsets(of: str, uses: Sequence[TaskUse], wanted: Sequence[str]) ->
             raise unknown(f"subset of {of}", name, known, then="--subsets takes names of subsets.")
 
 
-def _column(use: TaskUse, options: SuiteOptions) -> Column:
+def _column(use: TaskUse, options: SuiteOptions, name: str = "", *, within: TaskUse | None = None) -> Column:
     """A column: a task, or the members of an aggregate, which count once."""
     info = snapshot.load().task(use.name)
     members = info.aggregate_of or (use,)
-    tasks = tuple(_task(member, options) for member in members)
-    return Column(name=info.name, type=info.type, tasks=tasks)
+    tasks = tuple(_task(member, options, within=within) for member in members)
+    return Column(name=name or info.name, type=info.type, tasks=tasks)
 
 
-def _column_or_empty(use: TaskUse, options: SuiteOptions) -> Column:
+def _column_or_empty(
+    use: TaskUse, options: SuiteOptions, name: str, *, within: TaskUse | None = None
+) -> Column:
     try:
-        return _column(use, options)
+        return _column(use, options, name, within=within)
     except UsageError:
-        info = snapshot.load().task(use.name)
-        return Column(name=info.name, type=info.type, tasks=())
+        return Column(name=name, type=snapshot.load().task(use.name).type, tasks=())
 
 
-def _task(use: TaskUse, options: SuiteOptions) -> Task:
+def _task(use: TaskUse, options: SuiteOptions, *, within: TaskUse | None = None) -> Task:
+    """A task; options choose among the splits and subsets of `within`, by default among all its splits."""
     info = snapshot.load().task(use.name)
-    within = TaskUse(name=info.name, splits=info.splits, subsets=use.subsets)
+    within = within or TaskUse(name=info.name, splits=info.splits, subsets=use.subsets)
     splits, subsets = use.splits, use.subsets
     if options.languages or options.splits or options.subsets:
         if options.subsets:
@@ -117,11 +175,7 @@ def benchmark_or_task(name: str, *, called: str, options: SuiteOptions) -> Suite
     """The benchmark or the single task `name` of mteb as a suite."""
     known = snapshot.load()
     if name in known.tasks:
-        info = known.task(name)
-        splits, subsets = info.splits, tuple(info.subsets)
-        use = TaskUse(name=name, splits=splits, subsets=subsets)
-        _require_subsets(name, [use], options.subsets)
-        return Suite(name=called, title=name, columns=(_column(use, options),))
+        return of_tasks({name: whole(name)}, called=called, title=name, options=options)
     if known.resolve(name):
         return benchmark(name, called=called, options=options)
     raise unknown(

@@ -1,0 +1,27 @@
+"""The suite `mldr`: the English documents of Multi Long Doc Retrieval."""
+
+from dataclasses import replace
+
+from harness.types import Suite, SuiteEntry, SuiteOptions
+from suites._mteb.tasks import of_parts, whole
+
+DEV, TEST = "MLDR (dev)", "MLDR (test)"
+
+
+def _open(_argument: str, options: SuiteOptions) -> Suite:
+    english = replace(whole("MultiLongDocRetrieval"), subsets=("en",))
+    uses = {DEV: replace(english, splits=("dev",)), TEST: replace(english, splits=("test",))}
+    return of_parts(
+        uses,
+        called="mldr",
+        title="MLDR, English",
+        options=options,
+        shown_only={DEV: "the development queries"},
+    )
+
+
+SUITE = SuiteEntry(
+    name="mldr",
+    summary="MLDR in English: 200,000 long documents; its dev and test queries apart (docs/retrieval.md)",
+    open=_open,
+)

@@ -1,0 +1,252 @@
+"""The retrieval suites on generated folders in the hub's layout, against stock mteb on the same folders."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import harness
+import tiny
+from fakes import Bags
+from harness import backbones
+from harness.catalog import open_suite, open_suites
+from harness.cli import invoke
+from harness.commands.data import command
+from harness.errors import UsageError
+from harness.identity import evaluation_identity
+from harness.types import Suite, SuiteOptions
+from retrieval_data import lay_retrieval
+from suites._mteb.model import Model
+from suites._mteb.source import _quiet
+
+LANGUAGES = ["go", "java", "javascript", "php", "python", "ruby"]
+SUITES = {
+    "mldr": ("MultiLongDocRetrieval", ["MLDR (dev)", "MLDR (test)"]),
+    "codesearchnet": ("COIRCodeSearchNetRetrieval", LANGUAGES),
+    "codesearchnet:text": ("CodeSearchNetRetrieval", LANGUAGES),
+    "stackqa": ("StackOverflowQA", ["StackOverflowQA"]),
+}
+
+
+def cells(suite: Suite) -> dict[str, tuple[tuple[str, str], ...]]:
+    return {column.name: column.tasks[0].cells for column in suite.columns if column.tasks}
+
+
+# What a suite asks for
+
+
+def test_columns_are_the_parts_of_a_task_that_is_run_once() -> None:
+    for name, (task, columns) in SUITES.items():
+        suite = open_suite(name)
+        assert [column.name for column in suite.columns] == columns
+        assert [found.name for found in suite.tasks] == [task]
+    assert cells(open_suite("mldr")) == {"MLDR (dev)": (("dev", "en"),), "MLDR (test)": (("test", "en"),)}
+    assert open_suite("mldr").tasks[0].cells == (("dev", "en"), ("test", "en"))
+    assert cells(open_suite("codesearchnet")) == {name: (("test", name),) for name in LANGUAGES}
+
+
+def test_a_whole_task_and_a_suite_of_its_parts_have_one_key() -> None:
+    """Records of `mteb:TASK` stay valid for the suite, and the other way round."""
+    for name, (task, _) in SUITES.items():
+        options = SuiteOptions(subsets=("en",)) if name == "mldr" else SuiteOptions()
+        (mine,), (whole,) = open_suite(name).tasks, open_suite(f"mteb:{task}", options).tasks
+        assert mine.size == whole.size
+        assert _identity(mine) == _identity(whole)
+
+
+def _identity(task: Any) -> Any:
+    from fakes import artifact, encoding
+
+    return evaluation_identity(artifact(Path("m")), task, encoding(), seed=42)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "left"),
+    [
+        ("mldr", {"splits": ("dev",)}, ["MLDR (dev)"]),
+        ("mldr", {"splits": ("test",)}, ["MLDR (test)"]),
+        ("mldr", {"languages": ("eng",)}, ["MLDR (dev)", "MLDR (test)"]),
+        ("codesearchnet", {"subsets": ("ruby", "go")}, ["go", "ruby"]),
+        ("codesearchnet", {"languages": ("php",)}, ["php"]),
+        ("codesearchnet", {"tasks": ("COIRCodeSearchNetRetrieval",)}, LANGUAGES),
+        ("codesearchnet", {"tasks": ("java",)}, ["java"]),
+        ("beir", {"tasks": ("MSMARCO", "SciFact")}, ["SciFact", "MSMARCO (dev)"]),
+        ("beir", {"tasks": ("MSMARCO (dev)",)}, ["MSMARCO (dev)"]),
+        ("beir:dl19", {"tasks": ("TRECDL2019",)}, ["MSMARCO (TREC-DL 2019)"]),
+    ],
+)
+def test_a_suite_is_narrowed(name: str, options: dict[str, Any], left: list[str]) -> None:
+    (suite,) = open_suites([name], SuiteOptions(**options))
+    assert [column.name for column in suite.columns if column.tasks] == left
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "said"),
+    [
+        ("mldr", {"splits": ("train",)}, "no split of it is train"),
+        ("mldr", {"subsets": ("fr",)}, "No subset of MLDR, English is called 'fr'"),
+        ("codesearchnet", {"splits": ("dev",)}, "no split of it is dev"),
+        ("codesearchnet", {"tasks": ("rust",)}, "No task of codesearchnet is called 'rust'"),
+        ("stackqa", {"splits": ("train",)}, "no split of it is train"),
+        ("codesearchnet:txt", {}, "No direction of codesearchnet is called 'txt'"),
+        ("beir:dl20", {}, "No choice of MSMARCO's queries is called 'dl20'"),
+    ],
+)
+def test_what_a_suite_does_not_have_is_one_error(name: str, options: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        open_suites([name], SuiteOptions(**options))
+    assert said in caught.value.message
+    assert caught.value.hint
+
+
+def test_beir_says_what_msmarco_is_scored_on() -> None:
+    dev, track = open_suite("beir"), open_suite("beir:dl19")
+    assert [len(suite.columns) for suite in (dev, track)] == [15, 15]
+    named = {column.name: column.tasks for suite in (dev, track) for column in suite.columns}
+    (first,), (second,) = named["MSMARCO (dev)"], named["MSMARCO (TREC-DL 2019)"]
+    assert (first.name, first.splits) == ("MSMARCO", ("dev",))
+    assert (second.name, second.splits) == ("TRECDL2019", ("test",))
+    assert len(named["CQADupstackRetrieval"]) == 12
+
+
+# Against mteb
+
+
+SIZES = {
+    "go": (8_122, 182_440),
+    "java": (10_955, 180_866),
+    "javascript": (3_291, 64_854),
+    "php": (14_014, 267_725),
+    "python": (14_918, 280_310),
+    "ruby": (1_261, 27_570),
+}
+"""Queries and documents of CoIR's CodeSearchNet, as its paper counts them."""
+
+
+@pytest.mark.slow
+def test_what_a_query_is_in_each_direction() -> None:
+    """By mteb's own words and counts: CoIR's queries are code, far longer than the texts looked for."""
+    import mteb
+
+    code, text = (mteb.get_task(SUITES[name][0]).metadata for name in ("codesearchnet", "codesearchnet:text"))
+    assert "retrieve the most relevant code summary given a code snippet" in code.description
+    assert "retrieve the most relevant code snippet for a given query" in text.description
+    found = code.descriptive_stats["test"]["hf_subset_descriptive_stats"]
+    assert {name: (one["num_queries"], one["num_documents"]) for name, one in found.items()} == SIZES
+    for one in found.values():
+        lengths = [one[f"{side}_text_statistics"]["average_text_length"] for side in ("queries", "documents")]
+        assert lengths[0] > 1.9 * lengths[1]
+
+
+@pytest.mark.slow
+def test_hits_with_the_id_of_the_query_are_left_out_where_mteb_does_so() -> None:
+    import mteb
+
+    names = [task.name for suite in ("beir", "beir:dl19") for task in open_suite(suite).tasks]
+    found = {name for name in names if mteb.get_task(name).ignore_identical_ids}
+    assert found == {"ArguAna", "QuoraRetrieval", "FEVER", "FiQA2018", "MSMARCO", "TRECDL2019"}
+
+
+class Stock:
+    """Our letters as mteb's own model, searched by mteb's own wrapper."""
+
+    mteb_model_meta = Model(Bags()).mteb_model_meta
+    similarity = Model(Bags()).similarity
+    similarity_pairwise = Model(Bags()).similarity_pairwise
+
+    def encode(self, inputs: Any, **_: Any) -> np.ndarray:
+        return Bags().encode([text for batch in inputs for text in batch["text"]], role="")
+
+
+def stock(name: str, folder: Path, **narrowed: Any) -> Any:
+    import mteb
+
+    task = mteb.get_task(name, **narrowed)
+    task.metadata = task.metadata.model_copy(
+        update={"dataset": {**task.metadata.dataset, "path": str(folder)}}
+    )
+    with _quiet():
+        return mteb.evaluate(Stock(), task, cache=None, show_progress_bar=False).task_results[0].scores  # type: ignore[arg-type]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "task", "same_ids"),
+    [*((suite, task, False) for suite, (task, _) in SUITES.items()), ("beir", "ArguAna", True)],
+)
+def test_every_metric_is_that_of_stock_mteb(
+    name: str, task: str, same_ids: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import datasets.config
+
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "library")
+    subsets = ["en"] if name == "mldr" else ()
+    folder = lay_retrieval(tmp_path / "root", task, subsets=subsets, same_ids=same_ids)
+    (asked,) = (found for found in open_suite(name).tasks if found.name == task)
+    ours = asked.source.evaluate(asked, Bags(), seed=42, data=folder).scores  # type: ignore[union-attr]
+    theirs = stock(task, folder, **({"hf_subsets": subsets} if subsets else {}))
+    assert {*ours} == {*theirs}
+    assert {(split, one["hf_subset"]) for split, found in theirs.items() for one in found} == {*asked.cells}
+    for split, found in theirs.items():
+        for one in found:
+            mine = ours[split][one["hf_subset"]]
+            numbers = {n: v for n, v in one.items() if isinstance(v, float) and v == v}
+            assert {"ndcg_at_10", "recall_at_100", "map_at_100", "mrr_at_10"} <= numbers.keys()
+            assert {n: mine[n] for n in numbers} == pytest.approx(numbers, abs=1e-6)
+
+
+# From a data root to a table
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> str:
+    family = backbones.entries()["bert"].family
+    assert family is not None
+    return str(tiny.folder(family, tmp_path / "model"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*SUITES, "beir"])
+def test_a_suite_runs_on_a_data_root(
+    name: str, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    import datasets.config
+
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "library")
+    task, columns = SUITES.get(name, ("NFCorpus", ["NFCorpus"]))
+    root = tmp_path / "root"
+    lay_retrieval(root, task, subsets=["en"] if name == "mldr" else ())
+    narrowed = ["--tasks", "NFCorpus"] if name == "beir" else []
+    if not narrowed:
+        checked = CliRunner().invoke(command, ["check", str(root), "--suite", name], catch_exceptions=False)
+        assert checked.stdout.splitlines()[-1] == "1 of 1 tasks can be run."
+    places = {"results": tmp_path / "r", "cache": tmp_path / "c", "data": root}
+    report = harness.run(model, name, pooling="mean", gate=False, tasks=narrowed[1:], **places)
+    (record,) = report.records
+    (one,) = report.prepared.subjects
+    (suite,) = report.prepared.suites
+    found = report.aggregates(one, suite)
+    shown = {column: found.columns[column] for column in columns}
+    parts = {(s, sub): m["main_score"] for s, subs in record.scores.items() for sub, m in subs.items()}
+    scopes = cells(suite)
+    assert shown == {column: pytest.approx(parts[scopes[column][0]]) for column in columns}
+    assert len(parts) == len(columns)
+    if name == "mldr":
+        assert found.over_tasks.value == parts["test", "en"] != record.main_score
+        assert found.shown_only == {"MLDR (dev)": "the development queries"}
+    elif name != "beir":
+        assert (
+            found.over_tasks.value == pytest.approx(record.main_score) == pytest.approx(fmean(parts.values()))
+        )
+        assert found.over_tasks.complete
+    capfd.readouterr()
+    options = ["--results", str(tmp_path / "r")]
+    assert invoke(["show", record.model.artifact[:12], "--suite", name, "--json", *options]) == 0
+    (told,) = json.loads(capfd.readouterr().out)["suites"]
+    assert {column: told["columns"][column] for column in columns} == shown
