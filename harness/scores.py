@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean, stdev
@@ -114,6 +114,60 @@ def shown_only(suite: Suite) -> dict[str, str]:
         small = {column.name: reason for column in columns if (reason := _too_small(column))}
         found = {**small, **found}
     return found
+
+
+SELECTED = "models were chosen by it"
+"""The reason why a column by which models were chosen is outside of the means over the others."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Untouched:
+    """A suite whose means leave out the columns that chose a model, where scores err upward.
+
+    Attributes:
+        suite: The suite with those columns shown only; `Aggregates.of` and `TrainedResult.of` take it.
+        selected: The names of those columns, all of which are in the means of the whole suite.
+        count: The number of the other columns in its means; 0 if every column chose.
+    """
+
+    suite: Suite
+    selected: tuple[str, ...]
+    count: int
+
+    @staticmethod
+    def of(suite: Suite, tasks: Iterable[str]) -> Untouched | None:
+        """The untouched part of a suite; None where no mean of it has one of the tasks.
+
+        A column of several tasks chose if one of them did. For the rows of one table, `tasks` are those of
+        every model in it (`Lineage.all_selected_on`), so that all means are over the same columns.
+
+        >>> from harness.types import Column, Data, Suite, Task
+        >>> def column(name: str) -> Column:
+        ...     task = Task(name=name, type="t", metric="m", splits=(), data=Data(), source=None)
+        ...     return Column(name=name, type="t", tasks=(task,))
+        >>> suite = Suite(name="s", title="S", columns=tuple(map(column, "abc")))
+        >>> found = Untouched.of(suite, ["b", "elsewhere"])
+        >>> found.selected, found.text, Untouched.of(suite, ["elsewhere"])
+        (('b',), 'over the 2 untouched', None)
+        >>> Aggregates.of(found.suite, {"a": 0.5, "b": 0.9, "c": 0.25}).over_tasks.value
+        0.375
+        """
+        apart, chosen = shown_only(suite), set(tasks)
+        averaged = [column for column in suite.columns if column.name not in apart]
+        selected = [c.name for c in averaged if not chosen.isdisjoint(task.name for task in c.tasks)]
+        if not selected:
+            return None
+        columns = [replace(c, shown_only=SELECTED) if c.name in selected else c for c in suite.columns]
+        return Untouched(
+            suite=replace(suite, columns=tuple(columns)),
+            selected=tuple(selected),
+            count=len(averaged) - len(selected),
+        )
+
+    @property
+    def text(self) -> str:
+        """What its means are over, in words that follow "mean"."""
+        return f"over the {self.count} untouched" if self.count else "over none: every column chose a model"
 
 
 def _too_small(column: Column) -> str:
