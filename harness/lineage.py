@@ -152,6 +152,20 @@ class Lineage(DocumentPart):
         return tuple(dict.fromkeys(tasks))
 
     @property
+    def choices(self) -> dict[str, tuple[str, ...]]:
+        """What the scores of tasks chose, in words, with those tasks: a checkpoint, a setting, a parent."""
+        found = {"checkpoint": self.selected_on}
+        if self.sweep is not None:
+            found[f"{self.sweep.setting} among {len(self.sweep.values)} values"] = tuple(self.sweep.tasks)
+        found |= {f"{parent.name}, the parent": parent.selected_on for parent in self.parents}
+        return {what: tasks for what, tasks in found.items() if tasks}
+
+    @property
+    def choices_text(self) -> str:
+        """What was chosen by the scores of which tasks; empty where nothing was."""
+        return "; ".join(f"{what} chosen by {', '.join(tasks)}" for what, tasks in self.choices.items())
+
+    @property
     def name(self) -> str:
         """The recipe with its variant, as a user types it."""
         return f"{self.recipe}:{self.variant}" if self.variant else self.recipe
