@@ -232,14 +232,14 @@ class Choose:
         artifact: The model as it was planned.
         lineage: What it is made of; the choice is added to its sweep.
         members: The models of the sweep, in the order of its values.
-        trials: For each member, the tasks of the selection and the keys of its scores on them.
+        trials: For each member, by the column that chooses, the task and the key of its score.
         results: The results folder.
     """
 
     artifact: Artifact
     lineage: Lineage
     members: tuple[Artifact, ...]
-    trials: tuple[Mapping[str, str], ...]
+    trials: tuple[Mapping[str, tuple[str, str]], ...]
     results: Path
 
     def run(self, context: JobContext) -> Mapping[str, bytes]:
@@ -278,11 +278,11 @@ class Choose:
         context.emit(Event(kind="finished", text=text))
         return {}
 
-    def _records(self, member: Artifact, keys: Mapping[str, str]) -> list[Record]:
+    def _records(self, member: Artifact, trials: Mapping[str, tuple[str, str]]) -> list[Record]:
         """The records of a member's scores, which must be of the weights that it has now."""
         store = Store(self.results)
         records = []
-        for task, key in keys.items():
+        for task, key in trials.values():
             record = store.get(member.slug, task, key, purpose="trial")
             if record is None or member.weights not in ("", record.model.weights):
                 what = "is not there" if record is None else "is of other weights than the model has now"
@@ -294,7 +294,12 @@ class Choose:
         sweep = self.lineage.sweep
         assert sweep is not None
         curve = tuple(
-            MemberPart(value=value, artifact=member.key, scores=_main_scores(found), mean=_mean(found))
+            MemberPart(
+                value=value,
+                artifact=member.key,
+                scores=dict(zip(sweep.tasks, map(_main_score, found), strict=True)),
+                mean=_mean(found),
+            )
             for value, member, found in zip(sweep.values, self.members, records, strict=True)
         )
         whole = sweep.model_copy(update={"chosen": sweep.values[best], "curve": curve})
@@ -310,12 +315,13 @@ def best_member(records: Sequence[Sequence[Record]]) -> int:
     return means.index(max(means))
 
 
-def _main_scores(records: Sequence[Record]) -> dict[str, float]:
-    return {record.task.name: record.main_score or 0.0 for record in records}
-
-
 def _mean(records: Sequence[Record]) -> float:
-    return fmean(_main_scores(records).values())
+    return fmean(map(_main_score, records))
+
+
+def _main_score(record: Record) -> float:
+    assert record.main_score is not None
+    return record.main_score
 
 
 def with_weights(artifact: Artifact) -> Artifact:

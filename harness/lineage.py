@@ -73,7 +73,7 @@ class SweepPart(DocumentPart):
     """The name of the setting, which is not among the settings of the lineage."""
     values: tuple[Any, ...]
     tasks: Mapping[str, Mapping[str, Any]]
-    """By name, the identity of each task whose score chose, without a model."""
+    """By the name of its column, the identity of each task whose score chose, without a model."""
     chosen: Any = None
     """The value of the chosen member; None until the choice is made, and no part of the key."""
     curve: tuple[MemberPart, ...] = ()
@@ -150,6 +150,20 @@ class Lineage(DocumentPart):
         parents = (task for parent in self.parents for task in parent.selected_on)
         tasks = (*self.selected_on, *swept, *parents)
         return tuple(dict.fromkeys(tasks))
+
+    @property
+    def choices(self) -> dict[str, tuple[str, ...]]:
+        """What the scores of tasks chose, in words, with those tasks: a checkpoint, a setting, a parent."""
+        found = {"checkpoint": self.selected_on}
+        if self.sweep is not None:
+            found[f"{self.sweep.setting} among {len(self.sweep.values)} values"] = tuple(self.sweep.tasks)
+        found |= {f"{parent.name}, the parent": parent.selected_on for parent in self.parents}
+        return {what: tasks for what, tasks in found.items() if tasks}
+
+    @property
+    def choices_text(self) -> str:
+        """What was chosen by the scores of which tasks; empty where nothing was."""
+        return "; ".join(f"{what} chosen by {', '.join(tasks)}" for what, tasks in self.choices.items())
 
     @property
     def name(self) -> str:

@@ -28,11 +28,14 @@ class _Look(Protocol[Found]):
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedSweep:
-    """The sweep of a setting: its members, each a planned model, and the scores by which one is chosen."""
+    """The sweep of a setting: its members, each a planned model, and the scores by which one is chosen.
+
+    `trials` are the scores of each member, by the name of the column that chooses.
+    """
 
     part: SweepPart
     members: tuple[ConfiguredModel, ...]
-    trials: tuple[PlannedScore, ...]
+    trials: tuple[Mapping[str, PlannedScore], ...]
 
     def label(self, member: ConfiguredModel) -> str:
         """The name of a member with its value of the setting."""
@@ -156,15 +159,15 @@ def plan_scores(
 
 
 def plan_trials(
-    members: Sequence[ConfiguredModel], tasks: Sequence[Task], settings: DataSettings
-) -> tuple[PlannedScore, ...]:
-    """The scores by which one of several models is chosen; no record is read."""
+    members: Sequence[ConfiguredModel], tasks: Mapping[str, Task], settings: DataSettings
+) -> tuple[dict[str, PlannedScore], ...]:
+    """For each of several models the scores by which one is chosen, by name; no record is read."""
     at_hand = _lookup_once(locate_local, settings)
-    return tuple(
-        replace(_encoded_score(member, task, at_hand(task), seed=SEED), purpose="trial")
-        for member in members
-        for task in tasks
-    )
+
+    def trial(member: ConfiguredModel, task: Task) -> PlannedScore:
+        return replace(_encoded_score(member, task, at_hand(task), seed=SEED), purpose="trial")
+
+    return tuple({name: trial(member, task) for name, task in tasks.items()} for member in members)
 
 
 def _lookup_once(look: _Look[Found], settings: DataSettings) -> Callable[[Task], Found | DataError]:
@@ -293,7 +296,8 @@ class Plan:
 
         cells = current(cells)
         sweeps = [one.training.sweep for one in subjects if one.training and not one.training.done]
-        asked_trials = {trial.key: trial for sweep in sweeps if sweep for trial in sweep.trials}
+        every = [trial for sweep in sweeps if sweep for found in sweep.trials for trial in found.values()]
+        asked_trials = {trial.key: trial for trial in every}
         found = current(_with_record(trial, store, "trial") for trial in asked_trials.values())
         trials = {trial.key: trial for trial in found}
         _require_selection(found)
@@ -331,19 +335,16 @@ def _sweep_jobs(
 
     Where every trial has its record, the choice is known, and only the chosen member is trained again.
     """
-    of_member = {
-        member: [trials[t.key] for t in sweep.trials if t.subject == member] for member in sweep.members
-    }
-    records = [[trial.record for trial in found if trial.record] for found in of_member.values()]
-    whole = all(len(found) == len(of_member[m]) for m, found in zip(of_member, records, strict=True))
-    best = sweep.members[best_member(records)] if whole else None
+    scores = [[trials[trial.key] for trial in found.values()] for found in sweep.trials]
+    records = [[trial.record for trial in found if trial.record] for found in scores]
+    best = best_member(records) if list(map(len, records)) == list(map(len, scores)) else None
     jobs: dict[str, Job] = {}
-    for member, found in of_member.items():
+    for number, (member, found) in enumerate(zip(sweep.members, scores, strict=True)):
         assert member.training is not None
         name, before = sweep.label(member), member.training.jobs(trials, gate=gate)
         before = tuple(replace(job, label=name) if job.kind == "train" else job for job in before)
         open_trials = [trial for trial in found if trial.record is None]
-        if open_trials or member == best:
+        if open_trials or number == best:
             jobs |= {job.key: job for job in before}
         if open_trials:
             resolve = _resolve(member, gate=gate, inputs=tuple(job.key for job in before[-1:]))

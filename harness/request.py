@@ -315,8 +315,8 @@ def _with_value(recipe: str, changes: Mapping[str, Any], setting: str, value: An
     return getattr(settings, setting), opened  # type: ignore[return-value]
 
 
-def _selection(request: Request) -> tuple[Task, ...]:
-    """The tasks that choose, each by its suite.
+def _selection(request: Request) -> dict[str, Task]:
+    """The tasks that choose, by the names of their columns.
 
     Raises:
         UsageError: There is no such suite or task, a task is no single one, or needs no vectors.
@@ -328,9 +328,9 @@ def _selection(request: Request) -> tuple[Task, ...]:
             options = SuiteOptions(tasks=tasks, cache=cache, results=results)
             for column in catalog.open_suites([name], options)[0].columns:
                 for task in _single(column):
-                    if found.setdefault(task.name, task) != task:
-                        raise UsageError(f"--select names two tasks {task.name}.", hint="Name one of them.")
-    return tuple(found.values())
+                    if found.setdefault(column.name, task) != task:
+                        raise UsageError(f"--select names two {column.name}.", hint="Name one of them.")
+    return found
 
 
 def _suites_of(text: str) -> list[tuple[str, tuple[str, ...]]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -28,13 +28,13 @@ class Sweep:
         setting: The name of the setting.
         values: In the order in which they were given; the first of equals is chosen.
         recipes: The recipe with each of the values.
-        tasks: The tasks that choose.
+        tasks: The tasks that choose, by the names of their columns.
     """
 
     setting: str
     values: tuple[Any, ...]
     recipes: tuple[ModelRecipe, ...]
-    tasks: tuple[Task, ...]
+    tasks: Mapping[str, Task]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,9 +96,8 @@ def _chosen(members: Sequence[ConfiguredModel], sweep: Sweep, request: TrainingR
         setting=sweep.setting,
         values=sweep.values,
         tasks={
-            trial.task.name: {name: value for name, value in trial.identity.items() if name != "artifact"}
-            for trial in trials
-            if trial.subject == first
+            name: {field: value for field, value in trial.identity.items() if field != "artifact"}
+            for name, trial in trials[0].items()
         },
     )
     changes = {
@@ -112,7 +111,7 @@ def _chosen(members: Sequence[ConfiguredModel], sweep: Sweep, request: TrainingR
         lineage=lineage,
         members=tuple(member.artifact for member in members),
         trials=tuple(
-            {trial.task.name: trial.key for trial in trials if trial.subject == member} for member in members
+            {name: (trial.task.name, trial.key) for name, trial in found.items()} for found in trials
         ),
         results=request.results,
     )

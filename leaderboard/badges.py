@@ -20,6 +20,8 @@ LETTER = 6.6
 def badge(site: Site, suite: str, slug: str) -> str:
     """The badge of an entry: its mean over tasks, or how much of the suite it has.
 
+    Of a model that scores on some of the tasks chose it has the mean over the others, too.
+
     Raises:
         NotFound: There is no such suite, or no such entry of it.
     """
@@ -34,6 +36,11 @@ def badge(site: Site, suite: str, slug: str) -> str:
     row, mean = rows[slug], grid.over_tasks
     whole = bool(mean.complete[row])
     text = score_text(mean.values[row]) if whole else f"{mean.there[row]} of {mean.wanted} columns"
+    found = grid.untouched([row])
+    if whole and found is not None:
+        text += f", {score_text(found.over_tasks.values[row])} {found.part.text}"
+    elif whole and grid.chose(row):
+        text += ", chosen by it"
     return _svg(listed.suite.title, text, "#1f6f54" if whole else "#6b7280")
 
 

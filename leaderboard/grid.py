@@ -10,7 +10,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.scores import shown_only
+from harness.scores import Untouched, shown_only
+from harness.types import Suite
 from leaderboard.found import Trust
 from leaderboard.queries import Entry
 from leaderboard.scopes import REASONS, Listed
@@ -59,6 +60,22 @@ class Means:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SuiteMeans:
+    """Every mean of a suite: over its columns, over its types, and within each type."""
+
+    over_tasks: Means
+    over_types: Means
+    by_type: Mapping[str, Means]
+
+
+@dataclass(frozen=True, kw_only=True)
+class UntouchedMeans(SuiteMeans):
+    """The means over the columns that chose no model of some rows; `part` says which columns did."""
+
+    part: Untouched
+
+
+@dataclass(frozen=True, kw_only=True)
 class Ranks:
     """Ranks of the entries that have every column; 0 for others.
 
@@ -95,6 +112,7 @@ class Grid:
         over_types: The mean of the types' means.
         averages: What else is known of a row's means: the interval of a trained one, or what a paper
             prints (leaderboard.printed).
+        by_seed: The values of each seed, (seeds, columns), by the rows that stand for several.
         any_revision: Whether scores on other revisions of the data count.
         drawn: Cells and their HTML by column and row: a page with another order draws none anew.
     """
@@ -115,6 +133,7 @@ class Grid:
     over_tasks: Means
     over_types: Means
     averages: Mapping[int, Mapping[str, Any]]
+    by_seed: Mapping[int, Floats] = field(default_factory=dict)
     any_revision: bool = False
     drawn: dict[str, dict[int, tuple[Cell, str]]] = field(default_factory=dict)
     _ranks: dict[tuple[str, str], Ranks] = field(default_factory=dict)
@@ -179,12 +198,52 @@ class Grid:
         """Ranks by the mean over "tasks" or "types", among one row for each "model" or all rows ("entry")."""
         key = (over, each)
         if key not in self._ranks:
-            ranked = self.over_tasks.complete & np.array([e.origin != "reported" for e in self.entries], bool)
-            if each == "model":
-                ranked &= self.first
             averages, weights = ({}, _weights(self.listed)) if over == "types" else (self.averages, None)
+            ranked = self._ranked(self.over_tasks, each)
             self._ranks[key] = rank(self.values, self.mean(over).values, ranked, averages, weights)
         return self._ranks[key]
+
+    def untouched_ranks(self, untouched: UntouchedMeans, each: str) -> Ranks:
+        """Ranks by the mean over the untouched columns, which are the same for every row."""
+        own = self.values[:, _averaged(untouched.part.suite)]
+        means = untouched.over_tasks
+        return rank(own, means.values, self._ranked(means, each), {})
+
+    def _ranked(self, means: Means, each: str) -> NDArray[np.bool_]:
+        measured = np.array([entry.origin != "reported" for entry in self.entries], bool)
+        kept: NDArray[np.bool_] = means.complete & measured
+        return kept & self.first if each == "model" else kept
+
+    @cached_property
+    def selected(self) -> NDArray[np.bool_]:
+        """Which columns chose each model, or one of its parents, among several; (entries, columns)."""
+        columns = [{c.name, *(task.name for task in c.tasks)} for c in self.listed.suite.columns]
+        found = np.zeros((len(self.entries), len(columns)), bool)
+        for row, entry in enumerate(self.entries):
+            chosen = entry.lineage.all_selected_on if entry.lineage else ()
+            found[row] = [not names.isdisjoint(chosen) for names in columns] if chosen else False
+        return found
+
+    def chose(self, row: int, kind: str = "") -> list[str]:
+        """The columns in the means (or in that of a type) that chose a row's model."""
+        columns, averaged = self.listed.suite.columns, _averaged(self.listed.suite)
+        own = [columns[at] for at in averaged if self.selected[row, at]]
+        return [column.name for column in own if kind in ("", column.type)]
+
+    def untouched(self, rows: Iterable[int]) -> UntouchedMeans | None:
+        """The means over the columns that chose no model of some rows; None where none of them did.
+
+        They are of every entry, and over the same columns for all; also None where every column chose.
+        """
+        lineages = (self.entries[row].lineage for row in rows)
+        tasks = {task for made in lineages if made for task in made.all_selected_on}
+        part = Untouched.of(self.listed.suite, tasks) if tasks else None
+        if part is None or not part.count:
+            return None
+        means = _suite_means(part.suite, self.values, self.counted, {}, self.by_seed)
+        return UntouchedMeans(
+            part=part, over_tasks=means.over_tasks, over_types=means.over_types, by_type=means.by_type
+        )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -256,23 +315,36 @@ def grid(
             results[:, place] = cells.results[:, scopes[0]]
     _lay_printed(listed, averages, values, reasons)
     counted = ((reasons == 0) | ((reasons == OTHER) & any_revision)) & np.isfinite(values)
-    averaged = _averaged(listed)
-    by_type = _by_type(listed, averaged, values, counted)
-    over_tasks = _mean("tasks", values[:, averaged], counted[:, averaged])
-    _lay_printed_means(averages, by_type, over_tasks)
-    over_types = _over_types(by_type, len(entries))
+    by_seed = {row: _columns_of(of, columns) for row, of in cells.by_seed.items()}
     deviations = np.full(shape, np.nan)
-    for row, of in cells.by_seed.items():
-        own = _columns_of(of, columns)
+    for row, own in by_seed.items():
         deviations[row] = np.where(counted[row], own.std(axis=0, ddof=1), np.nan)
-        means = [over_tasks, over_types, *by_type.values()]
-        _lay_deviations(row, own, counted[[row] * len(own)], listed, averaged, means)
+    means = _suite_means(listed.suite, values, counted, averages, by_seed)
     return Grid(
         listed=listed, view=view, entries=entries, values=values, low=low, high=high, reasons=reasons,
         results=results, counted=counted, deviations=deviations, seeds=seeds, trained_on=trained_on,
-        by_type=by_type, over_tasks=over_tasks, over_types=over_types, averages=averages,
-        any_revision=any_revision,
+        by_type=means.by_type, over_tasks=means.over_tasks, over_types=means.over_types, averages=averages,
+        by_seed=by_seed, any_revision=any_revision,
     )  # fmt: skip
+
+
+def _suite_means(
+    suite: Suite,
+    values: Floats,
+    counted: NDArray[np.bool_],
+    averages: Mapping[int, Mapping[str, Any]],
+    by_seed: Mapping[int, Floats],
+) -> SuiteMeans:
+    """The means of every row, of those that a paper prints as printed, with deviations over seeds."""
+    averaged = _averaged(suite)
+    by_type = _by_type(suite, averaged, values, counted)
+    over_tasks = _mean("tasks", values[:, averaged], counted[:, averaged])
+    _lay_printed_means(averages, by_type, over_tasks)
+    over_types = _over_types(by_type, len(values))
+    for row, own in by_seed.items():
+        means = [over_tasks, over_types, *by_type.values()]
+        _lay_deviations(row, own, counted[[row] * len(own)], suite, means)
+    return SuiteMeans(over_tasks=over_tasks, over_types=over_types, by_type=by_type)
 
 
 def _columns_of(values: Floats, columns: Sequence[Sequence[int]]) -> Floats:
@@ -287,12 +359,12 @@ def _lay_deviations(
     row: int,
     values: Floats,
     counted: NDArray[np.bool_],
-    listed: Listed,
-    averaged: Sequence[int],
+    suite: Suite,
     means: Sequence[Means],
 ) -> None:
     """Put in the deviations of a row's means, from the columns of each of its seeds."""
-    by_type = _by_type(listed, averaged, values, counted)
+    averaged = _averaged(suite)
+    by_type = _by_type(suite, averaged, values, counted)
     own = [_mean("tasks", values[:, averaged], counted[:, averaged]), _over_types(by_type, len(values))]
     for mean, of in zip(means, [*own, *by_type.values()], strict=True):
         mean.deviations[row] = of.values.std(ddof=1)
@@ -333,16 +405,16 @@ def _mean(over: str, values: Floats, counted: NDArray[np.bool_]) -> Means:
     )  # fmt: skip
 
 
-def _averaged(listed: Listed) -> list[int]:
+def _averaged(suite: Suite) -> list[int]:
     """The places of the columns that the means are over."""
-    apart = shown_only(listed.suite)
-    return [place for place, column in enumerate(listed.suite.columns) if column.name not in apart]
+    apart = shown_only(suite)
+    return [place for place, column in enumerate(suite.columns) if column.name not in apart]
 
 
 def _by_type(
-    listed: Listed, averaged: Sequence[int], values: Floats, counted: NDArray[np.bool_]
+    suite: Suite, averaged: Sequence[int], values: Floats, counted: NDArray[np.bool_]
 ) -> dict[str, Means]:
-    types = {place: listed.suite.columns[place].type for place in averaged}
+    types = {place: suite.columns[place].type for place in averaged}
     return {
         kind: _mean(kind, values[:, at], counted[:, at])
         for kind in dict.fromkeys(types.values())

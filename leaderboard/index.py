@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 OWN = (measured.SOURCE, printed.SOURCE, judged.SOURCE, watched.SOURCE)
 """The sources of units that are no imports."""
 
-FORM = 11
+FORM = 12
 """The form of the index; raised when tables or what they hold change, so that old ones are made anew."""
 
 

@@ -271,10 +271,13 @@ def _write_group(connection: Connection, members: Sequence[Any]) -> None:
     rows = [_group_result(slug, number, some, members) for some in tasks.values()]
     seeds = [json.loads(member.lineage)["seed"] for member in members]
     connection.execute(insert(UNITS).values(id=unit, source=SEEDS, name=first.group, stamp=""))
+    lineage = json.dumps(_shared_lineage([json.loads(member.lineage) for member in members]))
     own = {"id": number, "unit": unit, "slug": slug, "artifact": None, "seeds": json.dumps(seeds)}
     newest = max((member.newest or "" for member in members), default="") or None
     connection.execute(
-        insert(ENTRIES).values({**first._mapping, **own, "newest": newest, "tasks": len(rows)})
+        insert(ENTRIES).values(
+            {**first._mapping, **own, "lineage": lineage, "newest": newest, "tasks": len(rows)}
+        )
     )
     same = {"member": True, "model": first.model, "model_slug": first.model_slug}
     connection.execute(update(ENTRIES).where(ENTRIES.c.id.in_(ids)).values(same))
@@ -290,6 +293,15 @@ def _write_group(connection: Connection, members: Sequence[Any]) -> None:
             for scope, some in scores.items()
         ]  # fmt: skip
         connection.execute(insert(SCORES), made)
+
+
+def _shared_lineage(lineages: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The lineage of all seeds; what their sweeps chose stays where all chose the same value."""
+    first = lineages[0]
+    sweeps: list[dict[str, Any]] = [made["sweep"] for made in lineages if made.get("sweep")]
+    if all(sweep["chosen"] == sweeps[0]["chosen"] for sweep in sweeps):
+        return first
+    return {**first, "sweep": {**sweeps[0], "chosen": None, "curve": []}}
 
 
 def _over_seeds(scores: Sequence[Any], wanted: int) -> dict[str, Any]:
@@ -323,6 +335,7 @@ def _group_result(slug: str, entry: int, results: Sequence[Any], members: Sequen
         for name, value in documents[0].items()
         if name not in ("key", "digest", "examples", "run")
     }
+    document["lineage"] = _shared_lineage([one["lineage"] for one in documents])
     for part, own in (
         ("identity", ("artifact",)),
         ("model", ("artifact", "weights")),

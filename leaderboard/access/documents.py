@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 from harness.errors import RecordError
 from harness.identity import digest
+from harness.lineage import SweepPart
 from harness.record import RECORDS, Record
 from harness.types import Artifact
 from leaderboard.access.refusals import Refusal
@@ -67,6 +68,8 @@ def record_of(body: bytes) -> Record:
     _check_key(record)
     _check_scores(record)
     _check_provenance(record.provenance)
+    if record.lineage and record.lineage.sweep:
+        _check_sweep(record.lineage.sweep)
     return record.model_copy(update={"examples": None, "run": None})
 
 
@@ -160,6 +163,7 @@ def _check_names(record: Record) -> None:
     parents = made.parents if made else ()
     trained = [made.recipe, made.variant, *(p.name for p in parents), *made.all_selected_on] if made else []
     own = [made.own_data, *(p.own_data for p in parents)] if made else []
+    own += [made.sweep.setting] if made and made.sweep else []
     for name in (
         *(model.name, model.source, model.revision or "", task.name, task.type, task.metric),
         *trained,
@@ -171,6 +175,18 @@ def _check_names(record: Record) -> None:
             raise _unfit(f"The name {_shown(name)} has characters that cannot be seen.")
     if not _HASH.fullmatch(record.model.artifact):
         raise _unfit("The model's `artifact` is not an ArtifactKey: 64 digits of a SHA-256.")
+
+
+def _check_sweep(sweep: SweepPart) -> None:
+    """Its tasks are those of every member's scores, and its members are its values, one of them chosen."""
+    members = [member.value for member in sweep.curve]
+    if any(value not in sweep.values for value in members):
+        raise _unfit("A member of the lineage's `sweep` has a value that is none of it.", hint=AS_WRITTEN)
+    if sweep.chosen not in members:
+        raise _unfit("The value that the lineage's `sweep` chose is that of no member.", hint=AS_WRITTEN)
+    for member in sweep.curve:
+        if set(member.scores) != set(sweep.tasks):
+            raise _unfit("A member of the lineage's `sweep` has other tasks than it.", hint=AS_WRITTEN)
 
 
 def _check_key(record: Record) -> None:

@@ -30,7 +30,7 @@ LARGEST = 2 * 2**20
 """Bytes of a body, unless said otherwise."""
 
 REALM = 'Bearer realm="records"'
-WITHOUT_EXAMPLES = "The per-example file is not taken; the record is kept without it."
+WITHOUT_EXAMPLES = "The per-example file is not taken, nor the run; the record is kept without them."
 
 
 @dataclass(frozen=True, kw_only=True)

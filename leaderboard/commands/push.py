@@ -39,7 +39,7 @@ Sent = tuple["Parcel", "Answer"]
 def command(site: str, variable: str, dry_run: bool, results: Path | None, as_json: bool) -> int:
     """Push finished records to a site; what is there already stays as it is.
 
-    Failures, trials and per-example files stay here. Exit codes: 0 everything is there now, 1 some
+    Failures, trials, per-example files and runs stay here. Exit codes: 0 everything is there now, 1 some
     of it is not, 2 misuse, such as a token that does not hold.
     """
     from leaderboard.access.client import Answer, address, is_open

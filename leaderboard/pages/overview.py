@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from harness.scores import score_text
 from leaderboard.filters import Choices, Form, chips, controls, form
-from leaderboard.grid import Grid, knownness
+from leaderboard.grid import Grid, Means, UntouchedMeans, knownness
 from leaderboard.page import missing
-from leaderboard.pages.suite.cells import model_cell
+from leaderboard.pages.suite.cells import mean_of, model_cell, untouched_note
 from leaderboard.pages.task.names import task_path
 from leaderboard.paging import Paging, paging
 from leaderboard.queries import Entry, Queries
@@ -50,20 +50,41 @@ class Overview:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Suite:
-    """A suite's column: the row of each entry in its grid."""
+    """A suite's column: the row of each entry in its grid; of all columns, or of the untouched alone."""
 
     slug: str
     grid: Grid
     rows: Mapping[int, int]
+    untouched: UntouchedMeans | None = None
+
+    @property
+    def key(self) -> str:
+        """The name that sorts by it."""
+        return f"{self.slug}:untouched" if self.untouched else self.slug
+
+    @property
+    def label(self) -> str:
+        """The heading."""
+        more = f", {self.untouched.part.count} untouched" if self.untouched else ""
+        return f"{self.grid.listed.suite.title}{more}"
+
+    @property
+    def means(self) -> Means:
+        """The mean of each row."""
+        return self.untouched.over_tasks if self.untouched else self.grid.over_tasks
+
+    def row(self, entries: Sequence[Entry]) -> int | None:
+        """The row of the entry that stands for a model; None where it has nothing."""
+        there = self.grid.over_tasks.there
+        rows = self.grid.one_for_each_model(self.rows[e.id] for e in entries if e.id in self.rows)
+        return next((row for row in rows if there[row]), None)
 
     def mean(self, entries: Sequence[Entry]) -> tuple[float, int, int] | None:
         """The mean of the entry that stands for a model, how many columns that is of, and its row."""
-        means = self.grid.over_tasks
-        rows = self.grid.one_for_each_model(self.rows[e.id] for e in entries if e.id in self.rows)
-        there = [row for row in rows if means.there[row]]
-        if not there:
+        row, means = self.row(entries), self.means
+        if row is None or not means.there[row]:
             return None
-        return float(means.values[there[0]]), int(means.there[there[0]]), there[0]
+        return float(means.values[row]), int(means.there[row]), row
 
 
 def overview(
@@ -75,8 +96,8 @@ def overview(
         NotFound: The state names a suite that is none, or sorts by one that is not shown.
     """
     shown = _shown(queries, state)
-    columns = [_suite(queries, slug) for slug in shown]
     models = _models(queries, state)
+    columns = [column for slug in shown for column in _suite(queries, slug, models)]
     ordered = _ordered(models, columns, state)
     where = paging(len(ordered), state, "/")
     first = max(where.first - 1, 0)
@@ -88,7 +109,12 @@ def overview(
             rows=[_row(models[slug], columns) for slug in ordered[first : where.last]],
             notes=[
                 "A mean stands where every column of a suite is there; else it says how many are. Each cell "
-                "is of one revision under one treatment: the one with most of that suite."
+                "is of one revision under one treatment: the one with most of that suite.",
+                *(
+                    f"{c.grid.listed.suite.title}: {untouched_note(c.untouched)}"
+                    for c in columns
+                    if c.untouched
+                ),
             ],
         ),
         tiles=tiles,
@@ -133,10 +159,16 @@ def _usual(queries: Queries) -> list[str]:
     return ordered[:USUAL]
 
 
-def _suite(queries: Queries, slug: str) -> _Suite:
+def _suite(queries: Queries, slug: str, models: Mapping[str, Sequence[Entry]]) -> list[_Suite]:
+    """A suite's column, and where tasks of it chose a model shown, that of the mean over the others."""
     listed = queries.suites[slug]
     grid = queries.grid(listed, views(listed.suite)[0])
-    return _Suite(slug=slug, grid=grid, rows={entry.id: row for row, entry in enumerate(grid.entries)})
+    found = _Suite(slug=slug, grid=grid, rows={entry.id: row for row, entry in enumerate(grid.entries)})
+    if not grid.selected.any():
+        return [found]
+    rows = [row for entries in models.values() if (row := found.row(entries)) is not None]
+    untouched = grid.untouched(rows)
+    return [found, *([replace(found, untouched=untouched)] if untouched else [])]
 
 
 def _ordered(models: Mapping[str, list[Entry]], columns: Sequence[_Suite], state: OverviewState) -> list[str]:
@@ -150,7 +182,8 @@ def _ordered(models: Mapping[str, list[Entry]], columns: Sequence[_Suite], state
     if key == "tasks":
         tasks = {slug: sum(e.tasks for e in some if not e.of_seeds) for slug, some in models.items()}
         return sorted(models, key=tasks.__getitem__, reverse=down)
-    by = {column.slug: column for column in columns}
+    by = {column.key: column for column in columns}
+    key = key if key in by else key.removesuffix(":untouched")
     if key and key not in by:
         raise missing(
             "column", key, [*by, "model", "parameters", "tasks"], then="Click a heading to sort by it."
@@ -165,15 +198,16 @@ def _ordered(models: Mapping[str, list[Entry]], columns: Sequence[_Suite], state
         if found is None:
             return (2, 0, 0.0, slug)
         value, there, _ = found
-        whole = there == column.grid.over_tasks.wanted
+        whole = there == column.means.wanted
         return (0 if whole else 1, 0 if whole else -there, -value if down or not whole else value, slug)
 
     return sorted(models, key=rank)
 
 
 def _columns(columns: Sequence[_Suite], state: OverviewState) -> list[Column]:
-    first = columns[0].slug if columns else ""
-    current = state.sort.removeprefix("-") or first
+    keys = [column.key for column in columns]
+    current = state.sort.removeprefix("-") or next(iter(keys), "")
+    current = current if current in keys else current.removesuffix(":untouched")
 
     def heading(key: str, label: str, *, down: bool = True, **more: object) -> Column:
         is_down = state.sort.startswith("-") or not state.sort
@@ -190,8 +224,8 @@ def _columns(columns: Sequence[_Suite], state: OverviewState) -> list[Column]:
         heading("tasks", "Tasks", numeric=True, note="Scores that are known, of any task."),
         *(
             heading(
-                c.slug,
-                c.grid.listed.suite.title,
+                c.key,
+                c.label,
                 numeric=True,
                 href=f"/suites/{c.slug}",
                 group="mean over tasks",
@@ -224,11 +258,12 @@ def _cell(column: _Suite, entries: Sequence[Entry]) -> Cell:
         learnt = any(task.output == "label" for task in column.grid.listed.suite.tasks)
         return Cell(text="·", kind="away") if trained and not learnt else Cell(text="–", kind="none")
     value, there, row = found
-    means = column.grid.over_tasks
+    means = column.means
     if there < means.wanted:
         return Cell(text=f"{there}/{means.wanted}", value=None, kind="part")
     cell = Cell(text=score_text(value), value=value)
-    return over_seeds(cell, float(means.deviations[row]), column.grid.entries[row].seeds)
+    cell = over_seeds(cell, float(means.deviations[row]), column.grid.entries[row].seeds)
+    return cell if column.untouched else mean_of(cell, column.grid, row)
 
 
 def _choices(queries: Queries, shown: Sequence[str]) -> Choices:

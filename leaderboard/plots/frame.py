@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
@@ -12,7 +12,7 @@ from leaderboard.plots.markers import marker
 from leaderboard.plots.scales import Scale, laid_out
 from leaderboard.plots.shapes import Axis
 from leaderboard.plots.svg import FONT, colour, element, group, joined, linked, shortened, wide
-from leaderboard.plots.ticks import tick_texts
+from leaderboard.plots.ticks import tick_texts, written
 
 WIDTH, SMALL = 720, 500
 """A picture's width, and up to which it is a small one."""
@@ -157,6 +157,23 @@ class Frame:
         return element("text", y_label, x=4, y=top - 12, class_="plot-name") + element(
             "text", x_label, x=right, y=bottom + 2 * LINE + 3, class_="plot-name", text_anchor="end"
         )
+
+
+def upright(
+    marks: Sequence[tuple[float, str]], axis: Axis, frame: Frame, kind: str = "plot-mark"
+) -> Iterator[Markup]:
+    """Upright lines; a word that another one would cover stands in the line's tooltip alone."""
+    _, top, right, bottom = frame.box
+    free = 0.0
+    for x, label in sorted(marks):
+        at = frame.x.at(x)
+        line = element("line", x1=at, x2=at, y1=top, y2=bottom, class_=kind, stroke="currentColor")
+        room = wide(label, 11)
+        start = at + 4 if at + 4 + room <= right + 30 else at - 4 - room
+        if start >= free:
+            line += element("text", label, x=start, y=top + 10, class_="plot-note")
+            free = start + room + 6
+        yield linked(line, href="", name=f"{label}: {axis.label} {written(x, axis.kind, 4)}")
 
 
 ABOVE, BELOW = 28.0, 2 * LINE + 10

@@ -19,6 +19,7 @@ from leaderboard.plots.frame import (
     legend,
     picture,
     sentences,
+    upright,
 )
 from leaderboard.plots.markers import marker
 from leaderboard.plots.scales import number
@@ -79,16 +80,20 @@ def lines(plot: Lines, *, width: float = WIDTH) -> Markup:
     entries = [Entry(label=line.label, place=i) for i, line in enumerate(plot.lines)]
     head, top = legend(entries if len(entries) > 1 else [], width=width)
     bottom = top + ABOVE + max(220.0, min(width * 0.42, 300))
-    values = ([s.x for s in shown], [v for s in shown for v in (s.y, s.low, s.high) if v is not None])
+    places = [(x, label) for at, label in plot.marks if (x := number(at, plot.x.kind)) is not None]
+    values = (
+        [*(s.x for s in shown), *(x for x, _ in places)],
+        [v for s in shown for v in (s.y, s.low, s.high) if v is not None],
+    )
     frame = framed((plot.x, plot.y), values, width=width, top=top + ABOVE, bottom=bottom)
     drawn = (_curve(plot, i, curve, frame) for i, curve in enumerate(curves))
     foot, high = sentences(notes, top=bottom + BELOW, width=width)
     told = ", ".join(line.label for line in plot.lines)
-    desc = " ".join(
-        filter(None, [plot.desc, f"Curves of {told}: {plot.y.label} against {plot.x.label}.", *notes])
-    )
+    marked = [f"{label} at {written(x, plot.x.kind, 4)}." for x, label in places]
+    curves_of = f"Curves of {told}: {plot.y.label} against {plot.x.label}."
+    desc = " ".join(filter(None, [plot.desc, curves_of, *marked, *notes]))
     return picture(
-        [head, frame.drawn(), *drawn, foot],
+        [head, frame.drawn(), *upright(places, plot.x, frame, "plot-choice"), *drawn, foot],
         title=plot.title,
         desc=desc,
         width=width,

@@ -172,12 +172,16 @@ class Line:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Lines:
-    """Curves over one x axis: a loss against steps, a score against learning rates."""
+    """Curves over one x axis: a loss against steps, a score against learning rates.
+
+    `marks` are places on x with a word for each, drawn as upright lines.
+    """
 
     title: str
     x: Axis
     y: Axis
     lines: Sequence[Line]
+    marks: Sequence[tuple[float, str]] = ()
     desc: str = ""
 
 

@@ -19,11 +19,12 @@ from leaderboard.plots.frame import (
     legend,
     picture,
     sentences,
+    upright,
 )
 from leaderboard.plots.markers import marker
 from leaderboard.plots.scales import number
 from leaderboard.plots.shapes import Kind, Number, Tone, Track, TrackPoint
-from leaderboard.plots.svg import colour, element, group, linked, path, wide
+from leaderboard.plots.svg import colour, element, group, linked, path
 from leaderboard.plots.ticks import YEARS, written
 
 FEW, MARKED = 60, 200
@@ -73,7 +74,14 @@ def track(plot: Track, *, width: float = WIDTH) -> Markup:
     foot, high = sentences([*below, *notes], top=bottom + BELOW, width=width)
     desc = " ".join(filter(None, [plot.desc, f"{len(shown)} points.", *below, *_marked(plot), *notes]))
     return picture(
-        [head, _band(plot, frame), frame.drawn(), *_marks(plot, frame), *_data(plot, shown, frame), foot],
+        [
+            head,
+            _band(plot, frame),
+            frame.drawn(),
+            *upright(plot.marks, plot.x, frame),
+            *_data(plot, shown, frame),
+            foot,
+        ],
         title=plot.title,
         desc=desc,
         width=width,
@@ -125,21 +133,6 @@ def _band(plot: Track, frame: Frame) -> Markup:
     middle = frame.y.at(sum(plot.band) / 2)
     line = element("line", x1=left, x2=right, y1=middle, y2=middle, class_="plot-axis", stroke="currentColor")
     return box + line
-
-
-def _marks(plot: Track, frame: Frame) -> Iterator[Markup]:
-    """Upright lines; a word that another one would cover stands in the line's tooltip alone."""
-    _, top, right, bottom = frame.box
-    free = 0.0
-    for x, label in sorted(plot.marks):
-        at = frame.x.at(x)
-        line = element("line", x1=at, x2=at, y1=top, y2=bottom, class_="plot-mark", stroke="currentColor")
-        room = wide(label, 11)
-        start = at + 4 if at + 4 + room <= right + 30 else at - 4 - room
-        if start >= free:
-            line += element("text", label, x=start, y=top + 10, class_="plot-note")
-            free = start + room + 6
-        yield linked(line, href="", name=f"{label}: {plot.x.label} {written(x, plot.x.kind, 4)}")
 
 
 def _data(plot: Track, shown: Sequence[Spot], frame: Frame) -> Iterator[Markup]:

@@ -34,7 +34,9 @@ class ParetoState(EntryState):
         "parameters", description="What stands across."
     )
     y: Text = Field(
-        "tasks", description="What stands upwards: tasks or types (means), type:NAME, or task:NAME."
+        "tasks",
+        description="What stands upwards: tasks or types (means), untouched (the mean over tasks that "
+        "chose no model shown), type:NAME, or task:NAME.",
     )
     part: bool = Field(
         False, description="Also means over some of the columns: hollow, never on the frontier."

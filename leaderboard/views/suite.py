@@ -12,6 +12,7 @@ from leaderboard.grid import Grid
 from leaderboard.page import Crumb, Page, PageRoute, missing
 from leaderboard.pages.suite.columns import by_key
 from leaderboard.pages.suite.page import SuitePage, suite_page
+from leaderboard.pages.suite.rows import untouched_of
 from leaderboard.scopes import views
 from leaderboard.state import Text, Texts
 
@@ -31,8 +32,10 @@ class SuiteState(EntryState):
     cols: Texts = Field([], description="Only these columns; none named shows all.")
     pin: Texts = Field([], description="Entries that stay on top.")
     sort: Text = Field("-mean", description="A column's key; with - in front the highest first.")
-    mean: Literal["tasks", "types"] = Field(
-        "tasks", description="The mean that ranks: over tasks or over types."
+    mean: Literal["tasks", "types", "untouched"] = Field(
+        "tasks",
+        description="The mean that ranks: over tasks, over types, or over the tasks that chose no model "
+        "shown (untouched).",
     )
     view: Text = Field("", description="The paper's convention that makes a task's number.")
     revisions: Literal["pinned", "any"] = Field(
@@ -59,7 +62,8 @@ def view(site: Site, state: SuiteState, suite: str) -> Page:
         raise missing("view", state.view, known, then="The suite's page offers those there are.")
     chosen = state.view or known[0]
     grid = queries.grid(listed, chosen, any_revision=state.revisions == "any")
-    found: SuitePage = suite_page(grid, by_key(grid, state), f"/suites/{suite}")
+    untouched = untouched_of(grid, state)
+    found: SuitePage = suite_page(grid, by_key(grid, state, untouched), f"/suites/{suite}", untouched)
     return Page(
         title=listed.suite.title,
         template="suite.html",

@@ -209,6 +209,21 @@ def test_the_schema_on_disk_is_golden() -> None:
     assert RECORDS.parse(golden.read_text(), where="golden") == of_sweep()
 
 
+def test_a_lineage_says_what_was_chosen_by_which_tasks() -> None:
+    made, parent = of_sweep().lineage, PARENT.model_copy(update={"name": "p", "selected_on": ("STS12",)})
+    assert made is not None
+    found = made.model_copy(update={"parents": (parent,)})
+    assert found.choices == {
+        "checkpoint": ("STSBenchmark",),
+        "scale among 2 values": ("SciFact",),
+        "p, the parent": ("STS12",),
+    }
+    assert found.all_selected_on == ("STSBenchmark", "SciFact", "STS12")
+    assert found.choices_text.startswith("checkpoint chosen by STSBenchmark; scale among 2 values chosen by")
+    alone = found.model_copy(update={"parents": (), "selected_on": (), "sweep": None})
+    assert (alone.choices, alone.choices_text) == ({}, "")
+
+
 def test_records_of_schema_4_are_read() -> None:
     """They had neither runs nor sweeps."""
     assert RECORDS.parse((GOLDEN / "record-4.json").read_text(), where="golden") == of_recipe()

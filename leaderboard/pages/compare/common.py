@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import select
 
+from harness.scores import shown_only
 from leaderboard.database import AVERAGES, SCORES
 from leaderboard.grid import NONE, OTHER, Cells, Floats, Grid, grid, seed_values
 from leaderboard.pages.compare.chosen import labels
@@ -83,6 +84,19 @@ class Common:
         """The mean over the columns that all have, of each entry; NaN where there are none."""
         means = self.grid.over_tasks
         return means.values if means.complete.all() else self.mean(self.columns)
+
+    @cached_property
+    def selected(self) -> list[str]:
+        """The columns by whose scores one of the entries was chosen among several."""
+        columns = self.grid.listed.suite.columns
+        return [column.name for at, column in enumerate(columns) if self.grid.selected[:, at].any()]
+
+    @cached_property
+    def untouched(self) -> list[int] | None:
+        """The columns of a mean over tasks that chose none of the entries; None where no column chose any."""
+        suite = self.grid.listed.suite
+        apart = {*self.selected, *shown_only(suite)}
+        return [at for at in self.columns if suite.columns[at].name not in apart] if self.selected else None
 
     @property
     def over_types(self) -> Floats:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from harness.scores import score_text
-from leaderboard.grid import Floats, Means
+from leaderboard.grid import Floats, Grid, Means
 from leaderboard.pages.compare.common import Common
+from leaderboard.pages.suite.cells import mean_of
 from leaderboard.pages.task.names import task_path
 from leaderboard.scopes import REASONS, Reason
 from leaderboard.tables import EMPTY, Cell, Column, Row, Table
@@ -34,16 +35,19 @@ def means_table(common: Common) -> Table:
     rows = []
     if np.isfinite(common.over_tasks).all():
         told = f"{whole if grid.over_tasks.complete.all() else count} of {whole} columns"
-        rows.append(_mean_row("Over tasks", told, common.over_tasks))
+        rows.append(_mean_row("Over tasks", told, common.over_tasks, common))
+    if common.untouched:
+        told = f"{len(common.untouched)} of {whole} columns"
+        rows.append(_mean_row("Over untouched tasks", told, common.mean(common.untouched)))
     if len(grid.by_type) > 1:
         told = f"{len(common.types)} of {len(grid.by_type)} types, as below"
-        rows.append(_mean_row("Over types", told, common.over_types))
+        rows.append(_mean_row("Over types", told, common.over_types, common))
         rows += [
-            _mean_row(kind, f"{one.columns} of {one.wanted} columns", one.values)
+            _mean_row(kind, f"{one.columns} of {one.wanted} columns", one.values, common, kind)
             for kind, one in common.types.items()
         ]
-    own = [_own_row("Own, over tasks", grid.over_tasks, "columns")]
-    own += [_own_row("Own, over types", grid.over_types, "types")] if len(grid.by_type) > 1 else []
+    own = [_own_row("Own, over tasks", grid, grid.over_tasks, "columns")]
+    own += [_own_row("Own, over types", grid, grid.over_types, "types")] if len(grid.by_type) > 1 else []
     return Table(
         name="means",
         caption=f"{suite.title}: means × 100 over what all have",
@@ -55,22 +59,38 @@ def means_table(common: Common) -> Table:
         rows=[*rows, *own],
         notes=[
             "Like for like: over columns that all of them have. Rows that begin with “Own” are over "
-            "whatever each has, so compare them only where they are complete."
+            "whatever each has, so compare them only where they are complete.",
+            *_selection_notes(common),
         ],
     )
 
 
-def _mean_row(name: str, told: str, values: Floats) -> Row:
+def _selection_notes(common: Common) -> list[str]:
+    """What is to be known where columns chose some of the entries."""
+    if common.untouched is None:
+        return []
+    rest = "the mean over untouched tasks leaves them out, for all alike"
+    return [
+        f"Scores on {', '.join(common.selected)} chose a checkpoint or a setting of some of these models, "
+        f"and err upward there: "
+        f"{rest if common.untouched else 'nothing that all of them have is untouched'}."
+    ]
+
+
+def _mean_row(name: str, told: str, values: Floats, common: Common | None = None, kind: str = "") -> Row:
+    """A row of means; marked, where columns are given, of entries that some of these chose."""
     best = np.nanmax(values) if np.isfinite(values).any() else None
     cells = [
         Cell(text=score_text(v), value=_number(v), kind="best" if v == best else "")
         for v in map(float, values)
     ]
+    if common is not None:
+        cells = [mean_of(cell, common.grid, row, kind) for row, cell in enumerate(cells)]
     return Row(cells=[Cell(text=name, value=name), Cell(text=told, value=told), *cells])
 
 
-def _own_row(name: str, means: Means, what: str) -> Row:
-    cells = [_own_cell(means, row, what) for row in range(len(means.values))]
+def _own_row(name: str, grid: Grid, means: Means, what: str) -> Row:
+    cells = [mean_of(_own_cell(means, row, what), grid, row) for row in range(len(means.values))]
     return Row(cells=[Cell(text=name, value=name), Cell(text=f"{means.wanted} {what}"), *cells])
 
 

@@ -206,6 +206,9 @@ def _data(made: Common, found: Sequence[Pair], state: CompareState) -> dict[str,
         "revisions": state.revisions,
         "columns": len(suite.columns),
         "common": [suite.columns[at].name for at in made.columns],
+        "untouched": [suite.columns[at].name for at in made.untouched]
+        if made.untouched is not None
+        else None,
         "overlaps": dict(made.overlaps),
         "pairs": [_pair_json(made, pair) for pair in found],
     }
@@ -223,4 +226,5 @@ def _pair_json(made: Common, pair: Pair) -> dict[str, Any]:
         "first": made.entries[pair.first].slug, "second": made.entries[pair.second].slug,
         "wins": pair.wins, "losses": pair.losses, "ties": pair.ties,
         "over_tasks": told(pair.tasks), "over_types": told(pair.types),
+        "over_untouched": told(pair.untouched) if pair.untouched else None,
     }  # fmt: skip

@@ -18,6 +18,8 @@ def pairs_table(common: Common, found: Sequence[Pair]) -> Table:
         ("one", "One", False), ("other", "Other", False), ("wins", "Higher", True), ("losses", "Lower", True),
         ("ties", "Ties", True), ("tasks", "Over tasks", True), ("verdict", "So, over tasks", False),
     ]  # fmt: skip
+    if common.untouched:
+        heads += [("untouched", "Over untouched tasks", True), ("verdict_untouched", "So, over these", False)]
     heads += [("types", "Over types", True), ("verdict_types", "So, over types", False)] if typed else []
     return Table(
         name="pairs",
@@ -39,6 +41,7 @@ def _pair_row(common: Common, pair: Pair, *, typed: bool) -> Row:
         Cell(text=other, value=other),
         *(Cell(text=str(n), value=n) for n in (pair.wins, pair.losses, pair.ties)),
         *_difference_cells(pair.tasks, one, other),
+        *(_difference_cells(pair.untouched, one, other) if pair.untouched else ()),
         *(_difference_cells(pair.types, one, other) if typed else ()),
     ]
     return Row(cells=cells)

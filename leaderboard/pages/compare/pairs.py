@@ -39,6 +39,7 @@ class Pair:
         ties: On how many neither is.
         tasks: The difference of the means over tasks.
         types: The difference of the means over types.
+        untouched: That of the means over the tasks that chose neither; None where no task chose, or all did.
     """
 
     first: int
@@ -48,6 +49,7 @@ class Pair:
     ties: int
     tasks: Difference
     types: Difference
+    untouched: Difference | None = None
 
 
 def pairs(common: Common) -> list[Pair]:
@@ -61,6 +63,7 @@ def _pair(common: Common, one: int, other: int) -> Pair:
     values = common.grid.values[:, common.columns]
     differences = values[one] - values[other]
     known = _known_half(common, one, other)
+    untouched = common.grid.values[:, common.untouched or []]
     return Pair(
         first=one,
         second=other,
@@ -71,6 +74,7 @@ def _pair(common: Common, one: int, other: int) -> Pair:
         if known is None
         else Difference(value=float(differences.mean()), half=known),
         types=_difference(differences * common.type_weights),
+        untouched=_difference(untouched[one] - untouched[other]) if common.untouched else None,
     )
 
 

@@ -12,7 +12,7 @@ from leaderboard.page import missing
 from leaderboard.pages.compare.chosen import LETTERS
 from leaderboard.pages.compare.common import Common
 from leaderboard.pages.compare.pairs import APART, tied_at, winners
-from leaderboard.pages.suite.cells import leaks, texts_text
+from leaderboard.pages.suite.cells import choices_made, leaks, texts_text
 from leaderboard.pages.task.names import task_path
 from leaderboard.scopes import REASONS
 from leaderboard.tables import Cell, Column, Row, Table
@@ -99,7 +99,7 @@ def _score_cell(common: Common, row: int, at: int, *, best: bool) -> Cell:
     result = int(grid.results[row, at])
     href = f"/results/{result}" if result else ""
     notes = [f"95 %: {score_text(low)} to {score_text(high)}"] if low == low else []
-    notes += [texts_text(texts)] if texts else []
+    notes += [*choices_made(entry, tasks), *([texts_text(texts)] if texts else [])]
     cell = Cell(text=score_text(value), value=value, kind=" ".join(kinds), href=href, note="; ".join(notes))
     return over_seeds(cell, float(grid.deviations[row, at]), entry.seeds)
 

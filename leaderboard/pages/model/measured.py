@@ -44,8 +44,10 @@ def _trained_facts(made: Lineage) -> Iterator[Fact]:
         yield "Settings changed", ", ".join(f"{n}={words(v)}" for n, v in made.changed.items()), "", ""
     data = ", ".join(str(one.get("path") or one.get("content", ""))[:60] for one in made.data)
     yield "Training data", made.own_data or data, "", "the user's own" if made.own_data else ""
-    if made.all_selected_on:
-        yield "Checkpoint chosen by", ", ".join(made.all_selected_on), "", "scores there err upward"
+    if made.sweep is not None:
+        yield "Sweep", f"{made.sweep.setting} among {', '.join(map(words, made.sweep.values))}", "", ""
+    for what, tasks in made.choices.items():
+        yield f"{what[:1].upper()}{what[1:]} chosen by", ", ".join(tasks), "", "scores there err upward"
     if made.assumed:
         yield "Assumed", " ".join(made.assumed), "", ""
 

@@ -18,7 +18,7 @@ from leaderboard.pages.model.measured import measured_facts
 from leaderboard.pages.model.printed import other_names, printed_rows, printed_table
 from leaderboard.pages.model.results import Results, results_of
 from leaderboard.pages.model.suites import Standing, answers_of, standings, suites_tables
-from leaderboard.pages.model.training import Figure, Trained, trained_of
+from leaderboard.pages.model.training import Figure, SweepCurves, Trained, sweeps_of, trained_of
 from leaderboard.pages.suite.cells import kinds_of, made_of
 from leaderboard.queries import Entry, Queries
 from leaderboard.tables import Cell, Column, Row, Table
@@ -50,6 +50,7 @@ class ModelPage:
         measured: How it was measured.
         remarks: Notes of the newest record.
         figures: Plots of its training.
+        sweeps: Plots of the sweep that chose it.
         badges: Suite and Markdown of its badges.
         path: The page's own.
         data: For the JSON twin.
@@ -64,6 +65,7 @@ class ModelPage:
     measured: Sequence[Fact]
     remarks: Sequence[str]
     figures: Sequence[Figure]
+    sweeps: Sequence[Figure]
     badges: Sequence[tuple[str, str]]
     path: str
     data: Mapping[str, Any] = field(default_factory=dict)
@@ -93,6 +95,7 @@ def model_page(site: Site, state: ModelState, entries: Sequence[Entry], path: st
     rows = queries.results(entry=entry.id)
     documents = _documents(queries, entry, rows)
     trained = trained_of(documents, found)
+    swept = sweeps_of([one.lineage for one in queries.members(entry) or [entry] if one.lineage])
     results = results_of(entry, rows, answers, trained.chosen, state, path)
     printed = printed_rows(site.papers, name)
     facts = facts_of(queries, name, ordered, entry)
@@ -102,6 +105,7 @@ def model_page(site: Site, state: ModelState, entries: Sequence[Entry], path: st
         *suites_tables(entry, found),
         judged_table(queries, ordered),
         trained.table,
+        swept.table,
         results.table if rows else None,
         printed_table(printed, entry, found),
     ]
@@ -115,9 +119,10 @@ def model_page(site: Site, state: ModelState, entries: Sequence[Entry], path: st
         measured=measured_facts(entry, newest) if entry.origin == "measured" else [],
         remarks=_remarks(newest.get("provenance") or {}),
         figures=trained.figures,
+        sweeps=swept.figures,
         badges=_badges(entry, found) if entry.origin != "reported" and not entry.member else [],
         path=path,
-        data=_data(entry, facts, trained, newest, printed),
+        data=_data(entry, facts, trained, swept, newest, printed),
     )
 
 
@@ -237,7 +242,12 @@ def _badges(entry: Entry, found: Sequence[Standing]) -> list[tuple[str, str]]:
 
 
 def _data(
-    entry: Entry, facts: Facts, trained: Trained, newest: Mapping[str, Any], printed: Sequence[Any]
+    entry: Entry,
+    facts: Facts,
+    trained: Trained,
+    swept: SweepCurves,
+    newest: Mapping[str, Any],
+    printed: Sequence[Any],
 ) -> dict[str, Any]:
     return {
         "model": entry.model,
@@ -248,6 +258,7 @@ def _data(
         "made_of": [kin.name for kin in facts.up],
         "made_from_it": [kin.name for kin in facts.down],
         "training": list(trained.data),
+        "sweeps": list(swept.data),
         "provenance": newest.get("provenance"),
         "printed": len(printed),
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from sqlalchemy import select
 from harness.scores import score_text
 from leaderboard.database import AVERAGES, SCORES
 from leaderboard.grid import NONE, Cells, Grid, grid, seed_values
+from leaderboard.pages.suite.cells import mean_of
 from leaderboard.queries import Entry, Queries
 from leaderboard.scopes import REASONS, WHY, Listed, views
 from leaderboard.state import address
@@ -141,11 +142,14 @@ def suites_tables(entry: Entry, found: Sequence[Standing]) -> list[Table]:
 
 def _table(entry: Entry, found: Sequence[Standing], name: str, caption: str) -> Table:
     several = any(one.grid.view for one in found)
+    chosen = any(one.grid.chose(0) for one in found)
     return Table(
         name=name,
         caption=caption,
-        columns=[c for c in _columns() if several or c.key != "view"],
-        rows=[Row(cells=_cells(entry, one, several=several), kind=_kind(one)) for one in found],
+        columns=[c for c in _columns() if (several or c.key != "view") and (chosen or c.key != "untouched")],
+        rows=[
+            Row(cells=_cells(entry, one, several=several, chosen=chosen), kind=_kind(one)) for one in found
+        ],
         notes=list(_notes(entry, found)),
     )
 
@@ -157,6 +161,8 @@ def _columns() -> list[Column]:
         Column(key="tasks", label="over tasks", group="mean", numeric=True, note="The mean over columns."),
         Column(key="types", label="over types", group="mean", numeric=True,
                note="The mean of the task types' own means."),
+        Column(key="untouched", label="over untouched tasks", group="mean", numeric=True,
+               note="The mean over the columns whose scores did not choose this model."),
         Column(key="there", label="Columns", numeric=True, note="How many of the suite's columns count."),
         Column(key="rank", label="Rank", group="among complete models", numeric=True,
                note="By the mean over tasks; models that cannot be told apart from the first of their group "
@@ -171,7 +177,7 @@ def _kind(one: Standing) -> str:
     return "" if one.grid.over_tasks.complete[0] else "part"
 
 
-def _cells(entry: Entry, one: Standing, *, several: bool) -> list[Cell]:
+def _cells(entry: Entry, one: Standing, *, several: bool, chosen: bool) -> list[Cell]:
     own, view = one.grid, one.grid.view
     query = {"view": view} if view and view != views(own.listed.suite)[0] else {}
     pin = {} if entry.member else {"pin": entry.slug}
@@ -183,8 +189,9 @@ def _cells(entry: Entry, one: Standing, *, several: bool) -> list[Cell]:
     return [
         Cell(text=own.listed.suite.title, value=own.listed.slug, href=href),
         *([Cell(text=f"as {view} prints" if view else "main scores", value=view or None)] if several else []),
-        _mean(entry, own, "tasks"),
-        _mean(entry, own, "types"),
+        mean_of(_mean(entry, own, "tasks"), own, 0),
+        mean_of(_mean(entry, own, "types"), own, 0),
+        *([_untouched(entry, own)] if chosen else []),
         Cell(text=f"{there}/{own.over_tasks.wanted}", value=there),
         *(rank or [EMPTY] * 3),
     ]
@@ -207,6 +214,27 @@ def _mean(entry: Entry, own: Grid, over: str) -> Cell:
     return over_seeds(Cell(text=score_text(value), value=value), float(means.deviations[0]), entry.seeds)
 
 
+def _untouched(entry: Entry, own: Grid) -> Cell:
+    """The mean over the columns that did not choose the model, with their number; empty where none chose."""
+    chose, found = own.chose(0), own.untouched([0])
+    if not chose:
+        return EMPTY
+    if found is None:
+        return Cell(text="none", kind="none", note="Scores on every column chose the model.")
+    means, count = found.over_tasks, found.part.count
+    value, note = float(means.values[0]), f"over {count} columns, without {', '.join(chose)}"
+    if not means.there[0]:
+        return Cell(text="–", kind="none", note=note)
+    kind = "" if means.complete[0] else "part"
+    note = note if means.complete[0] else f"{note}: {means.there[0]} of them are there"
+    cell = over_seeds(
+        Cell(text=score_text(value), value=value, kind=kind, note=note),
+        float(means.deviations[0]),
+        entry.seeds,
+    )
+    return replace(cell, text=f"{cell.text} ({means.there[0]})")
+
+
 def _why(own: Grid) -> str:
     """Why nothing counts, in the words of the commonest reason."""
     codes = [int(code) for code in own.reasons[0] if code not in (0, NONE)]
@@ -225,5 +253,10 @@ def _notes(entry: Entry, found: Sequence[Standing]) -> Iterator[str]:
         )
     if any(not one.grid.over_tasks.complete[0] for one in found):
         yield "A mean in italics is of a part of its columns: it is not ranked, and not to be compared."
+    if any(one.grid.chose(0) for one in found):
+        yield (
+            "Scores on tasks chose this model, and err upward there: the mean over untouched tasks leaves "
+            "these out, and stands with the number of the others. Ranks are by the mean over all."
+        )
     if entry.output == "label":
         yield "A paper's convention decides which raw metrics make a task's number."

@@ -1,4 +1,7 @@
-"""How a recipe trained for an entry's scores: the choice, the seeds, and how much settings matter."""
+"""How a recipe trained for an entry's scores: the choice, the seeds, and how much settings matter.
+
+Of a model that is the best of a sweep, the score of every member by its value of the setting.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,15 @@ from typing import Any
 
 from markupsafe import Markup
 
+from harness.lineage import Lineage, SweepPart
 from harness.scores import score_text
 from leaderboard.pages.model.suites import Standing
+from leaderboard.pages.recipe.facts import words
 from leaderboard.pages.task.names import task_path
+from leaderboard.plots.bar_plot import bars
 from leaderboard.plots.line_plot import lines
-from leaderboard.plots.shapes import Axis, Line, LinePoint, Lines
-from leaderboard.tables import EMPTY, Cell, Column, Row, Table
+from leaderboard.plots.shapes import Axis, Bars, BarSeries, Line, LinePoint, Lines
+from leaderboard.tables import EMPTY, Cell, Column, Row, Table, Value
 
 Document = Mapping[str, Any]
 
@@ -50,6 +56,15 @@ class Figure:
 
     caption: str
     svg: Markup
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepCurves:
+    """The scores of a sweep's members, of each seed of the model: a table, plots, and plain values."""
+
+    table: Table | None = None
+    figures: Sequence[Figure] = ()
+    data: Sequence[Mapping[str, Any]] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -270,6 +285,153 @@ def _summary(groups: Mapping[str, Mapping[float, Sequence[float | None]]]) -> li
         Line(label=name, points=[LinePoint(x=r, y=way(at[r]) if at[r] else None) for r in sorted(at)])
         for name, way in ways.items()
     ]
+
+
+def sweeps_of(lineages: Sequence[Lineage]) -> SweepCurves:
+    """The sweeps of a model's seeds; nothing where none was chosen by one, or the curves are not known."""
+    found = [(made.seed, made.sweep) for made in lineages if made.sweep is not None and made.sweep.curve]
+    if not found:
+        return SweepCurves()
+    several = len(found) > 1
+    setting, first = found[0][1].setting, found[0][1]
+    return SweepCurves(
+        table=Table(
+            name="sweep",
+            caption=f"The sweep of {setting} that chose this model: scores × 100",
+            columns=_sweep_columns(first, seeds=several),
+            rows=[
+                row for seed, sweep in found for row in _sweep_rows(first, sweep, seed if several else None)
+            ],
+            notes=[*SWEEP_NOTES, *_at_the_end(found)],
+        ),
+        figures=[
+            figure for seed, sweep in found for figure in _sweep_figures(sweep, seed if several else None)
+        ],
+        data=[{"seed": seed, **sweep.model_dump(mode="json", exclude={"tasks"})} for seed, sweep in found],
+    )
+
+
+SWEEP_NOTES = (
+    "A model was trained for each value; that with the highest mean was chosen, and is the one of this page.",
+    "The tasks of this table chose it, and its scores there err upward; means over untouched tasks leave "
+    "them out.",
+)
+
+
+def _at_the_end(found: Sequence[tuple[int, SweepPart]]) -> list[str]:
+    """A note where the best value is the least or the greatest: a wider sweep may have had a better one."""
+    for _, sweep in found:
+        values = _numbers(sweep.values)
+        chosen = _number(sweep.chosen)
+        if values and len(values) > 1 and chosen in (min(values), max(values)):
+            which = "least" if chosen == min(values) else "greatest"
+            return [f"The chosen value is the {which} that was tried: one beyond it may be better."]
+    return []
+
+
+def _sweep_columns(sweep: SweepPart, *, seeds: bool) -> list[Column]:
+    return [
+        *([Column(key="seed", label="Seed", numeric=True)] if seeds else []),
+        Column(key="value", label=sweep.setting, numeric=_numbers(sweep.values) is not None, sticky=True),
+        *(Column(key=f"task:{n}", label=n, numeric=True, href=task_path(n)) for n in sweep.tasks),
+        Column(key="mean", label="Mean", numeric=True, note="The mean by which the choice was made."),
+        Column(key="chosen", label="Chosen"),
+        Column(key="model", label="Model", note="The start of the key of its lineage."),
+    ]
+
+
+def _sweep_rows(first: SweepPart, sweep: SweepPart, seed: int | None) -> Iterator[Row]:
+    """A row for each member; the columns are those of the first seed's sweep."""
+    for member in sweep.curve:
+        best = member.value == sweep.chosen
+        yield Row(
+            kind="pinned" if best else "",
+            cells=[
+                *([Cell(text=str(seed), value=seed)] if seed is not None else []),
+                Cell(text=words(member.value), value=_plain_value(member.value)),
+                *(_share(member.scores.get(name)) for name in first.tasks),
+                _share(member.mean),
+                Cell(text="chosen" if best else "", value=best),
+                Cell(text=member.artifact[:12], value=member.artifact),
+            ],
+        )
+
+
+def _plain_value(value: Any) -> Value:
+    return value if isinstance(value, int | float | str) else words(value)
+
+
+SPAN = 3
+"""From which ratio of the greatest value to the least on an axis is logarithmic."""
+
+CURVES = 5
+"""Tasks of a plot, beyond which the mean stands alone, in the range of the tasks' scores."""
+
+
+def _sweep_figures(sweep: SweepPart, seed: int | None) -> Iterator[Figure]:
+    """The scores against the values: curves of numbers, bars of anything else."""
+    of = "" if seed is None else f", seed {seed}"
+    title = f"Scores by {sweep.setting}{of}"
+    values = _numbers([member.value for member in sweep.curve])
+    svg = _sweep_bars(sweep, title) if values is None else _sweep_lines(sweep, title, values)
+    yield Figure(caption=f"How much {sweep.setting} matters{of}: scores of the sweep", svg=svg)
+
+
+def _sweep_lines(sweep: SweepPart, title: str, values: Sequence[float]) -> Markup:
+    log = min(values) > 0 and max(values) > SPAN * min(values)
+    chosen = _number(sweep.chosen)
+    plot = Lines(
+        title=title,
+        x=Axis(label=sweep.setting, kind="log" if log else "linear"),
+        y=Axis(label="score × 100"),
+        lines=[_times_100(line) for line in _sweep_series(sweep, values)],
+        marks=[] if chosen is None else [(chosen, "chosen")],
+    )
+    return lines(plot)
+
+
+def _sweep_series(sweep: SweepPart, values: Sequence[float]) -> Iterator[Line]:
+    """The mean, and each task by which was chosen; of many tasks the range about the mean."""
+    tasks, members = list(sweep.tasks), list(zip(values, sweep.curve, strict=True))
+    many = len(tasks) > CURVES
+    known = [m.scores.values() if many else () for m in sweep.curve]
+    ends = [(min(scores, default=None), max(scores, default=None)) for scores in known]
+    yield Line(
+        label=f"mean of {len(tasks)} tasks{', and their range' if many else ''}",
+        points=[
+            LinePoint(x=x, y=m.mean, low=low, high=high)
+            for (x, m), (low, high) in zip(members, ends, strict=True)
+        ],
+    )
+    for name in () if many else tasks:
+        yield Line(label=name, points=[LinePoint(x=x, y=m.scores.get(name)) for x, m in members])
+
+
+def _sweep_bars(sweep: SweepPart, title: str) -> Markup:
+    tasks = list(sweep.tasks) if len(sweep.tasks) <= CURVES else []
+
+    def times_100(scores: Sequence[float | None]) -> list[float | None]:
+        return [None if score is None else 100 * score for score in scores]
+
+    plot = Bars(
+        title=title,
+        axis=Axis(label="score × 100"),
+        categories=[f"{words(m.value)}{' (chosen)' if m.value == sweep.chosen else ''}" for m in sweep.curve],
+        series=[
+            BarSeries(label="mean", values=times_100([m.mean for m in sweep.curve])),
+            *(
+                BarSeries(label=name, values=times_100([m.scores.get(name) for m in sweep.curve]))
+                for name in tasks
+            ),
+        ],
+    )
+    return bars(plot)
+
+
+def _numbers(values: Sequence[Any]) -> list[float] | None:
+    """Values as numbers; None where one of them is none."""
+    found = [_number(value) for value in values]
+    return [value for value in found if value is not None] if None not in found else None
 
 
 def _curves(evaluations: Sequence[Document]) -> Iterator[Line]:

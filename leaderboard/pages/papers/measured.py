@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from harness.scores import score_text
-from leaderboard.grid import Grid, Means
+from leaderboard.grid import Grid, Means, SuiteMeans
+from leaderboard.pages.suite.cells import choices_made, mean_of
 from leaderboard.queries import Entry, Queries
 from leaderboard.reported.layout import Measured
 from leaderboard.reported.printed import AVERAGE, SCORES, Paper, PaperTable, Printed, plain
@@ -92,27 +94,45 @@ def _head(entry: Entry) -> Cell:
 def _cell(row: Printed, grid: Grid, at: int, name: str) -> Cell | None:
     if name in (OVER_TASKS, OVER_TYPES):
         mteb = row.suite.startswith("MTEB(")
-        return _mean(grid.over_tasks if name == OVER_TASKS else grid.over_types, at) if mteb else None
+        return _mean(grid, "tasks" if name == OVER_TASKS else "types", at) if mteb else None
     if row.suite.startswith("MTEB("):
-        means = grid.by_type.get(TYPES.get(name, ""))
-        return _mean(means, at) if means else None
+        kind = TYPES.get(name, "")
+        return _mean(grid, kind, at) if kind in grid.by_type else None
     if name == AVERAGE:
-        return _mean(grid.over_tasks, at)
+        return _mean(grid, "tasks", at)
     names = [column.name for column in grid.listed.suite.columns]
     wanted = COLUMNS.get(name, name)
     return _score(grid, at, names.index(wanted)) if wanted in names else None
 
 
-def _mean(means: Means, at: int) -> Cell | None:
-    return _number(float(means.values[at]), "") if means.complete[at] else None
+def _mean(grid: Grid, over: str, at: int) -> Cell | None:
+    """A mean over tasks, types, or within a type, with that over the untouched columns in its text."""
+    means = _means(grid, over)
+    if not means.complete[at]:
+        return None
+    kind = "" if over in ("tasks", "types") else over
+    cell = mean_of(_number(float(means.values[at]), ""), grid, at, kind)
+    found = grid.untouched([at]) if grid.chose(at, kind) else None
+    other = _means(found, over) if found and (not kind or kind in found.by_type) else None
+    if other is None or not other.complete[at]:
+        return cell
+    return replace(cell, text=f"{cell.text} ({score_text(float(other.values[at]))} untouched)")
+
+
+def _means(means: SuiteMeans | Grid, over: str) -> Means:
+    named = {"tasks": means.over_tasks, "types": means.over_types}
+    return named[over] if over in named else means.by_type[over]
 
 
 def _score(grid: Grid, at: int, column: int) -> Cell | None:
     if not grid.counted[at, column]:
         return None
     low, high = float(grid.low[at, column]), float(grid.high[at, column])
-    note = f"95 %: {score_text(low)} to {score_text(high)}." if low == low else ""
-    return _number(float(grid.values[at, column]), note)
+    notes = [f"95 %: {score_text(low)} to {score_text(high)}."] if low == low else []
+    tasks = [task.name for task in grid.listed.suite.columns[column].tasks]
+    notes += choices_made(grid.entries[at], tasks)
+    cell = _number(float(grid.values[at, column]), "; ".join(notes))
+    return replace(cell, kind="selected") if grid.selected[at, column] else cell
 
 
 def _number(value: float, note: str) -> Cell:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from leaderboard.filters import Control
 from leaderboard.grid import Grid
-from leaderboard.pages.pareto.measures import MEASURES, targets
+from leaderboard.pages.pareto.measures import MEASURES
 from leaderboard.queries import Queries
 from leaderboard.scopes import views
 
@@ -19,12 +19,17 @@ EACH = (("model", "each model"), ("entry", "each revision and treatment"))
 
 
 def own_controls(
-    queries: Queries, grid: Grid, state: ParetoState, devices: Sequence[str], device: str
+    queries: Queries,
+    grid: Grid,
+    state: ParetoState,
+    scores: Mapping[str, str],
+    devices: Sequence[str],
+    device: str,
 ) -> list[Control]:
-    """What stands before the filters: the axes."""
+    """What stands before the filters: the axes; `scores` are those that can be asked for."""
     found = [
         _select("suite", "Suite", state.suite, _suites(queries, state)),
-        _select("y", "Score", state.y, [(key, _first(name)) for key, name in targets(grid).items()]),
+        _select("y", "Score", state.y, [(key, _first(name)) for key, name in scores.items()]),
         _select("x", "Against", state.x, _measures(grid)),
     ]
     if state.x == "cost":

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from leaderboard.grid import Floats, Grid, Means
+from leaderboard.grid import Floats, Grid, Means, UntouchedMeans
 from leaderboard.page import missing
 from leaderboard.plots.shapes import Better
 from leaderboard.queries import Entry
@@ -115,6 +115,7 @@ class Target:
         wanted: How many there are.
         low: Of the 95 % interval; NaN for none.
         high: Likewise.
+        selected: Whether scores that it is made of chose the model.
     """
 
     label: str
@@ -124,32 +125,40 @@ class Target:
     wanted: int
     low: Floats
     high: Floats
+    selected: NDArray[np.bool_]
 
 
-def targets(grid: Grid) -> dict[str, str]:
+def targets(grid: Grid, untouched: UntouchedMeans | None) -> dict[str, str]:
     """The scores that can be asked for: key and name."""
+    part = untouched.part if untouched else None
+    own = {"untouched": f"mean over the {part.count} untouched tasks"} if part else {}
     count = len(grid.listed.suite.columns)
     means = {"tasks": f"mean over {count} tasks", "types": "mean over task types"}
     several = len(grid.by_type) > 1
     types = {f"type:{kind}": f"mean of {kind}" for kind in grid.by_type} if several else {}
     tasks = {f"task:{column.name}": column.name for column in grid.listed.suite.columns}
-    return {**{key: means[key] for key in means if key == "tasks" or several}, **types, **tasks}
+    return {**{key: means[key] for key in means if key == "tasks" or several}, **own, **types, **tasks}
 
 
-def target(grid: Grid, key: str) -> Target:
+def target(grid: Grid, key: str, untouched: UntouchedMeans | None) -> Target:
     """The score of this key.
 
     Raises:
         NotFound: There is none.
     """
-    known = targets(grid)
+    known = targets(grid, untouched)
     if key not in known:
         raise missing("score", key, known, then="The form above the plot offers those there are.")
     kind, _, name = key.partition(":")
     if kind == "task":
         return _of_task(grid, name)
+    if untouched is not None and key == "untouched":
+        return _of_means(
+            known[key], untouched.over_tasks, *_bounds(grid, key), np.zeros(len(grid.entries), bool)
+        )
     means = grid.by_type[name] if kind == "type" else grid.mean(key)
-    return _of_means(known[key], means, *_bounds(grid, key))
+    selected = np.array([bool(grid.chose(row, name)) for row in range(len(grid.entries))], bool)
+    return _of_means(known[key], means, *_bounds(grid, key), selected)
 
 
 def _of_task(grid: Grid, name: str) -> Target:
@@ -158,14 +167,14 @@ def _of_task(grid: Grid, name: str) -> Target:
     values = np.where(counted, grid.values[:, at], np.nan)
     return Target(
         label=name, values=values, whole=counted, there=counted.astype(np.int64), wanted=1,
-        low=grid.low[:, at], high=grid.high[:, at],
+        low=grid.low[:, at], high=grid.high[:, at], selected=grid.selected[:, at],
     )  # fmt: skip
 
 
-def _of_means(label: str, means: Means, low: Floats, high: Floats) -> Target:
+def _of_means(label: str, means: Means, low: Floats, high: Floats, selected: NDArray[np.bool_]) -> Target:
     return Target(
         label=label, values=means.values, whole=means.complete, there=means.there, wanted=means.wanted,
-        low=low, high=high,
+        low=low, high=high, selected=selected,
     )  # fmt: skip
 
 

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from leaderboard.filters import Form, chips, controls, form
-from leaderboard.grid import Grid
+from leaderboard.grid import Grid, UntouchedMeans
 from leaderboard.pages.pareto.across import Across, across_of
 from leaderboard.pages.pareto.controls import own_controls
-from leaderboard.pages.pareto.measures import MEASURES, Measure, Target, target
-from leaderboard.pages.pareto.points import Cloud, Dot, cloud
+from leaderboard.pages.pareto.measures import MEASURES, Measure, Target, target, targets
+from leaderboard.pages.pareto.points import Cloud, Dot, cloud, rows_shown
 from leaderboard.pages.pareto.tables import frontier_table, points_table
+from leaderboard.pages.suite.cells import untouched_note
 from leaderboard.paging import Paging, paging
 from leaderboard.plots.interactive import json_script, plot_data
 from leaderboard.plots.scatter_plot import scatter
@@ -69,7 +70,10 @@ def pareto_page(queries: Queries, grid: Grid, state: ParetoState, papers: Iterab
     Raises:
         NotFound: The state names a score that is none.
     """
-    measure, score = MEASURES[state.x], target(grid, state.y)
+    untouched = grid.untouched(rows_shown(grid, state))
+    if untouched is None and state.y == "untouched":
+        state = state.changed(y="tasks")
+    measure, score = MEASURES[state.x], target(grid, state.y, untouched)
     across = across_of(queries, grid, state, measure, papers)
     found = cloud(grid, state, score, across.values, across.printed, across.axis)
     where = paging(len(found.dots), state, PATH)
@@ -82,7 +86,7 @@ def pareto_page(queries: Queries, grid: Grid, state: ParetoState, papers: Iterab
         cloud=found,
         tables=tables if found.dots else [],
         lead=_lead(found, grid, across),
-        warnings=_warnings(found, state, across),
+        warnings=[*_warnings(found, state, across), *_selection_warnings(found, state, untouched)],
         empty=_empty(found, across),
         left_out=_left_out(found, measure),
         svg=scatter(found.plot) if found.dots else Markup(),
@@ -92,7 +96,7 @@ def pareto_page(queries: Queries, grid: Grid, state: ParetoState, papers: Iterab
             state,
             PATH,
             [
-                *own_controls(queries, grid, state, across.devices, across.device),
+                *own_controls(queries, grid, state, targets(grid, untouched), across.devices, across.device),
                 *controls(state, grid.entries),
             ],
             chips=chips(state, PATH),
@@ -139,6 +143,18 @@ def _warnings(found: Cloud, state: ParetoState, across: Across) -> list[str]:
     if state.device and state.device != across.device:
         notes.append(f"Nothing was measured on {state.device}.")
     return notes
+
+
+def _selection_warnings(found: Cloud, state: ParetoState, untouched: UntouchedMeans | None) -> list[str]:
+    """What is to be known where scores chose some of the models."""
+    chosen = sum(dot.selected for dot in found.dots)
+    if state.y == "untouched" and untouched is not None:
+        return [untouched_note(untouched)]
+    if not chosen:
+        return []
+    what = "a model was" if chosen == 1 else f"{chosen} models were"
+    other = f" The mean over the {untouched.part.count} untouched tasks is free of that." if untouched else ""
+    return [f"In this score, {what} chosen by scores that it is made of, which err upward.{other}"]
 
 
 def _empty(found: Cloud, across: Across) -> str:

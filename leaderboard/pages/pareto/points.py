@@ -37,6 +37,7 @@ class Dot:
         there: Of how many columns it is.
         href: Where it leads.
         note: What must be known of it.
+        selected: Whether scores that it is made of chose the model.
     """
 
     entry: Entry
@@ -48,6 +49,7 @@ class Dot:
     there: int
     href: str
     note: str = ""
+    selected: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -80,6 +82,13 @@ class Cloud:
         )
 
 
+def rows_shown(grid: Grid, state: ParetoState) -> list[int]:
+    """The rows that pass the filters, without those of papers."""
+    return [
+        row for row, entry in enumerate(grid.entries) if entry.origin != "reported" and state.keeps(entry)
+    ]
+
+
 def cloud(
     grid: Grid,
     state: ParetoState,
@@ -98,10 +107,7 @@ def cloud(
         printed: Points of papers.
         axis: Of the values.
     """
-    ours = [
-        row for row, entry in enumerate(grid.entries) if entry.origin != "reported" and state.keeps(entry)
-    ]
-    kept = [row for row in ours if score.there[row]]
+    kept = [row for row in rows_shown(grid, state) if score.there[row]]
     whole = [row for row in kept if score.whole[row]]
     shown = _standing(grid, score, [row for row in (kept if state.part else whole) if row in values], state)
     dots = [_dot(grid, score, row, values[row]) for row in shown]
@@ -132,11 +138,13 @@ def _standing(grid: Grid, score: Target, rows: Sequence[int], state: ParetoState
 
 def _dot(grid: Grid, score: Target, row: int, x: Place) -> Dot:
     entry = grid.entries[row]
-    whole, there = bool(score.whole[row]), int(score.there[row])
+    whole, there, selected = bool(score.whole[row]), int(score.there[row]), bool(score.selected[row])
+    notes = [] if whole else [f"only {there} of {score.wanted}: not comparable"]
+    notes += ["scores in it chose the model"] if selected else []
     return Dot(
         entry=entry, x=x, score=float(score.values[row]), low=float(score.low[row]),
         high=float(score.high[row]), whole=whole, there=there, href=f"/models/{entry.model_slug}",
-        note="" if whole else f"only {there} of {score.wanted}: not comparable",
+        note="; ".join(notes), selected=selected,
     )  # fmt: skip
 
 

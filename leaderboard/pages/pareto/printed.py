@@ -66,6 +66,8 @@ def _score(line: Line, score: str) -> float | None:
         wanted = SHORT.get(name) if kind == "type" else name
         found = (row.number for column, row in line.cells.items() if plain(row.suite, column) == wanted)
         return next(found, None)
+    if score == "untouched":
+        return None  # a printed mean has the tasks that it leaves out
     means = line.means
     if score == "types":
         return means.get(OVER_TYPES)

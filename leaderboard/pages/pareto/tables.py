@@ -68,8 +68,13 @@ def _cells(dot: Dot, measure: Measure) -> list[Cell]:
         Cell(text=entry.model, value=entry.model, href=dot.href, note=entry.treatment),
         Cell(text=entry.origin, value=entry.origin, kind=entry.origin),
         Cell(text=measure.text(dot.x), value=x),
-        Cell(text=_score(dot), value=dot.score, kind="" if dot.whole else "part", note=dot.note),
+        Cell(text=_score(dot), value=dot.score, kind=_kind(dot), note=dot.note),
     ]
+
+
+def _kind(dot: Dot) -> str:
+    kinds = (("part", not dot.whole), ("selected", dot.selected))
+    return " ".join(kind for kind, there in kinds if there)
 
 
 def _there(dot: Dot, score: Target) -> list[Cell]:

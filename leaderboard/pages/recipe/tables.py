@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from harness import catalog
 from harness.recipe import RecipeEntry
 from harness.scores import score_text
-from leaderboard.grid import Grid
+from leaderboard.grid import Grid, Means, UntouchedMeans
 from leaderboard.pages.recipe.facts import AnyRecipe, convention_of, opened
-from leaderboard.pages.suite.cells import kinds_of, made_of
+from leaderboard.pages.suite.cells import kinds_of, made_of, mean_of, untouched_note
 from leaderboard.queries import Entry, Queries
 from leaderboard.scopes import views
 from leaderboard.state import address
@@ -39,7 +40,9 @@ def users_table(queries: Queries, recipe: AnyRecipe) -> Table:
     """
     entries = users(queries, recipe.name.partition(":")[0])
     grids = _grids(queries, recipe, entries)
-    rows = sorted((_user(entry, grids) for entry in entries), key=_by_mean)
+    both = [(grid, _untouched(grid, entries)) for grid in grids]
+    rows = sorted((_user(entry, both) for entry in entries), key=_by_mean)
+    part = ["A mean over some of the tasks is not ranked."] if any(row.kind for row in rows) else []
     return Table(
         name="used",
         caption="Measured with it",
@@ -47,16 +50,29 @@ def users_table(queries: Queries, recipe: AnyRecipe) -> Table:
             Column(key="model", label="Model", sticky=True),
             Column(key="recipe", label="Recipe"),
             Column(key="parameters", label="Size", numeric=True),
-            *(
-                Column(key=f"mean-{g.listed.slug}", label=g.listed.suite.title, numeric=True,
-                       href=f"/suites/{g.listed.slug}", note="The mean over its tasks.")
-                for g in grids
-            ),
+            *(column for grid, untouched in both for column in _mean_columns(grid, untouched)),
             Column(key="treatment", label="Seeds and start"),
         ],
         rows=rows,
-        notes=["A mean over some of the tasks is not ranked."] if any(r.kind for r in rows) else [],
-    )  # fmt: skip
+        notes=[*part, *(f"{g.listed.suite.title}: {untouched_note(other)}" for g, other in both if other)],
+    )
+
+
+def _mean_columns(grid: Grid, untouched: UntouchedMeans | None) -> list[Column]:
+    """The column of a suite's mean, and that of the mean over its untouched tasks."""
+    slug, title = grid.listed.slug, grid.listed.suite.title
+    href, note = f"/suites/{slug}", "The mean over its tasks."
+    found = [Column(key=f"mean-{slug}", label=title, numeric=True, href=href, note=note)]
+    if untouched is not None:
+        label, note = f"{title}, {untouched.part.count} untouched", untouched_note(untouched)
+        found.append(Column(key=f"untouched-{slug}", label=label, numeric=True, note=note))
+    return found
+
+
+def _untouched(grid: Grid, entries: Sequence[Entry]) -> UntouchedMeans | None:
+    """The means over the columns that chose none of some entries."""
+    ids = {entry.id for entry in entries}
+    return grid.untouched(row for row, entry in enumerate(grid.entries) if entry.id in ids)
 
 
 def _grids(queries: Queries, recipe: AnyRecipe, entries: Sequence[Entry]) -> list[Grid]:
@@ -73,12 +89,12 @@ def _grids(queries: Queries, recipe: AnyRecipe, entries: Sequence[Entry]) -> lis
 def _by_mean(row: Row) -> tuple[bool, float]:
     cell = row.cells[3] if len(row.cells) > 4 else row.cells[2]
     value = cell.value if isinstance(cell.value, float) else 0.0
-    return bool(row.kind) or bool(cell.kind), -value
+    return bool(row.kind) or _is_part(cell), -value
 
 
-def _user(entry: Entry, grids: Sequence[Grid]) -> Row:
-    means = [_mean(entry, grid) for grid in grids]
-    part = bool(means) and all(cell.kind for cell in means)
+def _user(entry: Entry, grids: Sequence[tuple[Grid, UntouchedMeans | None]]) -> Row:
+    means = [cell for grid, untouched in grids for cell in _means(entry, grid, untouched)]
+    part = bool(means) and all(map(_is_part, means))
     rest = made_of(entry) or entry.treatment.removeprefix(entry.recipe or "").lstrip(", ")
     return Row(
         key=entry.slug,
@@ -98,10 +114,22 @@ def _user(entry: Entry, grids: Sequence[Grid]) -> Row:
     )
 
 
-def _mean(entry: Entry, grid: Grid) -> Cell:
+def _is_part(cell: Cell) -> bool:
+    """Whether a mean is over a part of the tasks, or none."""
+    return not {"none", "part"}.isdisjoint(cell.kind.split())
+
+
+def _means(entry: Entry, grid: Grid, untouched: UntouchedMeans | None) -> list[Cell]:
+    """The mean of an entry over a suite, and that over its untouched columns where there is one."""
     row = next((at for at, one in enumerate(grid.entries) if one.id == entry.id), None)
-    means = grid.over_tasks
-    if row is None or not means.there[row]:
+    if row is None:
+        return [Cell(text="–", kind="none")] * (2 if untouched else 1)
+    found = [mean_of(_mean(entry, grid.over_tasks, row, grid.averages.get(row) or {}), grid, row)]
+    return [*found, *([_mean(entry, untouched.over_tasks, row, {})] if untouched else [])]
+
+
+def _mean(entry: Entry, means: Means, row: int, average: Mapping[str, Any]) -> Cell:
+    if not means.there[row]:
         return Cell(text="–", kind="none")
     value, there = float(means.values[row]), int(means.there[row])
     if not means.complete[row]:
@@ -110,7 +138,7 @@ def _mean(entry: Entry, grid: Grid) -> Cell:
         return over_seeds(
             Cell(text=text, value=value, kind="part", note=note), float(means.deviations[row]), entry.seeds
         )
-    interval = (grid.averages.get(row) or {}).get("interval")
+    interval = average.get("interval")
     half = f" ± {50 * (interval[1] - interval[0]):.2f}" if interval else ""
     cell = Cell(text=f"{score_text(value)}{half}", value=value)
     return over_seeds(cell, float(means.deviations[row]), entry.seeds)

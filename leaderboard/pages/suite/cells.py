@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from harness.scores import score_text
-from leaderboard.grid import Floats, Grid, Means, Ranks
+from leaderboard.grid import Floats, Grid, Means, Ranks, UntouchedMeans
 from leaderboard.queries import Entry
 from leaderboard.scopes import REASONS
 from leaderboard.tables import Cell
@@ -65,7 +66,7 @@ def training_text(entry: Entry) -> str:
     if made is None:
         return ""
     parents = " and ".join(parent.text for parent in made.parents)
-    chosen = [f"checkpoint chosen by {', '.join(made.all_selected_on)}"] if made.all_selected_on else []
+    chosen = [made.choices_text] if made.choices else []
     return "; ".join([f"{made.text} on {parents}", *chosen, seeds_text(entry.seeds)])
 
 
@@ -123,6 +124,27 @@ def mean_cell(means: Means, row: int, average: Mapping[str, Any] | None, seeds: 
     return over_seeds(Cell(text=score_text(value), value=value), float(means.deviations[row]), seeds)
 
 
+def mean_of(cell: Cell, grid: Grid, row: int, kind: str = "") -> Cell:
+    """The cell of a mean (of all columns, or of a type's), marked where some of them chose the model."""
+    chose = grid.chose(row, kind) if cell.value is not None else []
+    if not chose:
+        return cell
+    note = f"{', '.join(chose)} chose the model, and {'is' if len(chose) == 1 else 'are'} in this mean"
+    notes = [cell.note, note] if cell.note else [note]
+    return replace(cell, kind=f"{cell.kind} selected".strip(), note="; ".join(notes))
+
+
+def untouched_note(untouched: UntouchedMeans) -> str:
+    """What the means over untouched columns leave out, and why."""
+    part = untouched.part
+    names, one = ", ".join(part.selected), len(part.selected) == 1
+    return (
+        f"The means over the {part.count} untouched leave out {names}: models of this table were chosen by "
+        f"their scores there, which err upward. They are over the same columns for every model; the means "
+        f"over all {part.count + len(part.selected)} have {'it' if one else 'them'}."
+    )
+
+
 def _printed_mean(means: Means, row: int, document: Mapping[str, Any]) -> Cell:
     """A mean of a paper's row: of a type as printed, else made of what is printed."""
     value = float(means.values[row])
@@ -149,7 +171,7 @@ def task_cell(grid: Grid, row: int, at: int, tasks: Sequence[str]) -> Cell:
     kinds = ["other"] if reason == "other" else []
     low, high = float(grid.low[row, at]), float(grid.high[row, at])
     notes = [f"95 %: {score_text(low)} to {score_text(high)}"] if low == low else []
-    notes += [texts_text(texts)] if texts else []
+    notes += [*choices_made(entry, tasks), *([texts_text(texts)] if texts else [])]
     cell = Cell(
         text=score_text(value), value=value, kind=" ".join([*leaks(entry, tasks, texts), *kinds]),
         note="; ".join(notes),
@@ -166,6 +188,13 @@ def leaks(entry: Entry, tasks: Sequence[str], texts: int | None) -> list[str]:
         ("texts", texts),
     )
     return [kind for kind, there in marks if there]
+
+
+def choices_made(entry: Entry, tasks: Sequence[str]) -> list[str]:
+    """What the scores on tasks chose of a model, in a sentence; none where they chose nothing."""
+    made = entry.lineage.choices if entry.lineage else {}
+    chosen = [what for what, by in made.items() if not set(tasks).isdisjoint(by)]
+    return [f"its scores chose: {', '.join(chosen)}"] if chosen else []
 
 
 def texts_text(count: int) -> str:

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from harness.types import Column as TaskColumn
-from leaderboard.grid import Floats, Grid, Means, Ranks
+from leaderboard.grid import Floats, Grid, Means, Ranks, UntouchedMeans
 from leaderboard.page import missing
 from leaderboard.pages.suite.cells import (
     columns_text,
     how_cell,
     mean_cell,
+    mean_of,
     model_cell,
     origin_cell,
     rank_cell,
@@ -22,6 +23,7 @@ from leaderboard.pages.suite.cells import (
     task_cell,
     there_cell,
     unseen_cell,
+    untouched_note,
 )
 from leaderboard.pages.task.names import task_path
 from leaderboard.tables import Cell, Column
@@ -33,12 +35,16 @@ if TYPE_CHECKING:
 FOLDED = ("borda", "mean_rank")
 """Columns that are shown when they are picked."""
 
+UNTOUCHED = {"untouched": "tasks", "untouched_types": "types"}
+"""Columns that are there when a model shown was chosen by tasks of the suite, with the means they narrow."""
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SuiteColumn:
     """A column: how it is headed, what it sorts by, and its cell of a row.
 
-    `kept` is what its cells are kept under where that is not its key.
+    `kept` is what its cells are kept under where that is not its key; `passing` ones depend on what is shown
+    beside them and are not kept.
     """
 
     key: str
@@ -50,11 +56,15 @@ class SuiteColumn:
     note: str = ""
     sticky: bool = False
     kept: str = ""
+    passing: bool = False
     cell: Callable[[int], Cell]
 
 
-def columns_of(grid: Grid, ranks: Ranks, state: SuiteState) -> list[SuiteColumn]:
+def columns_of(
+    grid: Grid, ranks: Ranks, state: SuiteState, untouched: UntouchedMeans | None
+) -> list[SuiteColumn]:
     """Every column that the page of a suite can show."""
+    passing = state.mean in UNTOUCHED
     entries = grid.entries
     place = ranks.place.astype(float)
     place[place == 0] = np.nan
@@ -74,15 +84,17 @@ def columns_of(grid: Grid, ranks: Ranks, state: SuiteState) -> list[SuiteColumn]
         SuiteColumn(key="how", label="How", numeric=False, cell=lambda r: how_cell(entries[r]),
              note="An imported model's revision, a measured one's treatment, where a row is printed."),
         *means,
+        *(_untouched_cols(grid, untouched) if untouched else ()),
         SuiteColumn(key="there", label="Columns", group="mean", sort=grid.over_tasks.there.astype(float),
              note="How many of the suite's columns count.",
              cell=lambda r: there_cell(grid, grid.over_tasks, r)),
         SuiteColumn(key="borda", label="Borda", group="mean", kept=f"borda {state.mean} {state.each}",
+             passing=passing,
              sort=np.where(ranks.place > 0, ranks.borda, np.nan),
              note="For each column, the number of ranked models that are worse, ties half.",
              cell=lambda r: ranked_cell(ranks, ranks.borda, r, "{:.0f}")),
         SuiteColumn(key="mean_rank", label="Mean rank", group="mean",
-             kept=f"mean_rank {state.mean} {state.each}",
+             kept=f"mean_rank {state.mean} {state.each}", passing=passing,
              sort=-ranks.mean_rank,
              note="The mean of the ranks in the columns, among ranked models.",
              cell=lambda r: ranked_cell(ranks, ranks.mean_rank, r, "{:.1f}")),
@@ -106,7 +118,30 @@ def _mean_col(grid: Grid, means: Means, group: str, key: str, note: str) -> Suit
     whole = np.where(means.complete, means.values, np.nan)
     return SuiteColumn(
         key=key, label=f"over {key}", group=group, sort=whole, note=note,
-        cell=lambda r: mean_cell(means, r, _average(grid, r, key), grid.entries[r].seeds),
+        cell=lambda r: mean_of(
+            mean_cell(means, r, _average(grid, r, key), grid.entries[r].seeds), grid, r
+        ),
+    )  # fmt: skip
+
+
+def _untouched_cols(grid: Grid, untouched: UntouchedMeans) -> list[SuiteColumn]:
+    """The means over the columns that chose none of the models shown: over tasks, and over several types."""
+    count, note = untouched.part.count, untouched_note(untouched)
+    several = len(grid.by_type) > 1
+    labels = {"untouched": f"over {count} untouched", "untouched_types": f"over types of {count} untouched"}
+    means = {"untouched": untouched.over_tasks, "untouched_types": untouched.over_types}
+    return [
+        _untouched_col(grid, means[key], key, labels[key], note)
+        for key in UNTOUCHED
+        if several or key == "untouched"
+    ]
+
+
+def _untouched_col(grid: Grid, means: Means, key: str, label: str, note: str) -> SuiteColumn:
+    return SuiteColumn(
+        key=key, label=label, group="mean", note=note, passing=True,
+        sort=np.where(means.complete, means.values, np.nan),
+        cell=lambda r: mean_cell(means, r, None, grid.entries[r].seeds),
     )  # fmt: skip
 
 
@@ -121,7 +156,9 @@ def _type_col(grid: Grid, means: Means, kind: str) -> SuiteColumn:
         key=f"type:{kind}", label=kind, group="mean within a type",
         note=f"The mean over {means.wanted} columns.",
         sort=np.where(means.complete, means.values, np.nan),
-        cell=lambda r: mean_cell(means, r, _average(grid, r, kind), grid.entries[r].seeds),
+        cell=lambda r: mean_of(
+            mean_cell(means, r, _average(grid, r, kind), grid.entries[r].seeds), grid, r, kind
+        ),
     )  # fmt: skip
 
 
@@ -142,15 +179,20 @@ def _short(column: TaskColumn) -> str:
     return column.name.removesuffix(column.type) or column.name
 
 
-def by_key(grid: Grid, state: SuiteState) -> SuiteState:
+def by_key(grid: Grid, state: SuiteState, untouched: UntouchedMeans | None) -> SuiteState:
     """The state with columns by their keys: the bare name of a task or of a type stands for its column.
+
+    Where no model shown was chosen by tasks of the suite, a mean over untouched ones is that over all.
 
     Raises:
         NotFound: It picks a column that is none.
     """
+    if untouched is None and state.mean in UNTOUCHED:
+        state = state.changed(mean=UNTOUCHED[state.mean])
     if not state.cols and state.sort == type(state).model_fields["sort"].get_default():
         return state
-    keys = [column.key for column in columns_of(grid, grid.ranks(state.mean, state.each), state)]
+    columns = columns_of(grid, ranks_of(grid, state, untouched), state, untouched)
+    keys = [column.key for column in columns]
     unknown = next((name for name in state.cols if _key(name, keys, state) not in keys), None)
     if unknown is not None:
         known = [key.partition(":")[2] or key for key in keys]
@@ -164,7 +206,16 @@ def _key(name: str, keys: Sequence[str], state: SuiteState) -> str:
     """The key that a name stands for; the name itself where it stands for none."""
     if name == "mean":
         return state.mean
+    if name in UNTOUCHED and name not in keys:
+        return UNTOUCHED[name]
     return next((key for key in (name, f"task:{name}", f"type:{name}") if key in keys), name)
+
+
+def ranks_of(grid: Grid, state: SuiteState, untouched: UntouchedMeans | None) -> Ranks:
+    """The ranks by the mean that the state names."""
+    if untouched is not None and state.mean == "untouched":
+        return grid.untouched_ranks(untouched, state.each)
+    return grid.ranks(state.mean, state.each)
 
 
 def is_shown(column: SuiteColumn, state: SuiteState, grid: Grid) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from leaderboard.filters import Choices, Control, chips
-from leaderboard.grid import Grid
+from leaderboard.grid import Grid, UntouchedMeans
 from leaderboard.pages.suite.columns import SuiteColumn, is_usual
 from leaderboard.scopes import views
 
@@ -72,9 +72,11 @@ def choices_of(columns: Sequence[SuiteColumn], shown: Sequence[SuiteColumn], sta
     return Choices(name="cols", groups=list(groups.items()))
 
 
-def mean_tabs(state: SuiteState, path: str) -> list[tuple[str, str, bool]]:
+def mean_tabs(state: SuiteState, path: str, untouched: UntouchedMeans | None) -> list[tuple[str, str, bool]]:
     """The tabs that choose the mean that ranks."""
     labels = {"tasks": "Rank by the mean over tasks", "types": "Rank by the mean over types"}
+    if untouched is not None:
+        labels["untouched"] = f"Rank by the mean over the {untouched.part.count} untouched"
     return [
         (label, f"{path}?{state.query(mean=over, sort='-mean', page=1)}", state.mean == over)
         for over, label in labels.items()

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from leaderboard.filters import Form, controls, form
-from leaderboard.grid import OTHER, Grid
-from leaderboard.pages.suite.cells import columns_text
-from leaderboard.pages.suite.columns import columns_of, heading, is_shown
+from leaderboard.grid import OTHER, Grid, UntouchedMeans
+from leaderboard.pages.suite.cells import columns_text, untouched_note
+from leaderboard.pages.suite.columns import columns_of, heading, is_shown, ranks_of
 from leaderboard.pages.suite.forms import choices_of, mean_tabs, more_controls, suite_chips
 from leaderboard.pages.suite.rows import Rows, in_order, marks_of, population, rows_kept, rows_pinned
 from leaderboard.paging import Paging, paging
@@ -47,15 +47,15 @@ class SuitePage:
     data: Mapping[str, Any] = field(default_factory=dict)
 
 
-def suite_page(grid: Grid, state: SuiteState, path: str) -> SuitePage:
-    """The page of a suite in a state.
+def suite_page(grid: Grid, state: SuiteState, path: str, untouched: UntouchedMeans | None) -> SuitePage:
+    """The page of a suite in a state; `untouched` are the means without columns that chose a model shown.
 
     Raises:
         NotFound: The state sorts by a column that is none, or names a column or a type that is none.
     """
-    ranks = grid.ranks(state.mean, state.each)
+    ranks = ranks_of(grid, state, untouched)
     rows = rows_kept(grid, state)
-    columns = columns_of(grid, ranks, state)
+    columns = columns_of(grid, ranks, state, untouched)
     shown = [c for c in columns if is_shown(c, state, grid)]
     ordered = in_order(grid, state, columns, rows)
     pinned = [row for row in rows_pinned(grid, state) if row not in set(ordered)] + [
@@ -75,7 +75,7 @@ def suite_page(grid: Grid, state: SuiteState, path: str) -> SuitePage:
             caption=f"{grid.listed.suite.title}: scores × 100",
             columns=[heading(c, state, path) for c in shown],
             rows=body,
-            notes=_notes(grid, state),
+            notes=[*_notes(grid, state), *_selection_notes(grid, state, rows, untouched)],
         ),
         lead=_lead(grid, state, seen, complete),
         warnings=_warnings(grid, state),
@@ -89,8 +89,8 @@ def suite_page(grid: Grid, state: SuiteState, path: str) -> SuitePage:
         ),
         paging=where,
         path=path,
-        tabs=mean_tabs(state, path),
-        data=_data(grid, state, complete, seen),
+        tabs=mean_tabs(state, path, untouched),
+        data=_data(grid, state, complete, seen, untouched),
     )
 
 
@@ -115,7 +115,7 @@ def _notes(grid: Grid, state: SuiteState) -> list[str]:
     notes = []
     if other and state.revisions == "pinned":
         notes.append(f"{other:,} scores are {WHY['other']}: shown, and in no mean.")
-    if (grid.ranks(state.mean, state.each).place > 0).any():
+    if (grid.ranks("tasks", state.each).place > 0).any():
         notes.append(
             "Models share a rank where they cannot be told apart from the first of their group, which a "
             "filter may hide; the page About says how that is decided."
@@ -132,6 +132,18 @@ def _notes(grid: Grid, state: SuiteState) -> list[str]:
     return notes
 
 
+def _selection_notes(
+    grid: Grid, state: SuiteState, rows: Sequence[int], untouched: UntouchedMeans | None
+) -> list[str]:
+    """What is to be known where models of the table were chosen by scores on its columns."""
+    if untouched is not None:
+        what = "the untouched" if state.mean == "untouched" else f"all, over {state.mean}"
+        return [f"{untouched_note(untouched)} Ranks are by the mean over {what}."]
+    if any(grid.chose(row) for row in rows):
+        return ["Models of this table were chosen by scores on every column in its means: none is untouched."]
+    return []
+
+
 def _warnings(grid: Grid, state: SuiteState) -> list[str]:
     if state.revisions == "any":
         return [
@@ -140,7 +152,9 @@ def _warnings(grid: Grid, state: SuiteState) -> list[str]:
     return []
 
 
-def _data(grid: Grid, state: SuiteState, complete: int, seen: int) -> dict[str, Any]:
+def _data(
+    grid: Grid, state: SuiteState, complete: int, seen: int, untouched: UntouchedMeans | None
+) -> dict[str, Any]:
     suite = grid.listed.suite
     return {
         "suite": suite.name,
@@ -149,6 +163,9 @@ def _data(grid: Grid, state: SuiteState, complete: int, seen: int) -> dict[str, 
         "revisions": state.revisions,
         "rows_seen": seen,
         "rows_complete": complete,
+        "untouched": {"columns": untouched.part.count, "left_out": list(untouched.part.selected)}
+        if untouched
+        else None,
         "columns": [
             {
                 "name": c.name,

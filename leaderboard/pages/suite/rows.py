@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from leaderboard.grid import Grid
+from leaderboard.grid import Grid, UntouchedMeans
 from leaderboard.page import missing
 from leaderboard.pages.suite.columns import SuiteColumn
 from leaderboard.render import cell_html
@@ -86,7 +86,7 @@ def _sorted(grid: Grid, state: SuiteState, columns: Sequence[SuiteColumn], rows:
     order = [r for r in rows if values[r] == values[r]]
     order.sort(key=lambda r: values[r], reverse=down)
     rest = [r for r in rows if values[r] != values[r]]
-    part = grid.mean(state.mean)
+    part = grid.mean("types" if state.mean == "types" else "tasks")
     there, means = part.there.tolist(), np.nan_to_num(part.values, nan=-1.0).tolist()
     rest.sort(key=lambda r: (-there[r], -means[r]))
     return [*order, *rest]
@@ -95,6 +95,13 @@ def _sorted(grid: Grid, state: SuiteState, columns: Sequence[SuiteColumn], rows:
 def rows_pinned(grid: Grid, state: SuiteState) -> list[int]:
     """The rows that stay on top."""
     return [row for row, entry in enumerate(grid.entries) if entry.slug in state.pin]
+
+
+def untouched_of(grid: Grid, state: SuiteState) -> UntouchedMeans | None:
+    """The means over the columns that chose no model of those shown; None where none was chosen so."""
+    if not grid.selected.any():
+        return None
+    return grid.untouched([*rows_kept(grid, state), *rows_pinned(grid, state)])
 
 
 Drawn = dict[int, tuple[Cell, str]]
@@ -150,8 +157,14 @@ class Rows:
     @cached_property
     def _kept(self) -> list[tuple[SuiteColumn, Drawn]]:
         """The columns behind the first two, each with its cells that were drawn before."""
-        drawn = self.grid.drawn if self.grid.keeps_cells else self.own
-        return [(column, drawn.setdefault(column.kept or column.key, {})) for column in self.columns[2:]]
+        return [
+            (column, self._drawn(column).setdefault(column.kept or column.key, {}))
+            for column in self.columns[2:]
+        ]
+
+    def _drawn(self, column: SuiteColumn) -> dict[str, Drawn]:
+        """Where a column's cells are kept: with the grid, or for this page alone."""
+        return self.grid.drawn if self.grid.keeps_cells and not column.passing else self.own
 
     @cached_property
     def _marked(self) -> set[int]:
