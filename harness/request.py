@@ -316,34 +316,40 @@ def _with_value(recipe: str, changes: Mapping[str, Any], setting: str, value: An
 
 
 def _selection(request: Request) -> dict[str, Task]:
-    """The tasks that choose, by the names of their columns.
+    """The tasks that choose by name; one of which a column shows a part has the name of the column.
 
     Raises:
         UsageError: There is no such suite or task, a task is no single one, or needs no vectors.
     """
-    cache, results = paths.cache_folder(request.cache), paths.results_folder(request.results)
+    options = SuiteOptions(
+        cache=paths.cache_folder(request.cache), results=paths.results_folder(request.results)
+    )
     found: dict[str, Task] = {}
     for text in request.select:
-        for name, tasks in _suites_of(text):
-            options = SuiteOptions(tasks=tasks, cache=cache, results=results)
-            for column in catalog.open_suites([name], options)[0].columns:
+        for name, tasks in _suites_of(text, options):
+            parts = catalog.open_suite(name, options).parts
+            for column in catalog.open_suites([name], replace(options, tasks=tasks))[0].columns:
                 for task in _single(column):
-                    if found.setdefault(column.name, task) != task:
-                        raise UsageError(f"--select names two {column.name}.", hint="Name one of them.")
+                    known = column.name if column.name in parts else task.name
+                    if found.setdefault(known, task) != task:
+                        raise UsageError(f"--select names two tasks {known}.", hint="Name one of them.")
     return found
 
 
-def _suites_of(text: str) -> list[tuple[str, tuple[str, ...]]]:
-    """The suites that `suite:names` stands for, each with the names of its tasks; none for all of them."""
+def _suites_of(text: str, options: SuiteOptions) -> list[tuple[str, tuple[str, ...]]]:
+    """The suites that `suite`, `suite:argument` or `suite:tasks` stands for, each with names of its tasks."""
     name, _, rest = text.partition(":")
-    entry = catalog.suites().get(name)
+    entry, parts = catalog.suites().get(name), split_names(rest)
     if entry is None or not rest:
         return [(text, ())]
-    if not entry.argument:
-        return [(name, split_names(rest))]
-    known = {offer.name for offer in entry.offers()}
-    parts = split_names(rest)
-    return [(f"{name}:{part}", ()) for part in parts] if known.issuperset(parts) else [(text, ())]
+    try:
+        catalog.open_suite(text, options)
+    except UsageError:
+        if entry.alone and not entry.offers():
+            return [(name, parts)]
+        if {offer.name for offer in entry.offers()}.issuperset(parts):
+            return [(f"{name}:{part}", ()) for part in parts]
+    return [(text, ())]
 
 
 def _single(column: Column) -> tuple[Task, ...]:
