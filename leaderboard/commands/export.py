@@ -1,4 +1,4 @@
-"""`harness export`: a page of the leaderboard as data, without a server, and runs of a model for trec_eval."""
+"""`harness export`: a page of the leaderboard as data, without a server, or a model's runs for trec_eval."""
 
 from __future__ import annotations
 
