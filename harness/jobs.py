@@ -31,7 +31,16 @@ from harness.encoder.model_settings import Description, describe, resolve_encodi
 from harness.errors import DataError, StoreError, TrainingError
 from harness.lineage import Lineage, MemberPart, ModelDocument, read_document
 from harness.model_store import ModelStore, copy_model
-from harness.record import EXAMPLE_COLUMNS, RUN_COLUMNS, ExamplesPart, ModelPart, Record, RunPart, TaskPart
+from harness.record import (
+    EXAMPLE_COLUMNS,
+    RUN_COLUMNS,
+    RUN_DEPTH,
+    ExamplesPart,
+    ModelPart,
+    Record,
+    RunPart,
+    TaskPart,
+)
 from harness.store import Store
 from harness.training import MODEL, TrainingOutcome, TrainingSpec, read_log, run_training
 from harness.types import (
@@ -601,7 +610,7 @@ def _examples_bytes(examples: Examples) -> bytes:
 
 def _run_part(run: Examples, content: bytes) -> RunPart:
     digest = hashlib.sha256(content).hexdigest()
-    return RunPart(file="", rows=len(run["rank"]), sha256=digest, depth=max(run["rank"]))
+    return RunPart(file="", rows=len(run["rank"]), sha256=digest, depth=RUN_DEPTH)
 
 
 def _run_bytes(run: Examples) -> bytes:

@@ -28,6 +28,9 @@ EXAMPLE_COLUMNS = ("split", "subset", "example_id", "replicate", "prediction", "
 RUN_COLUMNS = ("split", "subset", "query_id", "document_id", "rank", "score")
 """Columns of the run file, described in results/README.md."""
 
+RUN_DEPTH = 100
+"""The most documents of a query in a run file."""
+
 
 class ModelPart(DocumentPart):
     """The model of a record."""

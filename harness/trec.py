@@ -1,4 +1,4 @@
-"""Runs and judgements of retrieval tasks in the text formats of TREC, which trec_eval reads."""
+"""Runs and judgements of retrieval tasks in the text formats of TREC, for trec_eval and pytrec_eval."""
 
 from __future__ import annotations
 

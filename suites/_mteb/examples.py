@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.record import EXAMPLE_COLUMNS, RUN_COLUMNS
+from harness.record import EXAMPLE_COLUMNS, RUN_COLUMNS, RUN_DEPTH
 from suites._mteb.model import Model
 
 if TYPE_CHECKING:
@@ -197,10 +197,6 @@ def _retrieval(
         yield query, 0, shown, json.dumps(judged[query], sort_keys=True), metric.get(query)
 
 
-DEPTH = 100
-"""The most documents of a query in a run file."""
-
-
 class Run:
     """The columns of a run file (harness.record.RUN_COLUMNS), subset by subset; {} without a search."""
 
@@ -211,7 +207,7 @@ class Run:
         """Add the best documents of each query, by (subset, split), in the order of trec_eval."""
         for (subset, split), queries in found.items():
             for query, documents in queries.items():
-                for rank, (name, score) in enumerate(_ranked(documents)[:DEPTH], 1):
+                for rank, (name, score) in enumerate(_ranked(documents)[:RUN_DEPTH], 1):
                     line = (split, subset, query, name, rank, score)
                     for column, value in zip(RUN_COLUMNS, line, strict=True):
                         self.columns.setdefault(column, []).append(value)

@@ -21,8 +21,12 @@ from mteb.abstasks.task_metadata import TaskMetadata
 from scipy.stats import spearmanr
 from sklearn.metrics import mean_absolute_error, v_measure_score
 
-from fakes import TOPICS, Bags, table
+from fakes import TOPICS, Bags, artifact, record, table
+from harness.cli import invoke
 from harness.errors import DataError, UsageError
+from harness.jobs import record_output
+from harness.record import RECORDS, Record
+from harness.store import Store
 from harness.types import Data, Outcome, Similarity, SuiteOptions, Task, TaskSource
 from suites._content import Clusters, Content, Document, Labelled, Pair, Pairs, Query, Retrieval, Row
 from suites._mteb import examples, model, snapshot, source
@@ -73,6 +77,15 @@ CONTENTS["Same ids"] = Retrieval(
     queries=tuple(Query(id=f"{i}", text=w) for i, w in enumerate(TOPICS)),
     qrels={f"{i}": {f"{i + 4}": 1} for i in range(4)},
 )
+CONTENTS["Equal documents"] = Retrieval(
+    documents=tuple(
+        Document(id=f"d{i * 7 % 900}", text=TOPICS[i % 4] if i % 5 else f"{TOPICS[i % 4]} {i}")
+        for i in range(900)
+    ),
+    queries=tuple(Query(id=f"q{i}", text=w) for i, w in enumerate([*TOPICS, "river music"])),
+    qrels={f"q{i}": {f"d{(i * 31 + j * 97) % 900}": j % 3 for j in range(40)} for i in range(5)},
+)
+"""Most have an equal; all are found, since in mteb it is torch's choice which of several is the last."""
 CONTENTS["Same ids, ignored"] = replace(CONTENTS["Same ids"], ignore_identical_ids=True)
 
 METRICS = {
@@ -84,7 +97,7 @@ METRICS = {
 
 
 def task(kind: str) -> Task:
-    type_ = {"Two": "Classification"}.get(kind, "Retrieval" if "ids" in kind else kind)
+    type_ = {"Two": "Classification"}.get(kind, "Retrieval" if " " in kind else kind)
     return Task(
         name=f"Own{kind.partition(' ')[0]}",
         type=type_,
@@ -109,9 +122,9 @@ def test_a_second_model_is_scored_on_the_same_samples(kind: str) -> None:
     assert outcome(kind) == first == outcome(kind)
 
 
-@pytest.mark.parametrize("kind", METRICS)
+@pytest.mark.parametrize("kind", [*METRICS, "Equal documents", "Same ids, ignored"])
 def test_scores_are_those_of_stock_mteb(kind: str) -> None:
-    """mteb.evaluate with its own search wrapper around the same vectors."""
+    """mteb.evaluate with its own search wrapper around the same vectors; every metric."""
     import mteb
 
     class Stock:
@@ -125,7 +138,14 @@ def test_scores_are_those_of_stock_mteb(kind: str) -> None:
     with _quiet():
         made = _mteb_task(task(kind), CONTENTS[kind], seed=42)
         stock = mteb.evaluate(Stock(), made, cache=None, show_progress_bar=False)  # type: ignore[arg-type]
-    assert stock.task_results[0].get_score() == pytest.approx(outcome(kind).main_score, abs=1e-6)
+    found = outcome(kind)
+    assert stock.task_results[0].get_score() == pytest.approx(found.main_score, abs=1e-6)
+    (theirs,) = stock.task_results[0].scores["test"]
+    ours = found.scores["test"]["default"]
+    assert {*ours} <= {*theirs}
+    for name, value in ours.items():
+        if isinstance(value, float):
+            assert value == pytest.approx(theirs[name], abs=1e-6), name
 
 
 def test_queries_own_metrics_average_to_the_score() -> None:
@@ -146,6 +166,74 @@ def test_a_document_called_like_the_query_counts_unless_it_is_ignored(kind: str)
     own = [metric["metric"] for metric in table(found)]
     assert np.mean(own) == pytest.approx(found.main_score, abs=1e-5)
     assert (found.main_score == 1) == (kind != "Same ids")
+
+
+TREC = {"ndcg_at": "ndcg_cut", "recall_at": "recall", "map_at": "map_cut", "precision_at": "P"}
+
+
+@pytest.mark.parametrize("kind", ["Retrieval", "Equal documents", "Same ids, ignored"])
+def test_the_exported_run_has_the_records_metrics(kind: str, tmp_path: Path) -> None:
+    """As pytrec_eval reads and scores it; mteb rounds to five digits."""
+    import pytrec_eval
+
+    found = outcome(kind)
+    kept = keep(task(kind), found, tmp_path / "r")
+    assert kept.run is not None
+    assert kept.run.depth == max(100, max(found.run["rank"]))
+    done = invoke(["export", "tiny", "--trec", str(tmp_path / "t"), "--results", str(tmp_path / "r")])
+    assert done == 0
+    stem = tmp_path / "t" / "tiny" / f"{kept.task.name}.test"
+    with open(f"{stem}.qrels") as judged, open(f"{stem}.run") as hits:
+        qrels, run = pytrec_eval.parse_qrel(judged), pytrec_eval.parse_run(hits)
+    names = {f"{name}_{depth}": f"{ours}_{depth}" for ours, name in TREC.items() for depth in (1, 10, 100)}
+    scored = pytrec_eval.RelevanceEvaluator(qrels, {f"{name}.1,10,100" for name in TREC.values()}).evaluate(
+        run
+    )
+    for name, ours in names.items():
+        mean = np.mean([metrics[name] for metrics in scored.values()])
+        assert round(mean, 5) == pytest.approx(found.scores["test"]["default"][ours], abs=1e-6), name
+    assert len(scored) == len(qrels) == len(table(found))
+    first = {query: dict([*documents.items()][:10]) for query, documents in run.items()}
+    ranks = pytrec_eval.RelevanceEvaluator(qrels, {"recip_rank"}).evaluate(first)
+    mean = np.mean([metrics["recip_rank"] for metrics in ranks.values()])
+    assert mean == pytest.approx(found.scores["test"]["default"]["mrr_at_10"], abs=1e-6)
+
+
+def keep(of: Task, found: Outcome, results: Path) -> Record:
+    """The record of an outcome with the files beside it, as a run leaves it."""
+    made = record_output(record(of, found.main_score), found.examples, found.run)
+    parsed = RECORDS.parse(made["record"].decode(), where="made")
+    return Store(results).put(artifact(Path()).slug, parsed, made["examples"], run=made.get("run"))
+
+
+@pytest.mark.parametrize(
+    ("change", "arguments", "said"),
+    [
+        ("", ["--task", "OwnSam"], "No retrieval task of tiny is called 'OwnSam'.\nDid you mean OwnSame?"),
+        ("no run", [], "was not kept: an earlier version made it.\nIt is made again by: harness run --model "
+         "tiny --suite SUITE --tasks OwnSame --force"),
+        ("damaged", [], "The run of tiny on OwnSame is gone or damaged."),
+        ("blank", [], "OwnSame: the id 'a b' cannot be written: TREC's formats part fields at blanks."),
+        ("STS", [], "No retrieval task of tiny was measured with tiny."),
+        ("", ["--out", "x"], "--trec takes one results folder and no --out."),
+    ],
+)  # fmt: skip
+def test_a_run_that_cannot_be_exported_is_one_error(
+    change: str, arguments: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = outcome("Same ids")
+    if change == "blank":
+        found = replace(found, run={**found.run, "document_id": ["a b"] * len(found.run["rank"])})
+    if change == "no run":
+        found = replace(found, run={})
+    kept = keep(task("STS" if change == "STS" else "Same ids"), found, tmp_path / "r")
+    if change == "damaged":
+        path = Store(tmp_path / "r").run(kept, artifact(Path()).slug)
+        assert path is not None
+        path.write_bytes(path.read_bytes()[:-1])
+    where = ["--trec", str(tmp_path / "t"), "--results", str(tmp_path / "r")]
+    assert invoke(["export", "tiny", *where, *arguments]) in (1, 2)
+    assert said in capsys.readouterr().err
 
 
 def test_pairs_rank_correlation_is_the_score() -> None:
