@@ -113,6 +113,8 @@ def _entries(
     texts = Counter(treatment.text for treatment, _ in found)
     for treatment, members in found:
         text = treatment.text
+        if isinstance(treatment, EncodingCondition) and treatment.encoding.get("output") == "ranking":
+            text = f"lexical: {text}"
         if texts[text] > 1:  # of few words: recipes and prompts may differ in more than these say
             text = f"{text} ({hashlib.sha256(_form(treatment).encode()).hexdigest()[:8]})"
         yield _entry(treatment, f"{text}, {former}" if former else text, members, learnt)

@@ -193,7 +193,7 @@ class _PastRuns:
     """
 
     runs: tuple[_PastRun, ...]
-    ranked: tuple[tuple[str, float], ...]
+    ranked: tuple[tuple[str, float], ...] = ()
     vectors: bool
     device: tuple[str, str]
     alone: bool = False
