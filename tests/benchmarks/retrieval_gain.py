@@ -50,14 +50,16 @@ def main() -> None:
     rows, scored = _sets(given.what, given.data, given.results)
     damaged = given.backbone == "damaged"
     model = str(damaged_minilm(given.results / "backbone")) if damaged else "minilm"
+    untouched = [f"local:{given.data / 'local' / 'mbpp'}", "stdlib"]
     common: dict[str, Any] = {
-        "suite": [scored, f"local:{given.data / 'local' / 'mbpp'}", "stdlib"],
         "data": given.data,
         "results": given.results / "results",
         "offline": True,
         "threads": given.threads,
     }
-    before = _run("before", model, {**common, "pooling": "mean"} if damaged else common)
+    every = {**common, "suite": [scored, *untouched]}
+    common["suite"] = scored
+    before = _run("before", model, {**every, "pooling": "mean"} if damaged else every)
     trained = {**SETTINGS, "epochs": given.epochs}
     if given.what == "readings":
         for recipe in READINGS:
@@ -69,9 +71,11 @@ def main() -> None:
     right, wrong = right_and_shuffled(
         own_training(rows, settings), given.results, cache=settings.cache, count=None
     )
-    for name, file, seeds in (("trained", right, given.seeds), ("control", wrong, 1)):
-        how = {"recipe": "dpr", "recipe_settings": trained, "train_data": str(file), "seeds": seeds}
-        _gained(name, before, _run(name, model, {**common, **how}))
+    how = {"recipe": "dpr", "recipe_settings": trained, "train_data": str(right)}
+    _gained("trained", before, _run("trained", model, {**common, **how, "seeds": given.seeds}))
+    shuffled = {**common, **how, "train_data": str(wrong)}
+    _gained("control", before, _run("control", model, shuffled))
+    _gained("untouched, first seed", before, _run("untouched", model, {**every, **how}))
 
 
 def _run(name: str, model: str, request: Mapping[str, Any]) -> list[dict[str, float]]:
@@ -92,7 +96,11 @@ def _run(name: str, model: str, request: Mapping[str, Any]) -> list[dict[str, fl
 
 def _gained(name: str, before: list[dict[str, float]], after: list[dict[str, float]]) -> None:
     """Print the difference of each model's scores to those of its start, and their mean."""
-    gains = {task: [round(one[task] - score, 4) for one in after] for task, score in before[0].items()}
+    gains = {
+        task: [round(one[task] - score, 4) for one in after]
+        for task, score in before[0].items()
+        if task in after[0]
+    }
     means = {task: round(statistics.fmean(values), 4) for task, values in gains.items()}
     print(json.dumps({"gained": name, "mean": means, "each": gains}), flush=True)
 
