@@ -12,7 +12,7 @@ from harness.arguments import checked, checked_fields
 from harness.encoder.model_files import weight_files
 from harness.errors import UsageError
 from harness.execute import Driver, Listeners
-from harness.jobs import Job
+from harness.jobs import Job, Train
 from harness.model_store import ModelStore
 from harness.plan import ConfiguredModel, Plan
 from harness.provenance import cores
@@ -178,8 +178,7 @@ def _driver(prepared: PreparedRun, listeners: Listeners | None) -> Driver:
 
 
 def _weight_bytes(one: ConfiguredModel) -> int:
-    artifact = (one if one.training is None else one.training.backbone).artifact
-    return sum(path.stat().st_size for path in weight_files(artifact.folder))
+    return sum(path.stat().st_size for path in weight_files(one.on_disk.artifact.folder))
 
 
 def _with_devices(plan: Plan, devices: Sequence[str], recipe: ModelRecipe | None) -> Plan:
@@ -187,9 +186,13 @@ def _with_devices(plan: Plan, devices: Sequence[str], recipe: ModelRecipe | None
     trainings = sum(job.kind == "train" for job in plan.jobs)
     if not trainings or recipe is None:
         return plan
-    each = recipe.devices(max(1, len(set(devices)) // trainings))
+    most = max(1, len(set(devices)) // trainings)
     return replace(
-        plan, jobs=tuple(replace(job, devices=each) if job.kind == "train" else job for job in plan.jobs)
+        plan,
+        jobs=tuple(
+            replace(job, devices=job.work.spec.recipe.devices(most)) if isinstance(job.work, Train) else job
+            for job in plan.jobs
+        ),
     )
 
 

@@ -39,8 +39,10 @@ class PlannedTraining:
         """The jobs that make the model: the backbone is loaded and checked first; none where it is there."""
         if self.done:
             return ()
-        first = _resolve(self.backbone, gate=gate)
-        return (first, replace(self.job, inputs=(first.key,)))
+        earlier = self.backbone.training
+        before = () if earlier is None else earlier.jobs(gate=gate)
+        first = _resolve(self.backbone, gate=gate, inputs=tuple(job.key for job in before[-1:]))
+        return (*before, first, replace(self.job, inputs=(first.key,)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +53,16 @@ class ConfiguredModel:
     encoding: Encoding
     lineage: Lineage | None = field(default=None, compare=False)
     training: PlannedTraining | None = field(default=None, compare=False)
+
+    @property
+    def stages(self) -> tuple[ConfiguredModel, ...]:
+        """The models that recipes make on the way to this one, itself the last."""
+        return () if self.training is None else (*self.training.backbone.stages, self)
+
+    @property
+    def on_disk(self) -> ConfiguredModel:
+        """The model itself where it is there, else the one from which its trainings start."""
+        return self if self.training is None or self.training.done else self.training.backbone.on_disk
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -244,7 +256,7 @@ class Plan:
             known=known_jobs,
             anew=frozenset(job.key for job in stale if job.place and _has_record(job, job.place, store)),
             purpose=purpose,
-            trainings=tuple(one for one in subjects if one.training is not None),
+            trainings=tuple(dict.fromkeys(stage for one in subjects for stage in one.stages)),
         )
 
 

@@ -42,6 +42,8 @@ STOPPED = 75
 
 
 class _Trains(Protocol):
+    def devices(self, most: int) -> int: ...
+
     def train(self, spec: TrainingSpec) -> None: ...
 
 

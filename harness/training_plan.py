@@ -11,9 +11,10 @@ from harness.data.training import LocatedTraining, locate_training, own_training
 from harness.encoder.model_settings import resolve_encoding
 from harness.errors import DataError, UsageError
 from harness.jobs import Job, Train
+from harness.lineage import ParentPart
 from harness.model_store import ModelStore
 from harness.plan import ConfiguredModel, PlannedTraining
-from harness.recipe import ModelRecipe, PlannedModel
+from harness.recipe import ModelRecipe, PlannedModel, RecipeChain
 from harness.training import TrainingSpec
 from harness.types import Artifact, Settings
 
@@ -77,6 +78,10 @@ def _planned(
     seed: int,
     request: TrainingRequest,
 ) -> ConfiguredModel:
+    if isinstance(recipe, RecipeChain):
+        _refuse_own_data(recipe, request)
+        one = _planned(one, recipe.first, _located(recipe.first, request), seed, request)
+        return _planned(one, recipe.last, located, seed, request)
     backbone = one.artifact
     if backbone.trust_remote_code:
         raise UsageError(
@@ -85,9 +90,13 @@ def _planned(
         )
     data, selection = located
     try:
-        model = recipe.plan(backbone, (*data, *selection), seed=seed)
+        readable = replace(backbone, folder=one.on_disk.artifact.folder)
+        model = recipe.plan(readable, (*data, *selection), seed=seed)
     except DataError as error:
         raise UsageError(error.message, hint=error.hint) from error
+    if one.lineage is not None:
+        parents = (ParentPart.of(backbone, one.lineage), *model.lineage.parents[1:])
+        model = replace(model, lineage=model.lineage.model_copy(update={"parents": parents}))
     key, store = model.lineage.key, ModelStore(request.results)
     artifact = Artifact(
         name=f"{backbone.name}-{recipe.name}",
@@ -127,6 +136,16 @@ def _planned(
             done=there is not None,
         ),
     )
+
+
+def _refuse_own_data(recipe: RecipeChain, request: TrainingRequest) -> None:
+    """Refuse a user's own data where it is not said which of several trainings it is for."""
+    if request.train_data:
+        raise UsageError(
+            f"--train-data is the data of one training, and {recipe.name} has several.",
+            hint=f"Make a model with --recipe {recipe.first.name}, then give its folder as --model with "
+            f"--recipe {recipe.last.name}; it is the same model.",
+        )
 
 
 def _job(artifact: Artifact, model: PlannedModel, spec: TrainingSpec, results: Path) -> Job:
