@@ -29,10 +29,8 @@ from harness import paths
 from harness.data.locate import DataSettings
 from harness.data.training import own_training
 
-SETTINGS = {"batch_size": 32, "chunk": 0, "max_length": 128, "precision": "float32"}
-
-READINGS = {"dpr": {}, "dpr:authors": {}, "dpr:paper": {}}
-"""Settings of the three readings that are not their own, all of them with those of every training here."""
+READINGS = ("dpr", "dpr:authors", "dpr:paper")
+"""The readings of the batch, which keep their own sizes."""
 
 
 def main() -> None:
@@ -43,6 +41,8 @@ def main() -> None:
     parser.add_argument("--backbone", choices=("minilm", "damaged"), default="minilm")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--epochs", type=int, default=1)
+    parser.add_argument("--rows", type=int, help="so many pairs, drawn with seed 0")
+    parser.add_argument("--max-length", type=int, default=128)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--results", type=Path, default=Path(tempfile.mkdtemp()))
     given = parser.parse_args()
@@ -60,17 +60,17 @@ def main() -> None:
     every = {**common, "suite": [scored, *untouched]}
     common["suite"] = scored
     before = _run("before", model, {**every, "pooling": "mean"} if damaged else every)
-    trained = {**SETTINGS, "epochs": given.epochs}
+    trained = {"precision": "float32", "max_length": given.max_length, "epochs": given.epochs}
     if given.what == "readings":
         for recipe in READINGS:
-            changed = {name: value for name, value in trained.items() if name != "batch_size"}
-            how = {"recipe": recipe, "recipe_settings": changed, "train_data": rows, "seeds": given.seeds}
+            how = {"recipe": recipe, "recipe_settings": trained, "train_data": rows, "seeds": given.seeds}
             _gained(recipe, before, _run(recipe, model, {**common, **how}))
         return
     settings = DataSettings(root=given.data, offline=True, cache=paths.cache_folder())
     right, wrong = right_and_shuffled(
-        own_training(rows, settings), given.results, cache=settings.cache, count=None
+        own_training(rows, settings), given.results, cache=settings.cache, count=given.rows
     )
+    trained |= {"batch_size": 32, "chunk": 0}
     how = {"recipe": "dpr", "recipe_settings": trained, "train_data": str(right)}
     _gained("trained", before, _run("trained", model, {**common, **how, "seeds": given.seeds}))
     shuffled = {**common, **how, "train_data": str(wrong)}
