@@ -180,10 +180,9 @@ def _driver(prepared: PreparedRun, listeners: Listeners | None) -> Driver:
 
 
 def _weight_bytes(one: ConfiguredModel) -> int:
-    artifact = (one if one.training is None else one.training.backbone).artifact
     if one.ranks:
         return 0
-    return sum(path.stat().st_size for path in weight_files(artifact.folder))
+    return sum(path.stat().st_size for path in weight_files(one.on_disk.artifact.folder))
 
 
 def _with_devices(plan: Plan, devices: Sequence[str], recipe: ModelRecipe | None) -> Plan:

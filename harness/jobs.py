@@ -134,7 +134,7 @@ class Train:
         context.emit(Event(kind="stage", text=f"training {self.artifact.name}"))
         store.begin(self.artifact.key, name=self.artifact.name, lineage=self.lineage, steps=self.steps)
         started = datetime.now(tz=UTC)
-        spec = replace(self.spec, devices=context.devices)
+        spec = replace(self.spec, backbone=with_weights(self.spec.backbone), devices=context.devices)
         outcome, micro_batch = _train(replace(spec, micro_batch=store.micro_batch(spec.key)), context, store)
         self._require_as_planned()
         log = read_log(spec.log.path)

@@ -35,10 +35,15 @@ class ParentPart(DocumentPart):
     """The tasks whose scores chose among its checkpoints and those of its own parents."""
 
     @staticmethod
-    def of(artifact: Artifact) -> ParentPart:
-        """A model that a training starts from; what it was trained on itself stands in its `model.json`."""
-        document = read_document(artifact.folder) if artifact.trained else None
-        made = None if document is None else document.lineage
+    def of(artifact: Artifact, planned: Lineage | None = None) -> ParentPart:
+        """A model that a training starts from.
+
+        Args:
+            artifact: The model; what it was trained on itself stands in its `model.json`.
+            planned: What it is made of, where it need not be there yet.
+        """
+        document = read_document(artifact.folder) if artifact.trained and planned is None else None
+        made = planned if document is None else document.lineage
         return ParentPart(
             name=artifact.name,
             artifact=artifact.key,

@@ -67,8 +67,10 @@ class PlannedTraining:
             return ()
         if self.sweep is not None:
             return _sweep_jobs(self.sweep, self.job, trials, gate=gate)
-        first = _resolve(self.backbone, gate=gate)
-        return (first, replace(self.job, inputs=(first.key,)))
+        earlier = self.backbone.training
+        before = () if earlier is None else earlier.jobs(trials, gate=gate)
+        first = _resolve(self.backbone, gate=gate, inputs=tuple(job.key for job in before[-1:]))
+        return (*before, first, replace(self.job, inputs=(first.key,)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +89,16 @@ class ConfiguredModel:
     def ranks(self) -> bool:
         """Whether it puts documents in order and has no vectors."""
         return isinstance(self.encoding, Ranking)
+
+    @property
+    def stages(self) -> tuple[ConfiguredModel, ...]:
+        """The models that recipes make on the way to this one, itself the last."""
+        return () if self.training is None else (*self.training.backbone.stages, self)
+
+    @property
+    def on_disk(self) -> ConfiguredModel:
+        """The model itself where it is there, else the one from which its trainings start."""
+        return self if self.training is None or self.training.done else self.training.backbone.on_disk
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -314,7 +326,7 @@ class Plan:
             known=known_jobs,
             anew=frozenset(job.key for job in stale if job.place and _has_record(job, job.place, store)),
             purpose=purpose,
-            trainings=tuple(one for one in subjects if one.training is not None),
+            trainings=tuple(dict.fromkeys(stage for one in subjects for stage in one.stages)),
             trials=tuple(trials.values()),
         )
 

@@ -12,10 +12,10 @@ from harness.data.training import LocatedTraining, locate_training, own_training
 from harness.encoder.model_settings import resolve_encoding
 from harness.errors import DataError, UsageError
 from harness.jobs import Choose, Job, Train
-from harness.lineage import Lineage, SweepPart
+from harness.lineage import Lineage, ParentPart, SweepPart
 from harness.model_store import ModelStore
 from harness.plan import ConfiguredModel, PlannedSweep, PlannedTraining, plan_trials
-from harness.recipe import ModelRecipe, PlannedModel
+from harness.recipe import ModelRecipe, PlannedModel, RecipeChain
 from harness.training import TrainingSpec
 from harness.types import Artifact, Settings, Task
 
@@ -174,6 +174,10 @@ def _planned(
     seed: int,
     request: TrainingRequest,
 ) -> ConfiguredModel:
+    if isinstance(recipe, RecipeChain):
+        _refuse_own_data(recipe, request)
+        one = _planned(one, recipe.first, _located(recipe.first, request), seed, request)
+        return _planned(one, recipe.last, located, seed, request)
     backbone = one.artifact
     if backbone.trust_remote_code:
         raise UsageError(
@@ -182,9 +186,13 @@ def _planned(
         )
     data, selection = located
     try:
-        model = recipe.plan(backbone, (*data, *selection), seed=seed)
+        readable = replace(backbone, folder=one.on_disk.artifact.folder)
+        model = recipe.plan(readable, (*data, *selection), seed=seed)
     except DataError as error:
         raise UsageError(error.message, hint=error.hint) from error
+    if one.lineage is not None:
+        parents = (ParentPart.of(backbone, one.lineage), *model.lineage.parents[1:])
+        model = replace(model, lineage=model.lineage.model_copy(update={"parents": parents}))
     artifact, done = _artifact(f"{backbone.name}-{recipe.name}", backbone, model.lineage, request)
     key = artifact.key
     spec = TrainingSpec(
@@ -212,6 +220,16 @@ def _planned(
             done=done,
         ),
     )
+
+
+def _refuse_own_data(recipe: RecipeChain, request: TrainingRequest) -> None:
+    """Refuse a user's own data where it is not said which of several trainings it is for."""
+    if request.train_data:
+        raise UsageError(
+            f"--train-data is the data of one training, and {recipe.name} has several.",
+            hint=f"Make a model with --recipe {recipe.first.name}, then give its folder as --model with "
+            f"--recipe {recipe.last.name}; it is the same model.",
+        )
 
 
 def _job(artifact: Artifact, model: PlannedModel, spec: TrainingSpec, results: Path) -> Job:

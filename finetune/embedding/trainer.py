@@ -174,7 +174,7 @@ class _Trainer(SentenceTransformerTrainer):
         if self.settings.group_size:
             rows, group = self.order.size(self.state.global_step + 1), self.settings.group_size
             own, count = _own_groups(rows, group, self.spec), math.ceil(rows / group)
-            self.loss.share = len(own) * self.spec.ranks / count
+            cast(Any, self.loss).share = len(own) * self.spec.ranks / count
         return super().training_step(model, inputs, *args, **kwargs)
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:

@@ -271,8 +271,7 @@ class _PastRuns:
         """The parameters of a model: those in its records, else as many as its files hold in float32."""
         artifact = cell.subject.artifact
         known = next((run.parameters for run in self.runs if run.model == artifact.key and run.parameters), 0)
-        training = cell.subject.training
-        folder = artifact.folder if training is None or training.done else training.backbone.artifact.folder
+        folder = cell.subject.on_disk.artifact.folder
         return known or sum(path.stat().st_size for path in weight_files(folder)) // 4
 
 

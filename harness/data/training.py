@@ -66,6 +66,9 @@ class TrainingData:
         split: The split.
         columns: The columns of text in the order anchor, positive, negatives.
         score: The column with a score; empty without one.
+        file: The file of rows in the data set's folder, where the library finds none by itself.
+        passages: Whether all columns but the first are lists of passages, the first of which counts by its
+            `text`.
         filter: A column, a comparison (">", ">=", "<", "<=", "==") and a number that rows must satisfy.
         held_out: The number of rows that are set aside, drawn as `train_test_split` of the datasets library
             draws them, which also shuffles the others.
@@ -81,6 +84,8 @@ class TrainingData:
     split: str = "train"
     columns: tuple[str, ...] = ("anchor", "positive")
     score: str = ""
+    file: str = ""
+    passages: bool = False
     filter: tuple[str, str, float] | None = None
     held_out: int = 0
     split_seed: int = 0
@@ -149,8 +154,9 @@ def locate_training(data: TrainingData, settings: DataSettings) -> LocatedTraini
     name = f"{data.path}:{data.config}" if data.config else data.path
     content = located.data.content
     data = replace(data, revision=located.data.revision, content=content, rows=None if content else data.rows)
-    if located.folder is None:
-        return LocatedTraining(data=data, name=name, rows=data.rows)
+    if located.folder is None or data.file:
+        _require_file(data, located.folder)
+        return LocatedTraining(data=data, folder=located.folder, name=name, rows=data.rows)
     split = SplitFiles.read(located.folder, data.config, data.split)
     for file, head in zip(split.files, split.heads, strict=True):
         _require_columns(data, head, str(file))
@@ -166,7 +172,10 @@ def _located(data: TrainingData, settings: DataSettings) -> Located:
     if near is not None:
         return near
     held = snapshot_folder(data.path, data.revision)
-    if held is not None and _is_whole(held, data.config, data.split):
+    whole = held is not None and (
+        (held / data.file).is_file() if data.file else _is_whole(held, data.config, data.split)
+    )
+    if held is not None and whole:
         return Located(data=wanted, folder=held, origin="hub-cache")
     return locate_data(wanted, settings, subsets=(data.config,) if data.config else ())
 
@@ -178,6 +187,14 @@ def _is_whole(folder: Path, config: str, split: str) -> bool:
     except DataError:
         return False
     return not [*missing_shards({file.name for file in found})]
+
+
+def _require_file(data: TrainingData, folder: Path | None) -> None:
+    """Refuse a folder without the file of rows."""
+    if folder is not None and data.file and not (folder / data.file).is_file():
+        raise DataError(
+            f"{folder} has no file {data.file}.", hint="Pull the data set again, with all its files."
+        )
 
 
 def _require_columns(data: TrainingData, head: TableHead, where: str) -> None:
@@ -453,13 +470,37 @@ def _read(located: LocatedTraining) -> datasets.Dataset:
     where: dict[str, Any] = {"path": data.path, "revision": data.revision, "name": data.config or None}
     if located.folder is not None:
         where = {"path": str(readable_folder(located.folder)), "name": data.config or None}
+    if data.file:
+        base = f"hf://datasets/{data.path}@{data.revision}" if located.folder is None else located.folder
+        where = {"path": "json", "data_files": {data.split: f"{base}/{data.file}"}}
     if located.file is not None:
         where = {"path": "parquet", "data_files": str(located.file)}
     try:
-        return datasets.load_dataset(**where, split=data.split)
+        table = datasets.load_dataset(**where, split=data.split)
+        return _first_passages(table, located) if data.passages else table
     except (ValueError, OSError, DatasetsError) as error:
         said = one_line(error.__cause__ if isinstance(error.__cause__, Exception) else error)
         raise DataError(f"{located.name} cannot be read: {said}.") from error
+
+
+def _first_passages(table: datasets.Dataset, located: LocatedTraining) -> datasets.Dataset:
+    """The rows with the text of the first passage in place of each list; blank for an empty one."""
+    names = [name for name in located.data.columns[1:] if name in table.column_names]
+
+    def text(passages: Any) -> Any:
+        return passages[0].get("text") if passages else ""
+
+    def texts(rows: dict[str, list[Any]]) -> dict[str, list[Any]]:
+        return {name: list(map(text, rows[name])) for name in names}
+
+    return table.map(texts, batched=True, batch_size=100, features=_text_features(table, located))
+
+
+def _text_features(table: datasets.Dataset, located: LocatedTraining) -> datasets.Features:
+    import datasets
+
+    text = {name: datasets.Value("large_string") for name in located.data.columns}
+    return datasets.Features({name: text.get(name, kind) for name, kind in table.features.items()})
 
 
 def _require_kinds(located: LocatedTraining, table: datasets.Dataset) -> None:

@@ -29,10 +29,8 @@ from harness import paths
 from harness.data.locate import DataSettings
 from harness.data.training import own_training
 
-SETTINGS = {"batch_size": 32, "chunk": 0, "max_length": 128, "precision": "float32"}
-
-READINGS = {"dpr": {}, "dpr:authors": {}, "dpr:paper": {}}
-"""Settings of the three readings that are not their own, all of them with those of every training here."""
+READINGS = ("dpr", "dpr:authors", "dpr:paper")
+"""The readings of the batch, which keep their own sizes."""
 
 
 def main() -> None:
@@ -43,6 +41,8 @@ def main() -> None:
     parser.add_argument("--backbone", choices=("minilm", "damaged"), default="minilm")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--epochs", type=int, default=1)
+    parser.add_argument("--rows", type=int, help="so many pairs, drawn with seed 0")
+    parser.add_argument("--max-length", type=int, default=128)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--results", type=Path, default=Path(tempfile.mkdtemp()))
     given = parser.parse_args()
@@ -50,28 +50,32 @@ def main() -> None:
     rows, scored = _sets(given.what, given.data, given.results)
     damaged = given.backbone == "damaged"
     model = str(damaged_minilm(given.results / "backbone")) if damaged else "minilm"
+    untouched = [f"local:{given.data / 'local' / 'mbpp'}", "stdlib"]
     common: dict[str, Any] = {
-        "suite": [scored, f"local:{given.data / 'local' / 'mbpp'}", "stdlib"],
         "data": given.data,
         "results": given.results / "results",
         "offline": True,
         "threads": given.threads,
     }
-    before = _run("before", model, {**common, "pooling": "mean"} if damaged else common)
-    trained = {**SETTINGS, "epochs": given.epochs}
+    every = {**common, "suite": [scored, *untouched]}
+    common["suite"] = scored
+    before = _run("before", model, {**every, "pooling": "mean"} if damaged else every)
+    trained = {"precision": "float32", "max_length": given.max_length, "epochs": given.epochs}
     if given.what == "readings":
         for recipe in READINGS:
-            changed = {name: value for name, value in trained.items() if name != "batch_size"}
-            how = {"recipe": recipe, "recipe_settings": changed, "train_data": rows, "seeds": given.seeds}
+            how = {"recipe": recipe, "recipe_settings": trained, "train_data": rows, "seeds": given.seeds}
             _gained(recipe, before, _run(recipe, model, {**common, **how}))
         return
     settings = DataSettings(root=given.data, offline=True, cache=paths.cache_folder())
     right, wrong = right_and_shuffled(
-        own_training(rows, settings), given.results, cache=settings.cache, count=None
+        own_training(rows, settings), given.results, cache=settings.cache, count=given.rows
     )
-    for name, file, seeds in (("trained", right, given.seeds), ("control", wrong, 1)):
-        how = {"recipe": "dpr", "recipe_settings": trained, "train_data": str(file), "seeds": seeds}
-        _gained(name, before, _run(name, model, {**common, **how}))
+    trained |= {"batch_size": 32, "chunk": 0}
+    how = {"recipe": "dpr", "recipe_settings": trained, "train_data": str(right)}
+    _gained("trained", before, _run("trained", model, {**common, **how, "seeds": given.seeds}))
+    shuffled = {**common, **how, "train_data": str(wrong)}
+    _gained("control", before, _run("control", model, shuffled))
+    _gained("untouched, first seed", before, _run("untouched", model, {**every, **how}))
 
 
 def _run(name: str, model: str, request: Mapping[str, Any]) -> list[dict[str, float]]:
@@ -92,7 +96,11 @@ def _run(name: str, model: str, request: Mapping[str, Any]) -> list[dict[str, fl
 
 def _gained(name: str, before: list[dict[str, float]], after: list[dict[str, float]]) -> None:
     """Print the difference of each model's scores to those of its start, and their mean."""
-    gains = {task: [round(one[task] - score, 4) for one in after] for task, score in before[0].items()}
+    gains = {
+        task: [round(one[task] - score, 4) for one in after]
+        for task, score in before[0].items()
+        if task in after[0]
+    }
     means = {task: round(statistics.fmean(values), 4) for task, values in gains.items()}
     print(json.dumps({"gained": name, "mean": means, "each": gains}), flush=True)
 

@@ -20,6 +20,7 @@ import fakes
 import harness
 import tiny
 from blocked import BLOCK
+from finetune.recipes import glue_quick
 from harness import catalog
 from harness.cli import invoke
 from harness.context import Event
@@ -525,6 +526,57 @@ def test_a_failed_training_is_one_message_and_keeps_its_log(
     )
     assert hows(run(asked)) == ["done", "done"], "the next run makes it"
     assert not ModelStore(asked["results"]).unfinished()
+
+
+def test_a_chain_makes_each_model_once(
+    asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Both keys are known before anything runs, and are those of two requests, one after the other."""
+    good = catalog.recipes()["sample-centered"]
+    text = (PLUGIN / "sample_model_recipe.py").read_text()
+    killed = "        import os\n        os.kill(os.getpid(), 9)\n"
+    (tmp_path / "killed_recipe.py").write_text(
+        text.replace("        spec.log.begin(steps=1, done=0)\n", killed)
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ["PYTHONPATH"]]))
+    import killed_recipe
+
+    monkeypatch.setattr(catalog, "recipes", lambda: {"one": good, "two": killed_recipe.RECIPE})
+    rows = tmp_path / "root" / "sample" / "texts" / "train.jsonl"
+    rows.parent.mkdir(parents=True)
+    shutil.copy(asked["train_data"], rows)
+    chain = {**asked, "recipe": "one+two", "train_data": "", "data": tmp_path / "root"}
+    assert hows(run(chain)) == ["failed", "failed"]
+    ((first, document),) = [(one.folder, one.document) for one in ModelStore(asked["results"]).finished()]
+    assert document is not None
+    before = (first / "model.json").stat().st_mtime_ns
+
+    monkeypatch.setattr(
+        catalog, "recipes", lambda: {"one": good, "two": good, "glue-quick": glue_quick.RECIPE}
+    )
+    resolved = ResolvedRequest.of(request(chain))
+    (planned,) = resolved.subjects
+    assert planned.lineage is not None
+    assert [one.artifact.key for one in planned.stages] == [document.key, planned.artifact.key]
+    done = run(chain)
+    assert hows(done) == ["done", "done"]
+    assert (first / "model.json").stat().st_mtime_ns == before, "the first model is not trained again"
+    (second,) = done.prepared.subjects
+    assert second.artifact.key == planned.artifact.key == second.lineage.key
+    assert second.lineage.parents == (ParentPart(name="tiny-sample-centered", artifact=document.key),)
+    apart = run(chain, model=str(first), recipe="two")
+    assert apart.prepared.subjects[0].artifact.key == planned.artifact.key
+    assert hows(apart) == ["cached", "cached"]
+    assert run(chain, recipe_settings={"share": 0.5}).prepared.plan.trainings[0].artifact.key != document.key
+    for recipe, more, said in (
+        ("one+three", {}, "No recipe is called 'three'"),
+        ("one+glue-quick", {}, "glue-quick trains for tasks with labels"),
+        ("one+two", {"train_data": asked["train_data"]}, "has several"),
+        ("one+two", {"recipe_settings": {"shares": 1}}, "has no setting 'shares'"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            ResolvedRequest.of(request({**chain, "recipe": recipe, **more}))
 
 
 def test_a_killed_driver_takes_its_training_along(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import subprocess
@@ -169,6 +170,33 @@ def test_a_part_is_held_out_as_the_library_does_it(nli: Path, settings: DataSett
     assert located.data.identity.keys() - DATA.identity.keys() >= {"held_out", "split_seed"}
     with pytest.raises(DataError, match="no rows after 40 are set aside"):
         load_training(locate_training(replace(DATA, held_out=40), settings), cache=settings.cache)
+
+
+def test_passages_of_a_named_file_count_by_the_first(root: Path, settings: DataSettings) -> None:
+    """The form of MLDR: a compressed file of questions with lists of passages, and no configuration."""
+    rows = [
+        {
+            "query": f"q{n}",
+            "positive_passages": [{"docid": "a", "text": f"p{n}"}, {"docid": "b", "text": "x"}],
+        }
+        | {"negative_passages": [{"docid": "c", "text": f"n{n}"}], "query_id": str(n)}
+        for n in range(3)
+    ]
+    file = root / "org" / "long" / "parts" / "train.jsonl.gz"
+    file.parent.mkdir(parents=True)
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    file.write_bytes(gzip.compress(text.encode()))
+    columns = ("query", "positive_passages", "negative_passages")
+    data = TrainingData(path="org/long", columns=columns, file="parts/train.jsonl.gz", passages=True)
+    assert rows_of(locate_training(data, settings), settings) == [
+        (f"q{n}", f"p{n}", f"n{n}") for n in range(3)
+    ]
+    rows[1]["negative_passages"] = []
+    file.write_bytes(gzip.compress("".join(json.dumps(row) + "\n" for row in rows).encode()))
+    with pytest.raises(DataError, match="row 2: the column 'negative_passages' holds no text"):
+        rows_of(locate_training(data, settings), settings)
+    with pytest.raises(DataError, match=r"has no file parts/other\.jsonl\.gz"):
+        locate_training(replace(data, file="parts/other.jsonl.gz"), settings)
 
 
 def test_a_score_comes_last(nli: Path, settings: DataSettings) -> None:

@@ -1,0 +1,46 @@
+"""Long documents of MLDR in English, a second training after dpr; ModernBERT's settings are unpublished."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from finetune.embedding.plan import EmbeddingRecipe, entry
+from finetune.embedding.settings import EmbeddingSettings, info_nce
+from finetune.recipes import dpr
+from harness.data.training import TrainingData
+
+MLDR = TrainingData(
+    path="Shitao/MLDR",
+    revision="d67138e705d963e346253a80e59676ddb418810a",
+    columns=("query", "positive_passages", "negative_passages"),
+    file="mldr-v1.0-en/train.jsonl.gz",
+    passages=True,
+    rows=10_000,
+)
+"""Questions on articles of Wikipedia, each with its article and others."""
+
+SETTINGS = replace(dpr.SCRIPT, batch_size=64, chunk=2, max_length=8192)
+
+
+def _assumed(settings: EmbeddingSettings) -> tuple[str, ...]:
+    """What the paper leaves open, and the reading taken."""
+    return (
+        "ModernBERT publishes no settings of this training: loss, rate and schedule are those of dpr, for "
+        f"{settings.epochs} epoch{'s' * (settings.epochs != 1)} in batches of {settings.batch_size}.",
+        "Documents are cut at 8,192 tokens or the model's own limit; queries are shorter and stay whole.",
+    )
+
+
+RECIPE = entry(
+    EmbeddingRecipe(
+        name="mldr",
+        source="ModernBERT, section 3.1.2 (MLDR in domain)",
+        data=(MLDR,),
+        loss=info_nce,
+        settings=SETTINGS,
+        defaults=SETTINGS,
+        assumed=_assumed,
+        assumed_data=("Of the lists of passages the first positive and the first negative one count.",),
+    ),
+    "Retrieval of long documents by InfoNCE on MLDR's training questions, as in dpr+mldr",
+)
