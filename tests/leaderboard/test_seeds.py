@@ -101,12 +101,12 @@ def test_marks_have_words_and_a_legend(client: TestClient) -> None:
     for word in (
         "user&#39;s own",
         "other settings than",
-        "chose a checkpoint or a setting",
+        "selected a checkpoint or a setting",
         "in the training data",
     ):
         assert word in text
     markdown = client.get("/suites/nanobeir.md").text
-    assert "tiny-base-own (own data) (changed settings) (chosen by scores)" in markdown
+    assert "tiny-base-own (own data) (changed settings) (selected)" in markdown
 
 
 def test_the_models_page_lists_its_seeds_with_their_records(client: TestClient) -> None:
@@ -270,7 +270,7 @@ def test_every_twin_of_a_suite_says_what_is_left_out(swept: TestClient) -> None:
             assert "over the 9 untouched leave out" in text, ending
     rows = {row["Model"]: row for row in csv.DictReader(io.StringIO(texts["csv"]))}
     assert float(rows[SWEPT]["mean: over 9 untouched"]) == pytest.approx(0.4)
-    assert rows[SWEPT]["marks"].count("chosen by scores") == 1 + 2 + len(CHOSE)  # model, two means, tasks
+    assert rows[SWEPT]["marks"].count(": selected") == 1 + 2 + len(CHOSE)  # model, two means, tasks
     assert "Rank by the mean over the 9 untouched" in texts["html"]
 
 
@@ -373,7 +373,7 @@ def test_the_sensitivity_curve_is_on_the_models_page(swept: TestClient) -> None:
     html = page(swept, path)
     picture = html.text[html.text.index("Scores by learning_rate") :]
     assert all(name in picture for name in ("mean of 4 tasks", *CHOSE, "chosen at 8e-5."))
-    assert "Learning_rate among 6 values chosen by" in html.text
+    assert f"learning_rate among 6 values: {', '.join(CHOSE)}" in html.text
     assert "1e-05, 2e-05, 3e-05, 5e-05, 8e-05, 0.0001" in html.text
     rows = swept.get(f"{path}.csv").text.splitlines()
     assert f"learning_rate,{','.join(CHOSE)},Mean,Chosen,Model" in rows
