@@ -10,7 +10,7 @@ from leaderboard.tables import KINDS, Cell, Row, Table
 SHORT = {
     "part": "part", "failed": "failed", "other": "other revision", "bad": "impossible",
     "reported": "reported", "leak": "trained on", "chosen": "chosen", "seeds": "some seeds",
-    "own": "own data", "changed": "changed settings", "selected": "chosen by scores",
+    "own": "own data", "changed": "changed settings", "selected": "selected",
     "texts": "trained on texts",
 }  # fmt: skip
 """What CSV calls the kinds that say why a number cannot be compared."""
@@ -20,7 +20,7 @@ Signs: TypeAlias = "Mapping[str, tuple[str, str]]"
 MARKDOWN: Signs = {
     "best": ("**", "**"), "part": ("*", "*"), "other": ("", "‡"), "reported": ("", "¶"), "leak": ("", "†"),
     "chosen": ("", "§"), "own": ("", " (own data)"), "changed": ("", " (changed settings)"),
-    "selected": ("", " (chosen by scores)"), "texts": ("", "◊"),
+    "selected": ("", " (selected)"), "texts": ("", "◊"),
 }  # fmt: skip
 """What stands before and after a text of a kind. What failed or is impossible prints a sign of its own."""
 
@@ -28,7 +28,7 @@ LATEX: Signs = {
     "best": (r"\textbf{", "}"), "part": (r"\textit{", "}"), "other": ("", r"$^\ddagger$"),
     "reported": ("", r"\P{}"), "leak": ("", r"$^\dagger$"), "chosen": ("", r"\S{}"),
     "own": ("", " (own data)"), "changed": ("", " (changed settings)"),
-    "selected": ("", " (chosen by scores)"), "texts": ("", r"$^\diamond$"),
+    "selected": ("", " (selected)"), "texts": ("", r"$^\diamond$"),
 }  # fmt: skip
 
 WORDS = {"best": "bold", "part": "italic"}

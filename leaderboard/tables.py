@@ -53,8 +53,8 @@ KINDS = {
     "seeds": "some seeds of the training have no score: no mean over them",
     "own": "trained on data of the user's own, not on that of the recipe",
     "changed": "trained with other settings than the recipe's",
-    "selected": "scores on tasks chose a checkpoint or a setting: on the model, on those tasks, and on means "
-    "that have them",
+    "selected": "scores on tasks selected a checkpoint or a setting: on the model, on those tasks, and on "
+    "means that have them",
     "texts": "texts of this task are in the training data; the cell's title counts them",
     "regressed": "lower than it may be: a check's verdict, or a drop of a curve",
     "improved": "higher: a check's verdict",

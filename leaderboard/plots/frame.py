@@ -160,9 +160,17 @@ class Frame:
 
 
 def upright(
-    marks: Sequence[tuple[float, str]], axis: Axis, frame: Frame, kind: str = "plot-mark"
+    marks: Sequence[tuple[float, str]],
+    axis: Axis,
+    frame: Frame,
+    kind: str = "plot-mark",
+    *,
+    low: bool = False,
 ) -> Iterator[Markup]:
-    """Upright lines; a word that another one would cover stands in the line's tooltip alone."""
+    """Upright lines with their words at the top, or `low`, at the axis.
+
+    A word that another one would cover stands in the line's tooltip alone.
+    """
     _, top, right, bottom = frame.box
     free = 0.0
     for x, label in sorted(marks):
@@ -171,7 +179,7 @@ def upright(
         room = wide(label, 11)
         start = at + 4 if at + 4 + room <= right + 30 else at - 4 - room
         if start >= free:
-            line += element("text", label, x=start, y=top + 10, class_="plot-note")
+            line += element("text", label, x=start, y=bottom - 6 if low else top + 10, class_="plot-note")
             free = start + room + 6
         yield linked(line, href="", name=f"{label}: {axis.label} {written(x, axis.kind, 4)}")
 

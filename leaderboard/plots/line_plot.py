@@ -93,7 +93,7 @@ def lines(plot: Lines, *, width: float = WIDTH) -> Markup:
     curves_of = f"Curves of {told}: {plot.y.label} against {plot.x.label}."
     desc = " ".join(filter(None, [plot.desc, curves_of, *marked, *notes]))
     return picture(
-        [head, frame.drawn(), *upright(places, plot.x, frame, "plot-choice"), *drawn, foot],
+        [head, frame.drawn(), *upright(places, plot.x, frame, "plot-choice", low=True), *drawn, foot],
         title=plot.title,
         desc=desc,
         width=width,

@@ -19,7 +19,7 @@ from starlette.testclient import TestClient
 
 from harness.documents import with_digest
 from harness.identity import digest
-from harness.lineage import Lineage, ParentPart
+from harness.lineage import Lineage, ParentPart, SweepPart
 from harness.record import DIGEST_SINCE, RECORDS, SCHEMA, Record
 from harness.store import Store
 from harness.types import Artifact
@@ -241,6 +241,26 @@ def of_recipe(**changes: Any) -> dict[str, Any]:
     return found
 
 
+def of_sweep(**changes: Any) -> dict[str, Any]:
+    """A record of the best of a sweep of two, with the run of a retrieval task."""
+    curve = [
+        {"value": value, "artifact": letter * 64, "scores": {"SciFact": value / 4}, "mean": value / 4}
+        for letter, value in (("e", 1.0), ("f", 2.0))
+    ]
+    fields = {
+        "setting": "scale",
+        "values": (1.0, 2.0),
+        "tasks": {"SciFact": {}},
+        "chosen": 2.0,
+        "curve": curve,
+    }
+    found = of_recipe(sweep=SweepPart(**{**fields, **changes}))
+    found["run"] = {"file": "x.run.parquet", "rows": 9, "sha256": "ab" * 32, "depth": 100}
+    del found["digest"]
+    body: dict[str, Any] = json.loads(Record.model_validate(found).to_json())
+    return body
+
+
 def of_another_seed() -> bytes:
     """The record of a model with the lineage of another one."""
     found = of_recipe()
@@ -254,11 +274,40 @@ def test_a_lineage_is_kept(site: Site) -> None:
     assert kept["lineage"] == LINEAGE.model_dump(mode="json")
 
 
+def test_a_sweep_is_kept_and_a_run_is_not(site: Site) -> None:
+    sent = of_sweep()
+    answer = site.post(sent)
+    assert answer.status_code == 201
+    assert "nor the run" in answer.json()["notes"][0]
+    (kept,) = [json.loads(body) for name, body in site.files().items() if name.endswith(".json")]
+    assert (sent["run"]["depth"], kept["run"], kept["examples"]) == (100, None, None)
+    assert kept["lineage"] == sent["lineage"]
+    assert len(kept["lineage"]["sweep"]["curve"]) == 2
+
+
+NO_MEMBER = {"value": 3.0, "artifact": "f" * 64, "scores": {"SciFact": 0.5}, "mean": 0.5}
+
 WRONG: dict[str, tuple[bytes, int, str]] = {
     "lineage of another": (of_another_seed(), 422, "The `lineage` is of another model"),
     "long own data": (json.dumps(of_recipe(own_data="x" * 300)).encode(), 422, "longer than 200 bytes"),
     "long own data of a parent": (
         json.dumps(of_recipe(parents=(PARENT.model_copy(update={"own_data": "x" * 300}),))).encode(),
+        422,
+        "longer than 200 bytes",
+    ),
+    "a sweep's member of no value": (
+        json.dumps(of_sweep(curve=[NO_MEMBER])).encode(),
+        422,
+        "a value that is none of it",
+    ),
+    "a sweep without its choice": (json.dumps(of_sweep(chosen=None, curve=())).encode(), 422, "of no member"),
+    "a sweep by other tasks": (
+        json.dumps(of_sweep(tasks={"STS12": {}})).encode(),
+        422,
+        "other tasks than it",
+    ),
+    "a long name in a sweep": (
+        json.dumps(of_sweep(setting="x" * 300)).encode(),
         422,
         "longer than 200 bytes",
     ),

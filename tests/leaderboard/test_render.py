@@ -154,7 +154,7 @@ def test_the_legend_lists_the_kinds_that_are_used_and_no_others(some: list[Table
 NOT_COMPARABLE = {
     "part": "part", "other": "other revision", "leak": "trained on", "bad": "impossible", "failed": "failed",
     "reported": "reported", "chosen": "chosen", "seeds": "some seeds", "own": "own data",
-    "changed": "changed settings", "selected": "chosen checkpoint", "texts": "trained on texts",
+    "changed": "changed settings", "selected": "selected", "texts": "trained on texts",
 }  # fmt: skip
 
 

@@ -1,10 +1,12 @@
-"""Models that a recipe made: several seeds as one entry, and what must be known of their training."""
+"""Models that a recipe made: several seeds as one entry, the best of a sweep, and how they are marked."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
+import math
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,9 +19,10 @@ from starlette.testclient import TestClient
 import site_data
 from harness.lineage import ParentPart
 from html_pages import page
+from leaderboard.pages.model.training import sweeps_of
 from leaderboard.pages.suite.cells import kinds_of, leaks, training_text
 from leaderboard.queries import Queries
-from site_data import SEEDS, every_path, made_of, names, spread_scores
+from site_data import RATES, SEEDS, every_path, made_of, names, put_swept, spread_scores, sweep_of
 
 NAME, OWN = "tiny-base-simcse", "tiny-base-own"
 NANO = spread_scores(names("nanobeir"), 0.55)
@@ -82,7 +85,7 @@ def test_csv_has_the_deviations_and_marks_in_columns_of_their_own(client: TestCl
     assert float(by_name[NAME]["mean: over tasks"]) == pytest.approx(fmean(NANO.values()) + 0.01)
     deviations = dict(part.rsplit(": ", 1) for part in by_name[NAME]["deviations"].split("; "))
     assert float(deviations["over tasks"]) == pytest.approx(0.01)
-    assert len(deviations) == len(NANO) + 2
+    assert len(deviations) == len(NANO) + 3  # with three means
     assert "own data" in by_name[OWN]["marks"]
     assert by_name["minilm-ish"]["deviations"] == ""
 
@@ -95,10 +98,15 @@ def test_marks_have_words_and_a_legend(client: TestClient) -> None:
     assert cells[f"task:{chosen}"]["kind"].split()[:2] == ["selected", "texts"]
     assert "12 texts of it are in the training data" in cells[f"task:{chosen}"]["note"]
     text = client.get("/suites/nanobeir").text
-    for word in ("user&#39;s own", "other settings than", "checkpoint was chosen", "in the training data"):
+    for word in (
+        "user&#39;s own",
+        "other settings than",
+        "selected a checkpoint or a setting",
+        "in the training data",
+    ):
         assert word in text
     markdown = client.get("/suites/nanobeir.md").text
-    assert "tiny-base-own (own data) (changed settings) (chosen checkpoint)" in markdown
+    assert "tiny-base-own (own data) (changed settings) (selected)" in markdown
 
 
 def test_the_models_page_lists_its_seeds_with_their_records(client: TestClient) -> None:
@@ -190,3 +198,236 @@ def test_another_seed_joins_its_group_and_a_lost_one_leaves_it(tmp_path: Path) -
     look()
     assert [seeds for _, seeds in seen] == [(1,), (1, 2), (1, 2, 3), (1, 2)]
     assert len({slug for slug, _ in seen}) == 1
+
+
+# The best of a sweep
+
+
+SWEPT = "tiny-base-swept"
+CHOSE, REST = names("nanobeir")[:4], names("nanobeir")[4:]
+BY_HAND = {  # over the 13, and over the 9 that did not choose: sums of the scores in site_data, by hand
+    SWEPT: ((4 * 0.9 + 9 * 0.4) / 13, 0.4),
+    "minilm-ish": (6.96 / 13, 4.84 / 9),
+    "acme/tiny-base": (7.22 / 13, 5.02 / 9),
+    "acme/tiny-large": (8.26 / 13, 5.74 / 9),
+}
+"""A swept model that leads by the tasks that chose it, and is the last on the others."""
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    app = site_data.small_app(tmp_path_factory.mktemp("swept"), site_data.fill_swept)
+    with TestClient(app) as found:
+        yield found
+
+
+def site_of(folder: Path, *models: dict[str, Any]) -> TestClient:
+    """The standard site with swept models besides."""
+
+    def make(root: Path) -> None:
+        site_data.fill(root)
+        for one in models:
+            put_swept(root / "results", **one)
+
+    return TestClient(site_data.small_app(folder, make))
+
+
+def test_both_means_of_a_swept_model_and_of_all_beside_it(swept: TestClient) -> None:
+    cells = rows_of(swept, "/suites/nanobeir", "suite")
+    for model, (whole, rest) in BY_HAND.items():
+        assert cells[model]["tasks"]["value"] == pytest.approx(whole), model
+        assert cells[model]["untouched"]["value"] == pytest.approx(rest), model
+    assert (cells[SWEPT]["tasks"]["kind"], "kind" in cells[SWEPT]["untouched"]) == ("selected", False)
+    assert "kind" not in cells["minilm-ish"]["tasks"]
+    marked = {name for name in CHOSE + REST if "kind" in cells[SWEPT][f"task:{name}"]}
+    assert marked == set(CHOSE)
+    assert "learning_rate among 6 values" in cells[SWEPT][f"task:{CHOSE[0]}"]["note"]
+    assert f"learning_rate among 6 values chosen by {', '.join(CHOSE)}" in cells[SWEPT]["model"]["note"]
+
+
+def test_ranks_by_the_untouched_mean_are_over_the_same_tasks_for_all(swept: TestClient) -> None:
+    def order(query: str) -> list[str]:
+        rows = twin(swept, f"/suites/nanobeir?{query}")["tables"][0]["rows"]
+        return [row["cells"]["model"]["text"] for row in rows if "rank" in row["cells"]]
+
+    by_all = ["acme/tiny-large", "acme/tiny-base", SWEPT, "minilm-ish"]
+    by_rest = ["acme/tiny-large", "acme/tiny-base", "minilm-ish", SWEPT]
+    assert order("") == by_all
+    assert order("sort=-untouched") == order("mean=untouched") == by_rest
+    ranks = rows_of(swept, "/suites/nanobeir?mean=untouched", "suite")
+    assert [ranks[model]["rank"]["value"] for model in by_rest] == [1, 2, 3, 4]
+
+
+def test_every_twin_of_a_suite_says_what_is_left_out(swept: TestClient) -> None:
+    found = twin(swept, "/suites/nanobeir")
+    assert found["data"]["untouched"] == {"columns": 9, "left_out": CHOSE}
+    texts = {ending: swept.get(f"/suites/nanobeir.{ending}").text for ending in ("csv", "md", "tex")}
+    texts["html"] = swept.get("/suites/nanobeir").text
+    for ending, text in texts.items():
+        assert "over 9 untouched" in text, ending
+        if ending != "csv":
+            assert all(name in text for name in CHOSE), ending
+            assert "over the 9 untouched leave out" in text, ending
+    rows = {row["Model"]: row for row in csv.DictReader(io.StringIO(texts["csv"]))}
+    assert float(rows[SWEPT]["mean: over 9 untouched"]) == pytest.approx(0.4)
+    assert rows[SWEPT]["marks"].count(": selected") == 1 + 2 + len(CHOSE)  # model, two means, tasks
+    assert "Rank by the mean over the 9 untouched" in texts["html"]
+
+
+def test_where_no_model_shown_was_chosen_by_tasks_there_is_one_mean(swept: TestClient) -> None:
+    """A filter hides the swept model; what asked for the other mean gets the one there is."""
+    for query in (
+        "q=minilm",
+        "q=minilm&mean=untouched",
+        "q=minilm&sort=-untouched",
+        "q=minilm&cols=untouched",
+    ):
+        found = twin(swept, f"/suites/nanobeir?{query}")
+        assert "untouched" not in [column["key"] for column in found["tables"][0]["columns"]], query
+        assert found["data"]["untouched"] is None
+        assert "untouched leave out" not in json.dumps(found), query
+    pinned = twin(swept, "/suites/nanobeir")["tables"][0]["rows"]
+    (key,) = [row["key"] for row in pinned if row["cells"]["model"]["text"] == SWEPT]
+    assert twin(swept, f"/suites/nanobeir?q=minilm&pin={key}")["data"]["untouched"]["columns"] == 9
+
+
+def test_of_models_chosen_by_different_tasks_all_are_left_out(tmp_path: Path) -> None:
+    other = {"name": "other", "tasks": REST[:1], "setting": "scale"}
+    client = site_of(tmp_path, {}, other)
+    cells = rows_of(client, "/suites/nanobeir", "suite")
+    assert twin(client, "/suites/nanobeir")["data"]["untouched"]["left_out"] == [*CHOSE, REST[0]]
+    assert cells["minilm-ish"]["untouched"]["value"] == pytest.approx((4.84 - 0.58) / 8)
+    own = rows_of(client, str(cells[SWEPT]["model"]["href"]), "suites")["NanoBEIR"]
+    assert own["untouched"]["text"] == "40.00 (9)", "of one model alone only its own tasks are"
+
+
+def test_a_suite_all_of_which_chose_says_so(tmp_path: Path) -> None:
+    client = site_of(tmp_path, {"tasks": CHOSE + REST})
+    text = json.dumps(twin(client, "/suites/nanobeir"))
+    assert "none is untouched" in text
+    assert "over 0 untouched" not in text
+    cells = rows_of(client, "/suites/nanobeir", "suite")
+    own = rows_of(client, str(cells[SWEPT]["model"]["href"]), "suites")["NanoBEIR"]
+    assert own["untouched"]["text"] == "none"
+
+
+def test_overview_recipe_and_badge_have_both_means(swept: TestClient) -> None:
+    for path, table, keys in (
+        ("/index", "models", ("nanobeir", "nanobeir:untouched")),
+        ("/index?sort=-nanobeir:untouched", "models", ("nanobeir", "nanobeir:untouched")),
+        ("/recipes/simcse", "used", ("mean-nanobeir", "untouched-nanobeir")),
+    ):
+        cells = rows_of(swept, path, table)[SWEPT]
+        found = [cells[key]["value"] for key in keys]
+        assert found == pytest.approx(BY_HAND[SWEPT]), path
+        assert [cells[key].get("kind") for key in keys] == ["selected", None], path
+        assert "over the 9 untouched leave out" in swept.get(path.replace("index", "")).text, path
+    rows = twin(swept, "/index?sort=-nanobeir:untouched")["tables"][0]["rows"]
+    models = [row["cells"]["model"]["text"] for row in rows]
+    assert models.index("minilm-ish") < models.index(SWEPT)
+    (key,) = [one.slug for one in swept.app.state.site.queries.entries.values() if one.model == SWEPT]  # type: ignore[attr-defined]
+    assert "55.38, 40.00 over the 9 untouched" in swept.get(f"/badges/nanobeir/{key}.svg").text
+
+
+def test_comparisons_have_both_means(swept: TestClient) -> None:
+    rows = twin(swept, "/suites/nanobeir")["tables"][0]["rows"]
+    keys = {row["cells"]["model"]["text"]: row["key"] for row in rows}
+    path = f"/compare?m={keys[SWEPT]}&m={keys['minilm-ish']}&suite=nanobeir"
+    found = twin(swept, path)
+    assert found["data"]["untouched"] == REST
+    (pair,) = found["data"]["pairs"]
+    assert pair["over_tasks"]["difference"] == pytest.approx(BY_HAND[SWEPT][0] - BY_HAND["minilm-ish"][0])
+    assert pair["over_untouched"]["difference"] == pytest.approx(0.4 - 4.84 / 9)
+    assert (pair["over_tasks"]["told_apart"], pair["over_untouched"]["told_apart"]) == (False, True)
+    (means,) = [one for one in found["tables"] if one["name"] == "means"]
+    by_name = {row["cells"]["mean"]["text"]: row["cells"] for row in means["rows"]}
+    assert [by_name["Over untouched tasks"][key]["value"] for key in ("s0", "s1")] == pytest.approx(
+        [0.4, 4.84 / 9]
+    )
+    assert by_name["Over tasks"]["s0"]["kind"].split() == ["best", "selected"]
+
+
+def test_trade_offs_mark_a_swept_model_and_offer_the_untouched_mean(swept: TestClient) -> None:
+    path = "/pareto?suite=nanobeir&x=dimension"
+    by_all, by_rest = rows_of(swept, path, "points"), rows_of(swept, f"{path}&y=untouched", "points")
+    assert by_all[SWEPT]["score"]["kind"] == "selected"
+    assert "kind" not in by_rest[SWEPT]["score"]
+    for model, means in BY_HAND.items():
+        assert [by_all[model]["score"]["value"], by_rest[model]["score"]["value"]] == pytest.approx(means)
+    assert "a model was chosen by scores that it is made of" in swept.get(path).text
+    assert "over the 9 untouched leave out" in swept.get(f"{path}&y=untouched").text
+    assert twin(swept, f"{path}&y=untouched&q=minilm")["data"]["y"]["key"] == "tasks"
+
+
+def test_the_sensitivity_curve_is_on_the_models_page(swept: TestClient) -> None:
+    path = model_path(swept, SWEPT)
+    found = twin(swept, path)
+    (table,) = [one for one in found["tables"] if one["name"] == "sweep"]
+    values = [[row["cells"][key]["value"] for row in table["rows"]] for key in ("value", "mean", "chosen")]
+    assert values[0] == list(RATES)
+    assert values[1] == pytest.approx([0.485, 0.585, 0.685, 0.785, 0.885, 0.785])
+    assert values[2] == [False] * 4 + [True, False]
+    assert [column["key"] for column in table["columns"]][1:5] == [f"task:{name}" for name in CHOSE]
+    assert found["data"]["sweeps"][0]["chosen"] == 8e-05
+    assert found["data"]["lineage"]["sweep"]["setting"] == "learning_rate"
+    html = page(swept, path)
+    picture = html.text[html.text.index("Scores by learning_rate") :]
+    assert all(name in picture for name in ("mean of 4 tasks", *CHOSE, "chosen at 8e-5."))
+    assert f"learning_rate among 6 values: {', '.join(CHOSE)}" in html.text
+    assert "1e-05, 2e-05, 3e-05, 5e-05, 8e-05, 0.0001" in html.text
+    rows = swept.get(f"{path}.csv").text.splitlines()
+    assert f"learning_rate,{','.join(CHOSE)},Mean,Chosen,Model" in rows
+    (best,) = [row.split(",") for row in rows if row.startswith("8e-05,")]
+    assert [float(value) for value in best[1:6]] == pytest.approx([0.9, 0.89, 0.88, 0.87, 0.885])
+
+
+@pytest.mark.parametrize(
+    ("values", "best", "shown"),
+    [
+        ((1.0, 2.0, 2.5), 1, ["mean of 4 tasks", "chosen at 2."]),
+        (("mean", "cls"), 1, ["cls (chosen)"]),
+        ((True, False), 0, ["yes (chosen)"]),
+        ((0, 5, 10), 2, ["greatest that was tried", "chosen at 10."]),
+    ],
+)
+def test_curves_of_any_setting(tmp_path: Path, values: Any, best: int, shown: list[str]) -> None:
+    client = site_of(tmp_path, {"values": values, "best": best})
+    text = page(client, model_path(client, SWEPT)).text
+    assert [words for words in shown if words not in text] == []
+
+
+def test_a_plot_of_rates_is_logarithmic() -> None:
+    def labels(values: Any) -> str:
+        made = made_of(1, sweep=sweep_of(CHOSE, values, best=0))
+        return str(sweeps_of([made]).figures[0].svg)
+
+    def middle(values: Any) -> float:
+        """Where the second of three values lies between the others."""
+        first, second, third = [
+            float(x)
+            for x in re.findall(
+                r'class="plot-line"[^>]*><path d="M([\d.]+)[^"]*?L([\d.]+)[^"]*?L([\d.]+)', labels(values)
+            )[0]
+        ]
+        return (second - first) / (third - first)
+
+    assert middle((1e-5, 1e-4, 1e-3)) == pytest.approx(0.5, abs=0.01)
+    assert middle((1.0, 2.0, 3.0)) == pytest.approx(0.5, abs=0.01)
+    assert middle((1.0, 2.0, 3.1)) == pytest.approx(math.log(2) / math.log(3.1), abs=0.01)
+
+
+def test_seeds_that_chose_other_values_have_a_curve_each(tmp_path: Path) -> None:
+    client = site_of(tmp_path, {"seed": 1}, {"seed": 2, "best": 3})
+    cells = rows_of(client, "/suites/nanobeir", "suite")[SWEPT]
+    assert cells["untouched"]["value"] == pytest.approx(0.4)
+    assert "learning_rate among 1e-05" in cells["model"]["note"]
+    found = twin(client, model_path(client, SWEPT))
+    assert [(one["seed"], one["chosen"]) for one in found["data"]["sweeps"]] == [(1, 8e-05), (2, 5e-05)]
+    (table,) = [one for one in found["tables"] if one["name"] == "sweep"]
+    chosen = [r["cells"]["seed"]["value"] for r in table["rows"] if r["cells"]["chosen"]["value"]]
+    assert (len(table["rows"]), chosen) == (12, [1, 2])
+
+
+def test_every_page_with_a_swept_model_is_made(swept: TestClient) -> None:
+    paths = every_path(swept.app)  # type: ignore[arg-type]
+    assert [path for path in paths if swept.get(path).status_code != 200] == []

@@ -357,7 +357,7 @@ def parameters() -> dict[tuple[str, str], tuple[str, ...]]:
 @pytest.mark.parametrize(
     ("page", "name", "takes", "default"),
     [
-        ("/suites/{suite}", "mean", "tasks, types", "tasks"),
+        ("/suites/{suite}", "mean", "tasks, types, untouched", "tasks"),
         ("/suites/{suite}", "origin", "measured, imported, reported", ""),
         ("/suites/{suite}", "open", "0, 1", "0"),
         ("/suites/{suite}", "tokens", "a whole number from 1 to 2,147,483,647", ""),

@@ -15,11 +15,12 @@ import pytest
 from starlette.testclient import TestClient
 
 import site_data
-from fakes import encoding
+from fakes import artifact, encoding
 from finetune.glue.plan import _plain
 from harness import catalog
 from harness.identity import digest, evaluation_identity
 from harness.jobs import task_part
+from harness.lineage import MemberPart, ParentPart, SweepPart
 from harness.record import Record
 from harness.types import Artifact, SuiteOptions, Task
 from html_pages import Html, page
@@ -178,6 +179,11 @@ def test_imports_are_not_mixed_in(client: TestClient) -> None:
 SCORE = {"STS": 0.5, "Retrieval": 0.25}
 OTHERWISE = 0.75
 
+SWEEP = SweepPart(
+    setting="scale", values=(1, 2), chosen=2, tasks={n: {} for n in ("NFCorpus", "SciFact", "FiQA2018")},
+    curve=tuple(MemberPart(value=at, artifact="c" * 64, scores={}, mean=at / 4) for at in (1, 2)),
+)  # fmt: skip
+
 
 def fill_vectors(folder: Path) -> None:
     """A model with all of MTEB(eng, v1) and BEIR, imported ones too, and one with a single type."""
@@ -188,6 +194,11 @@ def fill_vectors(folder: Path) -> None:
         model = site_data.measured_model(name, letter)
         records = [vectors(model, of, SCORE.get(of.type, OTHERWISE)) for of in own.values()]
         site_data.put(folder / "results", model, records)
+    made = site_data.made_of(1, parents=(ParentPart(name=MODERN, artifact="a" * 64),), sweep=SWEEP)
+    swept = artifact(Path("swept"), key=made.key, name="swept")
+    retrieval = [task for task in tasks.values() if task.type == "Retrieval"]
+    scores = [vectors(swept, of, 0.9 if of.name in SWEEP.tasks else 0.25) for of in retrieval]
+    site_data.put(folder / "results", swept, [one.model_copy(update={"lineage": made}) for one in scores])
     modern = site_data.measured_model(MODERN, "a")
     site_data.put(folder / "results", modern, [with_metrics(modern, "RTE")])
     site_data.put_imports(folder / "results", [Import(model=MODERN, scores=dict.fromkeys(tasks, 0.777))])
@@ -217,7 +228,8 @@ def test_a_table_of_vectors_takes_vectors_alone(of_vectors: TestClient) -> None:
     """MTEB(eng, v1): a type's mean where it is whole, both means, and what kind of line it is."""
     found = page(of_vectors, "/papers/neobert")
     heads = found.texts("table-4")[1]
-    whole, part = [dict(zip(heads, row, strict=True)) for row in lines(found, "table-4")]
+    rows = [dict(zip(heads, row, strict=True)) for row in lines(found, "table-4")]
+    whole, part = [row for row in rows if "simcse" not in row["Model"]]
     assert whole["Model"] == "measured here, as published"
     assert (whole["STS"], whole["Retriev."], whole["Avg. (56 tasks)"]) == ("50.00", "25.00", "")
     counts = Counter(column.type for column in catalog.open_suite("mteb-v1").columns)
@@ -236,6 +248,29 @@ def test_one_vector_a_text_is_not_shown_among_several(of_vectors: TestClient) ->
     assert {own[name] for name in ("FiQA", "TREC-COVID", "CQADupstack", "SciFact", "Avg.")} == {"25.00"}
     assert lines(found, "table-8") == []
     assert lines(found, "table-1") == []
+
+
+def test_what_a_recipe_made_of_a_printed_model_stands_below_it_with_both_means(
+    of_vectors: TestClient,
+) -> None:
+    """A sweep chose it by three of BEIR's fifteen."""
+    found = page(of_vectors, "/papers/modernbert")
+    own = [dict(zip(found.texts("table-7")[1], row, strict=True)) for row in lines(found, "table-7")]
+    (line,) = [row for row in own if row["Model"] != "measured here, as published"]
+    assert line["Model"] == "measured here, simcse:mean, scale=2 of 2"
+    assert (line["FiQA"], line["TREC-COVID"]) == ("90.00", "25.00")
+    assert line["Avg."] == f"{100 * (3 * 0.9 + 12 * 0.25) / 15:.2f} (25.00 untouched)"
+    (table,) = [
+        one for one in of_vectors.get("/papers/modernbert.json").json()["tables"] if one["name"] == "table-7"
+    ]
+    heads = {column["label"]: column["key"] for column in table["columns"]}
+    marked = [
+        label
+        for row in table["rows"]
+        for label, key in heads.items()
+        if "selected" in row["cells"].get(key, {}).get("kind", "")
+    ]
+    assert marked == ["NFCorpus", "SciFact", "FiQA", "Avg."]
 
 
 # The list

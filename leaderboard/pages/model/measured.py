@@ -47,7 +47,7 @@ def _trained_facts(made: Lineage) -> Iterator[Fact]:
     if made.sweep is not None:
         yield "Sweep", f"{made.sweep.setting} among {', '.join(map(words, made.sweep.values))}", "", ""
     for what, tasks in made.choices.items():
-        yield f"{what[:1].upper()}{what[1:]} chosen by", ", ".join(tasks), "", "scores there err upward"
+        yield "Chosen by scores", f"{what}: {', '.join(tasks)}", "", "scores there err upward"
     if made.assumed:
         yield "Assumed", " ".join(made.assumed), "", ""
 

@@ -333,7 +333,7 @@ def _sweep_columns(sweep: SweepPart, *, seeds: bool) -> list[Column]:
     return [
         *([Column(key="seed", label="Seed", numeric=True)] if seeds else []),
         Column(key="value", label=sweep.setting, numeric=_numbers(sweep.values) is not None, sticky=True),
-        *(Column(key=f"task:{n}", label=n, numeric=True, href=task_path(n)) for n in sweep.tasks),
+        *(Column(key=f"task:{name}", label=name, numeric=True) for name in sweep.tasks),
         Column(key="mean", label="Mean", numeric=True, note="The mean by which the choice was made."),
         Column(key="chosen", label="Chosen"),
         Column(key="model", label="Model", note="The start of the key of its lineage."),

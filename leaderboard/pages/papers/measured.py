@@ -28,7 +28,7 @@ COLUMNS: Mapping[str, str] = {
 
 
 def measured_lines(queries: Queries, paper: Paper, table: PaperTable) -> list[Measured]:
-    """The cells of each measured entry of a table's models; scores in the paper's unit, times 100.
+    """The cells of each measured entry of a table's models, or made of one; in the paper's unit, times 100.
 
     Only entries of the kind that the table is of: fine-tuned ones for GLUE, several vectors a text for
     ColBERT, one vector a text for the rest. Imported scores are none of these.
@@ -38,7 +38,8 @@ def measured_lines(queries: Queries, paper: Paper, table: PaperTable) -> list[Me
     for suite in dict.fromkeys(row.suite for row in rows):
         grid = _grid(queries, suite, paper.slug)
         for at, entry in _measured(grid) if grid else ():
-            mine = [row for row in rows if (row.suite, row.hub_id) == (suite, entry.model)]
+            models = {entry.model, entry.backbone if entry.lineage else entry.model}
+            mine = [row for row in rows if row.suite == suite and row.hub_id in models]
             if mine and grid:
                 cells = _cells([row for row in mine if _fits(row, entry)], grid, at)
                 found.setdefault(entry.id, {}).update(cells)
@@ -87,7 +88,8 @@ def _cells(rows: Sequence[Printed], grid: Grid, at: int) -> dict[tuple[str, str,
 
 
 def _head(entry: Entry) -> Cell:
-    text = f"measured here, {entry.recipe or 'as published'}"
+    made = entry.lineage.text if entry.lineage else entry.recipe or "as published"
+    text = f"measured here, {made}"
     return Cell(text=text, value=text, note=entry.treatment, href=f"/models/{entry.model_slug}")
 
 

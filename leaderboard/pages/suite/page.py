@@ -137,7 +137,7 @@ def _selection_notes(
 ) -> list[str]:
     """What is to be known where models of the table were chosen by scores on its columns."""
     if untouched is not None:
-        what = "the untouched" if state.mean == "untouched" else f"all, over {state.mean}"
+        what = "the untouched" if state.mean == "untouched" else state.mean
         return [f"{untouched_note(untouched)} Ranks are by the mean over {what}."]
     if any(grid.chose(row) for row in rows):
         return ["Models of this table were chosen by scores on every column in its means: none is untouched."]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from harness.scores import score_text
 from leaderboard.page import missing
-from leaderboard.pages.suite.cells import kinds_of, leaks, made_of, texts_text
+from leaderboard.pages.suite.cells import choices_made, kinds_of, leaks, made_of, texts_text
 from leaderboard.pages.task.scores import Scored
 from leaderboard.scopes import WHY, Scope
 from leaderboard.state import address
@@ -171,6 +171,7 @@ def _score(one: Scored, scope: Scope, marks: Marks, *, ranked: bool) -> Cell:
         kinds.append("best" if one.value == marks[0] else "second")
     notes = [
         *([WHY[one.reason]] if one.reason else []),
+        *choices_made(one.entry, [scope.task]),
         *([texts_text(one.trained_on)] if one.trained_on else []),
     ]
     cell = Cell(
