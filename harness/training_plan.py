@@ -87,7 +87,7 @@ def planned_models(
 
 def _chosen(members: Sequence[ConfiguredModel], sweep: Sweep, request: TrainingRequest) -> ConfiguredModel:
     """The model that a sweep chooses from its members, chosen already or not."""
-    _require_one_encoding(members, sweep)
+    _require_comparable(members, sweep)
     first = members[0]
     assert first.lineage is not None
     assert first.training is not None
@@ -129,8 +129,12 @@ def _chosen(members: Sequence[ConfiguredModel], sweep: Sweep, request: TrainingR
     )
 
 
-def _require_one_encoding(members: Sequence[ConfiguredModel], sweep: Sweep) -> None:
-    """Refuse members that are evaluated in different ways, since that of the chosen one is not yet known."""
+def _require_comparable(members: Sequence[ConfiguredModel], sweep: Sweep) -> None:
+    """Refuse members that are one model, or that are evaluated in different ways."""
+    if len({member.artifact.key for member in members}) < len(members):
+        raise UsageError(
+            f"{sweep.setting} changes no result: there is nothing to choose.", hint="Sweep another setting."
+        )
     if len({member.encoding for member in members}) > 1:
         raise UsageError(
             f"Models that differ in {sweep.setting} are also evaluated in different ways, so that the chosen "

@@ -449,6 +449,10 @@ def test_a_score_of_other_weights_does_not_choose(asked: dict[str, Any]) -> None
             {"recipe": "simcse", "sweep": {"pooling": "mean,cls"}, "recipe_settings": {"batch_size": 2}},
             "Models that differ in pooling are also evaluated in different ways",
         ),
+        (
+            {"recipe": "simcse", "sweep": {"chunk": "2,4"}, "recipe_settings": {"batch_size": 8}},
+            "chunk changes no result: there is nothing to choose.",
+        ),
     ],
 )
 def test_what_cannot_be_swept(asked: dict[str, Any], more: dict[str, Any], said: str) -> None:
