@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from harness.errors import DataError
-from harness.types import Role, Similarity, TextEncoder
+from harness.types import DOCUMENTS, DocumentText, Role, Similarity, TextEncoder
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,10 +24,11 @@ class Model:
 
     mteb_model_meta: ModelMeta
 
-    def __init__(self, encoder: TextEncoder) -> None:
+    def __init__(self, encoder: TextEncoder, documents: DocumentText = DOCUMENTS) -> None:
         from mteb.models import ModelMeta
 
         self.encoder = encoder
+        self.documents = documents
         names = {"name": "encoder/under-test", "revision": "0"}
         self.mteb_model_meta = ModelMeta.create_empty(overwrites=names)
         self.found: dict[tuple[str, str], dict[str, dict[str, float]]] = {}
@@ -61,7 +62,7 @@ class Model:
     ) -> dict[str, dict[str, float]]:
         """The best documents of each query, or the scores of those in `top_ranked`."""
         assert self._corpus is not None
-        asked, documents = _query_texts(queries), _document_texts(self._corpus)
+        asked, documents = _query_texts(queries), _document_texts(self._corpus, self.documents)
         self.encoder.require(asked, role="query")
         self.encoder.require(documents, role="document")
         vectors = self.encoder.encode(asked, role="query")
@@ -130,10 +131,14 @@ def _query_texts(queries: Dataset) -> list[str]:
     return list(_retrieval_texts(queries, PromptType.query))
 
 
-def _document_texts(corpus: Dataset) -> list[str]:
-    """Title, blank and text of each document, stripped, as by mteb's row by row map (a test compares)."""
+def _document_texts(corpus: Dataset, documents: DocumentText = DOCUMENTS) -> list[str]:
+    """Title, blank and text of each document, stripped, as by mteb's row by row map (a test compares).
+
+    With `documents` "text" a document is its text alone.
+    """
     texts = list(corpus["text"])
-    titles = list(corpus["title"]) if "title" in corpus.column_names else [None] * len(texts)
+    titled = documents == "title and text" and "title" in corpus.column_names
+    titles = list(corpus["title"]) if titled else [None] * len(texts)
     for row, text in enumerate(texts):
         if not isinstance(text, str):
             raise DataError(f"Row {row} of the corpus cannot be read: its text is {text!r}.")
