@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin,
 from annotated_types import Interval, MinLen, Predicate
 
 from harness.errors import UsageError, nearest
-from harness.types import DTYPES, Purpose, Similarity
+from harness.types import DTYPES, DocumentText, Purpose, Similarity
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -138,12 +138,17 @@ def _same(names: Sequence[str]) -> Mapping[str, str]:
     return {name: name for name in names}
 
 
+VECTORS = {name: dtype for name, dtype in DTYPES.items() if dtype != "bfloat16"}
+"""The precisions in which vectors are kept, by their spellings."""
+
 _RULES: Mapping[str, _Rule] = {
     "models": _PLACES,
     "suites": _PLACES,
     "model": _Rule(type=str, must="a name or a path", before=_place),
     "baseline": _Rule(type=str, must="a name or a path", before=_place),
     "dtype": _Rule(choices=DTYPES),
+    "vectors": _Rule(choices=VECTORS),
+    "document_text": _Rule(choices=_same(get_args(DocumentText))),
     "pooling": _optional(_TEXT),
     "normalize": _optional(_SWITCH),
     "max_length": _optional(_Rule(type=_whole(1), must="a whole number of tokens, 1 or more")),
@@ -169,6 +174,7 @@ _RULES: Mapping[str, _Rule] = {
     "offline": _SWITCH,
     "devices": _NAMES,
     "threads": _optional(_COUNT),
+    "drop_vectors": _SWITCH,
     "workers": _optional(_COUNT),
     "force": _SWITCH,
     "fail_fast": _SWITCH,
@@ -185,7 +191,7 @@ _RULES: Mapping[str, _Rule] = {
 }
 """The form of every value of a request, of a check and of a watch, by its name in Python."""
 
-UNSET = frozenset({"similarity"})
+UNSET = frozenset({"similarity", "document_text"})
 """Choices that may be None."""
 
 
@@ -201,6 +207,11 @@ def checked(name: str, value: Any) -> Any:
     """
     if value is None and name in UNSET:
         return None
+    if name == "vectors" and DTYPES.get(str(value)) == "bfloat16":
+        raise UsageError(
+            "Vectors are kept in float32 or float16; bfloat16 has too few digits for them.",
+            hint="The precision of the model itself is --dtype bfloat16.",
+        )
     if name == "tasks" and isinstance(value, str) and not split_names(value):
         raise UsageError("tasks is empty.", hint="Name tasks, e.g. RTE,MRPC, or leave it out.")
     return _RULES[name].checked(name, value)

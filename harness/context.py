@@ -157,6 +157,8 @@ class JobContext:
         identity = Space.identity_of(artifact, encoding, prompt=prompt, role=tower)
         known = tuple(str(identity[name]) for name in sorted(identity))
         if known not in self._spaces:
+            mine = {k: s for k, s in self._spaces.items() if s.identity["artifact"] == artifact.key}
+            self._spaces = mine  # open files of another model would keep its disk after it is removed
             self._spaces[known] = Space(self.cache, identity)
         return self._spaces[known]
 
@@ -250,7 +252,8 @@ class _Shards:
         self._since = time.monotonic()
         if not self._texts:
             return
-        keys, vectors = self._space.text_keys(self._texts), np.concatenate(self._vectors)
+        keys = self._space.text_keys(self._texts)
+        vectors = self._space.rounded(np.concatenate(self._vectors))
         self._texts, self._vectors = [], []
         content = self._space.shard_bytes(keys, vectors)
         self._emit(Event(kind="vectors", space=self._space.identity, content=content))

@@ -36,7 +36,7 @@ RECIPE_SETTINGS = ("recipe", "protocol", "kind", "final_seeds", "fresh_seeds", "
 """Fields of an identity by which a recipe's scores are the same evaluation."""
 
 CURVE = (
-    *("task", "data", "splits", "subsets", "scoring", "encoding", "prompts", "seed"),
+    *("task", "data", "splits", "subsets", "scoring", "encoding", "prompts", "seed", "documents"),
     *("recipe", "protocol", "view", "kind", "final_seeds", "fresh_seeds"),
 )
 """Fields of an identity that checkpoints on one curve share."""
@@ -72,7 +72,8 @@ class Comparable:
     def settings(self) -> tuple[Any, ...]:
         """The settings of the evaluation, or of the recipe with its seeds and its start."""
         if "recipe" not in self.identity:
-            return tuple(self.identity[name] for name in ("encoding", "prompts", "seed", "scoring"))
+            names = ("encoding", "prompts", "seed", "scoring", "documents")
+            return tuple(self.identity.get(name) for name in names)
         start = self.identity.get("start") or {}
         own = tuple(self.identity.get(name) for name in RECIPE_SETTINGS)
         return (*own, start.get("from"), start.get("content"))

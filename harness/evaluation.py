@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from harness.arguments import checked, checked_fields
+from harness.data.locate import human_size
 from harness.encoder.model_files import weight_files
-from harness.errors import UsageError
+from harness.encoder.model_settings import vector_size
+from harness.errors import UsageError, shortened
 from harness.execute import Driver, Listeners
 from harness.jobs import Job, Train
 from harness.model_store import ModelStore
-from harness.plan import ConfiguredModel, Plan
+from harness.plan import ConfiguredModel, Plan, PlannedScore
 from harness.provenance import cores
 from harness.recipe import ModelRecipe, TaskRecipe
 from harness.report import Report
@@ -149,7 +152,80 @@ def execute(prepared: PreparedRun, listeners: Listeners | None = None) -> Report
         results=results,
         texts_encoded=running.texts_encoded,
         tokens_encoded=running.tokens_encoded,
+        vectors_dropped=running.vectors_dropped,
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiskNeed:
+    """The disk that the vectors of a run take at most, in bytes, and what is free where the cache lies.
+
+    `texts` are those of the open scores, of all models; texts that tasks share or that are cached count, too.
+    `unknown` are the tasks whose sizes, or whose models' dimensions, are not known.
+    """
+
+    texts: int
+    bytes: int
+    free: int
+    unknown: tuple[str, ...] = ()
+
+    @property
+    def is_large(self) -> bool:
+        """Whether the need is worth a line: a gigabyte or more, or more than is free."""
+        return self.bytes >= min(10**9, self.free)
+
+    @property
+    def text(self) -> str:
+        """A sentence on the need, with a warning where it does not fit."""
+        told = f"vectors of up to {self.texts:,} texts take up to {human_size(self.bytes)} of disk"
+        more = f", without {shortened(self.unknown)}, whose size is not known" if self.unknown else ""
+        if self.bytes <= self.free:
+            return f"{told}{more}; {human_size(self.free)} are free"
+        return (
+            f"WARNING: {told}{more}, and only {human_size(self.free)} are free in the cache. "
+            "--vectors float16 takes half of it, --drop-vectors that of one model at a time, "
+            "--cache DIR another disk"
+        )
+
+    @staticmethod
+    def of(prepared: PreparedRun) -> DiskNeed | None:
+        """The need of a prepared run; None where no vectors are made, or nothing is known."""
+        open_ = [cell for cell in prepared.plan.open if cell.recipe_plan is None]
+        sizes = {cell.key: _vector_bytes(cell) for cell in open_}
+        models: dict[str, int] = {}
+        for cell in open_:
+            key = cell.subject.artifact.key
+            models[key] = models.get(key, 0) + (sizes[cell.key] or 0)
+        if not any(models.values()):
+            return None
+        unknown = dict.fromkeys(cell.task.name for cell in open_ if sizes[cell.key] is None)
+        return DiskNeed(
+            texts=sum(cell.task.size.texts or 0 for cell in open_ if sizes[cell.key]),
+            bytes=max(models.values()) if prepared.request.drop_vectors else sum(models.values()),
+            free=_free_disk(prepared.cache),
+            unknown=tuple(unknown),
+        )
+
+
+KEY_BYTES = 16
+"""Bytes of a text's hash beside its vector."""
+
+
+def _vector_bytes(cell: PlannedScore) -> int | None:
+    """The bytes of a score's vectors, None where they are not known."""
+    training = cell.subject.training
+    folder = (cell.subject if training is None else training.backbone).artifact.folder
+    dimension = vector_size(folder, cell.subject.encoding.pooling)
+    if dimension is None or cell.task.size.texts is None:
+        return None
+    each = dimension * (2 if cell.subject.encoding.vectors == "float16" else 4)
+    return cell.task.size.texts * (each + KEY_BYTES)
+
+
+def _free_disk(folder: Path) -> int:
+    """The free bytes of the disk on which a folder lies or will lie."""
+    there = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
+    return shutil.disk_usage(there).free
 
 
 def _driver(prepared: PreparedRun, listeners: Listeners | None) -> Driver:
@@ -176,6 +252,7 @@ def _driver(prepared: PreparedRun, listeners: Listeners | None) -> Driver:
         again=request.force,
         threads=places.threads,
         budget=request.budget,
+        drop_vectors=request.drop_vectors,
     )
 
 

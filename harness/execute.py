@@ -67,14 +67,16 @@ class Driver:
         again: bool = False,
         threads: int | None = None,
         budget: float | None = None,
+        drop_vectors: bool = False,
     ) -> None:
         self.plan = plan
+        self.vectors_dropped = 0
         self.texts_encoded = 0
         self.tokens_encoded = 0
         self.results: dict[str, Result] = {}
         self._store, self._cache, self._again = store, cache, again
         self._listeners = listeners or Listeners()
-        self._fail_fast = fail_fast
+        self._fail_fast, self._drop = fail_fast, drop_vectors
         self._devices, self._threads = devices, threads
         self._failures: dict[str, Failure] = {}
         self._held: dict[str, tuple[str, ...]] = {}
@@ -305,6 +307,17 @@ class Driver:
     def _settle(self, result: Result) -> None:
         self.results[result.cell.key] = result
         self._listeners.result(result)
+        if self._drop:
+            self._drop_vectors(result.cell.subject.artifact.key)
+
+    def _drop_vectors(self, artifact: str) -> None:
+        """Remove a model's vectors from the cache once each of its scores has a record."""
+        mine = [cell.key for cell in self.plan.cells if cell.subject.artifact.key == artifact]
+        found = [self.results[key].how for key in mine if key in self.results]
+        if len(found) == len(mine) and {*found} <= {"cached", "done", "shared"}:
+            from harness.vectors import drop_vectors
+
+            self.vectors_dropped += drop_vectors(self._cache, artifact)
 
     def _hear(self, key: str, event: Event) -> None:
         if event.kind == "vectors":

@@ -20,7 +20,7 @@ from rich.text import Text
 
 from harness import evaluation, results
 from harness.context import Event
-from harness.evaluation import TrainedModel
+from harness.evaluation import DiskNeed, TrainedModel
 from harness.execute import Listeners, Result
 from harness.identity import encoding_identity
 from harness.jobs import Job
@@ -407,4 +407,5 @@ def _said(prepared: PreparedRun) -> list[str]:
     if runs:
         known = len(prepared.plan.known)
         lines.append(f"{runs} runs, of which {known} are there")
-    return lines
+    need = DiskNeed.of(prepared)
+    return [*lines, need.text] if need is not None and need.is_large else lines

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from harness.catalog import join_single_tasks
-from harness.data.locate import DataMissing
+from harness.data.locate import DataMissing, human_size
 from harness.errors import shortened
 from harness.execute import Result
 from harness.jobs import lineage_of
@@ -93,6 +93,7 @@ def _report_json(report: Report) -> dict[str, Any]:
         "results": str(report.prepared.store.root),
         "texts_encoded": report.texts_encoded,
         "tokens_encoded": report.tokens_encoded,
+        "vectors_dropped": report.vectors_dropped,
         "models": [
             {"asked": text, "name": report.prepared.label(one), "artifact": one.artifact.key}
             for text, one in zip(report.prepared.request.models, report.prepared.asked, strict=True)
@@ -643,6 +644,7 @@ class Report:
     results: tuple[Result, ...]
     texts_encoded: int
     tokens_encoded: int
+    vectors_dropped: int = 0
 
     @property
     def records(self) -> tuple[Record, ...]:
@@ -814,3 +816,5 @@ class Report:
             highlight=False,
             soft_wrap=True,
         )
+        if self.prepared.request.drop_vectors:
+            console.print(f"Removed {human_size(self.vectors_dropped)} of cached vectors.", highlight=False)

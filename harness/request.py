@@ -23,7 +23,7 @@ from harness.plan import ConfiguredModel, Plan
 from harness.recipe import ModelRecipe, TaskRecipe
 from harness.store import Store
 from harness.training_plan import Sweep, TrainingRequest, planned_models
-from harness.types import SEED, SIDES, Column, Purpose, Settings, Suite, SuiteOptions, Task
+from harness.types import SEED, SIDES, Column, DocumentText, Purpose, Settings, Suite, SuiteOptions, Task
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +40,7 @@ class Request:
     one worker process each. With `gate` off, a model runs although the sanity gate refuses it, and its
     records say so; `allow_extra` are tensors (with * and ?) that may have no place in a model. After `budget`
     seconds no new job starts: the remaining tasks are "stopped", and the same request continues with them.
+    With `drop_vectors` a model's cached vectors are removed once it has all scores of the request.
     `names` are, by spelling, names for models in records and tables.
     """
 
@@ -68,6 +69,7 @@ class Request:
     gate: bool = True
     purpose: Purpose = "final"
     budget: float | None = None
+    drop_vectors: bool = False
     names: Mapping[str, str] = field(default_factory=dict)
 
     def network(self) -> contextlib.AbstractContextManager[object]:
@@ -91,6 +93,7 @@ class Request:
         """
         given = {**DEFAULTS, **given}
         same = ("results", "cache", "data", "offline", "threads", "workers", "trust_remote_code", "recipe")
+        same += ("drop_vectors",)
         return Request(
             models=tuple(models),
             suites=tuple(suites),
@@ -154,7 +157,9 @@ class Request:
             UsageError: There is no such suite.
         """
         cache, results = paths.cache_folder(self.cache), paths.results_folder(self.results)
-        return catalog.open_suites(self.suites, replace(self.options, cache=cache, results=results))
+        suites = catalog.open_suites(self.suites, replace(self.options, cache=cache, results=results))
+        documents = self.settings.document_text
+        return suites if documents is None else [_with_documents(suite, documents) for suite in suites]
 
     def changed(self, fields_: Mapping[str, Any], *, of: str) -> Request:
         """A request with changed fields, also those of its `settings` and its `options`.
@@ -177,6 +182,16 @@ class Request:
             settings=replace(before.settings, **made[Settings]),
             options=replace(before.options, **made[SuiteOptions]),
         ).checked()
+
+
+def _with_documents(suite: Suite, documents: DocumentText) -> Suite:
+    """A suite whose retrieval tasks put a document's text together in this way."""
+
+    def changed(task: Task) -> Task:
+        return replace(task, documents=documents) if task.roles == SIDES else task
+
+    columns = (replace(column, tasks=tuple(map(changed, column.tasks))) for column in suite.columns)
+    return replace(suite, columns=tuple(columns))
 
 
 def _changes(pairs: Sequence[str] | Mapping[str, Any]) -> dict[str, Any]:
@@ -511,7 +526,9 @@ DEFAULTS: Mapping[str, Any] = MappingProxyType(
         **dict.fromkeys(("tasks", "train_data", "pooling", "normalize", "max_length")),
         **dict.fromkeys(("similarity", "prompt_file", "results", "cache", "data", "threads", "workers")),
         **dict.fromkeys(("offline", "no_gate", "trust_remote_code"), False),
-        "dtype": "float32",
+        **dict.fromkeys(("dtype", "vectors"), "float32"),
+        "document_text": None,
+        "drop_vectors": False,
         "prompts": (),
         "changes": (),
         "recipe": (),
@@ -522,7 +539,7 @@ DEFAULTS: Mapping[str, Any] = MappingProxyType(
 
 
 def _settings(given: Mapping[str, Any]) -> Settings:
-    same = ("dtype", "pooling", "normalize", "max_length", "similarity", "seed")
+    same = ("dtype", "pooling", "normalize", "max_length", "similarity", "vectors", "document_text", "seed")
     prompts = read_prompts(given["prompts"], given["prompt_file"])
     return Settings(prompts=prompts, **{name: given[name] for name in same})
 

@@ -17,7 +17,7 @@ from harness.lineage import Lineage
 from harness.record import ModelPart, Record
 from harness.scores import part_scores
 from harness.store import Store
-from harness.types import SEED, Encoding, Suite, Task
+from harness.types import DOCUMENTS, SEED, SIDES, Encoding, Suite, Task
 
 
 class Condition(Protocol):
@@ -96,6 +96,7 @@ class EncodingCondition:
     """The settings with which a finished model was measured; `prompts` are all prompts, for any task.
 
     Those of BM25 are the settings of its ranking.
+    `documents` is the text of a document where it is not title and text; empty stands for a suite's own.
     """
 
     encoding: Mapping[str, Any]
@@ -103,6 +104,7 @@ class EncodingCondition:
     default_prompt: str | None
     seed: int
     scoring: str
+    documents: str = ""
 
     @property
     def text(self) -> str:
@@ -111,7 +113,8 @@ class EncodingCondition:
         if len(named) > 4:
             named = [f"{len(named)} prompts"]
         seed = [] if self.seed == SEED else [f"seed {self.seed}"]
-        return ", ".join([EncodingCondition.text_of(self.encoding), *named, *seed])
+        documents = _documents_text(self.documents)
+        return ", ".join([EncodingCondition.text_of(self.encoding), *documents, *named, *seed])
 
     @property
     def rank(self) -> tuple[Any, ...]:
@@ -132,6 +135,9 @@ class EncodingCondition:
         }
         if task.data.content:
             wanted["data"] = data_identity(task.data)
+        documents = self.documents or task.documents
+        if task.roles == SIDES and record.identity.get("documents", DOCUMENTS) != documents:
+            return False
         return all(record.identity.get(name) == value for name, value in wanted.items())
 
     @staticmethod
@@ -168,6 +174,7 @@ def condition_of(record: Record) -> Condition:
         default_prompt=asked.get("default"),
         seed=record.identity["seed"],
         scoring=record.identity["scoring"],
+        documents=record.identity.get("documents", ""),
     )
 
 
@@ -185,10 +192,15 @@ def _recipe_condition(record: Record) -> RecipeCondition:
     )
 
 
+def _documents_text(documents: str) -> list[str]:
+    """The words for the text of documents, none for title and text."""
+    return [f"documents' {documents}"] if documents else []
+
+
 def condition_json(treatment: Condition) -> dict[str, Any]:
     """A condition as plain values (docs/json.md)."""
     assert is_dataclass(treatment)
-    return asdict(treatment)
+    return {name: value for name, value in asdict(treatment).items() if name != "documents" or value}
 
 
 def all_stores(results: Path | None) -> list[Store]:
@@ -379,7 +391,8 @@ def record_text(record: Record) -> str:
         return _recipe_condition(record).text
     prompts = sorted({repr(p) for p in record.identity["prompts"].values() if p})
     seed = [] if record.identity["seed"] == SEED else [f"seed {record.identity['seed']}"]
-    return ", ".join([EncodingCondition.text_of(record.identity["encoding"]), *prompts, *seed])
+    documents = _documents_text(record.identity.get("documents", ""))
+    return ", ".join([EncodingCondition.text_of(record.identity["encoding"]), *documents, *prompts, *seed])
 
 
 def _distinct(treatments: Iterable[Condition]) -> list[Condition]:

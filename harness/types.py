@@ -65,6 +65,9 @@ Similarity = Literal["cosine", "dot", "euclidean", "manhattan"]
 DocumentText = Literal["title and text", "text"]
 """The text of a document: title, blank and text, as in mteb, or the text alone, as in CoIR."""
 
+DOCUMENTS: DocumentText = "title and text"
+"""The text of a document unless a suite or a user says otherwise."""
+
 Purpose = Literal["final", "trial"]
 """A trial (a grid cell, a sweep member, a probe) never enters a table."""
 
@@ -334,7 +337,7 @@ class Task:
     output: Output = "vector"
     roles: tuple[Role, ...] = ROLES
     size: Size = Size()
-    documents: DocumentText = "title and text"
+    documents: DocumentText = DOCUMENTS
 
     @property
     def retrieves(self) -> bool:

@@ -4,7 +4,8 @@ A space holds the vectors of one (model, pooling, normalisation, length, dtype, 
 task are never confused: their prompts differ, or a text has the same vector on both. Texts are identified by
 their hash. A space is a folder of shards, safetensors files written in one step; each process adds its own,
 and a text in two shards has the same vector in both. A shard is named by the hash of its content: one with
-another content is removed on its first use in a process, and its texts are encoded again.
+another content is removed on its first use in a process, and its texts are encoded again. A space of float16
+rounds vectors before they are first used, so that a score does not depend on what was cached.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,9 +29,13 @@ from harness.types import Artifact, Encoding, Role
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    Shard = tuple[NDArray[np.void], NDArray[np.float32]]
+    Vectors = NDArray[np.float32] | NDArray[np.float16]
+    Shard = tuple[NDArray[np.void], Vectors]
 
 KEY = np.dtype([("high", "<u8"), ("low", "<u8")])
+
+DTYPES = {"F32": np.float32, "F16": np.float16}
+"""The precisions of vectors in a shard, by their names in safetensors."""
 
 
 def _space_folder(root: Path, identity: Mapping[str, object]) -> Path:
@@ -48,7 +54,7 @@ class Space:
         self._high = np.empty(0, np.uint64)
         self._low = np.empty(0, np.uint64)
         self._place = np.empty((0, 2), np.int64)
-        self._order: list[NDArray[np.float32]] = []
+        self._order: list[Vectors] = []
         self._paths: list[Path | None] = []
         self.refresh()
 
@@ -75,7 +81,24 @@ class Space:
             _warn(f"{path} cannot be used: {problem or error.strerror}. Its texts are encoded again.")
         return None
 
-    def hold(self, keys: NDArray[np.void], vectors: NDArray[np.float32]) -> None:
+    def rounded(self, vectors: NDArray[np.float32]) -> Vectors:
+        """Vectors in the precision of the space.
+
+        Raises:
+            DataError: A component is too large for float16.
+        """
+        if self.identity.get("vectors") != "float16":
+            return vectors
+        with np.errstate(over="ignore"):
+            found = vectors.astype(np.float16)
+        if np.isinf(found).any() and np.isfinite(vectors).all():
+            raise DataError(
+                "A vector has a component above 65,504, the largest number of float16.",
+                hint="Leave out --vectors float16.",
+            )
+        return found
+
+    def hold(self, keys: NDArray[np.void], vectors: Vectors) -> None:
         """Make vectors available in this process that the driver has yet to write."""
         self._take_in([(keys, vectors)], [None])
 
@@ -150,6 +173,7 @@ class Space:
             "prompt": prompt,
             "role": role,
             **({"weights": artifact.weights} if artifact.trained else {}),
+            **({"vectors": encoding.vectors} if encoding.vectors != "float32" else {}),
         }
 
     @staticmethod
@@ -161,10 +185,10 @@ class Space:
         return np.frombuffer(joined, dtype=KEY)
 
     @staticmethod
-    def shard_bytes(keys: NDArray[np.void], vectors: NDArray[np.float32]) -> bytes:
-        """The content of a shard's file: hashes (n, 16) and vectors (n, dimension), float32."""
+    def shard_bytes(keys: NDArray[np.void], vectors: Vectors) -> bytes:
+        """The content of a shard's file: hashes (n, 16) and vectors (n, dimension)."""
         hashes = np.ascontiguousarray(keys).view(np.uint8).reshape(len(keys), 16)
-        return bytes(save({"keys": hashes, "vectors": np.ascontiguousarray(vectors, dtype=np.float32)}))
+        return bytes(save({"keys": hashes, "vectors": np.ascontiguousarray(vectors)}))
 
     @staticmethod
     def write_shard(root: Path, identity: Mapping[str, object], content: bytes) -> None:
@@ -180,6 +204,31 @@ class Space:
         path = folder / f"{hashlib.sha256(content).hexdigest()[:32]}.safetensors"
         if not files.write_once(path, content) and shard_problem(path, root):
             files.replace(path, content)
+
+
+def drop_vectors(cache: Path, artifact_key: str) -> int:
+    """Remove the cached vectors of a model, whatever its encoding; returns the bytes of their files.
+
+    Args:
+        cache: The cache folder.
+        artifact_key: The ArtifactKey of the model.
+    """
+    freed = 0
+    for about in sorted((cache / "vectors").glob("*/*/space.json")):
+        if _space_artifact(about) != artifact_key:
+            continue
+        freed += sum(path.stat().st_size for path in about.parent.iterdir() if path.is_file())
+        about.unlink(missing_ok=True)
+        shutil.rmtree(about.parent, ignore_errors=True)
+    return freed
+
+
+def _space_artifact(about: Path) -> str:
+    """The artifact of the space that a file describes; empty if it is damaged or gone."""
+    try:
+        return str(json.loads(about.read_bytes())["artifact"])
+    except (OSError, ValueError, LookupError, TypeError):
+        return ""
 
 
 def shard_problem(path: Path, cache: Path | None) -> str:
@@ -219,7 +268,7 @@ def _read_shard(path: Path) -> Shard:
             np.memmap(
                 path, dtype, "r", 8 + length + layout[name]["data_offsets"][0], tuple(layout[name]["shape"])
             )
-            for name, dtype in (("keys", np.uint8), ("vectors", np.float32))
+            for name, dtype in (("keys", np.uint8), ("vectors", DTYPES[layout["vectors"]["dtype"]]))
         )
         if 8 + length + keys.nbytes + vectors.nbytes != size or keys.shape != (len(vectors), 16):
             raise ValueError

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from harness.errors import DataError
-from harness.types import Size
+from harness.types import DOCUMENTS, DocumentText, Size
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,9 +163,9 @@ def content_hash(data: Content) -> str:
     return digest.hexdigest()
 
 
-def size(data: Content) -> Size:
+def size(data: Content, documents: DocumentText = DOCUMENTS) -> Size:
     """The number of texts to encode, of their characters, and of scored examples."""
-    lengths = [len(text) for text in _texts(data)]
+    lengths = [len(text) for text in _texts(data, documents)]
     return Size(texts=len(lengths), characters=sum(lengths), examples=_examples(data))
 
 
@@ -197,10 +197,11 @@ def _lines(data: Content) -> Iterator[Sequence[object]]:
             yield from (["row", r.id, r.text, r.label] for r in data.rows)
 
 
-def _texts(data: Content) -> Iterator[str]:
+def _texts(data: Content, documents: DocumentText) -> Iterator[str]:
     match data:
         case Retrieval():
-            yield from (f"{d.title} {d.text}".strip() for d in data.documents)
+            whole = documents == "title and text"
+            yield from (f"{d.title if whole else ''} {d.text}".strip() for d in data.documents)
             yield from (q.text for q in data.queries)
         case Pairs():
             yield from (text for p in data.rows for text in (p.text1, p.text2))

@@ -16,6 +16,7 @@ from harness.documents import with_digest, without_digest
 from harness.errors import DataError, StoreError, UsageError, nearest
 from harness.files import replace as replace_file
 from harness.types import (
+    DOCUMENTS,
     REGRESSION,
     SIDES,
     Column,
@@ -377,7 +378,8 @@ class _FileSource(BuiltSource):
 
     def measure(self, task: Task, *, cache: Path) -> Size:
         """The size of the texts to encode (see harness.types.FileSource)."""
-        return _known_size(task.data.content, cache, lambda: size(self.loader.content()))
+        content = task.data.content + ("" if task.documents == DOCUMENTS else "-text")
+        return _known_size(content, cache, lambda: size(self.loader.content(), task.documents))
 
 
 def _open(argument: str, options: SuiteOptions) -> Suite:

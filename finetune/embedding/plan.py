@@ -10,16 +10,13 @@ from functools import partial
 from finetune.embedding.settings import ATTENTION, LARGE, EmbeddingSettings, Loss
 from harness.data.training import LocatedTraining, TrainingData
 from harness.encoder.model_files import backbone_folder, input_modules, library_class, read_object
-from harness.encoder.model_settings import Description, describe
+from harness.encoder.model_settings import WIDTHS, Description, describe
 from harness.errors import DataError, UsageError, unknown
 from harness.identity import canonical
 from harness.lineage import Lineage, ParentPart
 from harness.recipe import PlannedModel, RecipeEntry
 from harness.training import TrainingSpec
 from harness.types import Artifact, Output
-
-WIDTHS = ("hidden_size", "n_embd", "d_model", "dim")
-"""The names of the size of a token vector in configs."""
 
 
 @dataclass(frozen=True, kw_only=True)

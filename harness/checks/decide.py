@@ -122,6 +122,12 @@ def _p_improved(one: Difference) -> float:
     return 1.0 if one.same else max(_p(-one.delta, one.total), one.exact[1] if one.exact else 0.0)
 
 
+def paired_test(one: Difference, alpha: float = 0.05) -> tuple[float, float, float]:
+    """The two-sided p-value of "no difference", and the bounds of its 1 - alpha interval."""
+    p = 2 * min(_p_regressed(one, 0.0), _p_improved(one))
+    return (min(1.0, p), *_around(one.delta, one.total, alpha / 2))
+
+
 def _p(distance: float, part: Part) -> float:
     """The probability of a difference as low as `distance` if the true difference is 0."""
     if part.variance <= 0:

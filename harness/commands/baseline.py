@@ -19,6 +19,7 @@ from harness.request import Request, read_prompts
 
 KEPT = (
     *("recipe", "changes", "tasks", "pooling", "normalize", "max_length", "dtype", "similarity"),
+    *("vectors", "document_text"),
     *("prompts", "seed", "languages", "subsets", "splits"),
 )
 """The options that a baseline records, so that a candidate is evaluated in the same way."""

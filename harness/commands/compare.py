@@ -10,16 +10,22 @@ from pathlib import Path
 from typing import Any, Literal
 
 import click
+import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from harness import paths
+from harness.checks.decide import paired_test
+from harness.checks.difference import Difference
+from harness.checks.record_units import ScoredRecord
+from harness.checks.units import Units
 from harness.commands import options
 from harness.differences import Comparable
 from harness.errors import unknown
 from harness.progress import console, most_common
 from harness.record import Record
 from harness.report import print_table
-from harness.results import MeasuredSuite, record_text
+from harness.results import MeasuredSuite, all_stores, record_text
 from harness.scores import delta_text, score_text
 
 REASONS = {
@@ -59,12 +65,12 @@ def command(
     """Compare FIRST with SECOND: deltas (second − first) on the tasks both have, and why they may differ.
 
     Scores on the same data and under the same settings are held against each other; then what is
-    left over, if that is one score of each model.
+    left over, if that is one score of each model. Retrieval tasks are tested over their queries.
     """
     sides = [MeasuredSuite.of(model, results) for model in (first, second)]
     pairing = _pair_sides(sides, tasks, across_data=across_data)
     found = {
-        "deltas": [_delta(x, y) for x, y in pairing.pairs],
+        "deltas": [{**_delta(x, y), "test": _test(x, y, results)} for x, y in pairing.pairs],
         "differences": _differences(
             [
                 (
@@ -115,6 +121,34 @@ def _delta(x: Any, y: Any) -> dict[str, Any]:
     return {**row, "delta": y.main_score - x.main_score if known else None, **how}
 
 
+def _test(first: Record, second: Record, results: Path | None) -> dict[str, Any] | None:
+    """A paired test of two records over their queries; None where these are not kept, or not the same."""
+    if first.run is None or second.run is None:
+        return None
+    one, other = _queries(first, results), _queries(second, results)
+    if one is None or other is None or not one.same_examples(other):
+        return None
+    found = Difference.between(other, one, paired=True, rng=np.random.default_rng(0))
+    p, low, high = paired_test(found)
+    return {"queries": one.count, "p": p, "low": low, "high": high}
+
+
+def _queries(record: Record, results: Path | None) -> Units | None:
+    """The scores of a record's queries."""
+    for store in all_stores(results):
+        found = ScoredRecord.read(
+            store,
+            f"model-{record.model.artifact[:12]}",
+            record.task.name,
+            record.key,
+            parts=(),
+            cache=paths.cache_folder(),
+        )
+        if found is not None and found.units is not None:
+            return found.units
+    return None
+
+
 def _alone(one: Any) -> dict[str, Any]:
     settings = record_text(one.record)
     return {"task": one.record.task.name, "of": one.of, "settings": settings, "reason": one.reason}
@@ -140,18 +174,27 @@ def _print_deltas(out: Console, first: str, second: str, rows: Sequence[Mapping[
     table = Table(title=f"{second} − {first}, scores × 100\n{common}")
     table.add_column("task")
     table.add_column("metric")
-    for name in (first, second, "delta"):
+    for name in (first, second, "delta", "95 %", "p"):
         table.add_column(name, justify="right")
     others = any(_row_settings(row) != common for row in rows)
     if others:
         table.add_column("other settings", style="dim")
     for row in rows:
         scores = (score_text(row["first"]), score_text(row["second"]), delta_text(row["delta"]))
+        scores += _test_texts(row["test"])
         settings = _row_settings(row)
         table.add_row(
             row["task"], row["metric"], *scores, *(["" if settings == common else settings] if others else [])
         )
     print_table(table, out)
+
+
+def _test_texts(test: Mapping[str, Any] | None) -> tuple[str, str]:
+    """The interval and the p-value of a paired test; empty texts without one."""
+    if test is None:
+        return "", ""
+    p = "< 0.001" if test["p"] < 0.001 else f"{test['p']:.3f}"
+    return f"{delta_text(test['low'])} … {delta_text(test['high'])}", p
 
 
 def _row_settings(row: Mapping[str, Any]) -> str:

@@ -10,9 +10,9 @@ from typing import Any, TypeVar, get_args
 
 import click
 
-from harness.arguments import checked
+from harness.arguments import VECTORS, checked
 from harness.errors import UsageError
-from harness.types import DTYPES, SEED, Similarity
+from harness.types import DTYPES, SEED, DocumentText, Similarity
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -141,6 +141,18 @@ _OPTIONS = (
         help="Precision of weights and products.",
     ),
     click.option(
+        "--vectors",
+        type=_Choice("vectors", list(VECTORS)),
+        default="float32",
+        help="Precision in which vectors are kept and compared.",
+    ),
+    click.option(
+        "--document-text",
+        type=_Choice("document_text", get_args(DocumentText)),
+        default=None,
+        help="Text of a document in retrieval tasks (default: as the suite has it).",
+    ),
+    click.option(
         "--similarity",
         type=_Choice("similarity", get_args(Similarity)),
         default=None,
@@ -189,6 +201,11 @@ _OPTIONS = (
         type=Number("workers"),
         default=None,
         help="Processes that train at once on each device (default: as many as memory and cores allow).",
+    ),
+    click.option(
+        "--drop-vectors",
+        is_flag=True,
+        help="Remove a model's cached vectors once it has all scores of the run.",
     ),
     click.option(
         "--no-gate", is_flag=True, help="Run a model that the sanity gate refuses; its records say so."

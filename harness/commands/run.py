@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -80,12 +80,15 @@ def command(
 def _show_plan(prepared: PreparedRun, as_json: bool) -> int:
     estimate = _estimate(prepared)
     trainings = training_costs(prepared)
+    need = evaluation.DiskNeed.of(prepared)
     if as_json:
-        click.echo(json.dumps(_to_json(estimate, trainings), indent=1))
+        click.echo(json.dumps({**_to_json(estimate, trainings), "disk": need and asdict(need)}, indent=1))
     else:
         if trainings:
             print_trainings(trainings)
         _show(estimate, prepared.suites, console())
+        if need is not None and need.is_large:
+            console().print(f"{need.text[:1].upper()}{need.text[1:]}.", highlight=False, soft_wrap=True)
         print_failures(impossible_results(prepared), prepared, console())
     return 1 if prepared.plan.impossible else 0
 
@@ -176,7 +179,8 @@ class _PastRun:
 
 
 def _about(identity: Mapping[str, Any]) -> str:
-    return digest({name: identity[name] for name in ("task", "data", "splits", "subsets")})
+    names = ("task", "data", "splits", "subsets", "documents")
+    return digest({name: identity[name] for name in names if name in identity})
 
 
 def _how(identity: Mapping[str, Any]) -> str:
@@ -340,8 +344,6 @@ def _begins(cell: PlannedScore, mine: Sequence[Estimate]) -> list[str]:
 
 def _to_json(lines: list[_Line], trainings: list[TrainingCost]) -> dict[str, Any]:
     """The estimate as plain values (docs/json.md)."""
-    from dataclasses import asdict
-
     return {
         "schema": 1,
         "trainings": [asdict(one) for one in trainings],

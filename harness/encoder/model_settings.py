@@ -68,6 +68,7 @@ def resolve_encoding(description: Description, settings: Settings) -> Encoding:
         normalize=own if settings.normalize is None else settings.normalize,
         max_length=_max_length(description, settings.max_length),
         similarity=settings.similarity or description.similarity_fn_name,
+        vectors=settings.vectors,
         prompts=tuple(sorted(prompts.items())),
         default_prompt=default if default in prompts else None,
     )
@@ -140,6 +141,27 @@ class _Length:
     named: int | None
     limit: int | None
     table: int | None
+
+
+WIDTHS = ("hidden_size", "n_embd", "d_model", "dim")
+"""The names under which configs have the width of a backbone."""
+
+
+def vector_size(folder: Path, pooling: str) -> int | None:
+    """The dimension of a model's vectors, from its configs; None where these do not say.
+
+    Args:
+        folder: The model, which need not be loaded.
+        pooling: The pooling of its Encoding; "cls+mean" has twice the width.
+    """
+    try:
+        config = read_object(backbone_folder(folder) / "config.json")
+        dense = [sub for kind, sub in all_modules(folder) if library_class(kind) == "Dense"]
+        out = read_object(folder / dense[-1] / "config.json").get("out_features") if dense else None
+    except (ModelError, OSError):
+        return None
+    width = next((config[name] for name in WIDTHS if isinstance(config.get(name), int)), None)
+    return out if isinstance(out, int) else None if width is None else width * len(pooling.split("+"))
 
 
 def lengths(folder: Path, *, own_code: bool = False) -> tuple[_Length, ...]:

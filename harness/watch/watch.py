@@ -455,12 +455,16 @@ def _begin_watch(results: Path, name: str, source: CheckpointSource, request: Re
     return former
 
 
+LATER = {"vectors": "float32", "document_text": None}
+"""Settings that older watches do not have, with their defaults, at which they are left out."""
+
+
 def _echo(request: Request) -> dict[str, Any]:
     """The settings of a request that decide the scores, as plain values."""
     places = ("cache", "results")
     options = {key: value for key, value in asdict(request.options).items() if key not in places}
     found = {
-        "settings": asdict(request.settings),
+        "settings": {n: v for n, v in asdict(request.settings).items() if n not in LATER or v != LATER[n]},
         "options": options,
         "recipe": request.recipe,
         "recipe_settings": dict(request.recipe_settings),

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from harness.errors import DataError
-from harness.types import Role, Similarity, TextEncoder, TextModel, TextRanker
+from harness.types import DOCUMENTS, DocumentText, Role, Similarity, TextEncoder, TextModel, TextRanker
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,10 +25,10 @@ class Model:
 
     mteb_model_meta: ModelMeta
 
-    def __init__(self, model: TextModel) -> None:
+    def __init__(self, model: TextModel, documents: DocumentText = DOCUMENTS) -> None:
         from mteb.models import ModelMeta
 
-        self._model = model
+        self._model, self._documents = model, documents
         names = {"name": "encoder/under-test", "revision": "0"}
         self.mteb_model_meta = ModelMeta.create_empty(overwrites=names)
         self.found: dict[tuple[str, str], dict[str, dict[str, float]]] = {}
@@ -74,7 +74,8 @@ class Model:
         names = (list(queries["id"]), list(self._corpus["id"]))
         if isinstance(self._model, TextRanker):
             language = _language(task_metadata, hf_subset)
-            results = _ranked(self._model, asked, self._corpus, names, top_k, top_ranked, language)
+            documents = _lines(self._corpus, self._documents)
+            results = _ranked(self._model, asked, documents, names, top_k, top_ranked, language)
         else:
             results = self._compared(asked, names, top_k, top_ranked)
         self._corpus = None
@@ -90,7 +91,7 @@ class Model:
     ) -> dict[str, dict[str, float]]:
         """The best documents of each query by their vectors."""
         assert self._corpus is not None
-        documents = _document_texts(self._corpus)
+        documents = _document_texts(self._corpus, self._documents)
         self.encoder.require(asked, role="query")
         self.encoder.require(documents, role="document")
         vectors = self.encoder.encode(asked, role="query")
@@ -147,7 +148,7 @@ class Model:
 def _ranked(
     ranker: TextRanker,
     asked: list[str],
-    corpus: Dataset,
+    documents: list[str],
     names: tuple[list[str], list[str]],
     k: int,
     top_ranked: Mapping[str, Sequence[str]] | None,
@@ -159,17 +160,17 @@ def _ranked(
     if top_ranked is not None:
         where = {document: row for row, document in enumerate(document_ids)}
         candidates = [[where[name] for name in top_ranked.get(query, ())] for query in query_ids]
-    found = ranker.rank(asked, _lines(corpus), k=k, language=language, candidates=candidates)
+    found = ranker.rank(asked, documents, k=k, language=language, candidates=candidates)
     return {
         query: {document_ids[i]: s for i, s in zip(at.tolist(), scores.tolist(), strict=True)}
         for query, (at, scores) in zip(query_ids, found, strict=True)
     }
 
 
-def _lines(corpus: Dataset) -> list[str]:
-    """Title, line break and text of each document, as mteb's BM25 reads them."""
+def _lines(corpus: Dataset, documents: DocumentText) -> list[str]:
+    """Title, line break and text of each document, as mteb's BM25 reads them, or the text alone."""
     texts = list(corpus["text"])
-    titles = list(corpus["title"]) if "title" in corpus.column_names else [""] * len(texts)
+    titles = _titles(corpus, documents)
     return [
         text if not isinstance(text, str) else f"{title or ''}\n{text}"
         for title, text in zip(titles, texts, strict=True)
@@ -194,10 +195,13 @@ def _query_texts(queries: Dataset) -> list[str]:
     return list(_retrieval_texts(queries, PromptType.query))
 
 
-def _document_texts(corpus: Dataset) -> list[str]:
-    """Title, blank and text of each document, stripped, as by mteb's row by row map (a test compares)."""
+def _document_texts(corpus: Dataset, documents: DocumentText = DOCUMENTS) -> list[str]:
+    """Title, blank and text of each document, stripped, as by mteb's row by row map (a test compares).
+
+    With `documents` "text" a document is its text alone.
+    """
     texts = list(corpus["text"])
-    titles = list(corpus["title"]) if "title" in corpus.column_names else [None] * len(texts)
+    titles = _titles(corpus, documents)
     for row, text in enumerate(texts):
         if not isinstance(text, str):
             raise DataError(f"Row {row} of the corpus cannot be read: its text is {text!r}.")
@@ -207,14 +211,20 @@ def _document_texts(corpus: Dataset) -> list[str]:
     ]
 
 
+def _titles(corpus: Dataset, documents: DocumentText) -> list[str | None]:
+    """The title of each document, None where it has none or where only texts count."""
+    titled = documents == "title and text" and "title" in corpus.column_names
+    return list(corpus["title"]) if titled else [None] * len(corpus)
+
+
 def _role(prompt_type: Any) -> Role:
     if prompt_type is None:
         return ""
     return "query" if prompt_type.value == "query" else "document"
 
 
-QUERIES = 512
-DOCUMENTS = 16_384
+QUERY_BLOCK = 512
+DOCUMENT_BLOCK = 16_384
 """Rows of the largest score block: 512 × 16,384 float32 are 32 MiB."""
 
 
@@ -231,10 +241,10 @@ def _top_k(
     import torch
 
     k = min(k, count)
-    parts = torch.split(_prepare(torch.tensor(queries), similarity), QUERIES)
+    parts = torch.split(_prepare(torch.tensor(queries), similarity), QUERY_BLOCK)
     best = [np.empty((len(part), 0), np.int64) for part in parts]
-    for start in range(0, count, DOCUMENTS):
-        end = min(start + DOCUMENTS, count)
+    for start in range(0, count, DOCUMENT_BLOCK):
+        end = min(start + DOCUMENT_BLOCK, count)
         block = _prepare(torch.tensor(documents(start, end)), similarity)
         for number, part in enumerate(parts):
             scores = _scores(part, block, similarity).numpy()

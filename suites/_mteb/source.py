@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from harness.data.schema import readable_folder
 from harness.errors import DataError, HarnessError, UsageError
-from harness.types import Data, DataTable, Outcome, Scores, Task, TextModel
+from harness.types import DOCUMENTS, Data, DataTable, DocumentText, Outcome, Scores, Task, TextModel
 from suites._content import Clusters, Content, Labelled, Pairs, Retrieval, Row
 from suites._mteb import snapshot
 from suites._mteb.examples import Examples, Run, is_parallel
@@ -57,7 +57,7 @@ class MtebSource:
         _require_hub(info, data)
         with _quiet():
             made = _fresh(task, seed=seed, data=data)
-            outcome = _run(made, encoder)
+            outcome = _run(made, encoder, task.documents)
         notes = _retrieval_notes(made) if _is_own_retrieval(info, task) else ()
         return replace(outcome, notes=(*outcome.notes, *_pinned(info, task.data), *notes))
 
@@ -257,11 +257,11 @@ def _duplicate(task: AbsTask) -> AbsTask:
     return twin
 
 
-def _run(task: AbsTask, encoder: TextModel) -> Outcome:
+def _run(task: AbsTask, encoder: TextModel, documents: DocumentText = DOCUMENTS) -> Outcome:
     """Run a loaded task; gives its scores, examples and run."""
     import tempfile
 
-    model = Model(encoder)
+    model = Model(encoder, documents)
     scores: dict[str, dict[str, Mapping[str, Any]]] = {}
     together, run = is_parallel(task), Run()
     with tempfile.TemporaryDirectory() as folder:
@@ -345,7 +345,7 @@ class BuiltSource:
             made = _duplicate_of_loaded(
                 (task, seed), lambda: _mteb_task(task, self.loader.content(), seed=seed)
             )
-            return _run(made, encoder)
+            return _run(made, encoder, task.documents)
 
 
 def _mteb_task(task: Task, content: Content, *, seed: int) -> AbsTask:

@@ -137,6 +137,39 @@ def test_again_encodes_nothing_and_changes_nothing(tmp_path: Path, encoders: Enc
     assert (result.how, made.texts_encoded, len(encoders["a" * 64].calls)) == ("cached", 0, calls)
 
 
+def test_vectors_are_dropped_once_a_model_has_all_its_scores(tmp_path: Path, encoders: Encoders) -> None:
+    """Also where every score was there; a model with a failed score keeps them."""
+    cache, keys = tmp_path / "cache", ("a" * 64, "b" * 64)
+    made, _ = run(tmp_path, plan(tmp_path, task(), task("Other"), keys=keys), drop_vectors=True)
+    assert made.vectors_dropped > 0
+    assert list(cache.rglob("*.safetensors")) == []
+    run(tmp_path, plan(tmp_path, task(), force=True), again=True)
+    assert list(cache.rglob("*.safetensors")) != []
+    made, (result,) = run(tmp_path, plan(tmp_path, task()), drop_vectors=True)
+    assert result.how == "cached"
+    assert made.vectors_dropped > 0
+    made, _ = run(tmp_path, plan(tmp_path, task("New"), task("Bad", error="no")), drop_vectors=True)
+    assert made.vectors_dropped == 0
+    assert list(cache.rglob("*.safetensors")) != []
+
+
+def test_scores_on_float16_do_not_depend_on_what_was_cached(tmp_path: Path, encoders: Encoders) -> None:
+    half = ConfiguredModel(artifact=artifact(tmp_path), encoding=encoding(vectors="float16"))
+    settings = DataSettings(cache=tmp_path / "cache")
+    store = Store(tmp_path / "r")
+    found = []
+    for _ in range(2):
+        planned = Plan.make([half], [suite_of(task())], store=store, settings=settings, force=True)
+        found.append(run(tmp_path, planned, again=True)[1][0].record)
+    _, (whole,) = run(tmp_path, plan(tmp_path, task()))
+    assert found[0] is not None
+    assert found[1] is not None
+    assert whole.record is not None
+    assert found[0].main_score == found[1].main_score != whole.record.main_score
+    assert found[0].main_score == pytest.approx(whole.record.main_score, abs=1e-3)  # type: ignore[arg-type]
+    assert found[0].key != whole.record.key
+
+
 def test_another_task_reuses_vectors(tmp_path: Path, encoders: Encoders) -> None:
     run(tmp_path, plan(tmp_path, task()))
     made, _ = run(tmp_path, plan(tmp_path, task("Other", texts=("two", "four"))))

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,12 +20,13 @@ from fakes import artifact, encoding, record, task
 from harness import backbones, catalog, evaluation
 from harness.cli import invoke
 from harness.data.locate import DataSettings
+from harness.encoder.model_settings import vector_size
 from harness.errors import HarnessError, UsageError
 from harness.plan import ConfiguredModel, Plan, plan_scores
 from harness.registry import Registry, _files
 from harness.request import DEFAULTS, Request, ResolvedRequest
 from harness.store import Store
-from harness.types import Column, Settings, Suite, SuiteEntry, SuiteOptions
+from harness.types import Column, Settings, Size, Suite, SuiteEntry, SuiteOptions
 
 # A request with everything that it names found, before anything is looked up
 
@@ -52,6 +54,42 @@ def test_what_a_request_names_is_found(model: Path, folders: dict[str, Path]) ->
     assert [task.name for suite in found.suites for task in suite.tasks] == ["STS12"]
     assert (found.recipe, found.results, found.cache) == (None, folders["results"], folders["cache"])
     assert found.data.offline
+
+
+def test_vectors_and_documents_are_settings_of_a_request(model: Path, folders: dict[str, Path]) -> None:
+    given = {"vectors": "fp16", "document_text": "text", "drop_vectors": True, **folders, "offline": True}
+    suites_ = ("mteb:SciFact", "mteb:STS12")
+    found = ResolvedRequest.of(Request.of_options((str(model),), suites_, given))
+    assert found.subjects[0].encoding.vectors == "float16"
+    tasks = {task.name: task.documents for suite in found.suites for task in suite.tasks}
+    assert tasks == {"SciFact": "text", "STS12": "title and text"}
+    assert found.request.drop_vectors
+    with pytest.raises(UsageError, match="bfloat16 has too few digits"):
+        Request.of_options((str(model),), suites_, {"vectors": "bf16"})
+    with pytest.raises(UsageError, match="No document_text is called 'title'"):
+        Request.of_options((str(model),), suites_, {"document_text": "title"})
+
+
+def test_the_disk_of_vectors_is_known_before_a_run(
+    model: Path, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the model's configs and the sizes of the tasks: 16 bytes of a hash and the vector for each text."""
+    (subject,) = ResolvedRequest.of(asked(model, folders=folders)).subjects
+    width = json.loads((model / "config.json").read_text())["hidden_size"]
+    assert vector_size(model, "mean") == width == vector_size(model, "cls+mean") // 2  # type: ignore[operator]
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=70 * 10**9))
+    tasks = [replace(task(name), size=Size(texts=texts)) for name, texts in (("A", 24_000_000), ("B", None))]
+    for vectors, each in (("float32", 4 * width + 16), ("float16", 2 * width + 16)):
+        one = replace(subject, encoding=replace(subject.encoding, vectors=vectors))
+        columns = tuple(Column(name=t.name, type=t.type, tasks=(t,)) for t in tasks)
+        suite = Suite(name="s", title="s", columns=columns)
+        plan = plan_scores([one, one], [suite], settings=DataSettings(cache=folders["cache"]))
+        prepared = SimpleNamespace(plan=plan, cache=folders["cache"], request=asked(model, folders=folders))
+        need = evaluation.DiskNeed.of(prepared)  # type: ignore[arg-type]
+        assert need is not None
+        assert (need.bytes, need.unknown) == (len(plan.open) // 2 * 24_000_000 * each, ("B",))
+    assert "are free" in need.text
+    assert replace(need, free=need.bytes - 1).text.startswith("WARNING: vectors of up to ")
 
 
 def test_a_model_that_was_typed_twice_is_one(model: Path, folders: dict[str, Path], tmp_path: Path) -> None:

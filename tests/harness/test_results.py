@@ -57,6 +57,17 @@ def test_a_treatment_whose_records_another_has_is_left_out() -> None:
     assert len(scores(record(STS, 0.5, how=ASKED), record(SEARCH, 0.25))) == 1
 
 
+def test_documents_put_together_in_two_ways_are_never_in_one_mean() -> None:
+    """A suite's own way, here title and text, needs no words; its tasks without documents are in both."""
+    alone = replace(SEARCH, documents="text")
+    found = scores(record(STS, 0.5), record(SEARCH, 0.25), record(alone, 0.75))
+    assert [row for _, row in found] == [{"A": 0.5, "B": 0.25}, {"A": 0.5, "B": 0.75}]
+    assert [text.endswith("documents' text") for text, _ in found] == [False, True]
+    of_its_own = replace(SUITE, columns=(Column(name="B", type="Retrieval", tasks=(alone,)),))
+    (view,) = suite_views(on_disk(record(SEARCH, 0.25), record(alone, 0.75)), of_its_own)
+    assert view.scores == {"B": 0.75}
+
+
 def test_other_splits_are_no_part_of_the_suite() -> None:
     narrowed: Task = replace(STS, splits=("dev",))
     assert scores(record(narrowed, 0.5)) == []

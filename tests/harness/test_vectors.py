@@ -16,7 +16,7 @@ from fakes import artifact, encoding
 from harness import files
 from harness.errors import DataError
 from harness.types import Encoding
-from harness.vectors import Space
+from harness.vectors import Space, drop_vectors
 
 
 def vectors(texts: list[str]) -> np.ndarray:
@@ -75,12 +75,46 @@ def test_missing_names_each_unknown_text_once_in_order(tmp_path: Path) -> None:
         {"how": encoding(max_length=64)},
         {"how": encoding(dtype="bfloat16")},
         {"how": encoding(normalize=False)},
+        {"how": encoding(vectors="float16")},
         {"key": "b" * 64},
     ],
 )
 def test_vectors_of_another_identity_are_never_given(tmp_path: Path, other: dict[str, object]) -> None:
     add(space(tmp_path), ["a"])
     assert space(tmp_path, **other).missing(["a"]) == ["a"]  # type: ignore[arg-type]
+
+
+def test_vectors_of_float16_are_the_same_before_and_after_they_are_written(tmp_path: Path) -> None:
+    there = space(tmp_path, how=encoding(vectors="float16"))
+    exact = np.random.default_rng(0).normal(size=(200, 64)).astype(np.float32)
+    names = [str(number) for number in range(200)]
+    keys, rounded = Space.text_keys(names), there.rounded(exact)
+    there.hold(keys, rounded)
+    Space.write_shard(tmp_path, there.identity, Space.shard_bytes(keys, rounded))
+    again = space(tmp_path, how=encoding(vectors="float16"))
+    assert again.get(names).dtype == np.float32
+    assert np.array_equal(there.get(names), again.get(names))
+    assert np.array_equal(again.get(names), exact.astype(np.float16).astype(np.float32))
+    (shard,) = shards(again)
+    assert shard.stat().st_size < 200 * (64 * 2 + 16) + 400
+    with pytest.raises(DataError, match="above 65,504"):
+        there.rounded(np.array([[1e5]], np.float32))
+    whole = space(tmp_path)
+    assert whole.rounded(exact) is exact
+
+
+def test_the_vectors_of_one_model_are_dropped(tmp_path: Path) -> None:
+    add(space(tmp_path), ["a"])
+    add(space(tmp_path, how=encoding(pooling="cls")), ["a"])
+    add(space(tmp_path, key="b" * 64), ["a"])
+    size = sum(path.stat().st_size for path in tmp_path.glob("vectors/*/*/*"))
+    kept = space(tmp_path, key="b" * 64).folder
+    freed = drop_vectors(tmp_path, "a" * 64)
+    assert freed == size - sum(path.stat().st_size for path in kept.iterdir())
+    assert [path.parent for path in tmp_path.glob("vectors/*/*/space.json")] == [kept]
+    assert drop_vectors(tmp_path, "a" * 64) == 0
+    add(space(tmp_path), ["a"])
+    assert space(tmp_path).missing(["a"]) == []
 
 
 def test_similarity_and_other_tasks_prompts_share_vectors(tmp_path: Path) -> None:

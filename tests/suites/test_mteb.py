@@ -24,11 +24,12 @@ from sklearn.metrics import mean_absolute_error, v_measure_score
 from fakes import TOPICS, Bags, artifact, record, table
 from harness.cli import invoke
 from harness.errors import DataError, UsageError
+from harness.identity import task_identity
 from harness.jobs import record_output
 from harness.record import RECORDS, Record
 from harness.store import Store
 from harness.types import Data, Outcome, Similarity, SuiteOptions, Task, TaskSource
-from suites._content import Clusters, Content, Document, Labelled, Pair, Pairs, Query, Retrieval, Row
+from suites._content import Clusters, Content, Document, Labelled, Pair, Pairs, Query, Retrieval, Row, size
 from suites._mteb import examples, model, snapshot, source
 from suites._mteb.examples import _per_query
 from suites._mteb.model import Model, _document_texts
@@ -234,6 +235,49 @@ def test_a_run_that_cannot_be_exported_is_one_error(
     where = ["--trec", str(tmp_path / "t"), "--results", str(tmp_path / "r")]
     assert invoke(["export", "tiny", *where, *arguments]) in (1, 2)
     assert said in capsys.readouterr().err
+
+
+def test_a_document_may_be_its_text_alone() -> None:
+    """The score is that of the same data without titles, under a key of its own."""
+    alone = replace(task("Retrieval"), documents="text")
+    untitled = replace(CONTENTS["Retrieval"], documents=tuple(
+        replace(d, title="") for d in CONTENTS["Retrieval"].documents  # type: ignore[union-attr]
+    ))  # fmt: skip
+    with pytest.MonkeyPatch.context() as patch:
+        found = alone.source.evaluate(alone, Bags(), seed=42, data=None)  # type: ignore[union-attr]
+        patch.setitem(CONTENTS, "Retrieval", untitled)
+        fresh = replace(task("Retrieval"), name="Fresh")
+        truth = fresh.source.evaluate(fresh, Bags(), seed=42, data=None)  # type: ignore[union-attr]
+    assert found.run == truth.run != outcome("Retrieval").run
+    assert task_identity(artifact(Path()), alone)["documents"] == "text"
+    assert "documents" not in task_identity(artifact(Path()), task("Retrieval"))
+    assert size(CONTENTS["Retrieval"], "text") == size(untitled) != size(CONTENTS["Retrieval"])
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_compare_tests_over_queries(tied: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = outcome("Equal documents")
+    worse = [0.0 if tied is False else value for value in found.examples["metric"]]
+    changed = {**found.examples, "metric": worse}
+    for name, key, columns in (("tiny", "a" * 64, found.examples), ("other", "b" * 64, changed)):
+        of, score = replace(task("Equal documents")), float(np.mean(columns["metric"]))
+        model_of = artifact(Path(), key=key, name=name)
+        one = record(of, score, model=model_of).model_copy(
+            update={"scores": {"test": {"default": {"main_score": score, "ndcg_at_10": score}}}}
+        )
+        made = record_output(one, columns, found.run)
+        parsed = RECORDS.parse(made["record"].decode(), where="made")
+        Store(tmp_path).put(model_of.slug, parsed, made["examples"], run=made["run"])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))
+        assert invoke(["compare", "tiny", "other", "--results", str(tmp_path), "--json"]) == 0
+        (row,) = json.loads(capsys.readouterr().out)["deltas"]
+        assert invoke(["compare", "tiny", "other", "--results", str(tmp_path)]) == 0
+    assert row["test"]["queries"] == 5
+    assert row["test"]["low"] <= row["delta"] <= row["test"]["high"]
+    assert (row["test"]["p"] == 1.0) == tied
+    assert (row["test"]["low"] == row["test"]["high"] == 0) == (row["delta"] == 0) == tied
+    assert "95 %" in capsys.readouterr().out
 
 
 def test_pairs_rank_correlation_is_the_score() -> None:
@@ -672,8 +716,8 @@ def test_blocks_find_what_the_whole_matrix_has(
     q = rng.normal(size=(queries, 5)).astype(np.float32)
     d = rng.normal(size=(documents, 5)).astype(np.float32)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(model, "QUERIES", 4)
-        patch.setattr(model, "DOCUMENTS", 7)
+        patch.setattr(model, "QUERY_BLOCK", 4)
+        patch.setattr(model, "DOCUMENT_BLOCK", 7)
         scores, at = model._top_k(q, lambda a, b: d[a:b], documents, k=k, similarity=similarity)
     truth = brute_force(q, d, similarity)
     best = -np.sort(-truth, axis=1)[:, :k]
@@ -691,8 +735,8 @@ def test_of_equal_documents_the_first_are_found_whatever_the_blocks(
     rng = np.random.default_rng(seed)
     q, d = (rng.integers(-1, 2, (rows, 3)).astype(np.float32) for rows in (6, documents))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(model, "QUERIES", part)
-        patch.setattr(model, "DOCUMENTS", block)
+        patch.setattr(model, "QUERY_BLOCK", part)
+        patch.setattr(model, "DOCUMENT_BLOCK", block)
         scores, at = model._top_k(q, lambda a, b: d[a:b], documents, k=k, similarity="dot")
     truth = q @ d.T
     order = np.argsort(-truth, axis=1, kind="stable")[:, :k]
@@ -715,7 +759,7 @@ def test_the_whole_score_matrix_is_never_held(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(model, "_scores", watched)
     documents = np.random.default_rng(0).normal(size=(100_000, 4)).astype(np.float32)
     model._top_k(documents[:1500], lambda a, b: documents[a:b], len(documents), k=10)
-    assert largest <= model.QUERIES * model.DOCUMENTS < 1500 * 100_000
+    assert largest <= model.QUERY_BLOCK * model.DOCUMENT_BLOCK < 1500 * 100_000
 
 
 def test_compare_is_one_row_of_the_matrix() -> None:
