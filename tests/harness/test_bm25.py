@@ -279,7 +279,7 @@ def test_a_run_ranks_shows_and_compares(suite: Path, tmp_path: Path, command: Co
     asked = ("run", "--model", "bm25", "--model", "bm25:b=0.4", "--suite", local, "--offline")
     code, _, err = command(*asked)
     assert code == 1
-    reason = "bm25 ranks documents; a task of type STS needs a vector for each text"
+    reason = "bm25 ranks documents; tasks other than retrieval need a vector for each text"
     assert "similar" in err
     assert reason in " ".join(err.split())
     assert "BM25, k1 1.5, b 0.75, stop words and stemmer of the language" in err
