@@ -174,7 +174,7 @@ FREQUENT = 0.9
 """The share of documents from which a word counts as a stop word in a language without a list."""
 
 
-class Words:
+class _Words:
     """The words of texts: split, without stop words, stemmed.
 
     Attributes:
@@ -239,7 +239,7 @@ def _numbered(texts: Sequence[Sequence[str]]) -> tuple[list[list[int]], list[str
     return rows, list(numbers)
 
 
-Progress = Callable[[str, int, int], None]
+_Progress = Callable[[str, int, int], None]
 """Called with the name of a step, its size where it begins, and the number of texts done."""
 
 DOCUMENTS = 10_000
@@ -262,7 +262,7 @@ class BM25Ranker:
     """
 
     ranking: Ranking
-    progress: Progress = lambda _step, _size, _done: None
+    progress: _Progress = lambda _step, _size, _done: None
 
     def __post_init__(self) -> None:
         self.seconds = {"index": 0.0, "search": 0.0}
@@ -282,7 +282,7 @@ class BM25Ranker:
         _require_texts(queries, "query")
         _require_texts(documents, "document")
         started = time.monotonic()
-        words = Words(self.ranking, language or ENGLISH)
+        words = _Words(self.ranking, language or ENGLISH)
         self.languages[language or ENGLISH] = words.facts
         index = self._index(documents, words)
         indexed = time.monotonic()
@@ -292,7 +292,7 @@ class BM25Ranker:
         self.texts += len(queries) + len(documents)
         return found
 
-    def _index(self, documents: Sequence[str], words: Words) -> BM25:
+    def _index(self, documents: Sequence[str], words: _Words) -> BM25:
         import bm25s
         from bm25s.tokenization import Tokenized
 
@@ -311,7 +311,7 @@ class BM25Ranker:
         made.index(Tokenized(ids=ids, vocab=vocabulary), show_progress=False)
         return made
 
-    def _split(self, documents: Sequence[str], words: Words) -> tuple[list[array[int]], dict[str, int]]:
+    def _split(self, documents: Sequence[str], words: _Words) -> tuple[list[array[int]], dict[str, int]]:
         """The words of the documents as numbers, in few bytes, and the number of each word."""
         self.progress("splitting documents", len(documents), 0)
         rows: list[array[int]] = []
@@ -328,7 +328,7 @@ class BM25Ranker:
         self,
         queries: Sequence[str],
         index: BM25,
-        words: Words,
+        words: _Words,
         k: int,
         candidates: Sequence[Sequence[int]] | None,
     ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:

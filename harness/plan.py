@@ -221,9 +221,9 @@ def _encoded_score(
     identity = evaluation_identity(subject.artifact, task, subject.encoding, seed=seed)
     problem = found if isinstance(found, DataError) else None
     if subject.ranks and not task.retrieves:
+        name = subject.artifact.name
         problem = DataError(
-            f"{subject.artifact.name} ranks documents; a task of type {task.type} needs a vector for each "
-            "text."
+            f"{name} ranks documents; tasks other than retrieval need a vector for each text."
         )
     return PlannedScore(
         subject=subject,

@@ -488,10 +488,14 @@ def _refuse_settings(request: Request) -> None:
         )
 
 
+_OPTIONS = {"prompts": "prompt"}
+"""The options of settings that have another name on the command line."""
+
+
 def _given_settings(request: Request) -> list[str]:
     """The options that set how a model gives vectors."""
     names = [f.name for f in fields(Settings) if getattr(request.settings, f.name) != f.default]
-    return [f"--{name.replace('_', '-')}" for name in names if name != "seed"]
+    return [f"--{_OPTIONS.get(name, name).replace('_', '-')}" for name in names if name != "seed"]
 
 
 def _check_prompts(prompts: Mapping[str, str], suites: Sequence[Suite]) -> None:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field
 
-from harness import backbones, files, paths
+from harness import backbones, bm25, files, paths
 from harness.documents import DocumentFolder, DocumentKind
 from harness.errors import UsageError, unknown
 from harness.request import DEFAULTS
@@ -99,7 +99,7 @@ def require_new_name(results: Path, name: str, *, replace: bool) -> None:
         UsageError: It is not fit for a file, is that of a model, or is taken and not to be replaced.
     """
     BASELINES.check_name(name)
-    if backbones.named_model(name) is not None:
+    if _is_model(name):
         raise UsageError(
             f"{name} is a model: a baseline of this name would hide it.", hint=f"Say e.g. {name}-release."
         )
@@ -122,6 +122,11 @@ def write_baseline(results: Path, baseline: Baseline, *, replace: bool) -> Path:
     if not files.write_once(path, text.encode()):
         raise _name_taken(baseline.name)
     return path
+
+
+def _is_model(text: str) -> bool:
+    """Whether a text is a name in the catalog of models."""
+    return bm25.is_bm25(text) or backbones.named_model(text) is not None
 
 
 def _name_taken(name: str) -> UsageError:
@@ -158,8 +163,8 @@ class Reference:
             return _from_file(text, path)
         if text in BASELINES.names(home):
             return Reference(name=text, baseline=_with_known_options(BASELINES.read(home, text)))
-        if "/" not in text and backbones.named_model(text) is None and not path.is_dir():
-            known = [*BASELINES.names(home), *backbones.named_models()]
+        if "/" not in text and not _is_model(text) and not path.is_dir():
+            known = [*BASELINES.names(home), *backbones.named_models(), bm25.NAME]
             raise unknown(
                 "baseline or model", text, known, then="`harness baseline list` shows the baselines."
             )

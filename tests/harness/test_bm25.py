@@ -279,7 +279,7 @@ def test_a_run_ranks_shows_and_compares(suite: Path, tmp_path: Path, command: Co
     asked = ("run", "--model", "bm25", "--model", "bm25:b=0.4", "--suite", local, "--offline")
     code, _, err = command(*asked)
     assert code == 1
-    reason = "bm25 ranks documents; a task of type STS needs a vector for each text"
+    reason = "bm25 ranks documents; tasks other than retrieval need a vector for each text"
     assert "similar" in err
     assert reason in " ".join(err.split())
     assert "BM25, k1 1.5, b 0.75, stop words and stemmer of the language" in err
@@ -302,8 +302,8 @@ def test_a_run_ranks_shows_and_compares(suite: Path, tmp_path: Path, command: Co
     planned = json.loads(command(*asked, "--dry-run", "--json")[1])
     assert [line["state"] for line in planned["plan"]] == ["done", "cannot run"] * 2
     assert reason in planned["plan"][1]["error"]
-    assert "bm25:b=0.4" in command("show", "bm25:b=.40", local)[1]
-    assert f"{100 * record['main_score']:.2f}" in command("show", "bm25", local)[1]
+    assert "bm25:b=0.4" in command("show", "bm25:b=.40", "--suite", local)[1]
+    assert f"{100 * record['main_score']:.2f}" in command("show", "bm25", "--suite", local)[1]
     compared = json.loads(command("compare", "bm25", "bm25:b=0.4", "--json")[1])
     assert ("identity.encoding.b", 0.75, 0.4) in [
         (one["field"], one["first"], one["second"]) for one in compared["differences"]
@@ -369,8 +369,8 @@ def test_settings_beside_another_model_are_for_that_one(suite: Path, tmp_path: P
 def test_a_gate_holds_it_against_itself(suite: Path, command: Command) -> None:
     where = ("--suite", f"local:{suite}", "--tasks", "notes", "--offline")
     assert command("baseline", "set", "plain", "--model", "bm25", *where)[0] == 0
-    code, out, err = command("check", "--model", "bm25", "--baseline", "plain", *where)
+    code, out, err = command("check", "--candidate", "bm25", "--baseline", "plain", "--offline")
     assert code == 0, out + err
-    code, out, err = command("check", "--model", "bm25:b=0.4", "--baseline", "plain", *where)
+    code, out, err = command("check", "--candidate", "bm25:b=0.4", "--baseline", "plain", "--offline")
     assert code == 2
     assert "encoding.b is 0.4, the baseline's 0.75" in " ".join((out + err).split())

@@ -19,8 +19,9 @@ from hypothesis import strategies as st
 
 from fakes import task as fake_task
 from harness import catalog, paths
+from harness.bm25 import bm25
 from harness.documents import with_digest
-from harness.identity import digest
+from harness.identity import digest, evaluation_identity
 from harness.jobs import _examples_bytes
 from harness.record import ErrorPart, Record
 from harness.results import condition_of, suite_views
@@ -79,6 +80,20 @@ def test_an_entry_holds_what_the_records_say(tmp_path: Path) -> None:
         assert json.loads(outcome.document) == json.loads(record.to_json())
         scope = scope_of(task(record.task.name))
         assert scope.answer(outcome.raw, outcome.data) == (pytest.approx(record.main_score), "")
+
+
+def test_bm25_is_lexical_and_has_neither_parameters_nor_dimension(tmp_path: Path) -> None:
+    model, ranking = bm25("bm25:k1=0.9,stemmer=english")
+    identity = evaluation_identity(model, task(NANO[0]), ranking, seed=42)
+    record = changed(scored(model, NANO[0], 0.5), **json.loads(json.dumps(identity)))
+    ran = {name: value for name, value in record.provenance.items() if name != "prompts_asked"}
+    about = record.model.model_copy(update={"parameters": None, "dimension": None})
+    put(tmp_path, model, [record.model_copy(update={"provenance": ran, "model": about})])
+    found = only(tmp_path)
+    assert (found.model, found.output) == ("bm25:k1=0.9,stemmer=english", "ranking")
+    assert found.treatment == "lexical: BM25, k1 0.9, b 0.75, stop words of the language, English stemmer"
+    assert (found.parameters, found.dimension, found.max_tokens) == (None, None, None)
+    assert outcomes(found)[NANO[0]].value == 0.5
 
 
 def test_the_same_records_count_once_and_the_results_folder_goes_first(tmp_path: Path) -> None:
