@@ -198,9 +198,10 @@ class EmbeddingRecipe:
                 f"of {settings.group_size} rows: 16 from {LARGE} dimensions on, 64 below"
             )
         if found.pooling is not None:
+            replaced = f", and its pooling ({found.pooling}) is replaced by {settings.pooling}"
             notes.append(
-                f"{backbone.name} is already an embedding model: its weights are trained further, and its "
-                f"pooling ({found.pooling}) is replaced by {settings.pooling}"
+                f"{backbone.name} is already an embedding model: its weights are trained further"
+                + (replaced if found.pooling != settings.pooling else "")
             )
         return tuple(notes)
 

@@ -82,7 +82,8 @@ class EmbeddingSettings(Whole):
         """The settings for a backbone whose token vectors have `width` dimensions."""
         if self.group_size is not None:
             return self
-        return replace(self, group_size=16 if width is not None and width >= LARGE else 64)
+        size = 16 if width is not None and width >= LARGE else 64
+        return replace(self, group_size=size, chunk=min(self.chunk, size))
 
     def devices(self, most: int) -> int:
         """The number of devices that can share each batch, at most `most`.

@@ -40,7 +40,7 @@ SCRIPT = EmbeddingSettings(
 )
 """The values of the released script, the rest being the defaults of sentence-transformers' trainer."""
 
-AUTHORS = replace(SCRIPT, batch_size=4096, group_size=None)
+AUTHORS = replace(SCRIPT, batch_size=4096, group_size=None, chunk=64)
 """Eight processes with 64 rows and 8 accumulated batches, or 16 and 32, that share no negatives."""
 
 VARIANTS = {
@@ -57,13 +57,14 @@ VARIANTS = {
 
 def _assumed(settings: EmbeddingSettings) -> tuple[str, ...]:
     """What paper and script leave open, and the reading taken."""
+    rate = "The learning rate is the script's; the paper chooses one of six by the scores on four test sets."
     groups = (
         "A backbone is large, and its groups have 16 rows, where its token vectors have 1,024 dimensions "
         "or more.",
         "A group at the end of the data with fewer rows counts as much as any other, as in the trainer.",
     )
     return (
-        "The learning rate is the script's; the paper chooses one of six by the scores on four test sets.",
+        *([rate] if settings.learning_rate == SCRIPT.learning_rate else []),
         "The order of rows follows from the seed; that of the script's sampler does not.",
         "Rows that still wait for a batch without their texts at the end of the data are left out.",
         *(groups if settings.group_size else ()),

@@ -56,7 +56,11 @@ def _assumed(settings: EmbeddingSettings) -> tuple[str, ...]:
         *([head] if settings.pooling == ATTENTION else []),
         f"One gradient over the whole batch of {settings.batch_size}; "
         "that of SimCSE's run on four GPUs is a quarter of it.",
-        "An incomplete last batch of an epoch is left out; transformers' trainer keeps it.",
+        *(
+            ["An incomplete last batch of an epoch is left out; transformers' trainer keeps it."]
+            if settings.last_batch == "dropped"
+            else []
+        ),
         *(
             []
             if settings.selection

@@ -162,7 +162,8 @@ def _verify_data(
     "--train-data",
     default=None,
     metavar="DATA",
-    help="Training data of your own: a file, ORG/NAME:CONFIG, or code:FOLDER (docs/training-data.md).",
+    help="Training data of your own: a file, a folder in BEIR's layout, ORG/NAME:CONFIG, or code:FOLDER "
+    "(docs/training-data.md).",
 )
 def _check_data(
     folder: Path | None,

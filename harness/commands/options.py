@@ -115,7 +115,7 @@ _OPTIONS = (
         default=None,
         metavar="DATA",
         help="Train on this in place of the recipe's data: org/name, a file of pairs or triplets (JSONL, "
-        "CSV, Parquet), or code:FOLDER (docs/training-data.md).",
+        "CSV, Parquet), a folder in BEIR's layout, or code:FOLDER (docs/training-data.md).",
     ),
     click.option("--tasks", default=None, help="Only these tasks of the suites, e.g. RTE,MRPC."),
     click.option(

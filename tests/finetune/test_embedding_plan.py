@@ -192,7 +192,7 @@ _SCRIPT = {
     ("variant", "width", "changed", "steps", "chunk", "devices"),
     [
         ("", 768, {}, 2_442, 16, 1),
-        ("authors", 768, {"batch_size": 64 * 8 * 8, "group_size": 64}, 306, 16, 8),
+        ("authors", 768, {"batch_size": 64 * 8 * 8, "group_size": 64}, 306, 64, 8),
         ("authors", 1024, {"batch_size": 16 * 32 * 8, "group_size": 16}, 306, 16, 8),
         ("paper", 768, {"batch_size": 16}, 78_125, 0, 1),
         ("ettin", 1024, {"batch_size": 1024}, 1_221, 256, 1),
@@ -218,7 +218,7 @@ def test_every_field_of_the_readings_of_dpr(
     assert found.lineage.settings == _SCRIPT | changed
     assert found.lineage.changed == {}
     assert (found.steps, found.texts) == (steps, 3 * 1_250_000)
-    assert (recipe.settings.chunk, recipe.devices(8)) == (chunk, devices)
+    assert (recipe.settings.fitted(width).chunk, recipe.devices(8)) == (chunk, devices)
     groups = [note for note in found.notes if "in groups of" in note]
     assert [f"groups of {changed['group_size']} rows" in note for note in groups] == [True] * (
         "group_size" in changed
