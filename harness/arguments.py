@@ -167,6 +167,7 @@ _RULES: Mapping[str, _Rule] = {
     "offline": _SWITCH,
     "devices": _NAMES,
     "threads": _optional(_COUNT),
+    "batch_tokens": _optional(_COUNT),
     "workers": _optional(_COUNT),
     "force": _SWITCH,
     "fail_fast": _SWITCH,

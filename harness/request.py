@@ -35,7 +35,8 @@ class Request:
     that are changed, a name as `recipe.setting` where both have it. A recipe for models makes one for each of
     `seeds` seeds, counted from the seed of the settings, of `train_data` in place of its own where that is
     given, with a checkpoint every `checkpoint_minutes`. `devices` are torch device names; several devices run
-    one worker process each. With `gate` off, a model runs although the sanity gate refuses it, and its
+    one worker process each. At most `batch_tokens` padded tokens are encoded at once on each, apart from a
+    longer text, which runs alone. With `gate` off, a model runs although the sanity gate refuses it, and its
     records say so; `allow_extra` are tensors (with * and ?) that may have no place in a model. After `budget`
     seconds no new job starts: the remaining tasks are "stopped", and the same request continues with them.
     `names` are, by spelling, names for models in records and tables.
@@ -56,6 +57,7 @@ class Request:
     offline: bool = False
     devices: tuple[str, ...] = ()
     threads: int | None = None
+    batch_tokens: int | None = None
     workers: int | None = None
     force: bool = False
     fail_fast: bool = False
@@ -86,7 +88,8 @@ class Request:
             UsageError: An option's value cannot be used.
         """
         given = {**DEFAULTS, **given}
-        same = ("results", "cache", "data", "offline", "threads", "workers", "trust_remote_code", "recipe")
+        same = ("results", "cache", "data", "offline", "threads", "batch_tokens", "workers")
+        same = (*same, "trust_remote_code", "recipe")
         return Request(
             models=tuple(models),
             suites=tuple(suites),
@@ -361,7 +364,8 @@ DEFAULTS: Mapping[str, Any] = MappingProxyType(
     {
         **dict.fromkeys(("languages", "subsets", "splits", "devices", "allow_extra"), ""),
         **dict.fromkeys(("tasks", "train_data", "pooling", "normalize", "max_length")),
-        **dict.fromkeys(("similarity", "prompt_file", "results", "cache", "data", "threads", "workers")),
+        **dict.fromkeys(("similarity", "prompt_file", "results", "cache", "data")),
+        **dict.fromkeys(("threads", "batch_tokens", "workers")),
         **dict.fromkeys(("offline", "no_gate", "trust_remote_code"), False),
         "dtype": "float32",
         "prompts": (),
