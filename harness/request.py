@@ -88,8 +88,8 @@ class Request:
             UsageError: An option's value cannot be used.
         """
         given = {**DEFAULTS, **given}
-        same = ("results", "cache", "data", "offline", "threads", "batch_tokens", "workers")
-        same = (*same, "trust_remote_code", "recipe")
+        places = ("results", "cache", "data", "offline")
+        same = (*places, "threads", "batch_tokens", "workers", "trust_remote_code", "recipe")
         return Request(
             models=tuple(models),
             suites=tuple(suites),
