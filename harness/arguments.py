@@ -175,6 +175,7 @@ _RULES: Mapping[str, _Rule] = {
     "devices": _NAMES,
     "threads": _optional(_COUNT),
     "drop_vectors": _SWITCH,
+    "batch_tokens": _optional(_COUNT),
     "workers": _optional(_COUNT),
     "force": _SWITCH,
     "fail_fast": _SWITCH,

@@ -21,6 +21,7 @@ COMMANDS = {
     "check": "Say whether a candidate is as good as a baseline: a gate for checkpoints.",
     "baseline": "Set, list and show what candidates are held against.",
     "compare": "Compare two models: score deltas and what differs in how they came about.",
+    "papers": "Hold a model's scores against what papers print of a suite.",
     "watch": "Evaluate each new checkpoint of a pretraining run, and draw the curve.",
     "proxy": "Choose a few tasks that predict a benchmark's mean, and show such proxies.",
     "models": "List, show, remove and export the models that recipes have trained.",
@@ -35,7 +36,7 @@ COMMANDS = {
     "doctor": "Check this machine: versions, devices, folders, and what is missing.",
 }
 
-SITE = ("serve", "import", "export", "push", "token")
+SITE = ("papers", "serve", "import", "export", "push", "token")
 """The commands of the web site, in leaderboard/commands/; the others are in harness/commands/."""
 
 

@@ -84,17 +84,25 @@ class JobContext:
         cache: The cache folder.
         emit: Called with events for the driver, the only one that writes to disk.
         threads: CPU threads, None for torch's own choice.
+        batch_tokens: Padded tokens that are encoded at once, None for the device's default.
         inputs: The outputs of the jobs that the present job needs, by key; set before each job.
         devices: The devices that the present job may use; set before each job.
     """
 
     def __init__(
-        self, *, device: str, cache: Path, emit: Callable[[Event], None], threads: int | None = None
+        self,
+        *,
+        device: str,
+        cache: Path,
+        emit: Callable[[Event], None],
+        threads: int | None = None,
+        batch_tokens: int | None = None,
     ) -> None:
         self.device = device
         self.cache = cache
         self.emit = emit
         self.threads = threads
+        self.batch_tokens = batch_tokens
         self.inputs: Mapping[str, Mapping[str, bytes]] = {}
         self.devices: tuple[str, ...] = (device,)
         self._loaded: tuple[tuple[str, Encoding], Encoder] | None = None
@@ -139,7 +147,7 @@ class JobContext:
         from harness.encoder.loading import load
 
         self.set_threads()
-        return load(artifact, encoding, device=self.device)
+        return load(artifact, encoding, device=self.device, batch_tokens=self.batch_tokens)
 
     def set_threads(self) -> None:
         """Set torch's number of threads to the requested one."""

@@ -251,6 +251,7 @@ def _driver(prepared: PreparedRun, listeners: Listeners | None) -> Driver:
         fail_fast=request.fail_fast,
         again=request.force,
         threads=places.threads,
+        batch_tokens=request.batch_tokens,
         budget=request.budget,
         drop_vectors=request.drop_vectors,
     )

@@ -66,6 +66,7 @@ class Driver:
         fail_fast: bool = False,
         again: bool = False,
         threads: int | None = None,
+        batch_tokens: int | None = None,
         budget: float | None = None,
         drop_vectors: bool = False,
     ) -> None:
@@ -77,7 +78,7 @@ class Driver:
         self._store, self._cache, self._again = store, cache, again
         self._listeners = listeners or Listeners()
         self._fail_fast, self._drop = fail_fast, drop_vectors
-        self._devices, self._threads = devices, threads
+        self._devices, self._threads, self._batch_tokens = devices, threads, batch_tokens
         self._failures: dict[str, Failure] = {}
         self._held: dict[str, tuple[str, ...]] = {}
         self._budget = budget
@@ -126,7 +127,13 @@ class Driver:
         for part in ("vectors", "datasets", "source", "finetuned"):
             files.sweep(self._cache / part)
         ends = None if self._budget is None else time.monotonic() + self._budget
-        workers = open_workers(self._devices, cache=self._cache, listener=self._hear, threads=self._threads)
+        workers = open_workers(
+            self._devices,
+            cache=self._cache,
+            listener=self._hear,
+            threads=self._threads,
+            batch_tokens=self._batch_tokens,
+        )
         try:
             while self._unsettled() and not self._stopped():
                 late = ends is not None and time.monotonic() >= ends

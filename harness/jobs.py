@@ -457,6 +457,7 @@ class Score:
             **provenance.snapshot(device=context.device, threads=context.threads, started=started),
             "dtype_as_run": facts.get("dtype_as_run"),
             "attention": facts.get("attention"),
+            **({"batch_tokens": context.batch_tokens} if context.batch_tokens else {}),
             "gate": facts.get("gate"),
             "notes": [*dict.fromkeys([*facts.get("notes", ()), *made.notes, *outcome.notes])],
             "prompts_asked": {

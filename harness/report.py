@@ -188,7 +188,7 @@ def means_lines(suite: Suite, means: Aggregates) -> list[str]:
     Tasks that were asked for by name have a mean of their own, which is not the suite's.
     """
     over = _over_requested(suite, means) if suite.requested else means.over_tasks
-    lines = [_mean_text(over) if suite.requested else f"{_mean_text(over)}, {_mean_text(means.over_types)}"]
+    lines = [mean_text(over) if suite.requested else f"{mean_text(over)}, {mean_text(means.over_types)}"]
     if not over.wanted:
         lines = ["no mean: every task is shown by itself"]
     lines += _shown_only_lines(means.shown_only)
@@ -363,7 +363,7 @@ def _mean_json(mean: Mean) -> dict[str, Any]:
     return {"value": mean.value, "there": mean.there, "wanted": mean.wanted}
 
 
-def _mean_text(mean: Mean) -> str:
+def mean_text(mean: Mean) -> str:
     """A mean and the number of its scores, e.g. "mean over tasks 56.09 (41 of 41)"."""
     return f"mean over {mean.over} {score_text(mean.value)} ({mean.there} of {mean.wanted})"
 
@@ -565,7 +565,7 @@ def _half_text(found: Interval | None) -> str:
 
 def _lines(found: TrainedResult) -> list[str]:
     average = found.average
-    lines = [_mean_text(average) + (f" ± {_half_text(found.interval)}" if found.interval else "")]
+    lines = [mean_text(average) + (f" ± {_half_text(found.interval)}" if found.interval else "")]
     if not average.wanted:
         lines = ["no mean: every task is shown by itself"]
     lines += _shown_only_lines(found.shown_only)
@@ -604,7 +604,7 @@ def _evaluation_lines(found: TrainedResult) -> list[str]:
         "does not see",
         "last: the last evaluation of the same runs; cross-fitted: the evaluation is chosen on one half of "
         "the set and scored on the other",
-        f"last: {_mean_text(found.last)}; cross-fitted: {_mean_text(found.cross_fitted)}",
+        f"last: {mean_text(found.last)}; cross-fitted: {mean_text(found.cross_fitted)}",
     ]
 
 

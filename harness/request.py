@@ -36,8 +36,9 @@ class Request:
     `seeds` seeds, counted from the seed of the settings, of `train_data` in place of its own where that is
     given, with a checkpoint every `checkpoint_minutes`. A `sweep` of one setting (a name with values) makes
     one for each value, and that with the best mean of the main scores of the tasks in `select`
-    (`suite:task,task`) is the model. `devices` are torch device names; several devices run
-    one worker process each. With `gate` off, a model runs although the sanity gate refuses it, and its
+    (`suite:task,task`) is the model. `devices` are torch device names; several devices run one worker process
+    each. At most `batch_tokens` padded tokens are encoded at once on each, apart from a longer text, which
+    runs alone. With `gate` off, a model runs although the sanity gate refuses it, and its
     records say so; `allow_extra` are tensors (with * and ?) that may have no place in a model. After `budget`
     seconds no new job starts: the remaining tasks are "stopped", and the same request continues with them.
     With `drop_vectors` a model's cached vectors are removed once it has all scores of the request.
@@ -61,6 +62,7 @@ class Request:
     offline: bool = False
     devices: tuple[str, ...] = ()
     threads: int | None = None
+    batch_tokens: int | None = None
     workers: int | None = None
     force: bool = False
     fail_fast: bool = False
@@ -92,7 +94,8 @@ class Request:
             UsageError: An option's value cannot be used.
         """
         given = {**DEFAULTS, **given}
-        same = ("results", "cache", "data", "offline", "threads", "workers", "trust_remote_code", "recipe")
+        places = ("results", "cache", "data", "offline")
+        same = (*places, "threads", "batch_tokens", "workers", "trust_remote_code", "recipe")
         same += ("drop_vectors",)
         return Request(
             models=tuple(models),
@@ -528,7 +531,8 @@ DEFAULTS: Mapping[str, Any] = MappingProxyType(
     {
         **dict.fromkeys(("languages", "subsets", "splits", "devices", "allow_extra"), ""),
         **dict.fromkeys(("tasks", "train_data", "pooling", "normalize", "max_length")),
-        **dict.fromkeys(("similarity", "prompt_file", "results", "cache", "data", "threads", "workers")),
+        **dict.fromkeys(("similarity", "prompt_file", "results", "cache", "data")),
+        **dict.fromkeys(("threads", "batch_tokens", "workers")),
         **dict.fromkeys(("offline", "no_gate", "trust_remote_code"), False),
         **dict.fromkeys(("dtype", "vectors"), "float32"),
         "document_text": None,

@@ -227,11 +227,18 @@ def _column(column: Column, scores: Mapping[str, float]) -> float | None:
 
 def part_scores(suite: Suite, records: Mapping[str, Record]) -> dict[str, float]:
     """The scores of the columns that show a part of a task, from the records of the whole tasks."""
-    found = {
-        name: _scope_score(records[task.name], task, MAIN_SCORE)
-        for name, task in suite.parts.items()
-        if task.name in records
-    }
+    return _metric_scores(suite.parts, records, MAIN_SCORE)
+
+
+def metric_scores(suite: Suite, records: Mapping[str, Record], metric: str) -> dict[str, float]:
+    """A raw metric of a suite's tasks, and of the columns that show a part of one; a mean over subsets."""
+    tasks = {task.name: task for task in suite.tasks}
+    return _metric_scores({**tasks, **suite.parts}, records, metric)
+
+
+def _metric_scores(tasks: Mapping[str, Task], records: Mapping[str, Record], metric: str) -> dict[str, float]:
+    there = {name: task for name, task in tasks.items() if task.name in records}
+    found = {name: _scope_score(records[task.name], task, metric) for name, task in there.items()}
     return {name: value for name, value in found.items() if value is not None}
 
 

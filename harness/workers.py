@@ -117,12 +117,22 @@ def _run_job(job: Job, inputs: Inputs, devices: tuple[str, ...], context: JobCon
 class _InProcess:
     """A worker in this process."""
 
-    def __init__(self, *, device: str, cache: Path, listener: Listener, threads: int | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        device: str,
+        cache: Path,
+        listener: Listener,
+        threads: int | None = None,
+        batch_tokens: int | None = None,
+    ) -> None:
         self.device = device
         self._listener = listener
         self._current = ""
         self._finished: Finished | None = None
-        self._context = JobContext(device=device, cache=cache, emit=self._tell, threads=threads)
+        self._context = JobContext(
+            device=device, cache=cache, emit=self._tell, threads=threads, batch_tokens=batch_tokens
+        )
 
     @property
     def free(self) -> bool:
@@ -150,11 +160,19 @@ class _InProcess:
 class Subprocess:
     """A worker in a process of its own, bound to one device."""
 
-    def __init__(self, *, device: str, cache: Path, listener: Listener, threads: int | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        device: str,
+        cache: Path,
+        listener: Listener,
+        threads: int | None = None,
+        batch_tokens: int | None = None,
+    ) -> None:
         self.device = device
         self._listener = listener
         self._current = ""
-        self._settings = (device, str(cache), threads)
+        self._settings = (device, str(cache), threads, batch_tokens)
         self._patience = 5.0
         self._spawn()
 
@@ -250,22 +268,31 @@ def end_repetition() -> None:
 
 
 def open_workers(
-    devices: Sequence[str], *, cache: Path, listener: Listener, threads: int | None = None
+    devices: Sequence[str],
+    *,
+    cache: Path,
+    listener: Listener,
+    threads: int | None = None,
+    batch_tokens: int | None = None,
 ) -> list[Worker]:
     """A worker for each device; a single device has its worker in this process."""
-    if len(devices) == 1:
-        return [_InProcess(device=devices[0], cache=cache, listener=listener, threads=threads)]
-    return [Subprocess(device=d, cache=cache, listener=listener, threads=threads) for d in devices]
+    kind = _InProcess if len(devices) == 1 else Subprocess
+    return [
+        kind(device=d, cache=cache, listener=listener, threads=threads, batch_tokens=batch_tokens)
+        for d in devices
+    ]
 
 
-def _serve(device: str, cache: str, threads: int | None, line: Connection) -> None:
+def _serve(device: str, cache: str, threads: int | None, batch_tokens: int | None, line: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver decides when to stop
     signal.signal(
         signal.SIGTERM, lambda *_: sys.exit()
     )  # so that what it shares with the driver is cleaned up
     for library in LIBRARIES:
         importlib.import_module(library)
-    context = JobContext(device=device, cache=Path(cache), emit=line.send, threads=threads)
+    context = JobContext(
+        device=device, cache=Path(cache), emit=line.send, threads=threads, batch_tokens=batch_tokens
+    )
     while True:
         try:
             message = line.recv()

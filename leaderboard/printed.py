@@ -11,7 +11,17 @@ from pathlib import Path
 from typing import Any
 
 from leaderboard.found import Entry, Unit
-from leaderboard.reported.printed import AVERAGE, SCORES, Paper, PaperTable, Printed, plain, title
+from leaderboard.reported.printed import (
+    AVERAGE,
+    SCORES,
+    Paper,
+    PaperTable,
+    Printed,
+    column_of,
+    plain,
+    same_queries,
+    title,
+)
 from leaderboard.reported.reading import papers
 from leaderboard.reported.recompute import OVER_TASKS, OVER_TYPES, SUITES, TYPES, means
 from leaderboard.scopes import Listed, views
@@ -58,7 +68,7 @@ def _document(rows: Sequence[Printed], listed: Listed) -> dict[str, Any]:
     scale = 1 if rows[0].unit == "fraction" else 100
     values = {plain(suite, r.metric): r.number / scale for r in rows if r.number is not None}
     average = values.pop(AVERAGE, None)
-    columns = {name: v for metric, v in values.items() if (name := _column(metric, listed)) is not None}
+    columns = dict(_columns(rows, [column.name for column in listed.suite.columns], scale))
     types = {TYPES[m]: v for m, v in values.items() if m in TYPES} if suite.startswith("MTEB") else {}
     made = means(suite, {r.metric: r.number / scale for r in rows if r.number is not None}) if types else {}
     if not columns and not types:
@@ -72,6 +82,15 @@ def _document(rows: Sequence[Printed], listed: Listed) -> dict[str, Any]:
     }
 
 
+def _columns(rows: Sequence[Printed], names: Sequence[str], scale: int) -> Iterator[tuple[str, float]]:
+    """The columns of a line; not those that are of other queries than the suite's."""
+    for row in rows:
+        metric = plain(row.suite, row.metric)
+        name = column_of(metric, names) if metric != AVERAGE else None
+        if name is not None and row.number is not None and same_queries(row, name):
+            yield name, row.number / scale
+
+
 def _parameters(text: str) -> int | None:
     """A printed number of parameters.
 
@@ -80,19 +99,6 @@ def _parameters(text: str) -> int | None:
     """
     found = re.fullmatch(r"([0-9.]+)([MB])", text.strip())
     return round(float(found[1]) * (1e6 if found[2] == "M" else 1e9)) if found else None
-
-
-def _column(metric: str, listed: Listed) -> str | None:
-    """The column that a printed name means: alike but for signs, or the only one that begins so."""
-    wanted = _letters(metric)
-    names = [column.name for column in listed.suite.columns]
-    alike = [name for name in names if _letters(name) == wanted]
-    begins = [name for name in names if _letters(name).startswith(wanted)]
-    return alike[0] if alike else begins[0] if len(begins) == 1 else None
-
-
-def _letters(name: str) -> str:
-    return re.sub(r"[^a-z0-9]", "", name.casefold())
 
 
 def _entry(

@@ -197,6 +197,13 @@ _OPTIONS = (
         help="CPU threads of each process (default: torch's own choice).",
     ),
     click.option(
+        "--batch-tokens",
+        type=Number("batch_tokens"),
+        default=None,
+        help="Padded tokens that are encoded at once on each device, which bounds memory; a longer text runs "
+        "alone (default: 65536).",
+    ),
+    click.option(
         "--workers",
         type=Number("workers"),
         default=None,

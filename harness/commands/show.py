@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from harness.record import Record
 from harness.report import (
     aggregates_json,
     lineages_lines,
+    mean_text,
     means_lines,
     over_seeds_json,
     over_seeds_lines,
@@ -38,7 +40,7 @@ from harness.results import (
     suite_views,
     weights_text,
 )
-from harness.scores import Aggregates, TrainedResult, score_text, spread_json, spread_text
+from harness.scores import Aggregates, TrainedResult, metric_scores, score_text, spread_json, spread_text
 from harness.types import Suite, SuiteOptions
 
 
@@ -53,6 +55,14 @@ from harness.types import Suite, SuiteOptions
     default="",
     help="The paper whose convention makes numbers of raw metrics, e.g. neobert (default: the recipe's own).",
 )
+@click.option(
+    "--metric",
+    "metrics",
+    multiple=True,
+    metavar="METRIC",
+    help="A raw metric beside the main score of a suite's tasks, e.g. recall_at_100, map_at_100 or "
+    "mrr_at_10. Repeat for several.",
+)
 @options.languages
 @options.subsets
 @options.splits
@@ -63,6 +73,7 @@ def command(
     suites: tuple[str, ...],
     task: str,
     view: str,
+    metrics: tuple[str, ...],
     languages: str,
     subsets: str,
     splits: str,
@@ -79,7 +90,11 @@ def command(
         )
     if view and not suites:
         raise UsageError("--view says how a suite is put into numbers.", hint="Name one with --suite SUITE.")
+    if metrics and not suites:
+        raise UsageError("--metric is for a suite's tasks.", hint="Name one with --suite SUITE.")
     seeds = MeasuredSuite.of_seeds(model, results)
+    if metrics and len(seeds) > 1:
+        raise UsageError("--metric is for one model, not for several seeds.", hint="Name one by its key.")
     measured = seeds[0]
     narrowed = SuiteOptions(
         languages=split_names(languages),
@@ -95,7 +110,7 @@ def command(
         if len(seeds) > 1:
             _suites_over_seeds(seeds, opened, as_json)
         else:
-            _suites(measured, opened, as_json, view=view, results=results)
+            _suites(measured, opened, as_json, view=view, metrics=metrics, results=results)
     elif len(seeds) > 1:
         _all_over_seeds(seeds, as_json)
     else:
@@ -271,10 +286,17 @@ def _print_seeds(seeds: Sequence[MeasuredSuite]) -> None:
 
 
 def _suites(
-    measured: MeasuredSuite, suites: list[Any], as_json: bool, *, view: str, results: Path | None
+    measured: MeasuredSuite,
+    suites: list[Any],
+    as_json: bool,
+    *,
+    view: str,
+    metrics: Sequence[str],
+    results: Path | None,
 ) -> None:
     records, lineage = measured.records, measured.lineage
     about = records[0].model
+    _require_metrics(metrics, suites, records)
     nothing: list[Any] = [None]
     found = [
         (suite, seen, _trained_result(suite, seen, view, results))
@@ -291,15 +313,46 @@ def _suites(
                 **aggregates_json(suite, Aggregates.of(suite, _numbers(seen, stands))),
                 **untouched_json(suite, lineage, [_numbers(seen, stands)]),
                 **({"standing": trained_result_json(stands)} if stands else {}),
+                **({"metrics": _metrics_json(suite, seen, metrics)} if metrics else {}),
             }
             for suite, seen, stands in found
         ]
         click.echo(json.dumps({"schema": 1, "model": about.model_dump(), "suites": rows}, indent=1))
         return
     for suite, seen, stands in found:
-        _print_suite(f"{about.name} on {suite.heading}", suite, seen, stands)
+        _print_suite(f"{about.name} on {suite.heading}", suite, seen, stands, metrics)
         for line in [] if stands is not None else untouched_lines(suite, lineage, [_scores(seen)]):
             console().print(line, highlight=False, soft_wrap=True)
+
+
+def _require_metrics(metrics: Sequence[str], suites: Sequence[Suite], records: Sequence[Record]) -> None:
+    """Refuse a metric that no record of the suites' tasks has."""
+    names = {task.name for suite in suites for task in suite.tasks}
+    known = {
+        metric
+        for record in records
+        if record.task.name in names
+        for subsets in record.scores.values()
+        for found in subsets.values()
+        for metric, value in found.items()
+        if isinstance(value, int | float)
+    }
+    for metric in metrics:
+        if metric not in known:
+            raise unknown("recorded metric", metric, known, then="`harness show MODEL --task TASK` has all.")
+
+
+def _metric_means(suite: Suite, seen: Any, metrics: Sequence[str]) -> dict[str, Aggregates]:
+    """The columns and means of a suite by each of these raw metrics."""
+    records = seen.records if seen else {}
+    return {name: Aggregates.of(suite, metric_scores(suite, records, name)) for name in metrics}
+
+
+def _metrics_json(suite: Suite, seen: Any, metrics: Sequence[str]) -> dict[str, Any]:
+    return {
+        name: {"columns": dict(found.columns), "mean_over_tasks": asdict(found.over_tasks)}
+        for name, found in _metric_means(suite, seen, metrics).items()
+    }
 
 
 def _numbers(seen: Any, stands: Any) -> dict[str, float]:
@@ -331,25 +384,28 @@ def _trained_result(suite: Any, seen: Any, view: str, results: Path | None) -> A
     return TrainedResult.of(part, seen.records, suite.conventions.get(view or own), files)
 
 
-def _print_suite(title: str, suite: Any, view: Any, stands: Any) -> None:
+def _print_suite(title: str, suite: Any, view: Any, stands: Any, metrics: Sequence[str]) -> None:
     if stands is not None:
         print_trained_result(stands, f"{title}, {view.text}", console())
         for line in (*suite.notes, *_unproven(view), *notes_of(view.records.values())):
             console().print(line, highlight=False, soft_wrap=True)
         return
     means = _means(suite, view)
+    further = _metric_means(suite, view, metrics)
     under = f"\n{view.text}" if view else ""
     table = Table(title=f"{title}, scores × 100{under}")
     table.add_column("task")
     table.add_column("type")
-    table.add_column("score", justify="right")
+    for name in ("score", *further):
+        table.add_column(name, justify="right")
     for column in suite.columns:
         if column.tasks:
-            table.add_row(column.name, column.type, score_text(means.columns[column.name]))
+            values = [one.columns[column.name] for one in (means, *further.values())]
+            table.add_row(column.name, column.type, *map(score_text, values))
     out = console()
     print_table(table, out)
-    lines = means_lines(suite, means)
-    for line in (*lines, *_unproven(view)):
+    others = [f"{name}: {mean_text(one.over_tasks)}" for name, one in further.items()]
+    for line in (*means_lines(suite, means), *others, *_unproven(view)):
         out.print(line, highlight=False, soft_wrap=True)
 
 

@@ -127,35 +127,55 @@ Span = tuple[int, int]
 
 
 class _Queue:
-    """A thread-safe queue of spans of at most `budget` padded tokens; a longer text has its own span."""
+    """A thread-safe queue of spans of at most `budget` padded tokens; a longer text has its own span.
 
-    def __init__(self, lengths: NDArray[np.int64], budget: int) -> None:
+    Spans that run at the same time have at most `at_once` padded tokens together, or there is only one.
+    """
+
+    def __init__(self, lengths: NDArray[np.int64], budget: int, at_once: int | None = None) -> None:
         self.budget = budget
+        self._at_once = at_once
+        self._running = 0
         self._lengths = np.maximum(lengths, 1)
         self._open: list[Span] = [(0, len(lengths))] if len(lengths) else []
-        self._lock = threading.Lock()
+        self._changed = threading.Condition()
 
     def take(self) -> Span | None:
-        with self._lock:
-            if not self._open:
-                return None
-            start, stop = self._open.pop()
-            cut = min(stop, start + max(1, self.budget // int(self._lengths[start])))
-            if cut < stop:
-                self._open.append((cut, stop))
-            return start, cut
+        """The next span, as soon as there is room for it; None if there is none."""
+        with self._changed:
+            while self._open:
+                start, stop = self._open[-1]
+                cut = min(stop, start + max(1, self.budget // int(self._lengths[start])))
+                running = self._running + self._tokens((start, cut))
+                if not self._running or self._at_once is None or running <= self._at_once:
+                    self._open[-1:] = [(cut, stop)] if cut < stop else []
+                    self._running = running
+                    return start, cut
+                self._changed.wait()
+            return None
+
+    def end(self, span: Span) -> None:
+        """Give the room of a span to others, which has run or did not fit."""
+        with self._changed:
+            self._running -= self._tokens(span)
+            self._changed.notify_all()
 
     def halve(self, span: Span) -> int:
         """Return a span that did not fit, and set the budget to half of its size."""
-        start, stop = span
-        with self._lock:
-            self.budget = min(self.budget, (stop - start) * int(self._lengths[start]) // 2)
+        with self._changed:
+            self.budget = min(self.budget, self._tokens(span) // 2)
             self._open.append(span)
+            self._changed.notify_all()
             return self.budget
 
     def clear(self) -> None:
-        with self._lock:
+        """Drop the spans that have not begun."""
+        with self._changed:
             self._open.clear()
+            self._changed.notify_all()
+
+    def _tokens(self, span: Span) -> int:
+        return (span[1] - span[0]) * int(self._lengths[span[0]])
 
 
 def _drain(
@@ -200,7 +220,11 @@ def _loop(queue: _Queue, run: Callable[[Span], None], halved: Callable[[int], No
 
     with torch.inference_mode():
         while (span := queue.take()) is not None:
-            if _fits(run, span):
+            try:
+                fits = _fits(run, span)
+            finally:
+                queue.end(span)
+            if fits:
                 continue
             if span[1] - span[0] == 1:
                 raise ModelError(
@@ -361,7 +385,7 @@ CPU_BUDGET = 1024
 """Padded tokens of one batch on one CPU core, so that it stays in the cache."""
 
 GPU_BUDGET = 65_536
-"""Padded tokens of one batch on a GPU."""
+"""Padded tokens of one batch on a GPU, and of all batches that run at once on a CPU with few cores."""
 
 WINDOW = 32_768
 """The number of texts that are tokenized and sorted at a time, which bounds memory."""
@@ -399,7 +423,17 @@ class Encoder:
         notes: Deviations from the requested settings, such as a halved budget.
     """
 
-    def __init__(self, model: SentenceTransformer, encoding: Encoding) -> None:
+    def __init__(
+        self, model: SentenceTransformer, encoding: Encoding, *, batch_tokens: int | None = None
+    ) -> None:
+        """Take a model.
+
+        Args:
+            model: The modules.
+            encoding: The settings.
+            batch_tokens: Padded tokens that are encoded at once, which bounds memory; a longer text runs
+                alone. None for the device's default.
+        """
         import torch
 
         self.encoding = encoding
@@ -409,7 +443,8 @@ class Encoder:
         self.notes: list[str] = []
         self._on_cpu = model.device.type == "cpu"
         self._threads = torch.get_num_threads() if self._on_cpu else 0
-        self._budget = CPU_BUDGET if self._on_cpu else GPU_BUDGET
+        self._at_once = batch_tokens or max(GPU_BUDGET, self._threads * CPU_BUDGET)
+        self._budget = min(CPU_BUDGET, self._at_once) if self._on_cpu else self._at_once
         self._lock = threading.Lock()
         self._take(model)
         self.parameters = sum(p.numel() for p in model.parameters())
@@ -504,7 +539,7 @@ class Encoder:
     ) -> None:
         """Encode a window's texts; text i stands for `copies[i]` of the given texts."""
         share = -(-int(inputs.lengths.sum()) // max(1, self._threads))
-        queue = _Queue(inputs.lengths, min(self._budget, share))
+        queue = _Queue(inputs.lengths, min(self._budget, share), self._at_once)
 
         def run(span: Span) -> None:
             rows = inputs.order[slice(*span)]

@@ -36,13 +36,14 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 
-def load(artifact: Artifact, encoding: Encoding, *, device: str) -> Encoder:
+def load(artifact: Artifact, encoding: Encoding, *, device: str, batch_tokens: int | None = None) -> Encoder:
     """The model of `artifact`, ready to encode as `encoding` says.
 
     Args:
         artifact: The model and its folder; nothing is fetched.
         encoding: The settings, from `resolve_encoding`.
         device: A torch device, such as "cpu" or "cuda:0".
+        batch_tokens: Padded tokens that are encoded at once; None for the device's default.
 
     Raises:
         ModelError: The folder does not hold a whole model, needs code that is not allowed, holds a pickle
@@ -61,7 +62,7 @@ def load(artifact: Artifact, encoding: Encoding, *, device: str) -> Encoder:
         with _quiet():
             model, report, notes = _build(artifact, encoding, description, device)
             _require_loaded(model, report, artifact.name)
-            encoder = Encoder(model, encoding)
+            encoder = Encoder(model, encoding, batch_tokens=batch_tokens)
             encoder.notes += [*report.notes, *notes]
             return encoder
     except HarnessError:

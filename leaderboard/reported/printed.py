@@ -123,6 +123,28 @@ def plain(suite: str, metric: str) -> str:
     return AVERAGE if average else SPELLED.get((suite, metric), metric)
 
 
+_QUERIES = (("TREC-DL 2019", "TREC-DL 2019"), ("dev split", "dev"))
+"""Words in the note of a printed number, and the queries that they name."""
+
+
+def same_queries(row: Printed, column: str) -> bool:
+    """Whether a number is, as far as its note says, of the queries that a column names in brackets."""
+    queries = next((queries for words, queries in _QUERIES if words in row.note), "")
+    return not queries or "(" not in column or column.endswith(f"({queries})")
+
+
+def column_of(metric: str, names: Sequence[str]) -> str | None:
+    """The column that a printed name means: alike but for signs, or the only one that begins so."""
+    wanted = _letters(metric)
+    alike = [name for name in names if _letters(name) == wanted]
+    begins = [name for name in names if _letters(name).startswith(wanted)]
+    return alike[0] if alike else begins[0] if len(begins) == 1 else None
+
+
+def _letters(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.casefold())
+
+
 def title(table: str) -> str:
     """What a table is called in a sentence.
 

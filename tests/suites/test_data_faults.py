@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,14 @@ import pytest
 from click.testing import CliRunner
 
 import harness
+from fakes import Bags
 from harness.cli import invoke
 from harness.commands.data import command
 from harness.data.schema import Schema, readable_folder
 from harness.errors import DataError, UsageError
 from harness.execute import Driver
-from harness.types import DataTable, SuiteOptions
+from harness.types import Data, DataTable, SuiteOptions
+from retrieval_data import lay_retrieval
 from suites._mteb.snapshot import load
 from suites._mteb.source import _loaded
 from suites._mteb.tasks import benchmark_or_task
@@ -130,17 +132,109 @@ def test_what_only_loading_meets_is_one_line(
     assert "\n" not in caught.value.message
 
 
-@pytest.mark.slow
-def test_judged_documents_that_are_not_there_are_counted(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from suites._mteb.source import _lost_judgements
+def asked(root: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, Path]:
+    """A retrieval task whose data is a generated folder of unknown origin, and the folder."""
+    import datasets.config
 
-    assert _lost_judgements(loaded(root, "SciFact", monkeypatch)) == ()
-    put(f"{FACT}/qrels/test.jsonl", '{"query-id": "q1", "corpus-id": "d9", "score": 1}\n')(root)
-    shutil.rmtree(root.parent / "library")
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", root.parent / "library")
+    subsets = ("go",) if name.startswith("COIR") else ()
+    (task,) = benchmark_or_task(name, called=name, options=SuiteOptions(subsets=subsets)).tasks
+    folder = lay_retrieval(root, name, subsets=subsets)
     _loaded.clear()
-    assert _lost_judgements(loaded(root, "SciFact", monkeypatch)) == (
-        "1 of 1 judged documents are not in the corpus: no model can find them.",
-    )
+    return replace(task, data=Data(path=task.data.path, content=str(root))), folder
+
+
+def add(name: str, row: Mapping[str, object]) -> Change:
+    """A JSONL file with a row more, in the fields of its others."""
+
+    def change(folder: Path) -> None:
+        path = next(folder.glob(f"*{name}"))
+        first = json.loads(path.read_text().splitlines()[0])
+        with path.open("a") as opened:
+            opened.write(json.dumps({**first, **row}) + "\n")
+
+    return change
+
+
+def every(name: str, field: str, value: str) -> Change:
+    """A JSONL file in whose rows a field has another value."""
+
+    def change(folder: Path) -> None:
+        path = next(folder.glob(f"*{name}"))
+        rows = [json.loads(line) for line in path.read_text().splitlines()]
+        path.write_text("".join(json.dumps({**row, field: value}) + "\n" for row in rows))
+
+    return change
+
+
+HUB_TASKS = ("StackOverflowQA", "COIRCodeSearchNetRetrieval")
+JUDGED = "qrels/test.jsonl"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", HUB_TASKS)
+@pytest.mark.parametrize(
+    ("spoil", "told"),
+    [
+        (lambda _: None, ()),
+        (
+            add(JUDGED, {"corpus-id": "d99"}),
+            ("1 of 5 judged documents are not in the corpus: no model can find them.",),
+        ),
+        (
+            add(JUDGED, {"query-id": "q99"}),
+            ("1 of 5 judged queries are not among the queries: they are left out.",),
+        ),
+        (add("corpus.jsonl", {"_id": "d12", "title": " ", "text": ""}), ("1 of 13 documents are empty.",)),
+        (
+            add("queries.jsonl", {"_id": "q9", "text": ""}),
+            (),  # without a judgement, it is left out
+        ),
+    ],
+    ids=["nothing", "document", "query", "empty", "without a judgement"],
+)
+def test_odd_rows_of_a_hub_folder_are_counted(
+    name: str, spoil: Change, told: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task, folder = asked(tmp_path / "root", name, monkeypatch)
+    spoil(folder)
+    found = task.source.evaluate(task, Bags(), seed=42, data=folder)
+    assert found.notes == told
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", HUB_TASKS)
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (add("corpus.jsonl", {"text": "another"}), "the id 'd0' is that of two texts in corpus"),
+        (add("queries.jsonl", {"text": "another"}), "the id 'test-q0' is that of two texts in queries"),
+        (every(JUDGED, "corpus-id", "x"), "no judged document is in corpus: 'x' is not"),
+        (every(JUDGED, "query-id", "x"), "no judged query is in queries: 'x' is not"),
+    ],
+    ids=["documents", "queries", "no document", "no query"],
+)
+def test_ids_that_make_scores_meaningless_are_one_error(
+    name: str, spoil: Change, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task, folder = asked(tmp_path / "root", name, monkeypatch)
+    spoil(folder)
+    with pytest.raises(DataError) as caught:
+        task.source.evaluate(task, Bags(), seed=42, data=folder)
+    assert said in caught.value.message
+    assert str(folder) in caught.value.message
+    assert caught.value.hint
+
+
+def test_judgements_of_one_split_do_not_stand_for_another(
+    tmp_path: Path, refused: Callable[..., None]
+) -> None:
+    """mteb reads a lone split for any: it would score the test queries as those of dev."""
+    root = tmp_path / "root"
+    lay_retrieval(root, "MultiLongDocRetrieval", subsets=["en"], splits=["test"])
+    refused("there is no split 'dev' of 'en-qrels'; there is: test", "mldr", "--data", str(root), data=root)
+    assert check(root, "--suite", "mldr")[0] == 1
+    assert check(root, "--suite", "mldr", "--splits", "test")[0] == 0
 
 
 # Faults
@@ -338,6 +432,13 @@ OF_ONES_OWN: tuple[tuple[Mapping[str, str], Change, str], ...] = (
         put("qrels/test.tsv", "query-id\tcorpus-id\tscore\nq1\td9\t1\n"),
         "test.tsv:2: the corpus-id 'd9'",
     ),
+    (
+        BEIR,
+        put("qrels/test.tsv", "query-id\tcorpus-id\tscore\nq9\td1\t1\n"),
+        "test.tsv:2: the query-id 'q9'",
+    ),
+    (BEIR, swap("corpus.jsonl", '"d2"', '"d1"'), "corpus.jsonl:2: the id 'd1' is already that of line 1"),
+    (BEIR, swap("corpus.jsonl", '"two"', '" "'), "corpus.jsonl:2: the field 'text' is blank"),
     (BEIR, put("qrels/test.tsv", "query-id\tcorpus-id\tscore\nq1\td1\t0\n"), "no grade above 0"),
     (BEIR, put("qrels/test.tsv", "q1\td1\t0.5\n"), "test.tsv:1: the score is '0.5'"),
     (PAIRS, swap("pairs.jsonl", '"score": 2', '"score": NaN'), "pairs.jsonl:2: the field 'score' is nan"),

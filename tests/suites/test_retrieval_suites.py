@@ -246,7 +246,17 @@ def test_a_suite_runs_on_a_data_root(
         )
         assert found.over_tasks.complete
     capfd.readouterr()
-    options = ["--results", str(tmp_path / "r")]
+    options = ["--results", str(tmp_path / "r"), "--metric", "recall_at_100", "--metric", "map_at_100"]
     assert invoke(["show", record.model.artifact[:12], "--suite", name, "--json", *options]) == 0
     (told,) = json.loads(capfd.readouterr().out)["suites"]
     assert {column: told["columns"][column] for column in columns} == shown
+    for metric in ("recall_at_100", "map_at_100"):
+        raw = {scope: record.scores[scope[0]][scope[1]][metric] for scope in parts}
+        values = {column: pytest.approx(raw[scopes[column][0]]) for column in columns}
+        assert {c: told["metrics"][metric]["columns"][c] for c in columns} == values
+    assert invoke(["show", record.model.artifact[:12], "--suite", name, *options]) == 0
+    assert "recall_at_100: mean over tasks " in capfd.readouterr().out
+    assert (
+        invoke(["show", record.model.artifact[:12], "--suite", name, *options[:2], "--metric", "recall@100"])
+        == 2
+    )

@@ -508,7 +508,13 @@ def test_a_name_may_hold_a_colon_or_what_json_escapes() -> None:
         ),
         ("STS17", ("en-en",), [()], ("test",), ["sentence1", "sentence2", "lang", "score"]),
         ("SlovakParlaSentClassification", ("default",), [("SK",)], (), []),
-        ("CodeSearchNetCCRetrieval", ("python",), [], (), []),
+        (
+            "COIRCodeSearchNetRetrieval",
+            ("go",),
+            [("go-qrels",), ("go-corpus",), ("go-queries",)],
+            ("test",),
+            ["query-id", "corpus-id", "score"],
+        ),
         (
             "SciFact",
             ("default",),

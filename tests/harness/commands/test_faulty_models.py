@@ -115,6 +115,11 @@ ARGUMENTS: dict[str, tuple[dict[str, Any], list[str], str]] = {
         ["--workers", "-1"],
         "workers is -1, and must be a whole number, 1 or more, or left out.",
     ),
+    "batch_tokens": (
+        {"batch_tokens": 0},
+        ["--batch-tokens", "0"],
+        "batch_tokens is 0, and must be a whole number, 1 or more, or left out.",
+    ),
     "threads": (
         {"threads": 0},
         ["--threads", "0"],

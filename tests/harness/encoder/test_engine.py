@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -219,6 +221,37 @@ def test_windows_and_threads_change_nothing(encoder: Encoder, monkeypatch: pytes
     monkeypatch.setattr(engine, "WINDOW", 16)
     monkeypatch.setattr(encoder, "_threads", 1)
     assert np.abs(encoder.encode(texts) - whole).max() < 1e-5
+
+
+@pytest.mark.parametrize("at_once", [10, 16, 1000])
+def test_batches_that_run_at_once_hold_so_many_tokens_or_one_text(at_once: int) -> None:
+    lengths = np.array([40, 12, 9, 8, 8, 4, 4, 3, 1])
+    queue, lock = engine._Queue(lengths, 10, at_once), threading.Lock()
+    running: list[int] = []
+    seen, most = np.zeros(len(lengths), int), [0, 0]
+
+    def run(span: tuple[int, int]) -> None:
+        tokens = (span[1] - span[0]) * int(lengths[span[0]])
+        with lock:
+            running.append(tokens)
+            assert sum(running) <= at_once or running == [tokens]
+            most[:] = max(most[0], sum(running)), max(most[1], len(running))
+            seen[slice(*span)] += 1
+        time.sleep(0.01)
+        with lock:
+            running.remove(tokens)
+
+    engine._drain(queue, run, threads=3, halved=lambda _: None)
+    assert seen.tolist() == [1] * len(lengths)
+    assert most[1] > 1
+
+
+def test_batch_tokens_change_no_vector(encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = [f"{'the cat sat ' * (n % 7)}{n}" for n in range(40)]
+    expected = encoder.encode(texts)
+    monkeypatch.setattr(encoder, "_at_once", 8)
+    monkeypatch.setattr(encoder, "_budget", 8)
+    assert np.abs(encoder.encode(texts) - expected).max() <= 1e-6
 
 
 def test_progress_adds_up(encoder: Encoder) -> None:

@@ -1,0 +1,220 @@
+"""`harness papers`: the scores of a model beside what papers print of a suite."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import fmean
+
+import click
+from rich.table import Table
+
+from harness import catalog, paths
+from harness.commands import options
+from harness.errors import UsageError, shortened, unknown
+from harness.progress import console
+from harness.report import print_table
+from harness.results import MeasuredSuite, suite_views
+from harness.scores import Aggregates, delta_text, score_text
+from harness.types import Suite, SuiteOptions
+from leaderboard.reported import Paper, Printed, papers, plain, title
+from leaderboard.reported.printed import AVERAGE, SCORES, column_of, same_queries
+
+_PRINTED: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "beir": ("BEIR", ()),
+    "beir:dl19": ("BEIR", ()),
+    "mldr": ("MLDR-en", ("DPR MLDR-OOD", "DPR MLDR-ID", "ColBERT MLDR-OOD")),
+    "codesearchnet": ("CoIR", ("CodeSearchNet",)),
+    "stackqa": ("CoIR", ("StackQA",)),
+}
+"""The name of a suite in print, and the names of its mean where that alone is printed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrintedLine:
+    """A model's line in a paper beside a measured model, as shares of 1.
+
+    Attributes:
+        paper: The paper's name.
+        table: The table.
+        model: The model and its size, as printed.
+        setting: What was done with it, as printed.
+        mean: The mean as printed; None without one.
+        columns: The printed scores by the suite's columns.
+        other_queries: The columns that are of other queries here, with the print's note.
+        common: The columns in both means; none where the print has the mean alone.
+        printed_mean: The mean of the print over these, or as printed.
+        measured_mean: The measured mean over the same; None where some are not measured.
+    """
+
+    paper: str
+    table: str
+    model: str
+    setting: str
+    mean: float | None
+    columns: Mapping[str, float]
+    other_queries: Mapping[str, str]
+    common: tuple[str, ...]
+    printed_mean: float | None
+    measured_mean: float | None
+
+
+@click.command("papers")
+@click.argument("model")
+@click.option("--suite", required=True, metavar="SUITE", help="The suite, e.g. beir or beir:dl19.")
+@click.option("--paper", default="", help="Only this paper, by the name of its file, e.g. modernbert.")
+@click.option(
+    "--line",
+    default="",
+    help="Each task beside the lines of models whose name has this in it, e.g. 'BERT base'.",
+)
+@options.results
+@options.as_json
+def command(model: str, suite: str, paper: str, line: str, results: Path | None, as_json: bool) -> int:
+    """Hold the scores of MODEL against what papers print: means over the same tasks and the same queries.
+
+    A paper's number stays a paper's: none enters a table of measured scores.
+    """
+    opened = catalog.open_suite(suite, SuiteOptions(cache=paths.cache_folder(), results=results))
+    measured = MeasuredSuite.of(model, results).newest
+    views = suite_views(measured.records, opened)
+    means = Aggregates.of(opened, views[0].scores if views else {})
+    lines = [one for one in _lines(_papers(paper), opened, means) if line.casefold() in one.model.casefold()]
+    if not lines:
+        raise UsageError(
+            f"No paper here prints {suite}" + (f" for a model like {line!r}." if line else "."),
+            hint=f"Printed are: {', '.join(_PRINTED)}; without --line and --paper every line is shown.",
+        )
+    about = measured.records[0].model
+    if as_json:
+        shown = {"model": about.model_dump(), "suite": suite, "columns": dict(means.columns)}
+        click.echo(json.dumps({"schema": 1, **shown, "lines": [asdict(one) for one in lines]}, indent=1))
+        return 0
+    out = console()
+    print_table(_means_table(f"{about.name} on {opened.title} beside papers, scores × 100", lines), out)
+    for one in lines if line else ():
+        print_table(_tasks_table(one, means), out)
+    for note in _notes(opened, lines, [view.text for view in views]):
+        out.print(note, highlight=False, soft_wrap=True)
+    return 0
+
+
+def _papers(slug: str) -> list[Paper]:
+    folder = paths.reported_folder()
+    found = papers(folder) if folder else {}
+    if slug and slug not in found:
+        raise unknown("paper", slug, found, then="Without --paper all are shown.")
+    return [found[slug]] if slug else [*found.values()]
+
+
+def _lines(given: Sequence[Paper], suite: Suite, means: Aggregates) -> Iterator[PrintedLine]:
+    """The lines that papers print of a suite."""
+    name, alone = _PRINTED.get(suite.name, ("", ()))
+    groups: dict[tuple[str, ...], list[Printed]] = {}
+    for row in (row for paper in given for row in paper.rows):
+        if row.suite == name and row.unit in SCORES and row.number is not None:
+            whole = row.metric if row.metric in alone else ""
+            if whole or (not alone and not row.metric.endswith(f" {name}")):
+                key = (row.paper, row.table, row.model, row.size_class, row.setting, whole)
+                groups.setdefault(key, []).append(row)
+    for rows in groups.values():
+        yield _line_of_mean(rows[0], means) if alone else _line(rows, suite, means)
+
+
+def _line_of_mean(row: Printed, means: Aggregates) -> PrintedLine:
+    return PrintedLine(
+        **_head(row),
+        setting=f"{row.setting}, {row.metric}",
+        mean=_share(row),
+        columns={},
+        other_queries={},
+        common=(),
+        printed_mean=_share(row),
+        measured_mean=means.over_tasks.whole,
+    )
+
+
+def _line(rows: Sequence[Printed], suite: Suite, means: Aggregates) -> PrintedLine:
+    names = [column.name for column in suite.columns]
+    columns, others, mean = dict[str, float](), dict[str, str](), None
+    for row in rows:
+        metric = plain(row.suite, row.metric)
+        column = None if metric == AVERAGE else column_of(metric, names)
+        if metric == AVERAGE:
+            mean = _share(row)
+        elif column is not None:
+            columns[column] = _share(row)
+            if not same_queries(row, column):
+                others[column] = row.note
+    common = tuple(name for name in names if name in columns and name not in others)
+    measured = [value for name in common if (value := means.columns[name]) is not None]
+    return PrintedLine(
+        **_head(rows[0]),
+        setting=rows[0].setting,
+        mean=mean,
+        columns=columns,
+        other_queries=others,
+        common=common,
+        printed_mean=fmean(columns[name] for name in common) if common else None,
+        measured_mean=fmean(measured) if common and len(measured) == len(common) else None,
+    )
+
+
+def _head(row: Printed) -> dict[str, str]:
+    return {"paper": row.paper, "table": title(row.table), "model": f"{row.model} {row.size_class}".strip()}
+
+
+def _share(row: Printed) -> float:
+    return (row.number or 0.0) / (1 if row.unit == "fraction" else 100)
+
+
+def _means_table(caption: str, lines: Sequence[PrintedLine]) -> Table:
+    table = Table(title=caption)
+    for name in ("paper", "model", "setting"):
+        table.add_column(name)
+    for name in ("printed mean", "tasks", "print over these", "measured", "Δ"):
+        table.add_column(name, justify="right")
+    for one in lines:
+        known = one.printed_mean is not None and one.measured_mean is not None
+        table.add_row(
+            f"{one.paper}, {one.table}",
+            one.model,
+            one.setting,
+            score_text(one.mean),
+            str(len(one.common) or "mean"),
+            score_text(one.printed_mean),
+            score_text(one.measured_mean),
+            delta_text((one.measured_mean or 0) - (one.printed_mean or 0) if known else None),
+        )
+    return table
+
+
+def _tasks_table(one: PrintedLine, means: Aggregates) -> Table:
+    table = Table(title=f"{one.paper}, {one.table}: {one.model}, {one.setting}")
+    table.add_column("task")
+    for name in ("printed", "measured", "Δ"):
+        table.add_column(name, justify="right")
+    table.add_column("", style="dim")
+    for name, value in one.columns.items():
+        mine, other = means.columns[name], one.other_queries.get(name, "")
+        delta = None if mine is None or other else mine - value
+        table.add_row(name, score_text(value), score_text(mine), delta_text(delta), other)
+    return table
+
+
+def _notes(suite: Suite, lines: Sequence[PrintedLine], conditions: Sequence[str]) -> Iterator[str]:
+    """What both means are over, what they leave out, and how the model was measured."""
+    yield f"measured: {conditions[0] if conditions else 'nothing of this suite'}"
+    if len(conditions) > 1:
+        yield f"not shown: {len(conditions) - 1} further settings (`harness show MODEL --suite {suite.name}`)"
+    told: dict[tuple[str, str], list[str]] = {}
+    for one in lines:
+        for column, note in one.other_queries.items():
+            told.setdefault((column, note), []).append(f"{one.paper}, {one.table}")
+    for (column, note), places in told.items():
+        where = shortened([*dict.fromkeys(places)])
+        yield f"{column} is in neither mean: in {where} it is of other queries ({note})"
+    if any(one.columns for one in lines):
+        yield "Δ: measured less print, over the tasks that both have on the same queries"
