@@ -95,8 +95,8 @@ class Request:
         """
         given = {**DEFAULTS, **given}
         places = ("results", "cache", "data", "offline")
-        same = (*places, "threads", "batch_tokens", "workers", "trust_remote_code", "recipe")
-        same += ("drop_vectors",)
+        limits = ("threads", "batch_tokens", "workers", "drop_vectors")
+        same = (*places, *limits, "trust_remote_code", "recipe")
         return Request(
             models=tuple(models),
             suites=tuple(suites),
