@@ -23,7 +23,7 @@ from harness.recipe import ModelRecipe, TaskRecipe
 from harness.report import Report
 from harness.request import PreparedRun, Request, ResolvedRequest, check_devices
 from harness.store import Store
-from harness.types import Settings
+from harness.types import Ranking, Settings
 from harness.workers import Failure, Subprocess, end_repetition
 
 
@@ -190,7 +190,8 @@ class DiskNeed:
     @staticmethod
     def of(prepared: PreparedRun) -> DiskNeed | None:
         """The need of a prepared run; None where no vectors are made, or nothing is known."""
-        open_ = [cell for cell in prepared.plan.open if cell.recipe_plan is None]
+        trials = [cell for cell in prepared.plan.trials if cell.record is None]
+        open_ = [*trials, *(cell for cell in prepared.plan.open if cell.recipe_plan is None)]
         sizes = {cell.key: _vector_bytes(cell) for cell in open_}
         models: dict[str, int] = {}
         for cell in open_:
@@ -213,12 +214,13 @@ KEY_BYTES = 16
 
 def _vector_bytes(cell: PlannedScore) -> int | None:
     """The bytes of a score's vectors, None where they are not known."""
-    training = cell.subject.training
-    folder = (cell.subject if training is None else training.backbone).artifact.folder
-    dimension = vector_size(folder, cell.subject.encoding.pooling)
+    encoding = cell.subject.encoding
+    if isinstance(encoding, Ranking):
+        return 0
+    dimension = vector_size(cell.subject.on_disk.artifact.folder, encoding.pooling)
     if dimension is None or cell.task.size.texts is None:
         return None
-    each = dimension * (2 if cell.subject.encoding.vectors == "float16" else 4)
+    each = dimension * (2 if encoding.vectors == "float16" else 4)
     return cell.task.size.texts * (each + KEY_BYTES)
 
 

@@ -252,11 +252,13 @@ class Choose:
     results: Path
 
     def run(self, context: JobContext) -> Mapping[str, bytes]:
-        """Copy the member with the highest mean score, the first of equals.
+        """Copy the member with the highest mean score, the first of equals; the members' vectors go.
 
         Raises:
             TrainingError: A score is missing, or is of other weights than its model has now.
         """
+        from harness.vectors import drop_vectors
+
         store = ModelStore(self.results)
         if store.find(self.artifact.key, context.cache) is not None:
             return {}  # another process has chosen it meanwhile
@@ -282,6 +284,8 @@ class Choose:
                 "lineage": self._lineage(records, best),
             }
         )
+        for member in members:
+            drop_vectors(context.cache, member.key)
         placed = store.put(folder, made, self.artifact.slug)
         text = f"{made.lineage.text}, by {', '.join(self.trials[0])}; {placed}"
         context.emit(Event(kind="finished", text=text))
