@@ -88,8 +88,8 @@ class Request:
             UsageError: An option's value cannot be used.
         """
         given = {**DEFAULTS, **given}
-        same = ("results", "cache", "data", "offline", "threads", "workers", "trust_remote_code", "recipe")
-        same += ("drop_vectors",)
+        same = ("results", "cache", "data", "offline", "threads", "workers", "recipe")
+        switches = ("trust_remote_code", "drop_vectors")
         return Request(
             models=tuple(models),
             suites=tuple(suites),
@@ -102,7 +102,7 @@ class Request:
             allow_extra=given["allow_extra"],
             train_data=given["train_data"] or "",
             gate=not checked("gate", given["no_gate"]),
-            **{name: given[name] for name in same},
+            **{name: given[name] for name in (*same, *switches)},
             **more,
         ).checked()
 

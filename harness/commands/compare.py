@@ -181,10 +181,13 @@ def _print_deltas(out: Console, first: str, second: str, rows: Sequence[Mapping[
         table.add_column("other settings", style="dim")
     for row in rows:
         scores = (score_text(row["first"]), score_text(row["second"]), delta_text(row["delta"]))
-        scores += _test_texts(row["test"])
         settings = _row_settings(row)
         table.add_row(
-            row["task"], row["metric"], *scores, *(["" if settings == common else settings] if others else [])
+            row["task"],
+            row["metric"],
+            *scores,
+            *_test_texts(row["test"]),
+            *(["" if settings == common else settings] if others else []),
         )
     print_table(table, out)
 
