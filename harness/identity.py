@@ -13,7 +13,7 @@ from dataclasses import MISSING, Field, asdict, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from harness.types import DOCUMENTS, Artifact, Data, Encoding, Ranking, Task
+from harness.types import DOCUMENT_TEXT, Artifact, Data, Encoding, Ranking, Task
 
 ALWAYS = frozenset({"output", "dtype", "similarity"})
 """Original fields, which are written even at their default."""
@@ -63,7 +63,7 @@ def task_identity(artifact: Artifact, task: Task) -> dict[str, Any]:
         "splits": sorted(task.splits),
         "subsets": sorted(task.subsets),
         "scoring": task.source.scoring,
-        **({"documents": task.documents} if task.documents != DOCUMENTS else {}),
+        **({"documents": task.documents} if task.documents != DOCUMENT_TEXT else {}),
     }
 
 

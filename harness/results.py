@@ -17,7 +17,7 @@ from harness.lineage import Lineage
 from harness.record import ModelPart, Record
 from harness.scores import part_scores
 from harness.store import Store
-from harness.types import DOCUMENTS, SEED, SIDES, Encoding, Suite, Task
+from harness.types import DOCUMENT_TEXT, SEED, SIDES, Encoding, Suite, Task
 
 
 class Condition(Protocol):
@@ -136,7 +136,7 @@ class EncodingCondition:
         if task.data.content:
             wanted["data"] = data_identity(task.data)
         documents = self.documents or task.documents
-        if task.roles == SIDES and record.identity.get("documents", DOCUMENTS) != documents:
+        if task.roles == SIDES and record.identity.get("documents", DOCUMENT_TEXT) != documents:
             return False
         return all(record.identity.get(name) == value for name, value in wanted.items())
 

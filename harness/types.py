@@ -65,7 +65,7 @@ Similarity = Literal["cosine", "dot", "euclidean", "manhattan"]
 DocumentText = Literal["title and text", "text"]
 """The text of a document: title, blank and text, as in mteb, or the text alone, as in CoIR."""
 
-DOCUMENTS: DocumentText = "title and text"
+DOCUMENT_TEXT: DocumentText = "title and text"
 """The text of a document unless a suite or a user says otherwise."""
 
 Purpose = Literal["final", "trial"]
@@ -337,7 +337,7 @@ class Task:
     output: Output = "vector"
     roles: tuple[Role, ...] = ROLES
     size: Size = Size()
-    documents: DocumentText = DOCUMENTS
+    documents: DocumentText = DOCUMENT_TEXT
 
     @property
     def retrieves(self) -> bool:

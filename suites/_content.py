@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from harness.errors import DataError
-from harness.types import DOCUMENTS, DocumentText, Size
+from harness.types import DOCUMENT_TEXT, DocumentText, Size
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,7 +163,7 @@ def content_hash(data: Content) -> str:
     return digest.hexdigest()
 
 
-def size(data: Content, documents: DocumentText = DOCUMENTS) -> Size:
+def size(data: Content, documents: DocumentText = DOCUMENT_TEXT) -> Size:
     """The number of texts to encode, of their characters, and of scored examples."""
     lengths = [len(text) for text in _texts(data, documents)]
     return Size(texts=len(lengths), characters=sum(lengths), examples=_examples(data))

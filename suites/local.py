@@ -16,7 +16,7 @@ from harness.documents import with_digest, without_digest
 from harness.errors import DataError, StoreError, UsageError, nearest
 from harness.files import replace as replace_file
 from harness.types import (
-    DOCUMENTS,
+    DOCUMENT_TEXT,
     REGRESSION,
     SIDES,
     Column,
@@ -378,7 +378,7 @@ class _FileSource(BuiltSource):
 
     def measure(self, task: Task, *, cache: Path) -> Size:
         """The size of the texts to encode (see harness.types.FileSource)."""
-        content = task.data.content + ("" if task.documents == DOCUMENTS else "-text")
+        content = task.data.content + ("" if task.documents == DOCUMENT_TEXT else "-text")
         return _known_size(content, cache, lambda: size(self.loader.content(), task.documents))
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from harness.errors import DataError
-from harness.types import DOCUMENTS, DocumentText, Role, Similarity, TextEncoder, TextModel, TextRanker
+from harness.types import DOCUMENT_TEXT, DocumentText, Role, Similarity, TextEncoder, TextModel, TextRanker
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,7 +25,7 @@ class Model:
 
     mteb_model_meta: ModelMeta
 
-    def __init__(self, model: TextModel, documents: DocumentText = DOCUMENTS) -> None:
+    def __init__(self, model: TextModel, documents: DocumentText = DOCUMENT_TEXT) -> None:
         from mteb.models import ModelMeta
 
         self._model, self._documents = model, documents
@@ -195,7 +195,7 @@ def _query_texts(queries: Dataset) -> list[str]:
     return list(_retrieval_texts(queries, PromptType.query))
 
 
-def _document_texts(corpus: Dataset, documents: DocumentText = DOCUMENTS) -> list[str]:
+def _document_texts(corpus: Dataset, documents: DocumentText = DOCUMENT_TEXT) -> list[str]:
     """Title, blank and text of each document, stripped, as by mteb's row by row map (a test compares).
 
     With `documents` "text" a document is its text alone.

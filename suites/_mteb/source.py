@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from harness.data.schema import readable_folder
 from harness.errors import DataError, HarnessError, UsageError
-from harness.types import DOCUMENTS, Data, DataTable, DocumentText, Outcome, Scores, Task, TextModel
+from harness.types import DOCUMENT_TEXT, Data, DataTable, DocumentText, Outcome, Scores, Task, TextModel
 from suites._content import Clusters, Content, Labelled, Pairs, Retrieval, Row
 from suites._mteb import snapshot
 from suites._mteb.examples import Examples, Run, is_parallel
@@ -257,7 +257,7 @@ def _duplicate(task: AbsTask) -> AbsTask:
     return twin
 
 
-def _run(task: AbsTask, encoder: TextModel, documents: DocumentText = DOCUMENTS) -> Outcome:
+def _run(task: AbsTask, encoder: TextModel, documents: DocumentText = DOCUMENT_TEXT) -> Outcome:
     """Run a loaded task; gives its scores, examples and run."""
     import tempfile
 

@@ -259,13 +259,13 @@ def test_compare_tests_over_queries(tied: bool, tmp_path: Path, capsys: pytest.C
     found = outcome("Equal documents")
     worse = [0.0 if tied is False else value for value in found.examples["metric"]]
     changed = {**found.examples, "metric": worse}
-    for name, key, columns in (("tiny", "a" * 64, found.examples), ("other", "b" * 64, changed)):
-        of, score = replace(task("Equal documents")), float(np.mean(columns["metric"]))
+    for name, key, lines in (("tiny", "a" * 64, found.examples), ("other", "b" * 64, changed)):
+        of, score = task("Equal documents"), float(np.mean(lines["metric"]))
         model_of = artifact(Path(), key=key, name=name)
         one = record(of, score, model=model_of).model_copy(
             update={"scores": {"test": {"default": {"main_score": score, "ndcg_at_10": score}}}}
         )
-        made = record_output(one, columns, found.run)
+        made = record_output(one, lines, found.run)
         parsed = RECORDS.parse(made["record"].decode(), where="made")
         Store(tmp_path).put(model_of.slug, parsed, made["examples"], run=made["run"])
     with pytest.MonkeyPatch.context() as patch:
