@@ -143,28 +143,46 @@ def _is_own_retrieval(info: TaskInfo, task: Task) -> bool:
 def _require_ids(task: Any, data: Path | None) -> None:
     """Refuse a retrieval task whose ids make its scores meaningless: used twice, or never the judged ones."""
     for name, part in _parts(task):
-        for what in ("corpus", "queries"):
-            twice = _texts_of_one_id(part[what])
+        for what, rows in _texts(task, name, part):
+            twice = _texts_of_one_id(rows)
             if twice:
                 raise DataError(
-                    f"{data}: {task.metadata.name}{name}: the id {twice!r} is that of two texts in {what}.",
+                    f"{data}: {_where(task, name)}: the id {twice!r} is that of two texts in {what}.",
                     hint="Ids must be unique, as judgements and results name texts by them.",
                 )
         judged = _judged(part)
         for what, known in (("query", "queries"), ("document", "corpus")):
             if judged[what].isdisjoint(part[known]["id"]):
                 raise DataError(
-                    f"{data}: {task.metadata.name}{name}: no judged {what} is in {known}: "
+                    f"{data}: {_where(task, name)}: no judged {what} is in {known}: "
                     f"{min(judged[what], default='none')!r} is not.",
                     hint=f"The judgements name a {what} by its _id in {known}.",
                 )
 
 
-def _parts(task: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The data of each subset and split of a retrieval task, with its name in an error."""
+def _parts(task: Any) -> Iterator[tuple[tuple[str, str], Mapping[str, Any]]]:
+    """The data of each (subset, split) of a retrieval task."""
     for subset, splits in task.dataset.items():
         for split, part in splits.items():
-            yield f" ({split}{'' if subset == 'default' else f', {subset}'})", part
+            yield (subset, split), part
+
+
+def _where(task: Any, cell: tuple[str, str]) -> str:
+    subset, split = cell
+    return f"{task.metadata.name} ({split}{'' if subset == 'default' else f', {subset}'})"
+
+
+def _texts(task: Any, cell: tuple[str, str], part: Mapping[str, Any]) -> Iterator[tuple[str, Dataset]]:
+    """The documents and the queries as in the files; CoIR's own code keeps one row of each id."""
+    from datasets import load_dataset
+
+    own = load().task(task.metadata.name).loader == "coir"
+    for what in ("corpus", "queries"):
+        if own:
+            rows = load_dataset(task.metadata.dataset["path"], f"{cell[0]}-{what}", split=what)
+            yield what, rows.rename_column("_id", "id")
+        else:
+            yield what, part[what]
 
 
 def _judged(part: Mapping[str, Any]) -> dict[str, set[str]]:

@@ -18,8 +18,8 @@ from harness.identity import digest, task_identity
 from harness.jobs import _examples_bytes, model_part, task_part
 from harness.record import Record
 from harness.report import (
-    _mean_text,
     aggregates_json,
+    mean_text,
     means_lines,
     print_trained_result,
     trained_result_json,
@@ -61,14 +61,14 @@ def test_both_means_by_hand() -> None:
 def test_a_column_lacking_a_member_is_not_there_and_the_means_say_so() -> None:
     found = Aggregates.of(FOUR_COLUMNS, {"A": 0.1, "B": 0.2, "C1": 0.6, "D": 0.5})
     assert found.columns["C"] is None
-    assert _mean_text(found.over_tasks) == "mean over tasks 26.67 (3 of 4)"
-    assert _mean_text(found.over_types) == "mean over types 15.00 (1 of 2)"
+    assert mean_text(found.over_tasks) == "mean over tasks 26.67 (3 of 4)"
+    assert mean_text(found.over_types) == "mean over types 15.00 (1 of 2)"
     assert not found.over_types.complete
 
 
 def test_nothing_there() -> None:
     found = Aggregates.of(FOUR_COLUMNS, {})
-    assert _mean_text(found.over_tasks) == "mean over tasks – (0 of 4)"
+    assert mean_text(found.over_tasks) == "mean over tasks – (0 of 4)"
     assert found.over_types.value is None
 
 
@@ -126,7 +126,7 @@ def test_small_tasks_of_own_data_are_shown_and_not_averaged() -> None:
         "Small": "29 of 385 examples",
         "Few pairs": "1,536 of 1,537 examples",
     }
-    assert _mean_text(found.over_tasks) == "mean over tasks 50.00 (3 of 3)"
+    assert mean_text(found.over_tasks) == "mean over tasks 50.00 (3 of 3)"
     assert set(found.by_type) == {"Retrieval", "Classification", "STS"}
     assert found.by_type["Retrieval"].value == 0.5
     first, second, *_ = means_lines(own, found)

@@ -243,7 +243,7 @@ def test_batches_that_run_at_once_hold_so_many_tokens_or_one_text(at_once: int) 
 
     engine._drain(queue, run, threads=3, halved=lambda _: None)
     assert seen.tolist() == [1] * len(lengths)
-    assert most[1] > 1
+    assert (most[1] > 1) == (at_once > 10)
 
 
 def test_batch_tokens_change_no_vector(encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -251,7 +251,7 @@ def test_batch_tokens_change_no_vector(encoder: Encoder, monkeypatch: pytest.Mon
     expected = encoder.encode(texts)
     monkeypatch.setattr(encoder, "_at_once", 8)
     monkeypatch.setattr(encoder, "_budget", 8)
-    assert np.abs(encoder.encode(texts) - expected).max() <= 1e-6
+    assert np.abs(encoder.encode(texts) - expected).max() <= 1e-5
 
 
 def test_progress_adds_up(encoder: Encoder) -> None:
