@@ -116,7 +116,7 @@ def shown_only(suite: Suite) -> dict[str, str]:
     return found
 
 
-_SELECTED = "models were chosen by it"
+SELECTED = "models were chosen by it"
 """The reason why a column by which models were chosen is outside of the means over the others."""
 
 
@@ -154,10 +154,10 @@ class Untouched:
         """
         apart, chosen = shown_only(suite), set(tasks)
         averaged = [column for column in suite.columns if column.name not in apart]
-        selected = [c.name for c in averaged if chosen & {c.name, *(task.name for task in c.tasks)}]
+        selected = [c.name for c in averaged if not chosen.isdisjoint(task.name for task in c.tasks)]
         if not selected:
             return None
-        columns = [replace(c, shown_only=_SELECTED) if c.name in selected else c for c in suite.columns]
+        columns = [replace(c, shown_only=SELECTED) if c.name in selected else c for c in suite.columns]
         return Untouched(
             suite=replace(suite, columns=tuple(columns)),
             selected=tuple(selected),
