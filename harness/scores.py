@@ -157,7 +157,7 @@ class Untouched:
         """
         apart, chosen = shown_only(suite), set(tasks)
         averaged = [column for column in suite.columns if column.name not in apart]
-        selected = [c.name for c in averaged if chosen & {c.name, *(task.name for task in c.tasks)}]
+        selected = [c.name for c in averaged if not chosen.isdisjoint(task.name for task in c.tasks)]
         if not selected:
             return None
         columns = [replace(c, shown_only=SELECTED) if c.name in selected else c for c in suite.columns]

@@ -217,7 +217,7 @@ class Grid:
     @cached_property
     def selected(self) -> NDArray[np.bool_]:
         """Which columns chose each model, or one of its parents, among several; (entries, columns)."""
-        columns = [{c.name, *(task.name for task in c.tasks)} for c in self.listed.suite.columns]
+        columns = [{task.name for task in column.tasks} for column in self.listed.suite.columns]
         found = np.zeros((len(self.entries), len(columns)), bool)
         for row, entry in enumerate(self.entries):
             chosen = entry.lineage.all_selected_on if entry.lineage else ()

@@ -13,7 +13,6 @@ from typing import Any, NoReturn
 
 from harness.errors import RecordError
 from harness.identity import digest
-from harness.lineage import SweepPart
 from harness.record import RECORDS, Record
 from harness.types import Artifact
 from leaderboard.access.refusals import Refusal
@@ -65,11 +64,10 @@ def record_of(body: bytes) -> Record:
         raise _unfit("The record is not what its `digest` says.", hint=AS_WRITTEN) from error
     _check_kind(record)
     _check_names(record)
+    _check_sweep(record)
     _check_key(record)
     _check_scores(record)
     _check_provenance(record.provenance)
-    if record.lineage and record.lineage.sweep:
-        _check_sweep(record.lineage.sweep)
     return record.model_copy(update={"examples": None, "run": None})
 
 
@@ -177,8 +175,11 @@ def _check_names(record: Record) -> None:
         raise _unfit("The model's `artifact` is not an ArtifactKey: 64 digits of a SHA-256.")
 
 
-def _check_sweep(sweep: SweepPart) -> None:
-    """Its tasks are those of every member's scores, and its members are its values, one of them chosen."""
+def _check_sweep(record: Record) -> None:
+    """The tasks of a sweep are those of every member's scores, its members its values, one of them chosen."""
+    sweep = record.lineage.sweep if record.lineage else None
+    if sweep is None:
+        return
     members = [member.value for member in sweep.curve]
     if any(value not in sweep.values for value in members):
         raise _unfit("A member of the lineage's `sweep` has a value that is none of it.", hint=AS_WRITTEN)

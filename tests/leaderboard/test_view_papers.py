@@ -257,7 +257,7 @@ def test_what_a_recipe_made_of_a_printed_model_stands_below_it_with_both_means(
     found = page(of_vectors, "/papers/modernbert")
     own = [dict(zip(found.texts("table-7")[1], row, strict=True)) for row in lines(found, "table-7")]
     (line,) = [row for row in own if row["Model"] != "measured here, as published"]
-    assert line["Model"] == "measured here, simcse:mean, scale=2 of 2"
+    assert line["Model"].startswith("measured here, simcse:mean, scale=2 of 2")
     assert (line["FiQA"], line["TREC-COVID"]) == ("90.00", "25.00")
     assert line["Avg."] == f"{100 * (3 * 0.9 + 12 * 0.25) / 15:.2f} (25.00 untouched)"
     (table,) = [
