@@ -19,7 +19,7 @@ _SEARCHES = ("Retrieval", "Reranking")
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrecExport:
+class _TrecExport:
     """The files that were written, and the retrieval tasks of the suites that have no record."""
 
     files: tuple[Path, ...]
@@ -33,7 +33,7 @@ def export_trec(
     suites: Sequence[str] = (),
     tasks: Sequence[str] = (),
     results: Path | None = None,
-) -> TrecExport:
+) -> _TrecExport:
     """Write `<model>/<task>.<split>[.<subset>].run` and `.qrels` for each retrieval task that was measured.
 
     Args:
@@ -61,7 +61,7 @@ def export_trec(
         )
     tables = [(record, _tables(record, model, suites, results)) for record in found]
     files = [path for record, parts in tables for path in _write(record, *parts, folder)]
-    return TrecExport(files=tuple(files), missing=tuple(name for name in chosen if name not in records))
+    return _TrecExport(files=tuple(files), missing=tuple(name for name in chosen if name not in records))
 
 
 def _wanted(

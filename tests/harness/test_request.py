@@ -83,12 +83,13 @@ def test_the_disk_of_vectors_is_known_before_a_run(
         one = replace(subject, encoding=replace(subject.encoding, vectors=vectors))
         columns = tuple(Column(name=t.name, type=t.type, tasks=(t,)) for t in tasks)
         suite = Suite(name="s", title="s", columns=columns)
-        plan = plan_scores([one, one], [suite], settings=DataSettings(cache=folders["cache"]))
+        cells = plan_scores([one], [suite], settings=DataSettings(cache=folders["cache"])).cells
+        plan = SimpleNamespace(open=cells)
         prepared = SimpleNamespace(plan=plan, cache=folders["cache"], request=asked(model, folders=folders))
         need = evaluation.DiskNeed.of(prepared)  # type: ignore[arg-type]
         assert need is not None
-        assert (need.bytes, need.unknown) == (len(plan.open) // 2 * 24_000_000 * each, ("B",))
-    assert "are free" in need.text
+        assert (need.bytes, need.unknown) == (24_000_000 * each, ("B",))
+    assert need.text.endswith("70.0 GB are free")
     assert replace(need, free=need.bytes - 1).text.startswith("WARNING: vectors of up to ")
 
 

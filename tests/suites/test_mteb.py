@@ -84,7 +84,7 @@ CONTENTS["Equal documents"] = Retrieval(
         for i in range(900)
     ),
     queries=tuple(Query(id=f"q{i}", text=w) for i, w in enumerate([*TOPICS, "river music"])),
-    qrels={f"q{i}": {f"d{(i * 31 + j * 97) % 900}": j % 3 for j in range(40)} for i in range(5)},
+    qrels={f"q{i}": {f"d{n}": (n + i) % 3 for n in range(60, 100)} for i in range(5)},
 )
 """Most have an equal; all are found, since in mteb it is torch's choice which of several is the last."""
 CONTENTS["Same ids, ignored"] = replace(CONTENTS["Same ids"], ignore_identical_ids=True)
@@ -256,11 +256,11 @@ def test_a_document_may_be_its_text_alone() -> None:
 
 @pytest.mark.parametrize("tied", [False, True])
 def test_compare_tests_over_queries(tied: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = outcome("Equal documents")
+    found = outcome("Retrieval")
     worse = [0.0 if tied is False else value for value in found.examples["metric"]]
     changed = {**found.examples, "metric": worse}
     for name, key, lines in (("tiny", "a" * 64, found.examples), ("other", "b" * 64, changed)):
-        of, score = task("Equal documents"), float(np.mean(lines["metric"]))
+        of, score = task("Retrieval"), float(np.mean(lines["metric"]))
         model_of = artifact(Path(), key=key, name=name)
         one = record(of, score, model=model_of).model_copy(
             update={"scores": {"test": {"default": {"main_score": score, "ndcg_at_10": score}}}}
@@ -273,10 +273,9 @@ def test_compare_tests_over_queries(tied: bool, tmp_path: Path, capsys: pytest.C
         assert invoke(["compare", "tiny", "other", "--results", str(tmp_path), "--json"]) == 0
         (row,) = json.loads(capsys.readouterr().out)["deltas"]
         assert invoke(["compare", "tiny", "other", "--results", str(tmp_path)]) == 0
-    assert row["test"]["queries"] == 5
+    assert row["test"]["queries"] == 4
     assert row["test"]["low"] <= row["delta"] <= row["test"]["high"]
-    assert (row["test"]["p"] == 1.0) == tied
-    assert (row["test"]["low"] == row["test"]["high"] == 0) == (row["delta"] == 0) == tied
+    assert (row["test"]["p"] == 1.0) == (row["delta"] == 0) == tied
     assert "95 %" in capsys.readouterr().out
 
 
