@@ -11,21 +11,27 @@ from torch import Tensor, cat, nn
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-    from finetune.embedding.settings import EmbeddingSettings
-
 
 def info_nce_loss(
-    model: SentenceTransformer, settings: EmbeddingSettings, *, micro_batch: int | None, gather: bool
+    model: SentenceTransformer, scale: float, *, group: int, micro_batch: int | None, gather: bool
 ) -> nn.Module:
-    """The loss that `finetune.embedding.settings.info_nce` gives."""
-    if settings.group_size:
+    """InfoNCE over cosines times `scale`, in groups of rows, or of all rows where `group` is 0.
+
+    Args:
+        model: The model in training.
+        scale: The factor of cosines.
+        group: Rows that are candidates for each other.
+        micro_batch: The most rows in a pass; None for all of a batch.
+        gather: Whether texts of other processes are candidates too, without groups.
+    """
+    if group:
         if micro_batch is None:
-            return _GroupedLoss(model, settings.scale, settings.group_size)
-        return _CachedGroupedLoss(model, settings.scale, settings.group_size, micro_batch)
+            return _GroupedLoss(model, scale, group)
+        return _CachedGroupedLoss(model, scale, group, micro_batch)
     if micro_batch is None:
-        return MultipleNegativesRankingLoss(model, scale=settings.scale, gather_across_devices=gather)
+        return MultipleNegativesRankingLoss(model, scale=scale, gather_across_devices=gather)
     return CachedMultipleNegativesRankingLoss(
-        model, scale=settings.scale, mini_batch_size=micro_batch, gather_across_devices=gather
+        model, scale=scale, mini_batch_size=micro_batch, gather_across_devices=gather
     )
 
 

@@ -170,4 +170,5 @@ def info_nce(
     """InfoNCE over cosines: the candidates of an anchor are all positives and hard negatives of its group."""
     from finetune.embedding.losses import info_nce_loss
 
-    return info_nce_loss(model, settings, micro_batch=micro_batch, gather=gather)
+    group = settings.group_size or 0
+    return info_nce_loss(model, settings.scale, group=group, micro_batch=micro_batch, gather=gather)
