@@ -513,7 +513,7 @@ class Rank:
             scores=outcome.scores,
             provenance=self._provenance(context, ranker, outcome, started),
         )
-        return record_output(record, outcome.examples)
+        return record_output(record, outcome.examples, outcome.run)
 
     @staticmethod
     def _provenance(
