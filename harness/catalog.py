@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, Literal
 
 from harness.arguments import with_settings
 from harness.errors import UsageError, unknown
-from harness.recipe import ModelRecipe, RecipeChain, RecipeEntry, TaskRecipe
+from harness.recipe import ModelRecipe, RecipeEntry, TaskRecipe
 from harness.registry import Registry
 from harness.types import Column, Suite, SuiteEntry, SuiteOptions
 
@@ -115,13 +115,11 @@ def _joined(family: str, suites: Sequence[Suite]) -> Suite:
 
 
 def recipe_entry(text: str) -> RecipeEntry:
-    """The entry of the recipe called `name` or `name:variant`; of several joined by "+", one after the other.
+    """The entry of the recipe called `name` or `name:variant`.
 
     Raises:
-        UsageError: There is no such recipe or variant, or it makes no model from which another can start.
+        UsageError: There is no such recipe or variant.
     """
-    if "+" in text:
-        return _chain_entry(text)
     name, _, variant = text.partition(":")
     entry = RECIPES.named(name) or recipes().get(name)
     if entry is None:
@@ -133,49 +131,28 @@ def recipe_entry(text: str) -> RecipeEntry:
     return entry
 
 
-def _chain_entry(text: str) -> RecipeEntry:
-    """The entry of recipes that follow each other; its settings are those of the last one."""
-    parts = text.split("+")
-    entries = [recipe_entry(part) for part in parts]
-    for part, entry in zip(parts, entries, strict=True):
-        if entry.kind != "model":
+def recipe_kind(text: str) -> Literal["model", "task"]:
+    """What a recipe makes, or recipes that make a model one after the other, `A+B`.
+
+    Raises:
+        UsageError: There is no such recipe, or one of several makes no model.
+    """
+    stages = text.split("+")
+    kinds = [recipe_entry(stage).kind for stage in stages]
+    for stage, kind in zip(stages, kinds, strict=True):
+        if kind == "task" and len(stages) > 1:
             raise UsageError(
-                f"{part} trains for tasks with labels: no recipe goes before or after it.",
-                hint=f"Name it on its own: --recipe {part}.",
+                f"{stage} trains for tasks with labels: no recipe goes before or after it.",
+                hint=f"Name it on its own: --recipe {stage}.",
             )
-    first, _, last = text.rpartition("+")
-    variant = last.partition(":")[2]
-
-    def opened(_variant: str, settings: Any) -> RecipeChain:
-        return RecipeChain(first=_open_model(first), last=entries[-1].open(variant, settings))  # type: ignore[arg-type]
-
-    return RecipeEntry(
-        name=text.partition(":")[0],
-        summary="; then ".join(entry.summary for entry in entries),
-        kind="model",
-        settings={text.partition(":")[2]: entries[-1].settings[variant]},
-        open=opened,
-    )
-
-
-def _open_model(text: str, changes: Mapping[str, Any] | None = None) -> ModelRecipe:
-    """The recipe of a stage, with those of the changes that are settings of it."""
-    entry, variant = recipe_entry(text), text.partition(":")[2]
-    known = {one.name for one in fields(entry.settings[variant])}
-    own = {name: value for name, value in (changes or {}).items() if name in known}
-    recipe = open_recipe(text, own)
-    assert not hasattr(recipe, "plan_task")
-    return recipe
+    return kinds[-1]
 
 
 def open_recipe(text: str, changes: Mapping[str, Any] | None = None) -> TaskRecipe | ModelRecipe:
-    """The recipe called `name` or `name:variant`, with changed settings; of several, `A+B`, in all of them.
+    """The recipe called `name` or `name:variant`, with changed settings.
 
     Raises:
         UsageError: There is no such recipe, variant or setting, or a value has another form.
     """
     entry, variant = recipe_entry(text), text.partition(":")[2]
-    if "+" in text:
-        first, _, last = text.rpartition("+")
-        return RecipeChain(first=_open_model(first, changes), last=open_recipe(last, changes))  # type: ignore[arg-type]
     return entry.open(variant, with_settings(entry.settings[variant], changes or {}, of=text))

@@ -19,7 +19,7 @@ from harness.jobs import Job, Train
 from harness.model_store import ModelStore
 from harness.plan import ConfiguredModel, Plan, PlannedScore
 from harness.provenance import cores
-from harness.recipe import ModelRecipe, TaskRecipe
+from harness.recipe import TaskRecipe
 from harness.report import Report
 from harness.request import PreparedRun, Request, ResolvedRequest, check_devices
 from harness.store import Store
@@ -82,7 +82,7 @@ def prepare(request: Request, *, training: bool = False) -> PreparedRun:
         store=store,
         cache=found.cache,
         recipe=found.recipe,
-        model_recipe=found.model_recipe,
+        stages=found.stages,
     )
 
 
@@ -110,14 +110,14 @@ def train(
 def carry_out_training(prepared: PreparedRun, listeners: Listeners | None = None) -> tuple[TrainedModel, ...]:
     """Train the models of a prepared request that are not there, and give all of them."""
     failures: Mapping[str, Failure] = {}
+    trials = {trial.key: trial for trial in prepared.plan.trials}
     if prepared.plan.jobs:
         failures = _driver(prepared, listeners).train()
     found = []
     for one in prepared.plan.trainings:
         assert one.training is not None
-        sweep = one.training.sweep
-        keys = [job.key for job in prepared.plan.jobs] if sweep is not None else [one.artifact.key]
-        failure = next((failures[key] for key in keys if key in failures), None)
+        own = {job.key for job in one.training.jobs(trials, gate=prepared.request.gate)}
+        failure = next((failures[key] for key in failures if key in own), None)
         there = ModelStore(prepared.store.root).find(one.artifact.key, prepared.cache)
         if there is None and failure is None:
             failure = Failure(kind="stopped", message="It was not reached.")
@@ -245,7 +245,7 @@ def _driver(prepared: PreparedRun, listeners: Listeners | None) -> Driver:
             threads=request.threads,
         )
     return Driver(
-        _with_devices(plan, places.devices, prepared.model_recipe),
+        _with_devices(plan, places.devices),
         store=prepared.store,
         cache=prepared.cache,
         devices=places.devices,
@@ -265,10 +265,10 @@ def _weight_bytes(one: ConfiguredModel) -> int:
     return sum(path.stat().st_size for path in weight_files(one.on_disk.artifact.folder))
 
 
-def _with_devices(plan: Plan, devices: Sequence[str], recipe: ModelRecipe | None) -> Plan:
+def _with_devices(plan: Plan, devices: Sequence[str]) -> Plan:
     """The plan with the devices shared out among its trainings, no more to each than its recipe can use."""
     trainings = sum(job.kind == "train" for job in plan.jobs)
-    if not trainings or recipe is None:
+    if not trainings:
         return plan
     most = max(1, len(set(devices)) // trainings)
     return replace(

@@ -12,7 +12,7 @@ from harness import files
 from harness.context import Event
 from harness.errors import StoreError
 from harness.files import Leases
-from harness.jobs import Job, lineage_of, model_part, task_part, with_weights
+from harness.jobs import Choose, Job, Place, lineage_of, model_part, task_part, with_weights
 from harness.model_store import ModelStore
 from harness.plan import Plan, PlannedScore
 from harness.record import RECORDS, ErrorPart, Record
@@ -265,6 +265,8 @@ class Driver:
             return
         record = RECORDS.parse(finished.output["record"].decode(), where=job.label)
         examples, run = finished.output.get("examples"), finished.output.get("run")
+        if record.purpose == "trial" and self._has_final(job.place, job.key):
+            record = record.model_copy(update={"purpose": "final"})  # it was asked for by itself before
         cell = self._scores.get(job.key)
         again = self._anew(job.key) or (cell is not None and cell.former is not None)
         kept = self._store.put(job.place.artifact, record, examples, run=run, again=again)
@@ -274,11 +276,20 @@ class Driver:
         else:
             self._listeners.trained(job, kept)
 
+    def _has_final(self, place: Place, key: str) -> bool:
+        return self._store.get(place.artifact, place.task, key) is not None
+
     def _fail(self, job: Job, failure: Failure) -> None:
         if isinstance(failure.fault, StoreError):
             raise failure.fault
         if job.kind in ("train", "finetune"):
             self._listeners.event(job, Event(kind="failed", text=failure.message))
+        if job.member:
+            failure = replace(
+                failure,
+                message=f"{job.label}: {failure.message}",
+                hint=f"Leave the value out of --sweep, or mend what is wrong. {failure.hint or ''}".strip(),
+            )
         self._state[job.key] = "failed"
         self._failures[job.key] = failure
         for key in self._dependants(job.key):
@@ -291,7 +302,7 @@ class Driver:
 
     def _makes_model(self, job: Job) -> bool:
         """Whether the model of the scores behind a job is not there without it, or not fit to be scored."""
-        return job.kind in ("train", "resolve") or job.key in self._scores.keys() - self._cells.keys()
+        return job.kind in ("train", "resolve") or bool(job.member) or isinstance(job.work, Choose)
 
     def _fail_cell(self, cell: PlannedScore, failure: Failure, *, model_refused: bool) -> None:
         record = None

@@ -13,6 +13,7 @@ import contextlib
 import hashlib
 import io
 import json
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -88,6 +89,7 @@ class Job:
     `inputs` are the keys of the jobs whose output it reads. `claim` is the key by which processes share work:
     jobs of one claim run in one process. A job with a `place` makes the record of its own key; if that record
     exists, the job is done. A job runs beside others on a device; one with `devices` has that many to itself.
+    A `member` is the value of a sweep for which the job works, and its model is one of several.
     """
 
     key: str
@@ -98,6 +100,7 @@ class Job:
     claim: str | None = None
     place: Place | None = None
     devices: int = 0
+    member: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -281,7 +284,7 @@ class Choose:
             update={
                 "name": self.artifact.name,
                 "key": self.artifact.key,
-                "lineage": self._lineage(records, best),
+                "lineage": self._lineage(records, best, document.lineage.assumed),
             }
         )
         for member in members:
@@ -303,7 +306,7 @@ class Choose:
             records.append(record)
         return records
 
-    def _lineage(self, records: Sequence[Sequence[Record]], best: int) -> Lineage:
+    def _lineage(self, records: Sequence[Sequence[Record]], best: int, assumed: tuple[str, ...]) -> Lineage:
         sweep = self.lineage.sweep
         assert sweep is not None
         curve = tuple(
@@ -316,7 +319,7 @@ class Choose:
             for value, member, found in zip(sweep.values, self.members, records, strict=True)
         )
         whole = sweep.model_copy(update={"chosen": sweep.values[best], "curve": curve})
-        return self.lineage.model_copy(update={"sweep": whole})
+        return self.lineage.model_copy(update={"sweep": whole, "assumed": assumed})
 
 
 _AGAIN = "Run the same command again: what is missing is made anew."
@@ -324,7 +327,7 @@ _AGAIN = "Run the same command again: what is missing is made anew."
 
 def best_member(records: Sequence[Sequence[Record]]) -> int:
     """The place of the member of a sweep with the highest mean of main scores, the first of equals."""
-    means = [_mean(found) for found in records]
+    means = [mean if math.isfinite(mean := _mean(found)) else -math.inf for found in records]
     return means.index(max(means))
 
 

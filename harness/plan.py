@@ -37,10 +37,13 @@ class PlannedSweep:
     members: tuple[ConfiguredModel, ...]
     trials: tuple[Mapping[str, PlannedScore], ...]
 
+    def value_text(self, member: ConfiguredModel) -> str:
+        """The setting with a member's value."""
+        return f"{self.part.setting}={self.part.values[self.members.index(member)]}"
+
     def label(self, member: ConfiguredModel) -> str:
         """The name of a member with its value of the setting."""
-        value = self.part.values[self.members.index(member)]
-        return f"{member.artifact.name}, {self.part.setting}={value}"
+        return f"{member.artifact.name}, {self.value_text(member)}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -260,6 +263,17 @@ class Plan:
         return tuple(c for c in self.cells if c.record is None and c.problem is None)
 
     @property
+    def trial_labels(self) -> dict[str, str]:
+        """The names of the models of trials, with their values, by the trials' keys."""
+        sweeps = [one.training.sweep for one in self.trainings if one.training and one.training.sweep]
+        return {
+            trial.key: sweep.label(member)
+            for sweep in sweeps
+            for member, trials in zip(sweep.members, sweep.trials, strict=True)
+            for trial in trials.values()
+        }
+
+    @property
     def impossible(self) -> tuple[PlannedScore, ...]:
         """Planned scores whose data is not available."""
         return tuple(c for c in self.cells if c.problem is not None)
@@ -353,19 +367,20 @@ def _sweep_jobs(
     jobs: dict[str, Job] = {}
     for number, (member, found) in enumerate(zip(sweep.members, scores, strict=True)):
         assert member.training is not None
-        name, before = sweep.label(member), member.training.jobs(trials, gate=gate)
-        before = tuple(replace(job, label=name) if job.kind == "train" else job for job in before)
+        name, value = sweep.label(member), sweep.value_text(member)
+        before = member.training.jobs(trials, gate=gate)
+        before = (*before[:-1], *(replace(job, label=name, member=value) for job in before[-1:]))
         open_trials = [trial for trial in found if trial.record is None]
-        if open_trials or number == best:
-            jobs |= {job.key: job for job in before}
+        if best in (None, number):
+            jobs |= {job.key: job for job in before if job.key not in jobs}
         if open_trials:
             resolve = _resolve(member, gate=gate, inputs=tuple(job.key for job in before[-1:]))
-            jobs |= {resolve.key: resolve}
+            jobs |= {resolve.key: replace(resolve, label=name, member=value)}
         for trial in open_trials:
             named = f"{trial.task.name} ({name})"
             made = _task_jobs(trial, resolve.key, trial.purpose)
-            jobs |= {job.key: replace(job, label=named) for job in made}
-    needed = tuple(job.key for job in jobs.values() if job.kind in ("train", "score"))
+            jobs |= {job.key: replace(job, label=named, member=value) for job in made}
+    needed = tuple(job.key for job in jobs.values() if job.member and job.kind in ("train", "score"))
     return (*jobs.values(), replace(choice, inputs=needed))
 
 

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import fmean
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -24,7 +25,7 @@ from harness.evaluation import DiskNeed, TrainedModel
 from harness.execute import Listeners, Result
 from harness.identity import encoding_identity
 from harness.jobs import Job
-from harness.plan import ConfiguredModel, Plan
+from harness.plan import ConfiguredModel, Plan, PlannedTraining
 from harness.record import Record
 from harness.report import Report, impossible_results, print_failures
 from harness.request import PreparedRun
@@ -367,23 +368,40 @@ def _is_encoded(one: ConfiguredModel, prepared: PreparedRun) -> bool:
 
 
 def _training_lines(one: ConfiguredModel) -> list[str]:
-    """How a model is made, and the notes on that."""
-    if one.training is None or one.lineage is None:
-        return []
-    sweep = one.training.sweep
-    steps = "?" if one.training.model.steps is None else f"{one.training.model.steps:,}"
-    state = f"is there: {one.artifact.folder}" if one.training.done else f"is trained first, {steps} steps"
-    if sweep is not None and not one.training.done:
-        there = sum(member.training is not None and member.training.done for member in sweep.members)
-        each = f", by {steps} steps each" if there < len(sweep.members) else ""
-        state = (
-            f"is chosen first by the mean of {', '.join(sweep.part.tasks)}; "
-            f"{there} of {len(sweep.members)} models are trained{each}"
-        )
-    lineage = one.lineage
-    notes = [*one.training.model.notes, *(f"assumed: {sentence}" for sentence in lineage.assumed)]
+    """How a model is made, one training after the other, and the notes on that."""
+    return [line for stage in one.stages for line in _stage_lines(stage)]
+
+
+def _stage_lines(one: ConfiguredModel) -> list[str]:
+    assert one.training is not None
+    assert one.lineage is not None
+    lineage, model = one.lineage, one.training.model
+    notes = [*model.notes, *(f"assumed: {sentence}" for sentence in lineage.assumed)]
     about = f"  {lineage.text}, seed {lineage.seed}, from {lineage.parents[0].name}; {lineage.source}"
-    return [f"{about}; {state}", *(f"  {note}" for note in notes)]
+    return [f"{about}; {_state_text(one.training, one.artifact.folder)}", *(f"  {note}" for note in notes)]
+
+
+def _state_text(training: PlannedTraining, folder: Path) -> str:
+    """Whether a model is there, or how it is made first."""
+    if training.done:
+        return f"is there: {folder}"
+    if training.sweep is None:
+        return f"is trained first, {_steps_text([training])}"
+    members = [member.training for member in training.sweep.members if member.training is not None]
+    open_ = [member for member in members if not member.done]
+    left = f", by {_steps_text(open_)} each" if open_ else ""
+    return (
+        f"is chosen first by the mean of {', '.join(training.sweep.part.tasks)}; "
+        f"{len(members) - len(open_)} of {len(members)} models are trained{left}"
+    )
+
+
+def _steps_text(trainings: Sequence[PlannedTraining]) -> str:
+    steps = {training.model.steps for training in trainings}
+    known = sorted(count for count in steps if count is not None)
+    if len(known) < len(steps):
+        return "? steps"
+    return f"{known[0]:,} steps" if len(known) == 1 else f"{known[0]:,} to {known[-1]:,} steps"
 
 
 def _said(prepared: PreparedRun) -> list[str]:
@@ -393,10 +411,9 @@ def _said(prepared: PreparedRun) -> list[str]:
         for sentence in cell.recipe_plan.notes if cell.recipe_plan else ():
             tasks.setdefault(sentence, []).append(cell.task.name)
     lines = [f"{', '.join(dict.fromkeys(names))}: {sentence}" for sentence, names in tasks.items()]
-    if prepared.recipe is not None and prepared.model_recipe is not None:
-        lines.append(
-            f"tasks with labels: {prepared.recipe.name}; all other tasks: {prepared.model_recipe.name}"
-        )
+    if prepared.recipe is not None and prepared.stages:
+        made = "+".join(stage.name for stage in prepared.stages)
+        lines.append(f"tasks with labels: {prepared.recipe.name}; all other tasks: {made}")
     former = sum(cell.former is not None for cell in prepared.plan.cells)
     if former:
         lines.append(

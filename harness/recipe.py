@@ -173,60 +173,6 @@ class ModelRecipe(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecipeChain:
-    """Two recipes that make a model one after the other, the last one from the model of the first.
-
-    Each training is one of its own, with the recipe of its stage; what is not said of both is the last one's.
-    """
-
-    first: ModelRecipe
-    last: ModelRecipe
-
-    @property
-    def name(self) -> str:
-        """The name that a user types."""
-        return f"{self.first.name}+{self.last.name}"
-
-    @property
-    def source(self) -> str:
-        """The sources of both."""
-        return f"{self.first.source}; then {self.last.source}"
-
-    @property
-    def output(self) -> Output:
-        """The output of the model."""
-        return self.last.output
-
-    @property
-    def data(self) -> tuple[TrainingData, ...]:
-        """The data sets of the last one."""
-        return self.last.data
-
-    @property
-    def selection(self) -> tuple[TrainingData, ...]:
-        """The data sets that choose among checkpoints of the last one."""
-        return self.last.selection
-
-    @property
-    def all_data(self) -> tuple[TrainingData, ...]:
-        """Every data set that one of them reads."""
-        return (*self.first.all_data, *self.last.all_data)
-
-    def devices(self, most: int) -> int:
-        """The most devices that both can use."""
-        counts = range(most, 0, -1)
-        return next(n for n in counts if self.first.devices(n) == n == self.last.devices(n))
-
-    def plan(self, backbone: Artifact, data: Sequence[LocatedTraining], *, seed: int) -> PlannedModel:
-        """The model that the last one would make of a model of the first."""
-        return self.last.plan(backbone, data, seed=seed)
-
-    def train(self, spec: TrainingSpec) -> None:
-        """Train as the last one does."""
-        self.last.train(spec)
-
-
-@dataclass(frozen=True, kw_only=True)
 class RecipeEntry:
     """A recipe in the catalog, the `RECIPE` of a file in finetune/recipes/; a user types `name[:variant]`.
 

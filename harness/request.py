@@ -14,16 +14,17 @@ from types import MappingProxyType
 from typing import Any
 
 from harness import bm25, catalog, paths
-from harness.arguments import checked, checked_fields, split_names, with_settings
+from harness.arguments import checked, checked_fields
 from harness.data.locate import DataSettings
 from harness.data.offline import forbid_network
-from harness.errors import UsageError, shortened, unknown
+from harness.errors import UsageError, unknown
 from harness.models import ModelOptions, subject
 from harness.plan import ConfiguredModel, Plan
 from harness.recipe import ModelRecipe, TaskRecipe
+from harness.recipe_request import RecipeRequest, Recipes, changes_of, require_model_recipe, vector_options
 from harness.store import Store
-from harness.training_plan import Sweep, TrainingRequest, planned_models
-from harness.types import SEED, SIDES, Column, DocumentText, Purpose, Settings, Suite, SuiteOptions, Task
+from harness.training_plan import TrainingRequest, planned_models
+from harness.types import SEED, SIDES, Purpose, Settings, Suite, SuiteOptions, Task
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +105,7 @@ class Request:
             options=SuiteOptions(
                 **{name: given[name] for name in ("tasks", "languages", "subsets", "splits")}
             ),
-            recipe_settings=_changes(given["changes"]),
+            recipe_settings=changes_of(given["changes"]),
             devices=given["devices"],
             allow_extra=given["allow_extra"],
             train_data=given["train_data"] or "",
@@ -135,7 +136,7 @@ class Request:
         _require_spelled(request.devices)
         _existing_folder(paths.data_root(request.data))
         suites = request.open_suites()
-        _Recipes.of(suites, request)
+        Recipes.of(suites, request.recipe_request())
         _check_prompts(request.settings.prompts or {}, suites)
         if request.devices:
             check_devices(request.devices)
@@ -147,7 +148,7 @@ class Request:
             UsageError: The message says what to type.
         """
         for name in self.recipe:
-            if catalog.recipe_entry(name).kind == "model":
+            if catalog.recipe_kind(name) == "model":
                 raise UsageError(
                     f"{name} makes a model, which must be there before it is compared or followed.",
                     hint=f"Type harness train --model MODEL --recipe {name}, then give its folder.",
@@ -162,7 +163,22 @@ class Request:
         cache, results = paths.cache_folder(self.cache), paths.results_folder(self.results)
         suites = catalog.open_suites(self.suites, replace(self.options, cache=cache, results=results))
         documents = self.settings.document_text
-        return suites if documents is None else [_with_documents(suite, documents) for suite in suites]
+        return suites if documents is None else [suite.with_documents(documents) for suite in suites]
+
+    def recipe_request(self) -> RecipeRequest:
+        """The part of the request that concerns recipes."""
+        cache, results = paths.cache_folder(self.cache), paths.results_folder(self.results)
+        return RecipeRequest(
+            names=self.recipe,
+            changes=self.recipe_settings,
+            sweep=self.sweep,
+            select=self.select,
+            settings=self.settings,
+            folders=SuiteOptions(cache=cache, results=results),
+            train_data=self.train_data,
+            seeds=self.seeds,
+            trial=self.purpose == "trial",
+        )
 
     def changed(self, fields_: Mapping[str, Any], *, of: str) -> Request:
         """A request with changed fields, also those of its `settings` and its `options`.
@@ -185,320 +201,6 @@ class Request:
             settings=replace(before.settings, **made[Settings]),
             options=replace(before.options, **made[SuiteOptions]),
         ).checked()
-
-
-def _with_documents(suite: Suite, documents: DocumentText) -> Suite:
-    """A suite whose retrieval tasks put a document's text together in this way."""
-
-    def changed(task: Task) -> Task:
-        return replace(task, documents=documents) if task.roles == SIDES else task
-
-    columns = (replace(column, tasks=tuple(map(changed, column.tasks))) for column in suite.columns)
-    return replace(suite, columns=tuple(columns))
-
-
-def _changes(pairs: Sequence[str] | Mapping[str, Any]) -> dict[str, Any]:
-    """The changed settings of FIELD=VALUE pairs.
-
-    Raises:
-        UsageError: A pair has no "=".
-    """
-    if isinstance(pairs, Mapping):
-        return dict(pairs)
-    found: dict[str, Any] = {}
-    for pair in pairs:
-        name, equals, value = str(pair).partition("=")
-        if not equals:
-            raise UsageError(f"--set {pair!r} has no '='.", hint="Type e.g. --set learning_rate=3e-5.")
-        found[name.strip()] = value
-    return found
-
-
-def sweep_of(text: str | None) -> dict[str, tuple[str, ...]]:
-    """The setting and the values of SETTING=VALUE,VALUE; empty for None.
-
-    Raises:
-        UsageError: There is no "=".
-    """
-    if text is None:
-        return {}
-    name, equals, values = text.partition("=")
-    if not equals:
-        raise UsageError(
-            f"--sweep {text!r} has no '='.", hint="Type e.g. --sweep learning_rate=1e-5,2e-5,3e-5."
-        )
-    return {name.strip(): split_names(values)}
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Recipes:
-    """The recipes of a request: that for tasks with labels, and that for models; None where there is none."""
-
-    task: TaskRecipe | None = None
-    model: ModelRecipe | None = None
-    sweep: Sweep | None = None
-
-    @staticmethod
-    def of(suites: Sequence[Suite], request: Request) -> _Recipes:
-        """The recipes that a request names, with its settings.
-
-        Raises:
-            UsageError: A recipe is missing, has nothing to do, or is refused its settings.
-        """
-        tasks = [task for suite in suites for task in suite.tasks]
-        names = _by_kind(request.recipe)
-        _require_use(names, tasks, suites, request)
-        changes = _changes_by_recipe(request)
-        opened = {kind: catalog.open_recipe(name, changes[name]) for kind, name in names.items()}
-        sweep = _sweep(names.get("model"), changes, request)
-        recipes = _Recipes(task=opened.get("task"), model=opened.get("model"), sweep=sweep)  # type: ignore[arg-type]
-        labelled = [task for task in tasks if task.output == "label"]
-        if recipes.task is not None and len(labelled) == len(tasks):
-            _refuse_settings(request)
-            if request.settings.seed != SEED and not recipes.task.uses_seed:
-                raise UsageError(
-                    f"--seed has no effect: the seeds of {recipes.task.name} are its own, and there are no "
-                    "fresh ones.",
-                    hint="Type --set fresh_seeds=N for fresh seeds, or leave out --seed.",
-                )
-        return recipes
-
-
-def _sweep(recipe: str | None, changes: Mapping[str, Mapping[str, Any]], request: Request) -> Sweep | None:
-    """The sweep of a request; None without one.
-
-    Raises:
-        UsageError: There is no recipe or no setting to sweep, fewer than two values, or no task that chooses.
-    """
-    if not request.sweep:
-        if request.select:
-            raise UsageError(
-                "--select names the tasks that choose among the values of a sweep.",
-                hint="Type --sweep SETTING=VALUE,VALUE as well, or leave it out.",
-            )
-        return None
-    if recipe is None:
-        raise UsageError(
-            "--sweep is for a setting of a recipe that makes a model; recipes for tasks with labels have "
-            "their own grids.",
-            hint="Name one with --recipe, e.g. dpr (`harness list recipes`).",
-        )
-    if len(request.sweep) > 1:
-        raise UsageError("One setting can be swept at a time.", hint="Fix the others with --set.")
-    setting, values = next(iter(request.sweep.items()))
-    if setting in changes[recipe]:
-        raise UsageError(f"{setting} is swept and set.", hint=f"Leave out --set {setting}.")
-    opened = [_with_value(recipe, changes[recipe], setting, value) for value in _several(setting, values)]
-    found = tuple(value for value, _ in opened)
-    _require_different(setting, found)
-    if not request.select:
-        raise UsageError(
-            "Which tasks choose among the values of the sweep?",
-            hint="Type e.g. --select beir:NFCorpus,SciFact; they are then marked as no test of the model.",
-        )
-    return Sweep(
-        setting=setting,
-        values=found,
-        recipes=tuple(member for _, member in opened),
-        tasks=_selection(request),
-    )
-
-
-def _several(setting: str, values: Any) -> tuple[Any, ...]:
-    if isinstance(values, str):
-        values = split_names(values)
-    if not isinstance(values, Sequence):
-        raise UsageError(f"The values of {setting} are {values!r}, and must be a list.")
-    return tuple(values)
-
-
-def _require_different(setting: str, values: Sequence[Any]) -> None:
-    if len(values) < 2:
-        given = f"The value {values[0]}" if values else "No value"
-        raise UsageError(
-            f"{given} is given for {setting}: a sweep chooses among two or more.",
-            hint=f"Type e.g. --sweep {setting}=VALUE,VALUE, or --set {setting}=VALUE without a sweep.",
-        )
-    twice = [value for number, value in enumerate(values) if value in values[:number]]
-    if twice:
-        raise UsageError(f"The value {twice[0]} of {setting} is given twice.", hint="Leave one of them out.")
-
-
-def _with_value(recipe: str, changes: Mapping[str, Any], setting: str, value: Any) -> tuple[Any, ModelRecipe]:
-    """A value of a recipe's setting in the setting's own type, and the recipe with it."""
-    entry, variant = catalog.recipe_entry(recipe), recipe.partition(":")[2]
-    given = {**changes, setting: value}
-    settings = with_settings(entry.settings[variant], given, of=recipe)
-    opened = entry.open(variant, settings)
-    return getattr(settings, setting), opened  # type: ignore[return-value]
-
-
-def _selection(request: Request) -> dict[str, Task]:
-    """The tasks that choose by name; one of which a column shows a part has the name of the column.
-
-    Raises:
-        UsageError: There is no such suite or task, a task is no single one, or needs no vectors.
-    """
-    options = SuiteOptions(
-        cache=paths.cache_folder(request.cache), results=paths.results_folder(request.results)
-    )
-    found: dict[str, Task] = {}
-    for text in request.select:
-        for name, tasks in _suites_of(text, options):
-            parts = catalog.open_suite(name, options).parts
-            for column in catalog.open_suites([name], replace(options, tasks=tasks))[0].columns:
-                for task in _single(column):
-                    known = column.name if column.name in parts else task.name
-                    if found.setdefault(known, task) != task:
-                        raise UsageError(f"--select names two tasks {known}.", hint="Name one of them.")
-    return found
-
-
-def _suites_of(text: str, options: SuiteOptions) -> list[tuple[str, tuple[str, ...]]]:
-    """The suites that `suite`, `suite:argument` or `suite:tasks` stands for, each with names of its tasks."""
-    name, _, rest = text.partition(":")
-    entry, parts = catalog.suites().get(name), split_names(rest)
-    if entry is None or not rest:
-        return [(text, ())]
-    try:
-        catalog.open_suite(text, options)
-    except UsageError:
-        if entry.alone and not entry.offers():
-            return [(name, parts)]
-        if {offer.name for offer in entry.offers()}.issuperset(parts):
-            return [(f"{name}:{part}", ()) for part in parts]
-    return [(text, ())]
-
-
-def _single(column: Column) -> tuple[Task, ...]:
-    """The task of a column that chooses; none where the column was not asked for."""
-    if len(column.tasks) > 1:
-        raise UsageError(
-            f"{column.name} is the mean of {len(column.tasks)} tasks, and cannot choose.",
-            hint=f"Name tasks of it, e.g. --select mteb:{column.tasks[0].name}.",
-        )
-    for task in column.tasks:
-        if task.output == "label":
-            raise UsageError(
-                f"{task.name} needs a model trained for it, and cannot choose models that give vectors.",
-                hint="Name a task of vectors, e.g. --select mteb:STSBenchmark.",
-            )
-    return column.tasks
-
-
-def _by_kind(names: Sequence[str]) -> dict[str, str]:
-    """The names of recipes by their kind, "task" or "model"."""
-    found: dict[str, str] = {}
-    for name in names:
-        kind = catalog.recipe_entry(name).kind
-        if kind in found:
-            what = "make models" if kind == "model" else "train for tasks with labels"
-            raise UsageError(
-                f"{found[kind]} and {name} both {what}.", hint="Run one after the other, one --recipe each."
-            )
-        found[kind] = name
-    return found
-
-
-def _require_use(
-    names: Mapping[str, str], tasks: Sequence[Task], suites: Sequence[Suite], request: Request
-) -> None:
-    """Refuse recipes that no task needs, tasks that need another recipe, and options without their recipe."""
-    labelled = [task.name for task in tasks if task.output == "label"]
-    titles = ", ".join(suite.name for suite in suites)
-    if labelled and "task" not in names:
-        known = [name for name, entry in catalog.recipes().items() if entry.kind == "task"]
-        also = f" beside {names['model']}" if "model" in names else ""
-        raise UsageError(
-            f"A model must be trained for {shortened(labelled)}: which recipe{also}?",
-            hint=f"Type --recipe with one of {', '.join(known)} (`harness list recipes`).",
-        )
-    if not names and request.recipe_settings:
-        raise UsageError(
-            "--set changes a setting of a recipe.", hint="Name one with --recipe, or leave it out."
-        )
-    if "task" in names and not labelled:
-        raise UsageError(
-            f"The recipe {names['task']} has nothing to train for: {titles or 'no suite'} has no task with "
-            "labels.",
-            hint="Type --suite glue, or leave out --recipe.",
-        )
-    if "task" in names and request.purpose == "trial":
-        raise UsageError("A recipe's score is final: its runs are the trials.", hint="Leave out the purpose.")
-    if "model" in names:
-        if tasks and len(labelled) == len(tasks):
-            raise UsageError(
-                f"The recipe {names['model']} makes models that give vectors; {titles} has tasks with labels "
-                "only.",
-                hint="Leave it out, or name a suite of vectors, e.g. --suite mteb.",
-            )
-        return
-    for option, given in (("--train-data", request.train_data), ("--seeds", request.seeds > 1)):
-        if given:
-            raise UsageError(
-                f"{option} is for a recipe that makes a model.",
-                hint="Name one with --recipe, e.g. simcse (`harness list recipes`), or leave it out.",
-            )
-
-
-def _require_model_recipe(request: Request) -> None:
-    """Refuse a request to train without one recipe that makes a model."""
-    names = _by_kind(request.recipe)
-    if names.keys() != {"model"}:
-        known = [name for name, entry in catalog.recipes().items() if entry.kind == "model"]
-        given = f"{names['task']} trains for tasks with labels" if "task" in names else "No recipe is named"
-        raise UsageError(
-            f"{given}, and what is asked for is a model.",
-            hint=f"Type --recipe with one of {', '.join(known)} (`harness list recipes`).",
-        )
-
-
-def _changes_by_recipe(request: Request) -> dict[str, dict[str, Any]]:
-    """The changed settings of each recipe: the one before a dot, or the one that has the setting."""
-    entries = {name: catalog.recipe_entry(name) for name in request.recipe}
-    known = {
-        name: {f.name for f in fields(entry.settings[name.partition(":")[2]])}
-        for name, entry in entries.items()
-    }
-    found: dict[str, dict[str, Any]] = {name: {} for name in entries}
-    for given, value in request.recipe_settings.items():
-        recipe, dot, setting = given.rpartition(".")
-        if dot and recipe not in (names := [name.partition(":")[0] for name in entries]):
-            raise unknown("recipe of this request", recipe, names, then=f"Type --set {setting}={value}.")
-        owners = [n for n in entries if recipe == n.partition(":")[0]] if dot else []
-        owners = owners or [name for name, settings in known.items() if given in settings] or [*entries][:1]
-        if len(owners) > 1:
-            raise UsageError(
-                f"{' and '.join(owners)} both have a setting {given!r}.",
-                hint=f"Type --set {owners[0].partition(':')[0]}.{given}={value}.",
-            )
-        if len(entries) > 1 and not dot and given not in known[owners[0]]:
-            every = sorted(set().union(*known.values()))
-            then = "See docs/training.md and docs/glue.md."
-            raise unknown("setting of these recipes", given, every, then=then)
-        if setting in found[owners[0]]:
-            raise UsageError(f"The setting {setting} is given twice.", hint="Leave one of them out.")
-        found[owners[0]][setting] = value
-    return found
-
-
-def _refuse_settings(request: Request) -> None:
-    """Refuse settings for finished models, which a recipe would silently ignore."""
-    for option in _given_settings(request):
-        raise UsageError(
-            f"{option} is for finished models; the recipe {request.recipe[0]} says how one is trained.",
-            hint=f"Leave out {option}.",
-        )
-
-
-_OPTIONS = {"prompts": "prompt"}
-"""The options of settings that have another name on the command line."""
-
-
-def _given_settings(request: Request) -> list[str]:
-    """The options that set how a model gives vectors."""
-    names = [f.name for f in fields(Settings) if getattr(request.settings, f.name) != f.default]
-    return [f"--{_OPTIONS.get(name, name).replace('_', '-')}" for name in names if name != "seed"]
 
 
 def _check_prompts(prompts: Mapping[str, str], suites: Sequence[Suite]) -> None:
@@ -587,7 +289,7 @@ class ResolvedRequest:
         asked: Each model of the request.
         trained: The models that a recipe makes of them, for each seed; none without such a recipe.
         recipe: The recipe for tasks with labels.
-        model_recipe: The recipe that makes models.
+        stages: The recipes that make a model one after the other.
     """
 
     request: Request
@@ -595,7 +297,7 @@ class ResolvedRequest:
     trained: tuple[ConfiguredModel, ...]
     suites: tuple[Suite, ...]
     recipe: TaskRecipe | None
-    model_recipe: ModelRecipe | None
+    stages: tuple[ModelRecipe, ...]
     results: Path
     cache: Path
     data: DataSettings
@@ -604,12 +306,12 @@ class ResolvedRequest:
     def subjects(self) -> tuple[ConfiguredModel, ...]:
         """Every model that is evaluated, once."""
         labelled = any(task.output == "label" for suite in self.suites for task in suite.tasks)
-        asked = self.asked if labelled or self.model_recipe is None else ()
+        asked = self.asked if labelled or not self.stages else ()
         return tuple(dict.fromkeys((*asked, *self.trained)))
 
     def is_evaluated(self, one: ConfiguredModel, task: Task) -> bool:
         """Whether a model is evaluated on a task: those that a recipe made where the task needs vectors."""
-        return self.model_recipe is None or (one.training is None) == (task.output == "label")
+        return not self.stages or (one.training is None) == (task.output == "label")
 
     @staticmethod
     def of(request: Request, *, training: bool = False) -> ResolvedRequest:
@@ -634,14 +336,14 @@ class ResolvedRequest:
         )
         suites = request.open_suites()
         if training:
-            _require_model_recipe(request)
-        recipes = _Recipes.of(suites, request)
+            require_model_recipe(request.recipe_request())
+        recipes = Recipes.of(suites, request.recipe_request())
         _check_bm25(request, suites)
-        trained = recipes.model is not None
+        trained = bool(recipes.stages)
         asked = _configured_models(request, cache, recipe=trained or _only_trained(suites), plain=trained)
         _check_prompts(request.settings.prompts or {}, suites)
         made: tuple[ConfiguredModel, ...] = ()
-        if recipes.model is not None:
+        if recipes.stages:
             how = TrainingRequest(
                 settings=request.settings,
                 seeds=tuple(range(request.settings.seed, request.settings.seed + request.seeds)),
@@ -652,14 +354,14 @@ class ResolvedRequest:
                 minutes=request.checkpoint_minutes,
                 sweep=recipes.sweep,
             )
-            made = planned_models(tuple(dict.fromkeys(asked)), recipes.model, how)
+            made = planned_models(tuple(dict.fromkeys(asked)), recipes.stages, how)
         return ResolvedRequest(
             request=request,
             asked=asked,
             trained=made,
             suites=tuple(suites),
             recipe=recipes.task,
-            model_recipe=recipes.model,
+            stages=recipes.stages,
             results=results,
             cache=cache,
             data=data,
@@ -682,7 +384,7 @@ def _check_bm25(request: Request, suites: Sequence[Suite]) -> None:
             "vector for each text.",
             hint="Name a suite with retrieval, e.g. --suite nanobeir, or leave it out.",
         )
-    given = [option for option in _given_settings(request) if option != "--document-text"]
+    given = [option for option in vector_options(request.settings) if option != "--document-text"]
     if given and len(named) == len(request.models):
         raise UsageError(
             f"{given[0]} is for models that give vectors; {named[0]} ranks documents by their words.",
@@ -732,7 +434,7 @@ class PreparedRun:
     store: Store
     cache: Path
     recipe: TaskRecipe | None = None
-    model_recipe: ModelRecipe | None = None
+    stages: tuple[ModelRecipe, ...] = ()
 
     def label(self, one: ConfiguredModel) -> str:
         """A model's name, with its seed or the start of its key where another model has the same name."""

@@ -15,7 +15,7 @@ from harness.jobs import Choose, Job, Train
 from harness.lineage import Lineage, ParentPart, SweepPart
 from harness.model_store import ModelStore
 from harness.plan import ConfiguredModel, PlannedSweep, PlannedTraining, plan_trials
-from harness.recipe import ModelRecipe, PlannedModel, RecipeChain
+from harness.recipe import ModelRecipe, PlannedModel
 from harness.training import TrainingSpec
 from harness.types import Artifact, Settings, Task
 
@@ -63,25 +63,26 @@ class TrainingRequest:
 
 
 def planned_models(
-    backbones: Sequence[ConfiguredModel], recipe: ModelRecipe, request: TrainingRequest
+    backbones: Sequence[ConfiguredModel], stages: Sequence[ModelRecipe], request: TrainingRequest
 ) -> tuple[ConfiguredModel, ...]:
-    """The models that a recipe makes of each backbone with each seed, trained already or not.
+    """The models that recipes make, one after the other, of each backbone with each seed, there or not.
 
     Raises:
-        UsageError: The recipe cannot be used with a backbone or with the data.
+        UsageError: A recipe cannot be used with a backbone or with the data.
         DataError: There is no data, or it cannot be read.
     """
-    sweep = request.sweep
-    located = [_located(each, request) for each in (sweep.recipes if sweep else (recipe,))]
+    _require_own_data_of_one(stages, request)
+    earlier = [(stage, _located(stage, request)) for stage in stages[:-1]]
+    lasts = request.sweep.recipes if request.sweep else (stages[-1],)
+    last = [(recipe, _located(recipe, request)) for recipe in lasts]
     found = []
-    for one in backbones:
+    for backbone in backbones:
         for seed in request.seeds:
-            if sweep is None:
-                found.append(_planned(one, recipe, located[0], seed, request))
-                continue
-            pairs = zip(sweep.recipes, located, strict=True)
-            members = tuple(_planned(one, member, place, seed, request) for member, place in pairs)
-            found.append(_chosen(members, sweep, request))
+            start = backbone
+            for recipe, data in earlier:
+                start = _planned(start, recipe, data, seed, request)
+            members = tuple(_planned(start, recipe, data, seed, request) for recipe, data in last)
+            found.append(_chosen(members, request.sweep, request) if request.sweep else members[0])
     return tuple(found)
 
 
@@ -104,7 +105,9 @@ def _chosen(members: Sequence[ConfiguredModel], sweep: Sweep, request: TrainingR
         name: {key: value for key, value in getattr(first.lineage, name).items() if key != sweep.setting}
         for name in ("settings", "changed")
     }
-    lineage = first.lineage.model_copy(update={**changes, "sweep": part})
+    of_all = [member.lineage.assumed for member in members if member.lineage is not None]
+    assumed = tuple(sentence for sentence in first.lineage.assumed if all(sentence in one for one in of_all))
+    lineage = first.lineage.model_copy(update={**changes, "assumed": assumed, "sweep": part})
     artifact, done = _artifact(first.artifact.name, first.training.backbone.artifact, lineage, request)
     choice = Choose(
         artifact=artifact,
@@ -134,6 +137,13 @@ def _require_comparable(members: Sequence[ConfiguredModel], sweep: Sweep) -> Non
     if len({member.artifact.key for member in members}) < len(members):
         raise UsageError(
             f"{sweep.setting} changes no result: there is nothing to choose.", hint="Sweep another setting."
+        )
+    lineages = [member.lineage for member in members if member.lineage is not None]
+    first = lineages[0]
+    if any(one.data != first.data or one.selected_on != first.selected_on for one in lineages):
+        raise UsageError(
+            f"Models that differ in {sweep.setting} are made of different data.",
+            hint=f"Train them one by one: --set {sweep.setting}=VALUE.",
         )
     if len({member.encoding for member in members}) > 1:
         raise UsageError(
@@ -178,10 +188,6 @@ def _planned(
     seed: int,
     request: TrainingRequest,
 ) -> ConfiguredModel:
-    if isinstance(recipe, RecipeChain):
-        _refuse_own_data(recipe, request)
-        one = _planned(one, recipe.first, _located(recipe.first, request), seed, request)
-        return _planned(one, recipe.last, located, seed, request)
     backbone = one.artifact
     if backbone.trust_remote_code:
         raise UsageError(
@@ -226,13 +232,14 @@ def _planned(
     )
 
 
-def _refuse_own_data(recipe: RecipeChain, request: TrainingRequest) -> None:
+def _require_own_data_of_one(stages: Sequence[ModelRecipe], request: TrainingRequest) -> None:
     """Refuse a user's own data where it is not said which of several trainings it is for."""
-    if request.train_data:
+    if request.train_data and len(stages) > 1:
+        name = "+".join(stage.name for stage in stages)
         raise UsageError(
-            f"--train-data is the data of one training, and {recipe.name} has several.",
-            hint=f"Make a model with --recipe {recipe.first.name}, then give its folder as --model with "
-            f"--recipe {recipe.last.name}; it is the same model.",
+            f"--train-data is the data of one training, and {name} has several.",
+            hint=f"Make a model with --recipe {stages[0].name}, then give its folder as --model with "
+            f"--recipe {'+'.join(stage.name for stage in stages[1:])}; it is the same model.",
         )
 
 

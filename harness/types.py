@@ -458,6 +458,19 @@ class Suite:
         whole = {task.name: task for task in self.tasks}
         return {c.name: t for c in self.columns for t in c.tasks if t.cells != whole[t.name].cells}
 
+    def with_documents(self, documents: DocumentText) -> Suite:
+        """The suite whose retrieval tasks put a document's text together in this way."""
+        columns = (
+            replace(
+                column,
+                tasks=tuple(
+                    replace(task, documents=documents) if task.retrieves else task for task in column.tasks
+                ),
+            )
+            for column in self.columns
+        )
+        return replace(self, columns=tuple(columns))
+
     @property
     def left_out(self) -> tuple[str, ...]:
         """The names of the columns that have no task left."""

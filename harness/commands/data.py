@@ -276,14 +276,16 @@ def _wanted(
 
 def _training_data(recipe: str) -> tuple[TrainingData, ...]:
     """The data sets that a recipe trains on and selects by."""
-    opened: Any = open_recipe(recipe)
-    if not hasattr(opened, "all_data"):
-        raise UsageError(
-            f"The recipe {recipe!r} trains on the data of the tasks that it is scored on.",
-            hint="Name their suite: --suite SUITE.",
-        )
-    found: tuple[TrainingData, ...] = opened.all_data
-    return found
+    found: list[TrainingData] = []
+    for stage in recipe.split("+"):
+        opened: Any = open_recipe(stage)
+        if not hasattr(opened, "all_data"):
+            raise UsageError(
+                f"The recipe {stage!r} trains on the data of the tasks that it is scored on.",
+                hint="Name their suite: --suite SUITE.",
+            )
+        found += opened.all_data
+    return tuple(found)
 
 
 def _existing(root: Path | None) -> Path | None:

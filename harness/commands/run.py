@@ -19,9 +19,10 @@ from harness.identity import digest
 from harness.plan import PlannedScore
 from harness.progress import console, duration_text
 from harness.recipe import Estimate
+from harness.recipe_request import sweep_of
 from harness.record import Record
 from harness.report import impossible_results, left_out_lines, print_failures, print_table
-from harness.request import PreparedRun, Request, check_devices, sweep_of
+from harness.request import PreparedRun, Request, check_devices
 from harness.types import Encoding, Purpose, Size, Suite
 
 if TYPE_CHECKING:
@@ -127,7 +128,9 @@ def _estimate(prepared: PreparedRun) -> list[_Line]:
             return _learnt(cell, runs.get(cell.key, []))
         return _ranked(cell, past) if cell.subject.ranks else _line(cell, past)
 
-    return list(map(line, (*prepared.plan.trials, *prepared.plan.cells)))
+    labels = prepared.plan.trial_labels
+    trials = [replace(line(trial), model=labels[trial.key]) for trial in prepared.plan.trials]
+    return [*trials, *map(line, prepared.plan.cells)]
 
 
 CHARACTERS_PER_TOKEN = 4.0

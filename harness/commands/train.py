@@ -18,8 +18,9 @@ from harness.jobs import Train
 from harness.model_store import ModelStore
 from harness.plan import ConfiguredModel
 from harness.progress import console, duration_text
+from harness.recipe_request import sweep_of
 from harness.report import print_table
-from harness.request import DEFAULTS, PreparedRun, Request, sweep_of
+from harness.request import DEFAULTS, PreparedRun, Request
 
 
 @click.command("train")
@@ -106,7 +107,7 @@ class TrainingCost:
         model, key, folder: The model's name, its ArtifactKey, and the folder where it will lie.
         recipe, seed: What it is made with.
         parent: The model that it starts from.
-        state: "there", "to do", or "to go on" with a training that was interrupted.
+        state: "there", "to do", "to go on" with a training that was interrupted, or "to choose" in a sweep.
         steps, texts: Optimizer steps, and texts that are encoded.
         done: The steps that an interrupted training has in its checkpoint or log.
         seconds: By trainings of the same model on this machine.
@@ -165,6 +166,8 @@ def training_costs(prepared: PreparedRun) -> list[TrainingCost]:
         label = one.training.sweep.label
         members = one.training.sweep.members
         found += [replace(TrainingCost.of(member, prepared), model=label(member)) for member in members]
+        choice = TrainingCost.of(one, prepared)
+        found.append(replace(choice, state="to choose", steps=0, texts=0, seconds=0.0))
     return found
 
 
