@@ -31,10 +31,12 @@ from harness.execute import Listeners
 from harness.jobs import Job
 from harness.lineage import Lineage, MemberPart, ModelDocument, ParentPart, SweepPart, read_document
 from harness.model_store import ModelStore
+from harness.recipe_request import Recipes
 from harness.record import Record
 from harness.report import Report
 from harness.request import Request, ResolvedRequest
 from harness.store import Store
+from harness.training_plan import Sweep, _require_comparable
 
 PLUGIN = Path(__file__).parents[1] / "plugin"
 
@@ -418,6 +420,7 @@ def test_a_score_of_other_weights_does_not_choose(asked: dict[str, Any]) -> None
     del content["digest"]
     content["model"]["weights"] = "0" * 64
     content["main_score"] = 1.0
+    content["purpose"] = "final"
     path.write_text(with_digest(content))
     again = swept(asked, **two)
     assert hows(again) == ["cached", "cached"]
@@ -428,6 +431,78 @@ def test_a_score_of_other_weights_does_not_choose(asked: dict[str, Any]) -> None
     after = read_document(one.artifact.folder)
     assert after is not None
     assert after.lineage.sweep == before.lineage.sweep
+    scored = Store.parse(path)
+    assert scored.main_score != 1.0
+    assert scored.purpose == "final", "what was asked for by itself before stays in tables"
+
+
+def test_a_member_that_cannot_be_trained_is_named(
+    asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any
+) -> None:
+    """The sweep of the other seed is not touched by it."""
+    text = (PLUGIN / "sample_model_recipe.py").read_text()
+    begin = "        spec.log.begin("
+    when = "        if (spec.seed, self.settings.share) == (43, 1.0):\n"
+    fault = f"{when}            raise DataError('row 7 is bad')\n"
+    (tmp_path / "half_recipe.py").write_text(text.replace(begin, fault + begin))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ["PYTHONPATH"]]))
+    import half_recipe
+
+    monkeypatch.setattr(catalog, "recipes", lambda: {"sample-centered": half_recipe.RECIPE})
+    how = {name: asked[name] for name in ("train_data", "results", "cache", "offline", "threads")}
+    chosen = {"sweep": {"share": [0, 1]}, "select": asked["suite"], "seeds": 2}
+    good, bad = harness.train(asked["model"], "sample-centered", **how, **chosen)
+    assert good.failure is None
+    assert good.folder is not None
+    assert bad.folder is None
+    assert bad.failure is not None
+    assert bad.failure.message == "tiny-sample-centered, share=1.0: row 7 is bad"
+    assert "Leave the value out of --sweep" in (bad.failure.hint or "")
+    vectors = [path.read_text() for path in (asked["cache"] / "vectors").glob("*/*/space.json")]
+    document = read_document(good.folder)
+    assert document is not None
+    assert document.lineage.sweep is not None
+    members = [member.artifact for member in document.lineage.sweep.curve]
+    assert not [text for text in vectors if any(key in text for key in members)], "their vectors go"
+
+    options = ["--recipe", "sample-centered", "--train-data", str(asked["train_data"]), "--offline"]
+    options += ["--results", str(asked["results"]), "--cache", str(asked["cache"]), "--seeds", "2"]
+    options += ["--sweep", "share=0,1", "--select", asked["suite"]]
+    capsys.readouterr()
+    assert invoke(["train", "--model", asked["model"], *options, "--dry-run", "--json"]) == 0
+    lines = json.loads(capsys.readouterr().out)["trainings"]
+    assert [(line["seed"], line["state"]) for line in lines] == [
+        *((42, "there"), (43, "there"), (43, "to go on"), (43, "to choose"))
+    ]
+    assert [line["model"].rpartition(", ")[2] for line in lines[1:3]] == ["share=0.0", "share=1.0"]
+    run_options = ["--model", asked["model"], "--suite", asked["suite"], *options]
+    assert invoke(["run", *run_options, "--dry-run", "--json"]) == 0
+    lines = [line for line in json.loads(capsys.readouterr().out)["plan"] if line["purpose"] == "trial"]
+    assert [(line["model"].rpartition(", ")[2], line["task"], line["state"]) for line in lines] == [
+        *(("share=0.0", "one", "done"), ("share=0.0", "two", "done")),
+        *(("share=1.0", "one", "to do"), ("share=1.0", "two", "to do")),
+    ]
+    assert not list((asked["results"] / "records").glob("*/*/*.failed.json"))
+
+
+def test_settings_of_an_evaluation_reach_the_tasks_that_choose(asked: dict[str, Any]) -> None:
+    settings = replace(request(asked).settings, document_text="text")
+    found = request(asked, settings=settings, **SWEEP, select=("beir:NFCorpus", "mteb:STS12"))
+    sweep = Recipes.of([], found.checked().recipe_request()).sweep
+    assert sweep is not None
+    assert [task.documents for task in sweep.tasks.values()] == ["text", "title and text"]
+
+
+def test_members_of_a_sweep_have_the_same_data(asked: dict[str, Any]) -> None:
+    (one,) = ResolvedRequest.of(request(asked)).subjects
+    (two,) = ResolvedRequest.of(request(asked, recipe_settings={"share": 0.5})).subjects
+    assert two.lineage is not None
+    sweep = Sweep(setting="share", values=(1.0, 0.5), recipes=(), tasks={})
+    for changes in ({"data": ()}, {"selected_on": ("STSBenchmark",)}):
+        other = replace(two, lineage=two.lineage.model_copy(update=changes))
+        with pytest.raises(UsageError, match="are made of different data"):
+            _require_comparable((one, other), sweep)
 
 
 @pytest.mark.parametrize(
@@ -577,10 +652,25 @@ def test_a_chain_makes_each_model_once(
         ("one+three", {}, "No recipe is called 'three'"),
         ("one+glue-quick", {}, "glue-quick trains for tasks with labels"),
         ("one+two", {"train_data": asked["train_data"]}, "has several"),
-        ("one+two", {"recipe_settings": {"shares": 1}}, "has no setting 'shares'"),
+        ("one+two", {"recipe_settings": {"shares": 1}}, "No setting of these recipes is called 'shares'"),
+        ("one+two", {**SWEEP, "select": asked["suite"]}, "only the last of several trainings can be swept"),
     ):
         with pytest.raises(UsageError, match=said):
             ResolvedRequest.of(request({**chain, "recipe": recipe, **more}))
+
+    def stages(**more: Any) -> list[str]:
+        (one,) = ResolvedRequest.of(request({**chain, **more})).subjects
+        return [stage.artifact.key for stage in one.stages]
+
+    last = [stages(recipe_settings={"two.share": share}) for share in (0.25, 0.75)]
+    assert [keys[0] for keys in last] == [document.key] * 2, "the setting of the second recipe alone"
+    assert len({keys[1] for keys in last}) == 2
+    (one,) = ResolvedRequest.of(
+        request({**chain, "sweep": {"two.share": "0.25,0.75"}, "select": (asked["suite"],)})
+    ).subjects
+    assert one.training is not None
+    assert one.training.sweep is not None
+    assert [member.artifact.key for member in one.training.sweep.members] == [keys[1] for keys in last]
 
 
 def test_a_killed_driver_takes_its_training_along(
