@@ -142,8 +142,8 @@ class ModelRecipe(Protocol):
         """Every data set that the recipe reads under any of its settings, for a mirror."""
         ...
 
-    def devices(self, most: int) -> int:
-        """The number of devices that a training uses, at most `most` and at least 1.
+    def devices(self, most: int, backbone: Artifact) -> int:
+        """The number of devices that a training of a backbone uses, at most `most` and at least 1.
 
         Each has a process of its own, in which `train` is called with the same spec but for `spec.rank`.
         """
@@ -212,10 +212,12 @@ class RecipeChain:
         """Every data set that one of them reads."""
         return (*self.first.all_data, *self.last.all_data)
 
-    def devices(self, most: int) -> int:
+    def devices(self, most: int, backbone: Artifact) -> int:
         """The most devices that both can use."""
         counts = range(most, 0, -1)
-        return next(n for n in counts if self.first.devices(n) == n == self.last.devices(n))
+        return next(
+            n for n in counts if all(one.devices(n, backbone) == n for one in (self.first, self.last))
+        )
 
     def plan(self, backbone: Artifact, data: Sequence[LocatedTraining], *, seed: int) -> PlannedModel:
         """The model that the last one would make of a model of the first."""
