@@ -23,7 +23,7 @@ from harness.recipe import TaskRecipe
 from harness.report import Report
 from harness.request import PreparedRun, Request, ResolvedRequest, check_devices
 from harness.store import Store
-from harness.types import Ranking, Settings
+from harness.types import Artifact, Ranking, Settings
 from harness.workers import Failure, Subprocess, end_repetition
 
 
@@ -271,13 +271,21 @@ def _with_devices(plan: Plan, devices: Sequence[str]) -> Plan:
     if not trainings:
         return plan
     most = max(1, len(set(devices)) // trainings)
-    return replace(
-        plan,
-        jobs=tuple(
-            replace(job, devices=job.work.spec.recipe.devices(most)) if isinstance(job.work, Train) else job
-            for job in plan.jobs
-        ),
-    )
+    starts = {
+        job.work.artifact.key: job.work.spec.backbone for job in plan.jobs if isinstance(job.work, Train)
+    }
+    return replace(plan, jobs=tuple(_job_with_devices(job, most, starts) for job in plan.jobs))
+
+
+def _job_with_devices(job: Job, most: int, starts: Mapping[str, Artifact]) -> Job:
+    """The job with its devices; a backbone that is still to be trained is as large as its own."""
+    if not isinstance(job.work, Train):
+        return job
+    spec = job.work.spec
+    backbone = spec.backbone
+    while not backbone.folder.is_dir() and backbone.key in starts:
+        backbone = starts[backbone.key]
+    return replace(job, devices=spec.recipe.devices(most, backbone))
 
 
 SHARE = 0.9

@@ -142,8 +142,8 @@ class ModelRecipe(Protocol):
         """Every data set that the recipe reads under any of its settings, for a mirror."""
         ...
 
-    def devices(self, most: int) -> int:
-        """The number of devices that a training uses, at most `most` and at least 1.
+    def devices(self, most: int, backbone: Artifact) -> int:
+        """The number of devices that a training of a backbone uses, at most `most` and at least 1.
 
         Each has a process of its own, in which `train` is called with the same spec but for `spec.rank`.
         """

@@ -40,6 +40,7 @@ class BatchOrder:
     ) -> None:
         self._rows, self._size, self._seed, self._texts = rows, size, seed, texts
         self._group, self._keeps_last = group or size, keeps_last
+        self._built: tuple[int, list[Rows]] = (-1, [])
         last = [self._last(epoch) for epoch in range(epochs)]
         self._ends = list(accumulate(count for count, _ in last))
         self._sizes = [size for _, size in last]
@@ -80,6 +81,12 @@ class BatchOrder:
         return len(batches), len(batches[-1]) if batches else 0
 
     def _epoch(self, epoch: int) -> list[Rows]:
+        """The batches of an epoch; the last ones that were built are kept."""
+        if self._built[0] != epoch:
+            self._built = (epoch, self._batches(epoch))
+        return self._built[1]
+
+    def _batches(self, epoch: int) -> list[Rows]:
         order = np.random.default_rng([self._seed, epoch]).permutation(self._rows)
         if self._texts is not None:
             order = _without_duplicates(order, self._texts, self._group)
@@ -93,31 +100,35 @@ def _without_duplicates(order: Rows, texts: NDArray[np.uint64], size: int) -> Ro
 
     The last group may be incomplete; the rows that wait for one more are left out.
     """
-    own = {row: frozenset(numbers) for row, numbers in enumerate(texts.tolist())}
-    fresh, waiting, groups = iter(order.tolist()), list[int](), list[int]()
+    begin, waiting, groups = 0, order[:0], list[Rows]()
     while True:
-        old = iter(waiting)
-        group, passed = _batch(chain(old, fresh), own, size)
-        groups += group
+        rows = np.concatenate([waiting, order[begin : begin + size]])
+        group, passed = rows[:size], order[:0]
+        if len(group) < size or len(np.unique(texts[group])) < texts[group].size:
+            group, passed = _group(chain(waiting, order[begin:]), texts, size)
+        groups.append(group)
         if len(group) < size:
-            return np.array(groups, dtype=np.int64)
-        waiting = [*passed, *old]
+            return np.concatenate(groups)
+        read = len(group) + len(passed)
+        begin += max(0, read - len(waiting))
+        waiting = np.concatenate([passed, waiting[read:]])
 
 
-def _batch(rows: Iterable[int], own: Mapping[int, frozenset[int]], size: int) -> tuple[list[int], list[int]]:
+def _group(rows: Iterable[np.int64], texts: NDArray[np.uint64], size: int) -> tuple[Rows, Rows]:
     """The first rows that fit together, and those that were passed over on the way."""
-    batch: list[int] = []
-    passed: list[int] = []
+    group: list[np.int64] = []
+    passed: list[np.int64] = []
     seen: set[int] = set()
     for row in rows:
-        if seen.isdisjoint(own[row]):
-            batch.append(row)
-            seen |= own[row]
+        own = texts[row].tolist()
+        if seen.isdisjoint(own):
+            group.append(row)
+            seen.update(own)
         else:
             passed.append(row)
-        if len(batch) == size:
+        if len(group) == size:
             break
-    return batch, passed
+    return np.array(group, dtype=np.int64), np.array(passed, dtype=np.int64)
 
 
 def text_numbers(parts: Iterable[Mapping[str, Sequence[str]]], columns: Sequence[str]) -> NDArray[np.uint64]:

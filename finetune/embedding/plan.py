@@ -81,9 +81,9 @@ class EmbeddingRecipe:
         """The data sets of the recipe, and those of every selection."""
         return (*self.data, *(choice.data for choice in self.selections.values()))
 
-    def devices(self, most: int) -> int:
-        """The most devices that can share a batch."""
-        return self.settings.fitted(None).devices(most)
+    def devices(self, most: int, backbone: Artifact) -> int:
+        """The most devices that can share a batch of a backbone."""
+        return self._fitted(backbone).devices(most)
 
     def plan(self, backbone: Artifact, data: Sequence[LocatedTraining], *, seed: int) -> PlannedModel:
         """The model that the training would make; only JSON is read.

@@ -49,7 +49,8 @@ class EmbeddingSettings(Whole):
         last_batch: The fate of an incomplete last batch of a pass.
         group_size: Rows whose texts are candidates for each other, a divisor of the batch; 0 for all of it,
             None for 64, or 16 where the backbone is a large one.
-        chunk: Rows in a pass through the network, 0 for all; of one loss, and so not in the key.
+        chunk: Rows in a pass through the network, 0 for all, None for those of a group; it changes no result,
+            and so is not in the key.
     """
 
     pooling: str = "mean"
@@ -71,7 +72,7 @@ class EmbeddingSettings(Whole):
     evaluate_every: int = 125
     last_batch: Literal["dropped", "kept"] = field(default="dropped", metadata={"later": True})
     group_size: int | None = field(default=0, metadata={"later": True})
-    chunk: int = field(default=0, metadata={"later": True})
+    chunk: int | None = field(default=0, metadata={"later": True})
 
     @property
     def identity(self) -> EmbeddingSettings:
@@ -80,10 +81,10 @@ class EmbeddingSettings(Whole):
 
     def fitted(self, width: int | None) -> EmbeddingSettings:
         """The settings for a backbone whose token vectors have `width` dimensions."""
-        if self.group_size is not None:
-            return self
-        size = 16 if width is not None and width >= LARGE else 64
-        return replace(self, group_size=size, chunk=min(self.chunk, size))
+        size = self.group_size
+        if size is None:
+            size = 16 if width is not None and width >= LARGE else 64
+        return replace(self, group_size=size, chunk=size if self.chunk is None else self.chunk)
 
     def devices(self, most: int) -> int:
         """The number of devices that can share each batch, at most `most`.
@@ -92,13 +93,13 @@ class EmbeddingSettings(Whole):
         """
         if not self.group_size and self.last_batch == "kept":
             return 1
-        parts = self.batch_size // (self.group_size or 1)
+        parts = self.batch_size // (self.group_size or 1) or 1
         return next(count for count in range(most, 0, -1) if parts % count == 0)
 
     def passes(self, rows: int, limit: int | None) -> int | None:
         """The rows of each pass through the network, of a batch with `rows` rows; None for one pass."""
-        chunk = limit or self.chunk
-        return chunk if 0 < chunk < rows else None
+        chunk = limit or self.chunk or rows
+        return chunk if chunk < rows else None
 
     def steps(self, rows: int) -> int:
         """The optimizer steps of a training on a number of rows without duplicates."""
@@ -120,7 +121,7 @@ class EmbeddingSettings(Whole):
         for name in ("heads", "batch_size", "epochs", "evaluate_every"):
             self._require(name, getattr(self, name) >= 1, "1 or more")
         self._require("max_length", self.max_length is None or self.max_length >= 1, "1 or more, or none")
-        self._require("chunk", self.chunk >= 0, "0 or more")
+        self._require("chunk", (self.chunk or 0) >= 0, "0 or more, or none")
         group = self.group_size
         self._require(
             "group_size",

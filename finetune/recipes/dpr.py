@@ -40,7 +40,7 @@ SCRIPT = EmbeddingSettings(
 )
 """The values of the released script, the rest being the defaults of sentence-transformers' trainer."""
 
-AUTHORS = replace(SCRIPT, batch_size=4096, group_size=None, chunk=64)
+AUTHORS = replace(SCRIPT, batch_size=4096, group_size=None, chunk=None)
 """Eight processes with 64 rows and 8 accumulated batches, or 16 and 32, that share no negatives."""
 
 VARIANTS = {

@@ -17,10 +17,11 @@ from safetensors.numpy import save_file
 from blocked import BLOCKER
 from finetune.embedding.plan import EmbeddingRecipe
 from finetune.embedding.settings import EmbeddingSettings
-from finetune.recipes import dpr
+from finetune.recipes import dpr, mldr
 from finetune.recipes.simcse import NLI, RECIPE, SETTINGS, STSB
 from harness.data.training import LocatedTraining
 from harness.errors import DataError, HarnessError, UsageError
+from harness.lineage import ParentPart
 from harness.recipe import PlannedModel
 from harness.types import Artifact
 
@@ -188,6 +189,15 @@ _SCRIPT = {
 }
 
 
+def widened(backbone: Artifact, width: int, folder: Path) -> Artifact:
+    """The backbone with token vectors of another width."""
+    for path in backbone.folder.iterdir():
+        (folder / path.name).write_bytes(path.read_bytes())
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"hidden_size": width}))
+    return replace(backbone, folder=folder)
+
+
 @pytest.mark.parametrize(
     ("variant", "width", "changed", "steps", "chunk", "devices"),
     [
@@ -208,21 +218,64 @@ def test_every_field_of_the_readings_of_dpr(
     chunk: int,
     devices: int,
 ) -> None:
-    for path in backbone.folder.iterdir():
-        (tmp_path / path.name).write_bytes(path.read_bytes())
-    config = json.loads((tmp_path / "config.json").read_text())
-    (tmp_path / "config.json").write_text(json.dumps(config | {"hidden_size": width}))
+    backbone = widened(backbone, width, tmp_path)
     recipe = dpr.RECIPE.open(variant, dpr.RECIPE.settings[variant])
     assert isinstance(recipe, EmbeddingRecipe)
-    found = recipe.plan(replace(backbone, folder=tmp_path), [located(recipe.data[0])], seed=42)
+    found = recipe.plan(backbone, [located(recipe.data[0])], seed=42)
     assert found.lineage.settings == _SCRIPT | changed
     assert found.lineage.changed == {}
     assert (found.steps, found.texts) == (steps, 3 * 1_250_000)
-    assert (recipe.settings.fitted(width).chunk, recipe.devices(8)) == (chunk, devices)
+    assert (recipe.settings.fitted(width).chunk, recipe.devices(8, backbone)) == (chunk, devices)
     groups = [note for note in found.notes if "in groups of" in note]
     assert [f"groups of {changed['group_size']} rows" in note for note in groups] == [True] * (
         "group_size" in changed
     )
+
+
+@pytest.mark.parametrize(
+    ("width", "size", "devices"), [(1024, 32, 2), (1024, 320, 4), (768, 320, 1), (768, 384, 3), (1024, 16, 1)]
+)
+def test_devices_share_the_groups_of_a_backbone(
+    backbone: Artifact, tmp_path: Path, width: int, size: int, devices: int
+) -> None:
+    recipe = dpr.RECIPE.open("authors", replace(dpr.AUTHORS, batch_size=size))
+    assert isinstance(recipe, EmbeddingRecipe)
+    assert recipe.devices(4, widened(backbone, width, tmp_path)) == devices
+    assert recipe.settings.fitted(width).devices(devices) == devices, "as the trainer has it"
+
+
+def test_settings_of_a_reading_that_are_changed() -> None:
+    assert replace(dpr.AUTHORS, batch_size=32, group_size=64).devices(4) == 1
+    for width in (768, 1024):
+        assert replace(dpr.AUTHORS, chunk=128).fitted(width).chunk == 128
+        assert replace(dpr.AUTHORS, chunk=0).fitted(width).chunk == 0
+        assert replace(dpr.AUTHORS, group_size=32).fitted(width).chunk == 32
+
+
+def test_the_two_trainings_of_dpr_and_mldr(backbone: Artifact) -> None:
+    """Of the second one, every field and what it is made of."""
+    first = dpr.RECIPE.open("", dpr.SCRIPT).plan(backbone, [located(dpr.MSMARCO)], seed=42)
+    between = replace(backbone, key=first.lineage.key, trained=True)
+    recipe = mldr.RECIPE.open("", mldr.SETTINGS)
+    assert isinstance(recipe, EmbeddingRecipe)
+    second = recipe.plan(between, [located(mldr.MLDR)], seed=42)
+    assert second.lineage.settings == _SCRIPT | {"batch_size": 64, "max_length": 8192}
+    assert second.lineage.changed == {}
+    assert (second.steps, second.texts) == (157, 3 * 10_000)
+    assert (recipe.settings.fitted(768).chunk, recipe.devices(8, between)) == (2, 1)
+    assert second.description.max_length == 48, "the backbone's own limit stays"
+    assert dict(mldr.MLDR.identity) == {
+        "path": "Shitao/MLDR",
+        "revision": "d67138e705d963e346253a80e59676ddb418810a",
+        "file": "mldr-v1.0-en/train.jsonl.gz",
+        "columns": ["query", "positive_passages", "negative_passages"],
+        "passages": True,
+    }
+    assumed = " ".join(second.lineage.assumed)
+    assert "documents are cut at 8,192 tokens" in assumed.lower()
+    assert "the first positive and the first negative one count" in assumed
+    assert second.lineage.parents == (ParentPart(name="bert", artifact=first.lineage.key),)
+    assert (first.lineage.key[:12], second.lineage.key[:12]) == ("e7074399d386", "7e49a702c35f")
 
 
 def test_the_data_of_dpr() -> None:

@@ -214,6 +214,7 @@ def script_step(
         ("", 512, None, 16),
         ("authors", 4 * 64, 64, 48),
         ("authors", 8 * 16, 16, 0),
+        ("authors", 8 * 16, 16, 40),
         ("paper", 16, None, 0),
         ("ettin", 768, None, 256),
     ],
@@ -310,6 +311,28 @@ def test_an_order_depends_on_seed_epoch_and_step_alone(alike: int | None) -> Non
         assert set(epoch) != set(found[len(epoch) : 2 * len(epoch)])
         if alike:
             assert all(len({row // alike for row in batch}) == 16 for batch in found)
+
+
+@pytest.mark.parametrize("queries", [4, 12, 2_000])
+def test_an_order_without_duplicates_is_that_of_a_loop(queries: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Group after group takes the first rows that fit, out of those that are left; an epoch is built once."""
+    draw = np.random.default_rng(0)
+    texts = np.stack([draw.integers(0, queries, 500), draw.integers(2_000, 9_000, 500)], 1).astype(np.uint64)
+    build, built = BatchOrder._batches, list[int]()
+    monkeypatch.setattr(BatchOrder, "_batches", lambda self, epoch: built.append(epoch) or build(self, epoch))
+    order = BatchOrder(500, 16, epochs=1, seed=5, texts=texts, group=8, keeps_last=True)
+    left = np.random.default_rng([5, 0]).permutation(500).tolist()
+    wanted = list[int]()
+    group = list[int](range(8))
+    while len(group) == 8:
+        group = []
+        for row in left:
+            if len(group) < 8 and not any({*texts[row]} & {*texts[other]} for other in group):
+                group.append(row)
+        left = [row for row in left if row not in group]
+        wanted += group
+    assert [row for batch in order.after(0) for row in batch.tolist()] == wanted
+    assert built == [0]
 
 
 @pytest.mark.parametrize("keeps", [False, True])

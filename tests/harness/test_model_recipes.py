@@ -626,7 +626,12 @@ def test_a_chain_makes_each_model_once(
     rows.parent.mkdir(parents=True)
     shutil.copy(asked["train_data"], rows)
     chain = {**asked, "recipe": "one+two", "train_data": "", "data": tmp_path / "root"}
+    starts: list[Path] = []
+    monkeypatch.setattr(
+        killed_recipe.CenteringRecipe, "devices", lambda _self, most, one: starts.append(one.folder) or most
+    )
     assert hows(run(chain)) == ["failed", "failed"]
+    assert starts == [Path(asked["model"])], "its own backbone is not there yet"
     ((first, document),) = [(one.folder, one.document) for one in ModelStore(asked["results"]).finished()]
     assert document is not None
     before = (first / "model.json").stat().st_mtime_ns

@@ -38,7 +38,7 @@ class CenteringRecipe:
         """The texts."""
         return self.data
 
-    def devices(self, most: int) -> int:
+    def devices(self, most: int, backbone: Artifact) -> int:
         """One, however many there are."""
         return 1
 
