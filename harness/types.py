@@ -132,7 +132,8 @@ BM25Method = Literal["lucene", "robertson", "atire", "bm25l", "bm25+"]
 class Ranking:
     """The settings with which BM25 puts documents in an order for a query; part of each key.
 
-    `stop_words` and `stemmer` are names, "none", or "auto" for those of the task's language.
+    `stop_words` and `stemmer` are names, "none", or "auto" for those of the task's language; `rules` is the
+    version of how texts become words and words scores.
     """
 
     output: Output = "ranking"
@@ -142,6 +143,7 @@ class Ranking:
     delta: float = 0.5
     stop_words: str = "auto"
     stemmer: str = "auto"
+    rules: int = field(default=1, metadata={"later": True})
 
 
 @dataclass(frozen=True, kw_only=True)
