@@ -169,8 +169,17 @@ class Artifact:
     @property
     def slug(self) -> str:
         """The readable folder name of this artifact's records: its name and the key's start."""
-        safe = "".join(c if c.isalnum() or c in "-._" else "-" for c in self.name)
-        return f"{safe.strip('.-') or 'model'}-{self.key[:12]}"
+        return artifact_slug(self.name, self.key)
+
+
+def artifact_slug(name: str, key: str) -> str:
+    """The readable folder name of an artifact.
+
+    >>> artifact_slug("org/a model", "0123456789abcdef")
+    'org-a-model-0123456789ab'
+    """
+    safe = "".join(c if c.isalnum() or c in "-._" else "-" for c in name)
+    return f"{safe.strip('.-') or 'model'}-{key[:12]}"
 
 
 @dataclass(frozen=True, kw_only=True)

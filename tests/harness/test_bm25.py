@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -140,9 +140,9 @@ CONTENT = made()
 
 
 def searched(
-    settings: str, language: str, candidates: bool, others: dict[str, Any]
+    settings: str, language: str, candidates: bool, others: dict[str, Any], titles: bool = True
 ) -> tuple[dict[str, Any], Outcome]:
-    """The metrics of mteb's BM25, and the outcome of ours, on the same task."""
+    """The metrics of mteb's BM25, with documents without their titles if so, and the outcome of ours."""
     from mteb.models import ModelMeta
     from mteb.models.model_implementations.bm25 import BM25Search
 
@@ -157,7 +157,9 @@ def searched(
     )
     content = made(language)
     with _quiet():
-        own, stock = (_mteb_task(task, content, seed=42) for _ in range(2))
+        untitled = tuple(replace(d, title="") for d in content.documents)
+        theirs_of = content if titles else replace(content, documents=untitled)
+        own, stock = (_mteb_task(task, of, seed=42) for of in (content, theirs_of))
         for one in (own, stock):
             one.metadata = one.metadata.model_copy(update={"eval_langs": [f"{language}-Latn"]})
             if candidates:
@@ -319,6 +321,10 @@ def test_a_run_ranks_shows_and_compares(suite: Path, tmp_path: Path, command: Co
     assert record["provenance"]["seconds"].keys() == {"index", "search", "score"}
     assert record["model"]["parameters"] is record["model"]["dimension"] is None
     assert record["examples"]["rows"] == len(CONTENT.queries)
+    assert (record["run"]["rows"], record["run"]["depth"]) == (len(CONTENT.queries) * 60, 60)
+    code, out, err = command("export", "bm25", "--trec", tmp_path / "trec", "--suite", local)
+    assert code == 0, err
+    assert exported(out) == pytest.approx(record["main_score"], abs=1e-5)
 
     planned = json.loads(command(*asked, "--dry-run", "--json")[1])
     assert [line["state"] for line in planned["plan"]] == ["done", "cannot run"] * 2
@@ -330,6 +336,29 @@ def test_a_run_ranks_shows_and_compares(suite: Path, tmp_path: Path, command: Co
         (one["field"], one["first"], one["second"]) for one in compared["differences"]
     ]
     assert "bm25 " in command("list", "models")[1]
+
+
+def exported(told: str) -> float:
+    """The nDCG at 10 that pytrec_eval gives of the files that an export names."""
+    import pytrec_eval
+
+    run, qrels = sorted((line.partition("\t")[0] for line in told.splitlines()), reverse=True)
+    with open(run) as hits, open(qrels) as judged:
+        judge = pytrec_eval.RelevanceEvaluator(pytrec_eval.parse_qrel(judged), {"ndcg_cut.10"})
+        return float(
+            np.mean([one["ndcg_cut_10"] for one in judge.evaluate(pytrec_eval.parse_run(hits)).values()])
+        )
+
+
+def test_documents_may_be_their_texts_alone(suite: Path, tmp_path: Path, command: Command) -> None:
+    words = ("run", "--model", "bm25", "--suite", f"local:{suite}", "--tasks", "notes", "--offline")
+    assert command(*words, "--document-text", "text")[0] == 0
+    (path,) = (tmp_path / "results" / "records").glob("bm25-c55f4bce50a3/notes/*.json")
+    record = json.loads(path.read_text())
+    (theirs, ours) = searched("", "eng", False, {}, titles=False)
+    assert record["main_score"] == pytest.approx(theirs["ndcg_at_10"], abs=1e-6)
+    assert abs(record["main_score"] - ours.main_score) > 1e-3
+    assert record["identity"]["documents"] == "text"
 
 
 def test_a_second_run_and_a_plan_need_no_torch(suite: Path, tmp_path: Path, command: Command) -> None:
