@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import MISSING, Field, asdict, fields, is_dataclass, replace
+from dataclasses import MISSING, Field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,10 @@ ALWAYS = frozenset({"output", "dtype", "similarity"})
 
 
 class Whole:
-    """A dataclass with every field in the key, but for `metadata={"later": True}` at its default."""
+    """A dataclass with every field in the key, but for `metadata={"later": True}` at its default.
+
+    A Ranking is written in the same way.
+    """
 
 
 def canonical(value: Any) -> str:
@@ -75,9 +78,8 @@ def data_identity(data: Data) -> dict[str, Any]:
 
 def encoding_identity(encoding: Encoding | Ranking) -> dict[str, Any]:
     """An encoding without its prompts, which depend on the task; every setting of a ranking."""
-    if isinstance(encoding, Ranking):
-        return asdict(encoding)
-    how: dict[str, Any] = _plain(replace(encoding, prompts=(), default_prompt=None))
+    ranks = isinstance(encoding, Ranking)
+    how: dict[str, Any] = _plain(encoding if ranks else replace(encoding, prompts=(), default_prompt=None))
     return how
 
 
@@ -102,7 +104,8 @@ def _plain(value: Any) -> Any:
 
 
 def _is_written(value: Any, field: Field[Any]) -> bool:
-    return field.name in ALWAYS or (isinstance(value, Whole) and not field.metadata.get("later"))
+    whole = isinstance(value, Whole | Ranking) and not field.metadata.get("later")
+    return field.name in ALWAYS or whole
 
 
 def _at_default(f: Field[Any], value: Any) -> bool:

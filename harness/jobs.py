@@ -1,4 +1,4 @@
-"""The jobs of a run: train a model, choose one of several, resolve it, encode and score a task, or rank.
+"""The jobs of a run: train a model, choose one of several, resolve it, encode a task, score it.
 
 A job is a small picklable object. `run` takes models and vectors from a JobContext and returns named bytes;
 it writes nothing. An encode job runs the task's own code with a `_Collector`, which records texts and returns
@@ -23,7 +23,6 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol
 
 from harness import provenance
-from harness.bm25 import BM25Ranker
 from harness.context import EncodedTexts, Event, JobContext
 from harness.data.prepared import naming_full_disk, prepared
 from harness.data.training import count_trained, trained_texts
@@ -35,7 +34,6 @@ from harness.model_store import ModelStore, copy_model
 from harness.record import (
     EXAMPLE_COLUMNS,
     RUN_COLUMNS,
-    RUN_DEPTH,
     ExamplesPart,
     ModelPart,
     Record,
@@ -49,7 +47,6 @@ from harness.types import (
     Encoding,
     Outcome,
     Purpose,
-    Ranking,
     Role,
     Settings,
     Similarity,
@@ -402,7 +399,7 @@ class Encode:
         context.emit(Event(kind="stage", text=f"loading {self.task.name}"))
         collector = _Collector(self.encoding)
         with prepared_data(self.task, self.data, context.cache), contextlib.suppress(_VectorsNeeded):
-            _evaluate(self, collector)
+            _run_task(self, collector)
         loaded = time.monotonic() - started
         made, artifact = EncodedTexts(), with_weights(self.artifact)
         for role, texts in collector.texts.items():
@@ -434,23 +431,10 @@ class Score:
         context.emit(Event(kind="stage", text=f"scoring {self.task.name}"))
         artifact = with_weights(self.artifact)
         known = _Known(context, artifact, self.encoding, self.task)
-        with prepared_data(self.task, self.data, context.cache):
-            outcome = _evaluate(self, known)
-        for note in outcome.notes:
-            context.emit(Event(kind="note", text=note))
-        record = Record(
-            key=self.key,
-            purpose=self.purpose,
-            status="done",
-            model=model_part(artifact, context.input("facts")),
-            lineage=lineage_of(artifact),
-            task=task_part(self.task),
-            identity=self.identity,
-            main_score=outcome.main_score,
-            scores=outcome.scores,
-            provenance=self._provenance(context, known, outcome, started),
-        )
-        return record_output(record, outcome.examples, outcome.run)
+        outcome = evaluate(self, known, context)
+        model = model_part(artifact, context.input("facts"))
+        ran = self._provenance(context, known, outcome, started)
+        return score_output(self, outcome, model, ran, lineage_of(artifact))
 
     def _provenance(
         self, context: JobContext, known: _Known, outcome: Outcome, started: datetime
@@ -483,72 +467,73 @@ class Score:
         }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Rank:
-    """Score a task from BM25's order of its documents, on the CPU; the output is that of a Score."""
+class _TaskJob(Protocol):
+    """A job on a task: which task, its data and the seed."""
 
-    artifact: Artifact
-    ranking: Ranking
-    task: Task
-    seed: int
-    data: Path | None
-    key: str
-    identity: Mapping[str, Any]
-    purpose: Purpose = "final"
-
-    def run(self, context: JobContext) -> Mapping[str, bytes]:
-        """Run the task with the ranking and return the record of the outcome."""
-        started = datetime.now(tz=UTC)
-        context.emit(Event(kind="stage", text=f"ranking {self.task.name}"))
-        ranker = BM25Ranker(self.ranking, lambda *step: _tell_ranked(context, *step))
-        with prepared_data(self.task, self.data, context.cache):
-            outcome = _evaluate(self, ranker)
-        for note in outcome.notes:
-            context.emit(Event(kind="note", text=note))
-        record = Record(
-            key=self.key,
-            purpose=self.purpose,
-            status="done",
-            model=model_part(self.artifact, {}),
-            task=task_part(self.task),
-            identity=self.identity,
-            main_score=outcome.main_score,
-            scores=outcome.scores,
-            provenance=self._provenance(context, ranker, outcome, started),
-        )
-        return record_output(record, outcome.examples, outcome.run)
-
-    @staticmethod
-    def _provenance(
-        context: JobContext, ranker: BM25Ranker, outcome: Outcome, started: datetime
-    ) -> dict[str, Any]:
-        ran = provenance.snapshot(device="cpu", threads=context.threads, started=started)
-        own = {name: provenance.version(name) for name in ("bm25s", "PyStemmer")}
-        rest = (datetime.now(tz=UTC) - started).total_seconds() - sum(ranker.seconds.values())
-        return {
-            **ran,
-            "packages": {**ran["packages"], **own},
-            "languages": ranker.languages,
-            "notes": list(dict.fromkeys(outcome.notes)),
-            "texts": ranker.texts,
-            "seconds": {n: round(value, 3) for n, value in {**ranker.seconds, "score": rest}.items()},
-            "peak_memory_bytes": provenance.peak_memory(),
-        }
+    @property
+    def task(self) -> Task: ...
+    @property
+    def seed(self) -> int: ...
+    @property
+    def data(self) -> Path | None: ...
 
 
-def _tell_ranked(context: JobContext, step: str, size: int, done: int) -> None:
-    """Pass on the progress of a ranking."""
-    if step:
-        context.emit(Event(kind="ranking", text=step, texts=size))
-    else:
-        context.emit(Event(kind="ranked", texts=done))
+class _ScoreJob(_TaskJob, Protocol):
+    """A job that makes a record: its key, identity and purpose."""
+
+    @property
+    def key(self) -> str: ...
+    @property
+    def identity(self) -> Mapping[str, Any]: ...
+    @property
+    def purpose(self) -> Purpose: ...
 
 
-def _evaluate(job: Encode | Score | Rank, encoder: TextModel) -> Outcome:
+def _run_task(job: _TaskJob, model: TextModel) -> Outcome:
     """Run the task's code."""
     source = job.task.source
     assert isinstance(source, VectorSource)
-    return source.evaluate(job.task, encoder, seed=job.seed, data=job.data)
+    return source.evaluate(job.task, model, seed=job.seed, data=job.data)
+
+
+def evaluate(job: _TaskJob, model: TextModel, context: JobContext) -> Outcome:
+    """Run the task's code on its data; its notes become events."""
+    with prepared_data(job.task, job.data, context.cache):
+        outcome = _run_task(job, model)
+    for note in outcome.notes:
+        context.emit(Event(kind="note", text=note))
+    return outcome
+
+
+def score_output(
+    job: _ScoreJob,
+    outcome: Outcome,
+    model: ModelPart,
+    ran: Mapping[str, Any],
+    lineage: Lineage | None = None,
+) -> Mapping[str, bytes]:
+    """The output of a job that scored a finished model: its record and the files beside it.
+
+    Args:
+        job: The job.
+        outcome: What the task's code gave.
+        model: The model's part of the record.
+        ran: The provenance.
+        lineage: That of a trained model.
+    """
+    record = Record(
+        key=job.key,
+        purpose=job.purpose,
+        status="done",
+        model=model,
+        lineage=lineage,
+        task=task_part(job.task),
+        identity=job.identity,
+        main_score=outcome.main_score,
+        scores=outcome.scores,
+        provenance=ran,
+    )
+    return record_output(record, outcome.examples, outcome.run)
 
 
 def prepared_data(task: Task, data: Path | None, cache: Path) -> contextlib.AbstractContextManager[object]:
@@ -618,7 +603,7 @@ def _examples_bytes(examples: Examples) -> bytes:
 
 def _run_part(run: Examples, content: bytes) -> RunPart:
     digest = hashlib.sha256(content).hexdigest()
-    return RunPart(file="", rows=len(run["rank"]), sha256=digest, depth=RUN_DEPTH)
+    return RunPart(file="", rows=len(run["rank"]), sha256=digest, depth=max(run["rank"]))
 
 
 def _run_bytes(run: Examples) -> bytes:

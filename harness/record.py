@@ -29,7 +29,7 @@ RUN_COLUMNS = ("split", "subset", "query_id", "document_id", "rank", "score")
 """Columns of the run file, described in results/README.md."""
 
 RUN_DEPTH = 100
-"""The most documents of a query in a run file."""
+"""The documents of a query in a run file of a search; a reranking task has all its candidates there."""
 
 
 class ModelPart(DocumentPart):
@@ -73,7 +73,7 @@ class RunPart(DocumentPart):
     rows: int
     sha256: str
     depth: int
-    """The most documents of a query."""
+    """The largest rank: the most documents of a query."""
 
 
 class ErrorPart(DocumentPart):

@@ -422,6 +422,11 @@ def _several(model: str, found: Sequence[MeasuredSuite]) -> UsageError:
 
 def _not_measured(named: str, revision: str, everything: Sequence[Record]) -> UsageError:
     names = {r.model.name for r in everything}
+    if is_bm25(named):
+        return UsageError(
+            f"Nothing is recorded of {named}.",
+            hint=f"Type: harness run --model {named} --suite SUITE, with a retrieval suite.",
+        )
     if revision and named in names:
         there = {r.model.revision[:12] for r in everything if r.model.name == named and r.model.revision}
         message = f"Nothing is recorded of {named} at revision {revision}."

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness import catalog, paths
+from harness import catalog, files, paths
+from harness.arguments import split_names
 from harness.errors import DataError, UsageError, unknown
+from harness.model_store import ModelStore
 from harness.record import Record
-from harness.results import MeasuredSuite, all_stores, suite_views
-from harness.types import SuiteOptions
+from harness.results import Condition, MeasuredSuite, all_stores, condition_of, suite_views
+from harness.types import SEED, Suite, SuiteOptions, artifact_slug
 
 _SEARCHES = ("Retrieval", "Reranking")
 """The ends of the types of tasks with a search."""
@@ -20,10 +23,27 @@ _SEARCHES = ("Retrieval", "Reranking")
 
 @dataclass(frozen=True, kw_only=True)
 class _TrecExport:
-    """The files that were written, and the retrieval tasks of the suites that have no record."""
+    """What was written.
+
+    Attributes:
+        files: The files.
+        settings: The settings under which their scores were measured.
+        missing: The retrieval tasks that were not measured with these settings.
+        others: Other settings with which some of the tasks were measured.
+    """
 
     files: tuple[Path, ...]
+    settings: str
     missing: tuple[str, ...]
+    others: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Measured:
+    """The records of one condition by their tasks."""
+
+    condition: Condition
+    records: dict[str, Record] = field(default_factory=dict)
 
 
 def export_trec(
@@ -31,89 +51,204 @@ def export_trec(
     folder: Path,
     *,
     suites: Sequence[str] = (),
-    tasks: Sequence[str] = (),
+    tasks: str = "",
+    settings: str = "",
     results: Path | None = None,
 ) -> _TrecExport:
-    """Write `<model>/<task>.<split>[.<subset>].run` and `.qrels` for each retrieval task that was measured.
+    """Write `<model>-<key>/<task>.<split>[.<subset>].run` and `.qrels` of each retrieval task of a model.
+
+    All are of one condition: that of the most tasks, and of equals the one in full precision, as the first
+    table of `harness show` is.
 
     Args:
         model: A name, six or more digits of an artifact key, or a folder.
         folder: The folder to write to; files of the same names are replaced.
         suites: Only the tasks of these suites; without any, all that were measured.
-        tasks: Only these tasks.
+        tasks: Only these tasks, separated by commas.
+        settings: A part of the text of the condition to write, where there are several.
         results: The results folder, None for the default.
 
     Raises:
         UsageError: There is nothing to write, or a record has no run.
         DataError: An id cannot be written.
+        StoreError: The folder cannot be written.
     """
-    records, wanted = _wanted(MeasuredSuite.of(model, results).newest.records, suites, results)
-    for task in tasks:
-        if task not in wanted:
+    of = " or ".join(suites) or model
+    records = MeasuredSuite.of(model, results).newest.records
+    opened = catalog.open_suites(suites, SuiteOptions(cache=paths.cache_folder(), results=results))
+    names = _names(records, opened)
+    for task in split_names(tasks):
+        if task not in names:
             then = f"`harness show {model}` lists what was measured."
-            raise unknown(f"retrieval task of {' or '.join(suites) or model}", task, wanted, then=then)
-    chosen = [name for name in wanted if not tasks or name in tasks]
-    found = [records[name] for name in chosen if name in records]
-    if not found:
+            raise unknown(f"retrieval task of {of}", task, names, then=then)
+    wanted = [name for name in names if not tasks or name in split_names(tasks)]
+    measured = _measured(records, opened, wanted)
+    if not measured:
         raise UsageError(
-            f"No retrieval task of {' or '.join(suites) or model} was measured with {model}.",
+            f"No retrieval task of {of} was measured with {model}.",
             hint=f"`harness show {model}` lists what was.",
         )
-    tables = [(record, _tables(record, model, suites, results)) for record in found]
-    files = [path for record, parts in tables for path in _write(record, *parts, folder)]
-    return _TrecExport(files=tuple(files), missing=tuple(name for name in chosen if name not in records))
+    chosen = _chosen(measured, settings)
+    again = {name: _again(record, model, opened, results) for name, record in chosen.records.items()}
+    for name, record in chosen.records.items():
+        _check_ids(record, *_tables(record, again[name], results))
+    written = [
+        path
+        for name, record in chosen.records.items()
+        for path in _write(record, *_tables(record, again[name], results), folder)
+    ]
+    return _TrecExport(
+        files=tuple(written),
+        settings=chosen.condition.text,
+        missing=tuple(name for name in wanted if name not in chosen.records),
+        others=tuple(one.condition.text for one in measured if one is not chosen),
+    )
 
 
-def _wanted(
-    records: Sequence[Record], suites: Sequence[str], results: Path | None
-) -> tuple[dict[str, Record], list[str]]:
-    """The newest record of each task, and the names of the retrieval tasks that can be exported."""
-    newest = {r.task.name: r for r in sorted(records, key=lambda r: str(r.provenance.get("written", "")))}
-    if not suites:
-        return newest, [name for name, record in newest.items() if record.task.type.endswith(_SEARCHES)]
-    opened = catalog.open_suites(suites, SuiteOptions(cache=paths.cache_folder(), results=results))
-    found: dict[str, Record] = {}
-    for suite in opened:
-        found |= next((view.records for view in suite_views(records, suite)), {})
-    tasks = [task for suite in opened for task in suite.tasks]
-    return found, list(dict.fromkeys(task.name for task in tasks if task.type.endswith(_SEARCHES)))
+def _names(records: Sequence[Record], suites: Sequence[Suite]) -> list[str]:
+    """The names of the retrieval tasks of suites, without any of those that were measured."""
+    if suites:
+        found = [task.name for suite in suites for task in suite.tasks if task.retrieves]
+    else:
+        found = [record.task.name for record in records if record.task.type.endswith(_SEARCHES)]
+    return list(dict.fromkeys(found))
 
 
-def _tables(record: Record, model: str, suites: Sequence[str], results: Path | None) -> tuple[Any, Any]:
+def _measured(records: Sequence[Record], suites: Sequence[Suite], wanted: Sequence[str]) -> list[_Measured]:
+    """The conditions of the wanted tasks: that of the most tasks first, of equals in the order of `show`."""
+    if suites:
+        views = [view for suite in suites for view in suite_views(records, suite)]
+        pairs = [(view.treatment, record) for view in views for record in view.records.values()]
+    else:
+        done = [record for record in records if record.main_score is not None]
+        pairs = [(condition_of(record), record) for record in sorted(done, key=_breadth)]
+    found: list[_Measured] = []
+    for condition, record in pairs:
+        if record.task.name in wanted:
+            mine = next((one for one in found if one.condition == condition), None)
+            if mine is None:
+                found.append(mine := _Measured(condition=condition))
+            mine.records[record.task.name] = record
+    return sorted(found, key=lambda one: (-len(one.records), one.condition.rank))
+
+
+def _breadth(record: Record) -> tuple[int, str]:
+    """The sort key of records of one task: the scored splits and subsets, then the time."""
+    cells = sum(map(len, record.scores.values()))
+    return cells, str(record.provenance.get("written", ""))
+
+
+def _chosen(measured: Sequence[_Measured], settings: str) -> _Measured:
+    """The first of several conditions, or the only one whose text has `settings` in it."""
+    if not settings:
+        return measured[0]
+    texts = [one.condition.text for one in measured]
+    found = [one for one in measured if one.condition.text == settings] or [
+        one for one in measured if settings in one.condition.text
+    ]
+    if len(found) == 1:
+        return found[0]
+    what = f"{len(found)} of them have" if found else "None of them has"
+    raise UsageError(
+        f"Its scores were measured with these settings: {'; '.join(texts)}. {what} {settings!r}.",
+        hint="Type a part of one with --settings that no other has.",
+    )
+
+
+def _again(record: Record, model: str, suites: Sequence[Suite], results: Path | None) -> str:
+    """The command that makes the files of a record again."""
+    task = record.task.name
+    of = next((suite.name for suite in suites for known in suite.tasks if known.name == task), "")
+    hub = record.identity["data"].get("path")
+    suite = of or (f"mteb:{task}" if hub else "local:FOLDER")
+    narrow = [] if suite == f"mteb:{task}" else ["--tasks", task]
+    words = ["harness", "run", "--model", _model_text(record, model, results), "--suite", suite, *narrow]
+    return shlex.join([*words, *_options(record, hub=bool(hub)), "--force"])
+
+
+def _model_text(record: Record, typed: str, results: Path | None) -> str:
+    """The model of a record as `harness run` takes it."""
+    about = record.model
+    if record.lineage:
+        there = ModelStore(paths.results_folder(results)).find(about.artifact)
+        return str(there[0]) if there else typed
+    if about.source != "local":
+        pinned = f"@{about.revision}" if about.revision and "/" in about.source else ""
+        return about.source if "@" in about.source else f"{about.source}{pinned}"
+    return typed if paths.expanded(typed).is_dir() else "FOLDER"
+
+
+def _options(record: Record, *, hub: bool) -> list[str]:
+    """The settings of a record as options of `harness run`."""
+    identity = record.identity
+    encoding = identity["encoding"]
+    found = []
+    if encoding["output"] != "ranking":
+        found += ["--pooling", encoding["pooling"], "--max-length", str(encoding["max_length"])]
+        found += ["--dtype", encoding["dtype"], "--similarity", encoding["similarity"]]
+        found += ["--normalize" if encoding.get("normalize") else "--no-normalize"]
+        found += ["--vectors", encoding["vectors"]] if "vectors" in encoding else []
+    for role, text in identity["prompts"].items():
+        name = f"{record.task.name}-{role}" if role else record.task.name
+        found += ["--prompt", f"{name}={text}"] if text else []
+    found += ["--document-text", identity["documents"]] if "documents" in identity else []
+    found += ["--seed", str(identity["seed"])] if identity["seed"] != SEED else []
+    if hub:
+        found += ["--splits", ",".join(identity["splits"])]
+        found += ["--subsets", ",".join(identity["subsets"])] if identity["subsets"] != ["default"] else []
+    return found
+
+
+def _tables(record: Record, again: str, results: Path | None) -> tuple[Any, Any]:
     """The run and the per-example file of a record, as tables of pyarrow."""
     import pyarrow.parquet as pq
 
-    slug = f"model-{record.model.artifact[:12]}"
-    stores = all_stores(results)
+    stores, slug = all_stores(results), _slug(record)
     run = next((path for store in stores if (path := store.run(record, slug))), None)
     examples = next((path for store in stores if (path := store.examples(record, slug))), None)
     if run is None or examples is None:
         what = "run" if run is None else "per-example file"
         part = record.run if run is None else record.examples
-        lost = "is gone or damaged" if part else "was not kept: an earlier version made it"
-        suite = suites[0] if suites else "SUITE"
+        lost = "is gone or damaged" if part else "was not kept"
         raise UsageError(
-            f"The {what} of {model} on {record.task.name} {lost}.",
-            hint=f"It is made again by: harness run --model {model} --suite {suite} "
-            f"--tasks {record.task.name} --force",
+            f"The {what} of {record.model.name} on {record.task.name} {lost}.",
+            hint=f"It is made again by: {again}",
         )
     return pq.read_table(run), pq.read_table(examples)
+
+
+def _slug(record: Record) -> str:
+    return artifact_slug(record.model.name, record.model.artifact)
+
+
+def _check_ids(record: Record, run: Any, examples: Any) -> None:
+    """Refuse ids that cannot be a field of a line.
+
+    Raises:
+        DataError: One is empty or has a blank, at which these formats part their fields.
+    """
+    judged = {name for gold in examples["gold"].to_pylist() for name in json.loads(gold)}
+    columns = (run["query_id"], run["document_id"], examples["example_id"])
+    for name in (*(name for column in columns for name in column.unique().to_pylist()), *judged):
+        if len(name.split()) != 1 or name != name.strip():
+            raise DataError(
+                f"{record.task.name}: the id {name!r} cannot be written: TREC's formats part fields at "
+                "blanks.",
+                hint="Give the data ids without blanks, or read the run file (results/README.md).",
+            )
 
 
 def _write(record: Record, run: Any, examples: Any, folder: Path) -> Iterator[Path]:
     """Write the files of a record, two for each split and subset."""
     import pyarrow.compute as pc
 
-    home = folder / _file_name(record.model.name)
-    home.mkdir(parents=True, exist_ok=True)
     columns = ("split", "subset")
     for part in run.group_by(columns, use_threads=False).aggregate([]).to_pylist():
         name = ".".join([record.task.name, *(part[c] for c in columns if part[c] != "default")])
         for ending, table, lines in ((".run", run, _run_lines), (".qrels", examples, _qrels_lines)):
             mine = table.filter(pc.and_(*(pc.equal(table[c], part[c]) for c in columns)))
-            path = home / f"{_file_name(name)}{ending}"
-            content = "".join(f"{line}\n" for line in lines(mine, record))
-            path.write_text(content, encoding="utf-8")
+            path = folder / _slug(record) / f"{_file_name(name)}{ending}"
+            files.replace(path, "".join(f"{line}\n" for line in lines(mine, record)).encode())
             yield path
 
 
@@ -123,28 +258,14 @@ def _run_lines(table: Any, record: Record) -> Iterator[str]:
     scores = table["score"].to_numpy()
     columns = (table[name].to_pylist() for name in ("query_id", "document_id", "rank"))
     for query, document, rank, score in zip(*columns, scores, strict=True):
-        yield f"{_id(query, record)} Q0 {_id(document, record)} {rank} {score} {tag}"
+        yield f"{query} Q0 {document} {rank} {score} {tag}"
 
 
-def _qrels_lines(table: Any, record: Record) -> Iterator[str]:
+def _qrels_lines(table: Any, _record: Record) -> Iterator[str]:
     """query, 0, document, grade."""
     for query, judged in zip(table["example_id"].to_pylist(), table["gold"].to_pylist(), strict=True):
         for document, grade in json.loads(judged).items():
-            yield f"{_id(query, record)} 0 {_id(document, record)} {grade}"
-
-
-def _id(name: str, record: Record) -> str:
-    """An id as a field of a line.
-
-    Raises:
-        DataError: It is empty or has a blank, at which these formats part their fields.
-    """
-    if len(name.split()) != 1 or name != name.strip():
-        raise DataError(
-            f"{record.task.name}: the id {name!r} cannot be written: TREC's formats part fields at blanks.",
-            hint="Give the data ids without blanks, or read the run file (results/README.md).",
-        )
-    return name
+            yield f"{query} 0 {document} {grade}"
 
 
 def _file_name(name: str) -> str:

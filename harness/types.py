@@ -132,7 +132,8 @@ BM25Method = Literal["lucene", "robertson", "atire", "bm25l", "bm25+"]
 class Ranking:
     """The settings with which BM25 puts documents in an order for a query; part of each key.
 
-    `stop_words` and `stemmer` are names, "none", or "auto" for those of the task's language.
+    `stop_words` and `stemmer` are names, "none", or "auto" for those of the task's language; `rules` is the
+    version of how texts become words and words scores.
     """
 
     output: Output = "ranking"
@@ -142,6 +143,7 @@ class Ranking:
     delta: float = 0.5
     stop_words: str = "auto"
     stemmer: str = "auto"
+    rules: int = field(default=1, metadata={"later": True})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,8 +169,17 @@ class Artifact:
     @property
     def slug(self) -> str:
         """The readable folder name of this artifact's records: its name and the key's start."""
-        safe = "".join(c if c.isalnum() or c in "-._" else "-" for c in self.name)
-        return f"{safe.strip('.-') or 'model'}-{self.key[:12]}"
+        return artifact_slug(self.name, self.key)
+
+
+def artifact_slug(name: str, key: str) -> str:
+    """The readable folder name of an artifact.
+
+    >>> artifact_slug("org/a model", "0123456789abcdef")
+    'org-a-model-0123456789ab'
+    """
+    safe = "".join(c if c.isalnum() or c in "-._" else "-" for c in name)
+    return f"{safe.strip('.-') or 'model'}-{key[:12]}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -223,6 +223,11 @@ def drop_vectors(cache: Path, artifact_key: str) -> int:
     return freed
 
 
+def cached_models(cache: Path) -> frozenset[str]:
+    """The ArtifactKeys of the models that have cached vectors."""
+    return frozenset(map(_space_artifact, (cache / "vectors").glob("*/*/space.json"))) - {""}
+
+
 def _space_artifact(about: Path) -> str:
     """The artifact of the space that a file describes; empty if it is damaged or gone."""
     try:

@@ -194,27 +194,29 @@ def _how(identity: Mapping[str, Any]) -> str:
 class _PastRuns:
     """The past runs of a results folder, from which costs are expected.
 
-    `ranked` are the data and the seconds of past rankings, `vectors` is whether vectors are cached, `device`
-    the kind and name of the device that a run would take, and `alone` whether each model has a single task,
-    so that no other task can have encoded its texts.
+    `ranked` are the data and the seconds of past rankings, `cached` the keys of models with cached vectors,
+    `device` the kind and name of the device that a run would take, and `alone` whether each model has a
+    single task, so that no other task can have encoded its texts.
     """
 
     runs: tuple[_PastRun, ...]
     ranked: tuple[tuple[str, float], ...] = ()
-    vectors: bool
+    cached: frozenset[str]
     device: tuple[str, str]
     alone: bool = False
 
     @staticmethod
     def of(prepared: PreparedRun) -> _PastRuns:
         """The past runs in the results folder of a run that is planned."""
+        from harness.vectors import cached_models
+
         records = [r for r in prepared.store.records() if "encoding" in r.identity]
         encoded = [r for r in records if r.identity["encoding"]["output"] != "ranking"]
         ranked = [r for r in records if r.identity["encoding"]["output"] == "ranking" and r.status == "done"]
         return _PastRuns(
             runs=tuple(map(_PastRun.of, encoded)),
             ranked=tuple((_about(r.identity), sum(r.provenance["seconds"].values())) for r in ranked),
-            vectors=(prepared.cache / "vectors").is_dir(),
+            cached=cached_models(prepared.cache),
             device=_device(prepared.request.devices),
             alone=len(prepared.plan.cells) == len(prepared.subjects),
         )
@@ -222,17 +224,18 @@ class _PastRuns:
     def work(self, cell: PlannedScore) -> tuple[int | None, int | None]:
         """The texts of a planned score that are still to be encoded, and their tokens; None where unknown.
 
-        Texts that the model has encoded in the same way are cached. Else they are as many as a past run of
-        the same data had to encode: fewer than the task has where other tasks share them. Their tokens are
-        those of that run, by the two models' characters per token; without such a run the task's characters
-        by this model's. No text has more tokens than the longest input.
+        Texts that the model has encoded in the same way are cached, unless its vectors were dropped. Else
+        they are as many as a past run of the same data had to encode: fewer than the task has where other
+        tasks share them. Their tokens are those of that run, by the two models' characters per token;
+        without such a run the task's characters by this model's. No text has more tokens than the longest
+        input.
         """
         size, model = cell.task.size, cell.subject.artifact.key
         assert isinstance(cell.subject.encoding, Encoding)
         longest = cell.subject.encoding.max_length
         about = _about(cell.identity)
         same = [run for run in self.runs if run.about == about]
-        if self.vectors and any(run.how == _how(cell.identity) for run in same):
+        if model in self.cached and any(run.how == _how(cell.identity) for run in same):
             return 0, 0
         shown = max(same, key=lambda run: run.texts, default=None)
         if shown is not None and (shown.texts or not self.alone):

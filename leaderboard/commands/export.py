@@ -45,7 +45,14 @@ FORMATS = ("json", "csv", "md", "tex")
     metavar="DIR",
     help="Write the runs and judgements of a model's retrieval tasks to this folder (docs/trec.md).",
 )
-@click.option("--task", "tasks", multiple=True, help="With --trec, only this task. Repeat for several.")
+@click.option("--tasks", default="", help="With --trec, only these tasks, e.g. SciFact,NFCorpus.")
+@click.option(
+    "--settings",
+    default="",
+    metavar="TEXT",
+    help="With --trec, the settings whose scores are written, where there are several: a part of their text "
+    "in `harness show`, e.g. '128 tokens'.",
+)
 @click.option(
     "--out",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -57,7 +64,8 @@ def command(
     results: tuple[Path, ...],
     suites: tuple[str, ...],
     trec: Path | None,
-    tasks: tuple[str, ...],
+    tasks: str,
+    settings: str,
     out: Path | None,
 ) -> int:
     """Write PAGE, an address as a browser shows it, e.g. '/suites/mteb?mean=types'.
@@ -65,16 +73,20 @@ def command(
     All rows are written, unless the address names `rows` or `page`. An address that ends in a format, as
     /index.csv does, is written in it. With --trec, PAGE is a model, and its runs are written.
     """
+    source = click.get_current_context().get_parameter_source("form")
     if trec is not None:
-        if out is not None or len(results) > 1:
-            raise UsageError("--trec takes one results folder and no --out.", hint="Leave the others out.")
-        return _export_runs(page, trec, suites, tasks, results)
-    if tasks:
-        raise UsageError("--task is for --trec.", hint="Name a folder: --trec DIR.")
+        if out is not None or len(results) > 1 or source is not ParameterSource.DEFAULT:
+            raise UsageError(
+                "--trec takes one results folder, no --out and no --format.", hint="Leave the others out."
+            )
+        return _export_runs(page, trec, suites, tasks, settings, next(iter(results), None))
+    if tasks or settings:
+        raise UsageError(
+            f"{'--tasks' if tasks else '--settings'} is for --trec.", hint="Name a folder: --trec DIR."
+        )
     from leaderboard.settings import from_environment
     from leaderboard.site import open_site
 
-    source = click.get_current_context().get_parameter_source("form")
     path, query, ending = _address(page)
     if ending and source is not ParameterSource.DEFAULT and form != ending:
         raise UsageError(
@@ -94,15 +106,17 @@ def command(
 
 
 def _export_runs(
-    model: str, folder: Path, suites: tuple[str, ...], tasks: tuple[str, ...], results: tuple[Path, ...]
+    model: str, folder: Path, suites: tuple[str, ...], tasks: str, settings: str, results: Path | None
 ) -> int:
     from harness.trec import export_trec
 
-    done = export_trec(model, folder, suites=suites, tasks=tasks, results=next(iter(results), None))
+    done = export_trec(model, folder, suites=suites, tasks=tasks, settings=settings, results=results)
     for path in done.files:
-        click.echo(path)
+        click.echo(f"{path}\t{done.settings}")
     if done.missing:
-        click.echo(f"Not measured: {shortened(done.missing)}", err=True)
+        click.echo(f"Not measured with these settings: {shortened(done.missing)}", err=True)
+    for text in done.others:
+        click.echo(f"Measured with other settings, too: {text} (--settings chooses)", err=True)
     return 0
 
 

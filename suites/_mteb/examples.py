@@ -200,14 +200,20 @@ def _retrieval(
 class Run:
     """The columns of a run file (harness.record.RUN_COLUMNS), subset by subset; {} without a search."""
 
-    def __init__(self) -> None:
+    def __init__(self, task: AbsTask) -> None:
+        self._task: Any = task
         self.columns: dict[str, list[Any]] = {}
 
     def add(self, found: Mapping[tuple[str, str], Mapping[str, Mapping[str, float]]]) -> None:
-        """Add the best documents of each query, by (subset, split), in the order of trec_eval."""
+        """Add the best documents of each query, or all its candidates, in the order of trec_eval.
+
+        Args:
+            found: By (subset, split) and query.
+        """
         for (subset, split), queries in found.items():
+            given = self._task.dataset[subset][split].get("top_ranked") is not None
             for query, documents in queries.items():
-                for rank, (name, score) in enumerate(_ranked(documents)[:RUN_DEPTH], 1):
+                for rank, (name, score) in enumerate(_ranked(documents)[: None if given else RUN_DEPTH], 1):
                     line = (split, subset, query, name, rank, score)
                     for column, value in zip(RUN_COLUMNS, line, strict=True):
                         self.columns.setdefault(column, []).append(value)

@@ -38,7 +38,10 @@ class Model:
     def encoder(self) -> TextEncoder:
         """The model, if it gives vectors."""
         if isinstance(self._model, TextRanker):
-            raise DataError("The task needs a vector for each text, and the model ranks documents.")
+            raise DataError(
+                "The task needs a vector for each text, and the model ranks documents.",
+                hint="Score it with a model that gives vectors (`harness list models`).",
+            )
         return self._model
 
     def encode(self, inputs: Any, *, prompt_type: Any = None, **_: Any) -> NDArray[np.float32]:

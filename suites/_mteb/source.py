@@ -151,11 +151,16 @@ def _require_ids(task: Any, data: Path | None) -> None:
                     hint="Ids must be unique, as judgements and results name texts by them.",
                 )
         judged = _judged(part)
+        if not judged["document"]:
+            raise DataError(
+                f"{data}: {_where(task, name)} has no judgement.",
+                hint="Its qrels need rows with a query's id, a document's id and a grade.",
+            )
         for what, known in (("query", "queries"), ("document", "corpus")):
             if judged[what].isdisjoint(part[known]["id"]):
                 raise DataError(
                     f"{data}: {_where(task, name)}: no judged {what} is in {known}: "
-                    f"{min(judged[what], default='none')!r} is not.",
+                    f"{min(judged[what])!r} is not.",
                     hint=f"The judgements name a {what} by its _id in {known}.",
                 )
 
@@ -281,7 +286,7 @@ def _run(task: AbsTask, encoder: TextModel, documents: DocumentText = DOCUMENT_T
 
     model = Model(encoder, documents)
     scores: dict[str, dict[str, Mapping[str, Any]]] = {}
-    together, run = is_parallel(task), Run()
+    together, run = is_parallel(task), Run(task)
     with tempfile.TemporaryDirectory() as folder:
         examples = Examples(task, model, Path(folder))
         for split in task.eval_splits:

@@ -43,7 +43,7 @@ def of_tasks(uses: Mapping[str, TaskUse], *, called: str, title: str, options: S
     _require_subsets(title, [*uses.values()], options.subsets)
     columns = tuple(_column_or_empty(use, options, name) for name, use in uses.items())
     if not any(column.tasks for column in columns):
-        _column(next(iter(uses.values())), options)
+        _column(next(iter(uses.values())), options)  # raises the reason
     return Suite(name=called, title=title, columns=columns)
 
 
@@ -74,11 +74,12 @@ def of_parts(
         subsets=tuple(dict.fromkeys(subset for use in (first, *others) for subset in use.subsets)),
     )
     _require_subsets(title, [every], options.subsets)
-    _task(every, options, within=every)
     columns = tuple(
         replace(_column_or_empty(use, options, name, within=use), shown_only=shown_only.get(name, ""))
         for name, use in uses.items()
     )
+    if not any(column.tasks for column in columns):
+        _column(every, options, within=every)  # raises the reason
     return Suite(name=called, title=title, columns=columns)
 
 

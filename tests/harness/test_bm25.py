@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,11 @@ import pytest
 
 import tiny
 from blocked import BLOCK
-from harness.bm25 import CHARACTERS, LANGUAGES, STOP_WORDS, BM25Ranker, bm25
+from harness.bm25 import STOP_WORDS, bm25, ranking_text
 from harness.cli import invoke
 from harness.errors import DataError, UsageError
+from harness.identity import encoding_identity
+from harness.ranking import CHARACTERS, LANGUAGES, BM25Ranker
 from harness.request import Request
 from harness.types import SIDES, Data, Outcome, Ranking, Task
 from suites._content import Content, Document, Query, Retrieval
@@ -35,7 +37,8 @@ from suites._mteb.source import BuiltSource, _mteb_task, _quiet, _run
         ("bm25:", "bm25", Ranking()),
         ("bm25:k1=1.50,stemmer=auto", "bm25", Ranking()),
         ("bm25:b=.4, k1=0.90", "bm25:k1=0.9,b=0.4", Ranking(k1=0.9, b=0.4)),
-        ("bm25:method=bm25+,delta=1", "bm25:method=bm25+,delta=1", Ranking(method="bm25+", delta=1.0)),
+        ("bm25:delta=1,method=bm25+", "bm25:method=bm25+,delta=1", Ranking(method="bm25+", delta=1.0)),
+        ("bm25:k1=-0", "bm25:k1=0", Ranking(k1=0.0)),
         (
             "bm25:stemmer=none,stop_words=none",
             "bm25:stop_words=none,stemmer=none",
@@ -50,9 +53,21 @@ def test_settings_are_read_and_have_one_spelling(typed: str, name: str, ranking:
 
 
 def test_every_setting_is_in_the_key() -> None:
-    texts = ("k1=1", "b=1", "delta=1", "method=atire", "stop_words=en", "stemmer=english")
+    texts = ("k1=1", "b=1", "method=atire", "stop_words=en", "stemmer=english", "method=bm25+")
+    texts += ("method=bm25+,delta=1",)
     assert len({bm25(f"bm25:{text}")[0].key for text in ("", *texts)}) == 1 + len(texts)
     assert bm25("bm25")[0].key == "c55f4bce50a3737983709e9ba989c58d8021e2e13f587430155ae88f89257d4f"
+
+
+def test_new_rules_of_words_and_scores_are_a_new_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain, ranking = bm25("bm25")
+    assert "rules" not in encoding_identity(ranking)
+    monkeypatch.setattr("harness.bm25.RULES", 2)
+    other, ranking = bm25("bm25")
+    assert (encoding_identity(ranking)["rules"], other.name) == (2, "bm25")
+    assert other.key != plain.key
+    assert ranking_text(encoding_identity(ranking)).endswith("of the language")
+    assert "rules 2" in ranking_text(encoding_identity(ranking))
 
 
 @pytest.mark.parametrize(
@@ -65,6 +80,11 @@ def test_every_setting_is_in_the_key() -> None:
         ("bm25:k1=much", "k1 of bm25 cannot be 'much'.\nIt is a number, 0 or more"),
         ("bm25:k1=-1", "0 or more"),
         ("bm25:k1=inf", "0 or more"),
+        (
+            "bm25:delta=1",
+            "Only the methods bm25l and bm25+ of bm25 have a delta.\nLeave it out, or type e.g. "
+            "bm25:method=bm25+,delta=1.",
+        ),
         ("bm25:b=1.5", "from 0 to 1"),
         ("bm25:method=robertsen", "no method 'robertsen'.\nDid you mean robertson? There is: lucene"),
         ("bm25:stop_words=eng", "no stop words 'eng'.\nDid you mean en"),
@@ -120,9 +140,9 @@ CONTENT = made()
 
 
 def searched(
-    settings: str, language: str, candidates: bool, others: dict[str, Any]
+    settings: str, language: str, candidates: bool, others: dict[str, Any], titles: bool = True
 ) -> tuple[dict[str, Any], Outcome]:
-    """The metrics of mteb's BM25, and the outcome of ours, on the same task."""
+    """The metrics of mteb's BM25, with documents without their titles if so, and the outcome of ours."""
     from mteb.models import ModelMeta
     from mteb.models.model_implementations.bm25 import BM25Search
 
@@ -137,7 +157,9 @@ def searched(
     )
     content = made(language)
     with _quiet():
-        own, stock = (_mteb_task(task, content, seed=42) for _ in range(2))
+        untitled = tuple(replace(d, title="") for d in content.documents)
+        theirs_of = content if titles else replace(content, documents=untitled)
+        own, stock = (_mteb_task(task, of, seed=42) for of in (content, theirs_of))
         for one in (own, stock):
             one.metadata = one.metadata.model_copy(update={"eval_langs": [f"{language}-Latn"]})
             if candidates:
@@ -217,8 +239,9 @@ def test_the_order_is_that_of_the_formula_and_of_equal_documents_the_first_comes
 
 @pytest.mark.parametrize("documents", [["the", "!"], ["", ""], [None, "x"], []])
 def test_a_corpus_without_words_is_refused(documents: list[Any]) -> None:
-    with pytest.raises(DataError, match=r"no word|no document|document number 1"):
+    with pytest.raises(DataError, match=r"no word|no document|document number 1") as caught:
         BM25Ranker(Ranking()).rank(["fox"], documents, k=1)
+    assert caught.value.hint
 
 
 def test_documents_in_portions_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -226,8 +249,8 @@ def test_documents_in_portions_are_the_same(monkeypatch: pytest.MonkeyPatch) -> 
     queries = [q.text for q in CONTENT.queries]
     steps: list[tuple[str, int, int]] = []
     whole = BM25Ranker(Ranking()).rank(queries, texts, k=9)
-    monkeypatch.setattr("harness.bm25.DOCUMENTS", 7)
-    monkeypatch.setattr("harness.bm25.QUERIES", 5)
+    monkeypatch.setattr("harness.ranking.DOCUMENTS", 7)
+    monkeypatch.setattr("harness.ranking.QUERIES", 5)
     parts = BM25Ranker(Ranking(), lambda *step: steps.append(step)).rank(queries, texts, k=9)
     assert [(at.tolist(), s.tolist()) for at, s in whole] == [(at.tolist(), s.tolist()) for at, s in parts]
     assert [(name, size) for name, size, _ in steps if name] == [
@@ -298,6 +321,10 @@ def test_a_run_ranks_shows_and_compares(suite: Path, tmp_path: Path, command: Co
     assert record["provenance"]["seconds"].keys() == {"index", "search", "score"}
     assert record["model"]["parameters"] is record["model"]["dimension"] is None
     assert record["examples"]["rows"] == len(CONTENT.queries)
+    assert (record["run"]["rows"], record["run"]["depth"]) == (len(CONTENT.queries) * 60, 60)
+    code, out, err = command("export", "bm25", "--trec", tmp_path / "trec", "--suite", local)
+    assert code == 0, err
+    assert exported(out) == pytest.approx(record["main_score"], abs=1e-5)
 
     planned = json.loads(command(*asked, "--dry-run", "--json")[1])
     assert [line["state"] for line in planned["plan"]] == ["done", "cannot run"] * 2
@@ -309,6 +336,29 @@ def test_a_run_ranks_shows_and_compares(suite: Path, tmp_path: Path, command: Co
         (one["field"], one["first"], one["second"]) for one in compared["differences"]
     ]
     assert "bm25 " in command("list", "models")[1]
+
+
+def exported(told: str) -> float:
+    """The nDCG at 10 that pytrec_eval gives of the files that an export names."""
+    import pytrec_eval
+
+    run, qrels = sorted((line.partition("\t")[0] for line in told.splitlines()), reverse=True)
+    with open(run) as hits, open(qrels) as judged:
+        judge = pytrec_eval.RelevanceEvaluator(pytrec_eval.parse_qrel(judged), {"ndcg_cut.10"})
+        return float(
+            np.mean([one["ndcg_cut_10"] for one in judge.evaluate(pytrec_eval.parse_run(hits)).values()])
+        )
+
+
+def test_documents_may_be_their_texts_alone(suite: Path, tmp_path: Path, command: Command) -> None:
+    words = ("run", "--model", "bm25", "--suite", f"local:{suite}", "--tasks", "notes", "--offline")
+    assert command(*words, "--document-text", "text")[0] == 0
+    (path,) = (tmp_path / "results" / "records").glob("bm25-c55f4bce50a3/notes/*.json")
+    record = json.loads(path.read_text())
+    (theirs, ours) = searched("", "eng", False, {}, titles=False)
+    assert record["main_score"] == pytest.approx(theirs["ndcg_at_10"], abs=1e-6)
+    assert abs(record["main_score"] - ours.main_score) > 1e-3
+    assert record["identity"]["documents"] == "text"
 
 
 def test_a_second_run_and_a_plan_need_no_torch(suite: Path, tmp_path: Path, command: Command) -> None:

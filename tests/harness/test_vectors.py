@@ -16,7 +16,7 @@ from fakes import artifact, encoding
 from harness import files
 from harness.errors import DataError
 from harness.types import Encoding
-from harness.vectors import Space, drop_vectors
+from harness.vectors import Space, cached_models, drop_vectors
 
 
 def vectors(texts: list[str]) -> np.ndarray:
@@ -109,7 +109,9 @@ def test_the_vectors_of_one_model_are_dropped(tmp_path: Path) -> None:
     add(space(tmp_path, key="b" * 64), ["a"])
     size = sum(path.stat().st_size for path in tmp_path.glob("vectors/*/*/*"))
     kept = space(tmp_path, key="b" * 64).folder
+    assert cached_models(tmp_path) == {"a" * 64, "b" * 64}
     freed = drop_vectors(tmp_path, "a" * 64)
+    assert cached_models(tmp_path) == {"b" * 64}
     assert freed == size - sum(path.stat().st_size for path in kept.iterdir())
     assert [path.parent for path in tmp_path.glob("vectors/*/*/space.json")] == [kept]
     assert drop_vectors(tmp_path, "a" * 64) == 0

@@ -212,8 +212,9 @@ def test_odd_rows_of_a_hub_folder_are_counted(
         (add("queries.jsonl", {"text": "another"}), "the id 'test-q0' is that of two texts in queries"),
         (every(JUDGED, "corpus-id", "x"), "no judged document is in corpus: 'x' is not"),
         (every(JUDGED, "query-id", "x"), "no judged query is in queries: 'x' is not"),
+        (lambda folder: (folder / JUDGED).write_text(""), "(test) has no judgement."),
     ],
-    ids=["documents", "queries", "no document", "no query"],
+    ids=["documents", "queries", "no document", "no query", "no judgement"],
 )
 def test_ids_that_make_scores_meaningless_are_one_error(
     name: str, spoil: Change, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
