@@ -191,7 +191,8 @@ def means_lines(suite: Suite, means: Aggregates) -> list[str]:
     lines = [mean_text(over) if suite.requested else f"{mean_text(over)}, {mean_text(means.over_types)}"]
     if not over.wanted:
         lines = ["no mean: every task is shown by itself"]
-    lines += _shown_only_lines(means.shown_only)
+    apart = {name: reason for name, reason in means.shown_only.items() if name not in suite.left_out}
+    lines += _shown_only_lines(apart)
     if over.wanted and not over.complete:
         lines.append("incomplete: not to be ranked beside complete ones")
     elif len(suite.requested) < len(suite.columns) and suite.requested:

@@ -15,7 +15,7 @@ from harness.errors import UsageError, unknown
 from harness.identity import data_identity
 from harness.lineage import Lineage
 from harness.record import ModelPart, Record
-from harness.scores import part_scores
+from harness.scores import MAIN_SCORE, metric_scores
 from harness.store import Store
 from harness.types import DOCUMENT_TEXT, SEED, SIDES, Encoding, Suite, Task
 
@@ -318,6 +318,7 @@ def weights_text(weights: str) -> str:
 class _View:
     """The records and scores of a suite under one condition, and tasks with data of an unproven revision.
 
+    Records are by task, those of a part of a task by the column that shows it.
     `former` are the weights, where a trained model has other ones now.
     """
 
@@ -353,8 +354,8 @@ def _views(mine: Sequence[Record], suite: Suite, former: str) -> list[_View]:
     names = {task.name for task in suite.tasks}
     found = []
     for treatment in _distinct([condition_of(r) for r in mine if r.task.name in names]):
-        kept = {t.name: r for t in suite.tasks for r in mine if treatment.fits(r, t)}
-        found.append((treatment, kept))
+        whole = {t.name: r for t in suite.tasks for r in mine if treatment.fits(r, t)}
+        found.append((treatment, {**_covering(treatment, mine, suite, whole), **whole}))
     found.sort(key=lambda pair: (-len(pair[1]), pair[0].rank))
     views, seen = [], list[set[str]]()
     for treatment, kept in found:
@@ -365,11 +366,40 @@ def _views(mine: Sequence[Record], suite: Suite, former: str) -> list[_View]:
     return views
 
 
+def _covering(
+    treatment: Condition, mine: Sequence[Record], suite: Suite, whole: Mapping[str, Record]
+) -> dict[str, Record]:
+    """The records of more or fewer splits and subsets than a task, for columns of which they have all."""
+    tasks = {**{task.name: task for task in suite.tasks}, **suite.parts}
+    lacking = {name: task for name, task in tasks.items() if task.name not in whole}
+    return {
+        name: record
+        for name, task in lacking.items()
+        for record in mine
+        if (wider := _widened(task, record)) is not None and treatment.fits(record, wider)
+    }
+
+
+def _widened(task: Task, record: Record) -> Task | None:
+    """A task with all splits and subsets of a record; None unless it has a score of each of the task's."""
+    if record.task.name != task.name:
+        return None
+    splits, subsets = record.identity["splits"], record.identity.get("subsets", [])
+    known = {*task.splits} <= {*splits} and {*task.subsets} <= {*subsets}
+    found = (record.scores.get(split, {}).get(subset, {}) for split, subset in task.cells)
+    if not (known and all(MAIN_SCORE in metrics for metrics in found)):
+        return None
+    return replace(task, splits=tuple(splits), subsets=tuple(subsets))
+
+
 def _view(treatment: Condition, kept: Mapping[str, Record], suite: Suite, former: str) -> _View:
     pinned = {task.name: task.data.revision for task in suite.tasks if task.data.path}
-    unproven = [n for n, r in kept.items() if n in pinned and r.identity["data"].get("revision") != pinned[n]]
-    scores = {name: r.main_score for name, r in kept.items() if r.main_score is not None}
-    scores |= part_scores(suite, kept)
+    mine = [(name, record.task.name, record) for name, record in kept.items()]
+    unproven = [n for n, t, r in mine if t in pinned and r.identity["data"].get("revision") != pinned[t]]
+    tasks = {task.name: task for task in suite.tasks if task.name in kept}
+    whole = {name: kept[name] for name, task in tasks.items() if treatment.fits(kept[name], task)}
+    scores = metric_scores(suite, kept, MAIN_SCORE)
+    scores |= {name: r.main_score for name, r in whole.items() if r.main_score is not None}
     return _View(treatment=treatment, former=former, records=kept, scores=scores, unproven=tuple(unproven))
 
 
