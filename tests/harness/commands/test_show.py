@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from fakes import artifact, encoding, record, task
 from harness import backbones, catalog
 from harness.cli import invoke
-from harness.lineage import Lineage, ParentPart
+from harness.lineage import Lineage, MemberPart, ParentPart, SweepPart
 from harness.record import Record
 from harness.store import Store
 from harness.types import Artifact, Data, Encoding, SuiteOptions, Task
@@ -195,7 +196,8 @@ def test_scores_of_former_weights_enter_no_mean_with_newer_ones(results: Path, c
     ]
     shown = said(capsys, "show", "tiny-again", *both)
     assert "trained on mine.csv, not on the recipe's data made of tiny (trained on theirs.csv)" in shown
-    assert "checkpoint chosen by STS14, STS15: scores there are biased" in shown
+    assert "checkpoint chosen by STS14: scores there are biased" in shown
+    assert "tiny, the parent chosen by STS15: scores there are biased" in shown
     told = f"{lineage.key[:12]} was trained again, and has other weights now"
     for more in (both, ["--results", results]):
         shown = said(capsys, "show", "tiny-again", *more)
@@ -211,6 +213,61 @@ def test_scores_of_former_weights_enter_no_mean_with_newer_ones(results: Path, c
     shown = said(capsys, "compare", "model-a", "tiny-again", "--results", results)
     assert "Not compared, as tiny-again was trained again since, and has other weights now: STS12" in shown
     assert told not in said(capsys, "show", "model-a", *both)
+
+
+SWEEP = SweepPart(
+    setting="rate",
+    values=(1, 2),
+    tasks={"STS12": {"task": "STS12", "splits": ["test"], "subsets": ["default"]}},
+    chosen=2,
+    curve=tuple(
+        MemberPart(value=at, artifact=str(at) * 64, scores={"STS12": at / 4}, mean=at / 4) for at in (1, 2)
+    ),
+)
+
+
+@pytest.fixture
+def chosen(results: Path) -> tuple[Path, str]:
+    """A model that a sweep chose by its score on STS12, and its key."""
+    lineage = TRAINED.model_copy(update={"seed": 5, "sweep": SWEEP})
+    model = artifact(Path("tiny"), key=lineage.key, name="tiny-swept")
+    for name in ("STS12", "STS13"):
+        put(results, model, record(sts(name), 0.5, model=model).model_copy(update={"lineage": lineage}))
+    return results, lineage.key[:12]
+
+
+def test_scores_that_chose_a_model_are_marked(chosen: tuple[Path, str], capsys: Any) -> None:
+    """Also where no mean of a suite has the task."""
+    results, key = chosen
+    found = asked(capsys, "show", key, "--results", results)
+    assert {row["task"]: row["selected"] for row in found["records"]} == {"STS12": True, "STS13": False}
+    assert found["model"]["selected"] == ["STS12"]
+    assert found["model"]["sweep"] == SWEEP.model_dump(mode="json")
+    marked = re.compile(r"STS12 .* 50.00 │ chose +│")
+    assert invoke(["show", key, "--results", str(results)]) == 0
+    printed = capsys.readouterr().out
+    assert marked.search(printed)
+    assert printed.count("chose ") == 1
+    assert "checkpoint" not in printed
+    for suite, columns in (("mteb:STS12", ["STS12"]), ("mteb:STS13", [])):
+        found = asked(capsys, "show", key, "--suite", suite, "--results", results)
+        assert found["model"]["selected"] == ["STS12"]
+        assert found["suites"][0]["selected"] == columns
+        assert invoke(["show", key, "--suite", suite, "--results", str(results)]) == 0
+        assert bool(marked.search(capsys.readouterr().out)) == bool(columns)
+    found = asked(capsys, "show", "model-a", "--results", results)
+    assert (found["model"]["selected"], found["model"]["sweep"]) == ([], None)
+    assert not any(row["selected"] for row in found["records"])
+
+
+def test_a_swept_parent_is_no_checkpoint(results: Path, capsys: Any) -> None:
+    parent = TRAINED.parents[0].model_copy(update={"name": "first-swept", "selected_on": ("NFCorpus",)})
+    lineage = TRAINED.model_copy(update={"parents": (parent,)})
+    model = artifact(Path("tiny"), key=lineage.key, name="second")
+    put(results, model, record(sts(), 0.5, model=model).model_copy(update={"lineage": lineage}))
+    shown = said(capsys, "show", "second", "--results", results)
+    assert "first-swept, the parent chosen by NFCorpus: scores there are biased" in shown
+    assert "checkpoint" not in shown
 
 
 def test_show_of_a_suite_keeps_settings_apart(results: Path, capsys: Any) -> None:
