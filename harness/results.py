@@ -17,7 +17,7 @@ from harness.lineage import Lineage
 from harness.record import ModelPart, Record
 from harness.scores import MAIN_SCORE, metric_scores
 from harness.store import Store
-from harness.types import DOCUMENT_TEXT, SEED, SIDES, Encoding, Suite, Task
+from harness.types import DOCUMENT_TEXT, SEED, Encoding, Suite, Task
 
 
 class Condition(Protocol):
@@ -96,7 +96,7 @@ class EncodingCondition:
     """The settings with which a finished model was measured; `prompts` are all prompts, for any task.
 
     Those of BM25 are the settings of its ranking.
-    `documents` is the text of a document where it is not title and text; empty stands for a suite's own.
+    `documents` is the text of a document where it is not title and text; where empty, it is a suite's own.
     """
 
     encoding: Mapping[str, Any]
@@ -136,7 +136,7 @@ class EncodingCondition:
         if task.data.content:
             wanted["data"] = data_identity(task.data)
         documents = self.documents or task.documents
-        if task.roles == SIDES and record.identity.get("documents", DOCUMENT_TEXT) != documents:
+        if task.retrieves and record.identity.get("documents", DOCUMENT_TEXT) != documents:
             return False
         return all(record.identity.get(name) == value for name, value in wanted.items())
 
@@ -192,9 +192,12 @@ def _recipe_condition(record: Record) -> RecipeCondition:
     )
 
 
+_DOCUMENTS: dict[str, str] = {"text": "without titles", DOCUMENT_TEXT: "with titles"}
+
+
 def _documents_text(documents: str) -> list[str]:
-    """The words for the text of documents, none for title and text."""
-    return [f"documents' {documents}"] if documents else []
+    """The words for the text of documents where a record or a condition says it."""
+    return [f"documents {_DOCUMENTS[documents]}"] if documents else []
 
 
 def condition_json(treatment: Condition) -> dict[str, Any]:
