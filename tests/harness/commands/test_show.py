@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,9 @@ import pytest
 from fakes import artifact, encoding, record, task
 from harness import backbones, catalog
 from harness.cli import invoke
+from harness.jobs import record_output
 from harness.lineage import Lineage, MemberPart, ParentPart, SweepPart
-from harness.record import Record
+from harness.record import EXAMPLE_COLUMNS, RECORDS, Record
 from harness.store import Store
 from harness.types import Artifact, Data, Encoding, SuiteOptions, Task
 
@@ -350,6 +352,58 @@ def test_compare_holds_the_same_settings_against_each_other(results: Path, capsy
     assert "+12.50" in shown
     assert "bfloat16" in shown
     assert "Only model-a has: STS13" in shown
+
+
+def put_queries(results: Path, model: Artifact, of: Task, right: Mapping[str, float], *, kept: bool) -> None:
+    """The record of a retrieval task whose queries score 1 or 0, without a run, as it was first made."""
+    lines: dict[str, list[Any]] = {name: [] for name in EXAMPLE_COLUMNS}
+    for split, share in right.items():
+        for at in range(40):
+            values = (split, "en", f"{split}{at}", 0, "{}", "{}", float(at < 40 * share))
+            for name, value in zip(EXAMPLE_COLUMNS, values, strict=True):
+                lines[name].append(value)
+    scores = {split: {"en": {"main_score": one, of.metric: one}} for split, one in right.items()}
+    mean = sum(right.values()) / len(right)
+    one = record(of, mean, model=model).model_copy(update={"scores": scores})
+    output = record_output(one, lines if kept else {})
+    parsed = RECORDS.parse(output["record"].decode(), where="made")
+    Store(results).put(model.slug, parsed, output.get("examples"))
+
+
+def test_splits_are_compared_one_by_one_and_tested(tmp_path: Path, capsys: Any, monkeypatch: Any) -> None:
+    """Better on the development queries, and as good on those of the test."""
+    monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))
+    (mldr,) = catalog.open_suite("mldr").tasks
+    put_queries(tmp_path, MODELS["a"], mldr, {"dev": 0.25, "test": 0.5}, kept=True)
+    put_queries(tmp_path, MODELS["b"], mldr, {"dev": 0.75, "test": 0.5}, kept=True)
+    dev, test = asked(capsys, "compare", "model-a", "model-b", "--results", tmp_path)["deltas"]
+    assert [(row["split"], row["subset"], row["delta"]) for row in (dev, test)] == [
+        ("dev", "en", 0.5),
+        ("test", "en", 0.0),
+    ]
+    assert [row["test"]["queries"] for row in (dev, test)] == [40, 40]
+    assert dev["test"]["p"] < 0.01 < test["test"]["p"]
+    shown = said(capsys, "compare", "model-a", "model-b", "--results", tmp_path)
+    assert "(dev, en)" in shown
+    assert "No test of" not in shown
+    put_queries(tmp_path / "old", MODELS["a"], mldr, {"dev": 0.25, "test": 0.5}, kept=True)
+    put_queries(tmp_path / "old", MODELS["b"], mldr, {"dev": 0.75, "test": 0.5}, kept=False)
+    found = asked(capsys, "compare", "model-a", "model-b", "--results", tmp_path / "old")["deltas"]
+    assert [(row["test"], row["untested"]) for row in found] == [
+        (None, "no per-example results were kept")
+    ] * 2
+    shown = said(capsys, "compare", "model-a", "model-b", "--results", tmp_path / "old")
+    assert shown.count("No test of MultiLongDocRetrieval: no per-example results were kept.") == 1
+
+
+def test_compare_marks_what_chose_a_model(chosen: tuple[Path, str], capsys: Any) -> None:
+    results, key = chosen
+    found = asked(capsys, "compare", "model-a", key, "--results", results)
+    assert {row["task"]: row["selected"] for row in found["deltas"]} == {"STS12": ["second"], "STS13": []}
+    assert (found["first"]["selected"], found["second"]["selected"]) == ([], ["STS12"])
+    shown = said(capsys, "compare", "model-a", key, "--results", results)
+    assert shown.count("chose tiny-swept") == 1
+    assert "tiny-swept: rate chosen among 2 values by STS12: scores there are biased" in shown
 
 
 def test_compare_across_settings_says_what_differs(tmp_path: Path, capsys: Any) -> None:
