@@ -9,6 +9,7 @@ from pydantic import Field
 
 from harness.documents import DocumentKind, DocumentPart, Migration, with_digest
 from harness.lineage import Lineage
+from harness.types import SIDES
 
 SCHEMA = 5
 """The schema that this version writes; a newer one is refused, an older one migrated step by step."""
@@ -110,6 +111,11 @@ class Record(DocumentPart):
     provenance: Mapping[str, Any] = {}
     """The circumstances of the run, never part of the identity (harness.provenance)."""
     error: ErrorPart | None = None
+
+    @property
+    def retrieves(self) -> bool:
+        """Whether it is of a task that searches documents for queries (`Task.retrieves`)."""
+        return {*self.identity.get("prompts", ())} == {*SIDES}
 
     def to_json(self) -> str:
         """The record as indented JSON with a final newline, its last field the digest of all others."""

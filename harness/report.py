@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -99,7 +99,7 @@ def _report_json(report: Report) -> dict[str, Any]:
             for text, one in zip(report.prepared.request.models, report.prepared.asked, strict=True)
         ],
         "trained": [_trained_json(report, one) for one in report.prepared.plan.trainings],
-        "records": [_result_json(result) for result in report.results],
+        "records": [_result_json(report, result) for result in report.results],
         "suites": [
             _suite_json(report, one, suite)
             for suite in join_single_tasks(report.prepared.suites)
@@ -131,6 +131,7 @@ def _over_seeds_json(report: Report, group: Sequence[ConfiguredModel], suite: Su
         "model": group[0].artifact.name,
         "artifacts": [one.artifact.key for one in group],
         **over_seeds_json([report.aggregates(one, suite) for one in group]),
+        **selected_json(suite, report.lineage(group[0])),
         **untouched_json(suite, report.lineage(group[0]), [report.numbers(one, suite) for one in group]),
     }
 
@@ -162,6 +163,7 @@ def _suite_json(report: Report, one: ConfiguredModel, suite: Suite) -> dict[str,
         "model": one.artifact.name,
         "artifact": one.artifact.key,
         **aggregates_json(suite, found),
+        **selected_json(suite, report.lineage(one)),
         **untouched_json(suite, report.lineage(one), [report.numbers(one, suite)]),
         **({"standing": trained_result_json(standing)} if standing else {}),
     }
@@ -191,7 +193,8 @@ def means_lines(suite: Suite, means: Aggregates) -> list[str]:
     lines = [mean_text(over) if suite.requested else f"{mean_text(over)}, {mean_text(means.over_types)}"]
     if not over.wanted:
         lines = ["no mean: every task is shown by itself"]
-    lines += _shown_only_lines(means.shown_only)
+    apart = {name: reason for name, reason in means.shown_only.items() if name not in suite.left_out}
+    lines += _shown_only_lines(apart)
     if over.wanted and not over.complete:
         lines.append("incomplete: not to be ranked beside complete ones")
     elif len(suite.requested) < len(suite.columns) and suite.requested:
@@ -200,18 +203,59 @@ def means_lines(suite: Suite, means: Aggregates) -> list[str]:
 
 
 def lineage_lines(lineage: Lineage | None) -> list[str]:
-    """The lines on users' own data and on tasks that chose a checkpoint, of a model or of its parents."""
+    """The lines on users' own data, and on tasks that chose a model, its checkpoint or its parents."""
     if lineage is None:
         return []
     own, sweep = lineage.own_data, lineage.sweep
-    swept = () if sweep is None else tuple(sweep.tasks)
-    others = [task for task in lineage.all_selected_on if task not in swept]
+    others = lineage.model_copy(update={"sweep": None}).choices
     return [
         *([f"trained on {own}, not on the recipe's data"] if own else []),
         *(f"made of {parent.text}" for parent in lineage.parents if parent.own_data),
-        *([f"checkpoint chosen by {shortened(others)}: scores there are biased"] if others else []),
+        *(f"{what} chosen by {shortened(tasks)}: scores there are biased" for what, tasks in others.items()),
         *([] if sweep is None else _sweep_lines(sweep)),
     ]
+
+
+def selection_json(lineage: Lineage | None) -> dict[str, Any]:
+    """The tasks whose scores chose a model or one of its parents, and its sweep, as plain values."""
+    sweep = lineage.sweep if lineage is not None else None
+    return {
+        "selected": list(lineage.all_selected_on) if lineage is not None else [],
+        "sweep": None if sweep is None else sweep.model_dump(mode="json"),
+    }
+
+
+CHOSE = "chose"
+"""The mark of a score that chose the model, in tables."""
+
+
+def is_chosen_by(lineage: Lineage | None, task: str, cells: Collection[tuple[str, str]]) -> bool:
+    """Whether a score on some (split, subset) of a task chose a model or one of its parents."""
+    if lineage is None:
+        return False
+    parents = (name for parent in lineage.parents for name in parent.selected_on)
+    swept = () if lineage.sweep is None else lineage.sweep.tasks.values()
+    return task in (*lineage.selected_on, *parents) or any(
+        one.get("task") == task
+        and any(split in one["splits"] and subset in one["subsets"] for split, subset in cells)
+        for one in swept
+    )
+
+
+def record_chose(record: Record, lineage: Lineage | None) -> bool:
+    """Whether the score of a record chose the model."""
+    splits, subsets = (record.identity.get(name, ()) for name in ("splits", "subsets"))
+    return is_chosen_by(lineage, record.task.name, [(s, t) for s in splits for t in subsets])
+
+
+def column_chose(column: Column, lineage: Lineage | None) -> bool:
+    """Whether the score of a column, or of one of its tasks, chose the model."""
+    return any(is_chosen_by(lineage, task.name, task.cells) for task in column.tasks)
+
+
+def selected_json(suite: Suite, lineage: Lineage | None) -> dict[str, Any]:
+    """The columns of a suite that chose a model, as plain values."""
+    return {"selected": [column.name for column in suite.columns if column_chose(column, lineage)]}
 
 
 def lineages_lines(lineages: Sequence[Lineage | None]) -> list[str]:
@@ -326,21 +370,24 @@ def _suite_table(suite: Suite, report: Report) -> Table:
                 report.result(one, task).how for one in group for task in report.tasks_of(suite, column, one)
             ]
             scores = [report.aggregates(one, suite).columns[column.name] for one in group]
-            cells += _cells(spread_text(scores), hows) if hows else ["", ""]
+            chose = column_chose(column, report.lineage(group[0]))
+            cells += _cells(spread_text(scores), hows, chose=chose) if hows else ["", ""]
         table.add_row(column.name, column.type, column.tasks[0].metric, *cells)
     return table
 
 
-def _cells(score: str, hows: Sequence[str]) -> list[str]:
-    """A column's score and its origin."""
-    if len(set(hows)) == 1:
-        return [score, LABELS[hows[0]]]
+def _cells(score: str, hows: Sequence[str], *, chose: bool) -> list[str]:
+    """A column's score, and its origin with the mark of a score that chose the model."""
     there = [how for how in hows if how in ("cached", "done", "shared")]
-    return [score, LABELS["done"] if len(there) == len(hows) else f"{len(there)} of {len(hows)}"]
+    origin = LABELS["done"] if len(there) == len(hows) else f"{len(there)} of {len(hows)}"
+    if len(set(hows)) == 1:
+        origin = LABELS[hows[0]]
+    return [score, ", ".join([origin, *([CHOSE] if chose else [])])]
 
 
-def _result_json(result: Result) -> dict[str, Any]:
+def _result_json(report: Report, result: Result) -> dict[str, Any]:
     cell, record = result.cell, result.record
+    lineage = report.lineage(cell.subject)
     done = record is not None and record.status == "done"
     failure = result.failure
     return {
@@ -352,6 +399,7 @@ def _result_json(result: Result) -> dict[str, Any]:
         "key": cell.key,
         "state": result.how,
         "main_score": record.main_score if record is not None and done else None,
+        "selected": is_chosen_by(lineage, cell.task.name, cell.task.cells),
         "notes": list(record.provenance.get("notes", ())) if record is not None else [],
         "error": None
         if failure is None
@@ -529,6 +577,7 @@ def print_trained_result(found: TrainedResult, title: str, console: Console) -> 
         table.add_column(name, justify="right")
     table.add_column("seeds", justify="right")
     table.add_column("raw metrics", style="dim")
+    table.add_column("", style="dim")
     for row in found.rows:
         if row.asked:
             table.add_row(row.task, *_trained_cells(row, others=bool(others)))
@@ -547,6 +596,7 @@ def _trained_cells(row: TaskResult, *, others: bool) -> list[str]:
         score_text(row.best_run),
         "grid" if row.seeds.get("kind") == "maximum" else str(len(scores) or "–"),
         ", ".join(_raw(row.raw)),
+        CHOSE if row.record is not None and record_chose(row.record, row.record.lineage) else "",
     ]
 
 
@@ -703,7 +753,19 @@ class Report:
 
     def lineage(self, one: ConfiguredModel) -> Lineage | None:
         """What a model is made of, with the outcome of its sweep where that has ended."""
-        return lineage_of(one.artifact) or one.lineage
+        key = one.artifact.key
+        if key not in self._lineages:
+            self._lineages[key] = lineage_of(one.artifact) or self._recorded.get(key) or one.lineage
+        return self._lineages[key]
+
+    @functools.cached_property
+    def _lineages(self) -> dict[str, Lineage | None]:
+        return {}
+
+    @functools.cached_property
+    def _recorded(self) -> dict[str, Lineage]:
+        """The lineages in records, by artifact; a model's folder may be gone."""
+        return {r.model.artifact: r.lineage for r in self.records if r.lineage is not None}
 
     def _trained_on_lines(self, suite: Suite, group: Sequence[ConfiguredModel]) -> list[str]:
         """What a model was trained on: the user's own data, tasks that chose it, and texts of the tasks."""

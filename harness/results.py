@@ -15,9 +15,9 @@ from harness.errors import UsageError, unknown
 from harness.identity import data_identity
 from harness.lineage import Lineage
 from harness.record import ModelPart, Record
-from harness.scores import part_scores
+from harness.scores import MAIN_SCORE, metric_scores
 from harness.store import Store
-from harness.types import DOCUMENT_TEXT, SEED, SIDES, Encoding, Suite, Task
+from harness.types import DOCUMENT_TEXT, SEED, Encoding, Suite, Task
 
 
 class Condition(Protocol):
@@ -96,7 +96,7 @@ class EncodingCondition:
     """The settings with which a finished model was measured; `prompts` are all prompts, for any task.
 
     Those of BM25 are the settings of its ranking.
-    `documents` is the text of a document where it is not title and text; empty stands for a suite's own.
+    `documents` is the text of a document where it is not title and text; where empty, it is a suite's own.
     """
 
     encoding: Mapping[str, Any]
@@ -136,7 +136,7 @@ class EncodingCondition:
         if task.data.content:
             wanted["data"] = data_identity(task.data)
         documents = self.documents or task.documents
-        if task.roles == SIDES and record.identity.get("documents", DOCUMENT_TEXT) != documents:
+        if task.retrieves and record.identity.get("documents", DOCUMENT_TEXT) != documents:
             return False
         return all(record.identity.get(name) == value for name, value in wanted.items())
 
@@ -192,9 +192,12 @@ def _recipe_condition(record: Record) -> RecipeCondition:
     )
 
 
+_DOCUMENTS: dict[str, str] = {"text": "without titles", DOCUMENT_TEXT: "with titles"}
+
+
 def _documents_text(documents: str) -> list[str]:
-    """The words for the text of documents, none for title and text."""
-    return [f"documents' {documents}"] if documents else []
+    """The words for the text of documents where a record or a condition says it."""
+    return [f"documents {_DOCUMENTS[documents]}"] if documents else []
 
 
 def condition_json(treatment: Condition) -> dict[str, Any]:
@@ -318,6 +321,7 @@ def weights_text(weights: str) -> str:
 class _View:
     """The records and scores of a suite under one condition, and tasks with data of an unproven revision.
 
+    Records are by task, those of a part of a task by the column that shows it.
     `former` are the weights, where a trained model has other ones now.
     """
 
@@ -353,8 +357,8 @@ def _views(mine: Sequence[Record], suite: Suite, former: str) -> list[_View]:
     names = {task.name for task in suite.tasks}
     found = []
     for treatment in _distinct([condition_of(r) for r in mine if r.task.name in names]):
-        kept = {t.name: r for t in suite.tasks for r in mine if treatment.fits(r, t)}
-        found.append((treatment, kept))
+        whole = {t.name: r for t in suite.tasks for r in mine if treatment.fits(r, t)}
+        found.append((treatment, {**_covering(treatment, mine, suite, whole), **whole}))
     found.sort(key=lambda pair: (-len(pair[1]), pair[0].rank))
     views, seen = [], list[set[str]]()
     for treatment, kept in found:
@@ -365,11 +369,40 @@ def _views(mine: Sequence[Record], suite: Suite, former: str) -> list[_View]:
     return views
 
 
+def _covering(
+    treatment: Condition, mine: Sequence[Record], suite: Suite, whole: Mapping[str, Record]
+) -> dict[str, Record]:
+    """The records of more or fewer splits and subsets than a task, for columns of which they have all."""
+    tasks = {**{task.name: task for task in suite.tasks}, **suite.parts}
+    lacking = {name: task for name, task in tasks.items() if task.name not in whole}
+    return {
+        name: record
+        for name, task in lacking.items()
+        for record in mine
+        if (wider := _widened(task, record)) is not None and treatment.fits(record, wider)
+    }
+
+
+def _widened(task: Task, record: Record) -> Task | None:
+    """A task with all splits and subsets of a record; None unless it has a score of each of the task's."""
+    if record.task.name != task.name:
+        return None
+    splits, subsets = record.identity["splits"], record.identity.get("subsets", [])
+    known = {*task.splits} <= {*splits} and {*task.subsets} <= {*subsets}
+    found = (record.scores.get(split, {}).get(subset, {}) for split, subset in task.cells)
+    if not (known and all(MAIN_SCORE in metrics for metrics in found)):
+        return None
+    return replace(task, splits=tuple(splits), subsets=tuple(subsets))
+
+
 def _view(treatment: Condition, kept: Mapping[str, Record], suite: Suite, former: str) -> _View:
     pinned = {task.name: task.data.revision for task in suite.tasks if task.data.path}
-    unproven = [n for n, r in kept.items() if n in pinned and r.identity["data"].get("revision") != pinned[n]]
-    scores = {name: r.main_score for name, r in kept.items() if r.main_score is not None}
-    scores |= part_scores(suite, kept)
+    mine = [(name, record.task.name, record) for name, record in kept.items()]
+    unproven = [n for n, t, r in mine if t in pinned and r.identity["data"].get("revision") != pinned[t]]
+    tasks = {task.name: task for task in suite.tasks if task.name in kept}
+    whole = {name: kept[name] for name, task in tasks.items() if treatment.fits(kept[name], task)}
+    scores = metric_scores(suite, kept, MAIN_SCORE)
+    scores |= {name: r.main_score for name, r in whole.items() if r.main_score is not None}
     return _View(treatment=treatment, former=former, records=kept, scores=scores, unproven=tuple(unproven))
 
 

@@ -111,7 +111,7 @@ def shown_only(suite: Suite) -> dict[str, str]:
     columns = [column for column in suite.columns if column.tasks]
     trained = [column for column in columns if any(task.output == "label" for task in column.tasks)]
     mixed = len(trained) < len(columns)
-    found = {column.name: column.shown_only for column in columns if column.shown_only}
+    found = {column.name: column.shown_only for column in suite.columns if column.shown_only}
     found |= {column.name: "a recipe trains for it" for column in trained if mixed}
     if suite.averages == "large":
         small = {column.name: reason for column in columns if (reason := _too_small(column))}
@@ -226,19 +226,22 @@ def _column(column: Column, scores: Mapping[str, float]) -> float | None:
 
 
 def part_scores(suite: Suite, records: Mapping[str, Record]) -> dict[str, float]:
-    """The scores of the columns that show a part of a task, from the records of the whole tasks."""
+    """The scores of the columns that show a part of a task, from records by task, or by column."""
     return _metric_scores(suite.parts, records, MAIN_SCORE)
 
 
 def metric_scores(suite: Suite, records: Mapping[str, Record], metric: str) -> dict[str, float]:
-    """A raw metric of a suite's tasks, and of the columns that show a part of one; a mean over subsets."""
+    """A raw metric of a suite's tasks, and of the columns that show a part of one; a mean over subsets.
+
+    The records are by the names of tasks; a record of a part alone may be under the name of its column.
+    """
     tasks = {task.name: task for task in suite.tasks}
     return _metric_scores({**tasks, **suite.parts}, records, metric)
 
 
 def _metric_scores(tasks: Mapping[str, Task], records: Mapping[str, Record], metric: str) -> dict[str, float]:
-    there = {name: task for name, task in tasks.items() if task.name in records}
-    found = {name: _scope_score(records[task.name], task, metric) for name, task in there.items()}
+    there = {name: records.get(name) or records.get(task.name) for name, task in tasks.items()}
+    found = {name: _scope_score(one, tasks[name], metric) for name, one in there.items() if one is not None}
     return {name: value for name, value in found.items() if value is not None}
 
 

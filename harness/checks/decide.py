@@ -269,10 +269,12 @@ def decide(sides: Comparison, suites: Sequence[Suite], policy: Policy, baseline:
         UsageError: A margin is to be measured, and the baseline has too few runs.
     """
     tasks = list({task.name: task for suite in suites for task in suite.tasks}.values())
+    parts = {suite.name: sides.part_differences(suite, policy) for suite in suites}
+    sides = sides.of_averages(suites)
     found = sides.differences(tasks, policy)
     tested = {task: one for task, one in found.items() if isinstance(one, Difference)}
     limited = _all_limits(tested, policy, baseline=baseline)
-    means = {suite.name: MeanDifference.over_suite(suite, tested) for suite in suites}
+    means = {suite.name: MeanDifference.over_suite(suite, tested | parts[suite.name]) for suite in suites}
     bars = {
         suite.name: _mean_limit(mean, policy, suite, baseline)
         for suite in suites

@@ -15,6 +15,7 @@ from harness import stats
 from harness.checks.metrics import MEASURES
 from harness.checks.units import Stratum, Units
 from harness.metrics import Floats, prepare_spearman
+from harness.scores import shown_only
 from harness.stats import Weights
 from harness.types import Suite
 
@@ -272,10 +273,13 @@ class MeanDifference(Compared):
     def over_suite(suite: Suite, found: Mapping[str, Difference]) -> MeanDifference | None:
         """The difference of the means over tested columns, each counted once; None without a tested column.
 
+        Columns that the suite shows and does not average are left out, unless they are all that there is.
+        `found` are differences by task, and by column where a column shows a part of a task.
+
         The units of different tasks are independent of each other. Their runs are not where one training gave
         a model for all tasks, so the spread of runs is taken from the means of the runs.
         """
-        columns = {c.name: [t.name for t in c.tasks] for c in suite.columns}
+        columns = _averaged_columns(suite)
         tested = {name: tasks for name, tasks in columns.items() if tasks and all(t in found for t in tasks)}
         if not tested:
             return None
@@ -294,6 +298,13 @@ class MeanDifference(Compared):
             wanted=len(columns),
             same=all(one.same for one in ones.values()),
         )
+
+
+def _averaged_columns(suite: Suite) -> dict[str, list[str]]:
+    """The columns in a suite's mean, each with the names of its tasks, or its own where it shows a part."""
+    apart, parts = shown_only(suite), suite.parts
+    columns = {c.name: [c.name] if c.name in parts else [t.name for t in c.tasks] for c in suite.columns}
+    return {name: tasks for name, tasks in columns.items() if name not in apart} or columns
 
 
 def _runs(

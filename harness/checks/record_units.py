@@ -214,7 +214,7 @@ def _read_examples(path: Path) -> _ExampleRows:
     )
 
 
-VERSION = 3
+VERSION = 4
 """The version of the cached form, raised whenever the same record would give other units."""
 
 
@@ -321,9 +321,8 @@ def _packed(found: ScoredRecord) -> bytes:
     }
     arrays: dict[str, Any] = {}
     if found.units is not None:
-        strata = [
-            {"measures": s.measures, "share": s.share, "examples": s.examples} for s in found.units.strata
-        ]
+        names = ("measures", "share", "examples", "split", "subset")
+        strata = [{name: getattr(one, name) for name in names} for one in found.units.strata]
         about["units"] = {"metric": found.units.metric, "unit": found.units.unit, "strata": strata}
         for at, one in enumerate(found.units.strata):
             arrays |= {f"gold{at}": one.gold, f"predicted{at}": one.predicted}
@@ -343,6 +342,8 @@ def _unpacked(content: bytes) -> ScoredRecord:
                 measures=tuple(one["measures"]),
                 share=one["share"],
                 examples=one["examples"],
+                split=one["split"],
+                subset=one["subset"],
                 gold=arrays[f"gold{at}"],
                 predicted=arrays[f"predicted{at}"],
             )
@@ -363,13 +364,18 @@ def _units_of(record: Record, path: Path, parts: Parts = ()) -> Units:
     rows = _read_examples(path)
     if "recipe" in record.identity:
         return _of_trained(record, rows, parts or tuple(raw_metrics(record)))
-    found = [_units_by_type(record.task.type, record.task.metric, part) for _, part in rows.parts()]
+    about = record.task
+    found = [(cell, *_units_by_type(about.type, about.metric, part)) for cell, part in rows.parts()]
     if not found:
         raise _NotTestableError("the per-example file is empty")
     made = Units(
         metric=_example_metric(record.task.type, record.task.metric),
-        unit=found[0][0],
-        strata=tuple(replace(s, share=s.share / len(found)) for _, strata in found for s in strata),
+        unit=found[0][1],
+        strata=tuple(
+            replace(one, share=one.share / len(found), split=split, subset=subset)
+            for (split, subset), _, strata in found
+            for one in strata
+        ),
     )
     _require_recorded_score(made, record)
     return made

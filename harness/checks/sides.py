@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,7 +22,7 @@ from harness.errors import HarnessError, UsageError, shortened
 from harness.plan import ConfiguredModel, PlannedScore, plan_scores
 from harness.report import Report
 from harness.request import Request, ResolvedRequest
-from harness.scores import Mean
+from harness.scores import Mean, shown_only
 from harness.store import Store
 from harness.types import Suite, Task
 
@@ -58,6 +58,12 @@ class CheckSide:
         """Whether no record is missing."""
         return not any(self.missing.values())
 
+    def part(self, task: str, cells: Collection[tuple[str, str]]) -> CheckSide:
+        """The same with the scores of some (split, subset) of a task in place of the task's."""
+        return replace(
+            self, scored={**self.scored, task: tuple(_part_of(one, cells) for one in self.scored[task])}
+        )
+
     @staticmethod
     def read(runs: Sequence[BaselineModel], found: ResolvedRequest, results: Path) -> CheckSide:
         """The records of one side.
@@ -82,6 +88,13 @@ class CheckSide:
             scored[task] = tuple(one for one in there if one is not None)
             missing[task] = there.count(None) + (not wanted_ones)
         return CheckSide(runs=tuple(runs), home=results, scored=scored, missing=missing)
+
+
+def _part_of(one: ScoredRecord, cells: Collection[tuple[str, str]]) -> ScoredRecord:
+    units = None if one.units is None else one.units.part(cells)
+    if units is None:
+        return replace(one, units=None, problem=one.problem or "its examples do not name splits")
+    return replace(one, units=units, score=float(units.scores().mean()))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,6 +230,35 @@ class Comparison:
             for task in tasks
             if not self.missing_reason(task.name)
         }
+
+    def part(self, task: str, cells: Collection[tuple[str, str]]) -> Comparison:
+        """The same with the scores of some (split, subset) of a task in place of the task's."""
+        return replace(
+            self, candidate=self.candidate.part(task, cells), baseline=self.baseline.part(task, cells)
+        )
+
+    def of_averages(self, suites: Sequence[Suite]) -> Comparison:
+        """The same, of each task only the splits and subsets that its suite averages."""
+        found = self
+        for suite in suites:
+            apart, cells = shown_only(suite), dict[str, list[tuple[str, str]]]()
+            for name, part in suite.parts.items():
+                cells.setdefault(part.name, []).extend([] if name in apart else part.cells)
+            for task in suite.tasks:
+                averaged = dict.fromkeys(cells.get(task.name, ()))
+                if averaged and {*averaged} != {*task.cells}:
+                    found = found.part(task.name, averaged)
+        return found
+
+    def part_differences(self, suite: Suite, policy: Policy) -> dict[str, Difference]:
+        """The differences that can be tested of columns that show a part of a task, by column."""
+        found = {}
+        for name, part in suite.parts.items():
+            if not self.missing_reason(part.name):
+                one = _difference(self.part(part.name, part.cells), part.name, policy)
+                if isinstance(one, Difference):
+                    found[name] = one
+        return found
 
     def missing_reason(self, task: str) -> str:
         """The reason why a task lacks a score on one of the sides; empty if both scores are there."""

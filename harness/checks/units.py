@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,6 +23,7 @@ class Stratum:
         gold: (units,), empty where units are their own scores (the measure `mean`).
         predicted: (runs, probes, units): the predictions of each run, or the scores of its units. The
             measures of several probes are averaged.
+        split, subset: Empty where units were made of neither.
     """
 
     measures: tuple[str, ...]
@@ -30,6 +31,8 @@ class Stratum:
     examples: str
     gold: Floats
     predicted: Floats
+    split: str = ""
+    subset: str = ""
 
     @property
     def count(self) -> int:
@@ -77,6 +80,14 @@ class Units:
             one.share * one.scores(np.ones((1, one.count), dtype=np.float64))[:, 0] for one in self.strata
         ]
         return np.asarray(np.sum(found, axis=0))
+
+    def part(self, cells: Collection[tuple[str, str]]) -> Units | None:
+        """The units of some (split, subset) alone; None unless there are some of each."""
+        strata = [one for one in self.strata if (one.split, one.subset) in cells]
+        if {(one.split, one.subset) for one in strata} != {*cells}:
+            return None
+        whole = sum(one.share for one in strata)
+        return replace(self, strata=tuple(replace(one, share=one.share / whole) for one in strata))
 
     @staticmethod
     def join_runs(parts: Sequence[Units]) -> Units:

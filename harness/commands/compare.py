@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Literal
 
 import click
@@ -18,15 +19,14 @@ from harness import paths
 from harness.checks.decide import paired_test
 from harness.checks.difference import Difference
 from harness.checks.record_units import ScoredRecord
-from harness.checks.units import Units
 from harness.commands import options
 from harness.differences import Comparable
 from harness.errors import unknown
 from harness.progress import console, most_common
 from harness.record import Record
-from harness.report import print_table
+from harness.report import CHOSE, is_chosen_by, lineage_lines, print_table, record_chose, selection_json
 from harness.results import MeasuredSuite, all_stores, record_text
-from harness.scores import delta_text, score_text
+from harness.scores import MAIN_SCORE, delta_text, score_text
 
 REASONS = {
     ("first", "task"): "Only {first} has",
@@ -65,12 +65,13 @@ def command(
     """Compare FIRST with SECOND: deltas (second − first) on the tasks both have, and why they may differ.
 
     Scores on the same data and under the same settings are held against each other; then what is
-    left over, if that is one score of each model. Retrieval tasks are tested over their queries.
+    left over, if that is one score of each model. Retrieval tasks are tested over their queries. A task of
+    several splits is a row for each.
     """
     sides = [MeasuredSuite.of(model, results) for model in (first, second)]
     pairing = _pair_sides(sides, tasks, across_data=across_data)
     found = {
-        "deltas": [{**_delta(x, y), "test": _test(x, y, results)} for x, y in pairing.pairs],
+        "deltas": [row for x, y in pairing.pairs for row in _deltas(x, y, sides, results)],
         "differences": _differences(
             [
                 (
@@ -83,11 +84,17 @@ def command(
         "not_compared": [_alone(one) for one in pairing.alone],
     }
     if as_json:
-        names = {of: one.newest.records[0].model.model_dump() for of, one in zip(_SIDES, sides, strict=True)}
+        names = {
+            of: {**one.newest.records[0].model.model_dump(), **selection_json(one.lineage)}
+            for of, one in zip(_SIDES, sides, strict=True)
+        }
         click.echo(json.dumps({"schema": 1, **names, **found}, indent=1))
     else:
         a, b = (one.records[0].model.name for one in sides)
-        _print(a, b, found)
+        _print(a, b, found, len(pairing.pairs))
+        for name, one in zip((a, b), sides, strict=True):
+            for line in lineage_lines(one.lineage):
+                console().print(f"{name}: {line}", highlight=False, soft_wrap=True)
     return 0
 
 
@@ -114,27 +121,90 @@ def _differences(pairs: list[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> li
     ]
 
 
-def _delta(x: Any, y: Any) -> dict[str, Any]:
-    row = {"task": x.task.name, "metric": x.task.metric, "first": x.main_score, "second": y.main_score}
-    how = {"first_settings": record_text(x), "second_settings": record_text(y)}
-    known = x.main_score is not None and y.main_score is not None
-    return {**row, "delta": y.main_score - x.main_score if known else None, **how}
+_Cells = Sequence[tuple[str, str]]
+"""Some (split, subset) of a task."""
+
+MANY = 20
+"""The subsets from which on a retrieval task has a row for each split alone."""
 
 
-def _test(first: Record, second: Record, results: Path | None) -> dict[str, Any] | None:
-    """A paired test of two records over their queries; None where these are not kept, or not the same."""
-    if first.run is None or second.run is None:
-        return None
-    one, other = _queries(first, results), _queries(second, results)
-    if one is None or other is None or not one.same_examples(other):
-        return None
-    found = Difference.between(other, one, paired=True, rng=np.random.default_rng(0))
+def _parts(record: Record) -> list[_Cells]:
+    """The parts of a task that are a row each; an empty part is the whole.
+
+    Splits are never one row, as a suite averages one of them at most. Subsets of a retrieval task are rows
+    beside their mean.
+    """
+    splits = {
+        split: [(split, subset) for subset, metrics in subsets.items() if MAIN_SCORE in metrics]
+        for split, subsets in record.scores.items()
+    }
+    if [len(cells) for cells in splits.values()] != [len(subsets) for subsets in record.scores.values()]:
+        return [()]
+    every = [[cell] for cells in splits.values() for cell in cells]
+    single = every if record.retrieves and len(every) <= MANY else []
+    if len(splits) > 1:
+        return [*(single or splits.values())]
+    return [(), *(single if len(single) > 1 else [])]
+
+
+def _deltas(
+    x: Record, y: Record, sides: Sequence[MeasuredSuite], results: Path | None
+) -> Iterator[dict[str, Any]]:
+    """The rows of a pair: each with its scores, their difference, its test, and the sides that it chose."""
+    units = [_queries(one, results) for one in (x, y)] if x.retrieves else []
+    for cells in _parts(x):
+        first, second = (_score(one, cells) for one in (x, y))
+        splits, subsets = (
+            (list(dict.fromkeys(names)) for names in zip(*cells, strict=True)) if cells else ([], [])
+        )
+        yield {
+            "task": x.task.name,
+            "split": splits[0] if len(splits) == 1 else None,
+            "subset": subsets[0] if len(subsets) == 1 else None,
+            "metric": x.task.metric,
+            "first": first,
+            "second": second,
+            "delta": second - first if first is not None and second is not None else None,
+            "first_settings": record_text(x),
+            "second_settings": record_text(y),
+            "selected": [
+                of
+                for of, one, record in zip(_SIDES, sides, (x, y), strict=True)
+                if (
+                    is_chosen_by(one.lineage, x.task.name, cells)
+                    if cells
+                    else record_chose(record, one.lineage)
+                )
+            ],
+            **(_test(*units, cells) if units else {"test": None, "untested": ""}),
+        }
+
+
+def _score(record: Record, cells: _Cells) -> float | None:
+    """The score of a record, or of a part of it: a mean over subsets."""
+    if not cells:
+        return record.main_score
+    found = [record.scores.get(split, {}).get(subset, {}).get(MAIN_SCORE) for split, subset in cells]
+    return None if None in found else fmean(map(float, found))  # type: ignore[arg-type]
+
+
+def _test(one: ScoredRecord | None, other: ScoredRecord | None, cells: _Cells) -> dict[str, Any]:
+    """A paired test of two scores over their queries, or the reason why there is none."""
+    if one is None or other is None:
+        return {"test": None, "untested": "a record is gone"}
+    if one.units is None or other.units is None:
+        return {"test": None, "untested": one.problem or other.problem}
+    first, second = (units.part(cells) if cells else units for units in (one.units, other.units))
+    if first is None or second is None or not first.same_examples(second):
+        return {"test": None, "untested": "the two were measured on different queries"}
+    found = Difference.between(second, first, paired=True, rng=np.random.default_rng(0))
     p, low, high = paired_test(found)
-    return {"queries": one.count, "p": p, "low": low, "high": high}
+    return {"test": {"queries": first.count, "p": p, "low": low, "high": high}, "untested": ""}
 
 
-def _queries(record: Record, results: Path | None) -> Units | None:
-    """The scores of a record's queries."""
+def _queries(record: Record, results: Path | None) -> ScoredRecord | None:
+    """A record with the scores of its queries, from the store that has them."""
+    last = None
     for store in all_stores(results):
         found = ScoredRecord.read(
             store,
@@ -145,8 +215,9 @@ def _queries(record: Record, results: Path | None) -> Units | None:
             cache=paths.cache_folder(),
         )
         if found is not None and found.units is not None:
-            return found.units
-    return None
+            return found
+        last = last or found
+    return last
 
 
 def _alone(one: Any) -> dict[str, Any]:
@@ -154,13 +225,16 @@ def _alone(one: Any) -> dict[str, Any]:
     return {"task": one.record.task.name, "of": one.of, "settings": settings, "reason": one.reason}
 
 
-def _print(first: str, second: str, found: dict[str, Any]) -> None:
+def _print(first: str, second: str, found: dict[str, Any], pairs: int) -> None:
     out = console()
     if not found["deltas"]:
         out.print("There is no score that both have, on the same data and splits.")
     else:
         _print_deltas(out, first, second, found["deltas"])
-        _print_differences(out, found["differences"], len(found["deltas"]))
+        for reason in dict.fromkeys(row["untested"] for row in found["deltas"] if row["untested"]):
+            tasks = dict.fromkeys(row["task"] for row in found["deltas"] if row["untested"] == reason)
+            out.print(f"No test of {', '.join(tasks)}: {reason}.", highlight=False, soft_wrap=True)
+        _print_differences(out, found["differences"], pairs)
     names = {"first": first, "second": second}
     for (of, reason), text in REASONS.items():
         tasks = [one["task"] for one in found["not_compared"] if (one["of"], one["reason"]) == (of, reason)]
@@ -179,17 +253,26 @@ def _print_deltas(out: Console, first: str, second: str, rows: Sequence[Mapping[
     others = any(_row_settings(row) != common for row in rows)
     if others:
         table.add_column("other settings", style="dim")
+    table.add_column("", style="dim")
     for row in rows:
         scores = (score_text(row["first"]), score_text(row["second"]), delta_text(row["delta"]))
         tested, settings = _test_texts(row["test"]), _row_settings(row)
+        names = {"first": first, "second": second}
         table.add_row(
-            row["task"],
+            _row_name(row),
             row["metric"],
             *scores,
             *tested,
             *(["" if settings == common else settings] if others else []),
+            ", ".join(f"{CHOSE} {names[of]}" for of in row["selected"]),
         )
     print_table(table, out)
+
+
+def _row_name(row: Mapping[str, Any]) -> str:
+    """The task, with the split and the subset of a row that is a part of it."""
+    part = ", ".join(name for name in (row["split"], row["subset"]) if name not in (None, "default"))
+    return f"{row['task']} ({part})" if part else str(row["task"])
 
 
 def _test_texts(test: Mapping[str, Any] | None) -> tuple[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,13 @@ from harness import catalog, paths
 from harness.arguments import split_names
 from harness.commands import options
 from harness.errors import UsageError, shortened, unknown
+from harness.lineage import Lineage
 from harness.progress import console, most_common
 from harness.record import Record
 from harness.report import (
+    CHOSE,
     aggregates_json,
+    column_chose,
     lineages_lines,
     mean_text,
     means_lines,
@@ -26,6 +29,9 @@ from harness.report import (
     over_seeds_lines,
     print_table,
     print_trained_result,
+    record_chose,
+    selected_json,
+    selection_json,
     trained_result_json,
     untouched_json,
     untouched_lines,
@@ -41,7 +47,7 @@ from harness.results import (
     weights_text,
 )
 from harness.scores import Aggregates, TrainedResult, metric_scores, score_text, spread_json, spread_text
-from harness.types import Suite, SuiteOptions
+from harness.types import Column, Suite, SuiteOptions
 
 
 @click.command("show")
@@ -144,10 +150,11 @@ def _all(measured: MeasuredSuite, as_json: bool) -> None:
                 "data": r.identity["data"],
                 "reference": r.key in measured.reference,
                 "former": measured.is_former(r),
+                "selected": record_chose(r, measured.lineage),
             }
             for r in records
         ]
-        click.echo(json.dumps({"schema": 1, "model": about.model_dump(), "records": rows}, indent=1))
+        click.echo(json.dumps({"schema": 1, "model": _model_json(measured), "records": rows}, indent=1))
         return
     common = most_common([record_text(r) for r in records])
     size = f", {about.parameters / 1e6:.1f}M parameters" if about.parameters else ""
@@ -177,6 +184,8 @@ def _distinguishing_text(record: Any, measured: MeasuredSuite, common: str) -> s
         parts.append(f"data {(data.get('revision') or data['content'].removeprefix('sha256:'))[:12]}")
     if record.key in measured.reference:
         parts.append("reference")
+    if record_chose(record, measured.lineage):
+        parts.append(CHOSE)
     return ", ".join(parts)
 
 
@@ -195,6 +204,7 @@ def _all_over_seeds(seeds: Sequence[MeasuredSuite], as_json: bool) -> None:
             {
                 "task": task,
                 "settings": settings,
+                "selected": _chose_seed(there, seeds),
                 **spread_json(values),
                 "scores": values,
                 "keys": [there[at].key if at in there else None for at in range(len(seeds))],
@@ -211,10 +221,16 @@ def _all_over_seeds(seeds: Sequence[MeasuredSuite], as_json: bool) -> None:
     table.add_column("", style="dim")
     for task, settings, values, there in rows:
         about = next(iter(there.values())).task
-        text = settings if settings != common else ""
+        parts = [settings if settings != common else "", CHOSE if _chose_seed(there, seeds) else ""]
+        text = ", ".join(filter(None, parts))
         table.add_row(task, about.type, about.metric, spread_text(values), text)
     print_table(table, console())
     _print_seeds(seeds)
+
+
+def _chose_seed(records: Mapping[int, Record], seeds: Sequence[MeasuredSuite]) -> bool:
+    """Whether one of a task's records, by the place of its seed, chose the model."""
+    return any(record_chose(record, seeds[at].lineage) for at, record in records.items())
 
 
 def _suites_over_seeds(seeds: Sequence[MeasuredSuite], suites: list[Suite], as_json: bool) -> None:
@@ -226,6 +242,7 @@ def _suites_over_seeds(seeds: Sequence[MeasuredSuite], suites: list[Suite], as_j
                 "suite": suite.name,
                 "settings": next(condition_json(view.treatment) for view in views if view) if text else None,
                 **over_seeds_json([_means(suite, view) for view in views]),
+                **selected_json(suite, seeds[0].lineage),
                 **untouched_json(suite, seeds[0].lineage, list(map(_scores, views))),
             }
             for suite, text, views in found
@@ -238,9 +255,11 @@ def _suites_over_seeds(seeds: Sequence[MeasuredSuite], suites: list[Suite], as_j
         table.add_column("task")
         table.add_column("type")
         table.add_column("score", justify="right")
+        table.add_column("", style="dim")
         for column in suite.columns:
             if column.tasks:
-                table.add_row(column.name, column.type, spread_text([m.columns[column.name] for m in means]))
+                score = spread_text([m.columns[column.name] for m in means])
+                table.add_row(column.name, column.type, score, _mark(column, seeds[0].lineage))
         print_table(table, console())
         untouched = untouched_lines(suite, seeds[0].lineage, list(map(_scores, views)))
         for line in (*over_seeds_lines(suite, means), *untouched):
@@ -270,8 +289,17 @@ def _seeds_title(seeds: Sequence[MeasuredSuite]) -> str:
 
 
 def _seeds_json(seeds: Sequence[MeasuredSuite]) -> dict[str, Any]:
-    models = [(one.lineage.seed if one.lineage else None, one.records[0].model) for one in seeds]
-    return {"models": [{"seed": seed, **model.model_dump()} for seed, model in models]}
+    models = [(one.lineage.seed if one.lineage else None, _model_json(one)) for one in seeds]
+    return {"models": [{"seed": seed, **model} for seed, model in models]}
+
+
+def _model_json(measured: MeasuredSuite) -> dict[str, Any]:
+    return {**measured.records[0].model.model_dump(), **selection_json(measured.lineage)}
+
+
+def _mark(column: Column, lineage: Lineage | None) -> str:
+    """The mark of a column that chose the model."""
+    return CHOSE if column_chose(column, lineage) else ""
 
 
 def _print_seeds(seeds: Sequence[MeasuredSuite]) -> None:
@@ -311,16 +339,17 @@ def _suites(
                 "former_weights": seen.former or None if seen else None,
                 "unproven_data": list(seen.unproven) if seen else [],
                 **aggregates_json(suite, Aggregates.of(suite, _numbers(seen, stands))),
+                **selected_json(suite, lineage),
                 **untouched_json(suite, lineage, [_numbers(seen, stands)]),
                 **({"standing": trained_result_json(stands)} if stands else {}),
                 **({"metrics": _metrics_json(suite, seen, metrics)} if metrics else {}),
             }
             for suite, seen, stands in found
         ]
-        click.echo(json.dumps({"schema": 1, "model": about.model_dump(), "suites": rows}, indent=1))
+        click.echo(json.dumps({"schema": 1, "model": _model_json(measured), "suites": rows}, indent=1))
         return
     for suite, seen, stands in found:
-        _print_suite(f"{about.name} on {suite.heading}", suite, seen, stands, metrics)
+        _print_suite(f"{about.name} on {suite.heading}", suite, seen, stands, metrics, lineage)
         for line in [] if stands is not None else untouched_lines(suite, lineage, [_scores(seen)]):
             console().print(line, highlight=False, soft_wrap=True)
 
@@ -384,7 +413,9 @@ def _trained_result(suite: Any, seen: Any, view: str, results: Path | None) -> A
     return TrainedResult.of(part, seen.records, suite.conventions.get(view or own), files)
 
 
-def _print_suite(title: str, suite: Any, view: Any, stands: Any, metrics: Sequence[str]) -> None:
+def _print_suite(
+    title: str, suite: Any, view: Any, stands: Any, metrics: Sequence[str], lineage: Lineage | None
+) -> None:
     if stands is not None:
         print_trained_result(stands, f"{title}, {view.text}", console())
         for line in (*suite.notes, *_unproven(view), *notes_of(view.records.values())):
@@ -398,10 +429,11 @@ def _print_suite(title: str, suite: Any, view: Any, stands: Any, metrics: Sequen
     table.add_column("type")
     for name in ("score", *further):
         table.add_column(name, justify="right")
+    table.add_column("", style="dim")
     for column in suite.columns:
         if column.tasks:
             values = [one.columns[column.name] for one in (means, *further.values())]
-            table.add_row(column.name, column.type, *map(score_text, values))
+            table.add_row(column.name, column.type, *map(score_text, values), _mark(column, lineage))
     out = console()
     print_table(table, out)
     others = [f"{name}: {mean_text(one.over_tasks)}" for name, one in further.items()]

@@ -374,7 +374,11 @@ def test_a_sweep_chooses_the_best_member_and_says_so(asked: dict[str, Any], caps
     printed = capsys.readouterr().out
     assert "share chosen among 3 values by one, two: scores there are biased" in printed
     assert f"{best}: {100 * means[best]:.2f} (chosen)" in printed
-    found = report.to_json()["trained"][0]["lineage"]["sweep"]
+    assert printed.count("new, chose") == 2
+    found = report.to_json()
+    assert [row["selected"] for row in found["records"]] == [True, True]
+    assert found["suites"][0]["selected"] == ["one", "two"]
+    found = found["trained"][0]["lineage"]["sweep"]
     assert (found["chosen"], len(found["curve"])) == (best, 3)
     assert invoke(["show", one.artifact.key[:12], "--results", str(asked["results"])]) == 0
     assert f"{best}: {100 * means[best]:.2f} (chosen)" in capsys.readouterr().out
@@ -426,6 +430,9 @@ def test_a_score_of_other_weights_does_not_choose(asked: dict[str, Any]) -> None
     assert hows(again) == ["cached", "cached"]
     after = read_document(one.artifact.folder)
     assert after is None, "every score of the chosen model is there"
+    (found,) = again.to_json()["trained"]
+    assert found["folder"] is None
+    assert found["lineage"]["sweep"] == before.lineage.sweep.model_dump(mode="json"), "from a record"
     shutil.rmtree(asked["results"] / "records" / one.artifact.slug)
     assert hows(swept(asked, **two)) == ["done", "done"]
     after = read_document(one.artifact.folder)

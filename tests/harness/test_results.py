@@ -9,6 +9,7 @@ import pytest
 from fakes import encoding, lineage, record, task
 from harness.record import RECORDS, Record
 from harness.results import by_weights, suite_views
+from harness.scores import Aggregates, metric_scores
 from harness.types import SIDES, Column, Data, Encoding, Suite, Task
 
 STS = replace(task("A"), roles=("",))
@@ -62,7 +63,7 @@ def test_documents_put_together_in_two_ways_are_never_in_one_mean() -> None:
     alone = replace(SEARCH, documents="text")
     found = scores(record(STS, 0.5), record(SEARCH, 0.25), record(alone, 0.75))
     assert [row for _, row in found] == [{"A": 0.5, "B": 0.25}, {"A": 0.5, "B": 0.75}]
-    assert [text.endswith("documents' text") for text, _ in found] == [False, True]
+    assert [text.endswith("documents without titles") for text, _ in found] == [False, True]
     of_its_own = replace(SUITE, columns=(Column(name="B", type="Retrieval", tasks=(alone,)),))
     (view,) = suite_views(on_disk(record(SEARCH, 0.25), record(alone, 0.75)), of_its_own)
     assert view.scores == {"B": 0.75}
@@ -71,6 +72,34 @@ def test_documents_put_together_in_two_ways_are_never_in_one_mean() -> None:
 def test_other_splits_are_no_part_of_the_suite() -> None:
     narrowed: Task = replace(STS, splits=("dev",))
     assert scores(record(narrowed, 0.5)) == []
+
+
+def test_a_part_is_filled_from_any_record_that_has_it() -> None:
+    """A suite of two parts of a task: from the part alone, from the whole, and the whole before a part."""
+    scored = {"dev": {"default": {"main_score": 0.5}}, "test": {"default": {"main_score": 0.25}}}
+    dev, test = (replace(SEARCH, splits=(split,)) for split in scored)
+    parts = {"B (dev)": dev, "B (test)": test}
+    suite = replace(
+        SUITE, columns=tuple(Column(name=name, type=t.type, tasks=(t,)) for name, t in parts.items())
+    )
+    whole = record(suite.tasks[0], 0.375).model_copy(update={"scores": scored})
+    first, second = (
+        record(task, 0.75).model_copy(update={"scores": {split: {"default": {"main_score": 0.75}}}})
+        for split, task in zip(scored, (dev, test), strict=True)
+    )
+
+    def shown(of: Suite, *records: Record) -> list[dict[str, float]]:
+        return [Aggregates.of(of, view.scores).columns for view in suite_views(on_disk(*records), of)]  # type: ignore[misc]
+
+    assert shown(suite, second) == [{"B (dev)": None, "B (test)": 0.75}]
+    assert shown(suite, first, second) == [{"B (dev)": 0.75, "B (test)": 0.75}]
+    assert shown(suite, whole, second) == [{"B (dev)": 0.5, "B (test)": 0.25}]
+    (view,) = suite_views(on_disk(second), suite)
+    assert metric_scores(suite, view.records, "main_score") == {"B (test)": 0.75}
+    narrowed = replace(suite, columns=(replace(suite.columns[0], tasks=()), suite.columns[1]))
+    assert shown(narrowed, whole) == [{"B (dev)": None, "B (test)": 0.25}]
+    other = record(replace(test, documents="text"), 0.75)
+    assert [len(one) for one in shown(suite, second, other)] == [2, 2], "one condition a row"
 
 
 def test_local_data_must_be_what_the_suite_has_now() -> None:

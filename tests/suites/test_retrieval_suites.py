@@ -20,6 +20,8 @@ from harness.cli import invoke
 from harness.commands.data import command
 from harness.errors import UsageError
 from harness.identity import evaluation_identity
+from harness.report import means_lines
+from harness.scores import Aggregates
 from harness.types import Suite, SuiteOptions
 from retrieval_data import lay_retrieval
 from suites._mteb.model import Model
@@ -103,6 +105,18 @@ def test_what_a_suite_does_not_have_is_one_error(name: str, options: dict[str, A
         open_suites([name], SuiteOptions(**options))
     assert said in caught.value.message
     assert caught.value.hint
+
+
+def test_a_part_alone_has_the_mean_of_the_whole_suite() -> None:
+    """The development queries are outside of the mean of `mldr`, with them or without."""
+    (test,) = open_suites(["mldr"], SuiteOptions(splits=("test",)))
+    found = Aggregates.of(test, {"MultiLongDocRetrieval": 0.6})
+    assert (found.over_tasks.value, found.over_tasks.complete) == (0.6, True)
+    lines = means_lines(test, found)
+    assert lines[0] == "mean over tasks 60.00 (1 of 1), mean over types 60.00 (1 of 1)"
+    assert lines[1:] == ["nothing of what was asked for in 1 columns: MLDR (dev)"]
+    (dev,) = open_suites(["mldr"], SuiteOptions(splits=("dev",)))
+    assert not Aggregates.of(dev, {"MultiLongDocRetrieval": 0.6}).over_tasks.complete
 
 
 def test_beir_says_what_msmarco_is_scored_on() -> None:

@@ -420,6 +420,42 @@ def test_a_task_of_two_columns_counts_in_both() -> None:
     assert made.examples.variance == pytest.approx((0.75 * 0.01) ** 2 + (0.25 * 0.02) ** 2)
 
 
+def of_splits(model: str, dev: float, test: float) -> ScoredRecord:
+    """A score that is the mean of two splits."""
+    both = [record(model, shift) for shift in (dev, test)]
+    strata = [
+        replace(one.units.strata[0], split=split, share=0.5)
+        for split, one in zip(("dev", "test"), both, strict=True)
+        if one.units is not None
+    ]
+    units = Units(metric="m", unit="queries", strata=tuple(strata))
+    return replace(both[0], units=units, score=float(units.scores().mean()))
+
+
+@pytest.mark.parametrize("apart", ["", "development"])
+def test_a_part_of_a_task_counts_by_itself_and_not_where_it_is_shown_only(apart: str) -> None:
+    """Better on dev, as good on test."""
+    names = {"dev": apart, "test": ""}
+    columns = [
+        Column(
+            name=f"T ({split})", type="any", shown_only=why,
+            tasks=(replace(task("T"), splits=(split,), subsets=("",)),),
+        )
+        for split, why in names.items()
+    ]  # fmt: skip
+    parted = Suite(name="p", title="", columns=tuple(columns))
+    mine, theirs = of_splits("x", 0.3, 0.0), of_splits("a", 0.0, 0.0)
+    made = decide(sides([mine], [theirs]), [parted], DEFAULT, "base")
+    (one,), (of_mean,) = made.tasks, made.means
+    expected = 0.0 if apart else 0.15
+    assert one.delta == pytest.approx(expected, abs=0.01)
+    assert of_mean.delta == pytest.approx(expected, abs=0.01)
+    assert one.units == (200 if apart else 400)
+    assert (of_mean.there, of_mean.wanted) == ((1, 1) if apart else (2, 2))
+    tested = sides([mine], [theirs]).part_differences(parted, DEFAULT)
+    assert [round(one.delta, 1) for one in tested.values()] == [0.3, 0.0]
+
+
 def test_a_column_of_which_a_task_is_missing_is_left_out_and_it_shows() -> None:
     made = MeanDifference.over_suite(
         suite(one=("a",), two=("b", "c")),

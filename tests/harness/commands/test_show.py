@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,8 +14,9 @@ import pytest
 from fakes import artifact, encoding, record, task
 from harness import backbones, catalog
 from harness.cli import invoke
-from harness.lineage import Lineage, ParentPart
-from harness.record import Record
+from harness.jobs import record_output
+from harness.lineage import Lineage, MemberPart, ParentPart, SweepPart
+from harness.record import EXAMPLE_COLUMNS, RECORDS, Record
 from harness.store import Store
 from harness.types import Artifact, Data, Encoding, SuiteOptions, Task
 
@@ -195,7 +198,8 @@ def test_scores_of_former_weights_enter_no_mean_with_newer_ones(results: Path, c
     ]
     shown = said(capsys, "show", "tiny-again", *both)
     assert "trained on mine.csv, not on the recipe's data made of tiny (trained on theirs.csv)" in shown
-    assert "checkpoint chosen by STS14, STS15: scores there are biased" in shown
+    assert "checkpoint chosen by STS14: scores there are biased" in shown
+    assert "tiny, the parent chosen by STS15: scores there are biased" in shown
     told = f"{lineage.key[:12]} was trained again, and has other weights now"
     for more in (both, ["--results", results]):
         shown = said(capsys, "show", "tiny-again", *more)
@@ -211,6 +215,61 @@ def test_scores_of_former_weights_enter_no_mean_with_newer_ones(results: Path, c
     shown = said(capsys, "compare", "model-a", "tiny-again", "--results", results)
     assert "Not compared, as tiny-again was trained again since, and has other weights now: STS12" in shown
     assert told not in said(capsys, "show", "model-a", *both)
+
+
+SWEEP = SweepPart(
+    setting="rate",
+    values=(1, 2),
+    tasks={"STS12": {"task": "STS12", "splits": ["test"], "subsets": ["default"]}},
+    chosen=2,
+    curve=tuple(
+        MemberPart(value=at, artifact=str(at) * 64, scores={"STS12": at / 4}, mean=at / 4) for at in (1, 2)
+    ),
+)
+
+
+@pytest.fixture
+def chosen(results: Path) -> tuple[Path, str]:
+    """A model that a sweep chose by its score on STS12, and its key."""
+    lineage = TRAINED.model_copy(update={"seed": 5, "sweep": SWEEP})
+    model = artifact(Path("tiny"), key=lineage.key, name="tiny-swept")
+    for name in ("STS12", "STS13"):
+        put(results, model, record(sts(name), 0.5, model=model).model_copy(update={"lineage": lineage}))
+    return results, lineage.key[:12]
+
+
+def test_scores_that_chose_a_model_are_marked(chosen: tuple[Path, str], capsys: Any) -> None:
+    """Also where no mean of a suite has the task."""
+    results, key = chosen
+    found = asked(capsys, "show", key, "--results", results)
+    assert {row["task"]: row["selected"] for row in found["records"]} == {"STS12": True, "STS13": False}
+    assert found["model"]["selected"] == ["STS12"]
+    assert found["model"]["sweep"] == SWEEP.model_dump(mode="json")
+    marked = re.compile(r"STS12 .* 50.00 │ chose +│")
+    assert invoke(["show", key, "--results", str(results)]) == 0
+    printed = capsys.readouterr().out
+    assert marked.search(printed)
+    assert printed.count("chose ") == 1
+    assert "checkpoint" not in printed
+    for suite, columns in (("mteb:STS12", ["STS12"]), ("mteb:STS13", [])):
+        found = asked(capsys, "show", key, "--suite", suite, "--results", results)
+        assert found["model"]["selected"] == ["STS12"]
+        assert found["suites"][0]["selected"] == columns
+        assert invoke(["show", key, "--suite", suite, "--results", str(results)]) == 0
+        assert bool(marked.search(capsys.readouterr().out)) == bool(columns)
+    found = asked(capsys, "show", "model-a", "--results", results)
+    assert (found["model"]["selected"], found["model"]["sweep"]) == ([], None)
+    assert not any(row["selected"] for row in found["records"])
+
+
+def test_a_swept_parent_is_no_checkpoint(results: Path, capsys: Any) -> None:
+    parent = TRAINED.parents[0].model_copy(update={"name": "first-swept", "selected_on": ("NFCorpus",)})
+    lineage = TRAINED.model_copy(update={"parents": (parent,)})
+    model = artifact(Path("tiny"), key=lineage.key, name="second")
+    put(results, model, record(sts(), 0.5, model=model).model_copy(update={"lineage": lineage}))
+    shown = said(capsys, "show", "second", "--results", results)
+    assert "first-swept, the parent chosen by NFCorpus: scores there are biased" in shown
+    assert "checkpoint" not in shown
 
 
 def test_show_of_a_suite_keeps_settings_apart(results: Path, capsys: Any) -> None:
@@ -293,6 +352,58 @@ def test_compare_holds_the_same_settings_against_each_other(results: Path, capsy
     assert "+12.50" in shown
     assert "bfloat16" in shown
     assert "Only model-a has: STS13" in shown
+
+
+def put_queries(results: Path, model: Artifact, of: Task, right: Mapping[str, float], *, kept: bool) -> None:
+    """The record of a retrieval task whose queries score 1 or 0, without a run, as it was first made."""
+    lines: dict[str, list[Any]] = {name: [] for name in EXAMPLE_COLUMNS}
+    for split, share in right.items():
+        for at in range(40):
+            values = (split, "en", f"{split}{at}", 0, "{}", "{}", float(at < 40 * share))
+            for name, value in zip(EXAMPLE_COLUMNS, values, strict=True):
+                lines[name].append(value)
+    scores = {split: {"en": {"main_score": one, of.metric: one}} for split, one in right.items()}
+    mean = sum(right.values()) / len(right)
+    one = record(of, mean, model=model).model_copy(update={"scores": scores})
+    output = record_output(one, lines if kept else {})
+    parsed = RECORDS.parse(output["record"].decode(), where="made")
+    Store(results).put(model.slug, parsed, output.get("examples"))
+
+
+def test_splits_are_compared_one_by_one_and_tested(tmp_path: Path, capsys: Any, monkeypatch: Any) -> None:
+    """Better on the development queries, and as good on those of the test."""
+    monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))
+    (mldr,) = catalog.open_suite("mldr").tasks
+    put_queries(tmp_path, MODELS["a"], mldr, {"dev": 0.25, "test": 0.5}, kept=True)
+    put_queries(tmp_path, MODELS["b"], mldr, {"dev": 0.75, "test": 0.5}, kept=True)
+    dev, test = asked(capsys, "compare", "model-a", "model-b", "--results", tmp_path)["deltas"]
+    assert [(row["split"], row["subset"], row["delta"]) for row in (dev, test)] == [
+        ("dev", "en", 0.5),
+        ("test", "en", 0.0),
+    ]
+    assert [row["test"]["queries"] for row in (dev, test)] == [40, 40]
+    assert dev["test"]["p"] < 0.01 < test["test"]["p"]
+    shown = said(capsys, "compare", "model-a", "model-b", "--results", tmp_path)
+    assert "(dev, en)" in shown
+    assert "No test of" not in shown
+    put_queries(tmp_path / "old", MODELS["a"], mldr, {"dev": 0.25, "test": 0.5}, kept=True)
+    put_queries(tmp_path / "old", MODELS["b"], mldr, {"dev": 0.75, "test": 0.5}, kept=False)
+    found = asked(capsys, "compare", "model-a", "model-b", "--results", tmp_path / "old")["deltas"]
+    assert [(row["test"], row["untested"]) for row in found] == [
+        (None, "no per-example results were kept")
+    ] * 2
+    shown = said(capsys, "compare", "model-a", "model-b", "--results", tmp_path / "old")
+    assert shown.count("No test of MultiLongDocRetrieval: no per-example results were kept.") == 1
+
+
+def test_compare_marks_what_chose_a_model(chosen: tuple[Path, str], capsys: Any) -> None:
+    results, key = chosen
+    found = asked(capsys, "compare", "model-a", key, "--results", results)
+    assert {row["task"]: row["selected"] for row in found["deltas"]} == {"STS12": ["second"], "STS13": []}
+    assert (found["first"]["selected"], found["second"]["selected"]) == ([], ["STS12"])
+    shown = said(capsys, "compare", "model-a", key, "--results", results)
+    assert shown.count("chose tiny-swept") == 1
+    assert "tiny-swept: rate chosen among 2 values by STS12: scores there are biased" in shown
 
 
 def test_compare_across_settings_says_what_differs(tmp_path: Path, capsys: Any) -> None:
