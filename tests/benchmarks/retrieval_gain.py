@@ -7,8 +7,9 @@ FOLDER holds the data sets `mteb/scifact`, `local/feedbackqa-train`, `local/scif
 `pairs/nl2bash`. One epoch of dpr in batches of 32 on the training questions, scored on the others: of
 FeedbackQA its development set, of SciFact its test set, of NL2Bash its development and test pairs. The
 backbone is MiniLM itself, or with its last two layers initialised anew (`--backbone damaged`). `mbpp` and
-`stdlib` are the sets that no training has touched. `readings` trains the three readings of the batch on
-FeedbackQA, for as many epochs each. Prints a line of JSON for each model, then what was gained.
+`stdlib` are the sets that no training has touched, scored before and after the first seed. `readings` trains
+the three readings of the batch on FeedbackQA, for as many epochs each. Prints a line of JSON for each model
+with the minutes of its training, then what was gained; with the same `--results` it goes on where it ended.
 """
 
 from __future__ import annotations
@@ -17,25 +18,63 @@ import argparse
 import json
 import statistics
 import tempfile
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from embedding_gain import damaged_minilm, right_and_shuffled, say
+from embedding_gain import damaged_minilm, right_and_shuffled
 
 import harness
 from harness import paths
 from harness.data.locate import DataSettings
 from harness.data.training import own_training
+from harness.lineage import read_document
 
 READINGS = ("dpr", "dpr:authors", "dpr:paper")
 """The readings of the batch, which keep their own sizes."""
 
+SEED = 42
+"""The first seed."""
+
 
 def main() -> None:
     """Train, evaluate, and print a line for each model and one for what was gained."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    given = _arguments()
+    given.results.mkdir(parents=True, exist_ok=True)
+    rows, scored = _sets(given.what, given.data, given.results)
+    damaged = given.backbone == "damaged"
+    model = str(damaged_minilm(given.results / "backbone")) if damaged else "minilm"
+    common: dict[str, Any] = {
+        "data": given.data,
+        "results": given.results / "results",
+        "offline": True,
+        "threads": given.threads,
+    }
+    untouched = [f"local:{given.data / 'local' / 'mbpp'}", "stdlib"]
+    start = {**common, **({"pooling": "mean"} if damaged else {})}
+    goal = _line("before", model, {**start, "suite": scored}, {})
+    before = goal | _line("before", model, {**start, "suite": untouched}, {})
+    trained = {"precision": "float32", "max_length": given.max_length, "epochs": given.epochs}
+    found = []
+    for name, recipe, file, more, seeds in _trainings(given, rows):
+        how = {"recipe": recipe, "recipe_settings": trained | more, "train_data": file}
+        gains = []
+        for seed in range(SEED, SEED + seeds):
+            suite = [scored, *untouched] if seed == SEED and name != "control" else scored
+            scores = _line(name, model, {**common, **how, "suite": suite, "seed": seed}, before)
+            gains += (
+                [statistics.fmean(scores[task] - goal[task] for task in goal)]
+                if goal.keys() <= scores.keys()
+                else []
+            )
+        found.append((name, gains))
+    for name, gains in found:
+        mean = round(statistics.fmean(gains), 4) if gains else None
+        print(json.dumps({"gained": name, "mean": mean, "each": [round(gain, 4) for gain in gains]}))
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("what", choices=("feedbackqa", "scifact", "nl2bash", "readings"))
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--backbone", choices=("minilm", "damaged"), default="minilm")
@@ -45,64 +84,42 @@ def main() -> None:
     parser.add_argument("--max-length", type=int, default=128)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--results", type=Path, default=Path(tempfile.mkdtemp()))
-    given = parser.parse_args()
-    given.results.mkdir(parents=True, exist_ok=True)
-    rows, scored = _sets(given.what, given.data, given.results)
-    damaged = given.backbone == "damaged"
-    model = str(damaged_minilm(given.results / "backbone")) if damaged else "minilm"
-    untouched = [f"local:{given.data / 'local' / 'mbpp'}", "stdlib"]
-    common: dict[str, Any] = {
-        "data": given.data,
-        "results": given.results / "results",
-        "offline": True,
-        "threads": given.threads,
-    }
-    every = {**common, "suite": [scored, *untouched]}
-    common["suite"] = scored
-    before = _run("before", model, {**every, "pooling": "mean"} if damaged else every)
-    trained = {"precision": "float32", "max_length": given.max_length, "epochs": given.epochs}
+    return parser.parse_args()
+
+
+def _trainings(given: argparse.Namespace, rows: str) -> list[tuple[str, str, str, dict[str, int], int]]:
+    """The name, recipe, data, further settings and number of seeds of each training."""
     if given.what == "readings":
-        for recipe in READINGS:
-            how = {"recipe": recipe, "recipe_settings": trained, "train_data": rows, "seeds": given.seeds}
-            _gained(recipe, before, _run(recipe, model, {**common, **how}))
-        return
+        return [(recipe, recipe, rows, {}, given.seeds) for recipe in READINGS]
     settings = DataSettings(root=given.data, offline=True, cache=paths.cache_folder())
     right, wrong = right_and_shuffled(
         own_training(rows, settings), given.results, cache=settings.cache, count=given.rows
     )
-    trained |= {"batch_size": 32, "chunk": 0}
-    how = {"recipe": "dpr", "recipe_settings": trained, "train_data": str(right)}
-    _gained("trained", before, _run("trained", model, {**common, **how, "seeds": given.seeds}))
-    shuffled = {**common, **how, "train_data": str(wrong)}
-    _gained("control", before, _run("control", model, shuffled))
-    _gained("untouched, first seed", before, _run("untouched", model, {**every, **how}))
-
-
-def _run(name: str, model: str, request: Mapping[str, Any]) -> list[dict[str, float]]:
-    """The main scores of each model of a run by task."""
-    began = time.monotonic()
-    report = harness.run(model, **request)
-    say(name, report)
-    print(json.dumps({"run": name, "minutes": round((time.monotonic() - began) / 60, 1)}), flush=True)
+    small = {"batch_size": 32, "chunk": 0}
     return [
-        {
-            result.record.task.name: result.record.main_score
-            for result in report.results
-            if result.cell.subject == one and result.record
-        }
-        for one in report.prepared.subjects
+        ("trained", "dpr", str(right), small, given.seeds),
+        ("control", "dpr", str(wrong), small, 1),
     ]
 
 
-def _gained(name: str, before: list[dict[str, float]], after: list[dict[str, float]]) -> None:
-    """Print the difference of each model's scores to those of its start, and their mean."""
-    gains = {
-        task: [round(one[task] - score, 4) for one in after]
-        for task, score in before[0].items()
-        if task in after[0]
-    }
-    means = {task: round(statistics.fmean(values), 4) for task, values in gains.items()}
-    print(json.dumps({"gained": name, "mean": means, "each": gains}), flush=True)
+def _line(name: str, model: str, request: Mapping[str, Any], before: Mapping[str, float]) -> dict[str, float]:
+    """Train and evaluate a model, and print its line; returns its main scores by task."""
+    report = harness.run(model, **request)
+    (one,) = report.prepared.subjects
+    scores = {result.record.task.name: result.record.main_score for result in report.results if result.record}
+    line: dict[str, Any] = {"model": name}
+    document = read_document(one.artifact.folder) if one.lineage is not None else None
+    if document is not None:
+        made = document.training
+        line |= {"seed": document.lineage.seed, "steps": made["steps"]}
+        line["minutes"] = round(made["seconds"] / 60, 2)
+    line["scores"] = {task: round(score, 4) for task, score in scores.items()}
+    if before:
+        line["gained"] = {task: round(score - before[task], 4) for task, score in scores.items()}
+    if report.failures:
+        line["failed"] = [one.failure.message if one.failure else one.how for one in report.failures]
+    print(json.dumps(line), flush=True)
+    return scores
 
 
 def _sets(what: str, data: Path, folder: Path) -> tuple[str, str]:
