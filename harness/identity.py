@@ -78,7 +78,7 @@ def data_identity(data: Data) -> dict[str, Any]:
 
 def encoding_identity(encoding: Encoding | Ranking) -> dict[str, Any]:
     """An encoding without its prompts, which depend on the task; every setting of a ranking."""
-    if not isinstance(encoding, Ranking):
+    if isinstance(encoding, Encoding):
         encoding = replace(encoding, prompts=(), default_prompt=None)
     how: dict[str, Any] = _plain(encoding)
     return how
