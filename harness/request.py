@@ -191,7 +191,7 @@ def _with_documents(suite: Suite, documents: DocumentText) -> Suite:
     """A suite whose retrieval tasks put a document's text together in this way."""
 
     def changed(task: Task) -> Task:
-        return replace(task, documents=documents) if task.roles == SIDES else task
+        return replace(task, documents=documents) if task.retrieves else task
 
     columns = (replace(column, tasks=tuple(map(changed, column.tasks))) for column in suite.columns)
     return replace(suite, columns=tuple(columns))
