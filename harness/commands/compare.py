@@ -125,7 +125,7 @@ _Cells = Sequence[tuple[str, str]]
 """Some (split, subset) of a task."""
 
 MANY = 20
-"""The subsets from which on a retrieval task has a row for each split alone."""
+"""The most splits and subsets of a retrieval task that are a row each."""
 
 
 def _parts(record: Record) -> list[_Cells]:
@@ -151,7 +151,7 @@ def _deltas(
     x: Record, y: Record, sides: Sequence[MeasuredSuite], results: Path | None
 ) -> Iterator[dict[str, Any]]:
     """The rows of a pair: each with its scores, their difference, its test, and the sides that it chose."""
-    units = [_queries(one, results) for one in (x, y)] if x.retrieves else []
+    units = (_queries(x, results), _queries(y, results)) if x.retrieves else None
     for cells in _parts(x):
         first, second = (_score(one, cells) for one in (x, y))
         splits, subsets = (
@@ -176,7 +176,7 @@ def _deltas(
                     else record_chose(record, one.lineage)
                 )
             ],
-            **(_test(*units, cells) if units else {"test": None, "untested": ""}),
+            **(_test(*units, cells) if units is not None else {"test": None, "untested": ""}),
         }
 
 
@@ -232,8 +232,10 @@ def _print(first: str, second: str, found: dict[str, Any], pairs: int) -> None:
     else:
         _print_deltas(out, first, second, found["deltas"])
         for reason in dict.fromkeys(row["untested"] for row in found["deltas"] if row["untested"]):
-            tasks = dict.fromkeys(row["task"] for row in found["deltas"] if row["untested"] == reason)
-            out.print(f"No test of {', '.join(tasks)}: {reason}.", highlight=False, soft_wrap=True)
+            rows = [row["task"] for row in found["deltas"] if row["untested"] == reason]
+            out.print(
+                f"No test of {', '.join(dict.fromkeys(rows))}: {reason}.", highlight=False, soft_wrap=True
+            )
         _print_differences(out, found["differences"], pairs)
     names = {"first": first, "second": second}
     for (of, reason), text in REASONS.items():
