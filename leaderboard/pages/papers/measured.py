@@ -12,7 +12,7 @@ from leaderboard.queries import Entry, Queries
 from leaderboard.reported.layout import Measured
 from leaderboard.reported.printed import AVERAGE, SCORES, Paper, PaperTable, Printed, plain
 from leaderboard.reported.recompute import OVER_TYPES, SUITES, TYPES
-from leaderboard.scopes import views
+from leaderboard.scopes import scopes_of, views
 from leaderboard.tables import Cell
 
 OVER_TASKS = "mean over tasks"
@@ -131,8 +131,7 @@ def _score(grid: Grid, at: int, column: int) -> Cell | None:
         return None
     low, high = float(grid.low[at, column]), float(grid.high[at, column])
     notes = [f"95 %: {score_text(low)} to {score_text(high)}."] if low == low else []
-    tasks = [task.name for task in grid.listed.suite.columns[column].tasks]
-    notes += choices_made(grid.entries[at], tasks)
+    notes += choices_made(grid.entries[at], scopes_of(grid.listed.suite.columns[column]))
     cell = _number(float(grid.values[at, column]), "; ".join(notes))
     return replace(cell, kind="selected") if grid.selected[at, column] else cell
 

@@ -170,7 +170,7 @@ def _task_col(grid: Grid, at: int) -> SuiteColumn:
         sort=np.where(grid.counted[:, at], grid.values[:, at], np.nan),
         href=task_path(tasks[0]) if len(tasks) == 1 else "",
         note=f"{column.name}: the mean of {len(tasks)} tasks" if len(tasks) > 1 else column.name,
-        cell=lambda r: task_cell(grid, r, at, [column.name, *tasks]),
+        cell=lambda r: task_cell(grid, r, at),
     )  # fmt: skip
 
 
