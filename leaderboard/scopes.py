@@ -112,6 +112,11 @@ class Listed:
     suite: Suite
     main: bool
 
+    @cached_property
+    def parts(self) -> frozenset[str]:
+        """The columns that show some splits or subsets of a task, which other columns have more of."""
+        return frozenset(self.suite.parts)
+
     def scopes(self, view: str = "") -> list[list[Scope]]:
         """The scopes of each column."""
         return [scopes_of(column, view) for column in self.suite.columns]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import html
 import io
 import json
 import math
@@ -330,7 +331,8 @@ def test_overview_recipe_and_badge_have_both_means(swept: TestClient) -> None:
     models = [row["cells"]["model"]["text"] for row in rows]
     assert models.index("minilm-ish") < models.index(SWEPT)
     (key,) = [one.slug for one in swept.app.state.site.queries.entries.values() if one.model == SWEPT]  # type: ignore[attr-defined]
-    assert "55.38, 40.00 over the 9 untouched" in swept.get(f"/badges/nanobeir/{key}.svg").text
+    badge = swept.get(f"/badges/nanobeir/{key}.svg").text
+    assert f"55.38, 40.00 over the 9 untouched; without {', '.join(CHOSE)}</title>" in badge
 
 
 def test_comparisons_have_both_means(swept: TestClient) -> None:
@@ -406,6 +408,52 @@ def test_parts_of_tasks_that_chose_are_marked_where_they_are_shown(
     keys = [row["key"] for row in found["tables"][0]["rows"]]
     compared = rows_of(parts, f"/compare?m={keys[0]}&m={keys[1]}&suite={suite}", "tasks")
     assert [name for name, row in compared.items() if "selected" in row["s0"].get("kind", "")] == chose
+
+
+@pytest.mark.parametrize(
+    ("suite", "column", "marked"),
+    [
+        ("codesearchnet", "go", True),
+        ("codesearchnet", "java", False),
+        ("codesearchnet-text", "go", False),
+        ("mldr", "MLDR (dev)", True),
+        ("mldr", "MLDR (test)", False),
+        (f"mteb-{CODE}", CODE, True),
+        ("beir", "MSMARCO (dev)", False),
+    ],
+)
+def test_a_column_leads_to_the_same_scores_of_its_task(
+    parts: TestClient, suite: str, column: str, marked: bool
+) -> None:
+    heads = parts.get(f"/suites/{suite}").text
+    (path,) = {
+        html.unescape(one) for one in re.findall(rf'href="(/tasks/[^"]*)"[^>]*>{re.escape(column)}<', heads)
+    }
+    rows = rows_of(parts, path, "ranking")
+    assert {model: row["score"]["value"] for model, row in rows.items()} == {SWEPT: 0.5, NAME: 0.4}
+    assert ("selected" in rows[SWEPT]["score"].get("kind", "")) == marked
+
+
+def test_a_columns_only_task_stands_for_it(parts: TestClient) -> None:
+    """The column of BEIR was called MSMARCO; go and java have one task, which is therefore neither's name."""
+    for query in ("sort=task:MSMARCO", "sort=-MSMARCO", "cols=MSMARCO"):
+        found = twin(parts, f"/suites/beir?{query}")["tables"][0]
+        assert "task:MSMARCO (dev)" in [column["key"] for column in found["columns"]], query
+    models = [
+        row["cells"]["model"]["text"]
+        for row in twin(parts, "/suites/beir?sort=task:MSMARCO")["tables"][0]["rows"]
+    ]
+    assert models == [NAME, SWEPT]
+    assert parts.get(f"/suites/codesearchnet?sort={CODE}").status_code == 404
+
+
+def test_every_page_with_parts_of_tasks_is_made(parts: TestClient) -> None:
+    paths = every_path(parts.app)  # type: ignore[arg-type]
+    assert [path for path in paths if parts.get(path).status_code != 200] == []
+    held = twin(parts, f"/tasks/{LONG}")["data"]
+    assert [one["name"] for one in held["scopes"]] == [f"mteb-{LONG}", "mldr:MLDR (test)", "mldr:MLDR (dev)"]
+    asks = {one["title"]: one["asks"] for one in twin(parts, f"/tasks/{CODE}")["data"]["suites"]}
+    assert list(asks.values()) == ["test; 6 subsets", "6 parts of it"]
 
 
 def test_trade_offs_mark_a_swept_model_and_offer_the_untouched_mean(swept: TestClient) -> None:

@@ -13,7 +13,7 @@ from leaderboard.pages.compare.chosen import LETTERS
 from leaderboard.pages.compare.common import Common
 from leaderboard.pages.compare.pairs import APART, tied_at, winners
 from leaderboard.pages.suite.cells import choices_made, leaks, texts_text
-from leaderboard.pages.task.names import task_path
+from leaderboard.pages.task.names import column_path
 from leaderboard.scopes import REASONS, scopes_of
 from leaderboard.tables import Cell, Column, Row, Table
 from leaderboard.words import over_seeds
@@ -73,7 +73,7 @@ def _task_row(common: Common, at: int) -> Row:
     column, values = common.grid.listed.suite.columns[at], common.grid.values[:, at]
     best = winners(common, at)
     alone = best[0] if len(best) == 1 else None
-    href = task_path(column.tasks[0].name) if len(column.tasks) == 1 else ""
+    href = column_path(common.grid.listed, column)
     cells = [Cell(text=column.name, value=column.name, href=href), Cell(text=column.type, value=column.type)]
     for row, value in enumerate(map(float, values)):
         cells.append(_score_cell(common, row, at, best=row == alone))
