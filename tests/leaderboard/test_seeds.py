@@ -380,8 +380,9 @@ def parts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(site_data, "suites", lambda: listed)
-        with TestClient(site_data.small_app(tmp_path_factory.mktemp("parts"), fill)) as found:
-            yield found
+        app = site_data.small_app(tmp_path_factory.mktemp("parts"), fill)
+    with TestClient(app) as found:
+        yield found
 
 
 @pytest.mark.parametrize(
@@ -425,12 +426,14 @@ def test_parts_of_tasks_that_chose_are_marked_where_they_are_shown(
 def test_a_column_leads_to_the_same_scores_of_its_task(
     parts: TestClient, suite: str, column: str, marked: bool
 ) -> None:
-    heads = parts.get(f"/suites/{suite}").text
-    (path,) = {
-        html.unescape(one) for one in re.findall(rf'href="(/tasks/[^"]*)"[^>]*>{re.escape(column)}<', heads)
-    }
+    columns = twin(parts, f"/suites/{suite}")["tables"][0]["columns"]
+    (label,) = [one["label"] for one in columns if one["key"] == f"task:{column}"]
+    links = re.findall(r'href="(/tasks/[^"]*)" title="about ([^"]*)"', parts.get(f"/suites/{suite}").text)
+    (path,) = [html.unescape(one) for one, about in links if about == label]
     rows = rows_of(parts, path, "ranking")
-    assert {model: row["score"]["value"] for model, row in rows.items()} == {SWEPT: 0.5, NAME: 0.4}
+    assert {model: row["score"]["value"] for model, row in rows.items()} == pytest.approx(
+        {SWEPT: 0.5, NAME: 0.4}
+    )
     assert ("selected" in rows[SWEPT]["score"].get("kind", "")) == marked
 
 
@@ -439,17 +442,12 @@ def test_a_columns_only_task_stands_for_it(parts: TestClient) -> None:
     for query in ("sort=task:MSMARCO", "sort=-MSMARCO", "cols=MSMARCO"):
         found = twin(parts, f"/suites/beir?{query}")["tables"][0]
         assert "task:MSMARCO (dev)" in [column["key"] for column in found["columns"]], query
-    models = [
-        row["cells"]["model"]["text"]
-        for row in twin(parts, "/suites/beir?sort=task:MSMARCO")["tables"][0]["rows"]
-    ]
-    assert models == [NAME, SWEPT]
+    rows = twin(parts, "/suites/beir?sort=task:MSMARCO")["tables"][0]["rows"]
+    assert [row["cells"]["model"]["text"] for row in rows][:2] == [NAME, SWEPT]
     assert parts.get(f"/suites/codesearchnet?sort={CODE}").status_code == 404
 
 
-def test_every_page_with_parts_of_tasks_is_made(parts: TestClient) -> None:
-    paths = every_path(parts.app)  # type: ignore[arg-type]
-    assert [path for path in paths if parts.get(path).status_code != 200] == []
+def test_the_page_of_a_task_says_what_each_column_asks(parts: TestClient) -> None:
     held = twin(parts, f"/tasks/{LONG}")["data"]
     assert [one["name"] for one in held["scopes"]] == [f"mteb-{LONG}", "mldr:MLDR (test)", "mldr:MLDR (dev)"]
     asks = {one["title"]: one["asks"] for one in twin(parts, f"/tasks/{CODE}")["data"]["suites"]}
