@@ -7,11 +7,11 @@ folder's content; one whose key does not follow from its lineage, or whose conte
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from harness.documents import DocumentKind, DocumentPart, with_digest
 from harness.errors import RecordError
@@ -20,6 +20,28 @@ from harness.types import Artifact
 
 FILE = "model.json"
 """The name of the document in a model's folder."""
+
+
+class SelectionPart(DocumentPart):
+    """A task, or some splits and subsets of one, whose score chose a model."""
+
+    name: str
+    """That of the task, or of the column that shows the part."""
+    task: str
+    splits: tuple[str, ...] = ()
+    """Empty for all, as are `subsets`."""
+    subsets: tuple[str, ...] = ()
+
+    @staticmethod
+    def of(name: str, identity: Mapping[str, Any]) -> SelectionPart:
+        """The selection by a task of this identity."""
+        fields = {field: identity[field] for field in ("task", "splits", "subsets") if field in identity}
+        return SelectionPart.model_validate({"task": name, **fields, "name": name})
+
+    def shares(self, task: str, splits: Sequence[str], subsets: Sequence[str]) -> bool:
+        """Whether some split and subset of a task is among those that chose; none given are all."""
+        pairs = ((self.splits, splits), (self.subsets, subsets))
+        return self.task == task and all(not a or not b or not set(a).isdisjoint(b) for a, b in pairs)
 
 
 class ParentPart(DocumentPart):
@@ -32,7 +54,9 @@ class ParentPart(DocumentPart):
     own_data: str = ""
     """The names of users' own data that it and its own parents were trained on."""
     selected_on: tuple[str, ...] = ()
-    """The tasks whose scores chose among its checkpoints and those of its own parents."""
+    """The tasks whose scores chose it among others, or one of its own parents."""
+    selections: tuple[SelectionPart, ...] = ()
+    """What is known of those tasks beside their names; without that a task chose as a whole."""
 
     @staticmethod
     def of(artifact: Artifact, planned: Lineage | None = None) -> ParentPart:
@@ -50,7 +74,14 @@ class ParentPart(DocumentPart):
             revision=artifact.revision,
             own_data=made.all_own_data if made else "",
             selected_on=made.all_selected_on if made else (),
+            selections=made.all_selections if made else (),
         )
+
+    @property
+    def all_selections(self) -> tuple[SelectionPart, ...]:
+        """Everything whose scores chose it or one of its own parents."""
+        named = {one.name for one in self.selections}
+        return (*self.selections, *_whole([task for task in self.selected_on if task not in named]))
 
     @property
     def text(self) -> str:
@@ -83,6 +114,16 @@ class SweepPart(DocumentPart):
     """The value of the chosen member; None until the choice is made, and no part of the key."""
     curve: tuple[MemberPart, ...] = ()
     """Every member with its scores; empty until the choice is made, and no part of the key."""
+
+    @model_validator(mode="after")
+    def _check_tasks(self) -> SweepPart:
+        assert self.selections is not None
+        return self
+
+    @property
+    def selections(self) -> tuple[SelectionPart, ...]:
+        """The tasks, or parts of them, whose scores chose."""
+        return tuple(SelectionPart.of(name, identity) for name, identity in self.tasks.items())
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -150,25 +191,37 @@ class Lineage(DocumentPart):
 
     @property
     def all_selected_on(self) -> tuple[str, ...]:
-        """The tasks whose scores chose the model or one of its parents, each once."""
-        swept = self.sweep.tasks if self.sweep is not None else ()
-        parents = (task for parent in self.parents for task in parent.selected_on)
-        tasks = (*self.selected_on, *swept, *parents)
-        return tuple(dict.fromkeys(tasks))
+        """The names of the tasks whose scores chose the model or one of its parents, each once."""
+        return tuple(dict.fromkeys(one.name for one in self.all_selections))
+
+    @property
+    def all_selections(self) -> tuple[SelectionPart, ...]:
+        """Everything whose scores chose the model or one of its parents, each once."""
+        return tuple(dict.fromkeys(one for selections in self.selections.values() for one in selections))
+
+    @property
+    def selections(self) -> dict[str, tuple[SelectionPart, ...]]:
+        """What the scores of tasks chose, in words, with those tasks: a checkpoint, a setting, a parent."""
+        found = {"checkpoint": _whole(self.selected_on)}
+        if self.sweep is not None:
+            found[f"{self.sweep.setting} among {len(self.sweep.values)} values"] = self.sweep.selections
+        found |= {f"{parent.name}, the parent": parent.all_selections for parent in self.parents}
+        return {what: selections for what, selections in found.items() if selections}
 
     @property
     def choices(self) -> dict[str, tuple[str, ...]]:
-        """What the scores of tasks chose, in words, with those tasks: a checkpoint, a setting, a parent."""
-        found = {"checkpoint": self.selected_on}
-        if self.sweep is not None:
-            found[f"{self.sweep.setting} among {len(self.sweep.values)} values"] = tuple(self.sweep.tasks)
-        found |= {f"{parent.name}, the parent": parent.selected_on for parent in self.parents}
-        return {what: tasks for what, tasks in found.items() if tasks}
+        """What the scores of tasks chose, in words, with the names of those tasks."""
+        return {what: tuple(one.name for one in by) for what, by in self.selections.items()}
+
+    def chosen_by(self, task: str, splits: Sequence[str], subsets: Sequence[str]) -> list[str]:
+        """What the score on some splits and subsets of a task chose, in words."""
+        found = self.selections.items()
+        return [what for what, by in found if any(one.shares(task, splits, subsets) for one in by)]
 
     @property
     def choices_text(self) -> str:
         """What was chosen by the scores of which tasks; empty where nothing was."""
-        return "; ".join(f"{what} chosen by {', '.join(tasks)}" for what, tasks in self.choices.items())
+        return "; ".join(f"{what} chosen by {', '.join(names)}" for what, names in self.choices.items())
 
     @property
     def name(self) -> str:
@@ -182,6 +235,11 @@ class Lineage(DocumentPart):
         swept = [self.sweep.text] if self.sweep is not None else []
         own = [f"trained on {self.own_data}"] if self.own_data else []
         return ", ".join([self.name, *changed, *swept, *own])
+
+
+def _whole(tasks: Sequence[str]) -> tuple[SelectionPart, ...]:
+    """The selections by whole tasks of these names."""
+    return tuple(SelectionPart(name=task, task=task) for task in tasks)
 
 
 class ModelDocument(DocumentPart):
@@ -209,7 +267,7 @@ DOCUMENTS = DocumentKind(
     name="model document",
     type=ModelDocument,
     schema=2,
-    migrations={1: lambda document: document},  # schema 2 added a lineage's sweep
+    migrations={1: lambda document: document},  # schema 2 added a lineage's sweep and a parent's selections
     hint="Train the model again, or remove model.json: the folder is then a model like any other.",
     digest_since=1,
 )

@@ -290,7 +290,7 @@ def untouched_lines(
         lineage: That of the model.
         scores: By task, of each seed of the model.
     """
-    found = None if lineage is None else Untouched.of(suite, lineage.all_selected_on)
+    found = Untouched.of(suite, [lineage])
     if found is None:
         return []
     means = _untouched_means(found, scores)
@@ -311,7 +311,7 @@ def untouched_json(
     suite: Suite, lineage: Lineage | None, scores: Sequence[Mapping[str, float]]
 ) -> dict[str, Any]:
     """The mean over the tasks of a suite that did not choose the model; empty where none chose it."""
-    found = None if lineage is None else Untouched.of(suite, lineage.all_selected_on)
+    found = Untouched.of(suite, [lineage])
     if found is None:
         return {}
     means = _untouched_means(found, scores)

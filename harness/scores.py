@@ -13,6 +13,7 @@ from harness.record import Record
 from harness.types import SEED, Column, Convention, Raw, Suite, Task
 
 if TYPE_CHECKING:
+    from harness.lineage import Lineage
     from harness.metrics import Floats
     from harness.stats import Interval, Predictions
 
@@ -119,6 +120,11 @@ def shown_only(suite: Suite) -> dict[str, str]:
     return found
 
 
+def column_chose(column: Column, model: Lineage) -> bool:
+    """Whether the score of a column, or of one of its several tasks, chose a model or one of its parents."""
+    return any(model.chosen_by(task.name, task.splits, task.subsets) for task in column.tasks)
+
+
 SELECTED = "models were chosen by it"
 """The reason why a column by which models were chosen is outside of the means over the others."""
 
@@ -138,26 +144,29 @@ class Untouched:
     count: int
 
     @staticmethod
-    def of(suite: Suite, tasks: Iterable[str]) -> Untouched | None:
-        """The untouched part of a suite; None where no mean of it has one of the tasks.
+    def of(suite: Suite, models: Iterable[Lineage | None]) -> Untouched | None:
+        """The untouched part of a suite; None where no mean of it has a column that chose one of the models.
 
-        A column of several tasks chose if one of them did. For the rows of one table, `tasks` are those of
-        every model in it (`Lineage.all_selected_on`), so that all means are over the same columns.
+        For the rows of one table, `models` are all of its models, so that all means are over the same
+        columns.
 
+        >>> from harness.lineage import Lineage
         >>> from harness.types import Column, Data, Suite, Task
         >>> def column(name: str) -> Column:
         ...     task = Task(name=name, type="t", metric="m", splits=(), data=Data(), source=None)
         ...     return Column(name=name, type="t", tasks=(task,))
+        >>> def model(*tasks: str) -> Lineage:
+        ...     return Lineage(recipe="r", settings={}, parents=(), data=(), seed=1, selected_on=tasks)
         >>> suite = Suite(name="s", title="S", columns=tuple(map(column, "abc")))
-        >>> found = Untouched.of(suite, ["b", "elsewhere"])
-        >>> found.selected, found.text, Untouched.of(suite, ["elsewhere"])
+        >>> found = Untouched.of(suite, [model("b"), model("elsewhere"), None])
+        >>> found.selected, found.text, Untouched.of(suite, [model("elsewhere")])
         (('b',), 'over the 2 untouched', None)
         >>> Aggregates.of(found.suite, {"a": 0.5, "b": 0.9, "c": 0.25}).over_tasks.value
         0.375
         """
-        apart, chosen = shown_only(suite), set(tasks)
+        apart, made = shown_only(suite), list(filter(None, models))
         averaged = [column for column in suite.columns if column.name not in apart]
-        selected = [c.name for c in averaged if not chosen.isdisjoint(task.name for task in c.tasks)]
+        selected = [c.name for c in averaged if any(column_chose(c, one) for one in made)]
         if not selected:
             return None
         columns = [replace(c, shown_only=SELECTED) if c.name in selected else c for c in suite.columns]

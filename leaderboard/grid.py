@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.scores import Untouched, shown_only
+from harness.scores import Untouched, column_chose, shown_only
 from harness.types import Suite
 from leaderboard.found import Trust
 from leaderboard.queries import Entry
@@ -217,11 +217,11 @@ class Grid:
     @cached_property
     def selected(self) -> NDArray[np.bool_]:
         """Which columns chose each model, or one of its parents, among several; (entries, columns)."""
-        columns = [{task.name for task in column.tasks} for column in self.listed.suite.columns]
+        columns = self.listed.suite.columns
         found = np.zeros((len(self.entries), len(columns)), bool)
         for row, entry in enumerate(self.entries):
-            chosen = entry.lineage.all_selected_on if entry.lineage else ()
-            found[row] = [not names.isdisjoint(chosen) for names in columns] if chosen else False
+            if entry.lineage and entry.lineage.selections:
+                found[row] = [column_chose(column, entry.lineage) for column in columns]
         return found
 
     def chose(self, row: int, kind: str = "") -> list[str]:
@@ -235,9 +235,8 @@ class Grid:
 
         They are of every entry, and over the same columns for all; also None where every column chose.
         """
-        lineages = (self.entries[row].lineage for row in rows)
-        tasks = {task for made in lineages if made for task in made.all_selected_on}
-        part = Untouched.of(self.listed.suite, tasks) if tasks else None
+        chosen = [row for row in rows if self.selected[row].any()]
+        part = Untouched.of(self.listed.suite, [self.entries[row].lineage for row in chosen])
         if part is None or not part.count:
             return None
         means = _suite_means(part.suite, self.values, self.counted, {}, self.by_seed)

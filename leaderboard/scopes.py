@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from harness import catalog
-from harness.types import Suite, SuiteOptions, Task
+from harness.types import Column, Suite, SuiteOptions, Task
 
 Reason = Literal["", "none", "failed", "other", "bad", "part", "seeds"]
 
@@ -112,9 +112,19 @@ class Listed:
     suite: Suite
     main: bool
 
+    @cached_property
+    def parts(self) -> frozenset[str]:
+        """The columns that show some splits or subsets of a task, which other columns have more of."""
+        return frozenset(self.suite.parts)
+
     def scopes(self, view: str = "") -> list[list[Scope]]:
         """The scopes of each column."""
-        return [[scope_of(task, view) for task in column.tasks] for column in self.suite.columns]
+        return [scopes_of(column, view) for column in self.suite.columns]
+
+
+def scopes_of(column: Column, view: str = "") -> list[Scope]:
+    """What a column asks of its tasks."""
+    return [scope_of(task, view) for task in column.tasks]
 
 
 def scope_of(task: Task, view: str = "") -> Scope:

@@ -14,8 +14,10 @@ from rich.console import Console
 
 from fakes import artifact
 from fakes import task as fake_task
+from harness import catalog
 from harness.identity import digest, task_identity
 from harness.jobs import _examples_bytes, model_part, task_part
+from harness.lineage import Lineage, ParentPart, SweepPart
 from harness.record import Record
 from harness.report import (
     aggregates_json,
@@ -25,9 +27,9 @@ from harness.report import (
     trained_result_json,
 )
 from harness.results import suite_views
-from harness.scores import LARGE, LARGE_CORRELATION, Aggregates, TrainedResult, _predictions
+from harness.scores import LARGE, LARGE_CORRELATION, Aggregates, TrainedResult, Untouched, _predictions
 from harness.stats import Interval
-from harness.types import Column, Convention, Data, LabelledData, Size, Suite, Task
+from harness.types import Column, Convention, Data, LabelledData, Size, Suite, SuiteOptions, Task
 
 # Means over a suite
 
@@ -99,6 +101,45 @@ def test_the_means_of_a_published_row() -> None:
     )
     assert found.over_tasks.value == pytest.approx(48.19, abs=0.005)
     assert found.over_types.value == pytest.approx(49.61, abs=0.005)
+
+
+def swept_by(suite: str, name: str) -> Lineage:
+    """What a sweep chose by a column of a suite."""
+    (found,) = [one for one in catalog.open_suite(suite, SuiteOptions()).columns if one.name == name]
+    identity = task_identity(artifact(Path("m"), key="m" * 64), found.tasks[0])
+    tasks = {name: {key: value for key, value in identity.items() if key != "artifact"}}
+    sweep = SweepPart(setting="scale", values=(1.0, 2.0), tasks=tasks)
+    return Lineage(recipe="dpr", settings={}, parents=(), data=(), seed=1, sweep=sweep)
+
+
+@pytest.mark.parametrize(
+    ("suite", "name", "chose"),
+    [
+        ("codesearchnet", "go", {"codesearchnet": "go", "mteb:COIRCodeSearchNetRetrieval": "COIR"}),
+        ("codesearchnet:text", "go", {"codesearchnet:text": "go"}),
+        ("mldr", "MLDR (dev)", {"mteb:MultiLongDocRetrieval": "MultiLongDocRetrieval"}),
+        ("mldr", "MLDR (test)", {"mldr": "MLDR (test)", "mteb:MultiLongDocRetrieval": "MultiLong"}),
+        ("nanobeir", "NanoNQRetrieval", {"nanobeir": "NanoNQRetrieval"}),
+    ],
+)
+def test_a_part_of_a_task_that_chose_is_touched_where_it_is_shown(
+    suite: str, name: str, chose: Mapping[str, str]
+) -> None:
+    """In its own suite and in any that holds the task; not where other splits or subsets of it are shown."""
+    made = swept_by(suite, name)
+    parent = ParentPart(
+        name="p", artifact="p" * 64, selected_on=made.all_selected_on, selections=made.all_selections
+    )
+    child = made.model_copy(update={"sweep": None, "parents": (parent,)})
+    again = Lineage.model_validate_json(child.model_dump_json())
+    for typed in ("codesearchnet", "codesearchnet:text", "mldr", "nanobeir", *chose):
+        opened = catalog.open_suite(typed, SuiteOptions())
+        for one in (made, child, again):
+            found = Untouched.of(opened, [one])
+            selected = found.selected if found else ()
+            assert len(selected) == (typed in chose), (typed, selected)
+            assert all(column.startswith(chose[typed]) for column in selected), (typed, selected)
+    assert child.all_selected_on == (name,)
 
 
 def sized(name: str, examples: int, metric: str = "ndcg_at_10", kind: str = "Retrieval") -> Column:

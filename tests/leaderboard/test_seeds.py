@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import html
 import io
 import json
 import math
@@ -17,11 +18,14 @@ import pytest
 from starlette.testclient import TestClient
 
 import site_data
+from harness import catalog
 from harness.lineage import ParentPart
+from harness.types import SuiteOptions
 from html_pages import page
 from leaderboard.pages.model.training import sweeps_of
 from leaderboard.pages.suite.cells import kinds_of, leaks, training_text
 from leaderboard.queries import Queries
+from leaderboard.scopes import Listed, Scope, slug
 from site_data import RATES, SEEDS, every_path, made_of, names, put_swept, spread_scores, sweep_of
 
 NAME, OWN = "tiny-base-simcse", "tiny-base-own"
@@ -175,7 +179,8 @@ def test_a_model_made_of_one_with_own_data_is_marked_as_that_is(tmp_path: Path) 
     entries = Queries(site.index, site.index.version).entries.values()
     (entry,) = [one for one in entries if one.model == NAME]
     assert kinds_of(entry) == "own selected"
-    assert [leaks(entry, [task], None) for task in (first, second, "other")] == [["selected"]] * 2 + [[]]
+    asked = [Scope(task=name, splits=("test",), subsets=(), data="") for name in (first, second, "other")]
+    assert [leaks(entry, [scope], None) for scope in asked] == [["selected"]] * 2 + [[]]
     assert "on first (trained on pairs.csv); checkpoint chosen by" in training_text(entry)
 
 
@@ -326,7 +331,8 @@ def test_overview_recipe_and_badge_have_both_means(swept: TestClient) -> None:
     models = [row["cells"]["model"]["text"] for row in rows]
     assert models.index("minilm-ish") < models.index(SWEPT)
     (key,) = [one.slug for one in swept.app.state.site.queries.entries.values() if one.model == SWEPT]  # type: ignore[attr-defined]
-    assert "55.38, 40.00 over the 9 untouched" in swept.get(f"/badges/nanobeir/{key}.svg").text
+    badge = swept.get(f"/badges/nanobeir/{key}.svg").text
+    assert f"55.38, 40.00 over the 9 untouched; without {', '.join(CHOSE)}</title>" in badge
 
 
 def test_comparisons_have_both_means(swept: TestClient) -> None:
@@ -345,6 +351,107 @@ def test_comparisons_have_both_means(swept: TestClient) -> None:
         [0.4, 4.84 / 9]
     )
     assert by_name["Over tasks"]["s0"]["kind"].split() == ["best", "selected"]
+
+
+PARTS = (
+    *("mteb:COIRCodeSearchNetRetrieval", "mteb:MultiLongDocRetrieval"),
+    *("codesearchnet", "codesearchnet:text", "mldr", "beir"),
+)
+"""Suites of whole tasks, then suites whose columns show parts of them."""
+CODE, LONG = "COIRCodeSearchNetRetrieval", "MultiLongDocRetrieval"
+
+
+@pytest.fixture(scope="module")
+def parts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    """One model that go of CodeSearchNet and the development queries of MLDR chose, and one that none did."""
+    opened = {slug(typed): catalog.open_suite(typed, SuiteOptions()) for typed in PARTS}
+    listed = {
+        name: Listed(slug=name, typed=typed, suite=suite, main=":" not in typed)
+        for typed, (name, suite) in zip(PARTS, opened.items(), strict=True)
+    }
+    chose = (opened["codesearchnet"].columns[0], opened["mldr"].columns[0])
+    by = {c.name: {"task": t.name, "splits": t.splits, "subsets": t.subsets} for c in chose for t in c.tasks}
+
+    def fill(root: Path) -> None:
+        every = {task.name for suite in opened.values() for task in suite.tasks}
+        made = made_of(1, sweep=sweep_of(by))
+        site_data.put_model(root / "results", SWEPT, made, dict.fromkeys(every, 0.5))
+        site_data.put_model(root / "results", NAME, made_of(1), dict.fromkeys(every, 0.4))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(site_data, "suites", lambda: listed)
+        app = site_data.small_app(tmp_path_factory.mktemp("parts"), fill)
+    with TestClient(app) as found:
+        yield found
+
+
+@pytest.mark.parametrize(
+    ("suite", "chose", "left_out"),
+    [
+        ("codesearchnet", ["go"], ["go"]),
+        ("codesearchnet-text", [], None),
+        (f"mteb-{CODE}", [CODE], None),
+        ("mldr", ["MLDR (dev)"], None),
+        (f"mteb-{LONG}", [LONG], None),
+        ("beir", [], None),
+    ],
+)
+def test_parts_of_tasks_that_chose_are_marked_where_they_are_shown(
+    parts: TestClient, suite: str, chose: list[str], left_out: list[str] | None
+) -> None:
+    """In the suite that has them and in every other that holds the task, on its page and in comparisons."""
+    found, cells = twin(parts, f"/suites/{suite}"), rows_of(parts, f"/suites/{suite}", "suite")
+    by_task = {key: cell for key, cell in cells[SWEPT].items() if key.startswith("task:")}
+    assert [key for key, cell in by_task.items() if "selected" in cell.get("kind", "")] == [
+        f"task:{name}" for name in chose
+    ]
+    assert (found["data"]["untouched"] or {}).get("left_out") == left_out
+    keys = [row["key"] for row in found["tables"][0]["rows"]]
+    compared = rows_of(parts, f"/compare?m={keys[0]}&m={keys[1]}&suite={suite}", "tasks")
+    assert [name for name, row in compared.items() if "selected" in row["s0"].get("kind", "")] == chose
+
+
+@pytest.mark.parametrize(
+    ("suite", "column", "marked"),
+    [
+        ("codesearchnet", "go", True),
+        ("codesearchnet", "java", False),
+        ("codesearchnet-text", "go", False),
+        ("mldr", "MLDR (dev)", True),
+        ("mldr", "MLDR (test)", False),
+        (f"mteb-{CODE}", CODE, True),
+        ("beir", "MSMARCO (dev)", False),
+    ],
+)
+def test_a_column_leads_to_the_same_scores_of_its_task(
+    parts: TestClient, suite: str, column: str, marked: bool
+) -> None:
+    columns = twin(parts, f"/suites/{suite}")["tables"][0]["columns"]
+    (label,) = [one["label"] for one in columns if one["key"] == f"task:{column}"]
+    links = re.findall(r'href="(/tasks/[^"]*)" title="about ([^"]*)"', parts.get(f"/suites/{suite}").text)
+    (path,) = [html.unescape(one) for one, about in links if about == label]
+    rows = rows_of(parts, path, "ranking")
+    assert {model: row["score"]["value"] for model, row in rows.items()} == pytest.approx(
+        {SWEPT: 0.5, NAME: 0.4}
+    )
+    assert ("selected" in rows[SWEPT]["score"].get("kind", "")) == marked
+
+
+def test_a_columns_only_task_stands_for_it(parts: TestClient) -> None:
+    """The column of BEIR was called MSMARCO; go and java have one task, which is therefore neither's name."""
+    for query in ("sort=task:MSMARCO", "sort=-MSMARCO", "cols=MSMARCO"):
+        found = twin(parts, f"/suites/beir?{query}")["tables"][0]
+        assert "task:MSMARCO (dev)" in [column["key"] for column in found["columns"]], query
+    rows = twin(parts, "/suites/beir?sort=task:MSMARCO")["tables"][0]["rows"]
+    assert [row["cells"]["model"]["text"] for row in rows][:2] == [NAME, SWEPT]
+    assert parts.get(f"/suites/codesearchnet?sort={CODE}").status_code == 404
+
+
+def test_the_page_of_a_task_says_what_each_column_asks(parts: TestClient) -> None:
+    held = twin(parts, f"/tasks/{LONG}")["data"]
+    assert [one["name"] for one in held["scopes"]] == [f"mteb-{LONG}", "mldr:MLDR (test)", "mldr:MLDR (dev)"]
+    asks = {one["title"]: one["asks"] for one in twin(parts, f"/tasks/{CODE}")["data"]["suites"]}
+    assert list(asks.values()) == ["test; 6 subsets", "6 parts of it"]
 
 
 def test_trade_offs_mark_a_swept_model_and_offer_the_untouched_mean(swept: TestClient) -> None:

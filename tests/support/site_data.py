@@ -230,8 +230,15 @@ def put_simcse(folder: Path) -> None:
 RATES = (1e-5, 2e-5, 3e-5, 5e-5, 8e-5, 1e-4)
 
 
-def sweep_of(tasks: Sequence[str], values: Sequence[Any] = RATES, best: int = 4, **changes: Any) -> SweepPart:
+def sweep_of(
+    tasks: Sequence[str] | Mapping[str, Mapping[str, Any]],
+    values: Sequence[Any] = RATES,
+    best: int = 4,
+    **changes: Any,
+) -> SweepPart:
     """A sweep whose members' scores fall from the best one on to both sides, 0.1 a step."""
+    whole = not isinstance(tasks, Mapping)
+    by = {name: {"task": name, "splits": list(task(name).splits)} for name in tasks} if whole else tasks
     curve = []
     for at, value in enumerate(values):
         scores = {name: 0.9 - abs(at - best) / 10 - number / 100 for number, name in enumerate(tasks)}
@@ -239,7 +246,7 @@ def sweep_of(tasks: Sequence[str], values: Sequence[Any] = RATES, best: int = 4,
         curve.append(member)
     fields: dict[str, Any] = {
         "setting": "learning_rate", "values": tuple(values), "chosen": values[best], "curve": tuple(curve),
-        "tasks": {name: {"task": name, "splits": list(task(name).splits)} for name in tasks},
+        "tasks": by,
     }  # fmt: skip
     return SweepPart(**{**fields, **changes})
 

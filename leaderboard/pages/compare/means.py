@@ -8,7 +8,7 @@ from harness.scores import score_text
 from leaderboard.grid import Floats, Grid, Means
 from leaderboard.pages.compare.common import Common
 from leaderboard.pages.suite.cells import mean_of
-from leaderboard.pages.task.names import task_path
+from leaderboard.pages.task.names import column_path
 from leaderboard.scopes import REASONS, Reason
 from leaderboard.tables import EMPTY, Cell, Column, Row, Table
 from leaderboard.words import some_seeds
@@ -128,7 +128,7 @@ def missing_table(common: Common) -> Table:
 
 def _missing_row(common: Common, at: int) -> Row:
     column = common.grid.listed.suite.columns[at]
-    href = task_path(column.tasks[0].name) if len(column.tasks) == 1 else ""
+    href = column_path(common.grid.listed, column)
     cells = [_why_cell(common, row, at) for row in range(len(common.entries))]
     name = Cell(text=column.name, value=column.name, href=href)
     return Row(cells=[name, Cell(text=column.type, value=column.type), *cells], key=column.name)

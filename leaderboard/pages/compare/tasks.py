@@ -13,8 +13,8 @@ from leaderboard.pages.compare.chosen import LETTERS
 from leaderboard.pages.compare.common import Common
 from leaderboard.pages.compare.pairs import APART, tied_at, winners
 from leaderboard.pages.suite.cells import choices_made, leaks, texts_text
-from leaderboard.pages.task.names import task_path
-from leaderboard.scopes import REASONS
+from leaderboard.pages.task.names import column_path
+from leaderboard.scopes import REASONS, scopes_of
 from leaderboard.tables import Cell, Column, Row, Table
 from leaderboard.words import over_seeds
 
@@ -73,7 +73,7 @@ def _task_row(common: Common, at: int) -> Row:
     column, values = common.grid.listed.suite.columns[at], common.grid.values[:, at]
     best = winners(common, at)
     alone = best[0] if len(best) == 1 else None
-    href = task_path(column.tasks[0].name) if len(column.tasks) == 1 else ""
+    href = column_path(common.grid.listed, column)
     cells = [Cell(text=column.name, value=column.name, href=href), Cell(text=column.type, value=column.type)]
     for row, value in enumerate(map(float, values)):
         cells.append(_score_cell(common, row, at, best=row == alone))
@@ -91,15 +91,14 @@ def _task_row(common: Common, at: int) -> Row:
 def _score_cell(common: Common, row: int, at: int, *, best: bool) -> Cell:
     grid, entry = common.grid, common.entries[row]
     value, low, high = (float(a[row, at]) for a in (grid.values, grid.low, grid.high))
-    tasks = [task.name for task in grid.listed.suite.columns[at].tasks]
-    kinds = ["best"] if best else []
-    texts = int(grid.trained_on[row, at])
-    kinds += leaks(entry, tasks, texts)
+    column, texts = grid.listed.suite.columns[at], int(grid.trained_on[row, at])
+    asked = scopes_of(column)
+    kinds = [*(["best"] if best else []), *leaks(entry, asked, texts, column.name)]
     kinds += ["other"] if REASONS[grid.reasons[row, at]] == "other" else []
     result = int(grid.results[row, at])
     href = f"/results/{result}" if result else ""
     notes = [f"95 %: {score_text(low)} to {score_text(high)}"] if low == low else []
-    notes += [*choices_made(entry, tasks), *([texts_text(texts)] if texts else [])]
+    notes += [*choices_made(entry, asked), *([texts_text(texts)] if texts else [])]
     cell = Cell(text=score_text(value), value=value, kind=" ".join(kinds), href=href, note="; ".join(notes))
     return over_seeds(cell, float(grid.deviations[row, at]), entry.seeds)
 

@@ -14,7 +14,7 @@ from leaderboard.pages.suite.cells import leaks, texts_text
 from leaderboard.pages.task.names import task_path
 from leaderboard.paging import Paging, paging
 from leaderboard.queries import Entry
-from leaderboard.scopes import WHY
+from leaderboard.scopes import WHY, Scope
 from leaderboard.tables import Cell, Column, Row, Sorted, Table
 from leaderboard.words import over_seeds, some_seeds
 
@@ -97,7 +97,8 @@ def _keeps(state: ModelState, line: Line) -> bool:
 def _line(entry: Entry, row: Any, answers: Answers, chosen: frozenset[int]) -> Line:
     reasons = answers.by_result.get(row.id, frozenset())
     text, kind, note = _data(row, reasons)
-    found = leaks(entry, [row.task], row.trained_on)
+    some = Scope(task=row.task, splits=(), subsets=(), data=row.data)  # a result may have several parts
+    found = leaks(entry, [some], row.trained_on)
     if row.trained_on:
         text = f"{text}; {texts_text(row.trained_on)}"
     return Line(

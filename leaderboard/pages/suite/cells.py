@@ -9,7 +9,7 @@ from typing import Any
 from harness.scores import score_text
 from leaderboard.grid import Floats, Grid, Means, Ranks, UntouchedMeans
 from leaderboard.queries import Entry
-from leaderboard.scopes import REASONS
+from leaderboard.scopes import REASONS, Scope, scopes_of
 from leaderboard.tables import Cell
 from leaderboard.words import over_seeds, seeds_text, some_seeds
 
@@ -158,7 +158,7 @@ def _printed_mean(means: Means, row: int, document: Mapping[str, Any]) -> Cell:
     return Cell(text=score_text(value), value=value, kind=kind, note=note)
 
 
-def task_cell(grid: Grid, row: int, at: int, tasks: Sequence[str]) -> Cell:
+def task_cell(grid: Grid, row: int, at: int) -> Cell:
     """A task's score, or why there is none."""
     reason, value, entry = REASONS[grid.reasons[row, at]], float(grid.values[row, at]), grid.entries[row]
     if reason == "seeds":
@@ -167,34 +167,39 @@ def task_cell(grid: Grid, row: int, at: int, tasks: Sequence[str]) -> Cell:
         return Cell(text=GONE[reason], kind=reason)
     if entry.origin == "reported":
         return Cell(text=f"{100 * value:.1f}", value=value)
-    texts = int(grid.trained_on[row, at])
-    kinds = ["other"] if reason == "other" else []
+    texts, column = int(grid.trained_on[row, at]), grid.listed.suite.columns[at]
+    asked = scopes_of(column)
+    kinds = [*leaks(entry, asked, texts, column.name), *(["other"] if reason == "other" else [])]
     low, high = float(grid.low[row, at]), float(grid.high[row, at])
     notes = [f"95 %: {score_text(low)} to {score_text(high)}"] if low == low else []
-    notes += [*choices_made(entry, tasks), *([texts_text(texts)] if texts else [])]
-    cell = Cell(
-        text=score_text(value), value=value, kind=" ".join([*leaks(entry, tasks, texts), *kinds]),
-        note="; ".join(notes),
-    )  # fmt: skip
+    notes += [*choices_made(entry, asked), *([texts_text(texts)] if texts else [])]
+    cell = Cell(text=score_text(value), value=value, kind=" ".join(kinds), note="; ".join(notes))
     return over_seeds(cell, float(grid.deviations[row, at]), entry.seeds)
 
 
-def leaks(entry: Entry, tasks: Sequence[str], texts: int | None) -> list[str]:
-    """Why a score on tasks flatters a model, as kinds; `texts` of theirs are in its training data."""
-    trained, made = entry.trained_on or (), entry.lineage
+def leaks(entry: Entry, asked: Sequence[Scope], texts: int | None, column: str = "") -> list[str]:
+    """Why a score flatters a model, as kinds.
+
+    Args:
+        entry: The model.
+        asked: What the score is of.
+        texts: How many texts of it are in the model's training data.
+        column: The name of the column of several tasks.
+    """
+    trained = entry.trained_on or ()
     marks = (
-        ("leak", any(task in trained for task in tasks)),
-        ("selected", made is not None and any(task in made.all_selected_on for task in tasks)),
+        ("leak", any(name in trained for name in (column, *(scope.task for scope in asked)))),
+        ("selected", choices_made(entry, asked)),
         ("texts", texts),
     )
     return [kind for kind, there in marks if there]
 
 
-def choices_made(entry: Entry, tasks: Sequence[str]) -> list[str]:
-    """What the scores on tasks chose of a model, in a sentence; none where they chose nothing."""
-    made = entry.lineage.choices if entry.lineage else {}
-    chosen = [what for what, by in made.items() if not set(tasks).isdisjoint(by)]
-    return [f"its scores chose: {', '.join(chosen)}"] if chosen else []
+def choices_made(entry: Entry, asked: Sequence[Scope]) -> list[str]:
+    """What the scores on what is asked for chose of a model, in a sentence; none where they chose nothing."""
+    made = entry.lineage
+    chosen = [what for one in asked if made for what in made.chosen_by(one.task, one.splits, one.subsets)]
+    return [f"its scores chose: {', '.join(dict.fromkeys(chosen))}"] if chosen else []
 
 
 def texts_text(count: int) -> str:

@@ -25,7 +25,7 @@ from leaderboard.pages.suite.cells import (
     unseen_cell,
     untouched_note,
 )
-from leaderboard.pages.task.names import task_path
+from leaderboard.pages.task.names import column_path
 from leaderboard.tables import Cell, Column
 from leaderboard.words import parameters_text
 
@@ -168,9 +168,9 @@ def _task_col(grid: Grid, at: int) -> SuiteColumn:
     return SuiteColumn(
         key=f"task:{column.name}", label=_short(column), group=column.type,
         sort=np.where(grid.counted[:, at], grid.values[:, at], np.nan),
-        href=task_path(tasks[0]) if len(tasks) == 1 else "",
+        href=column_path(grid.listed, column),
         note=f"{column.name}: the mean of {len(tasks)} tasks" if len(tasks) > 1 else column.name,
-        cell=lambda r: task_cell(grid, r, at, [column.name, *tasks]),
+        cell=lambda r: task_cell(grid, r, at),
     )  # fmt: skip
 
 
@@ -180,7 +180,7 @@ def _short(column: TaskColumn) -> str:
 
 
 def by_key(grid: Grid, state: SuiteState, untouched: UntouchedMeans | None) -> SuiteState:
-    """The state with columns by their keys: the bare name of a task or of a type stands for its column.
+    """The state with columns by their keys: the name of a type, a column or its only task stands for it.
 
     Where no model shown was chosen by tasks of the suite, a mean over untouched ones is that over all.
 
@@ -193,13 +193,28 @@ def by_key(grid: Grid, state: SuiteState, untouched: UntouchedMeans | None) -> S
         return state
     columns = columns_of(grid, ranks_of(grid, state, untouched), state, untouched)
     keys = [column.key for column in columns]
-    unknown = next((name for name in state.cols if _key(name, keys, state) not in keys), None)
+    tasks = _only_tasks(grid)
+
+    def key_of(name: str) -> str:
+        found = _key(name, keys, state)
+        return found if found in keys else tasks.get(name.removeprefix("task:"), found)
+
+    unknown = next((name for name in state.cols if key_of(name) not in keys), None)
     if unknown is not None:
         known = [key.partition(":")[2] or key for key in keys]
         raise missing("column", unknown, known, then="The suite's page offers those there are.")
     sort, sign = state.sort.removeprefix("-"), "-" if state.sort.startswith("-") else ""
-    key = sort if sort == "mean" else _key(sort, keys, state)
-    return state.changed(cols=[_key(name, keys, state) for name in state.cols], sort=f"{sign}{key}")
+    key = sort if sort == "mean" else key_of(sort)
+    return state.changed(cols=[key_of(name) for name in state.cols], sort=f"{sign}{key}")
+
+
+def _only_tasks(grid: Grid) -> dict[str, str]:
+    """The keys of columns by the name of their only task, where no other column has that task."""
+    found: dict[str, list[str]] = {}
+    for column in grid.listed.suite.columns:
+        if len(column.tasks) == 1:
+            found.setdefault(column.tasks[0].name, []).append(f"task:{column.name}")
+    return {task: keys[0] for task, keys in found.items() if len(keys) == 1}
 
 
 def _key(name: str, keys: Sequence[str], state: SuiteState) -> str:

@@ -10,7 +10,7 @@ from leaderboard.page import missing
 from leaderboard.pages.task.questions import Question, asked, listing
 from leaderboard.pages.task.scores import Scored, answered, most_have, read, stored
 from leaderboard.queries import Queries
-from leaderboard.scopes import Scope
+from leaderboard.scopes import Listed, Scope
 from leaderboard.state import address
 
 if TYPE_CHECKING:
@@ -42,12 +42,19 @@ class Chosen:
     @property
     def holders(self) -> list[tuple[str, str, str]]:
         """The suites that hold the task: title, URL, and what they ask of it."""
-        found: dict[str, tuple[str, str, str]] = {}
+        found: dict[str, tuple[Listed, dict[str, None]]] = {}
         for question in self.questions:
             for one in question.holders:
-                told = (one.suite.title, address(f"/suites/{one.slug}"), question.scope_text)
-                found.setdefault(one.slug, told)
-        return list(found.values())
+                found.setdefault(one.slug, (one, {}))[1][question.scope_text] = None
+        return [
+            (one.suite.title, address(f"/suites/{one.slug}"), _several(list(asks)))
+            for one, asks in found.values()
+        ]
+
+
+def _several(asks: Sequence[str]) -> str:
+    """What the columns of a suite ask of a task."""
+    return " and ".join(asks) if len(asks) < 4 else f"{len(asks)} parts of it"
 
 
 def choose(queries: Queries, state: TaskState, task: str) -> Chosen:
@@ -77,11 +84,10 @@ def _narrowed(scope: Scope, subset: str) -> Scope:
 
 def _question(questions: Sequence[Question], name: str) -> Question:
     """The question of this name; any suite that asks it names it as well."""
-    suite, _, view = name.partition(":")
-    for one in questions:
-        by_suite = suite in [s.slug for s in one.holders] and view in ("", one.scope.view)
-        if not name or one.name == name or by_suite:
-            return one
+    asked_so = [one for one in questions if not name or name in one.names]
+    by_suite = [one for one in questions if name in [suite.slug for suite in one.holders]]
+    if asked_so or by_suite:
+        return [*asked_so, *by_suite][0]
     raise missing("scope", name, [one.name for one in questions], then=THEN)
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 
+from harness.types import Column
 from leaderboard.page import missing
-from leaderboard.scopes import slug
+from leaderboard.scopes import Listed, slug
 from leaderboard.state import address
 
 ENDS = (".json", ".csv", ".md", ".tex")
@@ -22,6 +23,14 @@ def task_path(name: str) -> str:
     '/tasks/a-61b4c98b'
     """
     return address(f"/tasks/{task_key(name)}")
+
+
+def column_path(listed: Listed, column: Column) -> str:
+    """The page of a column's only task, as the column asks for it; empty for a column of several."""
+    if len(column.tasks) != 1:
+        return ""
+    query = {"scope": f"{listed.slug}:{column.name}"} if column.name in listed.parts else None
+    return address(f"/tasks/{task_key(column.tasks[0].name)}", query)
 
 
 def task_key(name: str) -> str:

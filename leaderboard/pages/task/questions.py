@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
-from harness.types import Task
+from harness.types import Column, Task
 from leaderboard.index import SiteIndex
 from leaderboard.queries import Queries
 from leaderboard.scopes import Listed, Raw, Scope, scope_of, views
@@ -21,16 +21,22 @@ class Question:
     """One thing that is asked of a task.
 
     Attributes:
-        name: What stands in URLs: the first suite that asks it, and its convention where there is one.
+        names: What stands for it in URLs: each suite that asks it, with its convention where there is one, or
+            with its column where that shows a part of the task.
         scope: Splits, subsets, data and convention.
         holders: The suites that ask it.
         task: The task as the first of them has it; None where no suite asks it.
     """
 
-    name: str
+    names: tuple[str, ...]
     scope: Scope
     holders: Sequence[Listed] = ()
     task: Task | None = None
+
+    @property
+    def name(self) -> str:
+        """The first of its names."""
+        return self.names[0]
 
     @property
     def label(self) -> str:
@@ -72,26 +78,48 @@ def known_tasks(queries: Queries) -> list[str]:
     return sorted({*queries.tasks, *asked(queries)})
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Place:
+    """A task in a column of a suite."""
+
+    listed: Listed
+    column: Column
+    task: Task
+
+    @property
+    def part(self) -> str:
+        """The name of the column, where it shows a part of the task."""
+        return self.column.name if self.column.name in self.listed.parts else ""
+
+
 def _all(suites: Sequence[Listed]) -> dict[str, list[Question]]:
-    holders: dict[str, dict[Scope, list[tuple[Listed, Task]]]] = {}
+    places: dict[str, dict[Scope, list[_Place]]] = {}
     for one in suites:
         for view in views(one.suite):
-            for task in one.suite.tasks:
-                scopes = holders.setdefault(task.name, {})
-                scopes.setdefault(scope_of(task, view), []).append((one, task))
-    return {name: _questions(scopes) for name, scopes in holders.items()}
+            for column in one.suite.columns:
+                for task in column.tasks:
+                    scopes = places.setdefault(task.name, {})
+                    place = _Place(listed=one, column=column, task=task)
+                    scopes.setdefault(scope_of(task, view), []).append(place)
+    return {name: _questions(scopes) for name, scopes in places.items()}
 
 
-def _questions(scopes: Mapping[Scope, Sequence[tuple[Listed, Task]]]) -> list[Question]:
+def _questions(scopes: Mapping[Scope, Sequence[_Place]]) -> list[Question]:
+    """The questions of a task: whole ones, then parts, those outside of means last."""
+    ordered = sorted(scopes, key=lambda s: (bool(scopes[s][0].part), bool(scopes[s][0].column.shown_only)))
     return [
         Question(
-            name=found[0][0].slug + (f":{scope.view}" if scope.view else ""),
+            names=tuple(_name(one, scope) for one in scopes[scope]),
             scope=scope,
-            holders=[one for one, _ in found],
-            task=found[0][1],
+            holders=list({one.listed.slug: one.listed for one in scopes[scope]}.values()),
+            task=scopes[scope][0].task,
         )
-        for scope, found in scopes.items()
+        for scope in ordered
     ]
+
+
+def _name(place: _Place, scope: Scope) -> str:
+    return ":".join(filter(None, (place.listed.slug, scope.view or place.part)))
 
 
 def common_question(task: str, results: Sequence[tuple[Raw, str]]) -> Question:
@@ -105,7 +133,7 @@ def common_question(task: str, results: Sequence[tuple[Raw, str]]) -> Question:
     shape = max(shapes, key=lambda one: (shapes[one], one), default=((), ()))
     data = Counter(data for raw, data in results if data and _shape(raw) == shape)
     pinned = max(data, key=lambda one: (data[one], one), default="")
-    return Question(name=MOST, scope=Scope(task=task, splits=shape[0], subsets=shape[1], data=pinned))
+    return Question(names=(MOST,), scope=Scope(task=task, splits=shape[0], subsets=shape[1], data=pinned))
 
 
 def _shape(raw: Raw) -> tuple[tuple[str, ...], tuple[str, ...]]:

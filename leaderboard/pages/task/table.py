@@ -165,13 +165,13 @@ def _score(one: Scored, scope: Scope, marks: Marks, *, ranked: bool) -> Cell:
     if one.value is None:
         kind = "" if one.reason == "part" else one.reason
         return Cell(text=GONE.get(one.reason, "–"), kind=kind, note=WHY[one.reason], href=href)
-    kinds = leaks(one.entry, [scope.task], one.trained_on)
+    kinds = leaks(one.entry, [scope], one.trained_on)
     kinds += ["other"] if one.reason == "other" else []
     if ranked and one.value in marks:
         kinds.append("best" if one.value == marks[0] else "second")
     notes = [
         *([WHY[one.reason]] if one.reason else []),
-        *choices_made(one.entry, [scope.task]),
+        *choices_made(one.entry, [scope]),
         *([texts_text(one.trained_on)] if one.trained_on else []),
     ]
     cell = Cell(
