@@ -28,7 +28,7 @@ from harness.identity import task_identity
 from harness.jobs import record_output
 from harness.record import RECORDS, Record
 from harness.store import Store
-from harness.types import Data, Outcome, Similarity, SuiteOptions, Task, TaskSource
+from harness.types import SIDES, Data, Outcome, Similarity, SuiteOptions, Task, TaskSource
 from suites._content import Clusters, Content, Document, Labelled, Pair, Pairs, Query, Retrieval, Row, size
 from suites._mteb import examples, model, snapshot, source
 from suites._mteb.examples import _per_query
@@ -324,7 +324,7 @@ def test_compare_tests_over_queries(tied: bool, tmp_path: Path, capsys: pytest.C
     worse = [0.0 if tied is False else value for value in found.examples["metric"]]
     changed = {**found.examples, "metric": worse}
     for name, key, lines in (("tiny", "a" * 64, found.examples), ("other", "b" * 64, changed)):
-        of, score = task("Retrieval"), float(np.mean(lines["metric"]))
+        of, score = replace(task("Retrieval"), roles=SIDES), float(np.mean(lines["metric"]))
         model_of = artifact(Path(), key=key, name=name)
         one = record(of, score, model=model_of).model_copy(
             update={"scores": {"test": {"default": {"main_score": score, "ndcg_at_10": score}}}}
