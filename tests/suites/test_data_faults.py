@@ -7,12 +7,14 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
+from datasets import Dataset
 
 import harness
 from fakes import Bags
@@ -24,7 +26,7 @@ from harness.execute import Driver
 from harness.types import Data, DataTable, SuiteOptions
 from retrieval_data import lay_retrieval
 from suites._mteb.snapshot import load
-from suites._mteb.source import _loaded
+from suites._mteb.source import _loaded, _require_ids
 from suites._mteb.tasks import benchmark_or_task
 
 GUIDE = Path(__file__).parents[2] / "docs" / "data-root.md"
@@ -212,9 +214,8 @@ def test_odd_rows_of_a_hub_folder_are_counted(
         (add("queries.jsonl", {"text": "another"}), "the id 'test-q0' is that of two texts in queries"),
         (every(JUDGED, "corpus-id", "x"), "no judged document is in corpus: 'x' is not"),
         (every(JUDGED, "query-id", "x"), "no judged query is in queries: 'x' is not"),
-        (lambda folder: (folder / JUDGED).write_text(""), "(test) has no judgement."),
     ],
-    ids=["documents", "queries", "no document", "no query", "no judgement"],
+    ids=["documents", "queries", "no document", "no query"],
 )
 def test_ids_that_make_scores_meaningless_are_one_error(
     name: str, spoil: Change, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -225,6 +226,16 @@ def test_ids_that_make_scores_meaningless_are_one_error(
         task.source.evaluate(task, Bags(), seed=42, data=folder)
     assert said in caught.value.message
     assert str(folder) in caught.value.message
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize("judged", [{}, {"q0": {}}])
+def test_a_split_without_judgements_is_told_so(judged: Mapping[str, Mapping[str, int]]) -> None:
+    rows = Dataset.from_list([{"id": "q0", "text": "a"}])
+    part = {"corpus": rows, "queries": rows, "relevant_docs": judged}
+    about = SimpleNamespace(name="StackOverflowQA")
+    with pytest.raises(DataError, match=r"StackOverflowQA \(test\) has no judgement") as caught:
+        _require_ids(SimpleNamespace(metadata=about, dataset={"default": {"test": part}}), Path("d"))
     assert caught.value.hint
 
 
