@@ -22,7 +22,7 @@ FILE = "model.json"
 """The name of the document in a model's folder."""
 
 
-class SelectionPart(DocumentPart):
+class _SelectionPart(DocumentPart):
     """A task, or some splits and subsets of one, whose score chose a model."""
 
     name: str
@@ -33,10 +33,10 @@ class SelectionPart(DocumentPart):
     subsets: tuple[str, ...] = ()
 
     @staticmethod
-    def of(name: str, identity: Mapping[str, Any]) -> SelectionPart:
+    def of(name: str, identity: Mapping[str, Any]) -> _SelectionPart:
         """The selection by a task of this identity."""
         fields = {field: identity[field] for field in ("task", "splits", "subsets") if field in identity}
-        return SelectionPart.model_validate({"task": name, **fields, "name": name})
+        return _SelectionPart.model_validate({"task": name, **fields, "name": name})
 
     def shares(self, task: str, splits: Sequence[str], subsets: Sequence[str]) -> bool:
         """Whether some split and subset of a task is among those that chose; none given are all."""
@@ -55,7 +55,7 @@ class ParentPart(DocumentPart):
     """The names of users' own data that it and its own parents were trained on."""
     selected_on: tuple[str, ...] = ()
     """The tasks whose scores chose it among others, or one of its own parents."""
-    selections: tuple[SelectionPart, ...] = ()
+    selections: tuple[_SelectionPart, ...] = ()
     """What is known of those tasks beside their names; without that a task chose as a whole."""
 
     @staticmethod
@@ -78,7 +78,7 @@ class ParentPart(DocumentPart):
         )
 
     @property
-    def all_selections(self) -> tuple[SelectionPart, ...]:
+    def all_selections(self) -> tuple[_SelectionPart, ...]:
         """Everything whose scores chose it or one of its own parents."""
         named = {one.name for one in self.selections}
         return (*self.selections, *_whole([task for task in self.selected_on if task not in named]))
@@ -121,9 +121,9 @@ class SweepPart(DocumentPart):
         return self
 
     @property
-    def selections(self) -> tuple[SelectionPart, ...]:
+    def selections(self) -> tuple[_SelectionPart, ...]:
         """The tasks, or parts of them, whose scores chose."""
-        return tuple(SelectionPart.of(name, identity) for name, identity in self.tasks.items())
+        return tuple(_SelectionPart.of(name, identity) for name, identity in self.tasks.items())
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -195,12 +195,12 @@ class Lineage(DocumentPart):
         return tuple(dict.fromkeys(one.name for one in self.all_selections))
 
     @property
-    def all_selections(self) -> tuple[SelectionPart, ...]:
+    def all_selections(self) -> tuple[_SelectionPart, ...]:
         """Everything whose scores chose the model or one of its parents, each once."""
         return tuple(dict.fromkeys(one for selections in self.selections.values() for one in selections))
 
     @property
-    def selections(self) -> dict[str, tuple[SelectionPart, ...]]:
+    def selections(self) -> dict[str, tuple[_SelectionPart, ...]]:
         """What the scores of tasks chose, in words, with those tasks: a checkpoint, a setting, a parent."""
         found = {"checkpoint": _whole(self.selected_on)}
         if self.sweep is not None:
@@ -237,9 +237,9 @@ class Lineage(DocumentPart):
         return ", ".join([self.name, *changed, *swept, *own])
 
 
-def _whole(tasks: Sequence[str]) -> tuple[SelectionPart, ...]:
+def _whole(tasks: Sequence[str]) -> tuple[_SelectionPart, ...]:
     """The selections by whole tasks of these names."""
-    return tuple(SelectionPart(name=task, task=task) for task in tasks)
+    return tuple(_SelectionPart(name=task, task=task) for task in tasks)
 
 
 class ModelDocument(DocumentPart):

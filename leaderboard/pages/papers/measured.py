@@ -136,7 +136,7 @@ class _Beside:
             return _of_others(cell, others) if cell and others else cell
         column = self._column(row)
         cell = self._score(at, self._names.index(column)) if column else None
-        return _of_others(cell, [column]) if cell and column in others else cell
+        return _of_others(cell, [column]) if cell and column and column in others else cell
 
     def _mean(self, over: str, at: int) -> Cell | None:
         """A mean over tasks, types, or within a type, with that over the untouched columns in its text."""
