@@ -231,15 +231,7 @@ CHOSE = "chose"
 
 def is_chosen_by(lineage: Lineage | None, task: str, cells: Collection[tuple[str, str]]) -> bool:
     """Whether a score on some (split, subset) of a task chose a model or one of its parents."""
-    if lineage is None:
-        return False
-    parents = (name for parent in lineage.parents for name in parent.selected_on)
-    swept = () if lineage.sweep is None else lineage.sweep.tasks.values()
-    return task in (*lineage.selected_on, *parents) or any(
-        one.get("task") == task
-        and any(split in one["splits"] and subset in one["subsets"] for split, subset in cells)
-        for one in swept
-    )
+    return lineage is not None and any(lineage.chosen_by(task, [split], [subset]) for split, subset in cells)
 
 
 def record_chose(record: Record, lineage: Lineage | None) -> bool:

@@ -17,9 +17,6 @@ from harness.record import Record
 from harness.results import Condition, MeasuredSuite, all_stores, condition_of, suite_views
 from harness.types import SEED, Suite, SuiteOptions, artifact_slug
 
-_SEARCHES = ("Retrieval", "Reranking")
-"""The ends of the types of tasks with a search."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class _TrecExport:
@@ -110,7 +107,7 @@ def _names(records: Sequence[Record], suites: Sequence[Suite]) -> list[str]:
     if suites:
         found = [task.name for suite in suites for task in suite.tasks if task.retrieves]
     else:
-        found = [record.task.name for record in records if record.task.type.endswith(_SEARCHES)]
+        found = [record.task.name for record in records if record.retrieves]
     return list(dict.fromkeys(found))
 
 
