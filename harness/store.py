@@ -268,7 +268,7 @@ def _naming(path: Path, record: Record, contents: Mapping[str, bytes]) -> Record
     for part, content in contents.items():
         named = {"file": path.with_suffix(BESIDE[part]).name, "sha256": hashlib.sha256(content).hexdigest()}
         parts[part] = getattr(record, part).model_copy(update=named)
-    return record.model_copy(update=parts)
+    return record.model_copy(update=parts) if parts else record
 
 
 def _put_beside(path: Path, contents: Mapping[str, bytes]) -> None:
