@@ -86,7 +86,7 @@ def results(tmp_path: Path) -> Path:
     folder = tmp_path / "mine"
     store = Store(folder)
     for task in ("A", "B", "C"):
-        store.put(SLUG, made(task), b"examples")
+        store.put(SLUG, made(task, examples={"file": "", "rows": 1, "sha256": ""}), b"examples")
     store.put(SLUG, made("D", purpose="trial"))
     store.put(SLUG, made("E", status="failed"))
     return folder
