@@ -23,7 +23,7 @@ from harness.bm25 import bm25
 from harness.documents import with_digest
 from harness.identity import digest, evaluation_identity
 from harness.jobs import _examples_bytes
-from harness.record import ErrorPart, Record
+from harness.record import ErrorPart, ExamplesPart, Record
 from harness.results import condition_of, suite_views
 from harness.scores import Aggregates, TrainedResult
 from harness.store import Store
@@ -281,7 +281,8 @@ def drawn(right: float, examples: int = 60) -> bytes:
 
 def test_means_and_intervals_are_those_of_the_harness(tmp_path: Path) -> None:
     model, store = measured_model("m"), Store(tmp_path)
-    with_files = store.put(model.slug, trained(model, "RTE", 0.7), drawn(0.7))
+    part = {"examples": ExamplesPart(file="", rows=1, sha256="")}
+    with_files = store.put(model.slug, trained(model, "RTE", 0.7).model_copy(update=part), drawn(0.7))
     store.put(model.slug, trained(model, "CoLA", 0.5))
     found = only(tmp_path)
     assert (found.output, found.recipe) == ("label", "glue-optibert")

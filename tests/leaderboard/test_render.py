@@ -542,7 +542,7 @@ def test_badges_are_pictures_with_texts_only(app: FastAPI) -> None:
             root = ElementTree.fromstring(answer.text)
             assert {e.tag.rpartition("}")[2] for e in root.iter()} == {"svg", "title", "rect", "g", "text"}
     for name in NASTY_NAMES[:16]:
-        root = ElementTree.fromstring(_svg(name, name, "#fff"))
+        root = ElementTree.fromstring(_svg(name, name, "#fff", ""))
         assert [e.text for e in root.iter("{http://www.w3.org/2000/svg}title")] == [f"{name}: {name}"]
 
 
