@@ -9,7 +9,6 @@ from pydantic import Field
 
 from harness.documents import DocumentKind, DocumentPart, Migration, with_digest
 from harness.lineage import Lineage
-from harness.types import SIDES
 
 SCHEMA = 5
 """The schema that this version writes; a newer one is refused, an older one migrated step by step."""
@@ -114,8 +113,8 @@ class Record(DocumentPart):
 
     @property
     def retrieves(self) -> bool:
-        """Whether it is of a task that searches documents for queries (`Task.retrieves`)."""
-        return {*self.identity.get("prompts", ())} == {*SIDES}
+        """Whether it is of a task that searches documents for queries, or puts given ones in order."""
+        return self.task.type.endswith(("Retrieval", "Reranking"))
 
     def to_json(self) -> str:
         """The record as indented JSON with a final newline, its last field the digest of all others."""
