@@ -15,7 +15,6 @@ from harness import stats
 from harness.checks.metrics import MEASURES
 from harness.checks.units import Stratum, Units
 from harness.metrics import Floats, prepare_spearman
-from harness.scores import shown_only
 from harness.stats import Weights
 from harness.types import Suite
 
@@ -302,7 +301,8 @@ class MeanDifference(Compared):
 
 def _averaged_columns(suite: Suite) -> dict[str, list[str]]:
     """The columns in a suite's mean, each with the names of its tasks, or its own where it shows a part."""
-    apart, parts = shown_only(suite), suite.parts
+    parts = suite.parts
+    apart = {column.name for column in suite.columns if column.shown_only}
     columns = {c.name: [c.name] if c.name in parts else [t.name for t in c.tasks] for c in suite.columns}
     return {name: tasks for name, tasks in columns.items() if name not in apart} or columns
 

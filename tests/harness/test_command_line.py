@@ -210,7 +210,7 @@ def test_two_processes_share_one_folder(own_data: Path, tmp_path: Path) -> None:
         (["--model", "minilm", "--suite", "SciFact"], "--suite 'mteb:SciFact'"),
         (["--model", "minilm", "--suite", "mteb:SciFct"], "SciFact"),
         (["--model", "minilm", "--suite", "code"], "needs an argument"),
-        (["--model", "minilm", "--suite", "beir:x"], "takes no argument"),
+        (["--model", "minilm", "--suite", "nanobeir:x"], "takes no argument"),
         (["--model", "minilm", "--suite", "mteb:STS12", "--pooling", "maen"], "Did you mean mean"),
         (["--model", "minilm", "--suite", "mteb:STS12", "--max-length", "9999"], "512"),
         (["--model", "minilm", "--suite", "mteb:STS12", "--prompt", "query"], "has no '='"),

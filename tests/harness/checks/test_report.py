@@ -32,14 +32,14 @@ REGRESSED, EQUIVALENT, INCONCLUSIVE, UNTESTED, MISSING = TASKS
 def test_a_mean_reads_as_a_sentence() -> None:
     mean = replace(small_check().means[0], there=40, wanted=41)
     assert (
-        report.mean_text(mean)
+        report._mean_text(mean)
         == "mean over 40 of 41 columns 75.50 → 74.00, −1.50 [−2.20, −0.80], margin ±0.50"
     )
 
 
 def test_a_mean_of_nothing_has_dashes() -> None:
     mean = MeanOutcome(suite="mteb", verdict="inconclusive", wanted=41)
-    assert report.mean_text(mean) == "mean over 0 of 41 columns"
+    assert report._mean_text(mean) == "mean over 0 of 41 columns"
 
 
 def predicted(**changed: object) -> MeanOutcome:

@@ -314,7 +314,7 @@ def another_model(path: Path) -> None:
         lambda path: path.write_text("[" * 100_000),
         lambda path: path.write_bytes(b"\xff"),
         lambda path: path.write_text('{"key": "k", "content": "c"}'),
-        lambda path: path.write_text(path.read_text().replace('"schema": 1', '"schema": 2')),
+        lambda path: path.write_text(path.read_text().replace('"schema": 2', '"schema": 3')),
     ],
 )
 def test_a_document_that_does_not_follow_says_nothing(
