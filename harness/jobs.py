@@ -384,14 +384,33 @@ class Resolve:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Encode:
-    """Encode the texts of a task whose vectors are not cached; the output is counts as JSON."""
+class _TaskJob:
+    """A job on a task.
+
+    Attributes:
+        artifact: The model.
+        task: The task.
+        seed: The seed of its samples.
+        data: The local folder of its data; None to load from the hub.
+    """
 
     artifact: Artifact
-    encoding: Encoding
     task: Task
     seed: int
     data: Path | None
+
+    def run_task(self, model: TextModel) -> Outcome:
+        """Run the task's own code on a model."""
+        source = self.task.source
+        assert isinstance(source, VectorSource)
+        return source.evaluate(self.task, model, seed=self.seed, data=self.data)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Encode(_TaskJob):
+    """Encode the texts of a task whose vectors are not cached; the output is counts as JSON."""
+
+    encoding: Encoding
 
     def run(self, context: JobContext) -> Mapping[str, bytes]:
         """Collect the task's texts with the task's own code, then encode those without a cached vector."""
@@ -399,7 +418,7 @@ class Encode:
         context.emit(Event(kind="stage", text=f"loading {self.task.name}"))
         collector = _Collector(self.encoding)
         with prepared_data(self.task, self.data, context.cache), contextlib.suppress(_VectorsNeeded):
-            _run_task(self, collector)
+            self.run_task(collector)
         loaded = time.monotonic() - started
         made, artifact = EncodedTexts(), with_weights(self.artifact)
         for role, texts in collector.texts.items():
@@ -413,17 +432,55 @@ class Encode:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Score:
-    """Score a task with the task's own code; the output is the record and the files beside it."""
+class ScoreJob(_TaskJob):
+    """A job that scores a finished model on a task.
 
-    artifact: Artifact
-    encoding: Encoding
-    task: Task
-    seed: int
-    data: Path | None
+    Attributes:
+        key: The key of the record.
+        identity: What the score depends on.
+        purpose: Whether the score enters tables.
+    """
+
     key: str
     identity: Mapping[str, Any]
     purpose: Purpose = "final"
+
+    def outcome(self, model: TextModel, context: JobContext) -> Outcome:
+        """Run the task's code on its data; its notes become events."""
+        with prepared_data(self.task, self.data, context.cache):
+            outcome = self.run_task(model)
+        for note in outcome.notes:
+            context.emit(Event(kind="note", text=note))
+        return outcome
+
+    def output(
+        self,
+        outcome: Outcome,
+        model: ModelPart,
+        provenance: Mapping[str, Any],
+        lineage: Lineage | None = None,
+    ) -> Mapping[str, bytes]:
+        """The record of an outcome and the files beside it."""
+        record = Record(
+            key=self.key,
+            purpose=self.purpose,
+            status="done",
+            model=model,
+            lineage=lineage,
+            task=task_part(self.task),
+            identity=self.identity,
+            main_score=outcome.main_score,
+            scores=outcome.scores,
+            provenance=provenance,
+        )
+        return record_output(record, outcome.examples, outcome.run)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Score(ScoreJob):
+    """Score a task with the task's own code; the output is the record and the files beside it."""
+
+    encoding: Encoding
 
     def run(self, context: JobContext) -> Mapping[str, bytes]:
         """Run the task with cached vectors and return the record of the outcome."""
@@ -431,10 +488,10 @@ class Score:
         context.emit(Event(kind="stage", text=f"scoring {self.task.name}"))
         artifact = with_weights(self.artifact)
         known = _Known(context, artifact, self.encoding, self.task)
-        outcome = evaluate(self, known, context)
+        outcome = self.outcome(known, context)
         model = model_part(artifact, context.input("facts"))
         ran = self._provenance(context, known, outcome, started)
-        return score_output(self, outcome, model, ran, lineage_of(artifact))
+        return self.output(outcome, model, ran, lineage_of(artifact))
 
     def _provenance(
         self, context: JobContext, known: _Known, outcome: Outcome, started: datetime
@@ -465,75 +522,6 @@ class Score:
             "tokens_per_second": round(made.tokens / made.seconds) if made.tokens else None,
             "peak_memory_bytes": provenance.peak_memory(),
         }
-
-
-class _TaskJob(Protocol):
-    """A job on a task: which task, its data and the seed."""
-
-    @property
-    def task(self) -> Task: ...
-    @property
-    def seed(self) -> int: ...
-    @property
-    def data(self) -> Path | None: ...
-
-
-class _ScoreJob(_TaskJob, Protocol):
-    """A job that makes a record: its key, identity and purpose."""
-
-    @property
-    def key(self) -> str: ...
-    @property
-    def identity(self) -> Mapping[str, Any]: ...
-    @property
-    def purpose(self) -> Purpose: ...
-
-
-def _run_task(job: _TaskJob, model: TextModel) -> Outcome:
-    """Run the task's code."""
-    source = job.task.source
-    assert isinstance(source, VectorSource)
-    return source.evaluate(job.task, model, seed=job.seed, data=job.data)
-
-
-def evaluate(job: _TaskJob, model: TextModel, context: JobContext) -> Outcome:
-    """Run the task's code on its data; its notes become events."""
-    with prepared_data(job.task, job.data, context.cache):
-        outcome = _run_task(job, model)
-    for note in outcome.notes:
-        context.emit(Event(kind="note", text=note))
-    return outcome
-
-
-def score_output(
-    job: _ScoreJob,
-    outcome: Outcome,
-    model: ModelPart,
-    ran: Mapping[str, Any],
-    lineage: Lineage | None = None,
-) -> Mapping[str, bytes]:
-    """The output of a job that scored a finished model: its record and the files beside it.
-
-    Args:
-        job: The job.
-        outcome: What the task's code gave.
-        model: The model's part of the record.
-        ran: The provenance.
-        lineage: That of a trained model.
-    """
-    record = Record(
-        key=job.key,
-        purpose=job.purpose,
-        status="done",
-        model=model,
-        lineage=lineage,
-        task=task_part(job.task),
-        identity=job.identity,
-        main_score=outcome.main_score,
-        scores=outcome.scores,
-        provenance=ran,
-    )
-    return record_output(record, outcome.examples, outcome.run)
 
 
 def prepared_data(task: Task, data: Path | None, cache: Path) -> contextlib.AbstractContextManager[object]:

@@ -10,7 +10,7 @@ from harness.data.locate import DataSettings, Located, locate_data, locate_local
 from harness.data.schema import check_data
 from harness.errors import DataError, UsageError
 from harness.identity import digest, evaluation_identity
-from harness.jobs import Encode, Job, Place, Resolve, Score, best_member
+from harness.jobs import Encode, Job, JobKind, Place, Resolve, Score, best_member
 from harness.lineage import Lineage, SweepPart
 from harness.ranking import Rank
 from harness.recipe import Locate, PlannedModel, RecipePlan, TaskRecipe
@@ -305,29 +305,15 @@ class Plan:
             subjects, suites, settings=settings, seed=seed, recipe=recipe, is_evaluated=is_evaluated
         )
         cells = asked.cells if force else tuple(_with_record(cell, store, purpose) for cell in asked.cells)
-        locate = _lookup_once(locate_data, settings)
-        check = _checked_once(settings)
-
-        def completed(cell: PlannedScore) -> PlannedScore:
-            return _with_size(_with_data(cell, locate), locate, check)
-
-        def current(cells: Iterable[PlannedScore]) -> tuple[PlannedScore, ...]:
-            known = tuple(map(completed, cells))
-            lost = _lost_weights(known)
-            return tuple(
-                completed(_without_record(cell))
-                if cell.record and cell.subject.artifact.key in lost
-                else cell
-                for cell in known
+        lookups = _Lookups.of(settings)
+        cells = lookups.current(cells)
+        trials = {
+            trial.key: trial
+            for trial in lookups.current(
+                [_with_record(one, store, "trial") for one in _open_trials(subjects)]
             )
-
-        cells = current(cells)
-        sweeps = [one.training.sweep for one in subjects if one.training and not one.training.done]
-        every = [trial for sweep in sweeps if sweep for found in sweep.trials for trial in found.values()]
-        asked_trials = {trial.key: trial for trial in every}
-        found = current(_with_record(trial, store, "trial") for trial in asked_trials.values())
-        trials = {trial.key: trial for trial in found}
-        _require_selection(found)
+        }
+        _require_selection(trials.values())
         jobs, known_jobs = _all_jobs(cells, trials, store, gate=gate, purpose=purpose)
         if not suites:
             made = [job for one in subjects if one.training for job in one.training.jobs(trials, gate=gate)]
@@ -344,6 +330,41 @@ class Plan:
             trainings=tuple(dict.fromkeys(stage for one in subjects for stage in one.stages)),
             trials=tuple(trials.values()),
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Lookups:
+    """The lookups of data, each of which runs once for each task."""
+
+    locate: Locate
+    check: Callable[[Task, Located], Size | DataError]
+
+    @staticmethod
+    def of(settings: DataSettings) -> _Lookups:
+        """The lookups in these places."""
+        return _Lookups(locate=_lookup_once(locate_data, settings), check=_checked_once(settings))
+
+    def current(self, cells: Iterable[PlannedScore]) -> tuple[PlannedScore, ...]:
+        """Planned scores with their data, and without records that no longer count."""
+        known = tuple(map(self._completed, cells))
+        lost = _lost_weights(known)
+        return tuple(
+            self._completed(_without_record(cell))
+            if cell.record and cell.subject.artifact.key in lost
+            else cell
+            for cell in known
+        )
+
+    def _completed(self, cell: PlannedScore) -> PlannedScore:
+        return _with_size(_with_data(cell, self.locate), self.locate, self.check)
+
+
+def _open_trials(subjects: Sequence[ConfiguredModel]) -> list[PlannedScore]:
+    """The scores by which the models of sweeps are still to be chosen, each once."""
+    trainings = [one.training for one in subjects if one.training and not one.training.done]
+    sweeps = [training.sweep for training in trainings if training.sweep]
+    every = [trial for sweep in sweeps for found in sweep.trials for trial in found.values()]
+    return [*{trial.key: trial for trial in every}.values()]
 
 
 def _require_selection(trials: Iterable[PlannedScore]) -> None:
@@ -538,58 +559,50 @@ def _resolve(subject: ConfiguredModel, *, gate: bool, inputs: tuple[str, ...] = 
 
 def _rank(cell: PlannedScore, purpose: Purpose) -> Job:
     """The only job of a score from a ranking."""
-    artifact, ranking = cell.subject.artifact, cell.subject.encoding
-    assert cell.located is not None
+    ranking = cell.subject.encoding
     assert isinstance(ranking, Ranking)
-    return Job(
-        key=cell.key,
-        kind="rank",
-        label=f"{cell.task.name} ({artifact.name})",
-        claim=cell.key,
-        place=Place(artifact=artifact.slug, task=cell.task.name, purpose=purpose),
-        work=Rank(
-            artifact=artifact,
-            ranking=ranking,
-            task=cell.task,
-            seed=cell.seed,
-            data=cell.located.folder,
-            key=cell.key,
-            identity=cell.identity,
-            purpose=purpose,
-        ),
-    )
+    return _score_job(cell, "rank", Rank(ranking=ranking, **_scored(cell, purpose)))
 
 
 def _task_jobs(cell: PlannedScore, resolve: str, purpose: Purpose) -> Iterable[Job]:
-    artifact, encoding = cell.subject.artifact, cell.subject.encoding
-    assert cell.located is not None
+    encoding = cell.subject.encoding
     assert isinstance(encoding, Encoding)
-    folder = cell.located.folder
-    encode = digest({"job": "encode", "evaluation": cell.key})
-    label = f"{cell.task.name} ({artifact.name})"
-    yield Job(
-        key=encode,
+    encode = Job(
+        key=digest({"job": "encode", "evaluation": cell.key}),
         kind="encode",
-        label=label,
+        label=f"{cell.task.name} ({cell.subject.artifact.name})",
         inputs=(resolve,),
         claim=cell.key,
-        work=Encode(artifact=artifact, encoding=encoding, task=cell.task, seed=cell.seed, data=folder),
+        work=Encode(encoding=encoding, **_on_task(cell)),
     )
-    yield Job(
+    score = _score_job(cell, "score", Score(encoding=encoding, **_scored(cell, purpose)))
+    return encode, replace(score, inputs=(resolve, encode.key))
+
+
+def _on_task(cell: PlannedScore) -> dict[str, Any]:
+    """What every job on a task is given."""
+    assert cell.located is not None
+    return {
+        "artifact": cell.subject.artifact,
+        "task": cell.task,
+        "seed": cell.seed,
+        "data": cell.located.folder,
+    }
+
+
+def _scored(cell: PlannedScore, purpose: Purpose) -> dict[str, Any]:
+    """What every job is given that makes the record of a score."""
+    return {**_on_task(cell), "key": cell.key, "identity": cell.identity, "purpose": purpose}
+
+
+def _score_job(cell: PlannedScore, kind: JobKind, work: Score | Rank) -> Job:
+    """The job that makes the record of a score."""
+    artifact = cell.subject.artifact
+    return Job(
         key=cell.key,
-        kind="score",
-        label=label,
-        inputs=(resolve, encode),
+        kind=kind,
+        label=f"{cell.task.name} ({artifact.name})",
         claim=cell.key,
-        place=Place(artifact=artifact.slug, task=cell.task.name, purpose=purpose),
-        work=Score(
-            artifact=artifact,
-            encoding=encoding,
-            task=cell.task,
-            seed=cell.seed,
-            data=folder,
-            key=cell.key,
-            identity=cell.identity,
-            purpose=purpose,
-        ),
+        place=Place(artifact=artifact.slug, task=cell.task.name, purpose=work.purpose),
+        work=work,
     )

@@ -13,15 +13,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness import provenance
 from harness.bm25 import NAME, STOP_WORDS
 from harness.context import Event, JobContext
 from harness.errors import DataError
-from harness.jobs import evaluate, model_part, score_output
-from harness.types import Artifact, Outcome, Purpose, Ranking, Task
+from harness.jobs import ScoreJob, model_part
+from harness.types import Outcome, Ranking
 
 if TYPE_CHECKING:
     import numpy as np
@@ -257,26 +256,19 @@ def _best(scores: NDArray[np.float32], k: int) -> NDArray[np.int64]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rank:
+class Rank(ScoreJob):
     """Score a task from BM25's order of its documents, on the CPU; the output is that of a Score."""
 
-    artifact: Artifact
     ranking: Ranking
-    task: Task
-    seed: int
-    data: Path | None
-    key: str
-    identity: Mapping[str, Any]
-    purpose: Purpose = "final"
 
     def run(self, context: JobContext) -> Mapping[str, bytes]:
         """Run the task with the ranking and return the record of the outcome."""
         started = datetime.now(tz=UTC)
         context.emit(Event(kind="stage", text=f"ranking {self.task.name}"))
         ranker = BM25Ranker(self.ranking, lambda *step: _tell_ranked(context, *step))
-        outcome = evaluate(self, ranker, context)
+        outcome = self.outcome(ranker, context)
         ran = self._provenance(context, ranker, outcome, started)
-        return score_output(self, outcome, model_part(self.artifact, {}), ran)
+        return self.output(outcome, model_part(self.artifact, {}), ran)
 
     @staticmethod
     def _provenance(
