@@ -15,7 +15,7 @@ from harness.encoder.model_files import weight_files
 from harness.encoder.model_settings import vector_size
 from harness.errors import UsageError, shortened
 from harness.execute import Driver, Listeners
-from harness.jobs import Job, Train
+from harness.jobs import Job
 from harness.model_store import ModelStore
 from harness.plan import ConfiguredModel, Plan, PlannedScore
 from harness.provenance import cores
@@ -23,6 +23,7 @@ from harness.recipe import TaskRecipe
 from harness.report import Report
 from harness.request import PreparedRun, Request, ResolvedRequest, check_devices
 from harness.store import Store
+from harness.training_jobs import Train
 from harness.types import Artifact, Ranking, Settings
 from harness.workers import Failure, Subprocess, end_repetition
 

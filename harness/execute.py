@@ -12,11 +12,12 @@ from harness import files
 from harness.context import Event
 from harness.errors import StoreError
 from harness.files import Leases
-from harness.jobs import Choose, Job, Place, lineage_of, model_part, task_part, with_weights
+from harness.jobs import Job, Place, lineage_of, model_part, task_part, with_weights
 from harness.model_store import ModelStore
 from harness.plan import Plan, PlannedScore
 from harness.record import RECORDS, ErrorPart, Record
 from harness.store import Store
+from harness.training_jobs import Choose
 from harness.workers import Failure, Finished, Worker, open_workers
 
 State = Literal["waiting", "running", "done", "failed", "skipped"]

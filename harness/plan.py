@@ -10,12 +10,13 @@ from harness.data.locate import DataSettings, Located, locate_data, locate_local
 from harness.data.schema import check_data
 from harness.errors import DataError, UsageError
 from harness.identity import digest, evaluation_identity
-from harness.jobs import Encode, Job, JobKind, Place, Resolve, Score, best_member
+from harness.jobs import Encode, Job, JobKind, Place, Resolve, Score
 from harness.lineage import Lineage, SweepPart
 from harness.ranking import Rank
 from harness.recipe import Locate, PlannedModel, RecipePlan, TaskRecipe
 from harness.record import Record
 from harness.store import Store
+from harness.training_jobs import best_member
 from harness.types import SEED, Artifact, Data, Encoding, Purpose, Ranking, Size, Suite, Task
 
 Found = TypeVar("Found", covariant=True)

@@ -11,12 +11,13 @@ from harness.data.locate import DataSettings
 from harness.data.training import LocatedTraining, locate_training, own_training
 from harness.encoder.model_settings import resolve_encoding
 from harness.errors import DataError, UsageError
-from harness.jobs import Choose, Job, Train
+from harness.jobs import Job
 from harness.lineage import Lineage, ParentPart, SweepPart
 from harness.model_store import ModelStore
 from harness.plan import ConfiguredModel, PlannedSweep, PlannedTraining, plan_trials
 from harness.recipe import ModelRecipe, PlannedModel
 from harness.training import TrainingSpec
+from harness.training_jobs import Choose, Train
 from harness.types import Artifact, Settings, Task
 
 

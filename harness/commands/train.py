@@ -14,13 +14,13 @@ from harness import evaluation, progress
 from harness.commands import options
 from harness.data.training import LocatedTraining
 from harness.evaluation import TrainedModel
-from harness.jobs import Train
 from harness.model_store import ModelStore
 from harness.plan import ConfiguredModel
 from harness.progress import console, duration_text
 from harness.recipe_request import sweep_of
 from harness.report import print_table
 from harness.request import DEFAULTS, PreparedRun, Request
+from harness.training_jobs import Train
 
 
 @click.command("train")
