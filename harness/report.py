@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ from harness.scores import (
     TaskResult,
     TrainedResult,
     Untouched,
+    column_chose,
     part_scores,
     raw_metrics,
     score_text,
@@ -229,20 +230,13 @@ CHOSE = "chose"
 """The mark of a score that chose the model, in tables."""
 
 
-def is_chosen_by(lineage: Lineage | None, task: str, cells: Collection[tuple[str, str]]) -> bool:
-    """Whether a score on some (split, subset) of a task chose a model or one of its parents."""
-    return lineage is not None and any(lineage.chosen_by(task, [split], [subset]) for split, subset in cells)
-
-
-def record_chose(record: Record, lineage: Lineage | None) -> bool:
-    """Whether the score of a record chose the model."""
-    splits, subsets = (record.identity.get(name, ()) for name in ("splits", "subsets"))
-    return is_chosen_by(lineage, record.task.name, [(s, t) for s in splits for t in subsets])
-
-
-def column_chose(column: Column, lineage: Lineage | None) -> bool:
-    """Whether the score of a column, or of one of its tasks, chose the model."""
-    return any(is_chosen_by(lineage, task.name, task.cells) for task in column.tasks)
+def record_chose(
+    record: Record, lineage: Lineage | None, splits: Sequence[str] = (), subsets: Sequence[str] = ()
+) -> bool:
+    """Whether the score of a record, or of some splits and subsets of it, chose the model."""
+    about = record.identity
+    scored = (splits or about.get("splits", ()), subsets or about.get("subsets", ()))
+    return lineage is not None and bool(lineage.chosen_by(record.task.name, *scored))
 
 
 def selected_json(suite: Suite, lineage: Lineage | None) -> dict[str, Any]:
@@ -391,7 +385,8 @@ def _result_json(report: Report, result: Result) -> dict[str, Any]:
         "key": cell.key,
         "state": result.how,
         "main_score": record.main_score if record is not None and done else None,
-        "selected": is_chosen_by(lineage, cell.task.name, cell.task.cells),
+        "selected": lineage is not None
+        and bool(lineage.chosen_by(cell.task.name, cell.task.splits, cell.task.subsets)),
         "notes": list(record.provenance.get("notes", ())) if record is not None else [],
         "error": None
         if failure is None

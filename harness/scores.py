@@ -120,9 +120,11 @@ def shown_only(suite: Suite) -> dict[str, str]:
     return found
 
 
-def column_chose(column: Column, model: Lineage) -> bool:
+def column_chose(column: Column, model: Lineage | None) -> bool:
     """Whether the score of a column, or of one of its several tasks, chose a model or one of its parents."""
-    return any(model.chosen_by(task.name, task.splits, task.subsets) for task in column.tasks)
+    return model is not None and any(
+        model.chosen_by(task.name, task.splits, task.subsets) for task in column.tasks
+    )
 
 
 SELECTED = "models were chosen by it"

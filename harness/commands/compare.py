@@ -24,7 +24,7 @@ from harness.differences import Comparable
 from harness.errors import unknown
 from harness.progress import console, most_common
 from harness.record import Record
-from harness.report import CHOSE, is_chosen_by, lineage_lines, print_table, record_chose, selection_json
+from harness.report import CHOSE, lineage_lines, print_table, record_chose, selection_json
 from harness.results import MeasuredSuite, all_stores, record_text
 from harness.scores import MAIN_SCORE, delta_text, score_text
 
@@ -170,11 +170,7 @@ def _deltas(
             "selected": [
                 of
                 for of, one, record in zip(_SIDES, sides, (x, y), strict=True)
-                if (
-                    is_chosen_by(one.lineage, x.task.name, cells)
-                    if cells
-                    else record_chose(record, one.lineage)
-                )
+                if record_chose(record, one.lineage, splits, subsets)
             ],
             **(_test(*units, cells) if units is not None else {"test": None, "untested": ""}),
         }

@@ -21,7 +21,6 @@ from harness.record import Record
 from harness.report import (
     CHOSE,
     aggregates_json,
-    column_chose,
     lineages_lines,
     mean_text,
     means_lines,
@@ -46,7 +45,15 @@ from harness.results import (
     suite_views,
     weights_text,
 )
-from harness.scores import Aggregates, TrainedResult, metric_scores, score_text, spread_json, spread_text
+from harness.scores import (
+    Aggregates,
+    TrainedResult,
+    column_chose,
+    metric_scores,
+    score_text,
+    spread_json,
+    spread_text,
+)
 from harness.types import Column, Suite, SuiteOptions
 
 
