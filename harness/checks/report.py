@@ -17,8 +17,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from harness.checks.outcome import VERDICTS, Check, MeanOutcome, Overall, TaskOutcome, Verdict
-from harness.report import print_table
 from harness.scores import score_text
+from harness.suite_report import print_table
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element

@@ -14,8 +14,8 @@ from harness.commands import options
 from harness.commands.check import carry_out
 from harness.errors import HarnessError
 from harness.progress import console
-from harness.report import print_table
 from harness.request import Request, read_prompts
+from harness.suite_report import print_table
 
 KEPT = (
     *("recipe", "changes", "tasks", "pooling", "normalize", "max_length", "dtype", "similarity"),

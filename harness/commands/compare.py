@@ -24,9 +24,9 @@ from harness.differences import Comparable
 from harness.errors import unknown
 from harness.progress import console, most_common
 from harness.record import Record
-from harness.report import CHOSE, lineage_lines, print_table, record_chose, selection_json
 from harness.results import MeasuredSuite, all_stores, record_text
 from harness.scores import MAIN_SCORE, delta_text, score_text
+from harness.suite_report import CHOSE, lineage_lines, print_table, record_chose, selection_json
 
 REASONS = {
     ("first", "task"): "Only {first} has",

@@ -22,7 +22,7 @@ from harness.encoder.model_files import OWN, all_modules, backbone_folder, read_
 from harness.errors import UsageError, shortened, unknown
 from harness.model_store import TRAINING, ModelStore, StoredModel, UnfinishedModel
 from harness.progress import console, duration_text
-from harness.report import print_table
+from harness.suite_report import print_table
 from harness.training import LOG, read_log
 
 _Model = StoredModel | UnfinishedModel

@@ -18,8 +18,8 @@ from harness.errors import HarnessError, RecordError, UsageError, unknown
 from harness.imported import Imported
 from harness.progress import console
 from harness.proxy.document import PROXIES, Proxy
-from harness.report import print_table
 from harness.store import Store
+from harness.suite_report import print_table
 from harness.types import Suite, SuiteOptions
 
 if TYPE_CHECKING:

@@ -21,8 +21,9 @@ from harness.progress import console, duration_text
 from harness.recipe import Estimate
 from harness.recipe_request import sweep_of
 from harness.record import Record
-from harness.report import impossible_results, left_out_lines, print_failures, print_table
+from harness.report import impossible_results, print_failures
 from harness.request import PreparedRun, Request, check_devices
+from harness.suite_report import left_out_lines, print_table
 from harness.types import Encoding, Purpose, Size, Suite
 
 if TYPE_CHECKING:

@@ -18,23 +18,6 @@ from harness.errors import UsageError, shortened, unknown
 from harness.lineage import Lineage
 from harness.progress import console, most_common
 from harness.record import Record
-from harness.report import (
-    CHOSE,
-    aggregates_json,
-    lineages_lines,
-    mean_text,
-    means_lines,
-    over_seeds_json,
-    over_seeds_lines,
-    print_table,
-    print_trained_result,
-    record_chose,
-    selected_json,
-    selection_json,
-    trained_result_json,
-    untouched_json,
-    untouched_lines,
-)
 from harness.results import (
     MeasuredSuite,
     RecipeCondition,
@@ -54,6 +37,22 @@ from harness.scores import (
     spread_json,
     spread_text,
 )
+from harness.suite_report import (
+    CHOSE,
+    aggregates_json,
+    lineages_lines,
+    mean_text,
+    means_lines,
+    over_seeds_json,
+    over_seeds_lines,
+    print_table,
+    record_chose,
+    selected_json,
+    selection_json,
+    untouched_json,
+    untouched_lines,
+)
+from harness.trained_report import print_trained_result, trained_result_json
 from harness.types import Column, Suite, SuiteOptions
 
 

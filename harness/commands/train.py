@@ -18,8 +18,8 @@ from harness.model_store import ModelStore
 from harness.plan import ConfiguredModel
 from harness.progress import console, duration_text
 from harness.recipe_request import sweep_of
-from harness.report import print_table
 from harness.request import DEFAULTS, PreparedRun, Request
+from harness.suite_report import print_table
 from harness.training_jobs import Train
 
 

@@ -14,9 +14,10 @@ from harness import paths, progress
 from harness.commands import options
 from harness.errors import HarnessError, UsageError, unknown
 from harness.progress import console
-from harness.report import Report, print_table
+from harness.report import Report
 from harness.request import PreparedRun, Request
 from harness.scores import delta_text, score_text
+from harness.suite_report import print_table
 from harness.watch.source import Checkpoint, open_source
 from harness.watch.state import WATCHES, ChangePoint, Entry, Watch, usual_name
 from harness.watch.watch import EvaluatedCheckpoint, Scan, WatchListeners, WatchOptions, follow

@@ -15,9 +15,9 @@ from harness import catalog, paths
 from harness.commands import options
 from harness.errors import UsageError, shortened, unknown
 from harness.progress import console
-from harness.report import print_table
 from harness.results import MeasuredSuite, suite_views
 from harness.scores import Aggregates, delta_text, score_text
+from harness.suite_report import print_table
 from harness.types import Suite, SuiteOptions
 from leaderboard.reported import Paper, Printed, papers, plain, title
 from leaderboard.reported.printed import AVERAGE, SCORES, column_of, same_queries

@@ -93,7 +93,7 @@ def _print(tokens: list[dict[str, Any]]) -> None:
     from rich.table import Table
 
     from harness.progress import console
-    from harness.report import print_table
+    from harness.suite_report import print_table
 
     table = Table(title=f"{len(tokens)} token{'' if len(tokens) == 1 else 's'}")
     for name in ("name", "state", "scope", "ends with", "created", "expires", "revoked"):

@@ -19,16 +19,11 @@ from harness.identity import digest, task_identity
 from harness.jobs import _examples_bytes, model_part, task_part
 from harness.lineage import Lineage, ParentPart, SweepPart
 from harness.record import Record
-from harness.report import (
-    aggregates_json,
-    mean_text,
-    means_lines,
-    print_trained_result,
-    trained_result_json,
-)
 from harness.results import suite_views
 from harness.scores import LARGE, LARGE_CORRELATION, Aggregates, TrainedResult, Untouched, _predictions
 from harness.stats import Interval
+from harness.suite_report import aggregates_json, mean_text, means_lines
+from harness.trained_report import print_trained_result, trained_result_json
 from harness.types import Column, Convention, Data, LabelledData, Size, Suite, SuiteOptions, Task
 
 # Means over a suite

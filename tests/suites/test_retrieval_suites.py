@@ -20,8 +20,8 @@ from harness.cli import invoke
 from harness.commands.data import command
 from harness.errors import UsageError
 from harness.identity import evaluation_identity
-from harness.report import means_lines
 from harness.scores import Aggregates
+from harness.suite_report import means_lines
 from harness.types import Suite, SuiteOptions
 from retrieval_data import lay_retrieval
 from suites._mteb.model import Model

@@ -22,10 +22,11 @@ from harness.plan import ConfiguredModel, Plan, PlannedScore
 from harness.progress import console
 from harness.proxy.document import Proxy
 from harness.record import Record
-from harness.report import Report, print_trained_result
+from harness.report import Report
 from harness.request import PreparedRun, Request
 from harness.scores import Mean, TaskResult, TrainedResult
 from harness.store import Store
+from harness.trained_report import print_trained_result
 from harness.types import SuiteOptions
 from harness.watch.state import Entry, Watch
 from leaderboard.commands import token
