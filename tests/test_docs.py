@@ -174,8 +174,8 @@ print("told", json.dumps(told))
 SITE = """
 from pathlib import Path
 from starlette.testclient import TestClient
-from leaderboard.app import create_app
-from leaderboard.settings import Settings
+from leaderboard.web.app import create_app
+from leaderboard.web.settings import Settings
 client = TestClient(create_app(Settings(results=(Path("results"),))))
 print(client.get("/organisations", headers={"accept": "text/html"}).text)
 print(client.get("/organisations.json").json()["tables"][0]["rows"][0]["cells"])

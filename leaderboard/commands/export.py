@@ -84,8 +84,8 @@ def command(
         raise UsageError(
             f"{'--tasks' if tasks else '--settings'} is for --trec.", hint="Name a folder: --trec DIR."
         )
-    from leaderboard.settings import from_environment
-    from leaderboard.site import open_site
+    from leaderboard.web.settings import from_environment
+    from leaderboard.web.site import open_site
 
     path, query, ending = _address(page)
     if ending and source is not ParameterSource.DEFAULT and form != ending:

@@ -16,7 +16,7 @@ import click
 from harness.commands import options
 
 if TYPE_CHECKING:
-    from leaderboard.importers.mteb_results import Outcome
+    from leaderboard.data.mteb_import import Outcome
 
 TRUST = {
     "commit": "of a pinned commit",
@@ -52,9 +52,9 @@ def mteb_results(path: Path, results: Path | None, workers: int | None, as_json:
     PATH is the checkout or its `results` folder. Typed again, only new and changed files are read.
     """
     from harness import paths
-    from leaderboard.importers.mteb_results import import_results
-    from leaderboard.index import open_index
-    from leaderboard.settings import from_environment
+    from leaderboard.data.mteb_import import import_results
+    from leaderboard.data.snapshot import open_index
+    from leaderboard.web.settings import from_environment
 
     began = time.perf_counter()
     with _progress(quiet=as_json) as tell:

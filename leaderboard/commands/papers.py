@@ -19,8 +19,8 @@ from harness.results import MeasuredSuite, suite_views
 from harness.scores import Aggregates, delta_text, score_text
 from harness.suite_report import print_table
 from harness.types import Suite, SuiteOptions
-from leaderboard.reported import Paper, Printed, papers, plain, title
-from leaderboard.reported.printed import AVERAGE, SCORES, column_of, same_queries
+from leaderboard.data.paper_tables import papers
+from leaderboard.data.papers import AVERAGE, SCORES, Paper, PaperValue, column_of, plain, same_queries, title
 
 _PRINTED: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "beir": ("BEIR", ()),
@@ -112,7 +112,7 @@ def _papers(slug: str) -> list[Paper]:
 def _lines(given: Sequence[Paper], suite: Suite, means: Aggregates) -> Iterator[PrintedLine]:
     """The lines that papers print of a suite."""
     name, alone = _PRINTED.get(suite.name, ("", ()))
-    groups: dict[tuple[str, ...], list[Printed]] = {}
+    groups: dict[tuple[str, ...], list[PaperValue]] = {}
     for row in (row for paper in given for row in paper.rows):
         if row.suite == name and row.unit in SCORES and row.number is not None:
             whole = row.metric if row.metric in alone else ""
@@ -123,7 +123,7 @@ def _lines(given: Sequence[Paper], suite: Suite, means: Aggregates) -> Iterator[
         yield _line_of_mean(rows[0], means) if alone else _line(rows, suite, means)
 
 
-def _line_of_mean(row: Printed, means: Aggregates) -> PrintedLine:
+def _line_of_mean(row: PaperValue, means: Aggregates) -> PrintedLine:
     return PrintedLine(
         **_head(row),
         setting=f"{row.setting}, {row.metric}",
@@ -136,7 +136,7 @@ def _line_of_mean(row: Printed, means: Aggregates) -> PrintedLine:
     )
 
 
-def _line(rows: Sequence[Printed], suite: Suite, means: Aggregates) -> PrintedLine:
+def _line(rows: Sequence[PaperValue], suite: Suite, means: Aggregates) -> PrintedLine:
     names = [column.name for column in suite.columns]
     columns, others, mean = dict[str, float](), dict[str, str](), None
     for row in rows:
@@ -162,11 +162,11 @@ def _line(rows: Sequence[Printed], suite: Suite, means: Aggregates) -> PrintedLi
     )
 
 
-def _head(row: Printed) -> dict[str, str]:
+def _head(row: PaperValue) -> dict[str, str]:
     return {"paper": row.paper, "table": title(row.table), "model": f"{row.model} {row.size_class}".strip()}
 
 
-def _share(row: Printed) -> float:
+def _share(row: PaperValue) -> float:
     return (row.number or 0.0) / (1 if row.unit == "fraction" else 100)
 
 

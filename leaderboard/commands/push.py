@@ -16,7 +16,7 @@ from harness.commands import options
 from harness.errors import HarnessError, UsageError
 
 if TYPE_CHECKING:
-    from leaderboard.access.client import Answer, Parcel
+    from leaderboard.web.push import Answer, Parcel
 
 Sent = tuple["Parcel", "Answer"]
 
@@ -42,7 +42,7 @@ def command(site: str, variable: str, dry_run: bool, results: Path | None, as_js
     Failures, trials, per-example files and runs stay here. Exit codes: 0 everything is there now, 1 some
     of it is not, 2 misuse, such as a token that does not hold.
     """
-    from leaderboard.access.client import Answer, address, is_open
+    from leaderboard.web.push import Answer, address, is_open
 
     site = address(site)
     parcels = _parcels(results)
@@ -65,7 +65,7 @@ def command(site: str, variable: str, dry_run: bool, results: Path | None, as_js
 def _parcels(results: Path | None) -> list[Parcel]:
     from harness import paths
     from harness.store import Store
-    from leaderboard.access.client import Parcel
+    from leaderboard.web.push import Parcel
 
     folder = paths.results_folder(results)
     if not (folder / "records").is_dir():
@@ -74,7 +74,7 @@ def _parcels(results: Path | None) -> list[Parcel]:
 
 
 def _secret(variable: str) -> str:
-    from leaderboard.access.tokens import PREFIX
+    from leaderboard.web.intake import PREFIX
 
     if variable.startswith(PREFIX):
         raise UsageError(
@@ -94,7 +94,7 @@ def _send(
     site: str, secret: str, parcels: Sequence[Parcel], *, quiet: bool
 ) -> tuple[list[Sent], HarnessError | None]:
     """Send one after another up to the first error that all would have."""
-    from leaderboard.access.client import Client
+    from leaderboard.web.push import Client
 
     sent: list[Sent] = []
     progress, advance, waiting = _progress(len(parcels), quiet=quiet)

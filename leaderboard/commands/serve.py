@@ -12,7 +12,7 @@ import click
 from harness.errors import UsageError
 
 if TYPE_CHECKING:
-    from leaderboard.settings import Settings
+    from leaderboard.web.settings import Settings
 
 
 @click.command("serve")
@@ -67,14 +67,14 @@ def command(
     url: str,
 ) -> int:
     """Open the leaderboard over results folders: what was measured, imported and reported."""
-    from leaderboard.settings import from_environment
+    from leaderboard.web.settings import from_environment
 
     _check(url, static)
     settings = from_environment(results, suites=suites, refresh=refresh, static=static is not None)
     _say_what_is_missing(settings)
     if static is None:
         return _serve(settings, host, port)
-    from leaderboard.static_site import write_site
+    from leaderboard.web.static_site import write_site
 
     click.echo(BUILDING, err=True)
     return write_site(settings, static, url)
@@ -107,7 +107,7 @@ def _serve(settings: Settings, host: str, port: int) -> int:
 
     import uvicorn
 
-    from leaderboard.app import create_app
+    from leaderboard.web.app import create_app
 
     try:
         bound = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)

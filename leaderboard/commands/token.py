@@ -12,7 +12,7 @@ import click
 from harness.commands import options
 
 if TYPE_CHECKING:
-    from leaderboard.access.tokens import Token, Tokens
+    from leaderboard.web.intake import Token, Tokens
 
 
 @click.group("token")
@@ -78,7 +78,7 @@ def revoke(name: str, results: Path | None, as_json: bool) -> int:
 
 def _tokens(results: Path | None) -> Tokens:
     from harness import paths
-    from leaderboard.access.tokens import Tokens
+    from leaderboard.web.intake import Tokens
 
     return Tokens(paths.results_folder(results))
 

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field
 
 from harness.scores import score_text
-from leaderboard.filters import Choices, Form, chips, controls, form
-from leaderboard.grid import Grid, Means, UntouchedMeans, knownness
-from leaderboard.page import missing
-from leaderboard.pages.suite.cells import mean_of, model_cell, untouched_note
-from leaderboard.pages.task.names import task_path
-from leaderboard.paging import Paging, paging
-from leaderboard.queries import Entry, Queries
-from leaderboard.scopes import views
-from leaderboard.state import address
-from leaderboard.tables import Cell, Column, Row, Table
-from leaderboard.words import over_seeds, parameters_text
+from leaderboard.data.queries import Entry, Queries
+from leaderboard.data.scores import Means, SuiteScores, UntouchedMeans, knownness
+from leaderboard.data.suites import views
+from leaderboard.pages._suite_table import mean_of, model_cell, untouched_note
+from leaderboard.pages._task_scores import task_path
+from leaderboard.web.filters import Choices, EntryState, Form, chips, controls, form
+from leaderboard.web.formats import over_seeds, parameters_text
+from leaderboard.web.page import Page, PageRoute, missing
+from leaderboard.web.parameters import Paging, Text, Texts, address, paging
+from leaderboard.web.tables import Cell, Column, Row, Table
 
 if TYPE_CHECKING:
-    from leaderboard.views.overview import OverviewState
+    from leaderboard.web.site import Site
+
 
 FIRST = "mteb"
 """The suite that comes first, as it is the one that most ask for."""
@@ -53,7 +55,7 @@ class _Suite:
     """A suite's column: the row of each entry in its grid; of all columns, or of the untouched alone."""
 
     slug: str
-    grid: Grid
+    grid: SuiteScores
     rows: Mapping[int, int]
     untouched: UntouchedMeans | None = None
 
@@ -290,3 +292,53 @@ def _found(
     }
     hits = {kind: [pair for pair in pairs if text in pair[0].casefold()] for kind, pairs in kinds.items()}
     return [(kind, pairs[:20]) for kind, pairs in hits.items() if pairs]
+
+
+class OverviewState(EntryState):
+    """What the overview can be asked."""
+
+    cols: Texts = Field([], description="Only these suites; none named shows the main ones.")
+    sort: Text = Field("", description="A column's key; with - in front the highest first.")
+    rows: Literal["25", "50", "100", "250", "all"] = Field("50", description="Rows on a page.")
+    page: int = Field(1, ge=1, le=100_000, description="Which page of rows.")
+
+
+def view(site: Site, state: OverviewState) -> Page:
+    """The first page."""
+    papers = {slug: paper.title for slug, paper in site.papers.items()}
+    found = overview(site.queries, state, papers, _tiles(site))
+    return Page(
+        title="Which encoder?",
+        template="overview.html",
+        lead="What is known of text encoders downstream, how well it is known, and what is not comparable.",
+        tables=[found.table],
+        data={"found": {kind: [name for name, _ in pairs] for kind, pairs in found.found}},
+        context=found,
+    )
+
+
+def _tiles(site: Site) -> list[tuple[str, str, str]]:
+    entries = site.queries.entries.values()
+    results = {
+        origin: sum(e.tasks for e in entries if e.origin == origin and not e.of_seeds)
+        for origin in ("measured", "imported")
+    }
+    printed = sum(paper.numbers for paper in site.papers.values())
+    return [
+        ("models", f"{len(site.queries.models):,}", ""),
+        ("scores measured", f"{results['measured']:,}", "/?origin=measured"),
+        ("scores imported", f"{results['imported']:,}", "/?origin=imported"),
+        ("numbers printed in papers", f"{printed:,}", "/papers"),
+        ("suites with scores", f"{len(site.queries.entries_of_suites):,}", "/suites"),
+    ]
+
+
+PAGE = PageRoute(
+    path="/",
+    state=OverviewState,
+    view=view,
+    summary="Models x suites: the mean over each suite's tasks where all of them are there.",
+    all_paths=lambda site: ["/"],
+)
+
+PAGES = (PAGE,)

@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 from browsing import NANO, Reader, keys, query, values
-from leaderboard.static_site import write_site
+from leaderboard.web.static_site import write_site
 from site_data import HOSTILE, Parsed, fill, small_settings, suites
 
 # What JavaScript adds is extra: forms and links lead to the same states
@@ -152,7 +152,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The written site."""
     home = tmp_path_factory.mktemp("plain")
     fill(home)
-    with mock.patch("leaderboard.index.listed", return_value=suites()):
+    with mock.patch("leaderboard.data.snapshot.listed", return_value=suites()):
         write_site(small_settings(home, static=True), home / "web" / OWN)
     return home / "web" / OWN
 

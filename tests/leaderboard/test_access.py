@@ -24,14 +24,11 @@ from starlette.staticfiles import StaticFiles
 from starlette.testclient import TestClient
 
 from harness.errors import HarnessError, RecordError, StoreError, UsageError
-from leaderboard.access.audit import Attempt, Audit
-from leaderboard.access.compression import choose, compressed
-from leaderboard.access.headers import SecurityHeaders
-from leaderboard.access.limits import PARAMETERS, QUERY_BYTES, Limits, check_query, group
-from leaderboard.access.metrics import CONTENT_TYPE, CountRequests, Metrics
-from leaderboard.access.refusals import Refusal
-from leaderboard.access.tokens import Tokens
 from leaderboard.commands import token as commands
+from leaderboard.web.headers import SecurityHeaders, choose, compressed
+from leaderboard.web.intake import Attempt, Audit, Tokens
+from leaderboard.web.limits import PARAMETERS, QUERY_BYTES, Limits, Refusal, check_query, group
+from leaderboard.web.metrics import CONTENT_TYPE, CountRequests, Metrics
 
 # What stands around every answer: security headers, metrics, compression
 
@@ -141,7 +138,7 @@ def test_requests_are_counted_by_template(app: FastAPI) -> None:
 
 def test_the_other_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
-    monkeypatch.setattr("leaderboard.access.metrics.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("leaderboard.web.metrics.time.monotonic", lambda: now[0])
     metrics = Metrics()
     assert samples(metrics)["harness_index_age_seconds",] != samples(metrics)["harness_index_age_seconds",]
     metrics.index(entries=7)

@@ -23,10 +23,8 @@ from harness.lineage import Lineage, ParentPart, SweepPart
 from harness.record import DIGEST_SINCE, RECORDS, SCHEMA, Record
 from harness.store import Store
 from harness.types import Artifact
-from leaderboard.access.intake import Intake
-from leaderboard.access.limits import Limits
-from leaderboard.access.routes import router
-from leaderboard.access.tokens import Tokens
+from leaderboard.web.intake import Intake, Tokens, router
+from leaderboard.web.limits import Limits
 
 REFERENCE = sorted((Path(__file__).parents[2] / "results" / "reference" / "records").glob("*/*/*.json"))
 ARTIFACT = "ab" * 32

@@ -21,13 +21,11 @@ from harness.errors import HarnessError, UsageError
 from harness.identity import digest
 from harness.record import RECORDS, Record
 from harness.store import Store
-from leaderboard.access import client
-from leaderboard.access.client import Answer, Client, Parcel, SiteError, address, is_open
-from leaderboard.access.intake import Intake
-from leaderboard.access.limits import Limits
-from leaderboard.access.routes import router
-from leaderboard.access.tokens import Tokens
 from leaderboard.commands import push
+from leaderboard.web import push as client
+from leaderboard.web.intake import Intake, Tokens, router
+from leaderboard.web.limits import Limits
+from leaderboard.web.push import Answer, Client, Parcel, SiteError, address, is_open
 
 ARTIFACT = "ab" * 32
 SLUG = "tiny-" + ARTIFACT[:12]

@@ -20,11 +20,11 @@ from sqlalchemy import event
 from starlette.testclient import TestClient
 
 from harness.store import Store
-from leaderboard.access.headers import HEADERS
-from leaderboard.access.tokens import Tokens
-from leaderboard.app import Twin, create_app
-from leaderboard.settings import Settings
-from leaderboard.site import STATIC, TWINS, asset
+from leaderboard.web.app import PageJson, create_app
+from leaderboard.web.headers import HEADERS
+from leaderboard.web.intake import Tokens
+from leaderboard.web.settings import Settings
+from leaderboard.web.site import FORMATS, STATIC, asset
 from site_data import (
     Parsed,
     every_path,
@@ -54,7 +54,7 @@ def twin(path: str, form: str) -> str:
 
 
 def opened(settings: Settings) -> FastAPI:
-    with mock.patch("leaderboard.index.listed", return_value=suites()):
+    with mock.patch("leaderboard.data.snapshot.listed", return_value=suites()):
         return create_app(settings)
 
 
@@ -84,17 +84,17 @@ def test_every_twin_is_of_its_form() -> None:
     app = standard_app()
     asking = client(app)
     for route in app.state.site.pages:
-        every = list(route.every(app.state.site))
-        for path in every[:: 1 + len(every) // 15]:
+        all_paths = list(route.all_paths(app.state.site))
+        for path in all_paths[:: 1 + len(all_paths) // 15]:
             if not route.twins:
                 assert asking.get(twin(path, "csv")).status_code == 404
                 continue
-            said = {form: asking.get(twin(path, form)) for form in TWINS}
+            said = {form: asking.get(twin(path, form)) for form in FORMATS}
             for form, answer in said.items():
                 assert answer.status_code == 200, (path, form)
-                assert answer.headers["content-type"] == TWINS[form][1]
+                assert answer.headers["content-type"] == FORMATS[form][1]
             whole = json.loads(said["json"].text, parse_constant=_no_constant)
-            assert Twin.model_validate(whole).model_dump()["title"] == whole["title"]
+            assert PageJson.model_validate(whole).model_dump()["title"] == whole["title"]
             rows = list(csv.reader(io.StringIO(said["csv"].text, newline="")))
             wanted = sum(len(table["rows"]) + 1 for table in whole["tables"]) + max(
                 0, len(whole["tables"]) - 1
@@ -111,7 +111,7 @@ def _no_constant(name: str) -> float:
 def test_twins_of_a_page_are_named_on_it_and_hold_its_state() -> None:
     asking = client()
     page = Parsed(asking.get("/suites/nanobeir?q=tiny&mean=types&theme=dark", headers=BROWSER).text)
-    for form in TWINS:
+    for form in FORMATS:
         (link,) = {link for link in page.links if link.startswith(f"/suites/nanobeir.{form}")}
         assert "q=tiny" in link
         assert "theme" not in link
@@ -493,7 +493,7 @@ def test_no_path_leads_to_another_file(path: str) -> None:
 
 
 def test_the_library_of_plots_is_that_of_the_package() -> None:
-    from leaderboard.plots.interactive import plotly_file
+    from leaderboard.web.charts import plotly_file
 
     answer = TestClient(standard_app()).get("/static/plotly.min.js?v=6", headers={"accept-encoding": "gzip"})
     assert answer.headers["content-encoding"] == "gzip"
@@ -566,7 +566,7 @@ def test_pages_that_are_kept_count_as_hits(tmp_path: Path) -> None:
 
 
 def test_a_pushed_record_counts_at_once(tmp_path: Path) -> None:
-    from leaderboard.access.tokens import Tokens
+    from leaderboard.web.intake import Tokens
 
     app = small_app(tmp_path)
     before = numbers(app)["harness_entries",]

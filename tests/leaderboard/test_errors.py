@@ -18,11 +18,11 @@ from starlette.testclient import TestClient
 from harness.errors import StoreError, UsageError
 from html_pages import BROWSER
 from leaderboard import views
-from leaderboard.access import outage
-from leaderboard.access.refusals import Refusal
-from leaderboard.errors import DOCUMENTED, SAYS, SHAPE
-from leaderboard.page import NotFound, missing
-from leaderboard.site import page_routes
+from leaderboard.web import errors as outage
+from leaderboard.web.errors import DOCUMENTED, SAYS, SHAPE
+from leaderboard.web.limits import Refusal
+from leaderboard.web.page import NotFound, missing
+from leaderboard.web.site import page_routes
 from site_data import Parsed, small_app, standard_app
 
 # What the site says when something is wrong, and to whom it says it how

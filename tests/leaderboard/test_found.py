@@ -28,9 +28,10 @@ from harness.results import condition_of, suite_views
 from harness.scores import Aggregates, TrainedResult
 from harness.store import Store
 from harness.types import Column, Data, Suite, SuiteOptions
-from leaderboard import measured, printed
-from leaderboard.found import Entry, Outcome
-from leaderboard.scopes import REASONS, WHY, Listed, Scope, all_scopes, listed, scope_of, slug, views
+from leaderboard.data import paper_rows as printed
+from leaderboard.data import records as measured
+from leaderboard.data.entries import NewEntry, Outcome
+from leaderboard.data.suites import REASONS, WHY, Scope, SiteSuite, all_scopes, listed, scope_of, slug, views
 from site_data import made_of, measured_model, names, put, put_model, scored, suites, task, trained
 
 # Records of results folders as entries, beside what the harness itself says of the same records
@@ -41,11 +42,11 @@ NANO = names("nanobeir")
 GLUE = suites()["glue"].suite
 
 
-def measured_entries(*roots: Path) -> list[Entry]:
+def measured_entries(*roots: Path) -> list[NewEntry]:
     return [e for unit in measured.units(roots, list(suites().values())) for e in unit.read()]
 
 
-def only(*roots: Path) -> Entry:
+def only(*roots: Path) -> NewEntry:
     (found,) = measured_entries(*roots)
     return found
 
@@ -57,7 +58,7 @@ def changed(record: Record, *, written: str = "", **identity: Any) -> Record:
     return record.model_copy(update={"identity": whole, "key": digest(whole), "provenance": provenance})
 
 
-def outcomes(entry: Entry) -> dict[str, Outcome]:
+def outcomes(entry: NewEntry) -> dict[str, Outcome]:
     return {outcome.task: outcome for outcome in entry.outcomes}
 
 
@@ -400,14 +401,14 @@ def test_scores_that_are_no_numbers(tmp_path: Path) -> None:
 
 TYPED = ("glue", "mteb", "mteb-v1", "beir")
 SUITES = {
-    typed: Listed(slug=typed, typed=typed, suite=catalog.open_suite(typed, SuiteOptions()), main=True)
+    typed: SiteSuite(slug=typed, typed=typed, suite=catalog.open_suite(typed, SuiteOptions()), main=True)
     for typed in TYPED
 }
 FOLDER = paths.reported_folder()
 
 
 @pytest.fixture(scope="module")
-def entries() -> list[Entry]:
+def entries() -> list[NewEntry]:
     (unit,) = printed.units(FOLDER, SUITES)
     return list(unit.read())
 
@@ -416,14 +417,14 @@ def test_without_a_folder_there_is_nothing() -> None:
     assert list(printed.units(None, SUITES)) == []
 
 
-def test_every_entry_is_a_papers_and_has_a_name_of_its_own(entries: list[Entry]) -> None:
+def test_every_entry_is_a_papers_and_has_a_name_of_its_own(entries: list[NewEntry]) -> None:
     assert len(entries) > 20
     assert {(entry.origin, entry.trust) for entry in entries} == {("reported", "reported")}
     assert all(entry.outcomes == () for entry in entries)
     assert len({entry.slug for entry in entries}) == len(entries)
 
 
-def test_columns_and_types_are_the_suites_own(entries: list[Entry]) -> None:
+def test_columns_and_types_are_the_suites_own(entries: list[NewEntry]) -> None:
     for entry in entries:
         for typed, view, text in entry.averages:
             suite, document = SUITES[typed].suite, json.loads(text)
@@ -436,7 +437,7 @@ def test_columns_and_types_are_the_suites_own(entries: list[Entry]) -> None:
             assert all(-1 <= share <= 1 for share in shares), (entry.model, document)
 
 
-def test_a_mean_over_tasks_is_made_of_the_printed_types(entries: list[Entry]) -> None:
+def test_a_mean_over_tasks_is_made_of_the_printed_types(entries: list[NewEntry]) -> None:
     """A score of its type's printed mean for every task gives that mean by the harness's own way."""
     checked = 0
     for entry in entries:
@@ -453,7 +454,7 @@ def test_a_mean_over_tasks_is_made_of_the_printed_types(entries: list[Entry]) ->
     assert checked > 5
 
 
-def test_glue_rows_hold_what_the_file_says(entries: list[Entry]) -> None:
+def test_glue_rows_hold_what_the_file_says(entries: list[NewEntry]) -> None:
     assert FOLDER is not None
     found = 0
     for path in sorted(FOLDER.glob("*.csv")):
@@ -567,7 +568,7 @@ def test_a_slug_is_safe_in_paths_and_urls(text: str) -> None:
 
 
 @cache
-def everything() -> dict[str, Listed]:
+def everything() -> dict[str, SiteSuite]:
     import tempfile
 
     with tempfile.TemporaryDirectory() as folder:
@@ -607,7 +608,7 @@ def test_all_scopes_by_task() -> None:
     glue = everything()["glue"]
     assert set(views(glue.suite)) == set(glue.suite.conventions)
     plain = Suite(name="s", title="S", columns=(Column(name="L", type="x", tasks=(task, fake_task("M"))),))
-    found = all_scopes([Listed(slug="s", typed="s", suite=plain, main=True), glue])
+    found = all_scopes([SiteSuite(slug="s", typed="s", suite=plain, main=True), glue])
     assert {scope.view for scope in found["RTE"]} == set(glue.suite.conventions)
     assert [scope.view for scope in found["L"]] == [""]
     assert [scope.form for scope in found["M"]] == [scope_of(fake_task("M")).form]

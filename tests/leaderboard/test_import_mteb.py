@@ -19,13 +19,11 @@ from harness import imported
 from harness.errors import StoreError, UsageError
 from harness.store import Store
 from leaderboard.commands.import_ import command
-from leaderboard.importers import _mteb_files, _mteb_pool
-from leaderboard.importers._mteb_cards import FACTS, facts_of
-from leaderboard.importers._mteb_entries import trust_of
-from leaderboard.importers._mteb_files import parse_all
-from leaderboard.importers._mteb_old import known_tasks
-from leaderboard.importers._mteb_scan import commit_of
-from leaderboard.importers.mteb_results import PARSER, Outcome, import_results
+from leaderboard.data import mteb_files as _mteb_files
+from leaderboard.data import mteb_pool as _mteb_pool
+from leaderboard.data.mteb_files import FACTS, commit_of, facts_of, known_tasks, parse_all
+from leaderboard.data.mteb_import import PARSER, Outcome, import_results
+from leaderboard.data.mteb_pool import trust_of
 
 COMMIT = "a" * 40
 KNOWN = known_tasks(
@@ -413,7 +411,7 @@ def test_only_the_entries_of_changed_files_get_another_digest(tmp_path: Path) ->
 def test_another_reading_reads_everything_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root, out = tree(tmp_path / "in"), tmp_path / "out"
     run(root, out)
-    monkeypatch.setattr("leaderboard.importers.mteb_results.PARSER", PARSER + 1)
+    monkeypatch.setattr("leaderboard.data.mteb_import.PARSER", PARSER + 1)
     again = run(root, out)
     assert (again.changed, again.read) == (True, 7)
 

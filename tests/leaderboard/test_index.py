@@ -24,14 +24,23 @@ from harness.identity import digest
 from harness.record import ErrorPart, Record
 from harness.scores import Aggregates
 from harness.store import Store
-from leaderboard import index as module
-from leaderboard import index_writer as writer
-from leaderboard.database import ENTRIES, METADATA, RESULTS, SCORES, UNITS, open_engine
-from leaderboard.found import Unit
-from leaderboard.index import Changes, SiteIndex, open_index
-from leaderboard.queries import SIZES, Entry, Queries, Stale
-from leaderboard.scopes import REASONS, all_scopes, views
-from leaderboard.settings import Settings
+from leaderboard.data import snapshot as module
+from leaderboard.data import snapshot as writer
+from leaderboard.data.entries import Unit
+from leaderboard.data.queries import SIZES, Entry, IndexChanged, Queries
+from leaderboard.data.snapshot import (
+    ENTRIES,
+    METADATA,
+    RESULTS,
+    SCORES,
+    UNITS,
+    Changes,
+    SiteIndex,
+    open_engine,
+    open_index,
+)
+from leaderboard.data.suites import REASONS, all_scopes, views
+from leaderboard.web.settings import Settings
 from site_data import (
     HOSTILE,
     Import,
@@ -72,7 +81,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def opened(settings: Settings) -> SiteIndex:
-    with mock.patch("leaderboard.index.listed", return_value=suites()):
+    with mock.patch("leaderboard.data.snapshot.listed", return_value=suites()):
         return open_index(settings)
 
 
@@ -210,7 +219,7 @@ def test_an_index_of_another_form_is_made_anew(
         assert contents(again) == before
         return
     fewer = {name: one for name, one in suites().items() if name != "glue"}
-    with mock.patch("leaderboard.index.listed", return_value=fewer):
+    with mock.patch("leaderboard.data.snapshot.listed", return_value=fewer):
         again = open_index(small_settings(tmp_path))
     assert again.refresh().version > version
     scopes = len(Queries(again, 2).scope_ids)
@@ -355,9 +364,9 @@ def test_processes_that_refresh_at_once_take_in_once(tmp_path: Path) -> None:
     code = (
         "import sys; sys.path[:0] = [sys.argv[1], sys.argv[1] + '/tests/support']\n"
         "from pathlib import Path; from unittest import mock; import site_data\n"
-        "from leaderboard.index import open_index\n"
+        "from leaderboard.data.snapshot import open_index\n"
         "sys.stdin.readline()\n"
-        "with mock.patch('leaderboard.index.listed', return_value=site_data.suites()):\n"
+        "with mock.patch('leaderboard.data.snapshot.listed', return_value=site_data.suites()):\n"
         "    index = open_index(site_data.small_settings(Path(sys.argv[2])))\n"
         "print(index.refresh())\n"
     )
@@ -399,7 +408,7 @@ def test_what_cannot_be_read_changes_nothing_and_is_tried_again(index: SiteIndex
     before, version = contents(index), index.version
     model = measured_model("other", "f")
     put(tmp_path / "results", model, [scored(model, NANO[0], 0.5)])
-    with mock.patch("leaderboard.measured._read", side_effect=OSError("disk")):
+    with mock.patch("leaderboard.data.records._read", side_effect=OSError("disk")):
         assert index.refresh().taken == 0
     assert (contents(index), index.version) == (before, version)
     assert index.refresh().taken == 1
@@ -453,7 +462,7 @@ def test_two_sites_on_one_database_never_mix_versions(tmp_path: Path) -> None:
     model = measured_model("new", "e")
     put(tmp_path / "results", model, [scored(model, NANO[0], 0.25)])
     other.refresh()
-    with pytest.raises(Stale):
+    with pytest.raises(IndexChanged):
         queries.results(task=NANO[0])
     fresh = Queries(one, one.version)
     known = {row.entry: row.value for row in fresh.results(task=NANO[0])}
@@ -511,8 +520,8 @@ def test_means_of_imports_are_those_of_the_harness() -> None:
             assert len(rows) == bool(known)
             for row in rows:
                 pinned = Aggregates.of(listed.suite, {n: v for n, v in known.items() if n not in one.others})
-                every = Aggregates.of(listed.suite, known)
-                for wanted, found in ((pinned, grid), (every, queries().grid(listed, any_revision=True))):
+                all_paths = Aggregates.of(listed.suite, known)
+                for wanted, found in ((pinned, grid), (all_paths, queries().grid(listed, any_revision=True))):
                     assert found.over_tasks.there[row] == wanted.over_tasks.there
                     assert found.over_tasks.values[row] == pytest.approx(wanted.over_tasks.value)
                     assert found.over_types.there[row] == wanted.over_types.there

@@ -12,23 +12,21 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import Response
 
-from leaderboard.answers import answer
-from leaderboard.kept import LONGEST, NAMES, Kept, Made
-from leaderboard.kitchen import Kitchen
+from leaderboard.web.cache import LONGEST, NAMES, PageCache, RenderedPage, RenderQueue, answer
 
 # Made pages: kept by size, made once, forgotten
 
 
-def made(size: int, letter: bytes = b"x") -> Made:
-    return Made(body=letter * size, type="text/plain")
+def made(size: int, letter: bytes = b"x") -> RenderedPage:
+    return RenderedPage(body=letter * size, type="text/plain")
 
 
-def maker(size: int) -> Callable[[], Made]:
+def maker(size: int) -> Callable[[], RenderedPage]:
     return lambda: made(size)
 
 
 def test_the_least_lately_used_goes_first() -> None:
-    kept = Kept(100)
+    kept = PageCache(100)
     for key in "abc":
         kept.get_or_make(key, maker(30))
     assert kept.get("a") is not None  # now b is the one that nobody asked for
@@ -37,7 +35,7 @@ def test_the_least_lately_used_goes_first() -> None:
 
 
 def test_a_page_in_other_encodings_weighs_more() -> None:
-    kept = Kept(100)
+    kept = PageCache(100)
     first = kept.get_or_make("a", maker(30))
     kept.get_or_make("b", maker(30))
     first.packed["br"] = b"y" * 45
@@ -49,7 +47,7 @@ def test_a_page_in_other_encodings_weighs_more() -> None:
 
 
 def test_a_page_larger_than_everything_is_kept_alone() -> None:
-    kept = Kept(10)
+    kept = PageCache(10)
     kept.get_or_make("small", maker(5))
     kept.get_or_make("large", maker(50))
     assert kept.get("large") is not None
@@ -57,10 +55,10 @@ def test_a_page_larger_than_everything_is_kept_alone() -> None:
 
 
 def test_twenty_callers_make_a_page_once() -> None:
-    kept, calls, start = Kept(1000), [0], threading.Barrier(20)
-    found: list[Made] = []
+    kept, calls, start = PageCache(1000), [0], threading.Barrier(20)
+    found: list[RenderedPage] = []
 
-    def make() -> Made:
+    def make() -> RenderedPage:
         calls[0] += 1
         threading.Event().wait(0.05)  # the others come in the meantime
         return made(10)
@@ -80,9 +78,9 @@ def test_twenty_callers_make_a_page_once() -> None:
 
 
 def test_other_pages_are_made_at_the_same_time() -> None:
-    kept, both = Kept(1000), threading.Barrier(2, timeout=5)
+    kept, both = PageCache(1000), threading.Barrier(2, timeout=5)
 
-    def make() -> Made:
+    def make() -> RenderedPage:
         both.wait()  # would never be met if one waited for the other
         return made(1)
 
@@ -96,9 +94,9 @@ def test_other_pages_are_made_at_the_same_time() -> None:
 
 
 def test_what_cannot_be_made_leaves_nothing_behind() -> None:
-    kept = Kept(1000)
+    kept = PageCache(1000)
 
-    def fail() -> Made:
+    def fail() -> RenderedPage:
         raise LookupError("no such page")
 
     for number in range(50):
@@ -109,7 +107,7 @@ def test_what_cannot_be_made_leaves_nothing_behind() -> None:
 
 
 def test_clear_forgets_everything() -> None:
-    kept = Kept(1000)
+    kept = PageCache(1000)
     kept.get_or_make("a", maker(3))
     kept.clear()
     assert kept.get("a") is None
@@ -122,7 +120,7 @@ def test_the_tag_follows_the_body() -> None:
 
 
 def test_a_page_has_other_names_until_everything_is_forgotten() -> None:
-    kept = Kept(1000)
+    kept = PageCache(1000)
     page = kept.get_or_make("key", maker(3))
     kept.call(("/x", b"a=1"), "key", kept.round)
     assert kept.called(("/x", b"a=1")) is page
@@ -135,7 +133,7 @@ def test_a_page_has_other_names_until_everything_is_forgotten() -> None:
 
 
 def test_a_long_query_is_no_name() -> None:
-    kept = Kept(1000)
+    kept = PageCache(1000)
     kept.get_or_make("key", maker(3))
     for length, known in ((LONGEST, True), (LONGEST + 1, False)):
         kept.call(("/x", b"q" * length), "key", kept.round)
@@ -143,7 +141,7 @@ def test_a_long_query_is_no_name() -> None:
 
 
 def test_names_are_few_and_the_oldest_goes_first() -> None:
-    kept = Kept(1000)
+    kept = PageCache(1000)
     kept.get_or_make("key", maker(3))
     for number in range(NAMES + 10):
         kept.call(("/x", b"%d" % number), "key", kept.round)
@@ -156,8 +154,8 @@ def test_names_are_few_and_the_oldest_goes_first() -> None:
 # The kitchen: clients take turns, a page is made once, and what fails holds up nobody
 
 
-def plain_page(name: str) -> Made:
-    return Made(body=name.encode(), type="text/plain")
+def plain_page(name: str) -> RenderedPage:
+    return RenderedPage(body=name.encode(), type="text/plain")
 
 
 class Cooked:
@@ -167,8 +165,8 @@ class Cooked:
         self.names: list[str] = []
         self.go = threading.Event()
 
-    def maker(self, name: str) -> Callable[[], Made]:
-        def make() -> Made:
+    def maker(self, name: str) -> Callable[[], RenderedPage]:
+        def make() -> RenderedPage:
             assert self.go.wait(10)
             self.names.append(name)
             return plain_page(name)
@@ -178,7 +176,7 @@ class Cooked:
 
 async def ordered(orders: list[tuple[str, str]]) -> list[str]:
     """Order pages, each by a client; the order in which they were made."""
-    kitchen, cooked = Kitchen(Kept(10_000)), Cooked()
+    kitchen, cooked = RenderQueue(PageCache(10_000)), Cooked()
     tasks = []
     for client, name in orders:
         tasks.append(asyncio.ensure_future(kitchen.make(name, cooked.maker(name), client)))
@@ -207,7 +205,7 @@ def test_neighbours_of_an_ipv6_network_are_one_client() -> None:
 
 def test_who_asks_for_the_same_page_waits_for_it() -> None:
     async def ask() -> None:
-        kitchen, cooked = Kitchen(Kept(1000)), Cooked()
+        kitchen, cooked = RenderQueue(PageCache(1000)), Cooked()
         make = cooked.maker("page")
         tasks = [asyncio.ensure_future(kitchen.make("page", make, f"c{n}")) for n in range(20)]
         await asyncio.sleep(0)
@@ -220,16 +218,16 @@ def test_who_asks_for_the_same_page_waits_for_it() -> None:
 
 
 def test_what_cannot_be_made_is_told_to_all_and_holds_up_nobody() -> None:
-    def fail() -> Made:
+    def fail() -> RenderedPage:
         raise LookupError("no such page")
 
     async def ask() -> None:
-        kitchen = Kitchen(Kept(1000))
+        kitchen = RenderQueue(PageCache(1000))
         wrong = [kitchen.make("wrong", fail, client) for client in ("a", "b")]
         right = kitchen.make("right", lambda: plain_page("right"), "a")
         *failed, made = await asyncio.gather(*wrong, right, return_exceptions=True)
         assert [type(one) for one in failed] == [LookupError, LookupError]
-        assert isinstance(made, Made)
+        assert isinstance(made, RenderedPage)
         with pytest.raises(LookupError):
             await kitchen.make("wrong", fail, "a")
         assert (await kitchen.make("wrong", lambda: plain_page("now"), "a")).body == b"now"
@@ -239,7 +237,7 @@ def test_what_cannot_be_made_is_told_to_all_and_holds_up_nobody() -> None:
 
 def test_a_client_that_leaves_does_not_stop_the_page() -> None:
     async def ask() -> None:
-        kitchen, cooked = Kitchen(Kept(1000)), Cooked()
+        kitchen, cooked = RenderQueue(PageCache(1000)), Cooked()
         tasks = [asyncio.ensure_future(kitchen.make(n, cooked.maker(n), "a")) for n in ("first", "second")]
         await asyncio.sleep(0)
         for task in tasks:
@@ -259,13 +257,13 @@ def test_a_client_that_leaves_does_not_stop_the_page() -> None:
 BODY = b"<p>a page of a leaderboard</p>" * 50
 
 
-def asked(made: Made, *, seconds: int = 0, **headers: str) -> Response:
+def asked(made: RenderedPage, *, seconds: int = 0, **headers: str) -> Response:
     raw = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
     return answer(Request({"type": "http", "method": "GET", "headers": raw}), made, seconds=seconds)
 
 
-def page(body: bytes = BODY, **fields: object) -> Made:
-    return Made(body=body, type="text/html; charset=utf-8", **fields)  # type: ignore[arg-type]
+def page(body: bytes = BODY, **fields: object) -> RenderedPage:
+    return RenderedPage(body=body, type="text/html; charset=utf-8", **fields)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -317,7 +315,7 @@ def test_an_error_page_is_always_sent() -> None:
 def test_a_body_is_compressed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
     monkeypatch.setattr(
-        "leaderboard.answers.compressed", lambda body, accept: calls.append(accept) or (b"packed", "br")
+        "leaderboard.web.cache.compressed", lambda body, accept: calls.append(accept) or (b"packed", "br")
     )
     made = page()
     for _ in range(3):

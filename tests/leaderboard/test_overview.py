@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 
 from harness.record import Record
 from html_pages import BROWSER
-from leaderboard.views.overview import OverviewState
+from leaderboard.pages.overview import OverviewState
 from site_data import (
     HOSTILE,
     Parsed,
@@ -110,11 +110,11 @@ def test_a_search_finds_suites_tasks_and_papers_as_well() -> None:
 
 
 def test_pages_of_rows() -> None:
-    every = models(rows="all", origin="reported")
+    all_paths = models(rows="all", origin="reported")
     first, second = (models(rows="25", page=page, origin="reported") for page in (1, 2))
-    assert [*first, *second] == every[:50]
+    assert [*first, *second] == all_paths[:50]
     last = models(rows="25", page=99_999, origin="reported")
-    assert last == every[-len(last) :]
+    assert last == all_paths[-len(last) :]
 
 
 def test_names_that_are_none() -> None:
@@ -161,15 +161,15 @@ def count(asking: TestClient, path: str, form: str) -> int:
 
 @pytest.mark.parametrize("form", ["json", "csv", "md", "tex"])
 def test_a_twin_holds_every_row_unless_some_are_named(asking: TestClient, form: str) -> None:
-    every = count(asking, "/index.FORM?rows=all", form)
-    assert every > MANY
-    assert count(asking, "/index.FORM", form) == every
-    assert count(asking, "/index.FORM?theme=dark", form) == every
+    all_paths = count(asking, "/index.FORM?rows=all", form)
+    assert all_paths > MANY
+    assert count(asking, "/index.FORM", form) == all_paths
+    assert count(asking, "/index.FORM?theme=dark", form) == all_paths
     usual = OverviewState.model_fields["rows"].default
     assert count(asking, f"/index.FORM?rows={usual}", form) == int(usual)  # named, though the usual number
     assert count(asking, "/index.FORM?rows=25", form) == 25
     assert count(asking, "/index.FORM?page=1", form) == int(usual)
-    assert count(asking, "/index.FORM", form) == every  # what is kept is not mistaken
+    assert count(asking, "/index.FORM", form) == all_paths  # what is kept is not mistaken
 
 
 def test_the_page_itself_stays_paged_and_leads_to_all_rows(asking: TestClient) -> None:
@@ -235,8 +235,11 @@ def test_no_page_leads_to_a_parameter_that_is_none() -> None:
     app = standard_app()
     asking = TestClient(app)
     seen: set[tuple[str, frozenset[str]]] = set()
-    every = every_path(app)
-    for path in [*every[:: 1 + len(every) // 60], *{p.rpartition("/")[0]: p for p in every}.values()]:
+    all_paths = every_path(app)
+    for path in [
+        *all_paths[:: 1 + len(all_paths) // 60],
+        *{p.rpartition("/")[0]: p for p in all_paths}.values(),
+    ]:
         for link in links(asking, path):
             base, _, query = link.partition("?")
             key = base, frozenset(part.partition("=")[0] for part in query.split("&"))

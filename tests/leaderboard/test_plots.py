@@ -20,16 +20,7 @@ from hypothesis import strategies as st
 from markupsafe import Markup
 
 from html_pages import of_class
-from leaderboard.plots.bar_plot import bars
-from leaderboard.plots.distribution_plot import bins, distribution
-from leaderboard.plots.interactive import figure, json_script, plot_data, plotly_file
-from leaderboard.plots.labels import Name, place
-from leaderboard.plots.line_plot import Spot, lines, thinned
-from leaderboard.plots.pareto import frontier, steps
-from leaderboard.plots.radar_plot import radar
-from leaderboard.plots.scales import laid_out
-from leaderboard.plots.scatter_plot import scatter
-from leaderboard.plots.shapes import (
+from leaderboard.web.charts import (
     Axis,
     Bars,
     BarSeries,
@@ -40,6 +31,7 @@ from leaderboard.plots.shapes import (
     LinePoint,
     Lines,
     Mark,
+    Name,
     Point,
     Radar,
     RadarSeries,
@@ -47,10 +39,29 @@ from leaderboard.plots.shapes import (
     Tone,
     Track,
     TrackPoint,
+    bars,
+    bins,
+    distribution,
+    figure,
+    frontier,
+    json_script,
+    laid_out,
+    lines,
+    moment,
+    place,
+    plot_data,
+    plotly_file,
+    radar,
+    safe,
+    scatter,
+    steps,
+    thinned,
+    tick_texts,
+    ticks,
+    track,
+    written,
 )
-from leaderboard.plots.svg import safe
-from leaderboard.plots.ticks import tick_texts, ticks, written
-from leaderboard.plots.track_plot import moment, track
+from leaderboard.web.charts import LinePlotSpot as Spot
 
 # All kinds
 
@@ -553,7 +564,7 @@ def test_the_library_is_found_without_importing_it() -> None:
 
 def test_a_missing_library_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     absent: Callable[[str], None] = lambda name: None  # noqa: E731
-    monkeypatch.setattr("leaderboard.plots.interactive.find_spec", absent)
+    monkeypatch.setattr("leaderboard.web.charts.find_spec", absent)
     with pytest.raises(FileNotFoundError, match="plotly is not installed"):
         plotly_file()
 

@@ -17,10 +17,10 @@ from starlette.testclient import TestClient
 import postgres
 from harness.record import DIGEST_SINCE
 from harness.store import Store
-from leaderboard.app import create_app
-from leaderboard.index import SiteIndex, open_index
-from leaderboard.queries import Queries
-from leaderboard.scopes import all_scopes
+from leaderboard.data.queries import Queries
+from leaderboard.data.snapshot import SiteIndex, open_index
+from leaderboard.data.suites import all_scopes
+from leaderboard.web.app import create_app
 from site_data import (
     Import,
     fill,
@@ -120,14 +120,14 @@ def everything(folder: Path) -> None:
 
 
 def opened(folder: Path, url: str) -> FastAPI:
-    with mock.patch("leaderboard.index.listed", return_value=suites()):
+    with mock.patch("leaderboard.data.snapshot.listed", return_value=suites()):
         app = create_app(replace(small_settings(folder), database=url))
     ENGINES.append(app.state.site.index.engine)
     return app
 
 
 def index(folder: Path, url: str) -> SiteIndex:
-    with mock.patch("leaderboard.index.listed", return_value=suites()):
+    with mock.patch("leaderboard.data.snapshot.listed", return_value=suites()):
         found = open_index(replace(small_settings(folder), database=url))
     ENGINES.append(found.engine)
     return found
@@ -209,7 +209,7 @@ def test_those_who_start_at_once_take_in_once(database: str, tmp_path: Path) -> 
         except Exception as error:
             errors.append(error)
 
-    with mock.patch("leaderboard.index.listed", return_value=suites()):
+    with mock.patch("leaderboard.data.snapshot.listed", return_value=suites()):
         threads = [threading.Thread(target=go) for _ in range(4)]
         for thread in threads:
             thread.start()

@@ -24,14 +24,14 @@ from harness.identity import digest
 from harness.record import Record
 from harness.store import Store
 from html_pages import BROWSER
-from leaderboard import render
-from leaderboard.app import TableTwin, create_app
-from leaderboard.badges import _svg
-from leaderboard.page import Page
-from leaderboard.site import twin_json
-from leaderboard.state import State
-from leaderboard.static_site import write_site
-from leaderboard.tables import KINDS, Cell, Column, Row, Table
+from leaderboard.web import formats as render
+from leaderboard.web.app import TableJson, create_app
+from leaderboard.web.badges import _svg
+from leaderboard.web.page import Page
+from leaderboard.web.parameters import State
+from leaderboard.web.site import page_json
+from leaderboard.web.static_site import write_site
+from leaderboard.web.tables import KINDS, Cell, Column, Row, Table
 from site_data import (
     Import,
     Parsed,
@@ -294,7 +294,7 @@ def test_json_is_what_the_description_of_the_api_says(table: Table) -> None:
     names = [replace(c, key=f"k{at}") for at, c in enumerate(table.columns)]
     table = replace(table, columns=names)
     said = json.loads(json.dumps(render.table_json(table), allow_nan=False))
-    TableTwin.model_validate(said)
+    TableJson.model_validate(said)
     for row, cells in zip(table.rows, said["rows"], strict=True):
         for column, cell in zip(names, row.cells, strict=True):
             found: dict[str, Any] | None = cells["cells"].get(column.key)
@@ -310,7 +310,7 @@ def test_json_is_what_the_description_of_the_api_says(table: Table) -> None:
 
 def test_a_page_as_plain_values() -> None:
     page = Page(title="T", template="x.html", lead="l", notes=["n"], data={"a": 1})
-    assert twin_json(page, State(theme="dark")) == {
+    assert page_json(page, State(theme="dark")) == {
         "title": "T", "lead": "l", "notes": ["n"], "state": {}, "tables": [], "data": {"a": 1},
     }  # fmt: skip
 
@@ -466,15 +466,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def app(folder: Path) -> FastAPI:
-    with mock.patch("leaderboard.index.listed", return_value=suites()):
+    with mock.patch("leaderboard.data.snapshot.listed", return_value=suites()):
         return create_app(small_settings(folder, pages_a_minute=10**6))
 
 
 def paths(app: FastAPI) -> list[str]:
     """The pages, of tasks of the suites only some."""
-    every = every_path(app)
-    plain = [path for path in every if path.startswith("/tasks/") and path.removeprefix("/tasks/").isalnum()]
-    return [path for path in every if path not in plain[5:]]
+    all_paths = every_path(app)
+    plain = [
+        path for path in all_paths if path.startswith("/tasks/") and path.removeprefix("/tasks/").isalnum()
+    ]
+    return [path for path in all_paths if path not in plain[5:]]
 
 
 def test_nothing_of_a_name_becomes_part_of_a_page(app: FastAPI) -> None:
@@ -561,7 +563,7 @@ def test_a_search_for_anything_finds_it_as_text(app: FastAPI, name: str) -> None
 
 
 def test_as_plain_files_nothing_leaves_the_folder(folder: Path, tmp_path: Path) -> None:
-    with mock.patch("leaderboard.index.listed", return_value={"nanobeir": suites()["nanobeir"],
+    with mock.patch("leaderboard.data.snapshot.listed", return_value={"nanobeir": suites()["nanobeir"],
                                                               "mteb": suites()["mteb"]}):  # fmt: skip
         settings = replace(small_settings(folder, static=True), database=f"sqlite:///{tmp_path / 'x.sqlite'}")
         write_site(settings, tmp_path / "out" / "site")

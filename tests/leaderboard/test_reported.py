@@ -20,21 +20,28 @@ from harness.cli import invoke
 from harness.errors import RecordError, UsageError
 from harness.record import Record
 from harness.store import Store
-from leaderboard.importers.reported import SOURCES, main
-from leaderboard.reported.layout import paper_table
-from leaderboard.reported.printed import Paper, Printed, plain
-from leaderboard.reported.reading import backbones, papers
-from leaderboard.reported.recompute import (
+from leaderboard.data.paper_tables import (
+    backbones,
+    conflicts,
+    paper_table,
+    papers,
+    printed_suites,
+    side_by_side,
+)
+from leaderboard.data.papers import (
     OVER_TASKS,
     OVER_TYPES,
     Check,
+    Paper,
+    PaperValue,
     checks,
     counts_by_type,
     means,
+    plain,
     verdict,
 )
-from leaderboard.reported.side_by_side import conflicts, printed_suites, side_by_side
-from leaderboard.tables import Cell, Row, Table
+from leaderboard.data.reported_import import SOURCES, main
+from leaderboard.web.tables import Cell, Row, Table
 
 FOLDER = Path(__file__).parents[2] / "results" / "reported"
 ROWS = {"optibert": 309, "mosaicbert": 222, "neobert": 301, "modernbert": 786, "efficient-embeddings": 26}
@@ -63,7 +70,7 @@ def column(table: Table, label: str) -> list[str]:
     return [row.cells[at].text for row in table.rows]
 
 
-def found(all_papers: dict[str, Paper], slug: str, table: str, **wanted: str) -> Printed:
+def found(all_papers: dict[str, Paper], slug: str, table: str, **wanted: str) -> PaperValue:
     """The one row that has these fields; `setting` may be a part of its own."""
     setting = wanted.pop("setting", "")
     rows = [
@@ -256,7 +263,7 @@ def test_how_many_follow(all_papers: dict[str, Paper]) -> None:
     assert [row.value for row in bounds] == ["76.0", "84.6", "88.1", "85.8"]
 
 
-class Listed(NamedTuple):
+class SiteSuite(NamedTuple):
     """A line of CHECKS.md."""
 
     paper: str
@@ -267,7 +274,7 @@ class Listed(NamedTuple):
     printed: float
 
 
-def listed(text: str) -> list[Listed]:
+def listed(text: str) -> list[SiteSuite]:
     lines = []
     for part in text.split("\n## ")[2:]:
         for line in part.splitlines():
@@ -276,7 +283,7 @@ def listed(text: str) -> list[Listed]:
                 paper, table, what, made, printed = match.groups()
                 table = "1" if "vs Table 1" in what else table
                 passed = part.startswith("Checks that passed")
-                lines.append(Listed(paper, table, what, passed, float(made), float(printed)))
+                lines.append(SiteSuite(paper, table, what, passed, float(made), float(printed)))
     return lines
 
 
@@ -300,7 +307,7 @@ def test_every_listed_check_is_made_again(shared: Path, all_papers: dict[str, Pa
     assert {c.way for c in ours["NeoBERT", "4"] + ours["NeoBERT", "5"]} == {OVER_TYPES}
 
 
-def fits(check: Check, line: Listed) -> bool:
+def fits(check: Check, line: SiteSuite) -> bool:
     near = abs(check.made - line.made) <= 0.51 * 10.0**-check.digits
     return near and check.printed == line.printed and check.follows == line.passed
 
@@ -667,15 +674,15 @@ def test_means_are_over_the_same_queries(tmp_path: Path, capsys: Any) -> None:
     for suite, out, whole in (("beir", single, multi), ("beir:dl19", multi, single)):
         found = beside(capsys, measured(tmp_path / suite.replace(":", "-"), suite, 0.5), "--suite", suite)
         assert len(found) == 22
-        without, every = found[out], found[whole]
+        without, all_paths = found[out], found[whole]
         assert len(without["common"]) == 14
         (column,) = without["other_queries"]
         assert column.startswith("MSMARCO (")
         rest = [value for name, value in without["columns"].items() if name != column]
         assert without["printed_mean"] == pytest.approx(sum(rest) / 14)
-        assert (len(every["common"]), every["other_queries"]) == (15, {})
-        assert every["printed_mean"] == pytest.approx(every["mean"], abs=0.001)
-        assert without["measured_mean"] == every["measured_mean"] == 0.5
+        assert (len(all_paths["common"]), all_paths["other_queries"]) == (15, {})
+        assert all_paths["printed_mean"] == pytest.approx(all_paths["mean"], abs=0.001)
+        assert without["measured_mean"] == all_paths["measured_mean"] == 0.5
 
 
 def test_a_line_shows_each_task_and_says_which_queries(tmp_path: Path, capsys: Any) -> None:

@@ -22,10 +22,10 @@ from harness import catalog
 from harness.lineage import ParentPart
 from harness.types import SuiteOptions
 from html_pages import page
-from leaderboard.pages.model.training import sweeps_of
-from leaderboard.pages.suite.cells import kinds_of, leaks, training_text
-from leaderboard.queries import Queries
-from leaderboard.scopes import Listed, Scope, slug
+from leaderboard.data.queries import Queries
+from leaderboard.data.suites import Scope, SiteSuite, slug
+from leaderboard.pages._suite_table import kinds_of, leaks, training_text
+from leaderboard.pages._training import sweeps_of
 from site_data import RATES, SEEDS, every_path, made_of, names, put_swept, spread_scores, sweep_of
 
 NAME, OWN = "tiny-base-simcse", "tiny-base-own"
@@ -366,17 +366,17 @@ def parts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     """One model that go of CodeSearchNet and the development queries of MLDR chose, and one that none did."""
     opened = {slug(typed): catalog.open_suite(typed, SuiteOptions()) for typed in PARTS}
     listed = {
-        name: Listed(slug=name, typed=typed, suite=suite, main=":" not in typed)
+        name: SiteSuite(slug=name, typed=typed, suite=suite, main=":" not in typed)
         for typed, (name, suite) in zip(PARTS, opened.items(), strict=True)
     }
     chose = (opened["codesearchnet"].columns[0], opened["mldr"].columns[0])
     by = {c.name: {"task": t.name, "splits": t.splits, "subsets": t.subsets} for c in chose for t in c.tasks}
 
     def fill(root: Path) -> None:
-        every = {task.name for suite in opened.values() for task in suite.tasks}
+        all_paths = {task.name for suite in opened.values() for task in suite.tasks}
         made = made_of(1, sweep=sweep_of(by))
-        site_data.put_model(root / "results", SWEPT, made, dict.fromkeys(every, 0.5))
-        site_data.put_model(root / "results", NAME, made_of(1), dict.fromkeys(every, 0.4))
+        site_data.put_model(root / "results", SWEPT, made, dict.fromkeys(all_paths, 0.5))
+        site_data.put_model(root / "results", NAME, made_of(1), dict.fromkeys(all_paths, 0.4))
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(site_data, "suites", lambda: listed)

@@ -19,10 +19,10 @@ from harness.identity import digest, evaluation_identity
 from harness.jobs import model_part, task_part
 from harness.record import Record
 from harness.types import Artifact, SuiteOptions, Task
-from leaderboard.app import create_app
 from leaderboard.commands.serve import command
-from leaderboard.scopes import listed
-from leaderboard.settings import from_environment
+from leaderboard.data.suites import listed
+from leaderboard.web.app import create_app
+from leaderboard.web.settings import from_environment
 from site_data import fill, measured_model, provenance, put, small_settings, suites
 
 SOURCE = '''
@@ -40,7 +40,7 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("HARNESS_RESULTS", raising=False)
     monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))
-    with mock.patch("leaderboard.index.listed", return_value=suites()):
+    with mock.patch("leaderboard.data.snapshot.listed", return_value=suites()):
         yield
 
 
@@ -124,7 +124,7 @@ def test_a_suite_of_ones_own_has_a_page(tmp_path: Path) -> None:
     assert own.main
     assert own.suite == opened
     assert own.slug in list(found)[: sum(one.main for one in found.values())]
-    with mock.patch("leaderboard.index.listed", side_effect=listed):
+    with mock.patch("leaderboard.data.snapshot.listed", side_effect=listed):
         app = create_app(small_settings(tmp_path, suites=(typed,)))
     client = TestClient(app)
     page = client.get(f"/suites/{own.slug}.json").json()
@@ -169,6 +169,6 @@ def test_folders_of_one_name_get_addresses_of_their_own(tmp_path: Path) -> None:
 def test_a_suite_that_is_none_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is not a folder"):
         listed(tmp_path / "cache", ("code:nowhere",))
-    with mock.patch("leaderboard.index.listed", side_effect=listed):
+    with mock.patch("leaderboard.data.snapshot.listed", side_effect=listed):
         (tmp_path / "results").mkdir()
         assert "is not a folder" in said(serve("--suite", "code:nowhere"))

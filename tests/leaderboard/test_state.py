@@ -21,13 +21,12 @@ from schemathesis.specs.openapi.checks import (
 from starlette.testclient import TestClient
 
 from html_pages import BROWSER
-from leaderboard.pages.model.page import _of_suites
-from leaderboard.pages.model.result_tables import keyed
-from leaderboard.paging import SIZES, paging
-from leaderboard.site import page_routes
-from leaderboard.state import State, address, refusals
-from leaderboard.views import api
-from leaderboard.views.suite import SuiteState
+from leaderboard.pages import api
+from leaderboard.pages.model import _of_suites
+from leaderboard.pages.result import keyed
+from leaderboard.pages.suite import SuiteState
+from leaderboard.web.parameters import SIZES, State, address, paging, refusals
+from leaderboard.web.site import page_routes
 from site_data import Parsed, standard_app
 
 # The state of a page stands in its URL, and comes back from it

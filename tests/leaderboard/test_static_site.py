@@ -14,8 +14,8 @@ from starlette.testclient import TestClient
 
 from harness.errors import HarnessError, StoreError, UsageError
 from leaderboard.commands.export import command
-from leaderboard.site import TWINS
-from leaderboard.static_site import write_site
+from leaderboard.web.site import FORMATS
+from leaderboard.web.static_site import write_site
 from site_data import (
     HOSTILE,
     Import,
@@ -37,7 +37,7 @@ URL = "https://example.org/encoders"
 def written(source: Path, folder: Path, url: str = URL) -> Path:
     if not (source / "results").exists():
         fill(source)
-    with mock.patch("leaderboard.index.listed", return_value=suites()):
+    with mock.patch("leaderboard.data.snapshot.listed", return_value=suites()):
         assert write_site(small_settings(source, static=True), folder, url) == 0
     return folder
 
@@ -60,10 +60,10 @@ def test_every_page_of_the_server_is_written_with_its_twins(site: Path) -> None:
     app = standard_app()
     assert len(pages(site)) == len(every_path(app))
     for route in app.state.site.pages:
-        for path in route.every(app.state.site):
+        for path in route.all_paths(app.state.site):
             home = site / path.strip("/")
             assert (home / "index.html").is_file(), path
-            for form in TWINS if route.twins else ():
+            for form in FORMATS if route.twins else ():
                 name = f"{path.strip('/') or 'index'}.{form}"
                 assert (site / name).is_file(), name
 
@@ -178,7 +178,7 @@ def test_pages_hold_all_of_their_rows(tmp_path: Path) -> None:
         settings.results[0],
         [Import(model=f"org/m{n:03}", scores={"RTE": 0.5 + n / 1000}) for n in range(130)],
     )
-    with mock.patch("leaderboard.index.listed", return_value=suites()):
+    with mock.patch("leaderboard.data.snapshot.listed", return_value=suites()):
         write_site(settings, tmp_path / "out")
     for name in ("index", "suites/glue", "tasks/RTE"):
         page = (tmp_path / "out" / name.replace("index", "")).joinpath("index.html").read_text()
@@ -208,7 +208,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def export(results: Path, *arguments: str) -> Result:
     with (
-        mock.patch("leaderboard.index.listed", return_value=suites()),
+        mock.patch("leaderboard.data.snapshot.listed", return_value=suites()),
         mock.patch("harness.paths.reference_folder", return_value=None),  # the server of the test has none
     ):
         return CliRunner().invoke(command, [*arguments, "--results", str(results)])

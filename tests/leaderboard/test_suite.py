@@ -18,11 +18,11 @@ from starlette.testclient import TestClient
 from fakes import task as fake_task
 from harness.scores import Aggregates, Mean
 from harness.types import Column, Suite
-from leaderboard.grid import Cells, Floats, Grid, grid, half_width, rank, tied
-from leaderboard.pages.suite.cells import GONE
-from leaderboard.queries import Entry
-from leaderboard.scopes import REASONS, Listed
-from leaderboard.tables import KINDS
+from leaderboard.data.queries import Entry
+from leaderboard.data.scores import Cells, Floats, SuiteScores, grid, half_width, rank, tied
+from leaderboard.data.suites import REASONS, SiteSuite
+from leaderboard.pages._suite_table import GONE
+from leaderboard.web.tables import KINDS
 from site_data import HOSTILE, Parsed, names, standard_app, suites
 
 # A suite as arrays: both means, ranks and ties, against harness.scores, scipy and brute force
@@ -55,7 +55,7 @@ def suite_of(columns: Sequence[tuple[str, int]]) -> Suite:
     )
 
 
-def laid(suite: Suite, cells: Sequence[Sequence[tuple[str, float]]], **options: Any) -> Grid:
+def laid(suite: Suite, cells: Sequence[Sequence[tuple[str, float]]], **options: Any) -> SuiteScores:
     """The grid of a suite: for each row the reason and the value of each of its tasks."""
     tasks = [task.name for task in suite.tasks]
     reasons = np.array([[REASONS.index(r) for r, _ in row] for row in cells], np.uint8)  # type: ignore[arg-type]
@@ -63,7 +63,7 @@ def laid(suite: Suite, cells: Sequence[Sequence[tuple[str, float]]], **options: 
     empty, none = np.full(values.shape, np.nan), np.zeros(values.shape, np.int64)
     entries = options.pop("entries", [entry(n) for n in range(1, len(cells) + 1)])
     return grid(
-        Listed(slug="s", typed="s", suite=suite, main=True),
+        SiteSuite(slug="s", typed="s", suite=suite, main=True),
         "",
         entries,
         Cells(
@@ -81,7 +81,7 @@ def laid(suite: Suite, cells: Sequence[Sequence[tuple[str, float]]], **options: 
     )
 
 
-def table(*rows: Sequence[float], **options: Any) -> Grid:
+def table(*rows: Sequence[float], **options: Any) -> SuiteScores:
     """The grid of models that have every one of some columns of one type."""
     return laid(suite_of([("x", 1)] * len(rows[0])), [[("", v) for v in row] for row in rows], **options)
 
@@ -159,12 +159,12 @@ def test_a_column_of_several_tasks_is_their_mean_and_counts_once() -> None:
 
 def test_scores_on_other_data_count_only_when_asked() -> None:
     suite, cells = suite_of([("x", 1), ("x", 1)]), [[("", 0.5), ("other", 0.9)]]
-    pinned, every = laid(suite, cells), laid(suite, cells, any_revision=True)
+    pinned, all_paths = laid(suite, cells), laid(suite, cells, any_revision=True)
     assert (pinned.over_tasks.values[0], pinned.over_tasks.complete[0]) == (0.5, False)
-    assert (every.over_tasks.values[0], every.over_tasks.complete[0]) == (pytest.approx(0.7), True)
-    assert pinned.values[0, 1] == every.values[0, 1] == 0.9  # it is shown in both
+    assert (all_paths.over_tasks.values[0], all_paths.over_tasks.complete[0]) == (pytest.approx(0.7), True)
+    assert pinned.values[0, 1] == all_paths.values[0, 1] == 0.9  # it is shown in both
     assert pinned.ranks("tasks", "entry").place.tolist() == [0]
-    assert every.ranks("tasks", "entry").place.tolist() == [1]
+    assert all_paths.ranks("tasks", "entry").place.tolist() == [1]
 
 
 def test_the_impossible_is_in_no_mean_whatever_is_asked() -> None:

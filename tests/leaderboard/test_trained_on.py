@@ -9,9 +9,9 @@ import pytest
 
 import site_data
 from harness.store import Store
-from leaderboard import imports
-from leaderboard.found import Entry
-from leaderboard.trained_on import similar_tasks, trained_on
+from leaderboard.data import imports
+from leaderboard.data.entries import NewEntry
+from leaderboard.data.imports import similar_tasks, trained_on
 from site_data import Import
 from suites._mteb import snapshot
 from suites._mteb.make_snapshot import _groups
@@ -94,7 +94,7 @@ def test_the_suites_say_what_is_similar() -> None:
 # In the index
 
 
-def units(folder: Path, parent: list[str]) -> dict[str, tuple[str, Entry]]:
+def units(folder: Path, parent: list[str]) -> dict[str, tuple[str, NewEntry]]:
     """The stamp of each model of an import, and the entry that is read."""
     (task,) = site_data.names("nanobeir")[:1]
     child = {"training_datasets": ["SciFact"], "adapted_from": "o/parent"}

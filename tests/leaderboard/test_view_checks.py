@@ -25,10 +25,9 @@ from harness.checks.outcome import VERDICTS, Party
 from harness.watch import state
 from html_pages import BROWSER, Html, of_class
 from judged_data import NEWEST, NIGHTS, OLDEST, checkpoint, nightly, small_watch
-from leaderboard.filed import name_of
-from leaderboard.judged import line_of
-from leaderboard.pages.checks.links import suite_slug
-from leaderboard.pages.watch.values import values_of
+from leaderboard.data.checks import line_of, name_of
+from leaderboard.pages._check_tables import suite_slug
+from leaderboard.pages.watches import values_of
 from site_data import HOSTILE, Parsed
 
 # The pages of checks: model lines, their histories, and every number of a check
@@ -117,7 +116,7 @@ def test_a_site_without_checks_says_how_to_make_one(tmp_path: Path) -> None:
     assert not {"/checks", "/watches"} & links(page(client, "/"))
     site = client.app.state.site  # type: ignore[attr-defined]
     assert not [
-        path for route in site.pages for path in route.every(site) if "check" in path or "watch" in path
+        path for route in site.pages for path in route.all_paths(site) if "check" in path or "watch" in path
     ]
 
 
@@ -415,7 +414,7 @@ def test_a_check_with_an_odd_value_takes_no_page_down(tmp_path: Path) -> None:
     shown = list(site.queries.checks)
     assert 40 < len(shown) < 250
     for route in site.pages:
-        for path in route.every(site) if "/check" in route.path else ():
+        for path in route.all_paths(site) if "/check" in route.path else ():
             page(client, path)
             for form in ("json", "csv", "md", "tex"):
                 assert client.get(f"{path}.{form}").status_code == 200, path
@@ -448,12 +447,12 @@ def test_names_that_a_path_cannot_hold(tmp_path: Path) -> None:
 def test_one_folder_goes_before_another(tmp_path: Path) -> None:
     from unittest import mock
 
-    from leaderboard.site import open_site
+    from leaderboard.web.site import open_site
 
     for name, overall in (("results", "improved"), ("other", "regressed")):
         check._keep_check(tmp_path / name, small_check(overall=overall))
     settings = replace(site_data.small_settings(tmp_path), results=(tmp_path / "results", tmp_path / "other"))
-    with mock.patch("leaderboard.index.listed", return_value=site_data.suites()):
+    with mock.patch("leaderboard.data.snapshot.listed", return_value=site_data.suites()):
         checks = open_site(settings).queries.checks
     assert [check.overall for check in checks.values()] == ["improved"]
 

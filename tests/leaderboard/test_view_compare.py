@@ -18,12 +18,11 @@ from starlette.testclient import TestClient
 import site_data
 from harness import catalog
 from harness.types import SuiteOptions
-from leaderboard.app import create_app
-from leaderboard.pages.compare.common import Common, common
-from leaderboard.pages.compare.differences import differing
-from leaderboard.pages.compare.pairs import pairs, winners
-from leaderboard.scopes import Listed
-from leaderboard.site import Site
+from leaderboard.data.suites import SiteSuite
+from leaderboard.pages._comparison import Common, common, differing
+from leaderboard.pages.compare import pairs, winners
+from leaderboard.web.app import create_app
+from leaderboard.web.site import Site
 from site_data import HOSTILE, Import
 
 NANO = site_data.names("nanobeir")
@@ -338,9 +337,9 @@ def printed(client: TestClient, model: str, treatment: str) -> str:
 def test_rows_of_papers_are_compared_by_the_means_that_both_print(tmp_path: Path) -> None:
     """NeoBERT's 51.3 is a mean over tasks and OptiBERT's 51.9 one over types: like for like NeoBERT leads."""
     suite = catalog.open_suite("mteb-v1", SuiteOptions())
-    listed = {"mteb-v1": Listed(slug="mteb-v1", typed="mteb-v1", suite=suite, main=True)}
+    listed = {"mteb-v1": SiteSuite(slug="mteb-v1", typed="mteb-v1", suite=suite, main=True)}
     (tmp_path / "results").mkdir()
-    with mock.patch("leaderboard.index.listed", return_value=listed):
+    with mock.patch("leaderboard.data.snapshot.listed", return_value=listed):
         client = TestClient(create_app(site_data.small_settings(tmp_path)))
     chosen = [
         printed(client, "NeoBERT_4096 (medium)", "table 4"),

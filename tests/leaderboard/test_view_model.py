@@ -15,9 +15,9 @@ from starlette.testclient import TestClient
 
 import site_data
 from harness.record import ErrorPart
-from leaderboard.pages.model.facts import line
-from leaderboard.pages.model.training import figures_of, sensitivity
-from leaderboard.site import Site
+from leaderboard.pages._training import figures_of, sensitivity
+from leaderboard.pages.model import line
+from leaderboard.web.site import Site
 
 MANY = 1200
 """Subsets of a large result."""
@@ -324,7 +324,7 @@ def test_a_hostile_name_stands_escaped(client: TestClient, site: Site) -> None:
 
 def test_every_model_has_a_page_in_every_form(client: TestClient, site: Site) -> None:
     route = next(r for r in site.pages if r.path == "/models/{model}")
-    paths = list(route.every(site))
+    paths = list(route.all_paths(site))
     assert len(paths) == len(site.queries.models)
     for path in [p for p in paths if "acme" in p or "evil" in p or "minilm" in p]:
         for form in ("", ".json", ".csv", ".md", ".tex"):
@@ -415,4 +415,4 @@ def test_a_result_that_is_none_is_not_found(client: TestClient, name: str) -> No
 def test_only_measured_results_are_written_out(site: Site) -> None:
     route = next(r for r in site.pages if r.path == "/results/{id}")
     measured = sum(e.tasks for e in site.queries.entries.values() if e.origin == "measured")
-    assert len(list(route.every(site))) == measured > 0
+    assert len(list(route.all_paths(site))) == measured > 0

@@ -24,8 +24,8 @@ from harness.lineage import MemberPart, ParentPart, SweepPart
 from harness.record import Record
 from harness.types import Artifact, SuiteOptions, Task
 from html_pages import Html, page
-from leaderboard.app import create_app
-from leaderboard.scopes import Listed
+from leaderboard.data.suites import SiteSuite
+from leaderboard.web.app import create_app
 from site_data import Import
 from suites.glue import TASKS
 
@@ -219,7 +219,7 @@ def vectors(model: Artifact, of: Task, score: float, **how: object) -> Record:
 def of_vectors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     names = ("mteb-v1", "beir", "glue")
     opened = {name: catalog.open_suite(name, SuiteOptions()) for name in names}
-    listed = {name: Listed(slug=name, typed=name, suite=one, main=True) for name, one in opened.items()}
+    listed = {name: SiteSuite(slug=name, typed=name, suite=one, main=True) for name, one in opened.items()}
     with (
         mock.patch("site_data.suites", return_value=listed),
         TestClient(site_data.small_app(tmp_path_factory.mktemp("vectors"), fill_vectors)) as found,
@@ -240,10 +240,12 @@ def test_a_table_of_vectors_takes_vectors_alone(of_vectors: TestClient) -> None:
     )
     counts = Counter(column.type for column in catalog.open_suite("mteb-v1").columns)
     types = {kind: SCORE.get(kind, OTHERWISE) for kind in counts}
-    mean, every = 100 * sum(types.values()) / 7, 100 * sum(types[k] * n for k, n in counts.items())
+    mean, all_paths = 100 * sum(types.values()) / 7, 100 * sum(types[k] * n for k, n in counts.items())
     assert whole["mean over types"] == f"{mean:.2f} ({mean:.2f} untouched)"
-    rest = (every - len(SWEEP.tasks) * 25) / (56 - len(SWEEP.tasks))
-    assert whole["mean over tasks"] == f"{every / 56:.2f} ({rest:.2f} untouched)", "as beside the swept model"
+    rest = (all_paths - len(SWEEP.tasks) * 25) / (56 - len(SWEEP.tasks))
+    assert whole["mean over tasks"] == f"{all_paths / 56:.2f} ({rest:.2f} untouched)", (
+        "as beside the swept model"
+    )
     assert (part["STS"], part["Retriev."], part["mean over tasks"]) == ("50.00", "", "")
     assert "not fine-tuned as the paper did" in found.text
     assert [row[0] for row in lines(found, "table-3")] == ["measured here, glue-optibert"]
@@ -374,7 +376,7 @@ def test_without_the_papers_the_page_says_so(tmp_path: Path) -> None:
     (tmp_path / "results").mkdir()
     settings = replace(site_data.small_settings(tmp_path), reported=None)
     with (
-        mock.patch("leaderboard.index.listed", return_value=site_data.suites()),
+        mock.patch("leaderboard.data.snapshot.listed", return_value=site_data.suites()),
         TestClient(create_app(settings)) as own,
     ):
         assert "No paper's tables are at hand." in page(own, "/papers").text
@@ -385,8 +387,8 @@ def test_without_the_papers_the_page_says_so(tmp_path: Path) -> None:
 def test_every_paper_is_exported(client: TestClient) -> None:
     routes = {route.path: route for route in client.app.state.site.pages}  # type: ignore[attr-defined]
     site = client.app.state.site  # type: ignore[attr-defined]
-    assert list(routes["/papers/{paper}"].every(site)) == [f"/papers/{slug}" for slug in PAPERS]
-    assert list(routes["/papers"].every(site)) == ["/papers"]
+    assert list(routes["/papers/{paper}"].all_paths(site)) == [f"/papers/{slug}" for slug in PAPERS]
+    assert list(routes["/papers"].all_paths(site)) == ["/papers"]
 
 
 def test_no_page_styles_elements(client: TestClient) -> None:

@@ -15,7 +15,7 @@ from starlette.testclient import TestClient
 
 import site_data
 from html_pages import Html
-from leaderboard.access.tokens import Tokens
+from leaderboard.web.intake import Tokens
 from site_data import HOSTILE, Import
 
 Json = dict[str, Any]
@@ -386,11 +386,11 @@ def test_no_pushed_provenance_takes_the_site_down(tmp_path: Path) -> None:
 
 
 def test_a_printed_share_is_not_divided_again() -> None:
-    from leaderboard.pages.pareto.printed import printed_points
-    from leaderboard.reported.printed import Paper, PaperTable, Printed
+    from leaderboard.data.papers import Paper, PaperTable, PaperValue
+    from leaderboard.pages._costs import printed_points
 
     def paper(unit: str, value: str) -> Paper:
-        row = Printed(
+        row = PaperValue(
             paper="p", table="t", model="m", size_class="", params="1B", setting="C=1e20", suite="GLUE dev",
             metric="CoLA", value=value, ci_low="", ci_high="", unit=unit, note="",
         )  # fmt: skip

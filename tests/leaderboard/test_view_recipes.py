@@ -171,13 +171,15 @@ def test_a_name_that_is_none(client: TestClient, path: str, near: str) -> None:
 def test_every_recipe_is_exported(client: TestClient) -> None:
     site = client.app.state.site  # type: ignore[attr-defined]
     routes = {route.path: route for route in site.pages}
-    assert list(routes["/recipes/{recipe}"].every(site)) == [f"/recipes/{name}" for name in catalog.recipes()]
+    assert list(routes["/recipes/{recipe}"].all_paths(site)) == [
+        f"/recipes/{name}" for name in catalog.recipes()
+    ]
 
 
 def test_recipes_are_shown_without_torch() -> None:
     code = (
         "import sys\n"
-        "from leaderboard.pages.recipe.facts import opened, protocol_of\n"
+        "from leaderboard.pages.recipes import opened, protocol_of\n"
         "from harness import catalog\n"
         "for name, entry in catalog.recipes().items():\n"
         "    assert all(protocol_of(entry, v, opened(name, v)).settings for v in ('', *entry.variants))\n"

@@ -17,14 +17,20 @@ from starlette.testclient import TestClient
 import site_data
 from harness import catalog, imported
 from harness.types import SuiteOptions
-from leaderboard.app import create_app
-from leaderboard.importers._mteb_entries import SCHEMA, trust_of
-from leaderboard.pages.task.names import find_task, task_key, task_path
-from leaderboard.pages.task.questions import MOST, common_question
-from leaderboard.pages.task.ranks import first_of_models, places
-from leaderboard.pages.task.scores import Scored
-from leaderboard.queries import Entry
-from leaderboard.scopes import Listed, slug
+from leaderboard.data.mteb_pool import SCHEMA, trust_of
+from leaderboard.data.queries import Entry
+from leaderboard.data.suites import SiteSuite, slug
+from leaderboard.pages._task_scores import (
+    MOST,
+    Scored,
+    common_question,
+    find_task,
+    first_of_models,
+    places,
+    task_key,
+    task_path,
+)
+from leaderboard.web.app import create_app
 from site_data import COMMIT, HOSTILE, Import
 
 FIRST = site_data.names("nanobeir")[0]
@@ -97,12 +103,12 @@ def client_of(folder: Path, models: Mapping[str, Sequence[Mapping[str, Any]]], *
     """A site of some suites over such an import."""
     put_rows(folder / "results", models)
     suites = {
-        slug(name): Listed(
+        slug(name): SiteSuite(
             slug=slug(name), typed=name, suite=catalog.open_suite(name, SuiteOptions()), main=":" not in name
         )
         for name in typed
     }
-    with mock.patch("leaderboard.index.listed", return_value=suites):
+    with mock.patch("leaderboard.data.snapshot.listed", return_value=suites):
         return TestClient(create_app(site_data.small_settings(folder)))
 
 

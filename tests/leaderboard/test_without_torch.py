@@ -21,9 +21,9 @@ import json
 from pathlib import Path
 from unittest import mock
 from starlette.testclient import TestClient
-from leaderboard.scopes import Listed, slug
-from leaderboard.app import create_app
-from leaderboard.settings import Settings
+from leaderboard.data.suites import (Listed, slug)
+from leaderboard.web.app import create_app
+from leaderboard.web.settings import Settings
 from harness import catalog, paths
 from harness.types import SuiteOptions
 
@@ -31,7 +31,7 @@ folder = Path(sys.argv[1])
 typed = ("glue", "nanobeir", "mteb")
 suites = {{name: Listed(slug=name, typed=name, suite=catalog.open_suite(name, SuiteOptions()), main=True)
           for name in typed}}
-with mock.patch("leaderboard.index.listed", return_value=suites):
+with mock.patch("leaderboard.data.snapshot.listed", return_value=suites):
     app = create_app(Settings(results=(folder,), reported=paths.reported_folder(), refresh=0,
                               database=f"sqlite:///{{folder}}/site.sqlite", pages_a_minute=10**6))
 client = TestClient(app)
@@ -53,10 +53,10 @@ from unittest import mock
 from harness import catalog
 from harness.cli import invoke
 from harness.types import SuiteOptions
-from leaderboard.scopes import Listed
+from leaderboard.data.suites import Listed
 suites = {{name: Listed(slug=name, typed=name, suite=catalog.open_suite(name, SuiteOptions()), main=True)
           for name in ("nanobeir", "mteb")}}
-with mock.patch("leaderboard.index.listed", return_value=suites):
+with mock.patch("leaderboard.data.snapshot.listed", return_value=suites):
     sys.exit(invoke(sys.argv[1:]))
 """
 """The command line, its site with two suites: all of them make some thousand files."""

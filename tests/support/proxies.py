@@ -14,7 +14,7 @@ from fakes import task
 from harness import imported
 from harness.imported import Imported
 from harness.types import Column, Suite
-from leaderboard.importers._mteb_entries import SCHEMA
+from leaderboard.data.mteb_pool import SCHEMA
 
 Floats = NDArray[np.float64]
 

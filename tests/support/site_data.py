@@ -46,11 +46,11 @@ from harness.record import ErrorPart, Record
 from harness.store import Store
 from harness.types import Artifact, SuiteOptions, Task
 from judged_data import put_checks, put_watches
-from leaderboard.app import create_app
-from leaderboard.importers._mteb_entries import SCHEMA, trust_of
-from leaderboard.scopes import Listed, slug
-from leaderboard.settings import Settings
-from leaderboard.site import Site, open_site
+from leaderboard.data.mteb_pool import SCHEMA, trust_of
+from leaderboard.data.suites import SiteSuite, slug
+from leaderboard.web.app import create_app
+from leaderboard.web.settings import Settings
+from leaderboard.web.site import Site, open_site
 
 HOSTILE = "../evil/<script>alert('x')</script> \"q\" é"
 """A model's name that must stand escaped wherever it is shown."""
@@ -77,10 +77,10 @@ class Import:
 
 
 @cache
-def suites() -> dict[str, Listed]:
+def suites() -> dict[str, SiteSuite]:
     """The suites of the site, by slug."""
     opened = {typed: catalog.open_suite(typed, SuiteOptions()) for typed in TYPED}
-    return {slug(typed): Listed(slug=slug(typed), typed=typed, suite=one, main=":" not in typed)
+    return {slug(typed): SiteSuite(slug=slug(typed), typed=typed, suite=one, main=":" not in typed)
             for typed, one in opened.items()}  # fmt: skip
 
 
@@ -346,14 +346,14 @@ def fill_swept(folder: Path) -> None:
 def small_site(folder: Path, make: Callable[[Path], None] = fill) -> Site:
     """The site over what `make` writes below `folder`."""
     make(folder)
-    with mock.patch("leaderboard.index.listed", return_value=suites()):
+    with mock.patch("leaderboard.data.snapshot.listed", return_value=suites()):
         return open_site(small_settings(folder))
 
 
 def small_app(folder: Path, make: Callable[[Path], None] = fill) -> FastAPI:
     """The same as an application; `app.state.site` is the site."""
     make(folder)
-    with mock.patch("leaderboard.index.listed", return_value=suites()):
+    with mock.patch("leaderboard.data.snapshot.listed", return_value=suites()):
         return create_app(small_settings(folder))
 
 
@@ -367,7 +367,7 @@ def standard_app() -> FastAPI:
     folder = Path(tempfile.mkdtemp(prefix="small-site-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     fill(folder)
-    with mock.patch("leaderboard.index.listed", return_value=suites()):
+    with mock.patch("leaderboard.data.snapshot.listed", return_value=suites()):
         return create_app(small_settings(folder, pages_a_minute=1_000_000))
 
 

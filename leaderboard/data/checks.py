@@ -1,0 +1,194 @@
+"""Documents of a results folder that are no records, checks and watches, as units of the index."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness.checks.outcome import CHECKS, Check, Overall
+from harness.errors import RecordError
+from leaderboard.data.entries import StoredDocument, Unit
+from leaderboard.data.suites import slug
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+
+Reading = Callable[[str, Path], Sequence[StoredDocument]]
+"""Takes a document's name in URLs and its file."""
+
+
+def document_units(source: str, folders: Iterable[Path], read: Reading) -> Iterator[Unit]:
+    """One unit for each JSON file; one of an earlier folder goes before that of the same name of a later."""
+    seen = set()
+    for folder in folders:
+        for path, stamp in _files(folder):
+            name = name_of(path.stem)
+            if name not in seen:
+                seen.add(name)
+                yield Unit(source=source, name=name, stamp=stamp, read=partial(read, name, path))
+
+
+def name_of(stem: str) -> str:
+    """A file's name in URLs: itself, or where it is not fit for one, what is left of it and a digest.
+
+    >>> name_of("20260102T030405-0123456789ab"), name_of("a b")
+    ('20260102T030405-0123456789ab', 'a-b-c8687a08')
+    """
+    if re.fullmatch(r"[A-Za-z0-9_][\w.+-]{0,99}", stem, re.ASCII) and slug(stem) == stem:
+        return stem
+    digest = hashlib.sha256(stem.encode("utf-8", "surrogateescape")).hexdigest()[:8]
+    return f"{slug(stem)[:80]}-{digest}".lstrip("-")
+
+
+def _files(folder: Path) -> Iterator[tuple[Path, str]]:
+    """The JSON files of a folder with what changes whenever they do, by name."""
+    try:
+        with os.scandir(folder) as entries:
+            there = sorted((e for e in entries if _is_one(e.name)), key=lambda entry: entry.name)
+    except OSError:
+        return
+    place = hashlib.sha256(os.fsencode(folder)).hexdigest()[:12]
+    for entry in there:
+        try:
+            facts = entry.stat()
+        except OSError:
+            continue
+        yield Path(entry.path), f"{place}-{facts.st_size:x}-{facts.st_mtime_ns:x}"
+
+
+def _is_one(name: str) -> bool:
+    return name.endswith(".json") and not name.startswith(".")
+
+
+log = logging.getLogger(__name__)
+
+SOURCE = "checks"
+
+OVERALL: tuple[Overall, ...] = ("regressed", "inconclusive", "improved", "equivalent")
+"""The verdicts of a whole check, in the order in which a reader wants to see them."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Mean:
+    """The mean over a suite as a check found it (harness.checks.outcome.MeanOutcome)."""
+
+    suite: str
+    verdict: Overall
+    delta: float | None
+    low: float | None
+    high: float | None
+    margin: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CheckSummary:
+    """What lists show of a check.
+
+    Attributes:
+        name: Of the check in URLs.
+        id: Its own, which it shares with others of the same two models.
+        when: ISO time.
+        line: The name of its model line in URLs.
+        baseline: The name of the baseline, or of the model where it has none.
+        named: Whether it is a named baseline.
+        candidate: The name of the model that is judged.
+        artifacts: Its ArtifactKeys.
+        suites: As they were asked for.
+        recipe: How both were trained; empty where nothing was.
+        overall: The verdict.
+        means: One for each suite.
+        verdicts: How many tasks have each verdict; those that none has are left out.
+    """
+
+    name: str
+    id: str
+    when: str
+    line: str
+    baseline: str
+    named: bool
+    candidate: str
+    artifacts: tuple[str, ...]
+    suites: tuple[str, ...]
+    recipe: str
+    overall: Overall
+    means: tuple[Mean, ...]
+    verdicts: Mapping[str, int]
+
+
+def units(roots: Sequence[Path]) -> Iterator[Unit]:
+    """One unit for each check of some results folders."""
+    return document_units(SOURCE, [root / CHECKS.folder for root in roots], _read)
+
+
+def _read(name: str, path: Path) -> list[StoredDocument]:
+    """A check for the index; nothing, and a word in the log, of a file that is none."""
+    try:
+        document = adapter().dump_json(CHECKS.kind.parse(path.read_bytes(), where=path))
+        check = adapter().validate_json(document)
+    except RecordError as error:
+        log.warning("%s It is left out.", error.message)
+    except (ValueError, AttributeError, TypeError, RecursionError) as error:
+        log.warning("%s is no check: %s. It is left out.", path, " ".join(str(error).split())[:300])
+    else:
+        return [
+            StoredDocument(
+                kind="check", name=name, written=check.when, facts=_facts(check), document=document.decode()
+            )
+        ]
+    return []
+
+
+@cache
+def adapter() -> TypeAdapter[Check]:
+    """Reads and writes checks, and sees that each field holds what it should."""
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(Check)
+
+
+def _facts(check: Check) -> dict[str, Any]:
+    verdicts = [task.verdict for task in check.tasks]
+    return {
+        "id": check.id,
+        "line": line_of(check),
+        "baseline": check.baseline.baseline or check.baseline.name,
+        "named": bool(check.baseline.baseline),
+        "candidate": check.candidate.name,
+        "artifacts": check.candidate.artifacts,
+        "suites": check.suites,
+        "recipe": check.recipe,
+        "overall": check.overall,
+        "means": [{name: getattr(mean, name) for name in Mean.__dataclass_fields__} for mean in check.means],
+        "verdicts": {verdict: verdicts.count(verdict) for verdict in dict.fromkeys(verdicts)},
+    }
+
+
+def line_of(check: Check) -> str:
+    """The name of a check's model line in URLs: one for a baseline, its suites and a recipe."""
+    name = check.baseline.baseline or check.baseline.name
+    parts = (bool(check.baseline.baseline), name, sorted(check.suites), check.recipe)
+    digest = hashlib.sha256(repr(parts).encode("utf-8", "replace")).hexdigest()[:8]
+    readable = "-".join(filter(None, (slug(name)[:60], slug("-".join(check.suites))[:40])))
+    return f"{readable}-{digest}".lstrip("-.")
+
+
+def judged(name: str, written: str, facts: Mapping[str, Any]) -> CheckSummary:
+    """What lists show of a check, as the index holds it."""
+    return CheckSummary(
+        name=name,
+        when=written,
+        **{
+            **facts,
+            "artifacts": tuple(facts["artifacts"]),
+            "suites": tuple(facts["suites"]),
+            "means": tuple(Mean(**mean) for mean in facts["means"]),
+        },
+    )

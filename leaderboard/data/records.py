@@ -1,0 +1,256 @@
+"""Records of results folders as entries of the index."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from harness.errors import RecordError
+from harness.record import Record
+from harness.results import (
+    Condition,
+    EncodingCondition,
+    RecipeCondition,
+    by_weights,
+    condition_json,
+    condition_of,
+    weights_of,
+    weights_text,
+)
+from harness.scores import TrainedResult
+from harness.store import Store
+from leaderboard.data.entries import NewEntry, Number, Outcome, Unit
+from leaderboard.data.suites import SiteSuite, main_scores
+
+log = logging.getLogger(__name__)
+
+SOURCE = "measured"
+
+
+def units(roots: Sequence[Path], suites: Sequence[SiteSuite]) -> Iterator[Unit]:
+    """One unit for each artifact; a record of an earlier folder goes before the same one of a later."""
+    learnt = [one for one in suites if any(task.output == "label" for task in one.suite.tasks)]
+    folders: dict[str, list[tuple[Store, Path]]] = {}
+    for root in roots:
+        store = Store(root)
+        for folder in sorted(p for p in (root / "records").glob("*") if p.is_dir()):
+            folders.setdefault(folder.name.rpartition("-")[2], []).append((store, folder))
+    for key, places in folders.items():
+        yield Unit(source=SOURCE, name=key, stamp=_stamp(places), read=partial(_read, places, learnt))
+
+
+def _stamp(places: Iterable[tuple[Store, Path]]) -> str:
+    digest = hashlib.sha256()
+    for _, folder in places:
+        for path in sorted(folder.glob("*/*.json")):
+            try:
+                facts = path.stat()
+            except OSError:
+                continue
+            digest.update(
+                repr((str(path.relative_to(folder.parent)), facts.st_size, facts.st_mtime_ns)).encode(
+                    "utf-8", "replace"
+                )
+            )
+    return digest.hexdigest()
+
+
+def _read(places: Sequence[tuple[Store, Path]], learnt: Sequence[SiteSuite]) -> list[NewEntry]:
+    records: dict[tuple[str, str], tuple[Record, Path]] = {}
+    for store, folder in places:
+        for path in sorted(folder.glob("*/*.json")):
+            record = _record(store, path)
+            if record is not None and record.purpose == "final" and _goes_before(record, records):
+                records[record.key, weights_of(record)] = (record, path)
+    grouped: dict[str, list[tuple[Record, Path]]] = {}
+    for record, path in records.values():
+        grouped.setdefault(record.model.artifact, []).append((record, path))
+    return [entry for group in grouped.values() for entry in _entries_by_weights(group, learnt)]
+
+
+def _record(store: Store, path: Path) -> Record | None:
+    try:
+        return store.read(path)
+    except RecordError as error:
+        log.warning("%s It is left out.", error.message)
+        return None
+
+
+def _goes_before(record: Record, there: Mapping[tuple[str, str], tuple[Record, Path]]) -> bool:
+    known = there.get((record.key, weights_of(record)))
+    return known is None or (record.status == "done" and known[0].status == "failed")
+
+
+def _entries_by_weights(
+    group: Sequence[tuple[Record, Path]], learnt: Sequence[SiteSuite]
+) -> Iterator[NewEntry]:
+    """The entries of one artifact: those of former weights are apart, and say so."""
+    places = {id(record): path for record, path in group}
+    for at, (weights, records) in enumerate(by_weights(record for record, _ in group).items()):
+        mine = [(record, places[id(record)]) for record in records]
+        yield from _entries(mine, learnt, former=weights_text(weights) if at else "")
+
+
+def _entries(
+    group: Sequence[tuple[Record, Path]], learnt: Sequence[SiteSuite], *, former: str
+) -> Iterator[NewEntry]:
+    """The entries of the same weights: one for each treatment."""
+    treatments: dict[str, tuple[Condition, list[tuple[Record, Path]]]] = {}
+    for record, path in group:
+        try:
+            treatment = condition_of(record)
+            assert treatment.text
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            log.warning("%s does not say how it was measured (%r). It is left out.", path, error)
+            continue
+        treatments.setdefault(_form(treatment), (treatment, []))[1].append((record, path))
+    found = list(_with_shared(treatments))
+    texts = Counter(treatment.text for treatment, _ in found)
+    for treatment, members in found:
+        text = treatment.text
+        if isinstance(treatment, EncodingCondition) and treatment.encoding.get("output") == "ranking":
+            text = f"lexical: {text}"
+        if texts[text] > 1:  # of few words: recipes and prompts may differ in more than these say
+            text = f"{text} ({hashlib.sha256(_form(treatment).encode()).hexdigest()[:8]})"
+        yield _entry(treatment, f"{text}, {former}" if former else text, members, learnt)
+
+
+def _form(treatment: Condition) -> str:
+    return json.dumps(condition_json(treatment), sort_keys=True, default=str)
+
+
+def _with_shared(
+    treatments: Mapping[str, tuple[Condition, list[tuple[Record, Path]]]],
+) -> Iterator[tuple[Condition, list[tuple[Record, Path]]]]:
+    """Treatments with their records: tasks that start from nothing belong to every start of a recipe."""
+    for treatment, members in treatments.values():
+        if isinstance(treatment, RecipeCondition):
+            if treatment.start is None and any(
+                isinstance(t, RecipeCondition) and t.start is not None and replace(t, start=None) == treatment
+                for t, _ in treatments.values()
+            ):
+                continue
+            if treatment.start is not None:
+                shared = treatments.get(_form(replace(treatment, start=None)))
+                yield treatment, [*members, *(shared[1] if shared else ())]
+                continue
+        yield treatment, members
+
+
+def _entry(
+    treatment: Condition, text: str, members: Sequence[tuple[Record, Path]], learnt: Sequence[SiteSuite]
+) -> NewEntry:
+    newest = max((record for record, _ in members), key=_written)
+    trained = isinstance(treatment, RecipeCondition)
+    encoding: Mapping[str, Any] = treatment.encoding if isinstance(treatment, EncodingCondition) else {}
+    numbers, averages = _standings(treatment, members, learnt) if trained else ({}, [])
+    return NewEntry(
+        model=newest.model.name,
+        origin="measured",
+        source=SOURCE,
+        trust="measured",
+        treatment=text,
+        revision=newest.model.revision,
+        artifact=newest.model.artifact,
+        recipe=_recipe(treatment, newest),
+        output="label" if trained else str(encoding.get("output", "vector")),
+        parameters=newest.model.parameters,
+        dimension=newest.model.dimension,
+        max_tokens=encoding.get("max_length"),
+        open_weights=None,
+        adapted_from=newest.lineage.parents[0].name if newest.lineage and newest.lineage.parents else None,
+        lineage=newest.lineage,
+        facts={"treatment": condition_json(treatment), "weights": newest.model.weights},
+        outcomes=[_outcome(record, numbers.get(record.task.name, {})) for record, _ in members],
+        averages=averages,
+    )
+
+
+def _recipe(treatment: Condition, record: Record) -> str | None:
+    """The recipe behind scores: the one that trained for the tasks, else the one that made the model."""
+    if isinstance(treatment, RecipeCondition):
+        return treatment.recipe
+    return record.lineage.name if record.lineage else None
+
+
+def _outcome(record: Record, numbers: Mapping[str, Number]) -> Outcome:
+    data = record.identity.get("data")
+    data = data if isinstance(data, Mapping) else {}
+    return Outcome(
+        task=record.task.name,
+        type=record.task.type,
+        metric=record.task.metric,
+        status=record.status,
+        value=record.main_score,
+        data=str(data.get("revision") or data.get("content") or ""),
+        raw=main_scores(record.scores, record.task.metric, record.main_score),
+        numbers=numbers,
+        key=record.key,
+        written=_written(record),
+        trained_on=_texts_trained_on(record),
+        document=record.to_json(),
+    )
+
+
+def _texts_trained_on(record: Record) -> int | None:
+    found = record.provenance.get("texts_trained_on")
+    return found if isinstance(found, int) else None
+
+
+def _standings(
+    treatment: Condition, members: Sequence[tuple[Record, Path]], learnt: Sequence[SiteSuite]
+) -> tuple[dict[str, dict[str, Number]], list[tuple[str, str, str]]]:
+    """What a recipe trained, by every convention: task → view → number, and the means."""
+    done = sorted((record for record, _ in members if record.status == "done"), key=_written)
+    places = {record.key: path for record, path in members}
+    numbers: dict[str, dict[str, Number]] = {}
+    averages = []
+    for one in learnt:
+        records = {task.name: r for task in one.suite.tasks for r in done if treatment.fits(r, task)}
+        for view, convention in one.suite.conventions.items():
+            found = TrainedResult.of(one.suite, records, convention, lambda r: _examples(r, places))
+            _collect(found, view, numbers)
+            averages.append((one.slug, view, json.dumps(_average(found))))
+    return numbers, averages
+
+
+def _collect(found: TrainedResult, view: str, numbers: dict[str, dict[str, Number]]) -> None:
+    for row in found.rows:
+        if row.record is not None:
+            low, high = (row.interval.low, row.interval.high) if row.interval else (None, None)
+            numbers.setdefault(row.task, {})[view] = Number(value=row.number, low=low, high=high)
+
+
+def _average(found: TrainedResult) -> dict[str, Any]:
+    bounds = {"interval": found.interval, "mean_of_bounds": found.mean_of_bounds}
+    return {
+        "value": found.average.value,
+        "there": found.average.there,
+        "wanted": found.average.wanted,
+        **{name: [b.low, b.high] if b else None for name, b in bounds.items()},
+    }
+
+
+def _examples(record: Record, places: Mapping[str, Path]) -> Path | None:
+    """The per-example file of a record, if it is there and whole."""
+    if record.examples is None:
+        return None
+    path = places[record.key].with_name(record.examples.file)
+    try:
+        whole = hashlib.sha256(path.read_bytes()).hexdigest() == record.examples.sha256
+    except OSError:
+        return None
+    if not whole:
+        log.warning("%s is not what its record says; no interval is made of it.", path)
+    return path if whole else None
+
+
+def _written(record: Record) -> str:
+    return str(record.provenance.get("written", ""))

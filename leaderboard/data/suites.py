@@ -1,0 +1,206 @@
+"""Scopes: what the columns of all suites ask of tasks, and how a result answers."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain, count
+from pathlib import Path
+from typing import Any, Literal
+
+from harness import catalog
+from harness.types import Column, Suite, SuiteOptions, Task
+
+Reason = Literal["", "none", "failed", "other", "bad", "part", "seeds"]
+
+REASONS: tuple[Reason, ...] = ("", "none", "failed", "other", "bad", "part", "seeds")
+"""Why a number does not count; the index keeps the place in this list."""
+
+WHY: Mapping[Reason, str] = {
+    "": "",
+    "none": "no score: not run, or under another revision or treatment of the model",
+    "failed": "it was run and failed",
+    "other": "on another revision of the data than the suite's, or on data that does not prove its revision",
+    "bad": "an impossible value",
+    "part": "splits or subsets that the suite asks for are missing",
+    "seeds": "some seeds of the training have no score, so there is no mean over them",
+}
+
+Raw = Mapping[str, Mapping[str, "float | None"]]
+"""split → subset → main score."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scope:
+    """What one task is asked for.
+
+    `data` is the pinned revision of its data, or the content hash of data that is built; `view`
+    names the convention where a recipe trains for the task.
+    """
+
+    task: str
+    splits: tuple[str, ...]
+    subsets: tuple[str, ...]
+    data: str
+    view: str = ""
+
+    @cached_property
+    def form(self) -> str:
+        """What names the scope: a digest, as some tasks have thousands of subsets."""
+        whole = json.dumps([self.task, self.splits, self.subsets, self.data, self.view])
+        return hashlib.sha256(whole.encode()).hexdigest()
+
+    def answer(self, raw: Raw, data: str) -> tuple[float | None, Reason]:
+        """The mean over splits and subsets of one model's main scores, and why it does not count.
+
+        Args:
+            raw: Its main scores; None where a value was impossible.
+            data: The revision or content hash of the data they are of; empty where nothing proves one.
+        """
+        found = [raw.get(split, {}).get(subset, _ABSENT) for split in self.splits for subset in self.subsets]
+        if any(value is _ABSENT for value in found):
+            return None, "part"
+        values = [float(value) for value in found if isinstance(value, float | int) and possible(value)]
+        if len(values) < len(found):
+            return None, "bad"
+        mean = sum(values) / len(values)
+        return mean, "" if not self.data or data == self.data else "other"
+
+
+def main_scores(
+    scores: Mapping[str, Mapping[str, Mapping[str, Any]]], metric: str, main_score: float | None
+) -> dict[str, dict[str, float | None]]:
+    """Main scores by split and subset, of a record's raw metrics; of a single one the main score itself."""
+    found = {
+        split: {subset: _main(metrics, metric) for subset, metrics in subsets.items()}
+        for split, subsets in scores.items()
+    }
+    cells = [(split, subset) for split, subsets in found.items() for subset in subsets]
+    if len(cells) == 1 and main_score is not None:
+        found[cells[0][0]][cells[0][1]] = main_score
+    return found
+
+
+def _main(metrics: Mapping[str, Any], metric: str) -> float | None:
+    value = metrics.get("main_score", metrics.get(metric))
+    return float(value) if isinstance(value, int | float) else None
+
+
+_ABSENT = object()
+
+
+def possible(value: float) -> bool:
+    """Whether a value can be a score: all metrics lie between -1 and 1.
+
+    >>> possible(0.5), possible(5.0), possible(float("nan"))
+    (True, False, False)
+    """
+    return math.isfinite(value) and -1 <= value <= 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class SiteSuite:
+    """A suite as the site lists it: `slug` stands in URLs, `typed` is what --suite takes."""
+
+    slug: str
+    typed: str
+    suite: Suite
+    main: bool
+
+    @cached_property
+    def parts(self) -> frozenset[str]:
+        """The columns that show some splits or subsets of a task, which other columns have more of."""
+        return frozenset(self.suite.parts)
+
+    def scopes(self, view: str = "") -> list[list[Scope]]:
+        """The scopes of each column."""
+        return [scopes_of(column, view) for column in self.suite.columns]
+
+
+def scopes_of(column: Column, view: str = "") -> list[Scope]:
+    """What a column asks of its tasks."""
+    return [scope_of(task, view) for task in column.tasks]
+
+
+def scope_of(task: Task, view: str = "") -> Scope:
+    """What a suite asks of a task."""
+    return Scope(
+        task=task.name,
+        splits=task.splits,
+        subsets=task.subsets,
+        data=task.data.revision or task.data.content,
+        view=view if task.output == "label" else "",
+    )
+
+
+def views(suite: Suite) -> tuple[str, ...]:
+    """The conventions of a suite; an empty name for the main score where there are none."""
+    return tuple(suite.conventions) or ("",)
+
+
+def listed(cache: Path, extra: Sequence[str] = ()) -> dict[str, SiteSuite]:
+    """Every suite that needs no folder of a user's, and the user's own ones, by slug; main ones first.
+
+    A benchmark with the columns of a suite that has a name of its own is listed once.
+
+    Args:
+        cache: Keeps what a suite builds.
+        extra: Suites of the user's own, as --suite takes them: main ones.
+
+    Raises:
+        UsageError: One of these cannot be opened.
+    """
+    found: dict[str, SiteSuite] = {}
+    seen: set[tuple[str, ...]] = set()
+    for typed, main in _typed(extra):
+        suite = catalog.open_suite(typed, SuiteOptions(cache=cache))
+        columns = tuple(scope_of(task).form for column in suite.columns for task in column.tasks)
+        if columns and columns not in seen:
+            seen.add(columns)
+            name = _free(slug(typed), found)
+            found[name] = SiteSuite(slug=name, typed=typed, suite=suite, main=main)
+    return found
+
+
+def _typed(extra: Sequence[str]) -> list[tuple[str, bool]]:
+    entries = catalog.suites().values()
+    own = [(entry.name, True) for entry in entries if entry.alone]
+    offered = [(e.name, o.name) for e in entries for o in e.offers() if o.kind == "benchmark"]
+    named = [*own, *((typed, True) for typed in extra)]
+    return [*named, *((f"{name}:{argument}", False) for name, argument in offered)]
+
+
+def _free(name: str, taken: Mapping[str, SiteSuite]) -> str:
+    """The name, with a number behind it where folders of other names have the same."""
+    others = (f"{name}-{number}" for number in count(2))
+    return next(one for one in chain([name], others) if one not in taken)
+
+
+def slug(text: str) -> str:
+    """A text as part of a URL: letters, digits, `-`, `_` and dots, without the end of a twin's address.
+
+    >>> slug("mteb:MTEB(eng, v2)"), slug("org/name-v1.5"), slug("my.json")
+    ('mteb-MTEB-eng-v2', 'org-name-v1.5', 'my-json')
+    """
+    safe = "".join(c if c.isascii() and (c.isalnum() or c in "-_.") else " " for c in text)
+    plain = "-".join(safe.split()).strip(".-")
+    return _TWIN.sub(r"-\1", plain)
+
+
+_TWIN = re.compile(r"\.(json|csv|md|tex|svg)$")
+
+
+def all_scopes(suites: Sequence[SiteSuite]) -> dict[str, list[Scope]]:
+    """Every scope that a suite asks for, by task."""
+    found: dict[str, dict[str, Scope]] = {}
+    for one in suites:
+        for view in views(one.suite):
+            for column in one.scopes(view):
+                for scope in column:
+                    found.setdefault(scope.task, {})[scope.form] = scope
+    return {task: list(scopes.values()) for task, scopes in found.items()}

@@ -1,0 +1,77 @@
+"""A page: what its template shows and what its twins hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from harness.errors import UsageError, unknown
+from leaderboard.web.parameters import State
+from leaderboard.web.tables import Table
+
+
+@dataclass(frozen=True, kw_only=True)
+class Crumb:
+    """One step of the way to a page."""
+
+    label: str
+    href: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Page:
+    """What a view gives.
+
+    Attributes:
+        title: The heading, and the window's title.
+        template: Its file in templates/.
+        lead: One sentence below the heading.
+        crumbs: The way here, without this page.
+        tables: What CSV, Markdown and LaTeX hold; a template prints those it names.
+        data: What the JSON twin holds beside the tables: plain values.
+        context: What the template takes beside these: a frozen dataclass of the view.
+        notes: Sentences that must be read with the page.
+        plots: Whether the library of interactive plots is loaded.
+    """
+
+    title: str
+    template: str
+    lead: str = ""
+    crumbs: Sequence[Crumb] = ()
+    tables: Sequence[Table] = ()
+    data: Mapping[str, Any] = field(default_factory=dict)
+    context: Any = None
+    notes: Sequence[str] = ()
+    plots: bool = False
+
+
+class NotFound(UsageError):
+    """There is no such page."""
+
+
+def missing(what: str, name: str, known: Iterable[str], *, then: str) -> NotFound:
+    """The error for a name in a URL that is none: the nearest ones, and `then`."""
+    error = unknown(what, name, known, then=then)
+    return NotFound(error.message, hint=error.hint)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PageRoute:
+    """A page as the site lists it: one of the `PAGES` in a file of leaderboard/pages/.
+
+    Attributes:
+        path: Where it lies, with the names of its parameters in braces.
+        state: What its query may hold.
+        view: Takes the site, the state and the path's parameters by name, and gives the page.
+        summary: What the page shows, in a sentence of the API's documents.
+        every: The paths of all such pages, for the export of the whole site.
+        twins: Whether it has twins.
+    """
+
+    path: str
+    state: type[State]
+    view: Callable[..., Page]
+    summary: str
+    all_paths: Callable[[Any], Iterable[str]] = lambda site: ()
+    twins: bool = True
