@@ -37,7 +37,7 @@ with mock.patch("leaderboard.data.snapshot.listed", return_value=suites):
 client = TestClient(app)
 said = {{}}
 for route in app.state.site.pages:
-    for path in list(route.every(app.state.site))[:3]:
+    for path in list(route.all_paths(app.state.site))[:3]:
         base = "/index" if path == "/" else path
         for end in ("", ".json", ".csv", ".md", ".tex") if route.twins else ("",):
             address = base + end if end else path
