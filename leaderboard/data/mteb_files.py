@@ -141,8 +141,15 @@ def _add_scores(parsed: Parsed, data: Mapping[str, Any], tasks: Tasks) -> Conten
         parsed.subset.append(sys.intern(subset))
         parsed.score.append(score)
         parsed.flag.append(flag)
-    versions = (_version(data.get(name)) for name in ("dataset_revision", "mteb_version"))
-    return Content("", task, *versions, old, repeated, len(rows), seconds)
+    return Content(
+        task=task,
+        data_revision=_version(data.get("dataset_revision")),
+        mteb_version=_version(data.get("mteb_version")),
+        converted=old,
+        repeated=repeated,
+        rows=len(rows),
+        seconds=seconds,
+    )
 
 
 def _scores(given: Any) -> tuple[dict[str, dict[str, Any]], int]:

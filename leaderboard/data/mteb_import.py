@@ -9,7 +9,7 @@ import os
 import re
 import stat
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack
@@ -182,8 +182,24 @@ class _Former:
 
     imported: Imported | None = None
     files: pa.Table = field(default_factory=_FILES.empty_table)
-    scores: pa.Table = field(default_factory=_SCORES.empty_table)
+    scores: pa.Table = field(default_factory=lambda: _encoded(_SCORES.empty_table()))
     cards: Mapping[str, dict[str, Any]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Read:
+    """The contents of the files that were read now, in order, the facts of cards by path, and the scores."""
+
+    contents: list[Content] = field(default_factory=list)
+    cards: dict[str, dict[str, Any]] = field(default_factory=dict)
+    scores: list[pa.Table] = field(default_factory=list)
+
+    def add(self, part: Parsed) -> None:
+        self.contents.extend(part.files)
+        self.cards.update(part.cards)
+        score = pa.array(np.asarray(part.score), from_pandas=True)
+        table = pa.table([part.split, part.subset, score, part.flag], schema=_SCORES)
+        self.scores.append(_encoded(table))
 
 
 def _former(imported: Imported | None) -> _Former:
@@ -194,7 +210,7 @@ def _former(imported: Imported | None) -> _Former:
         return _Former(
             imported=imported,
             files=imported.files(_FILES.names).cast(_FILES),
-            scores=imported.scores(_SCORES.names).cast(_SCORES),
+            scores=imported.scores(_SCORES.names),
             cards={f"{e['folder']}/{CARD}": {name: e[name] for name in FACTS} for e in entries if e["card"]},
         )
     except RecordError as error:
@@ -207,7 +223,7 @@ def _refresh(
     files: Sequence[File],
     former: _Former,
     facts: Mapping[str, Any],
-    parse: Callable[[Sequence[str]], list[Parsed]],
+    parse: Callable[[Sequence[str]], _Read],
 ) -> Outcome:
     """Read the files that are new or changed, and write the tables if that changes them."""
     columns = [former.files[name].to_pylist() for name in (*_STAT.names, "problem")]
@@ -223,12 +239,11 @@ def _refresh(
             read.append((path, *facts_now))
         else:
             same.append(row)
-    parsed = parse([path for path, *_ in read]) if read else []
-    contents = [content for part in parsed for content in part.files]
-    if former.imported and not changed and all(content.problem for content in contents):
+    now = parse([str(file[0]) for file in read]) if read else _Read()
+    if former.imported and not changed and all(content.problem for content in now.contents):
         return _unchanged(former.imported, facts, read=len(read), total=len(files))
-    new = [(*file, *content) for file, content in zip(read, contents, strict=True)]
-    tables, counts = _tables(_table([*new, *bad], _FILES), same, parsed, former)
+    new = [(*file, *content) for file, content in zip(read, now.contents, strict=True)]
+    tables, counts = _tables(_table([*new, *bad], _FILES), same, now, former)
     return Outcome(
         imported=Imported.publish(folder, tables, {**facts, **counts}, {"parser": PARSER}),
         changed=True,
@@ -246,14 +261,14 @@ def _table(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.Table:
 
 
 def _tables(
-    new: pa.Table, same: Sequence[int], parsed: Sequence[Parsed], former: _Former
+    new: pa.Table, same: Sequence[int], now: _Read, former: _Former
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The tables by name, and the facts of the stamp: those of a new import of the same files.
 
     Args:
         new: The files that were read now, in order, and the bad ones.
         same: The rows of the unchanged files in the former import.
-        parsed: The contents of the files that were read now.
+        now: What was read now.
         former: The former import.
     """
     starts = np.cumsum([0, *new["rows"].to_pylist(), *former.files["rows"].to_pylist()])[:-1]
@@ -263,8 +278,8 @@ def _tables(
     files, folders = _by_entry(files.append_column("start", pa.array(starts)))
     files = _encoded(files)
     cards = {path: former.cards[path] for path in unchanged["path"].to_pylist() if path in former.cards}
-    cards |= {path: facts for part in parsed for path, facts in part.cards.items()}
-    scores, file_of_row = _scores(files, parsed, former)
+    cards |= now.cards
+    scores, file_of_row = _scores(files, [*now.scores, former.scores])
     entries = _entries(files, folders, {path.rpartition("/")[0]: facts for path, facts in cards.items()})
     facts = _stamp_facts(files, entries, scores, file_of_row)
     names = ["entry", *_FILES.names]
@@ -289,17 +304,12 @@ def _entry_folder(path: str) -> str:
     return folder if own and name.endswith(".json") else ""
 
 
-def _scores(files: pa.Table, parsed: Sequence[Parsed], former: _Former) -> tuple[pa.Table, NDArray[np.int64]]:
+def _scores(files: pa.Table, parts: Sequence[pa.Table]) -> tuple[pa.Table, NDArray[np.int64]]:
     """The scores in the order of the files, and the row of the file of each."""
-    parts = [
-        [part.split, part.subset, pa.array(np.asarray(part.score), from_pandas=True), part.flag]
-        for part in parsed
-    ]
-    tables = [pa.table(dict(zip(_SCORES.names, part, strict=True)), schema=_SCORES) for part in parts]
     lengths = files["rows"].to_numpy()
     first = np.cumsum(lengths) - lengths
     index = np.arange(lengths.sum()) + np.repeat(files["start"].to_numpy() - first, lengths)
-    own = pa.concat_tables([*tables, former.scores]).combine_chunks().take(index)
+    own = pa.concat_tables(parts).unify_dictionaries().combine_chunks().take(index).cast(_SCORES)
     file_of_row = np.repeat(np.arange(files.num_rows), lengths)
     named = files.select(["entry", "task", "data_revision", "mteb_version"]).take(file_of_row)
     columns = ["entry", "task", *_SCORES.names, "data_revision", "mteb_version"]
@@ -393,8 +403,8 @@ def _stamp_facts(
 # Reading in processes
 
 
-def _parse(root: Path, workers: int | None, progress: Progress, paths: Sequence[str]) -> list[Parsed]:
-    """The contents of the files below `root`, in order, in parts.
+def _parse(root: Path, workers: int | None, progress: Progress, paths: Sequence[str]) -> _Read:
+    """Read files below `root`.
 
     Raises:
         HarnessError: A process was killed.
@@ -402,24 +412,24 @@ def _parse(root: Path, workers: int | None, progress: Progress, paths: Sequence[
     chunks = [paths[at : at + CHUNK] for at in range(0, len(paths), CHUNK)]
     count = min(workers or len(os.sched_getaffinity(0)), len(chunks))
     read = partial(parse_files, str(root), mteb_tasks())
-    parts: list[Parsed] = []
+    done = _Read()
     progress(0, len(paths))
     with ExitStack() as stack:
-        parallel = map(read, chunks)
+        parallel: Iterator[Parsed] = map(read, chunks)
         if count > 1:
             spawn = multiprocessing.get_context("spawn")  # the process that imports may have threads
             pool = ProcessPoolExecutor(count, mp_context=spawn, initializer=ignore_interrupts)
             parallel = stack.enter_context(pool).map(read, chunks)
         try:
             for part in parallel:
-                parts.append(part)
-                progress(sum(len(one.files) for one in parts), len(paths))
+                done.add(part)
+                progress(len(done.contents), len(paths))
         except BrokenProcessPool as error:
             raise HarnessError(
                 "A process that reads results was killed, perhaps as memory ran out.",
                 hint="Run the same command again with --workers 1; the former import is as it was.",
             ) from error
-    return parts
+    return done
 
 
 def mteb_tasks() -> Tasks:
