@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 HELD = 60_000_000
-"""Bytes that the grids of suites may take, by estimate."""
+"""Bytes that the scores of suites may take, by estimate."""
 
 SIZES: Mapping[str, tuple[float, float]] = {
     "small": (0, 60e6),
@@ -109,7 +109,7 @@ class Queries:
         self.index = index
         self.version = version
         self.suites = index.suites
-        self._grids: OrderedDict[tuple[str, str, bool], SuiteScores] = OrderedDict()
+        self._suite_scores: OrderedDict[tuple[str, str, bool], SuiteScores] = OrderedDict()
         self._cells: dict[tuple[str, str], tuple[list[Entry], Cells, Mapping[int, Mapping[str, Any]]]] = {}
 
     @contextmanager
@@ -188,7 +188,7 @@ class Queries:
         }
 
     @cached_property
-    def judgements(self) -> dict[str, list[CheckSummary]]:
+    def checks_of(self) -> dict[str, list[CheckSummary]]:
         """The checks of each candidate by its ArtifactKey, the newest first."""
         found: dict[str, list[CheckSummary]] = {}
         for check in self.checks.values():
@@ -208,7 +208,7 @@ class Queries:
         with self.reading() as connection:
             return connection.execute(wanted.order_by(FILED.c.written.desc(), FILED.c.name.desc())).all()
 
-    def filed(self, kind: str, name: str) -> str:
+    def document(self, kind: str, name: str) -> str:
         """The whole of a check or a watch that is there, as JSON."""
         wanted = select(FILED.c.document).where(FILED.c.kind == kind, FILED.c.name == name)
         with self.reading() as connection:
@@ -219,32 +219,34 @@ class Queries:
         with self.index.engine.connect() as connection:
             return frozenset(connection.scalars(select(FILED.c.kind).distinct()))
 
-    def grid(self, listed: SiteSuite, view: str = "", *, any_revision: bool = False) -> SuiteScores:
+    def suite_scores(
+        self, site_suite: SiteSuite, convention: str = "", *, pinned: bool = False
+    ) -> SuiteScores:
         """A suite put together."""
-        key = (listed.slug, view, any_revision)
-        found = self._grids.get(key)
+        key = (site_suite.slug, convention, pinned)
+        found = self._suite_scores.get(key)
         if found is None:
-            found = self._grids[key] = self._grid(listed, view, any_revision)
+            found = self._suite_scores[key] = self._make(site_suite, convention, pinned)
             self._spare()
-        self._grids.move_to_end(key)
+        self._suite_scores.move_to_end(key)
         return found
 
     def _spare(self) -> None:
-        """Forget the grids that were asked for longest ago when they take more than HELD."""
-        while sum(grid.size for grid in self._grids.values()) > HELD and len(self._grids) > 1:
-            self._grids.popitem(last=False)
-        kept = {(slug, view) for slug, view, _ in self._grids}
+        """Forget the scores that were asked for longest ago when they take more than HELD."""
+        while sum(one.size for one in self._suite_scores.values()) > HELD and len(self._suite_scores) > 1:
+            self._suite_scores.popitem(last=False)
+        kept = {(slug, view) for slug, view, _ in self._suite_scores}
         self._cells = {name: cells for name, cells in self._cells.items() if name in kept}
 
-    def _grid(self, listed: SiteSuite, view: str, any_revision: bool) -> SuiteScores:
-        from leaderboard.data.scores import grid
+    def _make(self, listed: SiteSuite, view: str, pinned: bool) -> SuiteScores:
+        from leaderboard.data.scores import suite_scores
 
         forms = listed.scopes(view)
         ids = list(dict.fromkeys(self.scope_ids[scope.form] for column in forms for scope in column))
         column = {number: at for at, number in enumerate(ids)}
         entries, cells, averages = self._known(listed, view, ids)
         columns = [[column[self.scope_ids[scope.form]] for scope in scopes] for scopes in forms]
-        return grid(listed, view, entries, cells, columns, averages, any_revision=any_revision)
+        return suite_scores(listed, view, entries, cells, columns, averages, pinned=pinned)
 
     def _known(
         self, listed: SiteSuite, view: str, ids: Sequence[int]
@@ -348,7 +350,7 @@ class Queries:
             rows = connection.execute(wanted.limit(count)).all()
         return [(row, self.entries[row.entry]) for row in rows]
 
-    def document(self, number: int) -> Any:
+    def result_document(self, number: int) -> Any:
         """The whole of a result: a record, or an import's scores by split and subset."""
         wanted = select(RESULTS.c.document).where(RESULTS.c.id == number)
         with self.reading() as connection:

@@ -43,20 +43,20 @@ NONE = REASONS.index("none")
 class Means:
     """One mean of every entry: (entries,) each.
 
-    `there` of `wanted` columns (or types) count; the value is over those, NaN where there are none.
+    `count` of `expected` columns (or types) count; the value is over those, NaN where there are none.
     `deviations` are standard deviations over the seeds of a training, NaN for what has no seeds.
     """
 
     over: str
     values: Floats
-    there: Ints
-    wanted: int
+    count: Ints
+    expected: int
     deviations: Floats
 
     @property
     def complete(self) -> NDArray[np.bool_]:
         """Which entries have all that is wanted."""
-        return np.asarray((self.there == self.wanted) & (self.wanted > 0))
+        return np.asarray((self.count == self.expected) & (self.expected > 0))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,8 +95,8 @@ class SuiteScores:
     """A suite under one convention.
 
     Attributes:
-        listed: The suite.
-        view: The convention's name; empty for the main score.
+        site_suite: The suite.
+        convention: The convention's name; empty for the main score.
         entries: One for each row.
         values: (entries, columns), shares of 1; NaN where nothing is known.
         low: Likewise, of the 95 % interval.
@@ -113,12 +113,12 @@ class SuiteScores:
         averages: What else is known of a row's means: the interval of a trained one, or what a paper
             prints (leaderboard.data.paper_rows).
         by_seed: The values of each seed, (seeds, columns), by the rows that stand for several.
-        any_revision: Whether scores on other revisions of the data count.
+        pinned: Whether only scores on the pinned revisions of the data count.
         drawn: Cells and their HTML by column and row: a page with another order draws none anew.
     """
 
-    listed: SiteSuite
-    view: str
+    site_suite: SiteSuite
+    convention: str
     entries: Sequence[Entry]
     values: Floats
     low: Floats
@@ -134,7 +134,7 @@ class SuiteScores:
     over_types: Means
     averages: Mapping[int, Mapping[str, Any]]
     by_seed: Mapping[int, Floats] = field(default_factory=dict)
-    any_revision: bool = False
+    pinned: bool = False
     drawn: dict[str, dict[int, tuple[Cell, str]]] = field(default_factory=dict)
     _ranks: dict[tuple[str, str], Ranks] = field(default_factory=dict)
 
@@ -145,12 +145,12 @@ class SuiteScores:
     @property
     def keeps_cells(self) -> bool:
         """Whether drawn cells are kept: of what most readers ask for."""
-        return self.listed.main and not self.any_revision
+        return self.site_suite.main
 
     @property
     def size(self) -> int:
         """Bytes that it takes, by estimate, with all its cells drawn where these are kept."""
-        cells = len(self.entries) * (len(self.listed.suite.columns) + len(self.by_type) + 8)
+        cells = len(self.entries) * (len(self.site_suite.suite.columns) + len(self.by_type) + 8)
         return cells * (CELL if self.keeps_cells else NUMBERS)
 
     @cached_property
@@ -160,13 +160,13 @@ class SuiteScores:
         found[self.one_for_each_model(range(len(self.entries)))] = True
         return found
 
-    def one_for_each_model(self, rows: Iterable[int], there: Ints | None = None) -> list[int]:
+    def one_for_each_model(self, rows: Iterable[int], count: Ints | None = None) -> list[int]:
         """Of some rows the one of each model with the most columns, then the best known revision.
 
-        A paper's row stands for itself. `there` counts the columns of each row, (entries,); None for
+        A paper's row stands for itself. `count` has the columns of each row, (entries,); None for
         all columns of the suite.
         """
-        counts = self.over_tasks.there if there is None else there
+        counts = self.over_tasks.count if count is None else count
 
         def weight(row: int) -> tuple[Any, ...]:
             return (int(counts[row]), *knownness(self.entries[row]))
@@ -180,12 +180,12 @@ class SuiteScores:
         return sorted(best.values())
 
     @cached_property
-    def unseen(self) -> Floats:
+    def zero_shot(self) -> Floats:
         """The share of the columns that each model was not trained on, by its makers' account.
 
         NaN where they say nothing; (entries,).
         """
-        columns = self.listed.suite.columns
+        columns = self.site_suite.suite.columns
         tasks = [[column.name, *(task.name for task in column.tasks)] for column in columns]
         found = np.full(len(self.entries), np.nan)
         for row, entry in enumerate(self.entries):
@@ -198,7 +198,7 @@ class SuiteScores:
         """Ranks by the mean over "tasks" or "types", among one row for each "model" or all rows ("entry")."""
         key = (over, each)
         if key not in self._ranks:
-            averages, weights = ({}, _weights(self.listed)) if over == "types" else (self.averages, None)
+            averages, weights = ({}, _weights(self.site_suite)) if over == "types" else (self.averages, None)
             ranked = self._ranked(self.over_tasks, each)
             self._ranks[key] = rank(self.values, self.mean(over).values, ranked, averages, weights)
         return self._ranks[key]
@@ -217,7 +217,7 @@ class SuiteScores:
     @cached_property
     def selected(self) -> NDArray[np.bool_]:
         """Which columns chose each model, or one of its parents, among several; (entries, columns)."""
-        columns = self.listed.suite.columns
+        columns = self.site_suite.suite.columns
         found = np.zeros((len(self.entries), len(columns)), bool)
         for row, entry in enumerate(self.entries):
             if entry.lineage and entry.lineage.selections:
@@ -226,7 +226,7 @@ class SuiteScores:
 
     def chose(self, row: int, kind: str = "") -> list[str]:
         """The columns in the means (or in that of a type) that chose a row's model."""
-        columns, averaged = self.listed.suite.columns, _averaged(self.listed.suite)
+        columns, averaged = self.site_suite.suite.columns, _averaged(self.site_suite.suite)
         own = [columns[at] for at in averaged if self.selected[row, at]]
         return [column.name for column in own if kind in ("", column.type)]
 
@@ -236,7 +236,7 @@ class SuiteScores:
         They are of every entry, and over the same columns for all; also None where every column chose.
         """
         chosen = [row for row in rows if self.selected[row].any()]
-        part = Untouched.of(self.listed.suite, [self.entries[row].lineage for row in chosen])
+        part = Untouched.of(self.site_suite.suite, [self.entries[row].lineage for row in chosen])
         if part is None or not part.count:
             return None
         means = _suite_means(part.suite, self.values, self.counted, {}, self.by_seed)
@@ -272,26 +272,26 @@ def seed_values(values: Sequence[Mapping[int, float | None]], column: Mapping[in
     return found
 
 
-def grid(
-    listed: SiteSuite,
-    view: str,
+def suite_scores(
+    site_suite: SiteSuite,
+    convention: str,
     entries: Sequence[Entry],
     cells: Cells,
     columns: Sequence[Sequence[int]],
     averages: Mapping[int, Mapping[str, Any]],
     *,
-    any_revision: bool = False,
+    pinned: bool = False,
 ) -> SuiteScores:
     """Put a suite together.
 
     Args:
-        listed: The suite.
-        view: The convention's name.
+        site_suite: The suite.
+        convention: The convention's name.
         entries: One for each row.
         cells: By scope.
         columns: The scopes of each column, as places in `cells`.
         averages: By row.
-        any_revision: Whether scores on other revisions of the data count.
+        pinned: Whether only scores on the pinned revisions of the data count.
     """
     shape = (len(entries), len(columns))
     values, low, high = (np.full(shape, np.nan) for _ in range(3))
@@ -312,18 +312,19 @@ def grid(
         if len(scopes) == 1:
             low[:, place], high[:, place] = cells.low[:, scopes[0]], cells.high[:, scopes[0]]
             results[:, place] = cells.results[:, scopes[0]]
-    _lay_printed(listed, averages, values, reasons)
-    counted = ((reasons == 0) | ((reasons == OTHER) & any_revision)) & np.isfinite(values)
+    _lay_printed(site_suite, averages, values, reasons)
+    counted = ((reasons == 0) | ((reasons == OTHER) & (not pinned))) & np.isfinite(values)
     by_seed = {row: _columns_of(of, columns) for row, of in cells.by_seed.items()}
     deviations = np.full(shape, np.nan)
     for row, own in by_seed.items():
         deviations[row] = np.where(counted[row], own.std(axis=0, ddof=1), np.nan)
-    means = _suite_means(listed.suite, values, counted, averages, by_seed)
+    means = _suite_means(site_suite.suite, values, counted, averages, by_seed)
     return SuiteScores(
-        listed=listed, view=view, entries=entries, values=values, low=low, high=high, reasons=reasons,
-        results=results, counted=counted, deviations=deviations, seeds=seeds, trained_on=trained_on,
+        site_suite=site_suite, convention=convention, entries=entries, values=values, low=low, high=high,
+        reasons=reasons, results=results, counted=counted, deviations=deviations, seeds=seeds,
+        trained_on=trained_on,
         by_type=means.by_type, over_tasks=means.over_tasks, over_types=means.over_types, averages=averages,
-        by_seed=by_seed, any_revision=any_revision,
+        by_seed=by_seed, pinned=pinned,
     )  # fmt: skip
 
 
@@ -370,13 +371,13 @@ def _lay_deviations(
 
 
 def _lay_printed(
-    listed: SiteSuite,
+    site_suite: SiteSuite,
     averages: Mapping[int, Mapping[str, Any]],
     values: Floats,
     reasons: NDArray[np.uint8],
 ) -> None:
     """Put in what papers print of single columns."""
-    place = {column.name: at for at, column in enumerate(listed.suite.columns)}
+    place = {column.name: at for at, column in enumerate(site_suite.suite.columns)}
     for row, document in averages.items():
         for name, value in document.get("columns", {}).items():
             values[row, place[name]], reasons[row, place[name]] = value, 0
@@ -388,18 +389,18 @@ def _lay_printed_means(
     """Put in the means that papers print of types, and the mean over tasks that follows from them."""
     for row, document in averages.items():
         for kind, value in document.get("types", {}).items():
-            by_type[kind].values[row], by_type[kind].there[row] = value, by_type[kind].wanted
+            by_type[kind].values[row], by_type[kind].count[row] = value, by_type[kind].expected
         if document.get("over_tasks") is not None:
-            over_tasks.values[row], over_tasks.there[row] = document["over_tasks"], over_tasks.wanted
+            over_tasks.values[row], over_tasks.count[row] = document["over_tasks"], over_tasks.expected
 
 
 def _mean(over: str, values: Floats, counted: NDArray[np.bool_]) -> Means:
-    there = counted.sum(axis=1)
+    count = counted.sum(axis=1)
     sums = np.where(counted, values, 0).sum(axis=1)
     with np.errstate(invalid="ignore"):
-        values_of = sums / there
+        values_of = sums / count
     return Means(
-        over=over, values=values_of, there=there, wanted=values.shape[1],
+        over=over, values=values_of, count=count, expected=values.shape[1],
         deviations=np.full(len(values_of), np.nan),
     )  # fmt: skip
 
@@ -429,9 +430,9 @@ def _over_types(by_type: Mapping[str, Means], entries: int) -> Means:
     return _mean("types", values, whole)
 
 
-def _weights(listed: SiteSuite) -> Floats:
+def _weights(site_suite: SiteSuite) -> Floats:
     """What a column weighs in the mean over types, times the number of columns."""
-    types = [column.type for column in listed.suite.columns]
+    types = [column.type for column in site_suite.suite.columns]
     kinds = len(set(types))
     return np.array([len(types) / (kinds * types.count(kind)) for kind in types])
 

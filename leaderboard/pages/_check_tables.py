@@ -367,7 +367,7 @@ SHOWN = 10
 def judged_table(queries: Queries, entries: Sequence[Entry]) -> Table | None:
     """The newest checks of a model's entries as candidates; None where there are none."""
     artifacts = dict.fromkeys(entry.artifact for entry in entries if entry.artifact)
-    found = {check.name: check for key in artifacts for check in queries.judgements.get(key, ())}
+    found = {check.name: check for key in artifacts for check in queries.checks_of.get(key, ())}
     newest = sorted(found.values(), key=lambda check: check.when, reverse=True)[:SHOWN]
     if not newest:
         return None

@@ -18,7 +18,17 @@ from harness.differences import Comparable
 from harness.errors import nearest
 from harness.scores import score_text, shown_only
 from leaderboard.data.queries import Entry, Queries
-from leaderboard.data.scores import NONE, OTHER, TRUST, Cells, Floats, Means, SuiteScores, grid, seed_values
+from leaderboard.data.scores import (
+    NONE,
+    OTHER,
+    TRUST,
+    Cells,
+    Floats,
+    Means,
+    SuiteScores,
+    seed_values,
+    suite_scores,
+)
 from leaderboard.data.snapshot import AVERAGES, RESULTS, SCORES
 from leaderboard.data.suites import REASONS, Reason, views
 from leaderboard.pages._suite_table import made_of, mean_of
@@ -239,7 +249,7 @@ def _trained(common: Common, entry: Entry) -> Cell:
     """On how many of the suite's columns the model was trained, by its makers' account."""
     if entry.trained_on is None:
         return Cell(text=UNKNOWN)
-    columns = common.grid.listed.suite.columns
+    columns = common.grid.site_suite.suite.columns
     seen = [c.name for c in columns if any(task.name in entry.trained_on for task in c.tasks)]
     told = f"{len(seen)} of {len(columns)} columns"
     return Cell(text=told if seen else "no", value=len(seen), note=", ".join(seen))
@@ -291,7 +301,7 @@ class Common:
         """Those columns by type; types without any are left out."""
         found: dict[str, list[int]] = {}
         for at in self.columns:
-            found.setdefault(self.grid.listed.suite.columns[at].type, []).append(at)
+            found.setdefault(self.grid.site_suite.suite.columns[at].type, []).append(at)
         return {kind: found[kind] for kind in self.grid.by_type if kind in found}
 
     @property
@@ -306,9 +316,9 @@ class Common:
         found = {}
         for kind, means in self.grid.by_type.items():
             if means.complete.all():
-                found[kind] = TypeMean(values=means.values, columns=means.wanted, wanted=means.wanted)
+                found[kind] = TypeMean(values=means.values, columns=means.expected, wanted=means.expected)
             elif at := self.by_type.get(kind):
-                found[kind] = TypeMean(values=self.mean(at), columns=len(at), wanted=means.wanted)
+                found[kind] = TypeMean(values=self.mean(at), columns=len(at), wanted=means.expected)
         return found
 
     @property
@@ -320,13 +330,13 @@ class Common:
     @cached_property
     def selected(self) -> list[str]:
         """The columns by whose scores one of the entries was chosen among several."""
-        columns = self.grid.listed.suite.columns
+        columns = self.grid.site_suite.suite.columns
         return [column.name for at, column in enumerate(columns) if self.grid.selected[:, at].any()]
 
     @cached_property
     def untouched(self) -> list[int] | None:
         """The columns of a mean over tasks that chose none of the entries; None where no column chose any."""
-        suite = self.grid.listed.suite
+        suite = self.grid.site_suite.suite
         apart = {*self.selected, *shown_only(suite)}
         return [at for at in self.columns if suite.columns[at].name not in apart] if self.selected else None
 
@@ -347,7 +357,7 @@ class Common:
     def type_weights(self) -> Floats:
         """What each common column weighs in the mean over types, of mean 1."""
         counts = {kind: len(at) for kind, at in self.by_type.items()}
-        types = [self.grid.listed.suite.columns[at].type for at in self.columns]
+        types = [self.grid.site_suite.suite.columns[at].type for at in self.columns]
         return np.array([len(types) / (len(counts) * counts[kind]) for kind in types])
 
 
@@ -372,7 +382,7 @@ class _Scores:
 
 
 def common(
-    queries: Queries, entries: Sequence[Entry], *, suite: str = "", view: str = "", any_revision: bool = False
+    queries: Queries, entries: Sequence[Entry], *, suite: str = "", view: str = "", pinned: bool = False
 ) -> Common:
     """Entries on a suite; without a name, on that where they have most in common.
 
@@ -381,25 +391,25 @@ def common(
         entries: 2 to 6.
         suite: A suite that there is, by slug.
         view: A convention of it; empty for its first.
-        any_revision: Whether scores on other revisions of the data count.
+        pinned: Whether only scores on the pinned revisions of the data count.
     """
     scores, averages = _scores(queries, entries), _averages(queries, entries)
     printed = _printed(queries, averages)
-    overlaps = _overlaps(queries, scores, printed, any_revision=any_revision)
+    overlaps = _overlaps(queries, scores, printed, pinned=pinned)
     listed = queries.suites[suite or _most(queries, scores, printed, overlaps)]
     known = views(listed.suite)
     view = view or max(known, key=lambda one: len(averages.get((listed.slug, one), ())))
     columns = [[queries.scope_ids[scope.form] for scope in some] for some in listed.scopes(view)]
     ids = list(dict.fromkeys(number for some in columns for number in some))
     place = {number: at for at, number in enumerate(ids)}
-    made = grid(
+    made = suite_scores(
         listed,
         view,
         entries,
         scores.some(ids),
         [[place[number] for number in some] for some in columns],
         averages.get((listed.slug, view), {}),
-        any_revision=any_revision,
+        pinned=pinned,
     )
     return Common(entries=entries, grid=made, overlaps=overlaps)
 
@@ -444,11 +454,11 @@ Held = Mapping[str, Sequence[set[int]]]
 
 
 def _overlaps(
-    queries: Queries, scores: _Scores, printed: Mapping[str, Mapping[int, set[int]]], *, any_revision: bool
+    queries: Queries, scores: _Scores, printed: Mapping[str, Mapping[int, set[int]]], *, pinned: bool
 ) -> dict[str, int]:
     """How many columns of each suite all entries have; suites without any are left out."""
     reasons = scores.cells.reasons
-    counted = ((reasons == 0) | ((reasons == OTHER) & any_revision)) & np.isfinite(scores.cells.values)
+    counted = ((reasons == 0) | ((reasons == OTHER) & (not pinned))) & np.isfinite(scores.cells.values)
     return _shared(_held(queries, scores, printed, counted))
 
 
@@ -704,7 +714,7 @@ def entry_columns(common: Common, *, numeric: bool = True) -> list[Column]:
 
 def means_table(common: Common) -> Table:
     """Means over the columns that all have, and below them each entry's own."""
-    grid, suite = common.grid, common.grid.listed.suite
+    grid, suite = common.grid, common.grid.site_suite.suite
     count, whole = len(common.columns), len(suite.columns)
     rows = []
     if np.isfinite(common.over_tasks).all():
@@ -765,17 +775,17 @@ def _mean_row(name: str, told: str, values: Floats, common: Common | None = None
 
 def _own_row(name: str, grid: SuiteScores, means: Means, what: str) -> Row:
     cells = [mean_of(_own_cell(means, row, what), grid, row) for row in range(len(means.values))]
-    return Row(cells=[Cell(text=name, value=name), Cell(text=f"{means.wanted} {what}"), *cells])
+    return Row(cells=[Cell(text=name, value=name), Cell(text=f"{means.expected} {what}"), *cells])
 
 
 def _own_cell(means: Means, row: int, what: str) -> Cell:
-    there, value = int(means.there[row]), float(means.values[row])
+    there, value = int(means.count[row]), float(means.values[row])
     if not there:
         return Cell(text="–", kind="none")
     if means.complete[row]:
         return Cell(text=score_text(value), value=value)
-    told = f"{score_text(value)} ({there}/{means.wanted})"
-    return Cell(text=told, value=value, kind="part", note=f"over {there} of {means.wanted} {what}")
+    told = f"{score_text(value)} ({there}/{means.expected})"
+    return Cell(text=told, value=value, kind="part", note=f"over {there} of {means.expected} {what}")
 
 
 def _means_number(value: float) -> float | None:
@@ -784,7 +794,7 @@ def _means_number(value: float) -> float | None:
 
 def missing_table(common: Common) -> Table:
     """Columns that some of them have and others do not, with why."""
-    grid, suite = common.grid, common.grid.listed.suite
+    grid, suite = common.grid, common.grid.site_suite.suite
     there = grid.reasons != REASONS.index("none")
     some = [at for at in range(len(suite.columns)) if at not in set(common.columns) and there[:, at].any()]
     nobody = int((~there.any(axis=0)).sum())
@@ -801,8 +811,8 @@ def missing_table(common: Common) -> Table:
 
 
 def _missing_row(common: Common, at: int) -> Row:
-    column = common.grid.listed.suite.columns[at]
-    href = column_path(common.grid.listed, column)
+    column = common.grid.site_suite.suite.columns[at]
+    href = column_path(common.grid.site_suite, column)
     cells = [_why_cell(common, row, at) for row in range(len(common.entries))]
     name = Cell(text=column.name, value=column.name, href=href)
     return Row(cells=[name, Cell(text=column.type, value=column.type), *cells], key=column.name)

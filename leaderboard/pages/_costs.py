@@ -82,7 +82,7 @@ class Works:
 def works(queries: Queries, grid: SuiteScores) -> Works:
     """What the measured entries of a grid took, in one look at their records."""
     rows = {entry.id: row for row, entry in enumerate(grid.entries) if entry.origin == "measured"}
-    names = [task.name for task in grid.listed.suite.tasks]
+    names = [task.name for task in grid.site_suite.suite.tasks]
     wanted = select(RESULTS.c.entry, RESULTS.c.document).where(
         RESULTS.c.entry.in_(list(rows)), RESULTS.c.task.in_(names), RESULTS.c.status == "done"
     )
@@ -232,11 +232,11 @@ def targets(grid: SuiteScores, untouched: UntouchedMeans | None) -> dict[str, st
     """The scores that can be asked for: key and name."""
     part = untouched.part if untouched else None
     own = {"untouched": f"mean over the {part.count} untouched tasks"} if part else {}
-    count = len(grid.listed.suite.columns)
+    count = len(grid.site_suite.suite.columns)
     means = {"tasks": f"mean over {count} tasks", "types": "mean over task types"}
     several = len(grid.by_type) > 1
     types = {f"type:{kind}": f"mean of {kind}" for kind in grid.by_type} if several else {}
-    tasks = {f"task:{column.name}": column.name for column in grid.listed.suite.columns}
+    tasks = {f"task:{column.name}": column.name for column in grid.site_suite.suite.columns}
     return {**{key: means[key] for key in means if key == "tasks" or several}, **own, **types, **tasks}
 
 
@@ -262,7 +262,7 @@ def target(grid: SuiteScores, key: str, untouched: UntouchedMeans | None) -> Tar
 
 
 def _of_task(grid: SuiteScores, name: str) -> Target:
-    at = [column.name for column in grid.listed.suite.columns].index(name)
+    at = [column.name for column in grid.site_suite.suite.columns].index(name)
     counted = grid.counted[:, at]
     values = np.where(counted, grid.values[:, at], np.nan)
     return Target(
@@ -273,7 +273,7 @@ def _of_task(grid: SuiteScores, name: str) -> Target:
 
 def _of_means(label: str, means: Means, low: Floats, high: Floats, selected: NDArray[np.bool_]) -> Target:
     return Target(
-        label=label, values=means.values, whole=means.complete, there=means.there, wanted=means.wanted,
+        label=label, values=means.values, whole=means.complete, there=means.count, wanted=means.expected,
         low=low, high=high, selected=selected,
     )  # fmt: skip
 
@@ -386,7 +386,7 @@ def cloud(
     dots += [_printed(point, score) for point in printed if state.keeps(point.entry)]
     dots.sort(key=lambda dot: (not dot.whole, -dot.score))
     plot = _plot(dots, state, axis, score.label)
-    what = f"{score.label[0].upper()}{score.label[1:]}, {grid.listed.suite.title}"
+    what = f"{score.label[0].upper()}{score.label[1:]}, {grid.site_suite.suite.title}"
     own = {id(dot_point): dot for dot, dot_point in zip(dots, plot.points, strict=True)}
     return Cloud(
         dots=dots,

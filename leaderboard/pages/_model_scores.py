@@ -12,7 +12,7 @@ from sqlalchemy import select
 
 from harness.scores import score_text
 from leaderboard.data.queries import Entry, Queries
-from leaderboard.data.scores import NONE, Cells, SuiteScores, grid, seed_values
+from leaderboard.data.scores import NONE, Cells, SuiteScores, seed_values, suite_scores
 from leaderboard.data.snapshot import AVERAGES, SCORES
 from leaderboard.data.suites import REASONS, WHY, Scope, SiteSuite, views
 from leaderboard.pages._suite_table import leaks, mean_of, texts_text
@@ -46,7 +46,7 @@ class Standing:
     @property
     def listed(self) -> SiteSuite:
         """The suite."""
-        return self.grid.listed
+        return self.grid.site_suite
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +89,7 @@ def standings(queries: Queries, entry: Entry, answers: Answers) -> list[Standing
 
 
 def _share(own: SuiteScores) -> float:
-    return float(own.over_tasks.there[0]) / own.over_tasks.wanted
+    return float(own.over_tasks.count[0]) / own.over_tasks.expected
 
 
 def _own(
@@ -120,14 +120,14 @@ def _own(
         by_seed=by_seed,
     )  # fmt: skip
     columns = [[place[number] for number in column] for column in forms]
-    return grid(listed, view, [entry], cells, columns, {0: average} if average else {})
+    return suite_scores(listed, view, [entry], cells, columns, {0: average} if average else {}, pinned=True)
 
 
 def _rank(queries: Queries, entry: Entry, own: SuiteScores) -> Rank | None:
     """The place among models on the suite's page; None for what has none there."""
     if not own.over_tasks.complete[0] or entry.origin == "reported" or entry.member:
         return None
-    whole = queries.grid(own.listed, own.view)
+    whole = queries.suite_scores(own.site_suite, own.convention, pinned=True)
     row = next(at for at, other in enumerate(whole.entries) if other.id == entry.id)
     places = whole.ranks("tasks", "model").place
     place = int(places[row])
@@ -149,7 +149,7 @@ def suites_tables(entry: Entry, found: Sequence[Standing]) -> list[Table]:
 
 
 def _table(entry: Entry, found: Sequence[Standing], name: str, caption: str) -> Table:
-    several = any(one.grid.view for one in found)
+    several = any(one.grid.convention for one in found)
     chosen = any(one.grid.chose(0) for one in found)
     return Table(
         name=name,
@@ -186,21 +186,21 @@ def _kind(one: Standing) -> str:
 
 
 def _cells(entry: Entry, one: Standing, *, several: bool, chosen: bool) -> list[Cell]:
-    own, view = one.grid, one.grid.view
-    query = {"view": view} if view and view != views(own.listed.suite)[0] else {}
+    own, view = one.grid, one.grid.convention
+    query = {"view": view} if view and view != views(own.site_suite.suite)[0] else {}
     pin = {} if entry.member else {"pin": entry.slug}
-    href = address(f"/suites/{own.listed.slug}", {**query, **pin})
-    there = int(own.over_tasks.there[0])
+    href = address(f"/suites/{own.site_suite.slug}", {**query, **pin})
+    there = int(own.over_tasks.count[0])
     rank = (
         [Cell(text=str(n), value=n) for n in (one.rank.place, one.rank.of, one.rank.tied)] if one.rank else []
     )
     return [
-        Cell(text=own.listed.suite.title, value=own.listed.slug, href=href),
+        Cell(text=own.site_suite.suite.title, value=own.site_suite.slug, href=href),
         *([Cell(text=f"as {view} prints" if view else "main scores", value=view or None)] if several else []),
         mean_of(_mean(entry, own, "tasks"), own, 0),
         mean_of(_mean(entry, own, "types"), own, 0),
         *([_untouched(entry, own)] if chosen else []),
-        Cell(text=f"{there}/{own.over_tasks.wanted}", value=there),
+        Cell(text=f"{there}/{own.over_tasks.expected}", value=there),
         *(rank or [EMPTY] * 3),
     ]
 
@@ -208,11 +208,11 @@ def _cells(entry: Entry, one: Standing, *, several: bool, chosen: bool) -> list[
 def _mean(entry: Entry, own: SuiteScores, over: str) -> Cell:
     means = own.mean(over)
     value = float(means.values[0])
-    if not means.there[0]:
+    if not means.count[0]:
         return Cell(text="–", kind="none", note=_why(own))
     if not means.complete[0]:
         what = "columns" if over == "tasks" else "types"
-        note = f"of {means.there[0]} of {means.wanted} {what}: not ranked"
+        note = f"of {means.count[0]} of {means.expected} {what}: not ranked"
         part = Cell(text=score_text(value), value=value, kind="part", note=note)
         return over_seeds(part, float(means.deviations[0]), entry.seeds)
     interval = (own.averages.get(0) or {}).get("interval") if over == "tasks" else None
@@ -231,16 +231,16 @@ def _untouched(entry: Entry, own: SuiteScores) -> Cell:
         return Cell(text="none", kind="none", note="Scores on every column chose the model.")
     means, count = found.over_tasks, found.part.count
     value, note = float(means.values[0]), f"over {count} columns, without {', '.join(chose)}"
-    if not means.there[0]:
+    if not means.count[0]:
         return Cell(text="–", kind="none", note=note)
     kind = "" if means.complete[0] else "part"
-    note = note if means.complete[0] else f"{note}: {means.there[0]} of them are there"
+    note = note if means.complete[0] else f"{note}: {means.count[0]} of them are there"
     cell = over_seeds(
         Cell(text=score_text(value), value=value, kind=kind, note=note),
         float(means.deviations[0]),
         entry.seeds,
     )
-    return replace(cell, text=f"{cell.text} ({means.there[0]})")
+    return replace(cell, text=f"{cell.text} ({means.count[0]})")
 
 
 def _why(own: SuiteScores) -> str:

@@ -193,8 +193,8 @@ def _intervals(standings: Sequence[Standing]) -> dict[tuple[str, str], tuple[flo
     for one in standings:
         for at, column in enumerate(one.listed.suite.columns):
             low, high = float(one.grid.low[0, at]), float(one.grid.high[0, at])
-            if one.grid.view and low == low and len(column.tasks) == 1:
-                found[column.tasks[0].name, one.grid.view] = (low, high)
+            if one.grid.convention and low == low and len(column.tasks) == 1:
+                found[column.tasks[0].name, one.grid.convention] = (low, high)
     return found
 
 

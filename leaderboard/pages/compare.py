@@ -126,7 +126,7 @@ def _known_half(common: Common, one: int, other: int) -> float | None:
     """
     grid = common.grid
     bounds = [found for row in (one, other) if (found := grid.averages.get(row, {}).get("interval"))]
-    if len(common.columns) < len(grid.listed.suite.columns) or len(bounds) < 2:
+    if len(common.columns) < len(grid.site_suite.suite.columns) or len(bounds) < 2:
         return None
     return hypot(*[(high - low) / 2 for low, high in bounds])
 
@@ -274,10 +274,10 @@ def _task_columns(common: Common, state: CompareState, path: str) -> list[Column
 
 
 def _task_row(common: Common, at: int) -> Row:
-    column, values = common.grid.listed.suite.columns[at], common.grid.values[:, at]
+    column, values = common.grid.site_suite.suite.columns[at], common.grid.values[:, at]
     best = winners(common, at)
     alone = best[0] if len(best) == 1 else None
-    href = column_path(common.grid.listed, column)
+    href = column_path(common.grid.site_suite, column)
     cells = [Cell(text=column.name, value=column.name, href=href), Cell(text=column.type, value=column.type)]
     for row, value in enumerate(map(float, values)):
         cells.append(_score_cell(common, row, at, best=row == alone))
@@ -295,7 +295,7 @@ def _task_row(common: Common, at: int) -> Row:
 def _score_cell(common: Common, row: int, at: int, *, best: bool) -> Cell:
     grid, entry = common.grid, common.entries[row]
     value, low, high = (float(a[row, at]) for a in (grid.values, grid.low, grid.high))
-    column, texts = grid.listed.suite.columns[at], int(grid.trained_on[row, at])
+    column, texts = grid.site_suite.suite.columns[at], int(grid.trained_on[row, at])
     asked = scopes_of(column)
     kinds = [*(["best"] if best else []), *leaks(entry, asked, texts, column.name)]
     kinds += ["other"] if REASONS[grid.reasons[row, at]] == "other" else []
@@ -309,7 +309,7 @@ def _score_cell(common: Common, row: int, at: int, *, best: bool) -> Cell:
 
 def _ordered(common: Common, state: CompareState) -> list[int]:
     """The common columns of a type in order: as the suite has them unless the state sorts."""
-    suite, values = common.grid.listed.suite, common.grid.values
+    suite, values = common.grid.site_suite.suite, common.grid.values
     wanted = state.type if state.type in common.grid.by_type else ""
     rows = [at for kind, some in common.by_type.items() if wanted in ("", kind) for at in some]
     key, down = state.sort.removeprefix("-"), state.sort.startswith("-")
@@ -334,7 +334,7 @@ def parts(common: Common) -> list[tuple[str, Floats]]:
     """What is drawn: the types' means, or single columns where there is one type."""
     if len(common.grid.by_type) > 1 or not 0 < len(common.columns) <= FEW:
         return [(kind, one.values) for kind, one in common.types.items()]
-    names = [column.name for column in common.grid.listed.suite.columns]
+    names = [column.name for column in common.grid.site_suite.suite.columns]
     return [(names[at], common.mean([at])) for at in common.columns]
 
 
@@ -443,7 +443,7 @@ def _compared(queries: Queries, entries: Sequence[Entry], state: CompareState) -
 
 
 def _lead(made: Common) -> str:
-    suite, count = made.grid.listed.suite, len(made.columns)
+    suite, count = made.grid.site_suite.suite, len(made.columns)
     if made.types and not count:
         return f"{suite.title}: all of them have means within {len(made.types)} of its types."
     return f"{suite.title}: all of them have {count} of its {len(suite.columns)} columns."
@@ -451,10 +451,10 @@ def _lead(made: Common) -> str:
 
 def _common(queries: Queries, entries: Sequence[Entry], state: CompareState) -> Common:
     loose = state.revisions == "any"
-    made = common(queries, entries, suite=state.suite, any_revision=loose)
-    known = views(made.grid.listed.suite)
+    made = common(queries, entries, suite=state.suite, pinned=not loose)
+    known = views(made.grid.site_suite.suite)
     if state.view in known[1:]:
-        return common(queries, entries, suite=made.grid.listed.slug, view=state.view, any_revision=loose)
+        return common(queries, entries, suite=made.grid.site_suite.slug, view=state.view, pinned=not loose)
     all_paths = {name for one in queries.suites.values() for name in views(one.suite)}
     if state.view and state.view not in all_paths:
         raise missing("view", state.view, all_paths, then="A suite's page offers those there are.")
@@ -477,15 +477,18 @@ REVISIONS = (("pinned", "the suite's own"), ("any", "any (not comparable)"))
 
 def _choices(queries: Queries, made: Common, state: CompareState) -> list[Control]:
     suites = queries.suites
-    names = [*made.overlaps, *([] if made.grid.listed.slug in made.overlaps else [made.grid.listed.slug])]
+    names = [
+        *made.overlaps,
+        *([] if made.grid.site_suite.slug in made.overlaps else [made.grid.site_suite.slug]),
+    ]
     options = [
         (slug, f"{made.overlaps.get(slug, 0)}/{len(suites[slug].suite.columns)} {suites[slug].suite.title}")
         for slug in names
     ]
-    found = [_select("suite", "Suite, with what all have", made.grid.listed.slug, options)]
-    known = views(made.grid.listed.suite)
+    found = [_select("suite", "Suite, with what all have", made.grid.site_suite.slug, options)]
+    known = views(made.grid.site_suite.suite)
     if len(known) > 1:
-        found.append(_select("view", "Numbers", made.grid.view, [(n, f"as {n} prints") for n in known]))
+        found.append(_select("view", "Numbers", made.grid.convention, [(n, f"as {n} prints") for n in known]))
     if len(made.by_type) > 1:
         kinds = [("", "all"), *((kind, kind) for kind in made.by_type)]
         found.append(_select("type", "Tasks of type", state.type, kinds))
@@ -519,11 +522,11 @@ def _notes(made: Common, state: CompareState) -> list[str]:
 
 
 def _data(made: Common, found: Sequence[Pair], state: CompareState) -> dict[str, Any]:
-    suite = made.grid.listed.suite
+    suite = made.grid.site_suite.suite
     return {
         "entries": [_entry_json(entry) for entry in made.entries],
-        "suite": made.grid.listed.slug,
-        "view": made.grid.view or None,
+        "suite": made.grid.site_suite.slug,
+        "view": made.grid.convention or None,
         "revisions": state.revisions,
         "columns": len(suite.columns),
         "common": [suite.columns[at].name for at in made.columns],

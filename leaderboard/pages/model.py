@@ -365,12 +365,12 @@ def _cells(slug: str, row: PaperValue, ours: Mapping[tuple[str, str], float]) ->
 def _ours(standings: Sequence[Standing]) -> dict[tuple[str, str], float]:
     """The measured numbers of GLUE, by paper and printed column."""
     found: dict[tuple[str, str], float] = {}
-    for one in (s for s in standings if s.listed.slug == "glue" and s.grid.view):
+    for one in (s for s in standings if s.listed.slug == "glue" and s.grid.convention):
         for at, column in enumerate(one.listed.suite.columns):
             if one.grid.counted[0, at]:
-                found[one.grid.view, column.name] = float(one.grid.values[0, at])
+                found[one.grid.convention, column.name] = float(one.grid.values[0, at])
         if one.grid.over_tasks.complete[0]:
-            found[one.grid.view, AVERAGE] = float(one.grid.over_tasks.values[0])
+            found[one.grid.convention, AVERAGE] = float(one.grid.over_tasks.values[0])
     return found
 
 

@@ -65,10 +65,12 @@ def own_controls(
         )
     if len(devices) > 1:
         found.append(_select("device", "Measured on", device, [(name, name) for name in devices]))
-    names = views(grid.listed.suite)
+    names = views(grid.site_suite.suite)
     if len(names) > 1:
         found.append(
-            _select("view", "Numbers", grid.view, [(name, f"as {name} prints") for name in names], more=True)
+            _select(
+                "view", "Numbers", grid.convention, [(name, f"as {name} prints") for name in names], more=True
+            )
         )
     return [
         *found,
@@ -224,7 +226,7 @@ def across_of(
     """What stands across in a state."""
     kind = state.scale or ("linear" if state.x in LINEAR else "log")
     if state.x == "flops":
-        printed = printed_points(papers, grid.listed.typed, state.y)
+        printed = printed_points(papers, grid.site_suite.typed, state.y)
         why = "" if printed else measure.why
         return Across(printed=printed, axis=Axis(label=measure.label, kind=kind), why=why)
     if measure.of is None:
@@ -336,8 +338,8 @@ def _lead(found: Cloud, grid: SuiteScores, across: Across) -> str:
     whole = sum(dot.whole for dot in found.dots)
     what = f"{'point' if across.printed else 'model'}{'' if whole == 1 else 's'}"
     if not found.dots:
-        return f"{grid.listed.suite.title}: nothing to draw."
-    return f"{grid.listed.suite.title}: {whole} {what}, {len(found.best)} on the frontier."
+        return f"{grid.site_suite.suite.title}: nothing to draw."
+    return f"{grid.site_suite.suite.title}: {whole} {what}, {len(found.best)} on the frontier."
 
 
 def _warnings(found: Cloud, state: ParetoState, across: Across) -> list[str]:
@@ -395,10 +397,10 @@ def _data(
     grid: SuiteScores, state: ParetoState, found: Cloud, across: Across, score: Target
 ) -> dict[str, Any]:
     return {
-        "suite": grid.listed.suite.name,
+        "suite": grid.site_suite.suite.name,
         "x": {"key": state.x, "label": across.axis.label, "scale": across.axis.kind},
         "y": {"key": state.y, "label": score.label},
-        "view": grid.view or None,
+        "view": grid.convention or None,
         "device": across.device or None,
         "price": state.price,
         "points": len(found.dots),
@@ -460,7 +462,7 @@ def view(site: Site, state: ParetoState) -> Page:
     known = views(listed.suite)
     if state.view and state.view not in known:
         raise missing("view", state.view, known, then="The suite's page offers those there are.")
-    grid = queries.grid(listed, state.view or known[0])
+    grid = queries.suite_scores(listed, state.view or known[0], pinned=True)
     found = pareto_page(queries, grid, state, site.papers.values())
     return Page(
         title="Trade-offs",

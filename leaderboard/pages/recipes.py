@@ -183,13 +183,16 @@ def users_table(queries: Queries, recipe: AnyRecipe) -> Table:
             Column(key="treatment", label="Seeds and start"),
         ],
         rows=rows,
-        notes=[*part, *(f"{g.listed.suite.title}: {untouched_note(other)}" for g, other in both if other)],
+        notes=[
+            *part,
+            *(f"{g.site_suite.suite.title}: {untouched_note(other)}" for g, other in both if other),
+        ],
     )
 
 
 def _mean_columns(grid: SuiteScores, untouched: UntouchedMeans | None) -> list[Column]:
     """The column of a suite's mean, and that of the mean over its untouched tasks."""
-    slug, title = grid.listed.slug, grid.listed.suite.title
+    slug, title = grid.site_suite.slug, grid.site_suite.suite.title
     href, note = f"/suites/{slug}", "The mean over its tasks."
     found = [Column(key=f"mean-{slug}", label=title, numeric=True, href=href, note=note)]
     if untouched is not None:
@@ -208,10 +211,14 @@ def _grids(queries: Queries, recipe: AnyRecipe, entries: Sequence[Entry]) -> lis
     convention = convention_of(recipe)
     if convention:
         listed = queries.suites.values()
-        return [queries.grid(one, convention) for one in listed if convention in one.suite.conventions]
+        return [
+            queries.suite_scores(one, convention, pinned=True)
+            for one in listed
+            if convention in one.suite.conventions
+        ]
     ids = {entry.id for entry in entries}
     main = (one for one in queries.suites.values() if one.main and not one.suite.conventions)
-    grids = [queries.grid(one, views(one.suite)[0]) for one in main] if ids else []
+    grids = [queries.suite_scores(one, views(one.suite)[0], pinned=True) for one in main] if ids else []
     return [grid for grid in grids if ids & {entry.id for entry in grid.entries}]
 
 
@@ -258,12 +265,12 @@ def _means(entry: Entry, grid: SuiteScores, untouched: UntouchedMeans | None) ->
 
 
 def _mean(entry: Entry, means: Means, row: int, average: Mapping[str, Any]) -> Cell:
-    if not means.there[row]:
+    if not means.count[row]:
         return Cell(text="–", kind="none")
-    value, there = float(means.values[row]), int(means.there[row])
+    value, there = float(means.values[row]), int(means.count[row])
     if not means.complete[row]:
-        note = f"of {there} of {means.wanted}"
-        text = f"{score_text(value)} ({there}/{means.wanted})"
+        note = f"of {there} of {means.expected}"
+        text = f"{score_text(value)} ({there}/{means.expected})"
         return over_seeds(
             Cell(text=text, value=value, kind="part", note=note), float(means.deviations[row]), entry.seeds
         )

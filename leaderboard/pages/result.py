@@ -234,7 +234,7 @@ class ResultPage:
 def result_page(queries: Queries, row: Any, state: ResultState, path: str) -> ResultPage:
     """The page of a row of the index."""
     entry = queries.entries[row.entry]
-    document = queries.document(row.id)
+    document = queries.result_document(row.id)
     record: ResultDocument = document if entry.origin == "measured" else {}
     metrics, unequal = _metrics(document, record, row)
     kept = [metric for metric in metrics if _keeps(state, metric)]

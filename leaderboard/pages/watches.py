@@ -343,7 +343,7 @@ def view(site: Site, state: WatchState, watch: str) -> Page:
     if watch not in known:
         raise missing("watch", watch, known, then="The page /watches lists all.")
     found: WatchPage = watch_page(
-        site.queries, watch, opened(json.loads(site.queries.filed("watch", watch))), state
+        site.queries, watch, opened(json.loads(site.queries.document("watch", watch))), state
     )
     return Page(
         title=found.watch.name,

@@ -31,13 +31,13 @@ def badge(site: Site, suite: str, slug: str) -> str:
     if suite not in queries.suites:
         raise missing("suite", suite, queries.suites, then="The page /suites lists all.")
     listed = queries.suites[suite]
-    grid = queries.grid(listed, views(listed.suite)[0])
+    grid = queries.suite_scores(listed, views(listed.suite)[0], pinned=True)
     rows = {entry.slug: row for row, entry in enumerate(grid.entries)}
     if slug not in rows:
         raise missing("entry", slug, rows, then=f"The page /suites/{suite} lists all.")
     row, mean = rows[slug], grid.over_tasks
     whole = bool(mean.complete[row])
-    text = score_text(mean.values[row]) if whole else f"{mean.there[row]} of {mean.wanted} columns"
+    text = score_text(mean.values[row]) if whole else f"{mean.count[row]} of {mean.expected} columns"
     found, more = grid.untouched([row]), ""
     if whole and found is not None:
         text += f", {score_text(found.over_tasks.values[row])} {found.part.text}"

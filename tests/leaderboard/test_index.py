@@ -100,11 +100,11 @@ def contents(index: SiteIndex) -> dict[str, Any]:
         found[entry.slug] = (
             replace(entry, id=0),
             queries.facts(entry),
-            [(r.task, r.status, r.value, r.key, queries.document(r.id)) for r in rows],
+            [(r.task, r.status, r.value, r.key, queries.result_document(r.id)) for r in rows],
         )
     for slug, one in suites().items():
         for view in tuple(one.suite.conventions) or ("",):
-            grid = queries.grid(one, view)
+            grid = queries.suite_scores(one, view, pinned=True)
             order = sorted(range(len(grid.entries)), key=lambda row: grid.entries[row].slug)
             found[f"{slug}/{view}"] = [
                 [grid.entries[row].slug for row in order],
@@ -142,7 +142,7 @@ def test_one_changed_record_reads_its_folder_alone(index: SiteIndex, tmp_path: P
     queries = Queries(index, changes.version)
     (result,) = [r for r in queries.results(task=NANO[0]) if r.key == scored(model, NANO[0], 0.99).key]
     assert result.value == 0.99
-    assert queries.document(result.id)["main_score"] == 0.99
+    assert queries.result_document(result.id)["main_score"] == 0.99
 
 
 def test_a_folder_that_is_gone_leaves_nothing(index: SiteIndex, tmp_path: Path, read: list[str]) -> None:
@@ -231,11 +231,11 @@ def test_a_failed_record_and_then_a_done_one(index: SiteIndex, tmp_path: Path) -
     put(tmp_path / "results", model, [scored(model, NANO[0], None, error=FAILED)])
     index.refresh()
     nano = suites()["nanobeir"]
-    grid = Queries(index, 1).grid(nano)
+    grid = Queries(index, 1).suite_scores(nano, pinned=True)
     assert REASONS[grid.reasons[0, 0]] == "failed"
     put(tmp_path / "results", model, [scored(model, NANO[0], 0.5)])
     index.refresh()
-    grid = Queries(index, 2).grid(nano)
+    grid = Queries(index, 2).suite_scores(nano, pinned=True)
     assert (REASONS[grid.reasons[0, 0]], grid.values[0, 0]) == ("", 0.5)
 
 
@@ -257,12 +257,12 @@ def test_of_several_results_of_a_task_the_one_that_the_suite_asks_for_counts(
     put(tmp_path / "results", model, [*others, scored(model, NANO[1], 0.3)])
     index.refresh()
     nano = suites()["nanobeir"]
-    grid = Queries(index, 1).grid(nano)
+    grid = Queries(index, 1).suite_scores(nano, pinned=True)
     assert (REASONS[grid.reasons[0, 0]], grid.values[0, 0]) == ("other", 0.7)  # the newest of equally good
     put(tmp_path / "results", model, [good])
     index.refresh()
     queries = Queries(index, 2)
-    grid = queries.grid(nano)
+    grid = queries.suite_scores(nano, pinned=True)
     assert (REASONS[grid.reasons[0, 0]], grid.values[0, 0]) == ("", 0.5)
     (row,) = [r for r in queries.results(task=NANO[0]) if r.id == grid.results[0, 0]]
     assert row.key == good.key
@@ -290,7 +290,7 @@ def test_reference_records_stand_beside_the_results(tmp_path: Path) -> None:
     put(tmp_path / "reference", model, [scored(model, NANO[0], 0.6), scored(model, NANO[1], 0.7)])
     index = opened(replace(small_settings(tmp_path), reference=tmp_path / "reference", reported=None))
     index.refresh()
-    grid = Queries(index, 1).grid(suites()["nanobeir"])
+    grid = Queries(index, 1).suite_scores(suites()["nanobeir"], pinned=True)
     assert len(grid.entries) == 1
     assert grid.values[0, :2].tolist() == [0.5, 0.7]
 
@@ -307,7 +307,7 @@ def test_a_score_that_is_no_number_is_stored_as_none(
     index.refresh()
     queries = Queries(index, 1)
     assert [row.value for row in queries.results(task=NANO[0])] == [None]
-    assert REASONS[queries.grid(suites()["nanobeir"]).reasons[0, 0]] == "bad"
+    assert REASONS[queries.suite_scores(suites()["nanobeir"], pinned=True).reasons[0, 0]] == "bad"
 
 
 def test_texts_that_no_database_takes(index: SiteIndex, tmp_path: Path) -> None:
@@ -514,30 +514,33 @@ def test_means_of_imports_are_those_of_the_harness() -> None:
     for one in standard_imports():
         for slug in ("nanobeir", "mteb-MTEB-kor-v1"):
             listed = suites()[slug]
-            grid = queries().grid(listed)
+            grid = queries().suite_scores(listed, pinned=True)
             rows = [r for r, e in enumerate(grid.entries) if e.model == one.model and e.origin == "imported"]
             known = {t.name: one.scores[t.name] for t in listed.suite.tasks if t.name in one.scores}
             assert len(rows) == bool(known)
             for row in rows:
                 pinned = Aggregates.of(listed.suite, {n: v for n, v in known.items() if n not in one.others})
                 all_paths = Aggregates.of(listed.suite, known)
-                for wanted, found in ((pinned, grid), (all_paths, queries().grid(listed, any_revision=True))):
-                    assert found.over_tasks.there[row] == wanted.over_tasks.there
+                for wanted, found in (
+                    (pinned, grid),
+                    (all_paths, queries().suite_scores(listed, pinned=False)),
+                ):
+                    assert found.over_tasks.count[row] == wanted.over_tasks.there
                     assert found.over_tasks.values[row] == pytest.approx(wanted.over_tasks.value)
-                    assert found.over_types.there[row] == wanted.over_types.there
+                    assert found.over_types.count[row] == wanted.over_types.there
 
 
 def test_a_grid_is_made_once() -> None:
     listed = suites()["nanobeir"]
-    assert queries().grid(listed) is queries().grid(listed)
-    assert queries().grid(listed) is not queries().grid(listed, any_revision=True)
+    assert queries().suite_scores(listed, pinned=True) is queries().suite_scores(listed, pinned=True)
+    assert queries().suite_scores(listed, pinned=True) is not queries().suite_scores(listed, pinned=False)
 
 
 def test_every_cell_leads_to_the_result_it_is_of() -> None:
-    grid = queries().grid(suites()["nanobeir"])
+    grid = queries().suite_scores(suites()["nanobeir"], pinned=True)
     seen = 0
     for row, entry in enumerate(grid.entries):
-        for at, column in enumerate(grid.listed.suite.columns):
+        for at, column in enumerate(grid.site_suite.suite.columns):
             number = int(grid.results[row, at])
             if not number:
                 assert np.isnan(grid.values[row, at])
@@ -555,7 +558,7 @@ def test_entries_of_suites_are_those_with_scores_there() -> None:
         scored = {
             entry.id
             for view in views(one.suite)
-            for entry in queries().grid(one, view).entries
+            for entry in queries().suite_scores(one, view, pinned=True).entries
             if entry.origin != "reported"
         }
         assert found.get(slug, 0) == len(scored)
@@ -570,7 +573,7 @@ def test_results_and_documents(tmp_path: Path) -> None:
     assert {row.key for row in rows} == set(records)
     for row in rows:
         assert row.status == records[row.key].status
-        assert site.queries.document(row.id) == json.loads(records[row.key].to_json())
+        assert site.queries.result_document(row.id) == json.loads(records[row.key].to_json())
     newest = site.queries.newest(3)
     assert len(newest) == 3
     assert all(entry.origin == "measured" for _, entry in newest)

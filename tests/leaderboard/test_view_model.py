@@ -355,7 +355,7 @@ def test_a_result_shows_every_raw_metric_identity_and_provenance(client: TestCli
     provenance = {row["name"]: row["value"] for row in table(found, "provenance")}
     assert provenance["packages.torch"] == "2.11.0"
     assert {row["name"]: row["value"] for row in table(found, "prompts")}["asked.named.query"] == "query: "
-    assert found["data"]["document"] == site.queries.document(number)
+    assert found["data"]["document"] == site.queries.result_document(number)
     assert f"/tasks/{task}" in page(client, f"/results/{number}").links
 
 
