@@ -19,8 +19,17 @@ from harness.results import MeasuredSuite, suite_views
 from harness.scores import Aggregates, delta_text, score_text
 from harness.suite_report import print_table
 from harness.types import Suite, SuiteOptions
-from leaderboard.data.paper_tables import papers
-from leaderboard.data.papers import AVERAGE, SCORES, Paper, PaperValue, column_of, plain, same_queries, title
+from leaderboard.data.papers import (
+    AVERAGE,
+    SCORES,
+    Paper,
+    PaperValue,
+    column_of,
+    papers,
+    plain,
+    same_queries,
+    title,
+)
 
 _PRINTED: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "beir": ("BEIR", ()),
