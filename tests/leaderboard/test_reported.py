@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from recompute import SOURCES, Recomputation, checks, main, verdict
 
 from fakes import artifact, record
 from harness.catalog import open_suite
@@ -33,7 +34,6 @@ from leaderboard.data.papers import (
     printed_names,
     printed_suites,
 )
-from leaderboard.data.reported_import import SOURCES, Recomputation, checks, main, verdict
 from leaderboard.pages._paper_tables import paper_table, side_by_side
 from leaderboard.web.tables import Cell, Row, Table
 

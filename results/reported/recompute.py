@@ -1,4 +1,4 @@
-"""Makes `results/reported/*.csv`: `python -m leaderboard.data.reported_import FOLDER`.
+"""Makes `results/reported/*.csv`: `python results/reported/recompute.py FOLDER`.
 
 To the transcribed rows it adds which printed aggregates follow from the numbers beside them.
 """
