@@ -31,7 +31,16 @@ from leaderboard.data.papers import (
 )
 from leaderboard.web.tables import EMPTY, Cell, Column, Row, Table
 
-SHORT = {OVER_TASKS: "mean over tasks"}
+_SHORT = {OVER_TASKS: "mean over tasks"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Numbers:
+    """A column of numbers; `measured` is what measured cells call it, empty if there are none."""
+
+    column: Column
+    make: Callable[[Line], Cell]
+    measured: tuple[str, str] | None = None
 
 
 Measured: TypeAlias = Mapping[tuple[str, str, str, str], Cell]
@@ -50,51 +59,41 @@ def paper_table(paper: Paper, table: PaperTable, *measured: Measured) -> Table:
     """
     lines = printed_lines(table.rows)
     ways = [OVER_TYPES, OVER_TASKS] if table.rows[0].suite.startswith("MTEB(") else []
-    numbers = numbers_of(lines, ways=ways, ours=not ways)
-    heads = heads_of(lines)
-    made = [_plainly(cells) for cells in measured]
-    last = {line.model: at for at, line in enumerate(lines)}
+    numbers = _numbers(lines, ways=ways, ours=not ways)
+    heads = _heads(lines)
+    below = [
+        {(m, size, suite, plain(suite, metric)): cell for (m, size, suite, metric), cell in cells.items()}
+        for cells in measured
+    ]
+    last = {line.model: line for line in lines}
     rows: list[Row] = []
-    for at, line in enumerate(lines):
-        rows.append(row_of(line, heads, numbers))
-        if last[line.model] == at:
-            rows += [row for cells in made for row in _below(line, heads, numbers, cells)]
+    for line in lines:
+        rows.append(_row(line, heads, numbers))
+        for cells in below if last[line.model] is line else ():
+            rows += _measured_row(line, heads, numbers, cells)
+    odd = any({"/", " "} <= set(line.first.model) for line in lines)  # `D/F_N vs C` is no model
+    columns = [replace(one, key="line") if odd and one.key == "model" else one for one in _columns(heads)]
     return Table(
         name=f"table-{key_of(table.id)}",
         caption=f"{paper.name}, {title(table.id)}: {table.caption}",
-        columns=[*_heads(heads, lines), *(one.column for one in numbers)],
+        columns=[*columns, *(one.column for one in numbers)],
         rows=rows,
-        notes=notes_of(lines, table.rows, ways),
+        notes=_notes(lines, table.rows, ways),
     )
 
 
-def _heads(heads: Sequence[str], lines: Sequence[Line]) -> list[Column]:
-    """The columns of the labels; `model` only where names are names: `D/F_N vs C` is no one's model."""
-    odd = any({"/", " "} <= set(line.first.model) for line in lines)
-    columns = head_columns(heads)
-    return [replace(one, key="line") if odd and one.key == "model" else one for one in columns]
-
-
-def _plainly(cells: Measured) -> Measured:
-    return {(m, s, suite, plain(suite, metric)): cell for (m, s, suite, metric), cell in cells.items()}
-
-
-def _below(line: Line, heads: Sequence[str], numbers: Sequence[Numbers], cells: Measured) -> list[Row]:
+def _measured_row(
+    line: Line, heads: Sequence[str], numbers: Sequence[_Numbers], cells: Measured
+) -> list[Row]:
     """What was measured of a line's model; nothing if that is nothing."""
-    found = [_measured(line, one, cells) for one in numbers]
-    if all(cell is EMPTY for cell in found):
+    own = [cells.get((*line.model, *one.measured), EMPTY) if one.measured else EMPTY for one in numbers]
+    if all(cell is EMPTY for cell in own):
         return []
     head = cells.get((*line.model, "", ""), Cell(text="measured here", value="measured here"))
-    return [Row(cells=[_as_measured(head), *[EMPTY] * (len(heads) - 1), *found])]
+    return [Row(cells=[_measured_cell(cell) for cell in (head, *[EMPTY] * (len(heads) - 1), *own)])]
 
 
-def _measured(line: Line, numbers: Numbers, cells: Measured) -> Cell:
-    if numbers.measured is None:
-        return EMPTY
-    return _as_measured(cells.get((*line.model, *numbers.measured), EMPTY))
-
-
-def _as_measured(cell: Cell) -> Cell:
+def _measured_cell(cell: Cell) -> Cell:
     kinds = dict.fromkeys([*cell.kind.split(), "measured"])
     return cell if cell is EMPTY else replace(cell, kind=" ".join(kinds))
 
@@ -111,16 +110,16 @@ def side_by_side(papers: Mapping[str, Paper], suite: str) -> Table:
     own = sorted((row for row in rows if row.suite == suite), key=lambda row: row.backbone.casefold())
     lines = lines_of(own, _side_labels, lambda row: plain(suite, row.metric))
     ways = list(dict.fromkeys(way for line in lines for way in line.means))
-    numbers = sorted(numbers_of(lines, ways=ways, ours=False), key=_average_last)
-    heads = heads_of(lines)
-    told = {id(row): conflict for conflict in conflicts(papers) for row in conflict.prints}
-    shown = [replace(one, make=_with_conflicts(one, told)) for one in numbers]
+    numbers = sorted(_numbers(lines, ways=ways, ours=False), key=lambda one: _place(one.column.label))
+    heads = _heads(lines)
+    differing = {id(row): conflict for conflict in conflicts(papers) for row in conflict.prints}
+    numbers = [replace(one, make=_with_conflicts(one, differing)) for one in numbers]
     return Table(
         name=f"side-by-side-{key_of(suite)}",
         caption=f"{suite} in the papers, by backbone",
-        columns=[*head_columns(heads), *(one.column for one in shown)],
-        rows=[row_of(line, heads, shown) for line in lines],
-        notes=["A cell's note names the papers that print another value of it."] if told else [],
+        columns=[*_columns(heads), *(one.column for one in numbers)],
+        rows=[_row(line, heads, numbers) for line in lines],
+        notes=["A cell's note names the papers that print another value of it."] if differing else [],
     )
 
 
@@ -135,53 +134,44 @@ def _side_labels(row: PaperValue) -> dict[str, str]:
     }
 
 
-def _average_last(numbers: Numbers) -> int:
-    label = numbers.column.label
+def _place(label: str) -> int:
+    """Averages stand last, recomputed ones behind them."""
     return 2 if label.endswith(" (recomputed)") else int(label == AVERAGE)
 
 
-def _with_conflicts(numbers: Numbers, told: Mapping[int, Conflict]) -> Callable[[Line], Cell]:
+def _with_conflicts(numbers: _Numbers, differing: Mapping[int, Conflict]) -> Callable[[Line], Cell]:
     def make(line: Line) -> Cell:
         cell, row = numbers.make(line), line.cells.get(numbers.column.label)
-        conflict = told.get(id(row))
+        conflict = differing.get(id(row))
         if row is None or conflict is None:
             return cell
         others = [one for one in conflict.prints if one.paper != row.paper and not one.same_as(row)]
-        said = "; ".join(f"{one.paper}, {title(one.table)} has {one.value}" for one in others)
-        return replace(cell, note=f"{cell.note} {said}.".strip()) if said else cell
+        note = "; ".join(f"{one.paper}, {title(one.table)} has {one.value}" for one in others)
+        return replace(cell, note=f"{cell.note} {note}.".strip()) if note else cell
 
     return make
 
 
-@dataclass(frozen=True, kw_only=True)
-class Numbers:
-    """A column of numbers; `measured` is what measured cells call it, empty if there are none."""
-
-    column: Column
-    make: Callable[[Line], Cell]
-    measured: tuple[str, str] | None = None
-
-
-def heads_of(lines: Sequence[Line]) -> list[str]:
+def _heads(lines: Sequence[Line]) -> list[str]:
     """The labels that a table needs: a setting that all lines share goes below it."""
     values = {name: {line.labels[name] for line in lines} for name in lines[0].labels}
     return [name for name, found in values.items() if found != {""} and (name != "Setting" or len(found) > 1)]
 
 
-def head_columns(heads: Sequence[str]) -> list[Column]:
+def _columns(heads: Sequence[str]) -> list[Column]:
     """The columns of the labels."""
     return [Column(key=key_of(name).lower(), label=name, sticky=name == heads[0]) for name in heads]
 
 
-def row_of(line: Line, heads: Sequence[str], numbers: Sequence[Numbers]) -> Row:
+def _row(line: Line, heads: Sequence[str], numbers: Sequence[_Numbers]) -> Row:
     """A line as a row."""
     labels = [Cell(text=line.labels[name], value=line.labels[name] or None) for name in heads]
     return Row(cells=[*labels, *(one.make(line) for one in numbers)])
 
 
-def numbers_of(lines: Sequence[Line], *, ways: Sequence[str], ours: bool) -> list[Numbers]:
+def _numbers(lines: Sequence[Line], *, ways: Sequence[str], ours: bool) -> list[_Numbers]:
     """The printed columns, with a column behind those that have numbers which do not follow, and means."""
-    found: list[Numbers] = []
+    found: list[_Numbers] = []
     names = dict.fromkeys(name for line in lines for name in line.cells)
     for name in names:
         cells = [line.cells[name] for line in lines if name in line.cells]
@@ -191,7 +181,7 @@ def numbers_of(lines: Sequence[Line], *, ways: Sequence[str], ours: bool) -> lis
     return found + [_mean_column(way, lines[0].first.suite) for way in ways]
 
 
-def _printed_column(name: str, cells: Sequence[PaperValue]) -> Numbers:
+def _printed_column(name: str, cells: Sequence[PaperValue]) -> _Numbers:
     units = {row.unit for row in cells if row.value}
     column = Column(
         key=key_of(name),
@@ -200,14 +190,14 @@ def _printed_column(name: str, cells: Sequence[PaperValue]) -> Numbers:
         numeric=all(row.number is not None for row in cells if row.value),
         note=units.pop() if len(units) == 1 else "",
     )
-    return Numbers(
+    return _Numbers(
         column=column,
-        make=lambda line: printed_cell(line.cells[name]) if name in line.cells else EMPTY,
+        make=lambda line: _printed_cell(line.cells[name]) if name in line.cells else EMPTY,
         measured=(cells[0].suite, plain(cells[0].suite, name)),
     )
 
 
-def _our_column(name: str, first: PaperValue) -> Numbers:
+def _our_column(name: str, first: PaperValue) -> _Numbers:
     def make(line: Line) -> Cell:
         row = line.cells.get(name)
         if row is None or not row.recomputed:
@@ -217,11 +207,11 @@ def _our_column(name: str, first: PaperValue) -> Numbers:
     note = f"what {name} comes to from the printed numbers, where the print does not follow from them"
     key = f"{key_of(name)}-recomputed"
     column = Column(key=key, label="recomputed", group=first.suite, numeric=True, note=note)
-    return Numbers(column=column, make=make)
+    return _Numbers(column=column, make=make)
 
 
-def _mean_column(way: str, suite: str) -> Numbers:
-    name, places = SHORT.get(way, way), 2 if way in (OVER_TYPES, OVER_TASKS) else 3
+def _mean_column(way: str, suite: str) -> _Numbers:
+    name, places = _SHORT.get(way, way), 2 if way in (OVER_TYPES, OVER_TASKS) else 3
 
     def make(line: Line) -> Cell:
         value = line.means.get(way)
@@ -229,19 +219,21 @@ def _mean_column(way: str, suite: str) -> Numbers:
 
     label = f"{name} (recomputed)"
     column = Column(key=key_of(name), label=label, numeric=True, note=f"{way}, from the printed numbers")
-    return Numbers(column=column, make=make, measured=(suite, name))
+    return _Numbers(column=column, make=make, measured=(suite, name))
 
 
-def notes_of(lines: Sequence[Line], rows: Sequence[PaperValue], ways: Sequence[str]) -> list[str]:
+def _notes(lines: Sequence[Line], rows: Sequence[PaperValue], ways: Sequence[str]) -> list[str]:
     """What must be said below a paper's table."""
     settings = {line.labels["Setting"] for line in lines} - {""}
     notes = [f"Setting: {setting}." for setting in settings if len(settings) == 1]
     if ways:
-        return [*notes, *_which_means(lines), *_turned(lines)]
+        printed = _ways(lines)
+        notes += [f"The printed average is {way} of: {'; '.join(names)}." for way, names in printed.items()]
+        return [*notes, *_mixed(printed), *_turned(lines)]
     odd = sum(row.follows == "no" for row in rows)
     if odd:
         notes.append(
-            f"{odd} of the {sum(bool(row.follows) for row in rows)} numbers that can be made again do not "
+            f"{odd} of the {sum(bool(row.follows) for row in rows)} numbers that can be recomputed do not "
             "follow from the printed ones; ours stand beside them."
         )
     return notes + _ratio(rows)
@@ -258,32 +250,22 @@ def warnings(table: PaperTable) -> list[str]:
     return [*_mixed(_ways(lines)), *_turned(lines)]
 
 
-def _which_means(lines: Sequence[Line]) -> list[str]:
-    """Which mean each line of MTEB printed as its average."""
-    found = _ways(lines)
-    notes = [f"The printed average is {_which(way)} of: {'; '.join(names)}." for way, names in found.items()]
-    return [*notes, *_mixed(found)]
-
-
 def _ways(lines: Sequence[Line]) -> dict[str, list[str]]:
-    """The lines by the mean that they print."""
-    found: dict[str, list[str]] = {}
+    """The lines by the mean that they print as their average."""
+    ways: dict[str, list[str]] = {}
     for line in lines:
         for row in line.cells.values():
             if row.follows:
-                way = SHORT.get(row.recomputed_as, row.recomputed_as) if row.follows == "yes" else "neither"
-                found.setdefault(way, []).append(_name(line, lines))
-    return found
+                way = "neither mean"
+                if row.follows == "yes":
+                    way = f"the {_SHORT.get(row.recomputed_as, row.recomputed_as)}"
+                ways.setdefault(way, []).append(_name(line, lines))
+    return ways
 
 
-def _mixed(found: Collection[str]) -> list[str]:
-    if len(set(found) - {"neither"}) < 2:
-        return []
-    return ["The table mixes two means: compare its lines in one of the recomputed columns only."]
-
-
-def _which(way: str) -> str:
-    return "neither mean" if way == "neither" else f"the {way}"
+def _mixed(ways: Collection[str]) -> list[str]:
+    text = "The table mixes two means: compare its lines in one of the recomputed columns only."
+    return [text] if len(set(ways) - {"neither mean"}) > 1 else []
 
 
 def _turned(lines: Sequence[Line]) -> list[str]:
@@ -293,7 +275,9 @@ def _turned(lines: Sequence[Line]) -> list[str]:
         mine, theirs, printed = one.means, other.means, (_average(one), _average(other))
         below = mine and theirs and all(mine[way] < theirs[way] for way in mine)
         if below and None not in printed and printed > printed[::-1]:
-            sides = [f"{x:.2f} against {theirs[way]:.2f} as {SHORT.get(way, way)}" for way, x in mine.items()]
+            sides = [
+                f"{x:.2f} against {theirs[way]:.2f} as {_SHORT.get(way, way)}" for way, x in mine.items()
+            ]
             names = f"{_name(one, lines)} is printed above {_name(other, lines)}"
             notes.append(f"{names} ({printed[0]} against {printed[1]}), but has {' and '.join(sides)}.")
     return notes
@@ -305,19 +289,16 @@ def _average(line: Line) -> float | None:
 
 def _name(line: Line, lines: Sequence[Line]) -> str:
     """A line's model, and the end of its setting where the model stands there more than once."""
-    name = " ".join(line.model).strip()
+    name = line.first.name
     alone = sum(other.model == line.model for other in lines) == 1
     return name if alone else f"{name} ({line.labels['Setting'].rpartition('; ')[2]})"
 
 
 def _ratio(rows: Sequence[PaperValue]) -> list[str]:
     """How much the two readings of OptiBERT's parametric law differ within its range of compute."""
-    name = "D/F_N vs C"
-    printed = {
-        row.metric: row.number for row in rows if (row.model, row.setting) == (name, "Sec4.2 parametric")
-    }
-    prefactor, exponent = printed.get("a_log10"), printed.get("exponent")
-    laws = power_laws(rows)
+    name, setting = "D/F_N vs C", "Sec4.2 parametric"
+    printed = {row.metric: row.number for row in rows if (row.model, row.setting) == (name, setting)}
+    prefactor, exponent, laws = printed.get("a_log10"), printed.get("exponent"), power_laws(rows)
     if prefactor is None or exponent is None or name not in laws:
         return []
     ours = 10 ** (laws[name][0] + 19 * laws[name][1])
@@ -325,13 +306,14 @@ def _ratio(rows: Sequence[PaperValue]) -> list[str]:
     return [f"{text}, eq. 7 with the printed A, B, alpha and beta {ours:.1f}."]
 
 
-def printed_cell(row: PaperValue) -> Cell:
+def _printed_cell(row: PaperValue) -> Cell:
     """A number with its error or its interval, and what is known of it."""
     if not row.value:
         return Cell(text="–", kind="away", note=_sentence(row.note))
     value = row.value if row.number is None else row.number
-    said = [row.unit, row.note, _price(row), _odd(row)]
-    return Cell(text=_text(row), value=value, kind="reported", note=_sentence(*said))
+    price = re.search(r"\$[\d.]+/GPU-h$", row.setting)
+    notes = [row.unit, row.note, price.group() if price else "", _verdict(row)]
+    return Cell(text=_text(row), value=value, kind="reported", note=_sentence(*notes))
 
 
 def _text(row: PaperValue) -> str:
@@ -344,18 +326,13 @@ def _text(row: PaperValue) -> str:
     return f"{row.value} [{row.ci_low}, {row.ci_high}]"
 
 
-def _price(row: PaperValue) -> str:
-    found = re.search(r"\$[\d.]+/GPU-h$", row.setting)
-    return found.group() if found else ""
-
-
-def _odd(row: PaperValue) -> str:
-    """Says that a number does not follow, and whether rounded parts may be why."""
+def _verdict(row: PaperValue) -> str:
+    """Whether a number follows from those beside it, and if not, whether rounded parts may be why."""
     if row.follows != "no":
         return f"follows as: {row.recomputed_as}" if row.follows else ""
-    said = f"does not follow from the printed numbers: {row.recomputed_as} is {row.recomputed}"
-    apart = abs(Decimal(row.value) - Decimal(row.recomputed))
-    return f"{said}, within what rounding of the parts can do" if apart <= row.last_place else said
+    text = f"does not follow from the printed numbers: {row.recomputed_as} is {row.recomputed}"
+    difference = abs(Decimal(row.value) - Decimal(row.recomputed))
+    return f"{text}, within what rounding of the parts can do" if difference <= row.last_place else text
 
 
 def _sentence(*parts: str) -> str:
