@@ -188,8 +188,7 @@ def _kind(one: Standing) -> str:
 def _cells(entry: Entry, one: Standing, *, several: bool, chosen: bool) -> list[Cell]:
     own, view = one.grid, one.grid.view
     query = {"view": view} if view and view != views(own.listed.suite)[0] else {}
-    pin = {} if entry.member else {"pin": entry.slug}
-    href = address(f"/suites/{own.listed.slug}", {**query, **pin})
+    href = address(f"/suites/{own.listed.slug}", query)
     there = int(own.over_tasks.there[0])
     rank = (
         [Cell(text=str(n), value=n) for n in (one.rank.place, one.rank.of, one.rank.tied)] if one.rank else []

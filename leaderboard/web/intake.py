@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
 import hmac
 import json
@@ -26,13 +28,68 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
-from harness.errors import HarnessError, RecordError, UsageError, unknown
+from harness import files
+from harness.errors import HarnessError, RecordError, StoreError, UsageError, unknown
 from harness.identity import digest
 from harness.record import RECORDS, Record
 from harness.store import Store
 from harness.types import Artifact
-from leaderboard.web import headers as private
 from leaderboard.web.limits import Limits, Refusal
+
+_MODE = 0o600
+"""Read and written by the owner alone."""
+
+
+def _site_folder(results: Path) -> Path:
+    """Where a site keeps its own files in a results folder."""
+    return results / "site"
+
+
+@contextlib.contextmanager
+def _locked(place: Path, name: str) -> Iterator[None]:
+    """Hold the lock `name` of a folder; others of this machine wait, threads and processes alike.
+
+    Raises:
+        StoreError: The folder cannot be written.
+    """
+    with _writing(place):
+        place.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(place / f".{name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _MODE)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Write a file in place of what may be there, in one step; at no time may others read it.
+
+    Raises:
+        StoreError: It cannot be written.
+    """
+    name = f".{path.name}.{files.host()}-{os.getpid()}-{secrets.token_hex(4)}.tmp"
+    temporary = path.parent / name
+    try:
+        with _writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _MODE), "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+        files.move(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        hint = "The folder must belong to the user that runs this."
+        raise StoreError(f"Cannot write {path}: {error.strerror or error}.", hint=hint) from error
+
 
 LONGEST = 128
 """Characters of one value; what is longer is cut."""
@@ -65,7 +122,7 @@ class Audit:
     """The audit of a results folder, in `site/audit.jsonl`."""
 
     def __init__(self, results: Path, *, full: int = FULL) -> None:
-        self.path = private.folder(results) / "audit.jsonl"
+        self.path = _site_folder(results) / "audit.jsonl"
         self._full = full
 
     def write(self, attempt: Attempt) -> None:
@@ -80,7 +137,7 @@ class Audit:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._make_room(len(content))
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        descriptor = os.open(self.path, flags, private.MODE)
+        descriptor = os.open(self.path, flags, _MODE)
         try:
             if os.write(descriptor, content) != len(content):
                 raise OSError("the line was not written whole")
@@ -90,7 +147,7 @@ class Audit:
     def _make_room(self, wanted: int) -> None:
         if self._size() + wanted <= self._full:
             return
-        with private.exclusively(self.path.parent, "audit"):
+        with _locked(self.path.parent, "audit"):
             if self._size() + wanted > self._full:  # nobody else did it in between
                 self.path.replace(self.path.with_name(f"{self.path.name}.1"))
 
@@ -150,7 +207,7 @@ class Tokens:
     """
 
     def __init__(self, results: Path) -> None:
-        self.path = private.folder(results) / "tokens.json"
+        self.path = _site_folder(results) / "tokens.json"
 
     def all(self) -> tuple[Token, ...]:
         """Every token that was made, the oldest first.
@@ -187,7 +244,7 @@ class Tokens:
         token = Token(
             name=name, scope=scope, digest=_hash(secret), tail=secret[-4:], created=now, expires=expires
         )
-        with private.exclusively(self.path.parent, "tokens"):
+        with _locked(self.path.parent, "tokens"):
             there = self.all()
             if any(other.name == name for other in there):
                 hint = "A name is used once, also when it was revoked; choose another."
@@ -204,7 +261,7 @@ class Tokens:
         """
         if not self.all():
             raise UsageError("There is no token here.", hint="`harness token create NAME` makes one.")
-        with private.exclusively(self.path.parent, "tokens"):
+        with _locked(self.path.parent, "tokens"):
             there = {token.name: token for token in self.all()}
             if name not in there:
                 raise unknown("token", name, there, then="`harness token list` shows them.")
@@ -226,9 +283,7 @@ class Tokens:
         return found
 
     def _write(self, tokens: tuple[Token, ...]) -> None:
-        private.replace(
-            self.path, _File(tokens=tokens).model_dump_json(indent=1, by_alias=True).encode() + b"\n"
-        )
+        _replace(self.path, _File(tokens=tokens).model_dump_json(indent=1, by_alias=True).encode() + b"\n")
 
 
 def _hash(secret: str) -> str:
@@ -596,7 +651,7 @@ class Intake:
         record = record_of(body)
         seen.key = record.key
         try:
-            with private.exclusively(private.folder(self.results), "intake"):
+            with _locked(_site_folder(self.results), "intake"):
                 stands, created = _put(Store(self.results), record, lambda: self._accept(seen))
         except (HarnessError, OSError) as error:
             log.error("A record could not be kept. %s", error)

@@ -199,15 +199,6 @@ def test_a_model_is_stood_for_by_a_ranked_number_before_a_better_known_revision(
     assert first_of_models([pinned, external], any_revision=True) == [pinned]
 
 
-def test_pinned_rows_stay_on_top_and_are_marked_in_the_plot(client: TestClient) -> None:
-    rows = client.get(f"/tasks/{FIRST}.json").json()["tables"][0]["rows"]
-    last = rows[-1]["key"]
-    pinned = client.get(f"/tasks/{FIRST}.json?pin={last}").json()["tables"][0]["rows"]
-    assert [row["key"] for row in pinned] == [last, *(row["key"] for row in rows[:-1])]
-    marks = [a for tag, a in parsed(client, f"/tasks/{FIRST}?pin={last}").elements if tag == "g"]
-    assert sum("plot-mark" in (a.get("class") or "") for a in marks) == 1
-
-
 @pytest.mark.parametrize(
     ("sort", "order"),
     [("score", [0.4, 0.5, 0.52, 0.6]), ("-rank", [0.4, 0.5, 0.52, 0.6]), ("rank", [0.6, 0.52, 0.5, 0.4])],

@@ -374,7 +374,7 @@ def standard_app() -> FastAPI:
 def every_path(app: FastAPI) -> list[str]:
     """The address of every page of a site, without its twins."""
     site = app.state.site
-    return [path for route in site.pages for path in route.every(site)]
+    return [path for route in site.pages for path in route.all_paths(site)]
 
 
 VOID = frozenset(
