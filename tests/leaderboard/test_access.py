@@ -27,7 +27,7 @@ from starlette.testclient import TestClient
 from harness.errors import HarnessError, RecordError, StoreError, UsageError
 from leaderboard.commands import token as commands
 from leaderboard.web.headers import SecurityHeaders
-from leaderboard.web.intake import Attempt, Audit, Tokens
+from leaderboard.web.intake import Audit, Tokens
 from leaderboard.web.limits import PARAMETERS, QUERY_BYTES, Limits, Refusal, check_query, network_of
 from leaderboard.web.metrics import CONTENT_TYPE, CountRequests, Metrics
 
@@ -281,7 +281,7 @@ def test_only_the_owner_reads_the_files(tmp_path: Path, umask: int) -> None:
         tokens.create("a")
         tokens.revoke("a")
         audit = Audit(tmp_path)
-        audit.write(attempt())
+        audit.write(**attempt())
     finally:
         os.umask(before)
     assert {stat.S_IMODE(path.stat().st_mode) for path in (tokens.path, audit.path)} == {0o600}
@@ -371,16 +371,16 @@ def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
         Tokens(tmp_path).create("ci")
 
 
-def attempt(**changes: Any) -> Attempt:
+def attempt(**changes: Any) -> dict[str, Any]:
     fields: dict[str, Any] = {"token": "ci", "client": "::1", "key": "k", "outcome": "created", "status": 201}
-    return Attempt(**{**fields, **changes})
+    return {**fields, **changes}
 
 
 def test_hostile_values_stay_within_their_line(tmp_path: Path) -> None:
     audit = Audit(tmp_path)
     hostile = 'a"\n{"status": 201}\r\u2028\x1b[2J\ud800\x00' + "é" * 10_000
-    audit.write(attempt(client=hostile, key=hostile))
-    audit.write(attempt(token=None, key=None))
+    audit.write(**attempt(client=hostile, key=hostile))
+    audit.write(**attempt(token=None, key=None))
     content = audit.path.read_bytes()
     assert content.isascii()
     first, second = content.splitlines()
@@ -393,7 +393,7 @@ def test_hostile_values_stay_within_their_line(tmp_path: Path) -> None:
 def test_lines_written_at_once_stay_whole(tmp_path: Path) -> None:
     def write(number: int) -> None:
         for i in range(50):
-            Audit(tmp_path).write(attempt(key=f"{number}-{i}"))
+            Audit(tmp_path).write(**attempt(key=f"{number}-{i}"))
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(write, range(8)))
@@ -402,9 +402,9 @@ def test_lines_written_at_once_stay_whole(tmp_path: Path) -> None:
 
 
 def test_a_full_audit_is_put_aside(tmp_path: Path) -> None:
-    audit = Audit(tmp_path, full=1000)
+    audit = Audit(tmp_path, largest=1000)
     for i in range(30):
-        audit.write(attempt(key=str(i)))
+        audit.write(**attempt(key=str(i)))
     aside = audit.path.with_name("audit.jsonl.1")
     assert audit.path.stat().st_size <= 1000
     assert aside.stat().st_size <= 1000
@@ -417,7 +417,7 @@ def test_an_audit_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").write_text("")
     (tmp_path / "site" / "audit.jsonl").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(OSError, match="symbolic links"):
-        Audit(tmp_path).write(attempt())
+        Audit(tmp_path).write(**attempt())
 
 
 def harness(results: Path, *arguments: str) -> int:
