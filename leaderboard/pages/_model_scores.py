@@ -158,8 +158,7 @@ def _kind(one: Standing) -> str:
 def _cells(entry: Entry, one: Standing, *, several: bool, chosen: bool) -> list[Cell]:
     own, view = one.grid, one.grid.convention
     query = {"view": view} if view and view != views(own.site_suite.suite)[0] else {}
-    pin = {} if entry.member else {"pin": entry.slug}
-    href = address(f"/suites/{own.site_suite.slug}", {**query, **pin})
+    href = address(f"/suites/{own.site_suite.slug}", query)
     there = int(own.over_tasks.count[0])
     rank = (
         [Cell(text=str(n), value=n) for n in (one.rank.place, one.rank.of, one.rank.tied)] if one.rank else []
