@@ -17,7 +17,7 @@ from starlette.testclient import TestClient
 
 from harness.errors import StoreError, UsageError
 from html_pages import BROWSER
-from leaderboard import views
+from leaderboard import pages
 from leaderboard.web import errors as outage
 from leaderboard.web.errors import DOCUMENTED, SAYS, SHAPE
 from leaderboard.web.limits import Refusal
@@ -117,7 +117,7 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> FastAPI:
 
 
 @pytest.mark.parametrize(
-    "path", ["/healthz", "/feed.xml", "/suites/nanobeir.json", "/pareto.json?x=cost&suite=nanobeir"]
+    "path", ["/healthz", "/suites/nanobeir.json", "/pareto.json?x=cost&suite=nanobeir"]
 )
 def test_every_route_says_that_the_database_is_away(
     app: FastAPI, path: str, caplog: pytest.LogCaptureFixture
@@ -158,7 +158,7 @@ def test_pages_that_are_kept_are_sent_meanwhile(app: FastAPI) -> None:
 
 def failing(error: Exception) -> TestClient:
     app = FastAPI()
-    outage.add(app)
+    outage.add_outage(app)
 
     @app.get("/")
     def fail() -> None:
@@ -187,8 +187,8 @@ def test_only_an_outage_is_called_one(error: Exception, status: int) -> None:
 
 
 def test_a_page_that_does_not_load_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "licences.py").write_text('"""Entries by licence."""\nPAGE = None +\n')
-    monkeypatch.setattr(views, "__path__", [*views.__path__, str(tmp_path)])
+    (tmp_path / "licences.py").write_text('"""Entries by licence."""\nPAGES = None +\n')
+    monkeypatch.setattr(pages, "__path__", [*pages.__path__, str(tmp_path)])
     with pytest.raises(UsageError, match=r"licences\.py, line 2, does not load: SyntaxError") as wrong:
         page_routes()
     assert "\n" not in str(wrong.value)
