@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, Row, func, select
+from sqlalchemy import Connection, Row, and_, func, select
 
 from harness.lineage import Lineage
 from leaderboard.data.checks import CheckSummary, judged
 from leaderboard.data.entries import Origin, Trust
 from leaderboard.data.snapshot import AVERAGES, ENTRIES, FILED, RESULTS, SCOPES, SCORES, SiteIndex
-from leaderboard.data.suites import SiteSuite, views
+from leaderboard.data.suites import Raw, SiteSuite, main_scores, views
 from leaderboard.data.watches import WatchSummary, watched
 
 if TYPE_CHECKING:
@@ -339,6 +339,62 @@ class Queries:
             )
         with self.reading() as connection:
             return connection.execute(wanted.order_by(RESULTS.c.task, RESULTS.c.id)).all()
+
+    def scores(self, **where: Any) -> Sequence[Row[Any]]:
+        """Scores by entry, scope or result, each with the revision of its data."""
+        wanted = select(SCORES, RESULTS.c.data).join(RESULTS, RESULTS.c.id == SCORES.c.result)
+        for name, value in where.items():
+            wanted = wanted.where(
+                SCORES.c[name].in_(value) if isinstance(value, list) else SCORES.c[name] == value
+            )
+        with self.reading() as connection:
+            return connection.execute(wanted.order_by(SCORES.c.entry)).all()
+
+    def averages(self, entries: Sequence[int]) -> list[tuple[int, str, str, Mapping[str, Any]]]:
+        """What is known of the means of some entries: entry, suite, convention and document."""
+        wanted = select(AVERAGES.c.entry, AVERAGES.c.suite, AVERAGES.c.view, AVERAGES.c.document)
+        with self.reading() as connection:
+            rows = connection.execute(wanted.where(AVERAGES.c.entry.in_(list(entries)))).all()
+        return [(entry, suite, convention, json.loads(text)) for entry, suite, convention, text in rows]
+
+    def best_scores(self, scopes: Sequence[int]) -> dict[int, tuple[int, float]]:
+        """The entry with the highest score that counts of each scope, and that score."""
+        counted = and_(SCORES.c.reason == 0, SCORES.c.scope.in_(list(scopes)), ENTRIES.c.origin != "reported",
+                       ENTRIES.c.member.is_(False))  # fmt: skip
+        wanted = select(SCORES.c.scope, SCORES.c.entry, SCORES.c.value).join(
+            ENTRIES, ENTRIES.c.id == SCORES.c.entry
+        )
+        order = wanted.where(counted).order_by(SCORES.c.value, SCORES.c.entry.desc())
+        with self.reading() as connection:
+            return {scope: (entry, value) for scope, entry, value in connection.execute(order)}
+
+    def task_results(self, tasks: Sequence[str]) -> list[tuple[Row[Any], Raw]]:
+        """Every result of some tasks with its main scores by split and subset."""
+        with self.reading() as connection:
+            rows = connection.execute(
+                select(RESULTS).where(RESULTS.c.task.in_(list(tasks))).order_by(RESULTS.c.id)
+            ).all()
+        return [(row, self._raw(row)) for row in rows]
+
+    def _raw(self, row: Row[Any]) -> Raw:
+        document = json.loads(row.document)
+        if self.entries[row.entry].origin != "measured":
+            return document  # type: ignore[no-any-return]
+        return main_scores(document["scores"], row.metric, document.get("main_score"))
+
+    def records(self, entries: Sequence[int], tasks: Sequence[str]) -> list[tuple[int, Mapping[str, Any]]]:
+        """The whole records of measured entries on some tasks, with the entry's number."""
+        wanted = select(RESULTS.c.entry, RESULTS.c.document).where(
+            RESULTS.c.entry.in_(list(entries)), RESULTS.c.task.in_(list(tasks)), RESULTS.c.status == "done"
+        )
+        with self.reading() as connection:
+            return [(entry, json.loads(text)) for entry, text in connection.execute(wanted)]
+
+    def result_documents(self, ids: Sequence[int]) -> dict[int, Any]:
+        """The whole of some results by number."""
+        wanted = select(RESULTS.c.id, RESULTS.c.document).where(RESULTS.c.id.in_(list(ids)))
+        with self.reading() as connection:
+            return {number: json.loads(text) for number, text in connection.execute(wanted)}
 
     def newest(self, count: int) -> list[tuple[Row[Any], Entry]]:
         """The records that were written last, with their entries."""

@@ -12,7 +12,6 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import select
 
 from harness.differences import Comparable
 from harness.errors import nearest
@@ -29,7 +28,6 @@ from leaderboard.data.scores import (
     seed_values,
     suite_scores,
 )
-from leaderboard.data.snapshot import AVERAGES, RESULTS, SCORES
 from leaderboard.data.suites import REASONS, Reason, views
 from leaderboard.pages._suite_table import made_of, mean_of
 from leaderboard.pages._task_scores import column_path
@@ -416,9 +414,7 @@ def common(
 
 def _scores(queries: Queries, entries: Sequence[Entry]) -> _Scores:
     row = {entry.id: at for at, entry in enumerate(entries)}
-    wanted = select(SCORES).where(SCORES.c.entry.in_(list(row)))
-    with queries.reading() as connection:
-        found = connection.execute(wanted).all()
+    found = queries.scores(entry=list(row))
     places = {number: at for at, number in enumerate(dict.fromkeys(one.scope for one in found))}
     shape = (len(entries), len(places) + 1)  # the last is of scopes that nobody has
     values, low, high = (np.full(shape, np.nan) for _ in range(3))
@@ -522,12 +518,10 @@ Averages = Mapping[tuple[str, str], Mapping[int, Mapping[str, Any]]]
 
 def _averages(queries: Queries, entries: Sequence[Entry]) -> Averages:
     row = {entry.id: at for at, entry in enumerate(entries)}
-    wanted = select(AVERAGES).where(AVERAGES.c.entry.in_(list(row)))
     found: dict[tuple[str, str], dict[int, Mapping[str, Any]]] = {}
-    with queries.reading() as connection:
-        for one in connection.execute(wanted):
-            if one.suite in queries.suites:
-                found.setdefault((one.suite, one.view), {})[row[one.entry]] = json.loads(one.document)
+    for entry, suite, convention, document in queries.averages(list(row)):
+        if suite in queries.suites:
+            found.setdefault((suite, convention), {})[row[entry]] = document
     return found
 
 
@@ -603,9 +597,7 @@ def differing(tasks: Sequence[Sequence[Mapping[str, Any]]]) -> list[Field]:
 
 def _documents(queries: Queries, common: Common, rows: Sequence[int]) -> dict[int, Any]:
     ids = [int(n) for n in common.grid.results[rows][:, common.columns].ravel() if n]
-    wanted = select(RESULTS.c.id, RESULTS.c.document).where(RESULTS.c.id.in_(ids))
-    with queries.reading() as connection:
-        return {number: json.loads(text) for number, text in connection.execute(wanted)}
+    return queries.result_documents(ids)
 
 
 def differences_table(found: Differences, letters: Mapping[int, str]) -> Table:

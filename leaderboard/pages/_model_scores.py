@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sqlalchemy import select
 
 from harness.scores import score_text
 from leaderboard.data.queries import Entry, Queries
 from leaderboard.data.scores import NONE, Cells, SuiteScores, seed_values, suite_scores
-from leaderboard.data.snapshot import AVERAGES, SCORES
 from leaderboard.data.suites import REASONS, WHY, Scope, SiteSuite, views
 from leaderboard.pages._suite_table import leaks, mean_of, texts_text
 from leaderboard.pages._task_scores import task_path
@@ -61,18 +58,14 @@ class Answers:
 
 def answers_of(queries: Queries, entry: Entry) -> Answers:
     """Everything that suites ask of an entry."""
-    scores = select(SCORES).where(SCORES.c.entry == entry.id)
-    averages = select(AVERAGES).where(AVERAGES.c.entry == entry.id)
-    with queries.reading() as connection:
-        rows = connection.execute(scores).all()
-        means = connection.execute(averages).all()
+    rows, means = queries.scores(entry=entry.id), queries.averages([entry.id])
     reasons: dict[int, set[str]] = {}
     for row in rows:
         reasons.setdefault(row.result, set()).add(REASONS[row.reason])
     return Answers(
         by_scope={row.scope: row for row in rows},
         by_result={result: frozenset(found) for result, found in reasons.items()},
-        averages={(row.suite, row.view): json.loads(row.document) for row in means},
+        averages={(suite, view): document for _, suite, view, document in means},
         by_seed=queries.scores_by_seed(entry),
     )
 

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from pydantic import Field
-from sqlalchemy import select
 
 from harness.lineage import Lineage
 from harness.scores import score_text
 from leaderboard.data.papers import AVERAGE, SCORES, Paper, PaperValue, plain, title
 from leaderboard.data.queries import Entry, Queries
 from leaderboard.data.scores import knownness
-from leaderboard.data.snapshot import RESULTS
 from leaderboard.pages._check_tables import judged_table
 from leaderboard.pages._model_scores import (
     Results,
@@ -501,12 +498,8 @@ def _documents(queries: Queries, entry: Entry, rows: Sequence[Any]) -> dict[int,
     if entry.origin != "measured" or not rows:
         return {}
     newest = max(rows, key=lambda row: row.written or "")
-    wanted = select(RESULTS.c.id, RESULTS.c.document).where(
-        RESULTS.c.entry == entry.id if entry.output == "label" else RESULTS.c.id == newest.id
-    )
-    with queries.reading() as connection:
-        found = connection.execute(wanted.order_by(RESULTS.c.task, RESULTS.c.id)).all()
-    return {row.id: json.loads(row.document) for row in found}
+    found = queries.result_documents([row.id for row in (rows if entry.output == "label" else [newest])])
+    return {row.id: found[row.id] for row in rows if row.id in found}
 
 
 def _newest(documents: Mapping[int, Mapping[str, Any]]) -> Mapping[str, Any]:

@@ -8,11 +8,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
-from sqlalchemy import select
 
 from harness.scores import score_text
 from leaderboard.data.queries import Entry, Queries
-from leaderboard.data.snapshot import SCORES
 from leaderboard.data.suites import REASONS, WHY
 from leaderboard.pages._suite_table import training_text
 from leaderboard.pages._task_scores import task_path
@@ -299,8 +297,7 @@ def _texts_note(record: ResultDocument) -> str:
 
 def _data_note(queries: Queries, row: Any) -> str:
     """What suites say of the data."""
-    with queries.reading() as connection:
-        codes = set(connection.scalars(select(SCORES.c.reason).where(SCORES.c.result == row.id)))
+    codes = {score.reason for score in queries.scores(result=row.id)}
     if not codes:
         return "no suite asks for this task"
     if 0 in codes:

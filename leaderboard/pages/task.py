@@ -11,11 +11,9 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from markupsafe import Markup
 from pydantic import Field
-from sqlalchemy import and_, func, select
 
 from harness.scores import score_text
 from leaderboard.data.queries import Entry, Queries
-from leaderboard.data.snapshot import ENTRIES, SCORES
 from leaderboard.data.suites import WHY, Scope
 from leaderboard.pages._suite_table import choices_made, kinds_of, leaks, made_of, texts_text
 from leaderboard.pages._task_scores import (
@@ -290,25 +288,11 @@ def best_of(queries: Queries, tasks: Sequence[str]) -> Mapping[str, Best | None]
 def _of_suites(queries: Queries, tasks: Iterable[str]) -> dict[str, Best]:
     """Of tasks that a suite asks: the highest number in the index."""
     names = {queries.scope_ids.get(asked(queries)[name][0].scope.form, 0): name for name in tasks}
-    counted = and_(SCORES.c.reason == 0, SCORES.c.scope.in_(list(names)), ENTRIES.c.origin != "reported",
-                   ENTRIES.c.member.is_(False))  # fmt: skip
-    top = (
-        select(SCORES.c.scope, func.max(SCORES.c.value).label("value"))
-        .join(ENTRIES, ENTRIES.c.id == SCORES.c.entry)
-        .where(counted)
-        .group_by(SCORES.c.scope)
-        .subquery()
-    )
-    wanted = (
-        select(SCORES.c.scope, func.min(SCORES.c.entry), top.c.value)
-        .join(top, and_(top.c.scope == SCORES.c.scope, top.c.value == SCORES.c.value))
-        .join(ENTRIES, ENTRIES.c.id == SCORES.c.entry)
-        .where(counted)
-        .group_by(SCORES.c.scope, top.c.value)
-    )
-    with queries.reading() as connection:
-        rows = connection.execute(wanted).all()
-    return {names[scope]: Best(entry=queries.entries[entry], value=value) for scope, entry, value in rows}
+    best = queries.best_scores(list(names))
+    return {
+        names[scope]: Best(entry=queries.entries[entry], value=value)
+        for scope, (entry, value) in best.items()
+    }
 
 
 def _of_none(queries: Queries, tasks: Sequence[str]) -> dict[str, Best]:
