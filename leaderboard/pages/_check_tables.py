@@ -16,7 +16,6 @@ from leaderboard.data.queries import Entry, Queries
 from leaderboard.data.suites import slug
 from leaderboard.pages._task_scores import known_tasks, task_path
 from leaderboard.pages.recipes import words
-from leaderboard.web.charts import Tone
 from leaderboard.web.formats import CODES
 from leaderboard.web.page import missing
 from leaderboard.web.parameters import address
@@ -36,13 +35,8 @@ SIGNS = {"regressed": "▼", "inconclusive": "?", "improved": "▲", "equivalent
 TAGS = {"regressed": "bad", "inconclusive": "warn", "improved": "good", "equivalent": "good"}
 """Of a whole check: the sign of its mark, and the tone of its tag."""
 
-TONES = (
-    Tone(label="regressed", place=4, colour="tone-bad"),
-    Tone(label="inconclusive", place=2, colour="tone-warn"),
-    Tone(label="improved", place=3, colour="tone-good"),
-    Tone(label="equivalent", place=0, colour="series-1"),
-)
-assert tuple(tone.label for tone in TONES) == OVERALL
+TONES = {"regressed": "bad", "inconclusive": "warn", "improved": "good", "equivalent": "series-1"}
+assert tuple(TONES) == OVERALL
 
 
 def verdict_cell(verdict: str, *, note: str = "") -> Cell:

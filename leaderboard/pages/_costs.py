@@ -26,7 +26,7 @@ from leaderboard.data.papers import (
 )
 from leaderboard.data.queries import Entry, Queries
 from leaderboard.data.scores import Floats, Means, SuiteScores, UntouchedMeans
-from leaderboard.web.charts import Axis, Better, Point, Scatter, spots
+from leaderboard.web.charts import Axis, Better, Point, Scatter, frontier_points
 from leaderboard.web.formats import parameters_text
 from leaderboard.web.page import missing
 
@@ -322,7 +322,8 @@ class Cloud:
     Attributes:
         dots: The best score first, incomplete ones last.
         best: Those of `dots` on the frontier, by x.
-        plot: The picture.
+        plot: The points as a scatter.
+        title: Of the chart.
         without: How many models pass the filters and have the score, but no known x.
         part: How many have some of the score's columns only and are not shown.
     """
@@ -330,6 +331,7 @@ class Cloud:
     dots: Sequence[Dot]
     best: Sequence[Dot]
     plot: Scatter
+    title: str
     without: int
     part: int
 
@@ -376,13 +378,14 @@ def cloud(
     dots = [_dot(grid, score, row, values[row]) for row in shown]
     dots += [_printed(point, score) for point in printed if state.keeps(point.entry)]
     dots.sort(key=lambda dot: (not dot.whole, -dot.score))
-    plot = _plot(dots, state, axis, score.label, grid.site_suite.suite.title)
+    plot = _plot(dots, state, axis, score.label)
+    what = f"{score.label[0].upper()}{score.label[1:]}, {grid.site_suite.suite.title}"
     own = {id(dot_point): dot for dot, dot_point in zip(dots, plot.points, strict=True)}
-    best = [spot for spot in spots(plot) if spot.best]
     return Cloud(
         dots=dots,
-        best=[own[id(spot.point)] for spot in sorted(best, key=lambda spot: spot.x)],
+        best=[own[id(point)] for point in frontier_points(plot)],
         plot=plot,
+        title=f"{what}, against {MEASURES[state.x].name}",
         without=_models(grid, kept if state.part else whole) - _models(grid, shown),
         part=0 if state.part else _models(grid, kept) - _models(grid, whole),
     )
@@ -418,9 +421,8 @@ def _printed(point: PrintedPoint, score: Target) -> Dot:
     )  # fmt: skip
 
 
-def _plot(dots: Sequence[Dot], state: ParetoState, axis: Axis, label: str, suite: str) -> Scatter:
+def _plot(dots: Sequence[Dot], state: ParetoState, axis: Axis, label: str) -> Scatter:
     return Scatter(
-        title=f"{label[0].upper()}{label[1:]}, {suite}, against {MEASURES[state.x].name}",
         x=axis,
         y=Axis(label=f"{label[0].upper()}{label[1:]} (× 100)"),
         points=[_point(dot, state) for dot in dots],
@@ -432,7 +434,7 @@ def _plot(dots: Sequence[Dot], state: ParetoState, axis: Axis, label: str, suite
 def _point(dot: Dot, state: ParetoState) -> Point:
     x = dot.x / FLOPS if state.x == "flops" and isinstance(dot.x, int | float) else dot.x
     return Point(
-        label=dot.entry.model, x=x, y=100 * dot.score, y_low=100 * dot.low, y_high=100 * dot.high,
+        label=dot.entry.model, x=x, y=100 * dot.score, low=100 * dot.low, high=100 * dot.high,
         href=dot.href, series=dot.entry.origin, hollow=not dot.whole, note=dot.note,
     )  # fmt: skip
 

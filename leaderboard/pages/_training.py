@@ -10,14 +10,12 @@ from dataclasses import dataclass
 from statistics import mean, median
 from typing import Any
 
-from markupsafe import Markup
-
 from harness.lineage import Lineage, SweepPart
 from harness.scores import score_text
 from leaderboard.pages._model_scores import Standing
 from leaderboard.pages._task_scores import task_path
 from leaderboard.pages.recipes import words
-from leaderboard.web.charts import Axis, Bars, BarSeries, Line, LinePoint, Lines, bars, lines
+from leaderboard.web.charts import Axis, Bars, BarSeries, Chart, Line, Lines, Point, chart
 from leaderboard.web.tables import EMPTY, Cell, Column, Row, Table, Value
 
 Document = Mapping[str, Any]
@@ -49,19 +47,11 @@ BEST = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Figure:
-    """A plot with its caption."""
-
-    caption: str
-    svg: Markup
-
-
-@dataclass(frozen=True, kw_only=True)
 class SweepCurves:
     """The scores of a sweep's members, of each seed of the model: a table, plots, and plain values."""
 
     table: Table | None = None
-    figures: Sequence[Figure] = ()
+    figures: Sequence[Chart] = ()
     data: Sequence[Mapping[str, Any]] = ()
 
 
@@ -73,7 +63,7 @@ class Trained:
     """
 
     table: Table | None = None
-    figures: Sequence[Figure] = ()
+    figures: Sequence[Chart] = ()
     data: Sequence[Mapping[str, Any]] = ()
     chosen: frozenset[int] = frozenset()
 
@@ -222,29 +212,28 @@ def sensitivity(record: Document) -> dict[str, Any]:
     }
 
 
-def figures_of(record: Document) -> Iterator[Figure]:
+def figures_of(record: Document) -> Iterator[Chart]:
     """The plots of one record: its grid against the learning rate, and its evaluations."""
     task, training = record["task"]["name"], record["training"]
     found = _lines(training.get("cells") or ())
     if len({point.x for line in found for point in line.points}) > 1:
         plot = Lines(
-            title=f"{task}: scores of the grid against the learning rate",
             x=Axis(label="learning rate", kind="log"),
             y=Axis(label="score × 100"),
             lines=[_times_100(line) for line in found],
         )
-        yield Figure(caption=f"{task}: how much the learning rate matters", svg=lines(plot))
+        yield chart(f"{task}-rates", f"{task}: how much the learning rate matters", plot)
     curves = list(_curves(training.get("evaluations") or ()))
     if curves:
-        curve = Lines(title=f"{task}: evaluations", x=Axis(label="step"), y=Axis(label="value"), lines=curves)
-        yield Figure(caption=f"{task}: evaluations during training", svg=lines(curve))
+        curve = Lines(x=Axis(label="step"), y=Axis(label="value"), lines=curves)
+        yield chart(f"{task}-evaluations", f"{task}: evaluations during training", curve)
 
 
 def _times_100(line: Line) -> Line:
     def scaled(value: Any) -> float | None:
         return None if value is None else 100 * float(value)
 
-    points = [LinePoint(x=p.x, y=scaled(p.y), low=scaled(p.low), high=scaled(p.high)) for p in line.points]
+    points = [Point(x=p.x, y=scaled(p.y), low=scaled(p.low), high=scaled(p.high)) for p in line.points]
     return Line(label=line.label, points=points)
 
 
@@ -262,13 +251,13 @@ def _lines(cells: Sequence[Document]) -> list[Line]:
     return [Line(label=label, points=[_point(r, at[r]) for r in sorted(at)]) for label, at in groups.items()]
 
 
-def _point(rate: float, scores: Sequence[float | None]) -> LinePoint:
+def _point(rate: float, scores: Sequence[float | None]) -> Point:
     """The mean of the runs that did not diverge, with its least and greatest where there are several."""
     known = [score for score in scores if score is not None]
     if not known:
-        return LinePoint(x=rate, y=None)
+        return Point(x=rate, y=None)
     several = len(known) > 1
-    return LinePoint(
+    return Point(
         x=rate, y=mean(known), low=min(known) if several else None, high=max(known) if several else None
     )
 
@@ -280,7 +269,7 @@ def _summary(groups: Mapping[str, Mapping[float, Sequence[float | None]]]) -> li
             at.setdefault(rate, []).extend(score for score in scores if score is not None)
     ways: dict[str, Callable[[list[float]], float]] = {"best": max, "median": median, "worst": min}
     return [
-        Line(label=name, points=[LinePoint(x=r, y=way(at[r]) if at[r] else None) for r in sorted(at)])
+        Line(label=name, points=[Point(x=r, y=way(at[r]) if at[r] else None) for r in sorted(at)])
         for name, way in ways.items()
     ]
 
@@ -366,26 +355,24 @@ CURVES = 5
 """Tasks of a plot, beyond which the mean stands alone, in the range of the tasks' scores."""
 
 
-def _sweep_figures(sweep: SweepPart, seed: int | None) -> Iterator[Figure]:
+def _sweep_figures(sweep: SweepPart, seed: int | None) -> Iterator[Chart]:
     """The scores against the values: curves of numbers, bars of anything else."""
     of = "" if seed is None else f", seed {seed}"
-    title = f"Scores by {sweep.setting}{of}"
     values = _numbers([member.value for member in sweep.curve])
-    svg = _sweep_bars(sweep, title) if values is None else _sweep_lines(sweep, title, values)
-    yield Figure(caption=f"How much {sweep.setting} matters{of}: scores of the sweep", svg=svg)
+    plot = _sweep_bars(sweep) if values is None else _sweep_lines(sweep, values)
+    title = f"How much {sweep.setting} matters{of}: scores of the sweep"
+    yield chart(f"sweep-{seed or 0}", title, plot)
 
 
-def _sweep_lines(sweep: SweepPart, title: str, values: Sequence[float]) -> Markup:
+def _sweep_lines(sweep: SweepPart, values: Sequence[float]) -> Lines:
     log = min(values) > 0 and max(values) > SPAN * min(values)
     chosen = _number(sweep.chosen)
-    plot = Lines(
-        title=title,
+    return Lines(
         x=Axis(label=sweep.setting, kind="log" if log else "linear"),
         y=Axis(label="score × 100"),
         lines=[_times_100(line) for line in _sweep_series(sweep, values)],
         marks=[] if chosen is None else [(chosen, "chosen")],
     )
-    return lines(plot)
 
 
 def _sweep_series(sweep: SweepPart, values: Sequence[float]) -> Iterator[Line]:
@@ -397,22 +384,21 @@ def _sweep_series(sweep: SweepPart, values: Sequence[float]) -> Iterator[Line]:
     yield Line(
         label=f"mean of {len(tasks)} tasks{', and their range' if many else ''}",
         points=[
-            LinePoint(x=x, y=m.mean, low=low, high=high)
+            Point(x=x, y=m.mean, low=low, high=high)
             for (x, m), (low, high) in zip(members, ends, strict=True)
         ],
     )
     for name in () if many else tasks:
-        yield Line(label=name, points=[LinePoint(x=x, y=m.scores.get(name)) for x, m in members])
+        yield Line(label=name, points=[Point(x=x, y=m.scores.get(name)) for x, m in members])
 
 
-def _sweep_bars(sweep: SweepPart, title: str) -> Markup:
+def _sweep_bars(sweep: SweepPart) -> Bars:
     tasks = list(sweep.tasks) if len(sweep.tasks) <= CURVES else []
 
     def times_100(scores: Sequence[float | None]) -> list[float | None]:
         return [None if score is None else 100 * score for score in scores]
 
-    plot = Bars(
-        title=title,
+    return Bars(
         axis=Axis(label="score × 100"),
         categories=[f"{words(m.value)}{' (chosen)' if m.value == sweep.chosen else ''}" for m in sweep.curve],
         series=[
@@ -423,7 +409,6 @@ def _sweep_bars(sweep: SweepPart, title: str) -> Markup:
             ),
         ],
     )
-    return bars(plot)
 
 
 def _numbers(values: Sequence[Any]) -> list[float] | None:
@@ -434,10 +419,10 @@ def _numbers(values: Sequence[Any]) -> list[float] | None:
 
 def _curves(evaluations: Sequence[Document]) -> Iterator[Line]:
     """A curve for each metric of each split."""
-    found: dict[str, list[LinePoint]] = {}
+    found: dict[str, list[Point]] = {}
     for one in evaluations:
         for split, name, value in one["metrics"]:
-            found.setdefault(f"{split} {name}", []).append(LinePoint(x=one["step"], y=_number(value)))
+            found.setdefault(f"{split} {name}", []).append(Point(x=one["step"], y=_number(value)))
     yield from (Line(label=label, points=points) for label, points in found.items())
 
 

@@ -9,7 +9,6 @@ from math import hypot, isfinite
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from markupsafe import Markup
 from pydantic import Field
 
 from harness.scores import delta_text, score_text
@@ -37,8 +36,7 @@ from leaderboard.pages._comparison import (
 )
 from leaderboard.pages._suite_table import choices_made, leaks, texts_text
 from leaderboard.pages._task_scores import column_path, tie
-from leaderboard.web.charts import LEAST as LEAST_AXES
-from leaderboard.web.charts import Axis, Bars, BarSeries, Radar, RadarSeries, bars, radar
+from leaderboard.web.charts import Axis, Bars, BarSeries, Chart, chart
 from leaderboard.web.filters import Control, Form, form
 from leaderboard.web.formats import over_seeds
 from leaderboard.web.page import Page, PageRoute, missing
@@ -340,25 +338,21 @@ def parts(common: Common) -> list[tuple[str, Floats]]:
     return [(names[at], common.mean([at])) for at in common.columns]
 
 
-def has_radar(common: Common) -> bool:
-    """Whether there are enough axes for outlines."""
-    return len(common.types) >= LEAST_AXES
-
-
-def picture(common: Common, kind: str) -> Markup:
-    """Bars, or outlines where `kind` is "radar" and there are enough axes."""
+def means_chart(common: Common) -> Chart:
+    """The means by type, or by task where there is one type."""
     shown = parts(common)
-    names = [name for name, _ in shown]
     values = [100 * some for _, some in shown]
-    of = [[float(some[row]) for some in values] for row in range(len(common.entries))]
-    links = [address(f"/models/{entry.model_slug}") for entry in common.entries]
-    title = f"{common.grid.site_suite.suite.title}: means over what all have, × 100"
-    rows = list(zip(common.labels, of, links, strict=True))
-    if kind == "radar" and has_radar(common):
-        series = [RadarSeries(label=label, values=some, href=href) for label, some, href in rows]
-        return radar(Radar(title=title, axes=names, series=series), width=620)
-    groups = [BarSeries(label=label, values=some, href=href) for label, some, href in rows]
-    return bars(Bars(title=title, axis=Axis(label="mean score × 100"), categories=names, series=groups))
+    series = [
+        BarSeries(
+            label=label,
+            values=[float(some[row]) for some in values],
+            href=address(f"/models/{entry.model_slug}"),
+        )
+        for row, (label, entry) in enumerate(zip(common.labels, common.entries, strict=True))
+    ]
+    axis = Axis(label="mean score × 100")
+    plot = Bars(axis=axis, categories=[name for name, _ in shown], series=series)
+    return chart("types", "Means over what all have", plot)
 
 
 """State that the form keeps."""
@@ -374,8 +368,7 @@ class ComparePage:
         chooser: How entries are added and removed.
         form: The form above it, with the filters in force.
         tables: Those that are shown, by their names.
-        plot: The picture; empty where nothing is in common.
-        tabs: Which picture: label, URL, current.
+        chart: The means by type; None where nothing is in common.
         notes: What must be read with it.
         same: Where measured entries were compared and no field differs: over how many tasks.
         data: For the JSON twin.
@@ -386,8 +379,7 @@ class ComparePage:
     chooser: Chooser
     form: Form
     tables: Sequence[Table] = ()
-    plot: Markup | str = ""
-    tabs: Sequence[tuple[str, str, bool]] = ()
+    chart: Chart | None = None
     notes: Sequence[str] = ()
     same: int = 0
     data: Mapping[str, Any] = field(default_factory=dict)
@@ -443,8 +435,7 @@ def _compared(queries: Queries, entries: Sequence[Entry], state: CompareState) -
         chooser=chooser(queries, entries, state),
         form=form(state, PATH, [_search(state), *_choices(queries, made, state)]),
         tables=[table for table in tables if table.rows],
-        plot=picture(made, state.plot) if made.types else "",
-        tabs=_tabs(state) if has_radar(made) else (),
+        chart=means_chart(made) if made.types else None,
         notes=_notes(made, state),
         same=differences.tasks if not differences.fields else 0,
         data=_data(made, found, state),
@@ -506,11 +497,6 @@ def _choices(queries: Queries, made: Common, state: CompareState) -> list[Contro
 
 def _select(name: str, label: str, value: str, options: Sequence[tuple[str, str]]) -> Control:
     return Control(kind="select", name=name, label=label, value=value, options=options)
-
-
-def _tabs(state: CompareState) -> list[tuple[str, str, bool]]:
-    labels = {"bars": "Bars by type", "radar": "Radar"}
-    return [(label, f"{PATH}?{state.query(plot=kind)}", state.plot == kind) for kind, label in labels.items()]
 
 
 def _notes(made: Common, state: CompareState) -> list[str]:
@@ -580,7 +566,6 @@ class CompareState(State):
     )
     type: Text = Field("", description="Only tasks of this type in the table of tasks.")
     sort: Text = Field("", description="A column's key of the table of tasks; with - in front downwards.")
-    plot: Literal["bars", "radar"] = Field("bars", description="The picture of the means by type.")
 
 
 def view(site: Site, state: CompareState) -> Page:
@@ -594,6 +579,7 @@ def view(site: Site, state: CompareState) -> Page:
         data=found.data,
         context=found,
         notes=found.notes,
+        charts=[found.chart] if found.chart else [],
     )
 
 

@@ -24,8 +24,9 @@ from leaderboard.pages._model_scores import (
 )
 from leaderboard.pages._suite_table import kinds_of, made_of
 from leaderboard.pages._task_scores import task_path
-from leaderboard.pages._training import Figure, SweepCurves, Trained, sweeps_of, trained_of
+from leaderboard.pages._training import SweepCurves, Trained, sweeps_of, trained_of
 from leaderboard.pages.recipes import words
+from leaderboard.web.charts import Chart
 from leaderboard.web.formats import parameters_text, seeds_text
 from leaderboard.web.page import Crumb, Page, PageRoute, missing
 from leaderboard.web.parameters import State, Text, address
@@ -412,8 +413,8 @@ class ModelPage:
     results: Results
     measured: Sequence[Fact]
     remarks: Sequence[str]
-    figures: Sequence[Figure]
-    sweeps: Sequence[Figure]
+    figures: Sequence[Chart]
+    sweeps: Sequence[Chart]
     badges: Sequence[tuple[str, str]]
     path: str
     data: Mapping[str, Any] = field(default_factory=dict)
@@ -633,6 +634,7 @@ def view(site: Site, state: ModelState, model: str) -> Page:
         tables=found.tables,
         data=found.data,
         context=found,
+        charts=[*found.figures, *found.sweeps],
     )
 
 

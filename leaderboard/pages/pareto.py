@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from markupsafe import Markup
 from pydantic import BeforeValidator, Field
 
 from harness.scores import delta_text, score_text
@@ -33,7 +31,7 @@ from leaderboard.pages._costs import (
     works,
 )
 from leaderboard.pages._suite_table import untouched_note
-from leaderboard.web.charts import Axis, Kind, json_script, plot_data, scatter
+from leaderboard.web.charts import Axis, Chart, Kind, chart
 from leaderboard.web.filters import Control, EntryState, Form, chips, controls, form
 from leaderboard.web.page import Page, PageRoute, missing
 from leaderboard.web.parameters import Paging, Text, paging
@@ -269,9 +267,7 @@ class ParetoPage:
         warnings: What must be read with it.
         empty: Why there is nothing to draw; empty if there is.
         left_out: What is not shown, in sentences.
-        svg: The picture.
-        script: Its data, for the picture that moves.
-        library: The URL of the library that draws it.
+        chart: The points and their frontier; None where there are none.
         form: The form above it, with the filters in force.
         paging: Where in the points the second table is.
         data: For the JSON twin.
@@ -283,9 +279,7 @@ class ParetoPage:
     warnings: Sequence[str]
     empty: str
     left_out: Sequence[str]
-    svg: Markup
-    script: Markup
-    library: str
+    chart: Chart | None
     form: Form
     paging: Paging
     data: Mapping[str, Any] = field(default_factory=dict)
@@ -318,9 +312,7 @@ def pareto_page(
         warnings=[*_warnings(found, state, across), *_selection_warnings(found, state, untouched)],
         empty=_empty(found, across),
         left_out=_left_out(found, measure),
-        svg=scatter(found.plot) if found.dots else Markup(),
-        script=json_script(plot_data(found.plot)) if found.dots else Markup(),
-        library=f"/static/plotly.min.js?v={version('plotly')}",
+        chart=chart("points", found.title, found.plot) if found.dots else None,
         form=form(
             state,
             PATH,
@@ -480,7 +472,7 @@ def view(site: Site, state: ParetoState) -> Page:
         data=found.data,
         context=found,
         notes=found.warnings,
-        plots=bool(found.cloud.dots),
+        charts=[found.chart] if found.chart else [],
     )
 
 

@@ -14,8 +14,9 @@ from leaderboard.data.queries import Entry, Queries
 from leaderboard.data.suites import REASONS, WHY
 from leaderboard.pages._suite_table import training_text
 from leaderboard.pages._task_scores import task_path
-from leaderboard.pages._training import Figure, figures_of, notes_on
+from leaderboard.pages._training import figures_of, notes_on
 from leaderboard.pages.model import KNOWN, Fact
+from leaderboard.web.charts import Chart
 from leaderboard.web.filters import Control, Form, form
 from leaderboard.web.formats import over_seeds, seeds_text, some_seeds
 from leaderboard.web.page import Crumb, NotFound, Page, PageRoute
@@ -217,7 +218,7 @@ class ResultPage:
     form: Form
     total: int
     unequal: Sequence[str]
-    figures: Sequence[Figure]
+    figures: Sequence[Chart]
     notes: Sequence[str]
     path: str
     data: Mapping[str, Any] = field(default_factory=dict)
@@ -363,6 +364,7 @@ def view(site: Site, state: ResultState, id: str) -> Page:
         data=found.data,
         context=found,
         notes=found.notes,
+        charts=found.figures,
     )
 
 

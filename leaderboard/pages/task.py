@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from markupsafe import Markup
 from pydantic import Field
 
 from harness.scores import score_text
@@ -35,7 +34,7 @@ from leaderboard.pages._task_scores import (
     task_key,
     task_path,
 )
-from leaderboard.web.charts import Axis, Distribution, Mark, distribution
+from leaderboard.web.charts import Axis, Chart, Distribution, Point, chart
 from leaderboard.web.filters import Control, EntryState, Form, chips, controls, form
 from leaderboard.web.formats import over_seeds, parameters_text, some_seeds
 from leaderboard.web.page import Crumb, Page, PageRoute, missing
@@ -330,7 +329,7 @@ class TaskPage:
         lead: What is there, in a sentence.
         form: The form above it, with the filters in force.
         paging: Where in the rows this page is.
-        plot: The distribution.
+        chart: The distribution.
         path: The page's own path.
         warnings: What must be read with it.
         data: For the JSON twin.
@@ -342,7 +341,7 @@ class TaskPage:
     lead: str
     form: Form
     paging: Paging
-    plot: Markup
+    chart: Chart
     path: str
     warnings: Sequence[str]
     data: Mapping[str, Any]
@@ -378,7 +377,7 @@ def task_page(queries: Queries, state: TaskState, task: str) -> TaskPage:
             chips=_chips(state, path),
         ),
         paging=where,
-        plot=_plot(task, list(drawn.values()), marked),
+        chart=_chart(list(drawn.values()), marked),
         path=path,
         warnings=_warnings(chosen, state),
         data=_page_data(chosen, state, list(drawn.values())),
@@ -448,20 +447,21 @@ def _warnings(chosen: Chosen, state: TaskState) -> list[str]:
     return found
 
 
-def _plot(task: str, drawn: Sequence[Scored], marked: Sequence[Scored]) -> Markup:
-    return distribution(
+def _chart(drawn: Sequence[Scored], marked: Sequence[Scored]) -> Chart:
+    return chart(
+        "spread",
+        "Models by their score",
         Distribution(
-            title=f"Scores on {task}",
             axis=Axis(label="score × 100"),
             values=[100 * one.value for one in drawn if one.value is not None],
             marks=[_mark(one) for one in marked],
-        )
+        ),
     )
 
 
-def _mark(one: Scored) -> Mark:
+def _mark(one: Scored) -> Point:
     href = address(f"/models/{one.entry.model_slug}")
-    return Mark(label=one.entry.model, value=100 * (one.value or 0.0), href=href)
+    return Point(label=one.entry.model, x=100 * (one.value or 0.0), y=None, href=href)
 
 
 def _page_data(chosen: Chosen, state: TaskState, drawn: Sequence[Scored]) -> dict[str, Any]:
@@ -512,6 +512,7 @@ def view(site: Site, state: TaskState, task: str) -> Page:
         title=name,
         template="task.html",
         lead=found.lead,
+        charts=[found.chart],
         crumbs=[Crumb(label="Tasks", href="/tasks")],
         tables=[found.table],
         data=found.data,

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import unquote
@@ -150,7 +151,7 @@ class Site:
             legend=render.legend(page.tables),
         )
         return RenderedPage(
-            body=text.encode(), type="text/html; charset=utf-8", status=status, plots=page.plots
+            body=text.encode(), type="text/html; charset=utf-8", status=status, plots=bool(page.charts)
         )
 
 
@@ -206,6 +207,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     found.filters["modelname"] = render.name_html
+    found.globals["plotly"] = f"/static/plotly.min.js?v={version('plotly')}"
     return found
 
 
