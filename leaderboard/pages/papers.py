@@ -39,7 +39,7 @@ from leaderboard.data.queries import Entry, Queries
 from leaderboard.data.scores import Means, SuiteMeans, SuiteScores, UntouchedMeans
 from leaderboard.data.suites import scopes_of, views
 from leaderboard.pages._suite_table import choices_made, mean_of, untouched_note
-from leaderboard.pages.recipes import recipes_of
+from leaderboard.pages._training import recipes_of
 from leaderboard.web import formats as render
 from leaderboard.web.page import Crumb, Page, PageRoute, missing
 from leaderboard.web.parameters import State, Text

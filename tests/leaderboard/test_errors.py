@@ -116,9 +116,7 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> FastAPI:
     return small_app(tmp_path_factory.mktemp("outage"))
 
 
-@pytest.mark.parametrize(
-    "path", ["/healthz", "/suites/nanobeir.json", "/pareto.json?x=cost&suite=nanobeir"]
-)
+@pytest.mark.parametrize("path", ["/healthz", "/suites/nanobeir.json", "/pareto.json?x=cost&suite=nanobeir"])
 def test_every_route_says_that_the_database_is_away(
     app: FastAPI, path: str, caplog: pytest.LogCaptureFixture
 ) -> None:
