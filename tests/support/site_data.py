@@ -46,7 +46,7 @@ from harness.record import ErrorPart, Record
 from harness.store import Store
 from harness.types import Artifact, SuiteOptions, Task
 from judged_data import put_checks, put_watches
-from leaderboard.data.mteb_pool import SCHEMA, trust_of
+from leaderboard.data.mteb_import import SCHEMA, trust_of
 from leaderboard.data.suites import SiteSuite, slug
 from leaderboard.web.app import create_app
 from leaderboard.web.settings import Settings
