@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -21,36 +21,17 @@ from leaderboard.web.parameters import address
 from leaderboard.web.tables import EMPTY, Cell, Column, Row, Sorted, Table
 
 TRUST = {
-    "measured": "weights known by their hash", "commit": "pinned to a commit", "external": "stated by its makers",
-    "none": "revision not stated", "other": "a revision that is no commit", "reported": "not stated",
-}  # fmt: skip
+    "measured": "weights known by their hash",
+    "commit": "pinned to a commit",
+    "external": "stated by its makers",
+    "none": "not stated",
+    "other": "no commit",
+    "reported": "not stated",
+}
 """How far an entry's model is known, in words."""
 
 UNKNOWN = "not known"
 """The type or metric of a task that only an import names."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class EntryScores:
-    """An entry's numbers: by scope, why a result's number does not count, means, and values by seed."""
-
-    by_scope: Mapping[int, Any]
-    reasons: Mapping[int, frozenset[str]]
-    averages: Mapping[tuple[str, str], Mapping[str, Any]]
-    by_seed: Sequence[Mapping[int, float | None]] = ()
-
-
-def entry_scores(queries: Queries, entry: Entry) -> EntryScores:
-    """Everything that suites ask of an entry."""
-    rows, reasons = queries.scores(entry=entry.id), dict[int, set[str]]()
-    for row in rows:
-        reasons.setdefault(row.result, set()).add(REASONS[row.reason])
-    return EntryScores(
-        by_scope={row.scope: row for row in rows},
-        reasons={result: frozenset(found) for result, found in reasons.items()},
-        averages={(suite, convention): means for _, suite, convention, means in queries.averages([entry.id])},
-        by_seed=queries.scores_by_seed(entry),
-    )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -82,16 +63,6 @@ class Standing:
         return bool(self.scores.over_tasks.complete[0])
 
 
-def standings(queries: Queries, entry: Entry, own: EntryScores) -> list[Standing]:
-    """Every suite in which an entry has anything."""
-    return [
-        _standing(queries, entry, scores)
-        for site_suite in queries.suites.values()
-        for convention in views(site_suite.suite)
-        if (scores := _scores_in(queries, entry, own, site_suite, convention)) is not None
-    ]
-
-
 @lru_cache(maxsize=1)
 def _scope_ids(queries: Queries) -> dict[tuple[str, str], list[list[int]]]:
     """The numbers of the scopes of each column, by suite and convention."""
@@ -105,16 +76,16 @@ def _scope_ids(queries: Queries) -> dict[tuple[str, str], list[list[int]]]:
 
 
 def _scores_in(
-    queries: Queries, entry: Entry, own: EntryScores, site_suite: SiteSuite, convention: str
-) -> SuiteScores | None:
+    queries: Queries, entry: Entry, by_scope: Mapping[int, Any],
+    by_seed: Sequence[Mapping[int, float | None]], average: Mapping[str, Any], site_suite: SiteSuite, convention: str,
+) -> SuiteScores | None:  # fmt: skip
     """The scores of a suite with this entry alone; None where it has nothing."""
     forms = _scope_ids(queries)[site_suite.slug, convention]
     ids = list(dict.fromkeys(number for column in forms for number in column))
-    average = own.averages.get((site_suite.slug, convention), {})
     printed = bool(average.get("columns") or average.get("types"))
-    if not printed and not any(number in own.by_scope for number in ids):
+    if not printed and not any(number in by_scope for number in ids):
         return None
-    rows = [own.by_scope.get(number) for number in ids]
+    rows = [by_scope.get(number) for number in ids]
 
     def array(name: str, kind: type, missing: float) -> Any:
         values = [missing if row is None else getattr(row, name) for row in rows]
@@ -122,10 +93,11 @@ def _scores_in(
 
     place = {number: at for at, number in enumerate(ids)}
     cells = Cells(
-        values=array("value", float, np.nan), low=array("low", float, np.nan), high=array("high", float, np.nan),
-        reasons=array("reason", np.uint8, NONE), results=array("result", np.int64, 0),
+        values=array("value", float, np.nan), low=array("low", float, np.nan),
+        high=array("high", float, np.nan), reasons=array("reason", np.uint8, NONE),
+        results=array("result", np.int64, 0),
         seeds=array("seeds", np.int64, 0), trained_on=array("trained_on", np.int64, 0),
-        by_seed={0: seed_values(own.by_seed, place)} if own.by_seed else {},
+        by_seed={0: seed_values(by_seed, place)} if by_seed else {},
     )  # fmt: skip
     columns = [[place[number] for number in column] for column in forms]
     return suite_scores(site_suite, convention, [entry], cells, columns, {0: average} if average else {})
@@ -182,7 +154,7 @@ SUITE_COLUMNS = [
     Column(key="source", label="Source"),
     Column(key="convention", label="Convention", note="The paper's convention that makes a task's number."),
     Column(key="rank", label="Rank", numeric=True,
-           note="By the mean over tasks, among models with every task; models that cannot be told apart share one."),
+           note="By the mean over tasks, of models with all; those that cannot be told apart share one."),
     Column(key="ranked", label="of", numeric=True, note="How many models have a rank."),
     Column(key="tied", label="Tied with", numeric=True, note="How many other models share the rank."),
     Column(key="tasks", label="Mean over tasks", numeric=True),
@@ -260,14 +232,14 @@ def _suite_notes(found: Sequence[Standing]) -> Iterator[str]:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class EntryResults:
-    """The results of an entry by task, what suites make of them, and the suites that it is in.
+    """The results of an entry by task, why suites do not count them, and the suites that it is in.
 
     `chosen` has the results on whose own scores settings were chosen.
     """
 
     entry: Entry
     rows: Mapping[str, Any]
-    scores: EntryScores
+    reasons: Mapping[int, frozenset[str]]
     standings: Sequence[Standing]
     chosen: frozenset[int]
 
@@ -285,46 +257,61 @@ class EntryResults:
 
 def entry_results(queries: Queries, entry: Entry) -> EntryResults:
     """What is known of an entry's scores."""
-    scores, rows = entry_scores(queries, entry), queries.results(entry=entry.id)
-    trained = entry.origin == "measured" and entry.output == "label"
+    scores, rows = queries.scores(entry=entry.id), queries.results(entry=entry.id)
+    by_scope, by_seed = {score.scope: score for score in scores}, queries.scores_by_seed(entry)
+    averages = {(suite, convention): means for _, suite, convention, means in queries.averages([entry.id])}
+    found = [
+        _scores_in(queries, entry, by_scope, by_seed, averages.get((slug, convention), {}), one, convention)
+        for slug, one in queries.suites.items()
+        for convention in views(one.suite)
+    ]
+    ids = [row.id for row in rows if entry.origin == "measured" and entry.output == "label"]
     chosen = (
-        row.id
-        for row in rows
-        if trained and was_chosen(queries.result_document(row.id).get("training") or {})
+        number
+        for number, one in queries.result_documents(ids).items()
+        if was_chosen(one.get("training") or {})
     )
     return EntryResults(
         entry=entry,
         rows={row.task: row for row in rows},
-        scores=scores,
-        standings=standings(queries, entry, scores),
+        reasons=reasons_of(scores),
+        standings=[_standing(queries, entry, one) for one in found if one is not None],
         chosen=frozenset(chosen),
     )
 
 
+def reasons_of(scores: Iterable[Any]) -> dict[int, frozenset[str]]:
+    """Why suites do not count results, by the results' numbers; an empty reason where one counts it."""
+    found: dict[int, set[str]] = {}
+    for score in scores:
+        found.setdefault(score.result, set()).add(REASONS[score.reason])
+    return {result: frozenset(reasons) for result, reasons in found.items()}
+
+
+def score_cell(row: Any, entry: Entry, kinds: str = "", note: str = "") -> Cell:
+    """The score of a result times 100, or why there is none."""
+    if row.status == "failed":
+        return Cell(text="×", kind="failed", note="It was run and failed: its result says why.")
+    if row.status == "part":
+        return some_seeds(row.seeds or 0, len(entry.seeds))
+    if row.value is None:
+        return Cell(text="!", kind="bad", note="A score is impossible (above 1, or no number) or missing.")
+    cell = Cell(text=score_text(row.value), value=row.value, kind=kinds, note=note)
+    return over_seeds(cell, row.deviation, entry.seeds)
+
+
 def result_cell(own: EntryResults, task: str) -> Cell:
     """An entry's score on a task, with its marks; empty where it has none."""
-    row, entry = own.rows.get(task), own.entry
+    row = own.rows.get(task)
     if row is None:
         return EMPTY
-    href = f"/results/{row.id}"
-    if row.status == "failed":
-        return Cell(text="×", kind="failed", note="It was run and failed: its result says why.", href=href)
-    if row.status == "part":
-        return replace(some_seeds(row.seeds or 0, len(entry.seeds)), href=href)
-    if row.value is None:
-        return Cell(
-            text="!", kind="bad", note="A score is impossible (above 1, or no number) or missing.", href=href
-        )
-    reasons = own.scores.reasons.get(row.id, frozenset())
+    reasons = own.reasons.get(row.id, frozenset())
     scope = Scope(task=task, splits=(), subsets=(), data=row.data)  # a result may have several parts
-    kinds = leaks(entry, [scope], row.trained_on) + (["chosen"] if row.id in own.chosen else [])
+    kinds = leaks(own.entry, [scope], row.trained_on) + (["chosen"] if row.id in own.chosen else [])
     kinds += [reason for reason in ("other", "part") if reason in reasons and "" not in reasons]
     notes = [*(texts_text(n) for n in [row.trained_on] if n), data_text(row.data, reasons)]
     notes += [f"measured {row.written[:16].replace('T', ' ')} UTC"] if row.written else []
-    cell = Cell(
-        text=score_text(row.value), value=row.value, kind=" ".join(kinds), note="; ".join(notes), href=href
-    )
-    return over_seeds(cell, row.deviation, entry.seeds)
+    return replace(score_cell(row, own.entry, " ".join(kinds), "; ".join(notes)), href=f"/results/{row.id}")
 
 
 def data_text(data: str, reasons: frozenset[str]) -> str:

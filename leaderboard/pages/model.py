@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -50,7 +50,6 @@ from leaderboard.pages._training import (
     values_table,
     words,
 )
-from leaderboard.web.charts import Chart
 from leaderboard.web.filters import Control, Form, form
 from leaderboard.web.formats import parameters_text
 from leaderboard.web.page import Crumb, Page, PageRoute, missing
@@ -172,8 +171,8 @@ def children_table(queries: Queries, model: Model) -> Table | None:
 
 def entries_table(model: Model, shown: Entry, path: str) -> Table:
     """Every entry of a model."""
-    labels = {"name": "Entry", "source": "Source", "trust": "Revision", "treatment": "Treatment", "tasks": "Tasks",
-              "newest": "Newest"}  # fmt: skip
+    labels = {"name": "Entry", "source": "Source", "trust": "Revision", "treatment": "Treatment",
+              "tasks": "Tasks",               "newest": "Newest"}  # fmt: skip
     rows = [
         (
             Cell(text=entry_name(e), value=e.slug, href=f"{path}?entry={e.slug}", note=e.revision or ""),
@@ -231,50 +230,13 @@ def _own_row(one: Standing, numbers: Sequence[Numbers]) -> Row:
     }
     tasks = {column.name: at for at, column in enumerate(one.suite.suite.columns)}
     cells = [Cell(text=entry.origin, value=entry.origin, kind=entry.origin), Cell(text=entry_name(entry)),
-             Cell(text=f"as {scores.convention} prints" if scores.convention else entry.treatment)]  # fmt: skip
+             Cell(text=scores.convention or entry.treatment)]  # fmt: skip
     for label in (number.column.label for number in numbers):
         if label in tasks:
             cells.append(task_cell(scores, 0, tasks[label]))
         else:
             cells.append(mean_cell(means[label], 0, None, entry.seeds) if label in means else EMPTY)
     return Row(cells=cells, key=entry.slug)
-
-
-@dataclass(frozen=True, kw_only=True)
-class ModelPage:
-    """What the template of a model takes beside the tables.
-
-    Attributes:
-        model: Its names and entries.
-        entry: The one that is shown in full; None where papers alone know the model.
-        facts: What is stated of it, by the names of FACTS.
-        parents: What it was made from, the nearest first.
-        pages: Addresses of other models and of tasks, by their names.
-        provenance: Of the entry's newest record.
-        total: How many results there are.
-        paging: Of the results.
-        form: The filters of the results.
-        training: Charts of what the recipe trained.
-        sweeps: Charts of the sweep that chose it.
-        badges: Suite and path of its badges.
-        path: The page's own.
-        words: Settings in words.
-    """
-
-    model: Model
-    entry: Entry | None
-    facts: Mapping[str, Any]
-    parents: Sequence[str]
-    pages: Mapping[str, str]
-    provenance: Mapping[str, Any]
-    total: int
-    paging: Paging
-    form: Form
-    training: Sequence[Chart]
-    sweeps: Sequence[Chart]
-    badges: Sequence[tuple[str, str]]
-    path: str
-    words: Callable[[Any], str] = words
 
 
 def view(site: Site, state: ModelState, model: str) -> Page:
@@ -296,13 +258,14 @@ def view(site: Site, state: ModelState, model: str) -> Page:
         *((parent.name for parent in entry.lineage.parents) if entry and entry.lineage else ()),
     ]
     tasks = {name: task_path(name) for name in facts["training_datasets"] or () if name in queries.tasks}
-    context = ModelPage(
-        model=found, entry=entry, facts=facts, parents=parents, provenance=newest.get("provenance") or {},
-        pages={**tasks, **{name: href for name in names if (href := path_of(queries, name))}},
-        total=total, paging=where, form=controls, path=path, badges=_badges(entry, found_in),
-        training=[c for one in records.values() if one.get("training") for c in training_charts(one)],
-        sweeps=list(sweep_charts(sweeps)),
-    )  # fmt: skip
+    context: dict[str, Any] = {
+        "model": found, "entry": entry, "facts": facts, "parents": parents,
+        "provenance": newest.get("provenance") or {},
+        "pages": {**tasks, **{name: href for name in names if (href := path_of(queries, name))}},
+        "total": total, "paging": where, "form": controls, "path": path, "badges": _badges(entry, found_in),
+        "training": [c for one in records.values() if one.get("training") for c in training_charts(one)],
+        "sweeps": list(sweep_charts(sweeps)), "words": words,
+    }  # fmt: skip
     tables = [
         *suites_tables(found_in, path),
         *printed_tables(site, found, found_in),
@@ -319,8 +282,8 @@ def view(site: Site, state: ModelState, model: str) -> Page:
         lead=_lead(facts, parents),
         crumbs=[Crumb(label="Models", href="/search")],
         tables=[table for table in tables if table is not None],
-        charts=[*context.training, *context.sweeps],
-        data=_data(context),
+        charts=[*context["training"], *context["sweeps"]],
+        data=_data(found, entry, context),
         context=context,
     )
 
@@ -368,12 +331,13 @@ def _results(
     inside = {task.name for task in queries.suites[state.suite].suite.tasks} if state.suite and rows else rows
     kept = {
         task: row for task, row in rows.items()
-        if task in inside and state.q.casefold() in task.casefold() and state.type in ("", row.type or UNKNOWN)
+        if task in inside and state.type in ("", row.type or UNKNOWN) and state.q.casefold() in task.casefold()
     }  # fmt: skip
     where, any_one = paging(len(kept), state, path), ("", "any")
     controls = form(state, path, [
         Control(kind="search", name="q", label="Task", value=state.q, placeholder="part of a name"),
-        Control(kind="select", name="suite", label="Suite", value=state.suite, options=[any_one, *suites.items()]),
+        Control(kind="select", name="suite", label="Suite", value=state.suite,
+                options=[any_one, *suites.items()]),
         Control(kind="select", name="type", label="Task type", value=state.type,
                 options=[any_one, *((name, name) for name in types)]),
     ])  # fmt: skip
@@ -384,10 +348,14 @@ def _results(
 
 def _lead(facts: Mapping[str, Any], parents: Sequence[str]) -> str:
     """The facts that tell models apart, in a line."""
-    texts = {"parameters": parameters_text(facts["parameters"]) + " parameters", "released": f"released {facts['released']}",
-             "dimension": f"{facts['dimension'] or 0:,} dimensions", "max_tokens": f"{facts['max_tokens'] or 0:,} tokens",
-             "license": f"licence {facts['license']}"}  # fmt: skip
-    parts = [texts[name] for name in texts if facts[name] is not None]
+    stated = {
+        "parameters": f"{parameters_text(facts['parameters'])} parameters",
+        "dimension": f"{facts['dimension']} dimensions",
+        "max_tokens": f"{facts['max_tokens']} tokens",
+        "license": f"licence {facts['license']}",
+        "released": f"released {facts['released']}",
+    }
+    parts = [text for name, text in stated.items() if facts[name] is not None]
     return " · ".join([*parts, *(f"made from {name}" for name in parents[:1])])
 
 
@@ -401,17 +369,17 @@ def _badges(entry: Entry | None, found: Sequence[Standing]) -> list[tuple[str, s
     return [(title, f"/badges/{slug}/{entry.slug}.svg") for slug, title in titles.items()] if entry else []
 
 
-def _data(page: ModelPage) -> dict[str, Any]:
-    made = page.entry.lineage if page.entry else None
+def _data(model: Model, entry: Entry | None, context: Mapping[str, Any]) -> dict[str, Any]:
+    made = entry.lineage if entry else None
     return {
-        "model": page.model.name,
-        "aliases": page.model.aliases,
-        "entry": page.entry.slug if page.entry else None,
-        "seeds": list(page.entry.seeds) or None if page.entry else None,
+        "model": model.name,
+        "aliases": model.aliases,
+        "entry": entry.slug if entry else None,
+        "seeds": list(entry.seeds) or None if entry else None,
         "lineage": made.model_dump(mode="json") if made else None,
-        "facts": dict(page.facts),
-        "made_from": list(page.parents),
-        "provenance": dict(page.provenance) or None,
+        "facts": context["facts"],
+        "made_from": context["parents"],
+        "provenance": context["provenance"] or None,
     }
 
 
@@ -425,7 +393,7 @@ PAGES = (
         path="/models/{model}",
         state=ModelState,
         view=view,
-        summary="A model under all of its names: facts, ranks and means on every board, results by task, training.",
+        summary="A model under all of its names: facts, ranks and means on every board, results by task.",
         all_paths=all_paths,
     ),
 )

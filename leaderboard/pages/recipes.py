@@ -10,13 +10,14 @@ from typing import Any
 from pydantic import Field
 
 from harness import catalog
+from harness.data.training import TrainingData
 from harness.recipe import RecipeEntry
 from leaderboard.data.papers import SCORES, Paper, key_of, title
 from leaderboard.data.queries import Entry, Queries
 from leaderboard.data.scores import SuiteMeans, SuiteScores, UntouchedMeans
 from leaderboard.data.suites import views
 from leaderboard.pages._suite_table import kinds_of, made_of, mean_cell, mean_of, untouched_note
-from leaderboard.pages._training import AnyRecipe, is_of_paper, words
+from leaderboard.pages._training import AnyRecipe, is_of_paper, values_table, words
 from leaderboard.web.formats import parameters_text
 from leaderboard.web.page import Crumb, Page, PageRoute, missing
 from leaderboard.web.parameters import State, Text, address
@@ -208,122 +209,77 @@ def _mean(
 
 def recipes_table(queries: Queries) -> Table:
     """Every recipe of the catalog, of both kinds."""
-    columns = [
-        Column(key="name", label="Recipe", sticky=True),
-        Column(key="summary", label="What it does"),
-        Column(key="source", label="Source"),
-        Column(key="variants", label="Variants"),
-        Column(key="measured", label="Measured entries", numeric=True),
-        Column(key="kind", label="Makes"),
-    ]
+    labels = {
+        "name": "Recipe", "summary": "What it does", "source": "Source", "variants": "Variants",
+        "measured": "Measured entries", "kind": "Makes",
+    }  # fmt: skip
     recipes = catalog.recipes()
-    rows = [_recipe_row(entry, len(models_of(queries, entry.name))) for entry in recipes.values()]
-    return Table(name="recipes", caption=f"{len(recipes)} recipes", columns=columns, rows=rows)
+    rows = [_recipe_cells(entry, len(models_of(queries, entry.name))) for entry in recipes.values()]
+    return values_table("recipes", f"{len(recipes)} recipes", labels, rows, "measured")
 
 
-def _recipe_row(entry: RecipeEntry, count: int) -> Row:
-    variants, source = ", ".join(entry.variants), catalog.open_recipe(entry.name).source
+def _recipe_cells(entry: RecipeEntry, count: int) -> tuple[Any, ...]:
+    variants, href = ", ".join(entry.variants), address(f"/recipes/{entry.name}")
     note = " · ".join(f"{name}: {what}" for name, what in entry.variants.items())
-    cells = [
-        Cell(text=entry.name, value=entry.name, href=address(f"/recipes/{entry.name}")),
-        Cell(text=entry.summary, value=entry.summary),
-        Cell(text=source, value=source),
+    return (
+        Cell(text=entry.name, value=entry.name, href=href),
+        entry.summary,
+        catalog.open_recipe(entry.name).source,
         Cell(text=variants or "–", value=variants or None, note=note),
         Cell(text=str(count) if count else "–", value=count, kind="" if count else "none"),
         Cell(text=KINDS[entry.kind], value=entry.kind),
-    ]
-    return Row(key=entry.name, cells=cells)
+    )
 
 
-@dataclass(frozen=True, kw_only=True)
-class RecipePage:
-    """What the template of a recipe takes beside the tables.
-
-    Attributes:
-        entry: The recipe in the catalog.
-        variant: The variant that is shown; empty for the recipe's own.
-        recipe: It, opened.
-        convention: Its convention: name, meaning, and the page of its suite; None where it has none.
-        protocol: What is done.
-        paper: The paper that it is made after, where its tables are at hand.
-        printed: The paper's tables of such scores: label, URL.
-    """
-
-    entry: RecipeEntry
-    variant: str
-    recipe: AnyRecipe
-    convention: tuple[str, str, str] | None
-    protocol: Protocol
-    paper: Paper | None
-    printed: Sequence[tuple[str, str]]
-
-
-def _convention(queries: Queries, name: str) -> tuple[str, str, str] | None:
-    for one in queries.suites.values():
-        if name in one.suite.conventions:
-            return name, one.suite.conventions[name].says, address(f"/suites/{one.slug}", {"view": name})
-    return None
-
-
-def _printed(paper: Paper | None) -> list[tuple[str, str]]:
+def _printed(paper: Paper) -> list[tuple[str, str]]:
     """The paper's tables of GLUE scores."""
     return [
         (f"{title(one.id)}: {one.caption}", f"/papers/{paper.slug}#table-{key_of(one.id)}")
-        for one in (paper.tables.values() if paper else ())
-        if paper and any(row.suite == GLUE and row.unit in SCORES for row in one.rows)
+        for one in paper.tables.values()
+        if any(row.suite == GLUE and row.unit in SCORES for row in one.rows)
     ]
 
 
 def data_table(recipe: AnyRecipe) -> Table:
     """The data sets of a recipe that makes models, each with its use."""
+    labels = {
+        "name": "Data set", "use": "Used for", "config": "Configuration", "split": "Split",
+        "columns": "Columns", "rows": "Rows", "revision": "Revision",
+    }  # fmt: skip
     uses = {"data": "training", "selection": "choosing a checkpoint"}
-    rows = [
-        Row(cells=[
-            *(Cell(text=text or "–", value=text or None) for text in (
-                one.path, use, one.config, one.split, ", ".join([*one.columns, *([one.score] if one.score else [])]))),
-            Cell(text="not known" if one.rows is None else f"{one.rows:,}", value=one.rows),
-            Cell(text=(one.revision or one.content)[:12], value=(one.revision or one.content) or None),
-        ])
-        for name, use in uses.items()
-        for one in getattr(recipe, name, ())
-    ]  # fmt: skip
-    labels = {"name": "Data set", "use": "Used for", "config": "Configuration", "split": "Split", "columns": "Columns",
-              "rows": "Rows", "revision": "Revision"}  # fmt: skip
-    columns = [Column(key=k, label=v, sticky=k == "name", numeric=k == "rows") for k, v in labels.items()]
-    return Table(name="data", caption="Data sets", columns=columns, rows=rows)
+    rows = [_data_cells(one, use) for name, use in uses.items() for one in getattr(recipe, name, ())]
+    return values_table("data", "Data sets", labels, rows, "rows")
+
+
+def _data_cells(one: TrainingData, use: str) -> tuple[Any, ...]:
+    columns, revision = (
+        ", ".join([*one.columns, *([one.score] if one.score else [])]),
+        one.revision or one.content,
+    )
+    texts = (one.path, use, one.config, one.split, columns)
+    return (
+        *(Cell(text=text or "–", value=text or None) for text in texts),
+        Cell(text="not known" if one.rows is None else f"{one.rows:,}", value=one.rows),
+        Cell(text=revision[:12], value=revision or None, note=revision),
+    )
 
 
 def grids_table(protocol: Protocol) -> Table:
     """What is tried for each task."""
-    names = list(next(iter(protocol.grids.values()), {}))
-    rows = []
-    for task, grid in protocol.grids.items():
-        runs = prod(len(values) for values in grid.values())
-        texts = [task, *map(words, grid.values())]
-        rows.append(
-            Row(cells=[*(Cell(text=text, value=text) for text in texts), Cell(text=str(runs), value=runs)])
-        )
-    columns = [
-        Column(key="task", label="Task", sticky=True),
-        *(Column(key=name, label=name.replace("_", " ").capitalize()) for name in names),
-        Column(key="runs", label="Runs of the grid", numeric=True),
+    names = next(iter(protocol.grids.values()), {})
+    labels = {"task": "Task", **{name: name.replace("_", " ").capitalize() for name in names}}
+    rows = [
+        (task, *map(words, grid.values()), prod(len(values) for values in grid.values()))
+        for task, grid in protocol.grids.items()
     ]
     caption = "What is tried for each task, all values against all"
-    return Table(name="grids", caption=caption, columns=columns, rows=rows)
+    return values_table("grids", caption, {**labels, "runs": "Runs of the grid"}, rows, "runs")
 
 
 def settings_table(protocol: Protocol, caption: str) -> Table:
-    """Every setting."""
-    empty = "–" in protocol.settings.values()
-    return Table(
-        name="settings",
-        caption=caption,
-        columns=[Column(key="setting", label="Setting", sticky=True), Column(key="value", label="Value")],
-        rows=[
-            Row(cells=[Cell(text=text, value=text) for text in pair]) for pair in protocol.settings.items()
-        ],
-        notes=["– is nothing, or what the checkpoint's config says."] if empty else [],
-    )
+    """Every setting; – is nothing, or what the checkpoint's config says."""
+    labels = {"setting": "Setting", "value": "Value"}
+    return values_table("settings", caption, labels, protocol.settings.items())
 
 
 class RecipeState(State):
@@ -361,10 +317,11 @@ def view(site: Site, state: RecipeState, recipe: str) -> Page:
             "assumed": list(protocol.assumed),
             "paper": paper.slug if paper else None,
         },
-        context=RecipePage(
-            entry=entry, variant=variant, recipe=own, convention=_convention(site.queries, convention_of(own)),
-            protocol=protocol, paper=paper, printed=_printed(paper) if entry.kind == "task" else [],
-        ),
+        context={
+            "entry": entry, "variant": variant, "recipe": own, "protocol": protocol, "paper": paper,
+            "suites": [s for s in site.queries.suites.values() if convention_of(own) in s.suite.conventions],
+            "printed": _printed(paper) if paper and entry.kind == "task" else [],
+        },
     )  # fmt: skip
 
 

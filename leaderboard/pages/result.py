@@ -5,25 +5,24 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from pydantic import Field
 
 from harness.scores import score_text
 from leaderboard.data.queries import Entry
-from leaderboard.pages._model_scores import TRUST, data_text, entry_scores
+from leaderboard.data.suites import SiteSuite
+from leaderboard.pages._model_scores import TRUST, data_text, reasons_of, score_cell
 from leaderboard.pages._task_scores import task_path
-from leaderboard.pages._training import notes_on, training_charts
-from leaderboard.web.filters import Control, Form, form
-from leaderboard.web.formats import over_seeds, some_seeds
+from leaderboard.pages._training import notes_on, training_charts, values_table
+from leaderboard.web.filters import Control, form
 from leaderboard.web.page import Crumb, NotFound, Page, PageRoute
-from leaderboard.web.parameters import Paging, State, Text, address, paging
+from leaderboard.web.parameters import State, Text, address, paging
 from leaderboard.web.site import Site
-from leaderboard.web.tables import EMPTY, Cell, Column, Row, Table
+from leaderboard.web.tables import Cell, Table
 
 Document = Mapping[str, Any]
-Metric = tuple[str, str, str, Any]
+Metric = tuple[str, str, str, float | int | None]
 """Split, subset, name and value of one raw number of a result."""
 
 SOURCES = {"mteb-results": "https://github.com/embeddings-benchmark/results/blob/main/results"}
@@ -39,41 +38,6 @@ class ResultState(State):
     page: int = Field(1, ge=1, le=100_000, description="Which page of scores.")
 
 
-@dataclass(frozen=True, kw_only=True)
-class ResultPage:
-    """What the template of a result takes beside the tables.
-
-    Attributes:
-        row: The result, without its document.
-        entry: Whose it is.
-        record: What was measured; empty for an import.
-        task_path: The page of its task.
-        trust: How far the model's revision is known, in words.
-        data: Which data it is of, and whether suites count it, in words.
-        score: The score times 100, or why there is none.
-        source: The address of the file of an imported score; empty where it is not known.
-        command: What measures it again; empty where nothing does.
-        paging: Of the scores.
-        form: The filters of the scores.
-        total: How many scores there are before the filter.
-        other: Metrics that are not single numbers: they stand in the JSON form alone.
-    """
-
-    row: Any
-    entry: Entry
-    record: Document
-    task_path: str
-    trust: str
-    data: str
-    score: str
-    source: str
-    command: str
-    paging: Paging
-    form: Form
-    total: int
-    other: Sequence[str]
-
-
 def result_tables(record: Document, metrics: Sequence[Metric]) -> Iterator[Table]:
     """Every table of a result; those of nothing have no rows.
 
@@ -81,72 +45,70 @@ def result_tables(record: Document, metrics: Sequence[Metric]) -> Iterator[Table
         record: What was measured; empty for an import.
         metrics: The numbers of this page.
     """
-    identity, provenance = dict(record.get("identity") or {}), dict(record.get("provenance") or {})
-    training = dict(record.get("training") or {})
+    identity, provenance, training = (
+        dict(record.get(n) or {}) for n in ("identity", "provenance", "training")
+    )
     prompts = {"applied": identity.get("prompts"), "asked": provenance.pop("prompts_asked", None)}
     cells, evaluations = training.pop("cells", None) or (), training.pop("evaluations", None) or ()
-    yield scores_table(metrics, imported=not record)
-    yield _seeds_table(record.get("seeds") or ())
+    caption = "Raw metrics, each in its own unit" if record else "Main scores by split and subset, × 100"
+    scores = ((*names, _metric_cell(value, imported=not record)) for *names, value in metrics)
+    yield values_table("scores", caption, _labels("split subset metric value"), scores, "value")
+    yield values_table(
+        "seeds",
+        "The seeds that it is the mean over: scores × 100",
+        {"name": "Seed", "score": "Score", "key": "Record"},
+        map(_seed_cells, record.get("seeds") or ()),
+        "score",
+    )
     yield keyed(
         "prompts", "Prompts, by side of the task", {n: p for n, p in prompts.items() if p is not None}
     )
     yield keyed("training", "Training", training)
     yield _grid_table(cells)
-    yield _evaluations_table(evaluations)
+    during = ((one["step"], *metric) for one in evaluations for metric in one["metrics"])
+    labels = _labels("step split metric value")
+    yield values_table("evaluations", "Evaluations during training", labels, during, "step value")
     yield keyed("identity", "Identity: everything that the score depends on", identity)
     yield keyed("provenance", "Provenance: what happened to run it", provenance)
 
 
-def scores_table(metrics: Sequence[Metric], *, imported: bool) -> Table:
-    """The numbers of a result by split and subset."""
-    caption = "Main scores by split and subset, × 100" if imported else "Raw metrics, each in its own unit"
-    return Table(
-        name="scores",
-        caption=caption,
-        columns=[
-            Column(key=name, label=name.capitalize(), numeric=name == "value") for name in METRIC_COLUMNS
-        ],
-        rows=[
-            Row(cells=[*(Cell(text=t) for t in texts), _metric_cell(v, imported)]) for *texts, v in metrics
-        ],
-    )
+def _labels(names: str) -> dict[str, str]:
+    return {name: name.capitalize() for name in names.split()}
 
 
-METRIC_COLUMNS = ("split", "subset", "metric", "value")
-
-
-def _metric_cell(value: float | None, imported: bool) -> Cell:
+def _metric_cell(value: float | None, *, imported: bool) -> Cell:
     if value is None:
         note = "An impossible value was here." if imported else "Not a finite number."
         return Cell(text="!" if imported else "–", kind="bad" if imported else "none", note=note)
     return Cell(text=score_text(value) if imported else f"{value:.6g}", value=value)
 
 
-def _seeds_table(seeds: Sequence[Document]) -> Table:
-    """The results of the seeds that a mean is over."""
-    rows = []
-    for one in seeds:
+def _seed_cells(one: Document) -> tuple[Cell, Cell, Cell]:
+    """One of the seeds that a mean is over."""
+    score = Cell(text="×", kind="failed")
+    if one["status"] != "failed":
         score = Cell(text=score_text(one["main_score"]), value=one["main_score"])
-        name = Cell(text=str(one["seed"]), value=one["seed"], href=f"/results/{one['result']}")
-        key = Cell(text=one["key"][:12], value=one["key"])
-        rows.append(
-            Row(cells=[name, Cell(text="×", kind="failed") if one["status"] == "failed" else score, key])
-        )
-    columns = [
-        Column(key="name", label="Seed", sticky=True),
-        Column(key="score", label="Score", numeric=True),
-        Column(key="key", label="Record"),
-    ]
-    return Table(
-        name="seeds", caption="The seeds that it is the mean over: scores × 100", columns=columns, rows=rows
-    )
+    seed = Cell(text=str(one["seed"]), value=one["seed"], href=f"/results/{one['result']}")
+    return seed, score, Cell(text=one["key"][:12], value=one["key"])
+
+
+def _grid_table(cells: Sequence[Document]) -> Table:
+    """Every run of the grid."""
+    names = list(dict.fromkeys(name for cell in cells for name in cell if name != "metrics"))
+    metrics = dict.fromkeys(f"{split} {name}" for cell in cells for split, name, _ in cell.get("metrics", ()))
+    rows = []
+    for cell in cells:
+        values = {f"{split} {name}": value for split, name, value in cell.get("metrics", ())}
+        rows.append([*map(cell.get, names), *map(values.get, metrics)])
+    labels = {name: name.replace("_", " ") for name in (*names, *metrics)}
+    numbers = " ".join(name for name in names if name != "key")
+    return values_table("grid", "Every run of the grid: scores as shares of 1", labels, rows, numbers)
 
 
 def keyed(name: str, caption: str, values: Mapping[str, Any]) -> Table:
     """Nested values as a table of keys, joined with dots, and values."""
-    columns = [Column(key="name", label="Key", sticky=True), Column(key="value", label="Value")]
-    rows = [Row(cells=[Cell(text=key, value=key), _value_cell(value)]) for key, value in flattened(values)]
-    return Table(name=name, caption=caption, columns=columns, rows=rows)
+    rows = ((key, _keyed_cell(value)) for key, value in flattened(values))
+    return values_table(name, caption, {"name": "Key", "value": "Value"}, rows)
 
 
 def flattened(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
@@ -168,9 +130,9 @@ def flattened(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
         yield key, value
 
 
-def _value_cell(value: Any) -> Cell:
+def _keyed_cell(value: Any) -> Cell:
     if isinstance(value, list):
-        text = ", ".join(_text(one) for one in value)
+        text = ", ".join(map(_text, value))
         return Cell(text=text or "none", value=text)
     return Cell(text=_text(value), value=value)
 
@@ -181,87 +143,33 @@ def _text(value: Any) -> str:
     return "–" if value is None else json.dumps(value, ensure_ascii=False)
 
 
-def _grid_table(cells: Sequence[Document]) -> Table:
-    """Every run of the grid."""
-    names = list(dict.fromkeys(name for cell in cells for name in cell if name != "metrics"))
-    metrics = list(
-        dict.fromkeys((split, name) for cell in cells for split, name, _ in cell.get("metrics", ()))
-    )
-    columns = [Column(key=name, label=name.replace("_", " "), numeric=name != "key") for name in names]
-    columns += [Column(key=f"{s}:{n}", label=n, group=s, numeric=True) for s, n in metrics]
-    rows = []
-    for cell in cells:
-        values = {(split, name): value for split, name, value in cell.get("metrics", ())}
-        own = [_grid_cell(name, cell.get(name)) for name in names]
-        rows.append(Row(cells=[*own, *(_grid_cell("", values.get(pair)) for pair in metrics)]))
-    return Table(
-        name="grid", caption="Every run of the grid: scores as shares of 1", columns=columns, rows=rows
-    )
-
-
-def _grid_cell(name: str, value: Any) -> Cell:
-    if value is None:
-        return EMPTY
-    if isinstance(value, bool):
-        return Cell(text="yes" if value else "no", value=value)
-    if isinstance(value, int | float):
-        return Cell(text=f"{value:.6g}", value=value)
-    return Cell(text=str(value)[:12] if name == "key" else _text(value), value=str(value))
-
-
-def _evaluations_table(evaluations: Sequence[Document]) -> Table:
-    labels = ("step", "split", "metric", "value")
-    columns = [
-        Column(key=name, label=name.capitalize(), numeric=name in ("step", "value")) for name in labels
+def metrics_of(document: Any, record: Document, main: str) -> tuple[list[Metric], list[str]]:
+    """Every number of a result, and the names of what is not a number."""
+    scores = record.get("scores", {}) if record else document
+    found = [
+        (split, subset, name, value)
+        for split, subsets in scores.items()
+        for subset, values in subsets.items()
+        for name, value in (values.items() if record else [(main, values)])
     ]
-    rows = [
-        Row(cells=[_grid_cell("", one["step"]), Cell(text=split), Cell(text=name), _grid_cell("", value)])
-        for one in evaluations
-        for split, name, value in one["metrics"]
-    ]
-    return Table(name="evaluations", caption="Evaluations during training", columns=columns, rows=rows)
+    numbers = [one for one in found if one[3] is None or isinstance(one[3], int | float)]
+    return numbers, list(dict.fromkeys(one[2] for one in found if one not in numbers))
 
 
-def score_of(row: Any, entry: Entry) -> str:
-    """A result's score times 100, or why there is none."""
-    if row.status == "failed":
-        return "failed"
-    if row.status == "part":
-        return some_seeds(row.seeds or 0, len(entry.seeds)).text
-    return over_seeds(Cell(text=score_text(row.value)), row.deviation, entry.seeds).text
-
-
-def command_of(entry: Entry, task: str) -> str:
-    """The command that measures a result again.
-
-    A model of a recipe is made again from its parent; of a folder the name is all that is known.
-    """
+def command_of(suites: Iterable[SiteSuite], entry: Entry, task: str) -> str:
+    """The command that measures a result again; a recipe makes its model again from the parent."""
     made = entry.lineage
     model = made.parents[0].name if made and made.parents else entry.model
     recipe = ["--recipe", entry.recipe] if entry.recipe else []
-    suite = "glue" if entry.output == "label" else "mteb"
-    words = ["harness", "run", "--model", model, *recipe, "--suite", f"{suite}:{task}"]
-    return shlex.join(words) if entry.origin != "reported" else ""
+    typed = next((one.typed for one in suites if any(own.name == task for own in one.suite.tasks)), "")
+    suite = ["--suite", typed, "--tasks", task] if typed else ["--suite", f"mteb:{task}"]
+    return shlex.join(["harness", "run", "--model", model, *recipe, *suite])
 
 
 def source_of(entry: Entry, facts: Mapping[str, Any], task: str) -> str:
     """The address of the file that an imported score is from; empty where it is not known."""
     base, folder = SOURCES.get(entry.source, ""), facts.get("folder")
     return f"{base}{address(f'/{folder}/{task}.json')}" if base and folder else ""
-
-
-def metrics_of(document: Any, record: Document, main: str) -> tuple[list[Metric], list[str]]:
-    """Every number of a result, and the names of what is not a number."""
-    found: list[Metric] = []
-    other: dict[str, None] = {}
-    for split, subsets in (record.get("scores", {}) if record else document).items():
-        for subset, values in subsets.items():
-            for name, value in values.items() if record else [(main, values)]:
-                if value is None or isinstance(value, int | float):
-                    found.append((split, subset, name, value))
-                else:
-                    other[name] = None
-    return found, list(other)
 
 
 def view(site: Site, state: ResultState, id: str) -> Page:
@@ -274,50 +182,55 @@ def view(site: Site, state: ResultState, id: str) -> Page:
     record: Document = document if entry.origin == "measured" else {}
     metrics, other = metrics_of(document, record, row.metric or "main score")
     shown = [
-        m for m in metrics if state.split in ("", m[0]) and state.q.casefold() in f"{m[1]} {m[2]}".casefold()
-    ]
+        one for one in metrics
+        if state.split in ("", one[0]) and state.q.casefold() in f"{one[1]} {one[2]}".casefold()
+    ]  # fmt: skip
     where = paging(len(shown), state, path)
-    splits = list(dict.fromkeys(split for split, *_ in metrics))
-    options = [("", "any"), *((split, split) for split in splits)]
-    placeholder = "part of a subset or metric"
-    controls = [Control(kind="search", name="q", label="Scores", value=state.q, placeholder=placeholder)]
-    if len(splits) > 1:
-        controls.append(
-            Control(kind="select", name="split", label="Split", value=state.split, options=options)
-        )
-    training = record.get("training") or {}
-    reasons = entry_scores(site.queries, entry).reasons.get(row.id, frozenset())
-    context = ResultPage(
-        row=row, entry=entry, record=record, task_path=task_path(row.task), trust=TRUST[entry.trust],
-        data=data_text(row.data, reasons),
-        score=score_of(row, entry), source=source_of(entry, site.queries.facts(entry), row.task),
-        command=command_of(entry, row.task), paging=where, form=form(state, path, controls), total=len(metrics),
-        other=other,
-    )  # fmt: skip
+    reasons = reasons_of(site.queries.scores(result=row.id)).get(row.id, frozenset())
+    texts = {
+        "page": task_path(row.task), "trust": TRUST[entry.trust], "data": data_text(row.data, reasons),
+        "score": score_cell(row, entry).text,
+        "command": command_of(site.queries.suites.values(), entry, row.task),
+        "source": source_of(entry, site.queries.facts(entry), row.task),
+    }  # fmt: skip
     tables = result_tables(record, shown[where.first - 1 : where.last] if shown else [])
+    training = record.get("training") or {}
+    names = ("id", "task", "type", "metric", "status", "data", "key")
     return Page(
         title=f"{entry.model} on {row.task}",
         template="result.html",
-        lead=f"{row.metric or 'Main score'} × 100: {context.score}, {entry.origin}",
+        lead=f"{row.metric or 'Main score'} × 100: {texts['score']}, {entry.origin}",
         crumbs=[
             Crumb(label="Models", href="/search"),
             Crumb(label=entry.model, href=f"/models/{entry.model_slug}"),
         ],
         tables=[table for table in tables if table.rows],
         charts=list(training_charts(record)) if training else [],
-        data=_data(context, document),
-        context=context,
+        data={
+            **{name: getattr(row, name) for name in names},
+            "model": entry.model,
+            "entry": entry.slug,
+            "origin": entry.origin,
+            "score": row.value,
+            "source": texts["source"] or None,
+            "command": texts["command"],
+            "document": document,
+        },
+        context={
+            "row": row, "entry": entry, "record": record, "texts": texts, "paging": where,
+            "total": len(metrics), "other": other,
+            "form": form(state, path, _controls(state, metrics)),
+        },
         notes=notes_on([training]),
-    )
+    )  # fmt: skip
 
 
-def _data(page: ResultPage, document: Any) -> dict[str, Any]:
-    about = {
-        name: getattr(page.row, name) for name in ("id", "task", "type", "metric", "status", "data", "key")
-    }
-    entry = {"model": page.entry.model, "entry": page.entry.slug, "origin": page.entry.origin}
-    more = {"score": page.row.value, "source": page.source or None, "command": page.command or None}
-    return {**about, **entry, **more, "document": document}
+def _controls(state: ResultState, metrics: Sequence[Metric]) -> list[Control]:
+    what, splits = "part of a subset or metric", list(dict.fromkeys(split for split, *_ in metrics))
+    options = [("", "any"), *((split, split) for split in splits)]
+    search = Control(kind="search", name="q", label="Scores", value=state.q, placeholder=what)
+    select = Control(kind="select", name="split", label="Split", value=state.split, options=options)
+    return [search, select] if len(splits) > 1 else [search]
 
 
 def all_paths(site: Site) -> Iterable[str]:
@@ -331,7 +244,7 @@ PAGES = (
         path="/results/{id}",
         state=ResultState,
         view=view,
-        summary="One result in full: raw metrics, identity, provenance, training, and the error of a failure.",
+        summary="One result in full: raw metrics, identity, provenance, training, the error of a failure.",
         all_paths=all_paths,
     ),
 )

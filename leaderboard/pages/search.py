@@ -14,7 +14,7 @@ from leaderboard.data.backbones import backbone_of, backbones
 from leaderboard.pages._task_scores import known_tasks, task_path
 from leaderboard.web.formats import parameters_text
 from leaderboard.web.page import Page, PageRoute
-from leaderboard.web.parameters import Paging, State, Text, address, paging
+from leaderboard.web.parameters import State, Text, address, paging
 from leaderboard.web.site import Site
 from leaderboard.web.tables import Cell, Column, Row, Table
 
@@ -121,15 +121,6 @@ def search(site: Site, query: str, kind: str = "") -> list[tuple[Item, str]]:
     return [(one, match[2]) for match, one in found]
 
 
-@dataclass(frozen=True, kw_only=True)
-class SearchPage:
-    """What the template of the search takes beside the table."""
-
-    state: SearchState
-    kinds: Sequence[str]
-    paging: Paging
-
-
 def view(site: Site, state: SearchState) -> Page:
     """The hits of a query."""
     found = search(site, state.q, state.kind)
@@ -158,7 +149,7 @@ def view(site: Site, state: SearchState) -> Page:
         title=f"Search: {state.q}" if state.q else "Models, tasks and papers by name",
         template="search.html",
         tables=[table],
-        context=SearchPage(state=state, kinds=KINDS, paging=where),
+        context={"state": state, "kinds": KINDS, "paging": where},
     )
 
 
@@ -167,6 +158,6 @@ PAGES = (
         path="/search",
         state=SearchState,
         view=view,
-        summary="Models, tasks, suites, papers and recipes by a part of any of their names, the best hits first.",
+        summary="Models, tasks, suites, papers and recipes by a part of any of their names.",
     ),
 )
