@@ -24,10 +24,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from harness import catalog
+from harness import __version__, catalog
 from harness.errors import HarnessError, RecordError, UsageError
 from harness.imported import Imported
-from harness.provenance import __version__
 from leaderboard.data.mteb_files import (
     CARD,
     FACTS,

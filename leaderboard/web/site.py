@@ -23,8 +23,7 @@ from harness import __version__
 from harness.errors import UsageError
 from harness.registry import open_entry
 from leaderboard import pages
-from leaderboard.data.paper_tables import papers
-from leaderboard.data.papers import Paper
+from leaderboard.data.papers import Paper, papers
 from leaderboard.data.queries import IndexChanged, Queries
 from leaderboard.data.snapshot import Changes, SiteIndex, open_index
 from leaderboard.web import formats as render
