@@ -77,7 +77,8 @@ def _scope_ids(queries: Queries) -> dict[tuple[str, str], list[list[int]]]:
 
 def _scores_in(
     queries: Queries, entry: Entry, by_scope: Mapping[int, Any],
-    by_seed: Sequence[Mapping[int, float | None]], average: Mapping[str, Any], site_suite: SiteSuite, convention: str,
+    by_seed: Sequence[Mapping[int, float | None]], average: Mapping[str, Any],
+    site_suite: SiteSuite, convention: str,
 ) -> SuiteScores | None:  # fmt: skip
     """The scores of a suite with this entry alone; None where it has nothing."""
     forms = _scope_ids(queries)[site_suite.slug, convention]

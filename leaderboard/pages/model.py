@@ -8,21 +8,8 @@ from typing import Any, Literal, TypeAlias
 
 from pydantic import Field
 
-from leaderboard.data.backbones import Backbone, backbone_of, backbones
-from leaderboard.data.papers import (
-    AVERAGE,
-    SUITES,
-    TYPES,
-    Numbers,
-    PaperValue,
-    head_columns,
-    key_of,
-    lines_of,
-    numbers_of,
-    plain,
-    row_of,
-    title,
-)
+from leaderboard.data.backbones import Backbone, backbone_of, backbones, backbones_behind
+from leaderboard.data.papers import AVERAGE, SUITES, TYPES, PaperValue, key_of, lines_of, plain, title
 from leaderboard.data.queries import Entry, Queries
 from leaderboard.data.scores import knownness
 from leaderboard.pages._check_tables import judged_table
@@ -39,6 +26,7 @@ from leaderboard.pages._model_scores import (
     source_cell,
     suites_tables,
 )
+from leaderboard.pages._paper_tables import printed_cell
 from leaderboard.pages._suite_table import kinds_of, made_of, mean_cell, task_cell
 from leaderboard.pages._task_scores import task_path
 from leaderboard.pages._training import (
@@ -55,7 +43,7 @@ from leaderboard.web.formats import parameters_text
 from leaderboard.web.page import Crumb, Page, PageRoute, missing
 from leaderboard.web.parameters import Paging, State, Text, address, paging
 from leaderboard.web.site import Site
-from leaderboard.web.tables import EMPTY, Cell, Row, Table
+from leaderboard.web.tables import EMPTY, Cell, Table
 
 Link: TypeAlias = tuple[str, str]
 """A name and its page; empty where the site has none."""
@@ -96,11 +84,11 @@ class Model:
     backbone: Backbone | None = None
 
     @property
-    def aliases(self) -> list[str]:
-        """Every other name that it has."""
-        own = (*self.backbone.hub_ids, *self.backbone.printed_names) if self.backbone else ()
-        names = dict.fromkeys((*own, *(entry.model for entry in self.entries)))
-        return [name for name in names if name != self.name]
+    def names(self) -> list[str]:
+        """Every name that it has."""
+        hub = self.backbone.hub_ids if self.backbone else ()
+        printed = (" ".join(pair).strip() for pair in (self.backbone.printed if self.backbone else ()))
+        return list(dict.fromkeys((self.name, *hub, *printed, *(entry.model for entry in self.entries))))
 
 
 def find_model(queries: Queries, slug: str) -> Model:
@@ -136,7 +124,7 @@ def parents_of(queries: Queries, model: Model, parent: str | None) -> list[str]:
     """What a model was made from, and what that was made from, as far as it is stated."""
     made_from = {entry.model: entry.adapted_from for entry in queries.entries.values() if entry.adapted_from}
     found: list[str] = []
-    while parent and parent not in (model.name, *model.aliases, *found):
+    while parent and parent not in (*model.names, *found):
         found.append(parent)
         parent = made_from.get(parent)
     return found
@@ -152,9 +140,17 @@ def path_of(queries: Queries, name: str) -> str:
 
 def children_table(queries: Queries, model: Model) -> Table | None:
     """The models that were made from this one; None without any."""
-    names = {model.name, *model.aliases}
-    made = {e.model_slug: e for e in queries.entries.values() if e.adapted_from in names and not e.member}
-    found = sorted((e for e in made.values() if e.model not in names), key=lambda e: e.model.casefold())
+    entries = [entry for entry in queries.entries.values() if not entry.member]
+    behind = (
+        backbones_behind({entry.model: entry.adapted_from for entry in entries}) if model.backbone else {}
+    )
+    made = {
+        e.model_slug: e
+        for e in entries
+        if e.model not in model.names
+        and (e.adapted_from in model.names or (model.backbone and behind.get(e.model) == model.backbone))
+    }
+    found = sorted(made.values(), key=lambda e: e.model.casefold())
     labels = {"model": "Model", "recipe": "Made by", "parameters": "Parameters", "tasks": "Tasks"}
     rows = [
         (
@@ -190,9 +186,9 @@ def entries_table(model: Model, shown: Entry, path: str) -> Table:
 
 def printed_tables(site: Site, model: Model, found: Sequence[Standing]) -> list[Table]:
     """What papers print of a model, below what was measured of it and imported: a table for each suite."""
-    names, suites = {model.name, *model.aliases}, dict[str, list[PaperValue]]()
+    names, suites = set(model.names), dict[str, list[PaperValue]]()
     for row in (row for paper in site.papers.values() for row in paper.rows if row.value):
-        if row.hub_id in names or row.backbone in names or _printed_name(row) in names:
+        if row.hub_id in names or row.backbone in names or row.name in names:
             suites.setdefault(row.suite, []).append(row)
     own = [one for one in found if one.entry.origin != "reported"]
     return [
@@ -201,42 +197,47 @@ def printed_tables(site: Site, model: Model, found: Sequence[Standing]) -> list[
     ]
 
 
-def _printed_name(row: PaperValue) -> str:
-    return f"{row.model} ({row.size_class})" if row.size_class else row.model
-
-
 def _printed_table(suite: str, rows: Sequence[PaperValue], own: Sequence[Standing]) -> Table:
     """The lines of papers; the first column says where a line's numbers come from."""
     lines = lines_of(rows, _line_labels, lambda row: plain(suite, row.metric))
-    numbers, heads = numbers_of(lines, ways=[], ours=False), ("Source", "As", "Setting")
-    return Table(
-        name=f"printed-{key_of(suite)}",
-        caption=f"{suite or 'Other numbers'}: printed in papers{', measured and imported' if own else ''}",
-        columns=[*head_columns(heads), *(one.column for one in numbers)],
-        rows=[*(_own_row(one, numbers) for one in own), *(row_of(line, heads, numbers) for line in lines)],
-    )
+    metrics = dict.fromkeys(name for line in lines for name in line.cells)
+    labels = {
+        "source": "Source",
+        "as": "As",
+        "setting": "Setting",
+        **{key_of(name): name for name in metrics},
+    }
+    printed = [
+        (*line.labels.values(), *(printed_cell(line.cells[m]) if m in line.cells else EMPTY for m in metrics))
+        for line in lines
+    ]
+    caption = f"{suite or 'Other numbers'}: printed in papers{', measured and imported' if own else ''}"
+    measured = [_own_cells(one, list(metrics)) for one in own]
+    numbers = " ".join(map(key_of, metrics))
+    return values_table(f"printed-{key_of(suite)}", caption, labels, [*measured, *printed], numbers)
 
 
 def _line_labels(row: PaperValue) -> dict[str, str]:
-    return {"Source": f"{row.paper}, {title(row.table)}", "As": _printed_name(row), "Setting": row.setting}
+    return {"Source": f"{row.paper}, {title(row.table)}", "As": row.name, "Setting": row.setting}
 
 
-def _own_row(one: Standing, numbers: Sequence[Numbers]) -> Row:
+def _own_cells(one: Standing, metrics: Sequence[str]) -> list[Cell]:
     """The numbers of a measured or an imported entry under the names of printed columns."""
     scores, entry = one.scores, one.entry
-    means = {
-        AVERAGE: scores.over_tasks,
-        **{name: scores.by_type[t] for name, t in TYPES.items() if t in scores.by_type},
-    }
     tasks = {column.name: at for at, column in enumerate(one.suite.suite.columns)}
-    cells = [Cell(text=entry.origin, value=entry.origin, kind=entry.origin), Cell(text=entry_name(entry)),
-             Cell(text=scores.convention or entry.treatment)]  # fmt: skip
-    for label in (number.column.label for number in numbers):
-        if label in tasks:
-            cells.append(task_cell(scores, 0, tasks[label]))
+    means = {AVERAGE: scores.over_tasks}
+    means |= {name: scores.by_type[kind] for name, kind in TYPES.items() if kind in scores.by_type}
+    cells = [
+        Cell(text=entry.origin, value=entry.origin, kind=entry.origin),
+        Cell(text=entry_name(entry), value=entry.slug),
+        Cell(text=scores.convention or entry.treatment, value=scores.convention or entry.treatment or None),
+    ]
+    for name in metrics:
+        if name in tasks:
+            cells.append(task_cell(scores, 0, tasks[name]))
         else:
-            cells.append(mean_cell(means[label], 0, None, entry.seeds) if label in means else EMPTY)
-    return Row(cells=cells, key=entry.slug)
+            cells.append(mean_cell(means[name], 0, None, entry.seeds) if name in means else EMPTY)
+    return cells
 
 
 def view(site: Site, state: ModelState, model: str) -> Page:
@@ -331,7 +332,8 @@ def _results(
     inside = {task.name for task in queries.suites[state.suite].suite.tasks} if state.suite and rows else rows
     kept = {
         task: row for task, row in rows.items()
-        if task in inside and state.type in ("", row.type or UNKNOWN) and state.q.casefold() in task.casefold()
+        if task in inside and state.type in ("", row.type or UNKNOWN)
+        and state.q.casefold() in task.casefold()
     }  # fmt: skip
     where, any_one = paging(len(kept), state, path), ("", "any")
     controls = form(state, path, [
@@ -373,7 +375,7 @@ def _data(model: Model, entry: Entry | None, context: Mapping[str, Any]) -> dict
     made = entry.lineage if entry else None
     return {
         "model": model.name,
-        "aliases": model.aliases,
+        "names": model.names,
         "entry": entry.slug if entry else None,
         "seeds": list(entry.seeds) or None if entry else None,
         "lineage": made.model_dump(mode="json") if made else None,

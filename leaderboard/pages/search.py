@@ -75,12 +75,10 @@ def _letters(text: str) -> str:
 def items(site: Site) -> Iterator[Item]:
     """Everything that has a page of its own."""
     queries = site.queries
-    for one in backbones().values():
-        aliases = dict.fromkeys((one.family, *one.hub_ids, *one.printed_names))
-        what = f"{parameters_text(one.parameters)} parameters" if one.parameters else ""
-        yield Item(
-            "backbone", one.name, f"/models/{one.slug}", [a for a in aliases if a and a != one.name], what
-        )
+    for backbone in backbones().values():
+        aliases = sorted({backbone.family, *backbone.aliases} - {"", backbone.name})
+        what = f"{parameters_text(backbone.parameters)} parameters" if backbone.parameters else ""
+        yield Item("backbone", backbone.name, f"/models/{backbone.slug}", aliases, what)
     for slug, entries in queries.models.items():
         if backbone_of(entries[0].model) is None:
             origins = ", ".join(sorted({entry.origin for entry in entries}))
