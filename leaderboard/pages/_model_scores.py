@@ -116,12 +116,11 @@ def _standing(queries: Queries, entry: Entry, own: SuiteScores) -> Standing:
     return Standing(entry=entry, scores=own, rank=place, ranked=int((places > 0).sum()), tied=tied)
 
 
-def suites_tables(found: Sequence[Standing], path: str) -> list[Table]:
+def suites_tables(queries: Queries, found: Sequence[Standing], path: str) -> list[Table]:
     """The boards, and the other suites with the fullest first: a row for each entry that is in it."""
-    order = {"measured": 0, "imported": 1, "reported": 2}
+    origins, slugs = ("measured", "imported", "reported"), list(queries.suites)
     boards = [one for one in found if one.suite.main]
-    places = {slug: at for at, slug in enumerate(dict.fromkeys(one.suite.slug for one in boards))}
-    boards.sort(key=lambda one: (places[one.suite.slug], order[one.entry.origin]))
+    boards.sort(key=lambda one: (slugs.index(one.suite.slug), origins.index(one.entry.origin)))
     others = sorted((one for one in found if not one.suite.main), key=lambda one: -_share(one.scores))
     both = [
         ("boards", "Ranks and means × 100 on the boards", boards),
@@ -138,9 +137,10 @@ def _suites_table(name: str, caption: str, found: Sequence[Standing], path: str)
     kept = {
         "convention": any(one.scores.convention for one in found),
         "untouched": any(one.scores.chose(0) for one in found),
-        "rank": name == "boards",
+        "rank": any(one.rank for one in found),
+        "ranked": any(one.rank for one in found),
+        "tied": any(one.tied for one in found),
     }
-    kept |= {"ranked": kept["rank"], "tied": any(one.tied for one in found)}
     columns = [column for column in SUITE_COLUMNS if kept.get(column.key, True)]
     rows = []
     for one in found:
@@ -198,8 +198,8 @@ def source_cell(entry: Entry, path: str) -> Cell:
 
 def entry_name(entry: Entry) -> str:
     """What tells an entry from the others of its model: seeds, a revision, a hash."""
-    if entry.seeds:
-        return seeds_text(entry.seeds)
+    if entry.seeds or entry.origin == "reported":
+        return seeds_text(entry.seeds) if entry.seeds else "printed"
     return (entry.revision or entry.artifact or entry.slug)[:12]
 
 

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 from pydantic import Field
 
 from leaderboard.data.backbones import Backbone, backbone_of, backbones, backbones_behind
-from leaderboard.data.papers import AVERAGE, SUITES, TYPES, PaperValue, key_of, lines_of, plain, title
+from leaderboard.data.papers import AVERAGE, SCORES, SUITES, TYPES, PaperValue, key_of, lines_of, plain, title
 from leaderboard.data.queries import Entry, Queries
 from leaderboard.data.scores import knownness
 from leaderboard.pages._check_tables import judged_table
@@ -189,17 +189,18 @@ def printed_tables(site: Site, model: Model, found: Sequence[Standing]) -> list[
     names, suites = set(model.names), dict[str, list[PaperValue]]()
     for row in (row for paper in site.papers.values() for row in paper.rows if row.value):
         if row.hub_id in names or row.backbone in names or row.name in names:
-            suites.setdefault(row.suite, []).append(row)
+            suite = row.suite if row.unit in SCORES else f"{row.suite}: {row.unit}".removeprefix(": ")
+            suites.setdefault(suite, []).append(row)
     own = [one for one in found if one.entry.origin != "reported"]
     return [
         _printed_table(suite, rows, [one for one in own if one.suite.slug == SUITES.get(suite)])
-        for suite, rows in suites.items()
+        for suite, rows in sorted(suites.items(), key=lambda pair: pair[0] not in SUITES)
     ]
 
 
 def _printed_table(suite: str, rows: Sequence[PaperValue], own: Sequence[Standing]) -> Table:
     """The lines of papers; the first column says where a line's numbers come from."""
-    lines = lines_of(rows, _line_labels, lambda row: plain(suite, row.metric))
+    lines = lines_of(rows, _line_labels, lambda row: plain(row.suite, row.metric))
     metrics = dict.fromkeys(name for line in lines for name in line.cells)
     labels = {
         "source": "Source",
@@ -211,7 +212,7 @@ def _printed_table(suite: str, rows: Sequence[PaperValue], own: Sequence[Standin
         (*line.labels.values(), *(printed_cell(line.cells[m]) if m in line.cells else EMPTY for m in metrics))
         for line in lines
     ]
-    caption = f"{suite or 'Other numbers'}: printed in papers{', measured and imported' if own else ''}"
+    caption = f"{suite}: printed in papers{', measured and imported' if own else ''}"
     measured = [_own_cells(one, list(metrics)) for one in own]
     numbers = " ".join(map(key_of, metrics))
     return values_table(f"printed-{key_of(suite)}", caption, labels, [*measured, *printed], numbers)
@@ -268,7 +269,7 @@ def view(site: Site, state: ModelState, model: str) -> Page:
         "sweeps": list(sweep_charts(sweeps)), "words": words,
     }  # fmt: skip
     tables = [
-        *suites_tables(found_in, path),
+        *suites_tables(queries, found_in, path),
         *printed_tables(site, found, found_in),
         results,
         entries_table(found, entry, path) if entry else None,
