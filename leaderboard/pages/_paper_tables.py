@@ -192,7 +192,7 @@ def _printed_column(name: str, cells: Sequence[PaperValue]) -> _Numbers:
     )
     return _Numbers(
         column=column,
-        make=lambda line: _printed_cell(line.cells[name]) if name in line.cells else EMPTY,
+        make=lambda line: printed_cell(line.cells[name]) if name in line.cells else EMPTY,
         measured=(cells[0].suite, plain(cells[0].suite, name)),
     )
 
@@ -306,7 +306,7 @@ def _ratio(rows: Sequence[PaperValue]) -> list[str]:
     return [f"{text}, eq. 7 with the printed A, B, alpha and beta {ours:.1f}."]
 
 
-def _printed_cell(row: PaperValue) -> Cell:
+def printed_cell(row: PaperValue) -> Cell:
     """A number with its error or its interval, and what is known of it."""
     if not row.value:
         return Cell(text="–", kind="away", note=_sentence(row.note))

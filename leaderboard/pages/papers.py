@@ -34,7 +34,7 @@ from leaderboard.data.scores import Means, SuiteMeans, SuiteScores, UntouchedMea
 from leaderboard.data.suites import scopes_of, views
 from leaderboard.pages._paper_tables import Measured, paper_table, side_by_side, warnings
 from leaderboard.pages._suite_table import choices_made, mean_of, untouched_note
-from leaderboard.pages.recipes import recipes_of
+from leaderboard.pages._training import recipes_of
 from leaderboard.web import formats as render
 from leaderboard.web.page import Crumb, Page, PageRoute, missing
 from leaderboard.web.parameters import State, Text
