@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from harness.errors import HarnessError
+from harness.errors import HarnessError, StoreError
 from leaderboard.web.cache import answer
 from leaderboard.web.limits import Refusal
 from leaderboard.web.page import FORMATS, NotFound, Page
@@ -57,10 +57,11 @@ def add_error_handlers(app: FastAPI, site: Site) -> None:
 
     async def harness(request: Request, error: Exception) -> Response:
         assert isinstance(error, HarnessError)
-        status = 404 if isinstance(error, NotFound) else 500
-        if status == 500:
+        status = 404 if isinstance(error, NotFound) else 503 if isinstance(error, StoreError) else 500
+        if status != 404:
             log.error("%s: %s", request.url.path, error)
-        return await _respond(site, request, status, error.message, error.hint or "")
+        headers = {"Retry-After": "5", "Cache-Control": "no-store"} if status == 503 else {}
+        return await _respond(site, request, status, error.message, error.hint or "", headers)
 
     async def invalid(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
