@@ -12,10 +12,8 @@ from numpy.typing import NDArray
 
 from harness.scores import Untouched, column_chose, shown_only
 from harness.types import Suite
-from leaderboard.data.entries import Trust
-from leaderboard.data.queries import Entry
+from leaderboard.data.entries import Entry, precedence
 from leaderboard.data.suites import REASONS, SiteSuite
-from leaderboard.web.tables import Cell
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
@@ -23,17 +21,8 @@ Ints: TypeAlias = NDArray[np.int64]
 LEVEL = 0.95
 """Of the intervals that make ties."""
 
-TRUST: tuple[Trust, ...] = ("measured", "commit", "other", "external", "none", "reported")
-"""From the best known model to the least known."""
-
-CELL, NUMBERS = 400, 60
-"""Bytes of a cell that is drawn and kept, and of its numbers alone."""
-
-
-def knownness(entry: Entry) -> tuple[bool, int, int, str]:
-    """What puts entries of one model in order: seeds after what stands for them, trust, tasks, the newest."""
-    return (not entry.member, -TRUST.index(entry.trust), entry.tasks, entry.newest or "")
-
+BYTES = 80
+"""Of the numbers of a cell."""
 
 OTHER = REASONS.index("other")
 NONE = REASONS.index("none")
@@ -43,20 +32,20 @@ NONE = REASONS.index("none")
 class Means:
     """One mean of every entry: (entries,) each.
 
-    `there` of `wanted` columns (or types) count; the value is over those, NaN where there are none.
+    `count` of `expected` columns (or types) count; the value is over those, NaN where there are none.
     `deviations` are standard deviations over the seeds of a training, NaN for what has no seeds.
     """
 
     over: str
     values: Floats
-    there: Ints
-    wanted: int
+    count: Ints
+    expected: int
     deviations: Floats
 
     @property
     def complete(self) -> NDArray[np.bool_]:
         """Which entries have all that is wanted."""
-        return np.asarray((self.there == self.wanted) & (self.wanted > 0))
+        return np.asarray((self.count == self.expected) & (self.expected > 0))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,8 +84,8 @@ class SuiteScores:
     """A suite under one convention.
 
     Attributes:
-        listed: The suite.
-        view: The convention's name; empty for the main score.
+        site_suite: The suite.
+        convention: The convention's name; empty for the main score.
         entries: One for each row.
         values: (entries, columns), shares of 1; NaN where nothing is known.
         low: Likewise, of the 95 % interval.
@@ -113,12 +102,12 @@ class SuiteScores:
         averages: What else is known of a row's means: the interval of a trained one, or what a paper
             prints (leaderboard.data.paper_rows).
         by_seed: The values of each seed, (seeds, columns), by the rows that stand for several.
-        any_revision: Whether scores on other revisions of the data count.
+        pinned: Whether only scores on the pinned revisions of the data count.
         drawn: Cells and their HTML by column and row: a page with another order draws none anew.
     """
 
-    listed: SiteSuite
-    view: str
+    site_suite: SiteSuite
+    convention: str
     entries: Sequence[Entry]
     values: Floats
     low: Floats
@@ -134,8 +123,9 @@ class SuiteScores:
     over_types: Means
     averages: Mapping[int, Mapping[str, Any]]
     by_seed: Mapping[int, Floats] = field(default_factory=dict)
-    any_revision: bool = False
-    drawn: dict[str, dict[int, tuple[Cell, str]]] = field(default_factory=dict)
+    pinned: bool = False
+    sources: Ints = field(default_factory=lambda: np.zeros((0, 0), np.int64))
+    data: Mapping[tuple[int, int], str] = field(default_factory=dict)
     _ranks: dict[tuple[str, str], Ranks] = field(default_factory=dict)
 
     def mean(self, over: str) -> Means:
@@ -143,15 +133,9 @@ class SuiteScores:
         return self.over_types if over == "types" else self.over_tasks
 
     @property
-    def keeps_cells(self) -> bool:
-        """Whether drawn cells are kept: of what most readers ask for."""
-        return self.listed.main and not self.any_revision
-
-    @property
     def size(self) -> int:
-        """Bytes that it takes, by estimate, with all its cells drawn where these are kept."""
-        cells = len(self.entries) * (len(self.listed.suite.columns) + len(self.by_type) + 8)
-        return cells * (CELL if self.keeps_cells else NUMBERS)
+        """Bytes that it takes, by estimate."""
+        return len(self.entries) * (len(self.site_suite.suite.columns) + len(self.by_type) + 8) * BYTES
 
     @cached_property
     def first(self) -> NDArray[np.bool_]:
@@ -160,16 +144,16 @@ class SuiteScores:
         found[self.one_for_each_model(range(len(self.entries)))] = True
         return found
 
-    def one_for_each_model(self, rows: Iterable[int], there: Ints | None = None) -> list[int]:
+    def one_for_each_model(self, rows: Iterable[int], count: Ints | None = None) -> list[int]:
         """Of some rows the one of each model with the most columns, then the best known revision.
 
-        A paper's row stands for itself. `there` counts the columns of each row, (entries,); None for
+        A paper's row stands for itself. `count` has the columns of each row, (entries,); None for
         all columns of the suite.
         """
-        counts = self.over_tasks.there if there is None else there
+        counts = self.over_tasks.count if count is None else count
 
         def weight(row: int) -> tuple[Any, ...]:
-            return (int(counts[row]), *knownness(self.entries[row]))
+            return (int(counts[row]), *precedence(self.entries[row]))
 
         best: dict[str, int] = {}
         for row in rows:
@@ -180,12 +164,12 @@ class SuiteScores:
         return sorted(best.values())
 
     @cached_property
-    def unseen(self) -> Floats:
+    def zero_shot(self) -> Floats:
         """The share of the columns that each model was not trained on, by its makers' account.
 
         NaN where they say nothing; (entries,).
         """
-        columns = self.listed.suite.columns
+        columns = self.site_suite.suite.columns
         tasks = [[column.name, *(task.name for task in column.tasks)] for column in columns]
         found = np.full(len(self.entries), np.nan)
         for row, entry in enumerate(self.entries):
@@ -198,7 +182,7 @@ class SuiteScores:
         """Ranks by the mean over "tasks" or "types", among one row for each "model" or all rows ("entry")."""
         key = (over, each)
         if key not in self._ranks:
-            averages, weights = ({}, _weights(self.listed)) if over == "types" else (self.averages, None)
+            averages, weights = ({}, _weights(self.site_suite)) if over == "types" else (self.averages, None)
             ranked = self._ranked(self.over_tasks, each)
             self._ranks[key] = rank(self.values, self.mean(over).values, ranked, averages, weights)
         return self._ranks[key]
@@ -217,7 +201,7 @@ class SuiteScores:
     @cached_property
     def selected(self) -> NDArray[np.bool_]:
         """Which columns chose each model, or one of its parents, among several; (entries, columns)."""
-        columns = self.listed.suite.columns
+        columns = self.site_suite.suite.columns
         found = np.zeros((len(self.entries), len(columns)), bool)
         for row, entry in enumerate(self.entries):
             if entry.lineage and entry.lineage.selections:
@@ -226,7 +210,7 @@ class SuiteScores:
 
     def chose(self, row: int, kind: str = "") -> list[str]:
         """The columns in the means (or in that of a type) that chose a row's model."""
-        columns, averaged = self.listed.suite.columns, _averaged(self.listed.suite)
+        columns, averaged = self.site_suite.suite.columns, _averaged(self.site_suite.suite)
         own = [columns[at] for at in averaged if self.selected[row, at]]
         return [column.name for column in own if kind in ("", column.type)]
 
@@ -236,7 +220,7 @@ class SuiteScores:
         They are of every entry, and over the same columns for all; also None where every column chose.
         """
         chosen = [row for row in rows if self.selected[row].any()]
-        part = Untouched.of(self.listed.suite, [self.entries[row].lineage for row in chosen])
+        part = Untouched.of(self.site_suite.suite, [self.entries[row].lineage for row in chosen])
         if part is None or not part.count:
             return None
         means = _suite_means(part.suite, self.values, self.counted, {}, self.by_seed)
@@ -247,9 +231,10 @@ class SuiteScores:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Cells:
-    """What is known of every entry and scope, before columns are made of them: (entries, scopes).
+    """Scores before columns are made of them, (entries, scopes) each.
 
-    `by_seed` are the values of each seed, (seeds, scopes), by the rows that stand for several.
+    `by_seed` are the values of each seed, (seeds, scopes), by the rows that stand for several; `data` is the
+    revision of the data by row and scope, where it is not the pinned one.
     """
 
     values: Floats
@@ -259,44 +244,100 @@ class Cells:
     results: Ints
     seeds: Ints
     trained_on: Ints
+    sources: Ints
     by_seed: Mapping[int, Floats] = field(default_factory=dict)
+    data: Mapping[tuple[int, int], str] = field(default_factory=dict)
+
+    @staticmethod
+    def of(
+        columns: Mapping[str, NDArray[Any]],
+        entries: Sequence[int],
+        scopes: Sequence[int],
+        seeds: Mapping[int, Sequence[int]],
+    ) -> Cells:
+        """Cells of rows as they are stored.
+
+        Args:
+            columns: Rows by column; entries and scopes that are not listed are left out.
+            entries: The entry of each row.
+            scopes: The scope of each column.
+            seeds: By row, the entries of the seeds that it stands for.
+        """
+        given = {name: np.ma.filled(values, _EMPTY[name]) for name, values in columns.items()}
+        at, rows, places = _places(given, entries, scopes)
+        found = {}
+        for name, empty in _EMPTY.items():
+            if name not in ("entry", "scope", "data"):
+                array = np.full((len(entries), len(scopes)), empty)
+                array[rows, places] = given[name][at]
+                found[name] = array
+        data = given["data"][at]
+        others = [n for n, revision in enumerate(data) if revision]
+        by_seed = {}
+        for row, members in seeds.items():
+            own, seed, place = _places(given, members, scopes)
+            by_seed[row] = np.full((len(members), len(scopes)), np.nan)
+            by_seed[row][seed, place] = given["value"][own]
+        return Cells(
+            values=found["value"], low=found["low"], high=found["high"],
+            reasons=found["reason"].astype(np.uint8), results=found["result"], seeds=found["seeds"],
+            trained_on=found["trained_on"], sources=found["source"], by_seed=by_seed,
+            data={(int(rows[n]), int(places[n])): str(data[n]) for n in others},
+        )  # fmt: skip
 
 
-def seed_values(values: Sequence[Mapping[int, float | None]], column: Mapping[int, int]) -> Floats:
-    """The values of seeds by scope as an array, (seeds, scopes); NaN where there is none."""
-    found = np.full((len(values), len(column)), np.nan)
-    for at, own in enumerate(values):
-        for scope, value in own.items():
-            if value is not None and scope in column:
-                found[at, column[scope]] = value
-    return found
+_EMPTY: Mapping[str, Any] = {
+    "entry": 0, "scope": 0, "value": np.nan, "low": np.nan, "high": np.nan, "reason": NONE, "result": 0,
+    "seeds": 0, "trained_on": 0, "source": 0, "data": "",
+}  # fmt: skip
+"""The columns of stored scores, and what stands for nothing."""
 
 
-def grid(
-    listed: SiteSuite,
-    view: str,
+def _places(
+    columns: Mapping[str, NDArray[Any]], entries: Sequence[int], scopes: Sequence[int]
+) -> tuple[Ints, Ints, Ints]:
+    """The rows of some entries and scopes, and the place of each among these."""
+    rows, row = _place(columns["entry"], entries)
+    places, place = _place(columns["scope"], scopes)
+    at = np.flatnonzero(rows & places)
+    return at, row[at], place[at]
+
+
+def _place(values: NDArray[Any], known: Sequence[int]) -> tuple[NDArray[np.bool_], Ints]:
+    """Which values are known, and the place of each."""
+    numbers = np.array(known, np.int64)
+    if not len(numbers):
+        return np.zeros(len(values), bool), np.zeros(len(values), np.int64)
+    order = np.argsort(numbers)
+    found = order[np.searchsorted(numbers, values, sorter=order).clip(max=len(numbers) - 1)]
+    return numbers[found] == values, found
+
+
+def suite_scores(
+    site_suite: SiteSuite,
+    convention: str,
     entries: Sequence[Entry],
     cells: Cells,
     columns: Sequence[Sequence[int]],
     averages: Mapping[int, Mapping[str, Any]],
     *,
-    any_revision: bool = False,
+    pinned: bool = False,
 ) -> SuiteScores:
     """Put a suite together.
 
     Args:
-        listed: The suite.
-        view: The convention's name.
+        site_suite: The suite.
+        convention: The convention's name.
         entries: One for each row.
         cells: By scope.
         columns: The scopes of each column, as places in `cells`.
         averages: By row.
-        any_revision: Whether scores on other revisions of the data count.
+        pinned: Whether only scores on the pinned revisions of the data count.
     """
     shape = (len(entries), len(columns))
     values, low, high = (np.full(shape, np.nan) for _ in range(3))
     reasons, results = np.full(shape, NONE, np.uint8), np.zeros(shape, np.int64)
-    seeds, trained_on = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+    seeds, trained_on, sources = (np.zeros(shape, np.int64) for _ in range(3))
     for place, scopes in enumerate(columns):
         if scopes:
             chosen = list(scopes)
@@ -310,21 +351,36 @@ def grid(
             some = (codes != NONE).any(axis=1) & (codes == NONE).any(axis=1)
             reasons[some, place] = REASONS.index("part")
         if len(scopes) == 1:
+            sources[:, place] = cells.sources[:, scopes[0]]
             low[:, place], high[:, place] = cells.low[:, scopes[0]], cells.high[:, scopes[0]]
             results[:, place] = cells.results[:, scopes[0]]
-    _lay_printed(listed, averages, values, reasons)
-    counted = ((reasons == 0) | ((reasons == OTHER) & any_revision)) & np.isfinite(values)
+    _put_printed(site_suite, averages, values, reasons)
+    counted = ((reasons == 0) | ((reasons == OTHER) & (not pinned))) & np.isfinite(values)
     by_seed = {row: _columns_of(of, columns) for row, of in cells.by_seed.items()}
     deviations = np.full(shape, np.nan)
     for row, own in by_seed.items():
         deviations[row] = np.where(counted[row], own.std(axis=0, ddof=1), np.nan)
-    means = _suite_means(listed.suite, values, counted, averages, by_seed)
+    means = _suite_means(site_suite.suite, values, counted, averages, by_seed)
     return SuiteScores(
-        listed=listed, view=view, entries=entries, values=values, low=low, high=high, reasons=reasons,
-        results=results, counted=counted, deviations=deviations, seeds=seeds, trained_on=trained_on,
+        site_suite=site_suite, convention=convention, entries=entries, values=values, low=low, high=high,
+        reasons=reasons, results=results, counted=counted, deviations=deviations, seeds=seeds,
+        trained_on=trained_on,
         by_type=means.by_type, over_tasks=means.over_tasks, over_types=means.over_types, averages=averages,
-        by_seed=by_seed, any_revision=any_revision,
+        by_seed=by_seed, pinned=pinned, sources=sources, data=_data(cells.data, columns),
     )  # fmt: skip
+
+
+def _data(
+    data: Mapping[tuple[int, int], str], columns: Sequence[Sequence[int]]
+) -> dict[tuple[int, int], str]:
+    """Revisions of data by row and column, from those by row and scope."""
+    places: dict[int, list[int]] = {}
+    for place, scopes in enumerate(columns):
+        for scope in scopes:
+            places.setdefault(scope, []).append(place)
+    return {
+        (row, place): revision for (row, scope), revision in data.items() for place in places.get(scope, ())
+    }
 
 
 def _suite_means(
@@ -338,11 +394,11 @@ def _suite_means(
     averaged = _averaged(suite)
     by_type = _by_type(suite, averaged, values, counted)
     over_tasks = _mean("tasks", values[:, averaged], counted[:, averaged])
-    _lay_printed_means(averages, by_type, over_tasks)
+    _put_printed_means(averages, by_type, over_tasks)
     over_types = _over_types(by_type, len(values))
     for row, own in by_seed.items():
         means = [over_tasks, over_types, *by_type.values()]
-        _lay_deviations(row, own, counted[[row] * len(own)], suite, means)
+        _put_deviations(row, own, counted[[row] * len(own)], suite, means)
     return SuiteMeans(over_tasks=over_tasks, over_types=over_types, by_type=by_type)
 
 
@@ -354,7 +410,7 @@ def _columns_of(values: Floats, columns: Sequence[Sequence[int]]) -> Floats:
     return np.array(found).reshape(len(columns), len(values)).T
 
 
-def _lay_deviations(
+def _put_deviations(
     row: int,
     values: Floats,
     counted: NDArray[np.bool_],
@@ -369,37 +425,37 @@ def _lay_deviations(
         mean.deviations[row] = of.values.std(ddof=1)
 
 
-def _lay_printed(
-    listed: SiteSuite,
+def _put_printed(
+    site_suite: SiteSuite,
     averages: Mapping[int, Mapping[str, Any]],
     values: Floats,
     reasons: NDArray[np.uint8],
 ) -> None:
     """Put in what papers print of single columns."""
-    place = {column.name: at for at, column in enumerate(listed.suite.columns)}
+    place = {column.name: at for at, column in enumerate(site_suite.suite.columns)}
     for row, document in averages.items():
         for name, value in document.get("columns", {}).items():
             values[row, place[name]], reasons[row, place[name]] = value, 0
 
 
-def _lay_printed_means(
+def _put_printed_means(
     averages: Mapping[int, Mapping[str, Any]], by_type: Mapping[str, Means], over_tasks: Means
 ) -> None:
     """Put in the means that papers print of types, and the mean over tasks that follows from them."""
     for row, document in averages.items():
         for kind, value in document.get("types", {}).items():
-            by_type[kind].values[row], by_type[kind].there[row] = value, by_type[kind].wanted
+            by_type[kind].values[row], by_type[kind].count[row] = value, by_type[kind].expected
         if document.get("over_tasks") is not None:
-            over_tasks.values[row], over_tasks.there[row] = document["over_tasks"], over_tasks.wanted
+            over_tasks.values[row], over_tasks.count[row] = document["over_tasks"], over_tasks.expected
 
 
 def _mean(over: str, values: Floats, counted: NDArray[np.bool_]) -> Means:
-    there = counted.sum(axis=1)
+    count = counted.sum(axis=1)
     sums = np.where(counted, values, 0).sum(axis=1)
     with np.errstate(invalid="ignore"):
-        values_of = sums / there
+        values_of = sums / count
     return Means(
-        over=over, values=values_of, there=there, wanted=values.shape[1],
+        over=over, values=values_of, count=count, expected=values.shape[1],
         deviations=np.full(len(values_of), np.nan),
     )  # fmt: skip
 
@@ -429,9 +485,9 @@ def _over_types(by_type: Mapping[str, Means], entries: int) -> Means:
     return _mean("types", values, whole)
 
 
-def _weights(listed: SiteSuite) -> Floats:
+def _weights(site_suite: SiteSuite) -> Floats:
     """What a column weighs in the mean over types, times the number of columns."""
-    types = [column.type for column in listed.suite.columns]
+    types = [column.type for column in site_suite.suite.columns]
     kinds = len(set(types))
     return np.array([len(types) / (kinds * types.count(kind)) for kind in types])
 

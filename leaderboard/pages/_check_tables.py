@@ -15,8 +15,7 @@ from leaderboard.data.checks import OVERALL, CheckSummary
 from leaderboard.data.queries import Entry, Queries
 from leaderboard.data.suites import slug
 from leaderboard.pages._task_scores import known_tasks, task_path
-from leaderboard.pages.recipes import words
-from leaderboard.web.charts import Tone
+from leaderboard.pages._training import words
 from leaderboard.web.formats import CODES
 from leaderboard.web.page import missing
 from leaderboard.web.parameters import address
@@ -36,13 +35,8 @@ SIGNS = {"regressed": "▼", "inconclusive": "?", "improved": "▲", "equivalent
 TAGS = {"regressed": "bad", "inconclusive": "warn", "improved": "good", "equivalent": "good"}
 """Of a whole check: the sign of its mark, and the tone of its tag."""
 
-TONES = (
-    Tone(label="regressed", place=4, colour="tone-bad"),
-    Tone(label="inconclusive", place=2, colour="tone-warn"),
-    Tone(label="improved", place=3, colour="tone-good"),
-    Tone(label="equivalent", place=0, colour="series-1"),
-)
-assert tuple(tone.label for tone in TONES) == OVERALL
+TONES = {"regressed": "bad", "inconclusive": "warn", "improved": "good", "equivalent": "series-1"}
+assert tuple(TONES) == OVERALL
 
 
 def verdict_cell(verdict: str, *, note: str = "") -> Cell:
@@ -177,7 +171,7 @@ def _model(entries: Sequence[Entry], pair: tuple[Entry, Entry] | None, side: int
 def _results(queries: Queries, keys: Iterable[str]) -> dict[str, str]:
     wanted = list(dict.fromkeys(keys))
     found = [row for at in range(0, len(wanted), 500) for row in queries.results(key=wanted[at : at + 500])]
-    return {row.key: f"/results/{row.id}" for row in found}
+    return {row.key: f"/results/{row.id}" for row in found if row.key}
 
 
 POINTS = "Scores and differences are times 100; the interval is that at the level 1 − 2·alpha of the policy."
@@ -373,7 +367,7 @@ SHOWN = 10
 def judged_table(queries: Queries, entries: Sequence[Entry]) -> Table | None:
     """The newest checks of a model's entries as candidates; None where there are none."""
     artifacts = dict.fromkeys(entry.artifact for entry in entries if entry.artifact)
-    found = {check.name: check for key in artifacts for check in queries.judgements.get(key, ())}
+    found = {check.name: check for key in artifacts for check in queries.checks_of.get(key, ())}
     newest = sorted(found.values(), key=lambda check: check.when, reverse=True)[:SHOWN]
     if not newest:
         return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections import Counter
@@ -13,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import select
 
 from leaderboard.data.papers import (
     OVER_TASKS,
@@ -28,8 +26,7 @@ from leaderboard.data.papers import (
 )
 from leaderboard.data.queries import Entry, Queries
 from leaderboard.data.scores import Floats, Means, SuiteScores, UntouchedMeans
-from leaderboard.data.snapshot import RESULTS
-from leaderboard.web.charts import Axis, Better, Point, Scatter, spots
+from leaderboard.web.charts import Axis, Better, Point, Scatter, frontier_points
 from leaderboard.web.formats import parameters_text
 from leaderboard.web.page import missing
 
@@ -82,16 +79,12 @@ class Works:
 def works(queries: Queries, grid: SuiteScores) -> Works:
     """What the measured entries of a grid took, in one look at their records."""
     rows = {entry.id: row for row, entry in enumerate(grid.entries) if entry.origin == "measured"}
-    names = [task.name for task in grid.listed.suite.tasks]
-    wanted = select(RESULTS.c.entry, RESULTS.c.document).where(
-        RESULTS.c.entry.in_(list(rows)), RESULTS.c.task.in_(names), RESULTS.c.status == "done"
-    )
+    names = [task.name for task in grid.site_suite.suite.tasks]
     found: dict[int, dict[str, Work]] = {}
-    with queries.reading() as connection:
-        for entry, document in connection.execute(wanted) if rows else ():
-            said = json.loads(document).get("provenance", {})  # an object: the record's schema says so
-            work = found.setdefault(rows[entry], {}).setdefault(_device(said), Work())
-            _add(work, said)
+    for entry, document in queries.records(list(rows), names):
+        said = document.get("provenance", {})  # an object: the record's schema says so
+        work = found.setdefault(rows[entry], {}).setdefault(_device(said), Work())
+        _add(work, said)
     return Works(rows=found)
 
 
@@ -232,11 +225,11 @@ def targets(grid: SuiteScores, untouched: UntouchedMeans | None) -> dict[str, st
     """The scores that can be asked for: key and name."""
     part = untouched.part if untouched else None
     own = {"untouched": f"mean over the {part.count} untouched tasks"} if part else {}
-    count = len(grid.listed.suite.columns)
+    count = len(grid.site_suite.suite.columns)
     means = {"tasks": f"mean over {count} tasks", "types": "mean over task types"}
     several = len(grid.by_type) > 1
     types = {f"type:{kind}": f"mean of {kind}" for kind in grid.by_type} if several else {}
-    tasks = {f"task:{column.name}": column.name for column in grid.listed.suite.columns}
+    tasks = {f"task:{column.name}": column.name for column in grid.site_suite.suite.columns}
     return {**{key: means[key] for key in means if key == "tasks" or several}, **own, **types, **tasks}
 
 
@@ -262,7 +255,7 @@ def target(grid: SuiteScores, key: str, untouched: UntouchedMeans | None) -> Tar
 
 
 def _of_task(grid: SuiteScores, name: str) -> Target:
-    at = [column.name for column in grid.listed.suite.columns].index(name)
+    at = [column.name for column in grid.site_suite.suite.columns].index(name)
     counted = grid.counted[:, at]
     values = np.where(counted, grid.values[:, at], np.nan)
     return Target(
@@ -273,7 +266,7 @@ def _of_task(grid: SuiteScores, name: str) -> Target:
 
 def _of_means(label: str, means: Means, low: Floats, high: Floats, selected: NDArray[np.bool_]) -> Target:
     return Target(
-        label=label, values=means.values, whole=means.complete, there=means.there, wanted=means.wanted,
+        label=label, values=means.values, whole=means.complete, there=means.count, wanted=means.expected,
         low=low, high=high, selected=selected,
     )  # fmt: skip
 
@@ -329,7 +322,8 @@ class Cloud:
     Attributes:
         dots: The best score first, incomplete ones last.
         best: Those of `dots` on the frontier, by x.
-        plot: The picture.
+        plot: The points as a scatter.
+        title: Of the chart.
         without: How many models pass the filters and have the score, but no known x.
         part: How many have some of the score's columns only and are not shown.
     """
@@ -337,6 +331,7 @@ class Cloud:
     dots: Sequence[Dot]
     best: Sequence[Dot]
     plot: Scatter
+    title: str
     without: int
     part: int
 
@@ -383,13 +378,14 @@ def cloud(
     dots = [_dot(grid, score, row, values[row]) for row in shown]
     dots += [_printed(point, score) for point in printed if state.keeps(point.entry)]
     dots.sort(key=lambda dot: (not dot.whole, -dot.score))
-    plot = _plot(dots, state, axis, score.label, grid.listed.suite.title)
+    plot = _plot(dots, state, axis, score.label)
+    what = f"{score.label[0].upper()}{score.label[1:]}, {grid.site_suite.suite.title}"
     own = {id(dot_point): dot for dot, dot_point in zip(dots, plot.points, strict=True)}
-    best = [spot for spot in spots(plot) if spot.best]
     return Cloud(
         dots=dots,
-        best=[own[id(spot.point)] for spot in sorted(best, key=lambda spot: spot.x)],
+        best=[own[id(point)] for point in frontier_points(plot)],
         plot=plot,
+        title=f"{what}, against {MEASURES[state.x].name}",
         without=_models(grid, kept if state.part else whole) - _models(grid, shown),
         part=0 if state.part else _models(grid, kept) - _models(grid, whole),
     )
@@ -425,9 +421,8 @@ def _printed(point: PrintedPoint, score: Target) -> Dot:
     )  # fmt: skip
 
 
-def _plot(dots: Sequence[Dot], state: ParetoState, axis: Axis, label: str, suite: str) -> Scatter:
+def _plot(dots: Sequence[Dot], state: ParetoState, axis: Axis, label: str) -> Scatter:
     return Scatter(
-        title=f"{label[0].upper()}{label[1:]}, {suite}, against {MEASURES[state.x].name}",
         x=axis,
         y=Axis(label=f"{label[0].upper()}{label[1:]} (× 100)"),
         points=[_point(dot, state) for dot in dots],
@@ -439,7 +434,7 @@ def _plot(dots: Sequence[Dot], state: ParetoState, axis: Axis, label: str, suite
 def _point(dot: Dot, state: ParetoState) -> Point:
     x = dot.x / FLOPS if state.x == "flops" and isinstance(dot.x, int | float) else dot.x
     return Point(
-        label=dot.entry.model, x=x, y=100 * dot.score, y_low=100 * dot.low, y_high=100 * dot.high,
+        label=dot.entry.model, x=x, y=100 * dot.score, low=100 * dot.low, high=100 * dot.high,
         href=dot.href, series=dot.entry.origin, hollow=not dot.whole, note=dot.note,
     )  # fmt: skip
 

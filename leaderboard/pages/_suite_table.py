@@ -77,7 +77,7 @@ def columns_of(
              note="An imported model's revision, a measured one's treatment, where a row is printed."),
         *means,
         *(_untouched_cols(grid, untouched) if untouched else ()),
-        SuiteColumn(key="there", label="Columns", group="mean", sort=grid.over_tasks.there.astype(float),
+        SuiteColumn(key="there", label="Columns", group="mean", sort=grid.over_tasks.count.astype(float),
              note="How many of the suite's columns count.",
              cell=lambda r: there_cell(grid, grid.over_tasks, r)),
         SuiteColumn(key="borda", label="Borda", group="mean", kept=f"borda {state.mean} {state.each}",
@@ -91,9 +91,9 @@ def columns_of(
              note="The mean of the ranks in the columns, among ranked models.",
              cell=lambda r: ranked_cell(ranks, ranks.mean_rank, r, "{:.1f}")),
         SuiteColumn(key="unseen", label="Unseen", group="mean",
-             sort=grid.unseen,
+             sort=grid.zero_shot,
              note="The share of the columns that the model was not trained on, by its makers' account.",
-             cell=lambda r: unseen_cell(float(grid.unseen[r]))),
+             cell=lambda r: unseen_cell(float(grid.zero_shot[r]))),
         *(_type_col(grid, means, kind) for kind, means in grid.by_type.items() if len(grid.by_type) > 1),
         *(_task_col(grid, at) for at in _by_type(grid)),
     ]  # fmt: skip
@@ -101,7 +101,7 @@ def columns_of(
 
 def _by_type(grid: SuiteScores) -> list[int]:
     """The columns, those of a type side by side."""
-    types = [column.type for column in grid.listed.suite.columns]
+    types = [column.type for column in grid.site_suite.suite.columns]
     order = list(dict.fromkeys(types))
     return sorted(range(len(types)), key=lambda at: (order.index(types[at]), at))
 
@@ -146,7 +146,7 @@ def _average(grid: SuiteScores, row: int, over: str) -> Mapping[str, Any] | None
 def _type_col(grid: SuiteScores, means: Means, kind: str) -> SuiteColumn:
     return SuiteColumn(
         key=f"type:{kind}", label=kind, group="mean within a type",
-        note=f"The mean over {means.wanted} columns.",
+        note=f"The mean over {means.expected} columns.",
         sort=np.where(means.complete, means.values, np.nan),
         cell=lambda r: mean_of(
             mean_cell(means, r, _average(grid, r, kind), grid.entries[r].seeds), grid, r, kind
@@ -155,12 +155,12 @@ def _type_col(grid: SuiteScores, means: Means, kind: str) -> SuiteColumn:
 
 
 def _task_col(grid: SuiteScores, at: int) -> SuiteColumn:
-    column = grid.listed.suite.columns[at]
+    column = grid.site_suite.suite.columns[at]
     tasks = [task.name for task in column.tasks]
     return SuiteColumn(
         key=f"task:{column.name}", label=_short(column), group=column.type,
         sort=np.where(grid.counted[:, at], grid.values[:, at], np.nan),
-        href=column_path(grid.listed, column),
+        href=column_path(grid.site_suite, column),
         note=f"{column.name}: the mean of {len(tasks)} tasks" if len(tasks) > 1 else column.name,
         cell=lambda r: task_cell(grid, r, at),
     )  # fmt: skip
@@ -203,7 +203,7 @@ def by_key(grid: SuiteScores, state: SuiteState, untouched: UntouchedMeans | Non
 def _only_tasks(grid: SuiteScores) -> dict[str, str]:
     """The keys of columns by the name of their only task, where no other column has that task."""
     found: dict[str, list[str]] = {}
-    for column in grid.listed.suite.columns:
+    for column in grid.site_suite.suite.columns:
         if len(column.tasks) == 1:
             found.setdefault(column.tasks[0].name, []).append(f"task:{column.name}")
     return {task: keys[0] for task, keys in found.items() if len(keys) == 1}
@@ -355,7 +355,7 @@ def there_cell(grid: SuiteScores, means: Means, row: int) -> Cell:
     """How many of the suite's columns count."""
     if grid.averages.get(row, {}).get("types"):
         return Cell(text="by type", value=None, note="The paper prints means of types only.")
-    return Cell(text=f"{means.there[row]}/{means.wanted}", value=int(means.there[row]))
+    return Cell(text=f"{means.count[row]}/{means.expected}", value=int(means.count[row]))
 
 
 def mean_cell(means: Means, row: int, average: Mapping[str, Any] | None, seeds: Sequence[int] = ()) -> Cell:
@@ -370,10 +370,10 @@ def mean_cell(means: Means, row: int, average: Mapping[str, Any] | None, seeds: 
     value = float(means.values[row])
     if average and "printed" in average:
         return _printed_mean(means, row, average)
-    if not means.there[row]:
+    if not means.count[row]:
         return Cell(text="–", kind="none")
     if not means.complete[row]:
-        part = f"of {means.there[row]} of {means.wanted}"
+        part = f"of {means.count[row]} of {means.expected}"
         cell = Cell(text=score_text(value), value=value, kind="part", note=part)
         return over_seeds(cell, float(means.deviations[row]), seeds)
     if average and average.get("interval"):
@@ -410,7 +410,7 @@ def untouched_note(untouched: UntouchedMeans) -> str:
 def _printed_mean(means: Means, row: int, document: Mapping[str, Any]) -> Cell:
     """A mean of a paper's row: of a type as printed, else made of what is printed."""
     value = float(means.values[row])
-    if not means.there[row]:
+    if not means.count[row]:
         return Cell(text="–", kind="none")
     if means.over not in ("tasks", "types"):
         return Cell(text=f"{100 * value:.1f}", value=value)
@@ -429,7 +429,7 @@ def task_cell(grid: SuiteScores, row: int, at: int) -> Cell:
         return Cell(text=GONE[reason], kind=reason)
     if entry.origin == "reported":
         return Cell(text=f"{100 * value:.1f}", value=value)
-    texts, column = int(grid.trained_on[row, at]), grid.listed.suite.columns[at]
+    texts, column = int(grid.trained_on[row, at]), grid.site_suite.suite.columns[at]
     asked = scopes_of(column)
     kinds = [*leaks(entry, asked, texts, column.name), *(["other"] if reason == "other" else [])]
     low, high = float(grid.low[row, at]), float(grid.high[row, at])
@@ -476,7 +476,7 @@ def texts_text(count: int) -> str:
 
 def columns_text(grid: SuiteScores) -> str:
     """How many columns a suite has, in words."""
-    count = len(grid.listed.suite.columns)
+    count = len(grid.site_suite.suite.columns)
     return f"{count} columns" if count != 1 else "its one column"
 
 
@@ -500,7 +500,7 @@ def rows_kept(grid: SuiteScores, state: SuiteState) -> list[int]:
 
 
 def _unseen_enough(grid: SuiteScores, row: int, state: SuiteState) -> bool:
-    share = grid.unseen[row]
+    share = grid.zero_shot[row]
     return not state.zero or bool(share == 1 if state.zero == "all" else share > 0.5)
 
 
@@ -511,7 +511,7 @@ def marks_of(grid: SuiteScores, rows: Sequence[int]) -> dict[tuple[int, str], st
         return {}
     inside = np.where(grid.counted, grid.values, -np.inf)[rows]
     found = {}
-    for at, column in enumerate(grid.listed.suite.columns):
+    for at, column in enumerate(grid.site_suite.suite.columns):
         known = inside[np.isfinite(inside[:, at]), at]
         best = np.unique(known)[-2:][::-1]
         for kind, value in zip(("best", "second"), best, strict=False):
@@ -551,7 +551,7 @@ def _sorted(
     order.sort(key=lambda r: values[r], reverse=down)
     rest = [r for r in rows if values[r] != values[r]]
     part = grid.mean("types" if state.mean == "types" else "tasks")
-    there, means = part.there.tolist(), np.nan_to_num(part.values, nan=-1.0).tolist()
+    there, means = part.count.tolist(), np.nan_to_num(part.values, nan=-1.0).tolist()
     rest.sort(key=lambda r: (-there[r], -means[r]))
     return [*order, *rest]
 
@@ -621,7 +621,7 @@ class Rows:
 
     def _drawn(self, column: SuiteColumn) -> dict[str, Drawn]:
         """Where a column's cells are kept: with the grid, or for this page alone."""
-        return self.grid.drawn if self.grid.keeps_cells and not column.passing else self.own
+        return self.own
 
     @cached_property
     def _marked(self) -> set[int]:

@@ -73,7 +73,7 @@ def find_check(queries: Queries, name: str) -> str | None:
 
 def check_page(queries: Queries, name: str, state: CheckState) -> CheckPage:
     """The page of a check that is there, in a state."""
-    check = adapter().validate_json(queries.filed("check", name))
+    check = adapter().validate_json(queries.document("check", name))
     links, path = links_of(queries, check), address(f"/check/{name}")
     tables = [means_table(check, links), tasks_table(check, links, state, path), policy_table(check)]
     return CheckPage(

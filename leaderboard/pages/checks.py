@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from markupsafe import Markup
 from pydantic import Field
 
 from harness.scores import delta_text
@@ -21,7 +20,7 @@ from leaderboard.pages._check_tables import (
     verdict_cell,
     when_text,
 )
-from leaderboard.web.charts import Axis, Track, TrackPoint, moment, track
+from leaderboard.web.charts import Axis, Chart, Point, Track, chart
 from leaderboard.web.filters import Control, Form, form
 from leaderboard.web.formats import cell_html
 from leaderboard.web.page import Crumb, NotFound, Page, PageRoute
@@ -188,14 +187,14 @@ class LinePage:
     Attributes:
         line: Its checks.
         said: The newest verdicts in words.
-        figures: A caption and a picture for each suite.
+        charts: One for each suite.
         paging: Where in the table the page is.
         table: The checks.
     """
 
     line: Line
     said: str
-    figures: Sequence[tuple[str, Markup]]
+    charts: Sequence[Chart]
     paging: Paging
     table: Table
 
@@ -207,18 +206,17 @@ def line_page(line: Line, state: LineState) -> LinePage:
     return LinePage(
         line=line,
         said=said(line.checks[:5][::-1]),
-        figures=[_figure(line, suite) for suite in suites],
+        charts=[_chart(line, suite, at) for at, suite in enumerate(suites)],
         paging=place,
         table=_line_table(line, line.checks[max(0, place.first - 1) : place.last], suites),
     )
 
 
-def _figure(line: Line, suite: str) -> tuple[str, Markup]:
+def _chart(line: Line, suite: str, at: int) -> Chart:
     """The difference of a suite's mean over time, with the margin of the newest check."""
     shown = [(check, mean) for check in line.checks[:DRAWN] if (mean := _mean(check, suite))]
     margin = 100 * shown[0][1].margin
     plot = Track(
-        title=f"{suite}: difference of the mean to {line.last.baseline}, check by check",
         x=Axis(label="time", kind="date"),
         y=Axis(label="difference of the mean × 100"),
         points=[_point(check, mean) for check, mean in shown],
@@ -227,22 +225,23 @@ def _figure(line: Line, suite: str) -> tuple[str, Markup]:
         band_label=f"the margin of the newest check, ±{margin:.2f}: a mean within it counts as equal",
     )
     more = f", the newest {DRAWN}" if len(line.checks) > DRAWN else ""
-    return f"Difference of the mean over {suite}, with its interval{more}", track(plot)
+    title = f"{suite}: difference of the mean to {line.last.baseline}, with its interval{more}"
+    return chart(f"means-{at}", title, plot)
 
 
 def _mean(check: CheckSummary, suite: str) -> Mean | None:
     return next((mean for mean in check.means if mean.suite == suite), None)
 
 
-def _point(check: CheckSummary, mean: Mean) -> TrackPoint:
+def _point(check: CheckSummary, mean: Mean) -> Point:
     delta, low, high = (None if v is None else 100 * v for v in (mean.delta, mean.low, mean.high))
-    return TrackPoint(
+    return Point(
         label=check.candidate,
-        x=moment(check.when),
+        x=check.when,
         y=delta,
         low=low,
         high=high,
-        tone=OVERALL.index(check.overall),
+        series=check.overall,
         href=address(f"/check/{check.name}"),
         note=f"checked {when_text(check.when)}",
     )
@@ -367,6 +366,7 @@ def line_view(site: Site, state: LineState, line: str) -> Page:
             "checks": len(lines[line].checks),
         },
         context=found,
+        charts=found.charts,
     )
 
 

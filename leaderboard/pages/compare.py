@@ -9,7 +9,6 @@ from math import hypot, isfinite
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from markupsafe import Markup
 from pydantic import Field
 
 from harness.scores import delta_text, score_text
@@ -37,8 +36,7 @@ from leaderboard.pages._comparison import (
 )
 from leaderboard.pages._suite_table import choices_made, leaks, texts_text
 from leaderboard.pages._task_scores import column_path, tie
-from leaderboard.web.charts import LEAST as LEAST_AXES
-from leaderboard.web.charts import Axis, Bars, BarSeries, Radar, RadarSeries, bars, radar
+from leaderboard.web.charts import Axis, Bars, BarSeries, Chart, chart
 from leaderboard.web.filters import Control, Form, form
 from leaderboard.web.formats import over_seeds
 from leaderboard.web.page import Page, PageRoute, missing
@@ -128,7 +126,7 @@ def _known_half(common: Common, one: int, other: int) -> float | None:
     """
     grid = common.grid
     bounds = [found for row in (one, other) if (found := grid.averages.get(row, {}).get("interval"))]
-    if len(common.columns) < len(grid.listed.suite.columns) or len(bounds) < 2:
+    if len(common.columns) < len(grid.site_suite.suite.columns) or len(bounds) < 2:
         return None
     return hypot(*[(high - low) / 2 for low, high in bounds])
 
@@ -276,10 +274,10 @@ def _task_columns(common: Common, state: CompareState, path: str) -> list[Column
 
 
 def _task_row(common: Common, at: int) -> Row:
-    column, values = common.grid.listed.suite.columns[at], common.grid.values[:, at]
+    column, values = common.grid.site_suite.suite.columns[at], common.grid.values[:, at]
     best = winners(common, at)
     alone = best[0] if len(best) == 1 else None
-    href = column_path(common.grid.listed, column)
+    href = column_path(common.grid.site_suite, column)
     cells = [Cell(text=column.name, value=column.name, href=href), Cell(text=column.type, value=column.type)]
     for row, value in enumerate(map(float, values)):
         cells.append(_score_cell(common, row, at, best=row == alone))
@@ -297,7 +295,7 @@ def _task_row(common: Common, at: int) -> Row:
 def _score_cell(common: Common, row: int, at: int, *, best: bool) -> Cell:
     grid, entry = common.grid, common.entries[row]
     value, low, high = (float(a[row, at]) for a in (grid.values, grid.low, grid.high))
-    column, texts = grid.listed.suite.columns[at], int(grid.trained_on[row, at])
+    column, texts = grid.site_suite.suite.columns[at], int(grid.trained_on[row, at])
     asked = scopes_of(column)
     kinds = [*(["best"] if best else []), *leaks(entry, asked, texts, column.name)]
     kinds += ["other"] if REASONS[grid.reasons[row, at]] == "other" else []
@@ -311,7 +309,7 @@ def _score_cell(common: Common, row: int, at: int, *, best: bool) -> Cell:
 
 def _ordered(common: Common, state: CompareState) -> list[int]:
     """The common columns of a type in order: as the suite has them unless the state sorts."""
-    suite, values = common.grid.listed.suite, common.grid.values
+    suite, values = common.grid.site_suite.suite, common.grid.values
     wanted = state.type if state.type in common.grid.by_type else ""
     rows = [at for kind, some in common.by_type.items() if wanted in ("", kind) for at in some]
     key, down = state.sort.removeprefix("-"), state.sort.startswith("-")
@@ -336,29 +334,25 @@ def parts(common: Common) -> list[tuple[str, Floats]]:
     """What is drawn: the types' means, or single columns where there is one type."""
     if len(common.grid.by_type) > 1 or not 0 < len(common.columns) <= FEW:
         return [(kind, one.values) for kind, one in common.types.items()]
-    names = [column.name for column in common.grid.listed.suite.columns]
+    names = [column.name for column in common.grid.site_suite.suite.columns]
     return [(names[at], common.mean([at])) for at in common.columns]
 
 
-def has_radar(common: Common) -> bool:
-    """Whether there are enough axes for outlines."""
-    return len(common.types) >= LEAST_AXES
-
-
-def picture(common: Common, kind: str) -> Markup:
-    """Bars, or outlines where `kind` is "radar" and there are enough axes."""
+def means_chart(common: Common) -> Chart:
+    """The means by type, or by task where there is one type."""
     shown = parts(common)
-    names = [name for name, _ in shown]
     values = [100 * some for _, some in shown]
-    of = [[float(some[row]) for some in values] for row in range(len(common.entries))]
-    links = [address(f"/models/{entry.model_slug}") for entry in common.entries]
-    title = f"{common.grid.listed.suite.title}: means over what all have, × 100"
-    rows = list(zip(common.labels, of, links, strict=True))
-    if kind == "radar" and has_radar(common):
-        series = [RadarSeries(label=label, values=some, href=href) for label, some, href in rows]
-        return radar(Radar(title=title, axes=names, series=series), width=620)
-    groups = [BarSeries(label=label, values=some, href=href) for label, some, href in rows]
-    return bars(Bars(title=title, axis=Axis(label="mean score × 100"), categories=names, series=groups))
+    series = [
+        BarSeries(
+            label=label,
+            values=[float(some[row]) for some in values],
+            href=address(f"/models/{entry.model_slug}"),
+        )
+        for row, (label, entry) in enumerate(zip(common.labels, common.entries, strict=True))
+    ]
+    axis = Axis(label="mean score × 100")
+    plot = Bars(axis=axis, categories=[name for name, _ in shown], series=series)
+    return chart("types", "Means over what all have", plot)
 
 
 """State that the form keeps."""
@@ -374,8 +368,7 @@ class ComparePage:
         chooser: How entries are added and removed.
         form: The form above it, with the filters in force.
         tables: Those that are shown, by their names.
-        plot: The picture; empty where nothing is in common.
-        tabs: Which picture: label, URL, current.
+        chart: The means by type; None where nothing is in common.
         notes: What must be read with it.
         same: Where measured entries were compared and no field differs: over how many tasks.
         data: For the JSON twin.
@@ -386,8 +379,7 @@ class ComparePage:
     chooser: Chooser
     form: Form
     tables: Sequence[Table] = ()
-    plot: Markup | str = ""
-    tabs: Sequence[tuple[str, str, bool]] = ()
+    chart: Chart | None = None
     notes: Sequence[str] = ()
     same: int = 0
     data: Mapping[str, Any] = field(default_factory=dict)
@@ -443,8 +435,7 @@ def _compared(queries: Queries, entries: Sequence[Entry], state: CompareState) -
         chooser=chooser(queries, entries, state),
         form=form(state, PATH, [_search(state), *_choices(queries, made, state)]),
         tables=[table for table in tables if table.rows],
-        plot=picture(made, state.plot) if made.types else "",
-        tabs=_tabs(state) if has_radar(made) else (),
+        chart=means_chart(made) if made.types else None,
         notes=_notes(made, state),
         same=differences.tasks if not differences.fields else 0,
         data=_data(made, found, state),
@@ -452,7 +443,7 @@ def _compared(queries: Queries, entries: Sequence[Entry], state: CompareState) -
 
 
 def _lead(made: Common) -> str:
-    suite, count = made.grid.listed.suite, len(made.columns)
+    suite, count = made.grid.site_suite.suite, len(made.columns)
     if made.types and not count:
         return f"{suite.title}: all of them have means within {len(made.types)} of its types."
     return f"{suite.title}: all of them have {count} of its {len(suite.columns)} columns."
@@ -460,10 +451,10 @@ def _lead(made: Common) -> str:
 
 def _common(queries: Queries, entries: Sequence[Entry], state: CompareState) -> Common:
     loose = state.revisions == "any"
-    made = common(queries, entries, suite=state.suite, any_revision=loose)
-    known = views(made.grid.listed.suite)
+    made = common(queries, entries, suite=state.suite, pinned=not loose)
+    known = views(made.grid.site_suite.suite)
     if state.view in known[1:]:
-        return common(queries, entries, suite=made.grid.listed.slug, view=state.view, any_revision=loose)
+        return common(queries, entries, suite=made.grid.site_suite.slug, view=state.view, pinned=not loose)
     all_paths = {name for one in queries.suites.values() for name in views(one.suite)}
     if state.view and state.view not in all_paths:
         raise missing("view", state.view, all_paths, then="A suite's page offers those there are.")
@@ -486,15 +477,18 @@ REVISIONS = (("pinned", "the suite's own"), ("any", "any (not comparable)"))
 
 def _choices(queries: Queries, made: Common, state: CompareState) -> list[Control]:
     suites = queries.suites
-    names = [*made.overlaps, *([] if made.grid.listed.slug in made.overlaps else [made.grid.listed.slug])]
+    names = [
+        *made.overlaps,
+        *([] if made.grid.site_suite.slug in made.overlaps else [made.grid.site_suite.slug]),
+    ]
     options = [
         (slug, f"{made.overlaps.get(slug, 0)}/{len(suites[slug].suite.columns)} {suites[slug].suite.title}")
         for slug in names
     ]
-    found = [_select("suite", "Suite, with what all have", made.grid.listed.slug, options)]
-    known = views(made.grid.listed.suite)
+    found = [_select("suite", "Suite, with what all have", made.grid.site_suite.slug, options)]
+    known = views(made.grid.site_suite.suite)
     if len(known) > 1:
-        found.append(_select("view", "Numbers", made.grid.view, [(n, f"as {n} prints") for n in known]))
+        found.append(_select("view", "Numbers", made.grid.convention, [(n, f"as {n} prints") for n in known]))
     if len(made.by_type) > 1:
         kinds = [("", "all"), *((kind, kind) for kind in made.by_type)]
         found.append(_select("type", "Tasks of type", state.type, kinds))
@@ -503,11 +497,6 @@ def _choices(queries: Queries, made: Common, state: CompareState) -> list[Contro
 
 def _select(name: str, label: str, value: str, options: Sequence[tuple[str, str]]) -> Control:
     return Control(kind="select", name=name, label=label, value=value, options=options)
-
-
-def _tabs(state: CompareState) -> list[tuple[str, str, bool]]:
-    labels = {"bars": "Bars by type", "radar": "Radar"}
-    return [(label, f"{PATH}?{state.query(plot=kind)}", state.plot == kind) for kind, label in labels.items()]
 
 
 def _notes(made: Common, state: CompareState) -> list[str]:
@@ -533,11 +522,11 @@ def _notes(made: Common, state: CompareState) -> list[str]:
 
 
 def _data(made: Common, found: Sequence[Pair], state: CompareState) -> dict[str, Any]:
-    suite = made.grid.listed.suite
+    suite = made.grid.site_suite.suite
     return {
         "entries": [_entry_json(entry) for entry in made.entries],
-        "suite": made.grid.listed.slug,
-        "view": made.grid.view or None,
+        "suite": made.grid.site_suite.slug,
+        "view": made.grid.convention or None,
         "revisions": state.revisions,
         "columns": len(suite.columns),
         "common": [suite.columns[at].name for at in made.columns],
@@ -577,7 +566,6 @@ class CompareState(State):
     )
     type: Text = Field("", description="Only tasks of this type in the table of tasks.")
     sort: Text = Field("", description="A column's key of the table of tasks; with - in front downwards.")
-    plot: Literal["bars", "radar"] = Field("bars", description="The picture of the means by type.")
 
 
 def view(site: Site, state: CompareState) -> Page:
@@ -591,6 +579,7 @@ def view(site: Site, state: CompareState) -> Page:
         data=found.data,
         context=found,
         notes=found.notes,
+        charts=[found.chart] if found.chart else [],
     )
 
 

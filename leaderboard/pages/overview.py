@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field
 
 from harness.scores import score_text
+from leaderboard.data.entries import precedence
 from leaderboard.data.queries import Entry, Queries
-from leaderboard.data.scores import Means, SuiteScores, UntouchedMeans, knownness
+from leaderboard.data.scores import Means, SuiteScores, UntouchedMeans
 from leaderboard.data.suites import views
 from leaderboard.pages._suite_table import mean_of, model_cell, untouched_note
 from leaderboard.pages._task_scores import task_path
@@ -68,7 +69,7 @@ class _Suite:
     def label(self) -> str:
         """The heading."""
         more = f", {self.untouched.part.count} untouched" if self.untouched else ""
-        return f"{self.grid.listed.suite.title}{more}"
+        return f"{self.grid.site_suite.suite.title}{more}"
 
     @property
     def means(self) -> Means:
@@ -77,16 +78,16 @@ class _Suite:
 
     def row(self, entries: Sequence[Entry]) -> int | None:
         """The row of the entry that stands for a model; None where it has nothing."""
-        there = self.grid.over_tasks.there
+        there = self.grid.over_tasks.count
         rows = self.grid.one_for_each_model(self.rows[e.id] for e in entries if e.id in self.rows)
         return next((row for row in rows if there[row]), None)
 
     def mean(self, entries: Sequence[Entry]) -> tuple[float, int, int] | None:
         """The mean of the entry that stands for a model, how many columns that is of, and its row."""
         row, means = self.row(entries), self.means
-        if row is None or not means.there[row]:
+        if row is None or not means.count[row]:
             return None
-        return float(means.values[row]), int(means.there[row]), row
+        return float(means.values[row]), int(means.count[row]), row
 
 
 def overview(
@@ -113,7 +114,7 @@ def overview(
                 "A mean stands where every column of a suite is there; else it says how many are. Each cell "
                 "is of one revision under one treatment: the one with most of that suite.",
                 *(
-                    f"{c.grid.listed.suite.title}: {untouched_note(c.untouched)}"
+                    f"{c.grid.site_suite.suite.title}: {untouched_note(c.untouched)}"
                     for c in columns
                     if c.untouched
                 ),
@@ -164,7 +165,7 @@ def _usual(queries: Queries) -> list[str]:
 def _suite(queries: Queries, slug: str, models: Mapping[str, Sequence[Entry]]) -> list[_Suite]:
     """A suite's column, and where tasks of it chose a model shown, that of the mean over the others."""
     listed = queries.suites[slug]
-    grid = queries.grid(listed, views(listed.suite)[0])
+    grid = queries.suite_scores(listed, views(listed.suite)[0], pinned=True)
     found = _Suite(slug=slug, grid=grid, rows={entry.id: row for row, entry in enumerate(grid.entries)})
     if not grid.selected.any():
         return [found]
@@ -200,7 +201,7 @@ def _ordered(models: Mapping[str, list[Entry]], columns: Sequence[_Suite], state
         if found is None:
             return (2, 0, 0.0, slug)
         value, there, _ = found
-        whole = there == column.means.wanted
+        whole = there == column.means.expected
         return (0 if whole else 1, 0 if whole else -there, -value if down or not whole else value, slug)
 
     return sorted(models, key=rank)
@@ -238,7 +239,7 @@ def _columns(columns: Sequence[_Suite], state: OverviewState) -> list[Column]:
 
 
 def _row(entries: Sequence[Entry], columns: Sequence[_Suite]) -> Row:
-    first = max(entries, key=knownness) if entries[0].lineage else entries[0]
+    first = max(entries, key=precedence) if entries[0].lineage else entries[0]
     origins = list(dict.fromkeys(entry.origin for entry in entries))
     known = _size(entries)
     tasks = sum(entry.tasks for entry in entries if not entry.of_seeds)
@@ -257,12 +258,12 @@ def _cell(column: _Suite, entries: Sequence[Entry]) -> Cell:
     found = column.mean(entries)
     if found is None:
         trained = all(entry.output == "label" for entry in entries)
-        learnt = any(task.output == "label" for task in column.grid.listed.suite.tasks)
+        learnt = any(task.output == "label" for task in column.grid.site_suite.suite.tasks)
         return Cell(text="·", kind="away") if trained and not learnt else Cell(text="–", kind="none")
     value, there, row = found
     means = column.means
-    if there < means.wanted:
-        return Cell(text=f"{there}/{means.wanted}", value=None, kind="part")
+    if there < means.expected:
+        return Cell(text=f"{there}/{means.expected}", value=None, kind="part")
     cell = Cell(text=score_text(value), value=value)
     cell = over_seeds(cell, float(means.deviations[row]), column.grid.entries[row].seeds)
     return cell if column.untouched else mean_of(cell, column.grid, row)

@@ -11,35 +11,30 @@ from markupsafe import Markup
 from pydantic import Field
 
 from harness.scores import score_text
-from leaderboard.data.paper_tables import (
-    Conflict,
-    Measured,
-    conflicts,
-    paper_table,
-    printed_suites,
-    side_by_side,
-)
 from leaderboard.data.papers import (
     AVERAGE,
     OVER_TYPES,
     SCORES,
     SUITES,
     TYPES,
+    Conflict,
     Paper,
     PaperTable,
     PaperValue,
     column_of,
+    conflicts,
     key_of,
     plain,
+    printed_suites,
     same_queries,
     title,
-    warnings,
 )
 from leaderboard.data.queries import Entry, Queries
 from leaderboard.data.scores import Means, SuiteMeans, SuiteScores, UntouchedMeans
 from leaderboard.data.suites import scopes_of, views
+from leaderboard.pages._paper_tables import Measured, paper_table, side_by_side, warnings
 from leaderboard.pages._suite_table import choices_made, mean_of, untouched_note
-from leaderboard.pages.recipes import recipes_of
+from leaderboard.pages._training import recipes_of
 from leaderboard.web import formats as render
 from leaderboard.web.page import Crumb, Page, PageRoute, missing
 from leaderboard.web.parameters import State, Text
@@ -252,7 +247,7 @@ def _grid(queries: Queries, printed: str, view: str) -> SuiteScores | None:
     if listed is None:
         return None
     known = views(listed.suite)
-    return queries.grid(listed, view if view in known else known[0])
+    return queries.suite_scores(listed, view if view in known else known[0], pinned=True)
 
 
 def _measured(grid: SuiteScores) -> Iterator[tuple[int, Entry]]:
@@ -297,7 +292,7 @@ class _Beside:
 
     @cached_property
     def _names(self) -> list[str]:
-        return [column.name for column in self.grid.listed.suite.columns]
+        return [column.name for column in self.grid.site_suite.suite.columns]
 
     def _column(self, row: PaperValue) -> str | None:
         metric = plain(row.suite, row.metric)
@@ -332,7 +327,7 @@ class _Beside:
         if found is None or (kind and kind not in found.by_type):
             return cell
         other = _means(found, over)
-        if not other.complete[at] or (kind and other.wanted == means.wanted):
+        if not other.complete[at] or (kind and other.expected == means.expected):
             return cell
         notes = [*([cell.note] if cell.note else []), untouched_note(found)]
         text = f"{cell.text} ({score_text(float(other.values[at]))} untouched)"
@@ -344,7 +339,7 @@ class _Beside:
             return None
         low, high = float(grid.low[at, column]), float(grid.high[at, column])
         notes = [f"95 %: {score_text(low)} to {score_text(high)}."] if low == low else []
-        notes += choices_made(grid.entries[at], scopes_of(grid.listed.suite.columns[column]))
+        notes += choices_made(grid.entries[at], scopes_of(grid.site_suite.suite.columns[column]))
         cell = _number(float(grid.values[at, column]), "; ".join(notes))
         return replace(cell, kind="selected") if grid.selected[at, column] else cell
 

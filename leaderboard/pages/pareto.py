@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from markupsafe import Markup
 from pydantic import BeforeValidator, Field
 
 from harness.scores import delta_text, score_text
@@ -33,7 +31,7 @@ from leaderboard.pages._costs import (
     works,
 )
 from leaderboard.pages._suite_table import untouched_note
-from leaderboard.web.charts import Axis, Kind, json_script, plot_data, scatter
+from leaderboard.web.charts import Axis, Chart, Kind, chart
 from leaderboard.web.filters import Control, EntryState, Form, chips, controls, form
 from leaderboard.web.page import Page, PageRoute, missing
 from leaderboard.web.parameters import Paging, Text, paging
@@ -67,10 +65,12 @@ def own_controls(
         )
     if len(devices) > 1:
         found.append(_select("device", "Measured on", device, [(name, name) for name in devices]))
-    names = views(grid.listed.suite)
+    names = views(grid.site_suite.suite)
     if len(names) > 1:
         found.append(
-            _select("view", "Numbers", grid.view, [(name, f"as {name} prints") for name in names], more=True)
+            _select(
+                "view", "Numbers", grid.convention, [(name, f"as {name} prints") for name in names], more=True
+            )
         )
     return [
         *found,
@@ -226,7 +226,7 @@ def across_of(
     """What stands across in a state."""
     kind = state.scale or ("linear" if state.x in LINEAR else "log")
     if state.x == "flops":
-        printed = printed_points(papers, grid.listed.typed, state.y)
+        printed = printed_points(papers, grid.site_suite.typed, state.y)
         why = "" if printed else measure.why
         return Across(printed=printed, axis=Axis(label=measure.label, kind=kind), why=why)
     if measure.of is None:
@@ -267,9 +267,7 @@ class ParetoPage:
         warnings: What must be read with it.
         empty: Why there is nothing to draw; empty if there is.
         left_out: What is not shown, in sentences.
-        svg: The picture.
-        script: Its data, for the picture that moves.
-        library: The URL of the library that draws it.
+        chart: The points and their frontier; None where there are none.
         form: The form above it, with the filters in force.
         paging: Where in the points the second table is.
         data: For the JSON twin.
@@ -281,9 +279,7 @@ class ParetoPage:
     warnings: Sequence[str]
     empty: str
     left_out: Sequence[str]
-    svg: Markup
-    script: Markup
-    library: str
+    chart: Chart | None
     form: Form
     paging: Paging
     data: Mapping[str, Any] = field(default_factory=dict)
@@ -316,9 +312,7 @@ def pareto_page(
         warnings=[*_warnings(found, state, across), *_selection_warnings(found, state, untouched)],
         empty=_empty(found, across),
         left_out=_left_out(found, measure),
-        svg=scatter(found.plot) if found.dots else Markup(),
-        script=json_script(plot_data(found.plot)) if found.dots else Markup(),
-        library=f"/static/plotly.min.js?v={version('plotly')}",
+        chart=chart("points", found.title, found.plot) if found.dots else None,
         form=form(
             state,
             PATH,
@@ -344,8 +338,8 @@ def _lead(found: Cloud, grid: SuiteScores, across: Across) -> str:
     whole = sum(dot.whole for dot in found.dots)
     what = f"{'point' if across.printed else 'model'}{'' if whole == 1 else 's'}"
     if not found.dots:
-        return f"{grid.listed.suite.title}: nothing to draw."
-    return f"{grid.listed.suite.title}: {whole} {what}, {len(found.best)} on the frontier."
+        return f"{grid.site_suite.suite.title}: nothing to draw."
+    return f"{grid.site_suite.suite.title}: {whole} {what}, {len(found.best)} on the frontier."
 
 
 def _warnings(found: Cloud, state: ParetoState, across: Across) -> list[str]:
@@ -403,10 +397,10 @@ def _data(
     grid: SuiteScores, state: ParetoState, found: Cloud, across: Across, score: Target
 ) -> dict[str, Any]:
     return {
-        "suite": grid.listed.suite.name,
+        "suite": grid.site_suite.suite.name,
         "x": {"key": state.x, "label": across.axis.label, "scale": across.axis.kind},
         "y": {"key": state.y, "label": score.label},
-        "view": grid.view or None,
+        "view": grid.convention or None,
         "device": across.device or None,
         "price": state.price,
         "points": len(found.dots),
@@ -468,7 +462,7 @@ def view(site: Site, state: ParetoState) -> Page:
     known = views(listed.suite)
     if state.view and state.view not in known:
         raise missing("view", state.view, known, then="The suite's page offers those there are.")
-    grid = queries.grid(listed, state.view or known[0])
+    grid = queries.suite_scores(listed, state.view or known[0], pinned=True)
     found = pareto_page(queries, grid, state, site.papers.values())
     return Page(
         title="Trade-offs",
@@ -478,7 +472,7 @@ def view(site: Site, state: ParetoState) -> Page:
         data=found.data,
         context=found,
         notes=found.warnings,
-        plots=bool(found.cloud.dots),
+        charts=[found.chart] if found.chart else [],
     )
 
 

@@ -61,10 +61,12 @@ def more_controls(grid: SuiteScores, state: SuiteState) -> list[Control]:
         found.insert(
             0, Control(kind="select", name="type", label="Task type", value=state.type, options=kinds)
         )
-    names = views(grid.listed.suite)
+    names = views(grid.site_suite.suite)
     if len(names) > 1:
         kinds = [(name, f"as {name} prints") for name in names]
-        found.insert(0, Control(kind="select", name="view", label="Numbers", value=grid.view, options=kinds))
+        found.insert(
+            0, Control(kind="select", name="view", label="Numbers", value=grid.convention, options=kinds)
+        )
     return found
 
 
@@ -153,7 +155,7 @@ def suite_page(
     return SuitePage(
         table=Table(
             name="suite",
-            caption=f"{grid.listed.suite.title}: scores × 100",
+            caption=f"{grid.site_suite.suite.title}: scores × 100",
             columns=[heading(c, state, path) for c in shown],
             rows=body,
             notes=[*_notes(grid, state), *_selection_notes(grid, state, rows, untouched)],
@@ -236,11 +238,11 @@ def _warnings(grid: SuiteScores, state: SuiteState) -> list[str]:
 def _data(
     grid: SuiteScores, state: SuiteState, complete: int, seen: int, untouched: UntouchedMeans | None
 ) -> dict[str, Any]:
-    suite = grid.listed.suite
+    suite = grid.site_suite.suite
     return {
         "suite": suite.name,
-        "typed": grid.listed.typed,
-        "view": grid.view or None,
+        "typed": grid.site_suite.typed,
+        "view": grid.convention or None,
         "revisions": state.revisions,
         "rows_seen": seen,
         "rows_complete": complete,
@@ -301,7 +303,7 @@ def view(site: Site, state: SuiteState, suite: str) -> Page:
     if state.view and state.view not in known:
         raise missing("view", state.view, known, then="The suite's page offers those there are.")
     chosen = state.view or known[0]
-    grid = queries.grid(listed, chosen, any_revision=state.revisions == "any")
+    grid = queries.suite_scores(listed, chosen, pinned=state.revisions != "any")
     untouched = untouched_of(grid, state)
     found: SuitePage = suite_page(grid, by_key(grid, state, untouched), f"/suites/{suite}", untouched)
     return Page(

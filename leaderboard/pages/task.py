@@ -9,13 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from markupsafe import Markup
 from pydantic import Field
-from sqlalchemy import and_, func, select
 
 from harness.scores import score_text
 from leaderboard.data.queries import Entry, Queries
-from leaderboard.data.snapshot import ENTRIES, SCORES
 from leaderboard.data.suites import WHY, Scope
 from leaderboard.pages._suite_table import choices_made, kinds_of, leaks, made_of, texts_text
 from leaderboard.pages._task_scores import (
@@ -37,7 +34,7 @@ from leaderboard.pages._task_scores import (
     task_key,
     task_path,
 )
-from leaderboard.web.charts import Axis, Distribution, distribution
+from leaderboard.web.charts import Axis, Chart, Distribution, chart
 from leaderboard.web.filters import Control, EntryState, Form, chips, controls, form
 from leaderboard.web.formats import over_seeds, parameters_text, some_seeds
 from leaderboard.web.page import Crumb, Page, PageRoute, missing
@@ -276,25 +273,11 @@ def best_of(queries: Queries, tasks: Sequence[str]) -> Mapping[str, Best | None]
 def _of_suites(queries: Queries, tasks: Iterable[str]) -> dict[str, Best]:
     """Of tasks that a suite asks: the highest number in the index."""
     names = {queries.scope_ids.get(asked(queries)[name][0].scope.form, 0): name for name in tasks}
-    counted = and_(SCORES.c.reason == 0, SCORES.c.scope.in_(list(names)), ENTRIES.c.origin != "reported",
-                   ENTRIES.c.member.is_(False))  # fmt: skip
-    top = (
-        select(SCORES.c.scope, func.max(SCORES.c.value).label("value"))
-        .join(ENTRIES, ENTRIES.c.id == SCORES.c.entry)
-        .where(counted)
-        .group_by(SCORES.c.scope)
-        .subquery()
-    )
-    wanted = (
-        select(SCORES.c.scope, func.min(SCORES.c.entry), top.c.value)
-        .join(top, and_(top.c.scope == SCORES.c.scope, top.c.value == SCORES.c.value))
-        .join(ENTRIES, ENTRIES.c.id == SCORES.c.entry)
-        .where(counted)
-        .group_by(SCORES.c.scope, top.c.value)
-    )
-    with queries.reading() as connection:
-        rows = connection.execute(wanted).all()
-    return {names[scope]: Best(entry=queries.entries[entry], value=value) for scope, entry, value in rows}
+    best = queries.best_scores(list(names))
+    return {
+        names[scope]: Best(entry=queries.entries[entry], value=value)
+        for scope, (entry, value) in best.items()
+    }
 
 
 def _of_none(queries: Queries, tasks: Sequence[str]) -> dict[str, Best]:
@@ -329,7 +312,7 @@ class TaskPage:
         lead: What is there, in a sentence.
         form: The form above it, with the filters in force.
         paging: Where in the rows this page is.
-        plot: The distribution.
+        chart: The distribution.
         path: The page's own path.
         warnings: What must be read with it.
         data: For the JSON twin.
@@ -341,7 +324,7 @@ class TaskPage:
     lead: str
     form: Form
     paging: Paging
-    plot: Markup
+    chart: Chart
     path: str
     warnings: Sequence[str]
     data: Mapping[str, Any]
@@ -374,7 +357,7 @@ def task_page(queries: Queries, state: TaskState, task: str) -> TaskPage:
             chips=_chips(state, path),
         ),
         paging=where,
-        plot=_plot(task, list(drawn.values())),
+        chart=_chart(list(drawn.values())),
         path=path,
         warnings=_warnings(chosen, state),
         data=_page_data(chosen, state, list(drawn.values())),
@@ -444,13 +427,14 @@ def _warnings(chosen: Chosen, state: TaskState) -> list[str]:
     return found
 
 
-def _plot(task: str, drawn: Sequence[Scored]) -> Markup:
-    return distribution(
+def _chart(drawn: Sequence[Scored]) -> Chart:
+    return chart(
+        "spread",
+        "Models by their score",
         Distribution(
-            title=f"Scores on {task}",
             axis=Axis(label="score × 100"),
             values=[100 * one.value for one in drawn if one.value is not None],
-        )
+        ),
     )
 
 
@@ -501,6 +485,7 @@ def view(site: Site, state: TaskState, task: str) -> Page:
         title=name,
         template="task.html",
         lead=found.lead,
+        charts=[found.chart],
         crumbs=[Crumb(label="Tasks", href="/tasks")],
         tables=[found.table],
         data=found.data,

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from markupsafe import Markup
 from pydantic import Field
 
 from harness.scores import score_text
@@ -17,7 +16,7 @@ from leaderboard.data.queries import Queries
 from leaderboard.data.watches import WatchSummary, opened
 from leaderboard.pages._check_tables import moment_cell, suite_slug, when_text
 from leaderboard.pages._task_scores import task_path
-from leaderboard.web.charts import Axis, Tone, Track, TrackPoint, track
+from leaderboard.web.charts import Axis, Chart, Point, Track, chart
 from leaderboard.web.filters import Control, Form, form
 from leaderboard.web.page import Crumb, Page, PageRoute, missing
 from leaderboard.web.parameters import Paging, State, Text, address, paging
@@ -143,7 +142,7 @@ def _change(change: ChangePoint | None) -> Cell:
 Fact = tuple[str, str, str, str]
 """Name, value, URL, and what must be known of it."""
 
-TONES = (Tone(label="checkpoint", place=0), Tone(label="drop of the level", place=4, colour="tone-bad"))
+TONES = {"checkpoint": "", "drop of the level": "bad"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,8 +154,7 @@ class WatchPage:
         facts: What is watched.
         lead: How far it is, in a sentence.
         form: The chooser of a task, and of the axis.
-        caption: Of the picture.
-        plot: The picture.
+        chart: The curve.
         notes: What must be read with it.
         paging: Where in the table the page is.
         table: The checkpoints.
@@ -167,8 +165,7 @@ class WatchPage:
     facts: Sequence[Fact]
     lead: str
     form: Form
-    caption: str
-    plot: Markup
+    chart: Chart
     notes: Sequence[str]
     paging: Paging
     table: Table
@@ -193,8 +190,7 @@ def watch_page(queries: Queries, name: str, watch: Watch, state: WatchState) -> 
         facts=_facts(queries, watch),
         lead=_lead(watch),
         form=form(state, path, _controls(tasks, state)),
-        caption=f"{what[:1].upper()}{what[1:]} against the step",
-        plot=_plot(watch, values, what, state),
+        chart=_chart(watch, values, what, state),
         notes=_notes(watch, values, state),
         paging=place,
         table=checkpoints_table(queries, watch, shown, state.task),
@@ -240,28 +236,29 @@ def _controls(tasks: Sequence[str], state: WatchState) -> list[Control]:
     return [*found, Control(kind="select", name="scale", label="Steps", value=state.scale, options=scales)]
 
 
-def _plot(watch: Watch, values: Sequence[Value], what: str, state: WatchState) -> Markup:
+def _chart(watch: Watch, values: Sequence[Value], what: str, state: WatchState) -> Chart:
     changes = {change.step: change for change in watch.change_points} if not state.task else {}
-    return track(
+    return chart(
+        "curve",
+        f"{what[:1].upper()}{what[1:]} against the step",
         Track(
-            title=f"{watch.name}: {what} against the step",
             x=Axis(label="step", kind=state.scale),
             y=Axis(label=f"{'score' if state.task else 'mean'} × 100"),
             points=[_point(value, drop=value.checkpoint.step in changes) for value in values],
             tones=TONES,
             marks=[(float(c.step), f"−{100 * c.size:.2f}") for c in changes.values()],
             joined=True,
-        )
+        ),
     )
 
 
-def _point(value: Value, *, drop: bool) -> TrackPoint:
+def _point(value: Value, *, drop: bool) -> Point:
     one: Checkpoint = value.checkpoint
-    return TrackPoint(
+    return Point(
         label=one.name,
         x=float(one.step),
         y=None if value.value is None else 100 * value.value,
-        tone=1 if drop else 0,
+        series="drop of the level" if drop else "checkpoint",
         hollow=bool(value.apart),
         note=value.apart,
     )
@@ -346,7 +343,7 @@ def view(site: Site, state: WatchState, watch: str) -> Page:
     if watch not in known:
         raise missing("watch", watch, known, then="The page /watches lists all.")
     found: WatchPage = watch_page(
-        site.queries, watch, opened(json.loads(site.queries.filed("watch", watch))), state
+        site.queries, watch, opened(json.loads(site.queries.document("watch", watch))), state
     )
     return Page(
         title=found.watch.name,
@@ -356,6 +353,7 @@ def view(site: Site, state: WatchState, watch: str) -> Page:
         tables=[found.table],
         data=found.data,
         context=found,
+        charts=[found.chart],
     )
 
 

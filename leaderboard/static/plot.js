@@ -1,217 +1,144 @@
-// Draws scatters anew with Plotly where it is there; without it the page's own pictures stay.
+// Draws each chart with Plotly when it comes into view; without it the chart's table stands.
 "use strict";
 (() => {
-  const SYMBOLS = ["circle", "square", "diamond", "triangle-up", "triangle-down", "hexagon"];
-  const COLOURS = ["#0b62c4", "#b8460e", "#0f7b5f", "#7a3ff2", "#b0136b", "#7a6200"];
+  const script = document.currentScript;
+  const CONFIG = { responsive: true, displayModeBar: false, plotlyServerURL: "", showSendToCloud: false };
+  const TOKENS = { ink: "--ink", other: "--ink-3", bad: "--bad", warn: "--warn", good: "--good" };
+  const drawn = new Map(); // view -> figure as the page gives it
+  let library = null;
 
-  // The library would offer to upload the chart to its maker's servers.
-  const CONFIG = {
-    responsive: true,
-    displaylogo: false,
-    showSendToCloud: false,
-    plotlyServerURL: "",
-    modeBarButtonsToRemove: ["lasso2d", "select2d"],
+  const load = () => library ??= new Promise((done, failed) => {
+    const tag = Object.assign(document.createElement("script"), { src: script.dataset.src, onload: done, onerror: failed });
+    document.head.append(tag);
+  });
+
+  const probe = document.createElement("i"); // turns the style sheet's colours into rgb()
+  const css = (name) => {
+    document.body.append(probe);
+    probe.style.color = `var(${name}, gray)`;
+    return getComputedStyle(probe).color;
   };
+  const colour = (name) => css(TOKENS[name] ?? `--${name}`);
 
-  let live = [];
-
-  /** A custom property of the style sheet, as it is now. */
-  function property(figure, name, otherwise) {
-    return getComputedStyle(figure).getPropertyValue(name).trim() || otherwise;
+  function painted(trace) { // a copy of a trace in the theme's colours
+    const own = colour(trace.meta.colour);
+    const copy = { ...trace, line: { ...trace.line, color: own } };
+    copy.marker = { ...trace.marker, color: own, line: { ...trace.marker?.line, color: css("--ink") } };
+    if (!trace.marker?.line) copy.marker.line = { width: 0 };
+    for (const axis of ["error_x", "error_y"]) if (trace[axis]) copy[axis] = { ...trace[axis], color: own };
+    if (trace.fill) Object.assign(copy, { fillcolor: own.replace("rgb(", "rgba(").replace(")", ", 0.15)"), line: { width: 0 } });
+    if (trace.type === "bar") Object.assign(copy, { insidetextfont: { color: css("--paper") }, outsidetextfont: { color: css("--ink") } });
+    return copy;
   }
 
-  function colours(figure) {
-    const text = getComputedStyle(figure).color;
+  function dressed(layout) {
+    const ink = css("--ink");
+    const axis = (own) => ({ ...own, gridcolor: css("--rule"), linecolor: css("--ink-3"), tickcolor: css("--rule") });
+    const shape = (own) => (own.type === "rect" ? { ...own, fillcolor: css("--tint") } : { ...own, line: { ...own.line, color: css("--ink-3") } });
     return {
-      text,
-      series: COLOURS.map((value, i) => property(figure, `--series-${i + 1}`, value)),
-      other: property(figure, "--ink-3", "#6b7280"),
-      grid: property(figure, "--rule", "rgba(128,128,128,.25)"),
-      frontier: text,
-      opaque: getComputedStyle(document.body).backgroundColor,
-      ground: "rgba(0,0,0,0)",
+      ...layout,
+      xaxis: axis(layout.xaxis),
+      yaxis: axis(layout.yaxis),
+      paper_bgcolor: "rgba(0,0,0,0)",
+      plot_bgcolor: "rgba(0,0,0,0)",
+      font: { color: ink, family: getComputedStyle(document.body).fontFamily, size: 12 },
+      hoverlabel: { bgcolor: css("--sheet"), bordercolor: css("--ink-3"), font: { color: ink }, align: "left" },
+      shapes: (layout.shapes ?? []).map(shape),
+      annotations: [...(layout.annotations ?? [])],
+      dragmode: matchMedia("(pointer: coarse)").matches ? false : "zoom",
     };
   }
 
-  /** Plotly reads <b> and the like in texts; a name is text. */
-  function plain(text) {
-    return text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+  const apart = (a, b) => a.right <= b.left || b.right <= a.left || a.bottom <= b.top || b.bottom <= a.top;
+
+  function names(view, figure) { // annotations for the names that fit beside their points
+    const { xaxis: across, yaxis: up } = view._fullLayout;
+    const pen = document.createElement("canvas").getContext("2d");
+    pen.font = `11px ${getComputedStyle(document.body).fontFamily}`;
+    const at = (x, y) => [across.d2p(x), up.d2p(y)];
+    const points = figure.data.filter((t) => t.mode === "markers").flatMap((t) => t.x.map((x, i) => {
+      const [left, top] = at(x, t.y[i]);
+      const half = ([].concat(t.marker.size)[i] ?? t.marker.size) / 2;
+      return { x, y: t.y[i], left: left - half, right: left + half, top: top - half, bottom: top + half };
+    }));
+    const taken = [];
+    const found = [];
+    for (const [rank, name] of figure.layout.meta.names.entries()) {
+      const [x, y] = at(name.x, name.y);
+      if (!(x >= 0 && x <= across._length && y >= 0 && y <= up._length)) continue;
+      const width = pen.measureText(name.text.replace(/&\w+;/g, "x")).width + 4;
+      const places = [[-width - 3, -20], [-width / 2, -23], [5, -21], [-width - 9, -7], [9, -7], [7, 6], [-width / 2, 9], [-width - 7, 6]];
+      for (const [dx, dy] of places) {
+        const box = { left: x + dx, right: x + dx + width, top: y + dy, bottom: y + dy + 14 };
+        const inside = box.left >= 0 && box.right <= across._length && box.top >= -8 && box.bottom <= up._length;
+        const covered = points.filter((p) => (p.x !== name.x || p.y !== name.y) && !apart(p, box)).length;
+        if (!inside || covered > (rank < 8 ? 2 : 0) || taken.some((other) => !apart(other, box))) continue;
+        taken.push(box);
+        found.push({
+          x: across.type === "log" ? Math.log10(name.x) : name.x, y: name.y, text: name.text, showarrow: false,
+          xanchor: "left", yanchor: "top", xshift: dx, yshift: -dy, font: { size: 11 }, borderpad: 0, captureevents: false,
+        });
+        break;
+      }
+    }
+    return found;
   }
 
-  /** The text in lines of some 60 letters, for a tooltip. */
-  function folded(text) {
-    return plain(text).replace(/(.{1,60})(?: |$)/g, "$1<br>").replace(/<br>$/, "");
+  async function label(view, figure) {
+    if (!figure.layout.meta?.names || view.naming) return;
+    view.naming = true;
+    await Plotly.relayout(view, { annotations: [...(figure.layout.annotations ?? []), ...names(view, figure)] });
+    view.naming = false;
   }
 
-  function intervals(one, colour) {
-    const given = (i) => one.low[i] !== null && one.high[i] !== null;
-    return {
-      type: "data",
-      symmetric: false,
-      array: one.y.map((y, i) => (given(i) ? one.high[i] - y : 0)),
-      arrayminus: one.y.map((y, i) => (given(i) ? y - one.low[i] : 0)),
-      visible: one.y.some((_, i) => given(i)),
-      color: colour,
-      thickness: 1,
-      width: 0,
-    };
-  }
-
-  function trace(one, palette) {
-    const colour = one.colour ? palette.series[one.colour - 1] : palette.other;
-    const size = (i) => (one.emphasised[i] ? 14 : one.best[i] ? 11 : 8);
-    const symbol = one.colour ? SYMBOLS[one.colour - 1] : "circle";
-    const strong = (i) => one.emphasised[i] || one.best[i];
-    return {
-      type: "scatter",
-      mode: "markers",
-      name: plain(one.name),
-      x: one.x,
-      y: one.y,
-      text: one.text.map(folded),
-      customdata: one.href,
-      hovertemplate: "%{text}<extra></extra>",
-      error_y: intervals(one, colour),
-      marker: {
-        color: colour,
-        symbol: one.hollow.map((hollow) => symbol + (hollow ? "-open" : "")),
-        size: one.y.map((_, i) => size(i)),
-        opacity: one.y.map((_, i) => (strong(i) ? 1 : 0.6)),
-        line: { width: one.y.map((_, i) => (strong(i) ? 1.5 : 0)), color: palette.text },
-      },
-    };
-  }
-
-  function frontier(data, palette) {
-    return {
-      type: "scatter",
-      mode: "lines",
-      name: "Frontier",
-      x: data.frontier.x,
-      y: data.frontier.y,
-      hoverinfo: "skip",
-      line: { color: palette.frontier, width: 1.5, dash: "dot" },
-    };
-  }
-
-  function axis(data, kind, palette) {
-    const type = { linear: "linear", log: "log", date: "date" }[kind];
-    const wanted = {
-      title: { text: plain(data.label) },
-      type,
-      automargin: true,
-      gridcolor: palette.grid,
-      linecolor: palette.text,
-      zeroline: false,
-    };
-    return type === "log" ? { ...wanted, dtick: "D2", exponentformat: "B" } : wanted;
-  }
-
-  function layout(data, kind, palette, height) {
-    return {
-      height,
-      margin: { l: 50, r: 40, t: 10, b: 50 },
-      paper_bgcolor: palette.ground,
-      plot_bgcolor: palette.ground,
-      font: { color: palette.text, family: "inherit", size: 13 },
-      hovermode: "closest",
-      showlegend: true,
-      hoverlabel: { bgcolor: palette.opaque, bordercolor: palette.text, font: { color: palette.text }, align: "left" },
-      modebar: { orientation: "v", bgcolor: "rgba(0,0,0,0)", color: palette.text },
-      legend: { orientation: "h", itemsizing: "constant", x: 0, y: 1.02, yanchor: "bottom" },
-      xaxis: axis(data.x, kind, palette),
-      yaxis: axis(data.y, data.y.kind, palette),
-      uirevision: kind,
-    };
-  }
-
-  /** Follows an address of this site or the web, and nothing that runs code. */
   function follow(href) {
-    if (!href) return;
-    const url = new URL(href, document.baseURI);
-    if (url.protocol === "http:" || url.protocol === "https:") location.assign(url);
+    if (!href || !href.startsWith("/") || href.startsWith("//")) return;
+    const root = new URL("../", script.src);
+    location.assign(isStatic ? new URL(`${href.slice(1)}/index.html`, root) : href);
   }
 
-  function button(text, pressed, act) {
-    const made = document.createElement("button");
-    made.type = "button";
-    made.className = "plot-button";
-    made.textContent = text;
-    made.setAttribute("aria-pressed", String(pressed));
-    made.addEventListener("click", () => {
-      const now = made.getAttribute("aria-pressed") !== "true";
-      made.setAttribute("aria-pressed", String(now));
-      act(now);
-    });
-    return made;
+  async function draw(view, figure) {
+    await Plotly.react(view, figure.data.map(painted), dressed(figure.layout), CONFIG);
+    await label(view, figure);
   }
 
-  function controls(state, draw) {
-    const bar = document.createElement("div");
-    bar.className = "plot-controls";
-    const positive = state.data.series.every((one) => one.x.every((x) => x > 0));
-    if (state.data.x.kind !== "date" && positive) {
-      const log = (on) => {
-        state.kind = on ? "log" : "linear";
-        draw();
-      };
-      bar.append(button("Logarithmic", state.kind === "log", log));
-    }
-    const still = (on) => {
-      state.holder.hidden = on;
-      if (on) state.holder.before(state.picture);
-      else state.picture.remove();
-      if (!on) draw();
-    };
-    bar.append(button("Still picture", false, still));
-    return bar;
-  }
-
-  async function start(figure) {
-    const source = figure.querySelector("script.plot-data");
-    const picture = figure.querySelector("svg");
-    if (!source || !picture) return;
-    const data = JSON.parse(source.textContent);
-    if (!data.series.length) return;
-    figure.dataset.interactive = "true";
-    const holder = document.createElement("div");
-    holder.className = "plot-holder";
-    const state = { data, picture, holder, kind: data.x.kind };
-    const height = Math.max(360, Math.min(520, picture.getBoundingClientRect().height));
-    const draw = () => {
-      if (holder.hidden) return null;
-      const palette = colours(figure);
-      const traces = [...data.series.map((one) => trace(one, palette)), frontier(data, palette)];
-      state.drawn = Plotly.react(holder, traces, layout(data, state.kind, palette, height), CONFIG);
-      return state.drawn;
-    };
-    picture.after(holder);
+  async function start(view) {
+    const figure = JSON.parse(view.nextElementSibling.textContent);
     try {
-      await draw();
-    } catch (error) {
-      holder.remove();
-      throw error;
+      await load();
+    } catch {
+      view.hidden = true;
+      view.closest("figure").querySelector("details")?.setAttribute("open", "");
+      return;
     }
-    picture.remove();
-    holder.before(controls(state, draw));
-    holder.on("plotly_click", (event) => follow(event.points[0].customdata));
-    live.push({ figure, state, draw });
+    if (!view.isConnected) return;
+    drawn.set(view, figure);
+    await draw(view, figure);
+    view.dataset.drawn = "true";
+    view.on("plotly_click", (event) => follow(event.points[0].customdata));
+    view.on("plotly_relayout", () => label(view, figure));
   }
 
-  /** Draws what has been put into the page, and lets go of what has been taken out of it. */
+  const seen = new IntersectionObserver((entries) => {
+    for (const { target } of entries.filter((one) => one.isIntersecting)) {
+      seen.unobserve(target);
+      start(target);
+    }
+  }, { rootMargin: "200px" });
+
   function renew() {
-    for (const { state } of live.filter((one) => !one.figure.isConnected)) {
-      state.drawn.finally(() => Plotly.purge(state.holder)); // not while it is being drawn
+    for (const view of drawn.keys()) {
+      if (!view.isConnected) { Plotly.purge(view); drawn.delete(view); }
     }
-    live = live.filter((one) => one.figure.isConnected);
-    for (const figure of document.querySelectorAll('figure.plot[data-plot="scatter"]:not([data-interactive])')) {
-      start(figure);
+    for (const view of document.querySelectorAll(".chart > .view:not([data-height])")) {
+      const { height } = JSON.parse(view.nextElementSibling.textContent).layout;
+      view.dataset.height = height;
+      view.style.height = `${height}px`;
+      seen.observe(view);
     }
   }
 
-  if (window.Plotly) {
-    renew();
-    document.addEventListener("mainchange", renew);
-    document.addEventListener("themechange", () => live.forEach((one) => one.draw()));
-  }
+  renew();
+  document.addEventListener("mainchange", renew);
+  document.addEventListener("themechange", () => drawn.forEach((figure, view) => draw(view, figure)));
 })();

@@ -80,7 +80,7 @@ async function go(url, { push = true } = {}) {
     if (!answer.ok || !answer.headers.get("content-type")?.includes("html")) throw new Error(`${answer.status}`);
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
     const next = $("main", page);
-    if (!next) throw new Error("no main");
+    if (!next || ($(".chart", next) && !$("script[data-src]"))) throw new Error("a page of its own");
     if (push) history.pushState(null, "", url);
     shown = location.pathname + location.search;
     document.title = page.title;
@@ -312,6 +312,7 @@ function measure() { // how far the columns that stay reach: headings over group
 }
 
 function ready() {
+  for (const each of $$(".values:not([data-ready])")) { each.open = false; each.dataset.ready = ""; }
   measure();
   for (const name of ["theme"]) setView(name, root.getAttribute(`data-${name}`), false);
   for (const box of $$("[form=pick]:checked")) if (!picked.size || picked.size < 6) picked.set(box.value, $("th a:not(.pin)", box.closest("tr"))?.textContent ?? box.value);

@@ -24,13 +24,13 @@ def badge(site: Site, suite: str, slug: str) -> str:
     if suite not in queries.suites:
         raise missing("suite", suite, queries.suites, then="The page /suites lists all.")
     listed = queries.suites[suite]
-    scores = queries.grid(listed, views(listed.suite)[0])
+    scores = queries.suite_scores(listed, views(listed.suite)[0])
     rows = {entry.slug: row for row, entry in enumerate(scores.entries)}
     if slug not in rows:
         raise missing("entry", slug, rows, then=f"The page /suites/{suite} lists all.")
     row, mean = rows[slug], scores.over_tasks
     whole = bool(mean.complete[row])
-    text = score_text(mean.values[row]) if whole else f"{mean.there[row]} of {mean.wanted} tasks"
+    text = score_text(mean.values[row]) if whole else f"{mean.count[row]} of {mean.expected} tasks"
     untouched, more = scores.untouched([row]), ""
     if whole and untouched is not None:
         text += f", {score_text(untouched.over_tasks.values[row])} {untouched.part.text}"

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness.errors import UsageError, unknown
+from leaderboard.web.charts import Chart
 from leaderboard.web.parameters import State
 from leaderboard.web.tables import Table
 
@@ -40,7 +41,7 @@ class Page:
         data: What JSON holds beside the tables: plain values.
         context: What the template takes beside these: a frozen dataclass of the page.
         notes: Sentences that must be read with the page.
-        plots: Whether it has charts, for which the chart library is loaded.
+        charts: What it draws; a page with charts loads their library.
     """
 
     title: str
@@ -51,7 +52,7 @@ class Page:
     data: Mapping[str, Any] = field(default_factory=dict)
     context: Any = None
     notes: Sequence[str] = ()
-    plots: bool = False
+    charts: Sequence[Chart] = ()
 
 
 class NotFound(UsageError):

@@ -8,6 +8,7 @@ import pkgutil
 import threading
 from collections.abc import Hashable, Mapping, Sequence
 from functools import cache, cached_property
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -20,8 +21,7 @@ from harness import __version__
 from harness.errors import UsageError
 from harness.registry import open_entry
 from leaderboard import pages
-from leaderboard.data.paper_tables import papers
-from leaderboard.data.papers import Paper
+from leaderboard.data.papers import Paper, papers
 from leaderboard.data.queries import IndexChanged, Queries
 from leaderboard.data.snapshot import SiteIndex, open_index
 from leaderboard.web import formats
@@ -132,7 +132,7 @@ class Site:
             body=text.encode(),
             type="text/html; charset=utf-8",
             status=status,
-            policy=CHART_POLICY if page.plots else "",
+            policy=CHART_POLICY if page.charts else "",
         )
 
     def template(self, name: str) -> Template:
@@ -162,6 +162,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     found.filters["modelname"] = formats.name_html
+    found.globals["plotly"] = f"/static/plotly.min.js?v={version('plotly')}"
     return found
 
 

@@ -429,7 +429,7 @@ def test_documents_of_results_are_those_of_the_store(tmp_path: Path) -> None:
     rows = [row for row in site.queries.results() if row.key in by_key]
     assert {row.key for row in rows} == set(by_key)
     for row in rows:
-        assert site.queries.document(row.id) == json.loads(by_key[row.key].to_json())
+        assert site.queries.result_document(row.id) == json.loads(by_key[row.key].to_json())
 
 
 def test_head_answers_as_get_without_a_body() -> None:

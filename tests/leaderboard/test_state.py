@@ -22,7 +22,6 @@ from starlette.testclient import TestClient
 
 from html_pages import BROWSER
 from leaderboard.pages import api
-from leaderboard.pages.model import _of_suites
 from leaderboard.pages.result import keyed
 from leaderboard.pages.suite import SuiteState
 from leaderboard.web.parameters import SIZES, State, address, describe_errors, paging
@@ -346,21 +345,6 @@ def test_every_value_that_is_offered_is_taken(parameters: dict[tuple[str, str], 
 def test_no_signs_of_markdown_are_shown() -> None:
     text = Parsed(TestClient(standard_app()).get("/api").text).text
     assert "`" not in text
-
-
-@pytest.mark.parametrize(
-    ("suites", "says"),
-    [
-        ({}, "No suite asks for any of it."),
-        ({"a": False}, "It has a part of one suite."),
-        ({"a": False, "b": False}, "It has a part of 2 suites."),
-        ({"a": True}, "It has all of one suite."),
-        ({"a": True, "b": False}, "It has all of one suite and a part of one other."),
-        ({"a": True, "b": True, "c": False, "d": False}, "It has all of 2 suites and a part of 2 others."),
-    ],
-)
-def test_suites_of_a_model_in_words(suites: dict[str, bool], says: str) -> None:
-    assert _of_suites(suites) == says
 
 
 def test_keys_have_no_empty_ends_and_nothing_is_no_code() -> None:

@@ -19,7 +19,7 @@ from fakes import task as fake_task
 from harness.scores import Aggregates, Mean
 from harness.types import Column, Suite
 from leaderboard.data.queries import Entry
-from leaderboard.data.scores import Cells, Floats, SuiteScores, grid, half_width, rank, tied
+from leaderboard.data.scores import Cells, Floats, SuiteScores, half_width, rank, suite_scores, tied
 from leaderboard.data.suites import REASONS, SiteSuite
 from leaderboard.pages._suite_table import GONE
 from leaderboard.web.tables import KINDS
@@ -61,8 +61,9 @@ def laid(suite: Suite, cells: Sequence[Sequence[tuple[str, float]]], **options: 
     reasons = np.array([[REASONS.index(r) for r, _ in row] for row in cells], np.uint8)  # type: ignore[arg-type]
     values = np.array([[v if r in ("", "other") else np.nan for r, v in row] for row in cells], float)
     empty, none = np.full(values.shape, np.nan), np.zeros(values.shape, np.int64)
+    options.setdefault("pinned", True)
     entries = options.pop("entries", [entry(n) for n in range(1, len(cells) + 1)])
-    return grid(
+    return suite_scores(
         SiteSuite(slug="s", typed="s", suite=suite, main=True),
         "",
         entries,
@@ -74,6 +75,7 @@ def laid(suite: Suite, cells: Sequence[Sequence[tuple[str, float]]], **options: 
             results=np.ones(values.shape, np.int64),
             seeds=none,
             trained_on=none,
+            sources=none,
         ),
         [[tasks.index(task.name) for task in column.tasks] for column in suite.columns],
         options.pop("averages", {}),
@@ -104,7 +106,7 @@ def cases(draw: st.DrawFn) -> Case:
 
 
 def same(means: Any, row: int, wanted: Mean) -> None:
-    assert (int(means.there[row]), means.wanted) == (wanted.there, wanted.wanted)
+    assert (int(means.count[row]), means.expected) == (wanted.there, wanted.wanted)
     assert bool(means.complete[row]) == wanted.complete
     if wanted.value is None:
         assert np.isnan(means.values[row])
@@ -114,9 +116,9 @@ def same(means: Any, row: int, wanted: Mean) -> None:
 
 @settings(max_examples=150, deadline=None)
 @given(cases(), st.booleans())
-def test_both_means_are_those_of_the_harness(case: Case, any_revision: bool) -> None:
-    found = laid(case.suite, case.cells, any_revision=any_revision)
-    good = ("", "other") if any_revision else ("",)
+def test_both_means_are_those_of_the_harness(case: Case, pinned: bool) -> None:
+    found = laid(case.suite, case.cells, pinned=pinned)
+    good = ("",) if pinned else ("", "other")
     for row, cells in enumerate(case.cells):
         names = [task.name for task in case.suite.tasks]
         scores = {name: v for name, (r, v) in zip(names, cells, strict=True) if r in good}
@@ -153,13 +155,13 @@ def test_a_column_of_several_tasks_is_their_mean_and_counts_once() -> None:
     found = laid(suite, [[("", 0.1), ("", 0.2), ("", 0.6), ("", 0.9)]])
     assert found.values.tolist() == [[pytest.approx(0.3), 0.9]]
     assert found.over_tasks.values[0] == pytest.approx(0.6)
-    assert (found.over_tasks.there[0], found.over_tasks.wanted) == (2, 2)
+    assert (found.over_tasks.count[0], found.over_tasks.expected) == (2, 2)
     assert found.results.tolist() == [[0, 1]]  # a mean of three leads to none of them
 
 
 def test_scores_on_other_data_count_only_when_asked() -> None:
     suite, cells = suite_of([("x", 1), ("x", 1)]), [[("", 0.5), ("other", 0.9)]]
-    pinned, all_paths = laid(suite, cells), laid(suite, cells, any_revision=True)
+    pinned, all_paths = laid(suite, cells, pinned=True), laid(suite, cells, pinned=False)
     assert (pinned.over_tasks.values[0], pinned.over_tasks.complete[0]) == (0.5, False)
     assert (all_paths.over_tasks.values[0], all_paths.over_tasks.complete[0]) == (pytest.approx(0.7), True)
     assert pinned.values[0, 1] == all_paths.values[0, 1] == 0.9  # it is shown in both
@@ -169,9 +171,9 @@ def test_scores_on_other_data_count_only_when_asked() -> None:
 
 def test_the_impossible_is_in_no_mean_whatever_is_asked() -> None:
     suite, cells = suite_of([("x", 1), ("x", 1)]), [[("", 0.5), ("bad", 9.0)]]
-    for any_revision in (False, True):
-        found = laid(suite, cells, any_revision=any_revision)
-        assert (found.over_tasks.values[0], found.over_tasks.there[0]) == (0.5, 1)
+    for pinned in (False, True):
+        found = laid(suite, cells, pinned=pinned)
+        assert (found.over_tasks.values[0], found.over_tasks.count[0]) == (0.5, 1)
 
 
 SCORES = st.lists(

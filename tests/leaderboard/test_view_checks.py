@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import pytest
 from starlette.testclient import TestClient
@@ -23,7 +22,7 @@ from check_data import TASKS, small_check
 from harness.checks import check
 from harness.checks.outcome import VERDICTS, Party
 from harness.watch import state
-from html_pages import BROWSER, Html, of_class
+from html_pages import BROWSER, Html, figures
 from judged_data import NEWEST, NIGHTS, OLDEST, checkpoint, nightly, small_watch
 from leaderboard.data.checks import line_of, name_of
 from leaderboard.pages._check_tables import suite_slug
@@ -141,21 +140,24 @@ def test_the_history_of_a_line(client: TestClient) -> None:
 
 
 def test_the_picture_of_a_line(client: TestClient) -> None:
-    """A link for each check, a whisker for each interval, and the margin behind them, in its place."""
-    text = client.get(f"/checks/{LINE}", headers=BROWSER).text
-    svg = ElementTree.fromstring(text[text.index("<svg xmlns") : text.rindex("</svg>") + 6])
-    names = {element: element.tag.rpartition("}")[2] for element in svg.iter()}
-    hrefs = [element.get("href") for element, name in names.items() if name == "a"]
-    assert len(hrefs) == NIGHTS
-    assert hrefs[0] == f"/check/{OLDEST}"
-    assert hrefs[-1] == f"/check/{NEWEST}"
-    assert len(of_class(svg, "plot-interval")) == NIGHTS
-    (band,) = of_class(svg, "plot-margin")
-    top, height = float(band.get("y", "")), float(band.get("height", ""))
-    ticks = [e for e, name in names.items() if name == "text" and e.get("x") and e.text in ("1", "−1", "0")]
-    places = {e.text: float(e.get("y", "")) - 4 for e in ticks}
-    assert top == pytest.approx((places["0"] + places["1"]) / 2, abs=0.02)
-    assert top + height == pytest.approx((places["0"] + places["−1"]) / 2, abs=0.02)
+    """A link and an interval for each check, and the margin behind them."""
+    figure = drawn(client, f"/checks/{LINE}")
+    by_time = {
+        x: (href, above, below)
+        for trace in figure["data"]
+        for x, href, above, below in zip(
+            trace["x"],
+            trace["customdata"],
+            trace["error_y"]["array"],
+            trace["error_y"]["arrayminus"],
+            strict=True,
+        )
+    }
+    assert len(by_time) == NIGHTS
+    assert by_time[min(by_time)][0] == f"/check/{OLDEST}"
+    assert by_time[max(by_time)] == (f"/check/{NEWEST}", pytest.approx(0.3), pytest.approx(0.3))
+    (band,) = figure["layout"]["shapes"]
+    assert (band["y0"], band["y1"]) == (-0.5, 0.5)
 
 
 def test_a_check_in_full(client: TestClient) -> None:
@@ -434,7 +436,7 @@ def test_names_that_a_path_cannot_hold(tmp_path: Path) -> None:
     for path in ("/checks", f"/checks/{line_of(odd)}", *(f"/check/{name}" for name in names)):
         found = page(client, path)
         assert HOSTILE.rpartition("/")[2] in found.text
-        assert all("src" in a for a in found.named("script"))
+        assert all("src" in a or a == {"type": "application/json"} for a in found.named("script"))
 
 
 def test_one_folder_goes_before_another(tmp_path: Path) -> None:
@@ -456,15 +458,20 @@ def test_one_folder_goes_before_another(tmp_path: Path) -> None:
 PATH = "/watch/base-run"
 
 
-def drawn(client: TestClient, path: str) -> ElementTree.Element:
-    """The picture of a page."""
-    text = client.get(path, headers=BROWSER).text
-    return ElementTree.fromstring(text[text.index("<svg xmlns") : text.rindex("</svg>") + 6])
+def drawn(client: TestClient, path: str) -> Any:
+    """The figure of a page's only chart."""
+    (figure,) = figures(client.get(path, headers=BROWSER).text)
+    return figure
 
 
-def told(svg: ElementTree.Element) -> list[str]:
-    """The tooltips of the points."""
-    return [e.text or "" for e in svg.iter() if e.tag.endswith("title") and (e.text or "").startswith("step")]
+def points(figure: Any) -> dict[float, tuple[str, str]]:
+    """The symbol and the text of every point, by step."""
+    return {
+        x: (symbol, text)
+        for trace in figure["data"]
+        if trace["mode"] == "markers"
+        for x, symbol, text in zip(trace["x"], trace["marker"]["symbol"], trace["hovertext"], strict=True)
+    }
 
 
 def test_the_list_says_how_far_each_is(client: TestClient) -> None:
@@ -484,30 +491,29 @@ def test_the_list_says_how_far_each_is(client: TestClient) -> None:
 
 def test_the_curve_joins_what_is_comparable(client: TestClient) -> None:
     """Eleven of fourteen have a mean, one of them measured otherwise; an incomplete one is an outline."""
-    svg = drawn(client, PATH)
-    (line,) = of_class(svg, "plot-line")
-    (path,) = line
-    assert path.get("d", "").count("L") + 1 == 10
-    assert len(of_class(svg, "plot-hollow")) == 2
-    assert len(of_class(svg, "plot-point")) == 12
-    by_step = {text.partition(":")[0]: text for text in told(svg)}
-    assert "mean × 100 31" in by_step["step11000"]
-    assert "1 of 2 columns" in by_step["step11000"]
-    assert "measured in another way" in by_step["step1000"]
-    assert "mean × 100 38.1" in by_step["step7000"]
-    (mark,) = of_class(svg, "plot-mark")
-    places = [float(e[0].get("cx", "")) for e in of_class(svg, "plot-point") if e[0].get("cx")]
-    before, after = places[6], places[7]  # of 7,000 and 9,000: the drop between them has another marker
-    assert float(mark.get("x1", "")) == pytest.approx((before + after) / 2, abs=0.02)
-    assert "−3.40" in [e.text for e in svg.iter()]
+    figure = drawn(client, PATH)
+    line = figure["data"][0]
+    assert (line["mode"], len(line["x"])) == ("lines", 10)
+    by_step = points(figure)
+    assert len(by_step) == 12
+    assert sum(symbol.endswith("-open") for symbol, _ in by_step.values()) == 2
+    assert "mean × 100 31" in by_step[11000][1]
+    assert "1 of 2 columns" in by_step[11000][1]
+    assert "measured in another way" in by_step[1000][1]
+    assert "mean × 100 38.1" in by_step[7000][1]
+    assert by_step[7000][0] != by_step[8000][0], "the drop has another marker"
+    (mark,), (word,) = figure["layout"]["shapes"], figure["layout"]["annotations"]
+    assert (mark["x0"], mark["x1"], word["text"]) == (8000, 8000, "−3.40")
 
 
 def test_the_curve_of_a_task(client: TestClient) -> None:
-    svg = drawn(client, f"{PATH}?task=NFCorpus")
-    assert len(of_class(svg, "plot-point")) == 12
-    assert len(of_class(svg, "plot-hollow")) == 1  # measured otherwise; a task's score is whole by itself
-    assert of_class(svg, "plot-mark") == []
-    assert "step2000: score × 100 23 · step 2000 · checkpoint" in told(svg)
+    figure = drawn(client, f"{PATH}?task=NFCorpus")
+    by_step = points(figure)
+    assert len(by_step) == 12
+    hollow = [step for step, (symbol, _) in by_step.items() if symbol.endswith("-open")]
+    assert len(hollow) == 1, "measured otherwise; a task's score is whole by itself"
+    assert figure["layout"]["shapes"] == []
+    assert by_step[2000][1] == "<b>step2000</b><br>score × 100 23<br>step 2000<br>checkpoint"
     found = page(client, f"{PATH}?task=NFCorpus")
     assert "NFCorpus" in found.texts("checkpoints")[0]
     twin = client.get(f"{PATH}.json?task=NFCorpus").json()
@@ -517,15 +523,9 @@ def test_the_curve_of_a_task(client: TestClient) -> None:
 
 
 def test_steps_by_their_logarithm(client: TestClient) -> None:
-    xs = [
-        float(e[0].get("cx", "nan"))
-        for e in of_class(drawn(client, f"{PATH}?scale=log"), "plot-point")
-        if e[0].get("cx")
-    ]
-    steps = [1000 * n for n in (1, 2, 3, 4)]
-    assert [(x - xs[0]) / (xs[1] - xs[0]) for x in xs[:4]] == pytest.approx(
-        [math.log(step / 1000) / math.log(2) for step in steps], abs=0.01
-    )
+    layouts = [drawn(client, f"{PATH}?scale={scale}")["layout"] for scale in ("log", "linear")]
+    assert [layout["xaxis"]["type"] for layout in layouts] == ["log", "linear"]
+    assert layouts[0]["annotations"][0]["x"] == pytest.approx(math.log10(8000))
 
 
 def test_every_checkpoint_with_its_reason(client: TestClient) -> None:
@@ -588,15 +588,13 @@ def test_a_watch_goes_on(tmp_path: Path) -> None:
 
 
 def test_a_long_run(tmp_path: Path) -> None:
-    """Of many checkpoints the line has all, the table a page, and markers stand where something is."""
+    """Of many checkpoints the line has all, and the table a page."""
     some = tuple(checkpoint(1000 * at, 0.3, evaluated="2026") for at in range(1, 701))
     drop = state.ChangePoint(step=300_000, last=300_000, kind="drop", size=0.01, p=0.001)
     watch = small_watch().model_copy(update={"checkpoints": some, "change_points": (drop,)})
     state.WATCHES.write(tmp_path / "results", watch.name, watch.to_json())
     client = opened(tmp_path)
-    svg = drawn(client, PATH)
-    assert len(of_class(svg, "plot-point")) == 3
-    assert (of_class(svg, "plot-line")[0][0].get("d") or "").count("L") == 699
+    assert len(drawn(client, PATH)["data"][0]["x"]) == 700
     assert len(page(client, PATH).texts("checkpoints")) == 51
     assert page(client, f"{PATH}?page=14").texts("checkpoints")[-1][0] == "step1000"
     assert len(client.get(f"{PATH}.csv").text.splitlines()) == 701

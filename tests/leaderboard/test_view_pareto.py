@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections import Counter
 from collections.abc import Iterator
@@ -14,7 +13,7 @@ import pytest
 from starlette.testclient import TestClient
 
 import site_data
-from html_pages import Html
+from html_pages import Html, figures
 from leaderboard.web.intake import Tokens
 from site_data import HOSTILE, Import
 
@@ -149,6 +148,11 @@ def test_the_gain_is_the_step_to_the_neighbour(client: TestClient) -> None:
             assert gain == pytest.approx(high["score"] - low["score"])
 
 
+def figure_of(client: TestClient, query: str) -> Json:
+    (figure,) = figures(client.get(f"/pareto?suite=nanobeir&rows=all&{query}").text)
+    return figure  # type: ignore[no-any-return]
+
+
 def test_what_is_incomplete_is_hollow_and_never_on_the_frontier(client: TestClient) -> None:
     whole, twin = read(client), read(client, "part=1")
     lacking = {f"acme/m{n}" for n in range(9, COUNT, 10)}
@@ -157,26 +161,30 @@ def test_what_is_incomplete_is_hollow_and_never_on_the_frontier(client: TestClie
     assert rows(twin, "frontier") == rows(whole, "frontier")
     assert max(p["score"] for p in rows(twin, "points")) == 0.99
     assert rows(twin, "points")[0]["there"] == 13, "incomplete ones come last"
-    kinds = [attributes.get("class", "") for attributes in page(client, "part=1").named("g")]
-    assert sum("plot-hollow" in kind for kind in kinds) == len(lacking)
-    assert not any("plot-hollow" in kind and "plot-best" in kind for kind in kinds)
-    assert not any("plot-hollow" in a.get("class", "") for a in page(client).named("g"))
+    for query, hollow in (("part=1", lacking), ("", set())):
+        data = figure_of(client, query)["data"]
+        assert {
+            text.removeprefix("<b>").partition("</b>")[0]
+            for trace in data[:-1]
+            for text, symbol in zip(trace["hovertext"], trace["marker"]["symbol"], strict=True)
+            if symbol.endswith("-open")
+        } == hollow
     assert f"a part of the columns only: {len(lacking)}." in page(client).text
 
 
 def test_the_plot_holds_the_points_of_the_table(client: TestClient) -> None:
-    answer = client.get("/pareto?suite=nanobeir&rows=all&part=1").text
-    start = answer.index(">", answer.index('class="plot-data"')) + 1
-    data = json.loads(answer[start : answer.index("</script>", start)])
-    drawn = {
-        (name, x, round(y, 6))
-        for one in data["series"]
-        for name, x, y in zip(one["label"], one["x"], one["y"], strict=True)
+    found = figure_of(client, "part=1")
+    *groups, line = found["data"]
+    places = {
+        (href, x, round(y, 6))
+        for one in groups
+        for href, x, y in zip(one["customdata"], one["x"], one["y"], strict=True)
     }
-    twin = read(client, "part=1")
-    assert drawn == {(p["model"], p["x"], round(100 * p["score"], 6)) for p in rows(twin, "points")}
-    assert {one["name"] for one in data["series"]} == {"imported", "measured"}
-    assert (data["x"]["kind"], data["better"]) == ("log", "lower")
+    listed = rows(read(client, "part=1"), "points")
+    assert len(places) == len(listed)
+    assert {place[1:] for place in places} == {(p["x"], round(100 * p["score"], 6)) for p in listed}
+    assert {one["name"] for one in groups} == {"imported", "measured"}
+    assert (found["layout"]["xaxis"]["type"], line["name"]) == ("log", "frontier")
 
 
 def test_the_axis_is_what_was_asked_for(client: TestClient) -> None:
@@ -278,11 +286,11 @@ def test_the_page_is_safe_and_its_scripts_are_files(client: TestClient) -> None:
     assert any(row[0].startswith("../evil/<script>alert('x')") for row in found.texts("points"))
     assert not any("style" in attributes for _, attributes in found.tags)
     sources = [a["src"] for a in found.named("script") if "src" in a]
-    library = next(i for i, source in enumerate(sources) if source.startswith("/static/plotly.min.js?v="))
-    assert sources[library + 1].startswith("/static/plot.js")
+    assert not any("plotly" in source for source in sources), "it is loaded when a chart comes into view"
+    (library,) = [a["data-src"] for a in found.named("script") if "data-src" in a]
     assert all("src" in a or a["type"] == "application/json" for a in found.named("script"))
     assert "unsafe-inline" in answer.headers["content-security-policy"].partition("style-src")[2]
-    assert client.get(sources[library]).content.startswith(b"/**\n* plotly.js")
+    assert client.get(library).content.startswith(b"/**\n* plotly.js")
 
 
 def test_points_come_in_pages_and_the_form_keeps_its_state(client: TestClient) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import re
 from html.parser import HTMLParser
-from xml.etree import ElementTree
+from typing import Any
 
 from starlette.testclient import TestClient
 
@@ -64,6 +66,6 @@ def page(client: TestClient, path: str) -> Html:
     return Html(answer.text)
 
 
-def of_class(root: ElementTree.Element, name: str) -> list[ElementTree.Element]:
-    """The elements of a picture that have a class."""
-    return [e for e in root.iter() if name in e.get("class", "").split()]
+def figures(html: str) -> list[dict[str, Any]]:
+    """The figures of a page's charts."""
+    return [json.loads(text) for text in re.findall(r'<script type="application/json">(.*?)</script>', html)]
