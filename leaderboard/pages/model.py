@@ -9,9 +9,9 @@ from typing import Any, Literal, TypeAlias
 from pydantic import Field
 
 from leaderboard.data.backbones import Backbone, backbone_of, backbones, backbones_behind
+from leaderboard.data.entries import precedence
 from leaderboard.data.papers import AVERAGE, SCORES, SUITES, TYPES, PaperValue, key_of, lines_of, plain, title
 from leaderboard.data.queries import Entry, Queries
-from leaderboard.data.scores import knownness
 from leaderboard.pages._check_tables import judged_table
 from leaderboard.pages._model_scores import (
     SORTS,
@@ -20,7 +20,7 @@ from leaderboard.pages._model_scores import (
     EntryResults,
     Standing,
     entry_name,
-    entry_results,
+    results_of,
     results_table,
     sorted_tasks,
     source_cell,
@@ -104,7 +104,7 @@ def find_model(queries: Queries, slug: str) -> Model:
         raise missing("model", slug, known, then="The page /search finds models by a part of their name.")
     if backbone is not None:
         own = [entry for entry in queries.entries.values() if backbone_of(entry.model) == backbone]
-    entries = sorted(own, key=lambda entry: (*knownness(entry), entry.slug), reverse=True)
+    entries = sorted(own, key=lambda entry: (*precedence(entry), entry.slug), reverse=True)
     if backbone is None:
         return Model(name=entries[0].model, slug=slug, entries=entries)
     return Model(name=backbone.name, slug=backbone.slug, entries=entries, backbone=backbone)
@@ -235,9 +235,9 @@ def _own_cells(one: Standing, metrics: Sequence[str]) -> list[Cell]:
     ]
     for name in metrics:
         if name in tasks:
-            cells.append(task_cell(scores, 0, tasks[name]))
+            cells.append(task_cell(scores, one.row, tasks[name]))
         else:
-            cells.append(mean_cell(means[name], 0, None, entry.seeds) if name in means else EMPTY)
+            cells.append(mean_cell(means[name], one.row, None, entry.seeds) if name in means else EMPTY)
     return cells
 
 
@@ -245,15 +245,15 @@ def view(site: Site, state: ModelState, model: str) -> Page:
     """The page of a model."""
     queries, found = site.queries, find_model(site.queries, model)
     path, entry = address(f"/models/{found.slug}"), _shown(found, state.entry)
-    own = {e.id: entry_results(queries, e) for e in found.entries if not e.member or e is entry}
-    in_full = own[entry.id] if entry else None
-    found_in = [one for results in own.values() for one in results.standings]
+    own = results_of(queries, [e for e in found.entries if not e.member or e is entry])
+    own.sort(key=lambda one: one.entry is not entry)
+    in_full = own[0] if own else None
+    found_in = [one for results in own for one in results.standings]
     records, facts = _records(queries, in_full), facts_of(queries, found)
     lineages = [one.lineage for one in (queries.members(entry) or [entry])] if entry else []
     sweeps = sweeps_of([made for made in lineages if made])
     newest = max(records.values(), key=_written, default={})
-    entries = [*([in_full] if in_full else []), *(one for one in own.values() if one is not in_full)]
-    results, where, controls, total = _results(queries, [one for one in entries if one.rows], state, path)
+    results, where, controls, total = _results(queries, [one for one in own if one.rows], state, path)
     parents = parents_of(queries, found, facts["adapted_from"])
     names = [
         *parents,
