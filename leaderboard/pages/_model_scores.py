@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any
 
 from harness.scores import score_text
@@ -66,33 +65,20 @@ class Standing:
         return bool(self.scores.over_tasks.complete[self.row])
 
 
-@lru_cache(maxsize=1)
-def _scope_ids(queries: Queries) -> dict[tuple[str, str], frozenset[int]]:
-    """The numbers of the scopes of each suite by each of its conventions."""
-    return {
-        (slug, name): frozenset(
-            queries.scope_ids[scope.form] for column in one.scopes(name) for scope in column
-        )
-        for slug, one in queries.suites.items()
-        for name in views(one.suite)
-    }
-
-
 def standings(queries: Queries, entries: Sequence[Entry]) -> list[Standing]:
     """Every suite in which some entries have anything."""
     ids = [entry.id for entry in entries]
     present = {score.scope for score in queries.scores(entry=ids)}
-    printed = {
-        (slug, name)
-        for _, slug, name, means in queries.averages(ids)
-        if means.get("columns") or means.get("types")
-    }
+    means = queries.averages(ids)
+    printed = {(slug, name) for _, slug, name, one in means if one.get("columns") or one.get("types")}
     found = []
-    for (slug, convention), scopes in _scope_ids(queries).items():
-        if (slug, convention) in printed or not present.isdisjoint(scopes):
-            scores = queries.scores_of(entries, queries.suites[slug], convention)
-            rows = (row for row in range(len(entries)) if _has_any(scores, row))
-            found += [_standing(queries, scores, row) for row in rows]
+    for slug, one in queries.suites.items():
+        for convention in views(one.suite):
+            scopes = (number for column in queries.scope_columns(one, convention) for number in column)
+            if (slug, convention) in printed or any(number in present for number in scopes):
+                scores = queries.scores_of(entries, one, convention)
+                rows = (row for row in range(len(entries)) if _has_any(scores, row))
+                found += [_standing(queries, scores, row) for row in rows]
     return found
 
 
