@@ -355,8 +355,10 @@ def _sweep_lines(sweep: SweepPart, values: Sequence[float]) -> Iterator[Line]:
 
 def _sweep_bars(sweep: SweepPart) -> Bars:
     tasks = sweep.tasks if len(sweep.tasks) <= MOST_LINES else ()
-    scores = {name: [member.scores.get(name) for member in sweep.curve] for name in tasks}
-    series = {"mean": [member.mean for member in sweep.curve], **scores}
+    scores: dict[str, list[float | None]] = {
+        name: [member.scores.get(name) for member in sweep.curve] for name in tasks
+    }
+    series: dict[str, list[float | None]] = {"mean": [member.mean for member in sweep.curve], **scores}
     return Bars(
         axis=Axis(label="score × 100"),
         categories=[f"{words(m.value)}{' (chosen)' if m.value == sweep.chosen else ''}" for m in sweep.curve],

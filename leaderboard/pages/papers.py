@@ -528,6 +528,7 @@ LIST_PAGE = PageRoute(
     view=view,
     summary="What papers print: the papers, what they differ in, and their scores side by side.",
     all_paths=lambda site: ["/papers"],
+    formats=("json", "csv", "md", "tex"),
 )
 
 
@@ -553,6 +554,7 @@ PAPER_PAGE = PageRoute(
     view=paper_view,
     summary="A paper: every table as printed, with what was measured here below its lines.",
     all_paths=lambda site: [f"/papers/{slug}" for slug in site.papers],
+    formats=("json", "csv", "md", "tex"),
 )
 
 PAGES = (
