@@ -556,16 +556,11 @@ def _sorted(
     return [*order, *rest]
 
 
-def rows_pinned(grid: SuiteScores, state: SuiteState) -> list[int]:
-    """The rows that stay on top."""
-    return [row for row, entry in enumerate(grid.entries) if entry.slug in state.pin]
-
-
 def untouched_of(grid: SuiteScores, state: SuiteState) -> UntouchedMeans | None:
     """The means over the columns that chose no model of those shown; None where none was chosen so."""
     if not grid.selected.any():
         return None
-    return grid.untouched([*rows_kept(grid, state), *rows_pinned(grid, state)])
+    return grid.untouched(rows_kept(grid, state))
 
 
 Drawn = dict[int, tuple[Cell, str]]
@@ -580,7 +575,6 @@ class Rows:
     columns: Sequence[SuiteColumn]
     marks: Mapping[tuple[int, str], str]
     state: SuiteState
-    path: str
     own: dict[str, dict[int, tuple[Cell, str]]] = field(default_factory=dict)
 
     def body(self, rows: Sequence[int]) -> list[Row]:
@@ -603,10 +597,10 @@ class Rows:
         cells = [Cell(text=name if column.key == "model" else "") for column in self.columns]
         return Row(kind="group", cells=cells)
 
-    def row(self, row: int, *, pinned: bool = False) -> Row:
+    def row(self, row: int) -> Row:
         """The row of an entry."""
         entry = self.grid.entries[row]
-        kind = "pinned" if pinned else "" if self.grid.over_tasks.complete[row] else "part"
+        kind = "" if self.grid.over_tasks.complete[row] else "part"
         drawn = [kept.get(row) or self._draw(column, row, kept) for column, kept in self._kept]
         if row in self._marked:
             drawn = [self._mark(one, column, row) for one, (column, _) in zip(drawn, self._kept, strict=True)]
@@ -614,7 +608,6 @@ class Rows:
             cells=[*(column.cell(row) for column in self.columns[:2]), *[cell for cell, _ in drawn]],
             key=entry.slug,
             kind=kind,
-            pin=self._pin(entry.slug, pinned),
             drawn="".join([html for _, html in drawn]),
         )
 
@@ -628,21 +621,11 @@ class Rows:
 
     def _drawn(self, column: SuiteColumn) -> dict[str, Drawn]:
         """Where a column's cells are kept: with the grid, or for this page alone."""
-        return self.grid.drawn if self.grid.keeps_cells and not column.passing else self.own
+        return self.own
 
     @cached_property
     def _marked(self) -> set[int]:
         return {row for row, _ in self.marks}
-
-    @cached_property
-    def _query(self) -> str:
-        return self.state.query()
-
-    def _pin(self, slug: str, pinned: bool) -> str:
-        """The URL that pins an entry, or lets it go; slugs need no escapes."""
-        if pinned:
-            return f"{self.path}?{self.state.query(pin=[one for one in self.state.pin if one != slug])}"
-        return f"{self.path}?{self._query}{'&' if self._query else ''}pin={slug}"
 
     @staticmethod
     def _draw(column: SuiteColumn, row: int, kept: Drawn) -> tuple[Cell, str]:

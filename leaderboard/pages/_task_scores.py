@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
 
 from harness.types import Column, Task
-from leaderboard.data.queries import Entry, Queries
-from leaderboard.data.scores import knownness
+from leaderboard.data.entries import Entry, precedence
+from leaderboard.data.queries import Queries, Result
 from leaderboard.data.suites import REASONS, Raw, Reason, Scope, SiteSuite, scope_of, slug, views
 from leaderboard.web.page import missing
 from leaderboard.web.parameters import address
@@ -184,7 +184,8 @@ class Scored:
     """An entry's score for a question; without a value, `reason` says why (leaderboard.data.suites.WHY).
 
     `deviation` and `seeds` are of a training over several seeds: the standard deviation, and how many seeds
-    have a score. `trained_on` counts the task's texts in the training data.
+    have a score. `trained_on` counts the task's texts in the training data; `source` is the single revision
+    that was scored.
     """
 
     entry: Entry
@@ -197,6 +198,7 @@ class Scored:
     deviation: float | None = None
     seeds: int | None = None
     trained_on: int | None = None
+    source: Entry | None = None
 
     @property
     def half(self) -> float | None:
@@ -209,13 +211,19 @@ class Scored:
         return known and self.reason in (("",) if pinned else ("", "other"))
 
 
-Results: TypeAlias = "Sequence[tuple[Any, Raw]]"
+Results: TypeAlias = "Sequence[tuple[Result, Raw]]"
 """Results with their main scores by split and subset."""
 
 
-def results_of(queries: Queries, tasks: Sequence[str]) -> Results:
-    """Every result of some tasks; members of other entries are left out."""
-    return [(row, raw) for row, raw in queries.task_results(tasks) if not queries.entries[row.entry].member]
+def results_of(queries: Queries, tasks: Sequence[str], *, revisions: bool = False) -> Results:
+    """Every result of some tasks, of one entry for each model or of every revision."""
+    found = queries.task_results(tasks)
+    return [(row, raw) for row, raw in found if _is_row(queries.entries[row.entry], revisions)]
+
+
+def _is_row(entry: Entry, revisions: bool) -> bool:
+    """Whether an entry has a row: seeds have none, nor have single revisions unless asked for."""
+    return not entry.revisions if revisions and entry.origin == "imported" else not entry.member
 
 
 def most_have(task: str, results: Results) -> Question:
@@ -223,16 +231,16 @@ def most_have(task: str, results: Results) -> Question:
     return common_question(task, [(raw, row.data) for row, raw in results if row.status == "done"])
 
 
-def scores_of_question(queries: Queries, question: Question) -> list[Scored]:
-    """The scores of a question that a suite asks."""
+def scores_of_question(queries: Queries, question: Question, *, revisions: bool = False) -> list[Scored]:
+    """The scores of a question that a suite asks, of one entry for each model or of every revision."""
     return [
         Scored(
             entry=queries.entries[row.entry], value=row.value, low=row.low, high=row.high,
             reason=REASONS[row.reason], result=row.result, data=row.data, deviation=row.deviation,
-            seeds=row.seeds, trained_on=row.trained_on,
+            seeds=row.seeds, trained_on=row.trained_on, source=queries.entries[row.source],
         )
         for row in queries.scores(scope=queries.scope_ids.get(question.scope.form, 0))
-        if not queries.entries[row.entry].member
+        if _is_row(queries.entries[row.entry], revisions)
     ]  # fmt: skip
 
 
@@ -246,7 +254,7 @@ def scores_of_results(queries: Queries, scope: Scope, results: Results) -> list[
         scored.append(
             Scored(
                 entry=queries.entries[row.entry], value=value, reason=reason, result=row.id, data=row.data,
-                seeds=row.seeds, trained_on=row.trained_on,
+                seeds=row.seeds, trained_on=row.trained_on, source=queries.entries[row.source],
             )
         )  # fmt: skip
     return scored
@@ -256,7 +264,7 @@ def first_of_models(rows: Sequence[Scored], *, pinned: bool = False) -> list[Sco
     """One row for each model: a ranked score, then the best known revision, then the newest."""
 
     def weight(one: Scored) -> tuple[Any, ...]:
-        return (one.counts(pinned=pinned), one.value is not None, *knownness(one.entry))
+        return (one.counts(pinned=pinned), one.value is not None, *precedence(one.entry))
 
     best: dict[str, Scored] = {}
     for one in rows:
@@ -303,7 +311,7 @@ def best_of(queries: Queries, tasks: Sequence[str]) -> Mapping[str, Best]:
     known.update(dict.fromkeys(wanted))
     for scope, (entry, value) in (queries.best_scores(list(scopes)) if scopes else {}).items():
         known[scopes[scope]] = queries.entries[entry], value
-    others: dict[str, list[tuple[Any, Raw]]] = {name: [] for name in wanted if name not in questions}
+    others: dict[str, list[tuple[Result, Raw]]] = {name: [] for name in wanted if name not in questions}
     for row, raw in results_of(queries, list(others)) if others else ():
         others[row.task].append((row, raw))
     for name, results in others.items():

@@ -33,7 +33,7 @@ SERIES = ("imported", "reported", "measured")
 """In the order of the chart's colours, which are those of the origins elsewhere."""
 
 SCALES = (("", "as usual"), ("log", "logarithmic"), ("linear", "linear"))
-EACH = (("model", "each model"), ("entry", "each revision and treatment"))
+EACH = (("model", "each model"), ("revision", "each revision and treatment"))
 FLOPS = 1e18
 """The unit of training compute on the axis."""
 
@@ -64,7 +64,7 @@ class ParetoState(EntryState):
     scale: Literal["", "log", "linear"] = Field(
         "", description="The axis of x; else logarithmic, but for dates and dimensions."
     )
-    each: Literal["model", "entry"] = Field(
+    each: Literal["model", "revision"] = Field(
         "model", description="One point for each model, or for each revision and treatment."
     )
     view: Text = Field("", description="The paper's convention that makes a task's number.")
@@ -137,7 +137,9 @@ def view(site: Site, state: ParetoState) -> Page:
     conventions = views(suite.suite)
     if state.view and state.view not in conventions:
         raise missing("view", state.view, conventions, then="The suite's page offers those there are.")
-    scores = queries.suite_scores(suite, state.view or conventions[0])
+    scores = queries.suite_scores(
+        suite, state.view or conventions[0], revisions=state.each == "revision"
+    )
     rows = [r for r, e in enumerate(scores.entries) if e.origin != "reported" and state.keeps(e)]
     untouched = scores.untouched(rows)
     if untouched is None and state.y == "untouched":

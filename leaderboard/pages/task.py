@@ -162,7 +162,8 @@ def view(site: Site, state: TaskState, task: str) -> Page:
 
 def _ask(queries: Queries, state: TaskState, task: str) -> _Asked:
     questions: Sequence[Question] = all_questions(queries).get(task, ())
-    results = results_of(queries, [task]) if state.subset or not questions else []
+    revisions = state.each == "revision"
+    results = results_of(queries, [task], revisions=revisions) if state.subset or not questions else []
     questions = questions or [most_have(task, results)]
     question = _question(questions, state.scope)
     subsets = sorted({subset for one in questions for subset in one.scope.subsets})
@@ -172,9 +173,9 @@ def _ask(queries: Queries, state: TaskState, task: str) -> _Asked:
     if state.subset and scope.subsets != (state.subset,):
         scope = replace(scope, subsets=(state.subset,), view="")
     if question.suites and scope == question.scope:
-        rows = scores_of_question(queries, question)
+        rows = scores_of_question(queries, question, revisions=revisions)
     else:
-        rows = scores_of_results(queries, scope, results or results_of(queries, [task]))
+        rows = scores_of_results(queries, scope, results)
     return _Asked(questions=questions, question=question, scope=scope, subsets=subsets, rows=rows)
 
 
@@ -257,8 +258,9 @@ def _interval(one: Scored) -> Cell:
 
 
 def _revision(one: Scored) -> Cell:
-    trust = one.entry.trust
-    text = (one.entry.revision or "")[:10] if trust == "commit" else trust
+    entry = one.source or one.entry
+    trust = entry.trust
+    text = (entry.revision or "")[:10] if trust == "commit" else trust
     return Cell(text=text, value=trust, note=TRUST_TEXTS[trust])
 
 
