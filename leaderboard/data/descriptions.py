@@ -73,7 +73,9 @@ def main() -> None:
     for benchmark in mteb.get_benchmarks():
         if any(f"task:{task.metadata.name}" in rows for task in benchmark.tasks):
             rows[f"benchmark:{benchmark.name}"] = _row(benchmark, [])
-    lines = [f"{json.dumps(name)}: {json.dumps(row, ensure_ascii=False)}" for name, row in sorted(rows.items())]
+    lines = [
+        f"{json.dumps(name)}: {json.dumps(row, ensure_ascii=False)}" for name, row in sorted(rows.items())
+    ]
     FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n", "utf-8")
 
 
