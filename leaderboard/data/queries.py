@@ -21,7 +21,7 @@ from leaderboard.data.entries import Entry as Entry
 from leaderboard.data.entries import size_class as size_class
 from leaderboard.data.scores import Cells, SuiteScores, suite_scores
 from leaderboard.data.snapshot import SiteIndex
-from leaderboard.data.suites import REASONS, Raw, SiteSuite, main_scores, views
+from leaderboard.data.suites import REASONS, Raw, SiteSuite, main_scores, views, whole_scope
 from leaderboard.data.tables import SETTINGS, TABLES
 from leaderboard.data.watches import WatchSummary, watched
 
@@ -262,12 +262,19 @@ class Queries:
         columns = [
             [self.scope_ids[scope.form] for scope in column] for column in site_suite.scopes(convention)
         ]
-        scopes = list(dict.fromkeys(number for column in columns for number in column))
+        wholes = [
+            self.scope_ids[scope.form] if (scope := whole_scope(column)) else 0
+            for column in site_suite.suite.columns
+        ]
+        scopes = list(
+            dict.fromkeys(number for column in [*columns, filter(None, wholes)] for number in column)
+        )
         place = {number: at for at, number in enumerate(scopes)}
         stored = self._stored(scopes, entries)
+        ids = None if entries is None else [entry.id for entry in entries]
         averages = {
             entry: document
-            for entry, suite, name, document in self.averages(None if entries is None else [entry.id for entry in entries])
+            for entry, suite, name, document in self.averages(ids)
             if (suite, name) == (site_suite.slug, convention)
         }
         if entries is None:
@@ -282,7 +289,13 @@ class Queries:
             [[place[number] for number in column] for column in columns],
             {row: averages[entry.id] for row, entry in enumerate(entries) if entry.id in averages},
             pinned=pinned,
+            wholes=[place.get(number) for number in wholes],
+            model_revisions=self._model_revisions,
         )
+
+    @cached_property
+    def _model_revisions(self) -> dict[int, str]:
+        return {one.id: one.revision for some in self._members.values() for one in some if one.revision}
 
     def _stored(self, scopes: Sequence[int], entries: Sequence[Entry] | None) -> dict[str, Any]:
         """The scores of some scopes by column; of some entries every score, and those of their members."""

@@ -90,14 +90,14 @@ def _own(
     numbers = (queries.scope_ids[scope.form] for column in listed.scopes(view) for scope in column)
     if not printed and not any(number in answers.by_scope for number in numbers):
         return None
-    return queries.scores_of([entry], listed, view, pinned=True)
+    return queries.scores_of([entry], listed, view)
 
 
 def _rank(queries: Queries, entry: Entry, own: SuiteScores) -> Rank | None:
     """The place among models on the suite's page; None for what has none there."""
     if not own.over_tasks.complete[0] or entry.origin == "reported" or entry.member:
         return None
-    whole = queries.suite_scores(own.site_suite, own.convention, pinned=True)
+    whole = queries.suite_scores(own.site_suite, own.convention)
     row = next(at for at, other in enumerate(whole.entries) if other.id == entry.id)
     places = whole.ranks("tasks", "model").place
     place = int(places[row])

@@ -470,7 +470,7 @@ def view(site: Site, state: ParetoState) -> Page:
     known = views(listed.suite)
     if state.view and state.view not in known:
         raise missing("view", state.view, known, then="The suite's page offers those there are.")
-    grid = queries.suite_scores(listed, state.view or known[0], pinned=True)
+    grid = queries.suite_scores(listed, state.view or known[0])
     found = pareto_page(queries, grid, state, site.papers.values())
     return Page(
         title="Trade-offs",

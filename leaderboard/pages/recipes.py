@@ -212,13 +212,11 @@ def _grids(queries: Queries, recipe: AnyRecipe, entries: Sequence[Entry]) -> lis
     if convention:
         listed = queries.suites.values()
         return [
-            queries.suite_scores(one, convention, pinned=True)
-            for one in listed
-            if convention in one.suite.conventions
+            queries.suite_scores(one, convention) for one in listed if convention in one.suite.conventions
         ]
     ids = {entry.id for entry in entries}
     main = (one for one in queries.suites.values() if one.main and not one.suite.conventions)
-    grids = [queries.suite_scores(one, views(one.suite)[0], pinned=True) for one in main] if ids else []
+    grids = [queries.suite_scores(one, views(one.suite)[0]) for one in main] if ids else []
     return [grid for grid in grids if ids & {entry.id for entry in grid.entries}]
 
 

@@ -408,7 +408,7 @@ def _first(chosen: Chosen, state: TaskState) -> list[Control]:
     return found
 
 
-REVISIONS = (("pinned", "the pinned one"), ("any", "any (not comparable)"))
+REVISIONS = (("any", "all scores"), ("pinned", "pinned data only"))
 EACH = (("model", "each model"), ("entry", "each revision and treatment"))
 
 
@@ -429,17 +429,13 @@ def _chips(state: TaskState, path: str) -> list[tuple[str, str]]:
     found = chips(state, path)
     if state.subset:
         found.append((f"subset {state.subset}", f"{path}?{state.query(subset='', page=1)}"))
-    if state.revisions == "any":
-        found.append(("any data revision", f"{path}?{state.query(revisions='pinned', page=1)}"))
+    if state.revisions == "pinned":
+        found.append(("pinned data only", f"{path}?{state.query(revisions='any', page=1)}"))
     return found
 
 
 def _warnings(chosen: Chosen, state: TaskState) -> list[str]:
     found = []
-    if state.revisions == "any":
-        found.append(
-            "Scores on other revisions of the data count here: models may have been scored on other texts."
-        )
     if not chosen.question.holders and chosen.rows:
         found.append(
             "No suite of this site asks for this task. Ranked are the entries that have the splits, the "
@@ -492,8 +488,8 @@ class TaskState(EntryState):
         "Suites may ask a task for other splits or subsets.",
     )
     subset: Text = Field("", description="Only this subset.")
-    revisions: Literal["pinned", "any"] = Field(
-        "pinned", description="Whether scores on other revisions of the data are ranked (any)."
+    revisions: Literal["any", "pinned"] = Field(
+        "any", description="Whether only scores on the suite's revision of the data are ranked (pinned)."
     )
     each: Literal["model", "entry"] = Field(
         "model", description="One row for each model, or for each revision and treatment."

@@ -31,7 +31,7 @@ def badge(site: Site, suite: str, slug: str) -> str:
     if suite not in queries.suites:
         raise missing("suite", suite, queries.suites, then="The page /suites lists all.")
     listed = queries.suites[suite]
-    grid = queries.suite_scores(listed, views(listed.suite)[0], pinned=True)
+    grid = queries.suite_scores(listed, views(listed.suite)[0])
     rows = {entry.slug: row for row, entry in enumerate(grid.entries)}
     if slug not in rows:
         raise missing("entry", slug, rows, then=f"The page /suites/{suite} lists all.")

@@ -21,7 +21,7 @@ import json
 from pathlib import Path
 from unittest import mock
 from starlette.testclient import TestClient
-from leaderboard.data.suites import (Listed, slug)
+from leaderboard.data.suites import (SiteSuite, slug)
 from leaderboard.web.app import create_app
 from leaderboard.web.settings import Settings
 from harness import catalog, paths
@@ -29,11 +29,11 @@ from harness.types import SuiteOptions
 
 folder = Path(sys.argv[1])
 typed = ("glue", "nanobeir", "mteb")
-suites = {{name: Listed(slug=name, typed=name, suite=catalog.open_suite(name, SuiteOptions()), main=True)
+suites = {{name: SiteSuite(slug=name, typed=name, suite=catalog.open_suite(name, SuiteOptions()), main=True)
           for name in typed}}
 with mock.patch("leaderboard.data.snapshot.listed", return_value=suites):
     app = create_app(Settings(results=(folder,), reported=paths.reported_folder(), refresh=0,
-                              snapshots=Path("{folder}/site"), pages_a_minute=10**6))
+                              snapshots=folder / "site", pages_a_minute=10**6))
 client = TestClient(app)
 said = {{}}
 for route in app.state.site.pages:
@@ -53,8 +53,8 @@ from unittest import mock
 from harness import catalog
 from harness.cli import invoke
 from harness.types import SuiteOptions
-from leaderboard.data.suites import Listed
-suites = {{name: Listed(slug=name, typed=name, suite=catalog.open_suite(name, SuiteOptions()), main=True)
+from leaderboard.data.suites import SiteSuite
+suites = {{name: SiteSuite(slug=name, typed=name, suite=catalog.open_suite(name, SuiteOptions()), main=True)
           for name in ("nanobeir", "mteb")}}
 with mock.patch("leaderboard.data.snapshot.listed", return_value=suites):
     sys.exit(invoke(sys.argv[1:]))
