@@ -232,7 +232,7 @@ class Queries:
 
         Args:
             site_suite: The suite.
-            convention: The name of a convention; empty for the main score.
+            convention: The name of a convention; empty for the first one, if there is any.
             pinned: Whether only scores on the pinned revisions of the data count.
             revisions: Whether each revision of an imported model has a row of its own.
         """
@@ -259,6 +259,7 @@ class Queries:
         pinned: bool,
         revisions: bool,
     ) -> SuiteScores:
+        convention = convention or views(site_suite.suite)[0]
         columns = [
             [self.scope_ids[scope.form] for scope in column] for column in site_suite.scopes(convention)
         ]

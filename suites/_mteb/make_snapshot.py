@@ -9,7 +9,9 @@ date.
 from __future__ import annotations
 
 import ast
+import csv
 import inspect
+import io
 import itertools
 import json
 import math
@@ -376,7 +378,10 @@ def _main_revisions() -> str:
     import mteb
 
     found = {meta.name: meta.revision for meta in mteb.get_model_metas() if meta.name and meta.revision}
-    return "\n".join(["model,revision", *(f"{model},{found[model]}" for model in sorted(found)), ""])
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerows([("model", "revision"), *sorted(found.items())])
+    return text.getvalue()
 
 
 def main(arguments: list[str]) -> int:
