@@ -248,7 +248,7 @@ def is_shown(column: SuiteColumn, state: SuiteState, grid: SuiteScores) -> bool:
 def is_usual(key: str, state: SuiteState) -> bool:
     """Whether a column is shown where nothing is picked."""
     if key == "how":
-        return state.each == "entry" or state.origin == "reported"
+        return state.each != "model" or state.origin == "reported"
     return key not in FOLDED
 
 
@@ -434,7 +434,11 @@ def task_cell(grid: SuiteScores, row: int, at: int) -> Cell:
     kinds = [*leaks(entry, asked, texts, column.name), *(["other"] if reason == "other" else [])]
     low, high = float(grid.low[row, at]), float(grid.high[row, at])
     notes = [f"95 %: {score_text(low)} to {score_text(high)}"] if low == low else []
-    notes += [*choices_made(entry, asked), *([texts_text(texts)] if texts else [])]
+    notes += [
+        *choices_made(entry, asked),
+        *([texts_text(texts)] if texts else []),
+        *grid.revision_notes(row, at),
+    ]
     cell = Cell(text=score_text(value), value=value, kind=" ".join(kinds), note="; ".join(notes))
     return over_seeds(cell, float(grid.deviations[row, at]), entry.seeds)
 

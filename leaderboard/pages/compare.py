@@ -472,7 +472,7 @@ def _search(state: CompareState) -> Control:
     )  # fmt: skip
 
 
-REVISIONS = (("pinned", "the suite's own"), ("any", "any (not comparable)"))
+REVISIONS = (("any", "all scores"), ("pinned", "pinned data only"))
 
 
 def _choices(queries: Queries, made: Common, state: CompareState) -> list[Control]:
@@ -509,11 +509,7 @@ def _notes(made: Common, state: CompareState) -> list[str]:
     if more:
         found.append(
             f"All of them have {more} more of its columns, but not all on the pinned data, or "
-            "on data that does not prove it. “Data revisions: any” takes these in."
-        )
-    if state.revisions == "any":
-        found.append(
-            "Scores on other revisions of the data count here: models may have been scored on other texts."
+            "on data that does not prove it. “All scores” takes these in."
         )
     origins = {entry.origin for entry in made.entries}
     if len(origins) > 1:
@@ -561,8 +557,8 @@ class CompareState(State):
     q: Text = Field("", description="Part of the name of a model that is to be added.")
     suite: Text = Field("", description="The suite; without one, that where all have most in common.")
     view: Text = Field("", description="The paper's convention that makes a task's number.")
-    revisions: Literal["pinned", "any"] = Field(
-        "pinned", description="Whether scores on other revisions of the data count (any)."
+    revisions: Literal["any", "pinned"] = Field(
+        "any", description="Whether only scores on the suite's revisions of the data count (pinned)."
     )
     type: Text = Field("", description="Only tasks of this type in the table of tasks.")
     sort: Text = Field("", description="A column's key of the table of tasks; with - in front downwards.")

@@ -165,7 +165,7 @@ def _usual(queries: Queries) -> list[str]:
 def _suite(queries: Queries, slug: str, models: Mapping[str, Sequence[Entry]]) -> list[_Suite]:
     """A suite's column, and where tasks of it chose a model shown, that of the mean over the others."""
     listed = queries.suites[slug]
-    grid = queries.suite_scores(listed, views(listed.suite)[0], pinned=True)
+    grid = queries.suite_scores(listed, views(listed.suite)[0])
     found = _Suite(slug=slug, grid=grid, rows={entry.id: row for row, entry in enumerate(grid.entries)})
     if not grid.selected.any():
         return [found]

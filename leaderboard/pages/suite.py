@@ -46,7 +46,7 @@ GROUPS = (("", "nothing"), ("backbone", "backbone"), ("recipe", "recipe"), ("org
 EACH = (("model", "each model"), ("entry", "each revision and treatment"))
 
 
-REVISIONS = (("pinned", "the suite's own"), ("any", "any (not comparable)"))
+REVISIONS = (("any", "all scores"), ("pinned", "pinned data only"))
 
 
 def more_controls(grid: SuiteScores, state: SuiteState) -> list[Control]:
@@ -115,7 +115,6 @@ class SuitePage:
     Attributes:
         table: The table.
         lead: What is there, in a sentence.
-        warnings: What must be read with it.
         form: The form above it, with the filters in force.
         paging: Where in the rows this page is.
         path: The page's own path.
@@ -125,7 +124,6 @@ class SuitePage:
 
     table: Table
     lead: str
-    warnings: Sequence[str]
     form: Form
     paging: Paging
     path: str
@@ -161,7 +159,6 @@ def suite_page(
             notes=[*_notes(grid, state), *_selection_notes(grid, state, rows, untouched)],
         ),
         lead=_lead(grid, state, seen, complete),
-        warnings=_warnings(grid, state),
         form=form(
             state,
             path,
@@ -185,10 +182,11 @@ def _lead(grid: SuiteScores, state: SuiteState, seen: int, complete: int) -> str
     if not seen:
         return f"No {one} has a score yet.{more}"
     said = f"{seen} {one if seen == 1 else many} with a score, {complete} with all {columns_text(grid)}."
-    known = (grid.reasons == 0) | (grid.reasons == OTHER)
-    others = int(((known.all(axis=1)) & ~grid.over_tasks.complete & population(grid, state)).sum())
-    if others:
-        said += f" {others} more have all of them if scores on other revisions of the data count."
+    if state.revisions == "pinned":
+        known = (grid.reasons == 0) | (grid.reasons == OTHER)
+        others = int(((known.all(axis=1)) & ~grid.over_tasks.complete & population(grid, state)).sum())
+        if others:
+            said += f" {others} more have all of them if scores on other revisions of the data count."
     return said + more
 
 
@@ -196,8 +194,9 @@ def _notes(grid: SuiteScores, state: SuiteState) -> list[str]:
     other = int((grid.reasons == REASONS.index("other")).sum())
     bad = int((grid.reasons == REASONS.index("bad")).sum())
     notes = []
-    if other and state.revisions == "pinned":
-        notes.append(f"{other:,} scores are {WHY['other']}: shown, and in no mean.")
+    if other:
+        counts = "shown, and in no mean" if state.revisions == "pinned" else "marked, and in the means"
+        notes.append(f"{other:,} scores are {WHY['other']}: {counts}.")
     if (grid.ranks("tasks", state.each).place > 0).any():
         notes.append(
             "Models share a rank where they cannot be told apart from the first of their group, which a "
@@ -224,14 +223,6 @@ def _selection_notes(
         return [f"{untouched_note(untouched)} Ranks are by the mean over {what}."]
     if any(grid.chose(row) for row in rows):
         return ["Models of this table were chosen by scores on every column in its means: none is untouched."]
-    return []
-
-
-def _warnings(grid: SuiteScores, state: SuiteState) -> list[str]:
-    if state.revisions == "any":
-        return [
-            "Scores on other revisions of the data count here: models may have been scored on other texts."
-        ]
     return []
 
 
@@ -280,13 +271,13 @@ class SuiteState(EntryState):
         "shown (untouched).",
     )
     view: Text = Field("", description="The paper's convention that makes a task's number.")
-    revisions: Literal["pinned", "any"] = Field(
-        "pinned", description="Whether scores on other revisions of the data count (any)."
+    revisions: Literal["any", "pinned"] = Field(
+        "any", description="Whether only scores on the suite's revisions of the data count (pinned)."
     )
     group: Literal["", "backbone", "recipe", "organisation"] = Field(
         "", description="What rows are put together by."
     )
-    each: Literal["model", "entry"] = Field(
+    each: Literal["model", "entry", "revision"] = Field(
         "model", description="One row for each model, or for each revision and treatment."
     )
     rows: Literal["25", "50", "100", "250", "all"] = Field("100", description="Rows on a page.")
@@ -303,7 +294,9 @@ def view(site: Site, state: SuiteState, suite: str) -> Page:
     if state.view and state.view not in known:
         raise missing("view", state.view, known, then="The suite's page offers those there are.")
     chosen = state.view or known[0]
-    grid = queries.suite_scores(listed, chosen, pinned=state.revisions != "any")
+    grid = queries.suite_scores(
+        listed, chosen, pinned=state.revisions == "pinned", revisions=state.each == "revision"
+    )
     untouched = untouched_of(grid, state)
     found: SuitePage = suite_page(grid, by_key(grid, state, untouched), f"/suites/{suite}", untouched)
     return Page(
