@@ -211,7 +211,6 @@ def _score(one: Scored, scope: Scope, marks: Marks, *, ranked: bool) -> Cell:
         href=href,
         kind=" ".join(kinds),
         note="; ".join(notes),
-        width=min(max(one.value, 0.0), 1.0),
     )
     return over_seeds(cell, one.deviation, one.entry.seeds)
 

@@ -16,7 +16,6 @@ from typing import Any, TypeVar
 from urllib.parse import unquote
 
 from jinja2 import Environment, PackageLoader, select_autoescape
-from markupsafe import Markup
 from pydantic import ValidationError
 
 from harness import __version__
@@ -56,6 +55,14 @@ log = logging.getLogger(__name__)
 
 TITLE = "Encoder leaderboard"
 STATIC = Path(__file__).parent.parent / "static"
+BOARDS = (
+    ("GLUE", "glue"),
+    ("MTEB", "mteb"),
+    ("BEIR", "beir"),
+    ("Code", "codesearchnet"),
+    ("Long documents", "mldr"),
+)
+"""Suites that every page links to."""
 FORMATS = {
     "json": ("JSON", "application/json"),
     "csv": ("CSV", "text/csv; charset=utf-8"),
@@ -139,7 +146,13 @@ class Site:
         text = self._environment.get_template(page.template).render(
             page=page,
             state=state,
-            site={"title": TITLE, "version": __version__, "kinds": self.kinds},
+            site={
+                "title": TITLE,
+                "version": __version__,
+                "kinds": self.kinds,
+                "paths": {route.path for route in self.pages},
+                "boards": self._boards(),
+            },
             url=_url,
             asset=asset,
             theme=state.theme,
@@ -147,12 +160,16 @@ class Site:
             static=self.settings.static,
             twins=twins,
             view_links=_view_links(state),
-            table=lambda name, pick=False: _table(page, name, pick),
-            legend=render.legend(page.tables),
         )
         return RenderedPage(
             body=text.encode(), type="text/html; charset=utf-8", status=status, plots=bool(page.charts)
         )
+
+    def _boards(self) -> list[tuple[str, str]]:
+        """The boards in the head of every page: label and path."""
+        suites = [(label, f"/suites/{slug}") for label, slug in BOARDS if slug in self.queries.suites]
+        page = any(route.path == "/glue" for route in self.pages)
+        return [("GLUE", "/glue"), *suites[1:]] if page else suites
 
 
 def open_site(settings: Settings) -> Site:
@@ -206,7 +223,7 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found.filters["modelname"] = render.name_html
+    found.globals["zip"] = zip
     found.globals["plotly"] = f"/static/plotly.min.js?v={version('plotly')}"
     return found
 
@@ -236,10 +253,6 @@ def _twin(page: Page, state: State, form: str) -> str:
     if form == "md":
         return render.markdown(page.title, page.tables, notes=page.notes, view=state.shows())
     return render.tex(page.tables, notes=page.notes, view=state.shows())
-
-
-def _table(page: Page, name: str, pick: bool) -> Markup:
-    return render.html(next(table for table in page.tables if table.name == name), pick=pick)
 
 
 def _view_links(state: State) -> dict[str, str]:
