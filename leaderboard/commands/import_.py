@@ -1,4 +1,4 @@
-"""`harness import`: scores that others published, as they stand there, beside one's own."""
+"""`harness import`: scores that others published, beside one's own."""
 
 from __future__ import annotations
 
@@ -6,28 +6,22 @@ import json
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
 from harness.commands import options
 
-if TYPE_CHECKING:
-    from leaderboard.data.mteb_import import Outcome
-
-TRUST = {
-    "commit": "of a pinned commit",
-    "external": "told by the makers of the model",
+_TRUST = {
+    "commit": "of a commit",
+    "external": "stated by the makers of the model",
     "none": "of no known revision",
     "other": "of a revision that is no commit",
 }
-NEXT = "Next: harness serve"
-
-SHOWN = 5
-"""Files and scores that are named on a terminal; the stamp names more."""
+_LISTED = 5
 
 
 @click.group("import")
@@ -53,77 +47,62 @@ def mteb_results(path: Path, results: Path | None, workers: int | None, as_json:
     """
     from harness import paths
     from leaderboard.data.mteb_import import import_results
-    from leaderboard.data.snapshot import open_index
-    from leaderboard.web.settings import from_environment
 
     began = time.perf_counter()
-    with _progress(quiet=as_json) as tell:
+    with _progress(quiet=as_json) as progress:
         done = import_results(
-            paths.expanded(path), paths.results_folder(results), workers=workers, progress=tell
+            paths.expanded(path), paths.results_folder(results), workers=workers, progress=progress
         )
-    seconds = time.perf_counter() - began
-    open_index(from_environment([results] if results else [])).refresh()
-    indexed = time.perf_counter() - began - seconds
-    if as_json:
-        click.echo(json.dumps({**_document(done, seconds), "seconds_index": round(indexed, 3)}, indent=1))
-    else:
-        then = f"{NEXT} --results {shlex.quote(str(results))}" if results else NEXT
-        for line in (*_lines(done, seconds), f"The site's index is up to date ({indexed:.1f} s)", then):
-            click.echo(line)
-    return 0
-
-
-def _document(done: Outcome, seconds: float) -> dict[str, object]:
-    return {
+    document: dict[str, Any] = {
         "schema": 1,
         "folder": str(done.imported.folder),
         "changed": done.changed,
         "read": done.read,
         "unchanged": done.unchanged,
         "removed": done.removed,
-        "seconds": round(seconds, 3),
+        "seconds": round(time.perf_counter() - began, 3),
         "import": dict(done.imported.stamp),
     }
+    if as_json:
+        click.echo(json.dumps(document, indent=1))
+        return 0
+    for line in _lines(document, document["import"]):
+        click.echo(line)
+    click.echo("Next: harness serve" + (f" --results {shlex.quote(str(results))}" if results else ""))
+    return 0
 
 
-def _lines(done: Outcome, seconds: float) -> Iterator[str]:
-    """What a person wants to know."""
-    counts, stamp = done.imported.counts, done.imported.stamp
+def _lines(done: Mapping[str, Any], stamp: Mapping[str, Any]) -> Iterator[str]:
+    counts = stamp["counts"]
     commit = f", commit {stamp['commit'][:12]}" if stamp.get("commit") else ""
-    yield f"{done.imported.source}{commit} in {done.imported.folder}"
-    what = f"{done.read:,} files read, {done.unchanged:,} unchanged, {done.removed:,} removed"
-    yield f"  {what if done.changed else 'Nothing is new'} ({seconds:.1f} s)"
-    yield (
-        f"  {counts['models']:,} models, {counts['entries']:,} entries, "
-        f"{counts['files']:,} files, {counts['rows']:,} scores"
-    )
-    yield from (f"  {counts['trust'][kind]:>6,} entries {said}" for kind, said in TRUST.items())
+    yield f"{stamp['source']}{commit} in {done['folder']}"
+    files = f"{done['read']:,} files read, {done['unchanged']:,} unchanged, {done['removed']:,} removed"
+    yield f"  {files if done['changed'] else 'Nothing is new'} ({done['seconds']:.1f} s)"
+    numbers = (f"{counts[name]:,} {name}" for name in ("models", "entries", "files"))
+    yield f"  {', '.join(numbers)}, {counts['rows']:,} scores"
+    yield from (f"  {counts['trust'][kind]:>6,} entries {text}" for kind, text in _TRUST.items())
     if counts["no_score"]:
         yield f"  {counts['no_score']:,} rows without a main score"
-    yield from _named(counts["impossible"], "impossible scores", stamp["impossible"], "main_score")
-    yield from _named(counts["unreadable"], "unreadable files", stamp["unreadable"], "problem")
+    yield from _listed(counts["impossible"], "impossible scores", stamp["impossible"], "main_score")
+    yield from _listed(counts["unreadable"], "unreadable files", stamp["unreadable"], "problem")
 
 
-def _named(count: int, what: str, rows: list[dict[str, object]], why: str) -> Iterator[str]:
-    """How many there are, and the first of them."""
-    if not count:
-        return
-    yield f"  {count:,} {what}" + (f", the first {SHOWN}:" if count > SHOWN else ":")
-    for row in rows[:SHOWN]:
+def _listed(count: int, what: str, rows: list[dict[str, Any]], why: str) -> Iterator[str]:
+    if count:
+        yield f"  {count:,} {what}" + (f", the first {_LISTED}:" if count > _LISTED else ":")
+    for row in rows[:_LISTED]:
         path = "".join(c if c.isprintable() else "?" for c in str(row["path"]))
         yield f"    {path}: {'not finite' if row[why] is None else row[why]}"
 
 
 @contextmanager
 def _progress(*, quiet: bool) -> Iterator[Callable[[int, int], None]]:
-    """A bar on standard error, nothing where that is no terminal."""
+    """A bar on standard error, if that is a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("files"), BarColumn(bar_width=30), MofNCompleteColumn(), TimeRemainingColumn())
-    console = Console(stderr=True)
-    with Progress(
-        *columns, console=console, transient=True, disable=quiet or not sys.stderr.isatty()
-    ) as shown:
-        bar = shown.add_task("files", total=None)
-        yield lambda done, total: shown.update(bar, completed=done, total=total)
+    disable = quiet or not sys.stderr.isatty()
+    with Progress(*columns, console=Console(stderr=True), transient=True, disable=disable) as bar:
+        files = bar.add_task("files", total=None)
+        yield lambda done, total: bar.update(files, completed=done, total=total)

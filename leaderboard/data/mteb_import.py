@@ -1,303 +1,105 @@
-"""The former import, as far as a refresh needs it."""
+"""Import of mteb's public results repository; a refresh reads only files that changed."""
 
 from __future__ import annotations
 
 import hashlib
 import logging
+import multiprocessing
+import os
+import re
+import stat
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 
-from harness import __version__, imported
-from harness.errors import RecordError, UsageError
+from harness import __version__, catalog
+from harness.errors import HarnessError, RecordError, UsageError
 from harness.imported import Imported
-from leaderboard.data import mteb_pool as rows_of
 from leaderboard.data.mteb_files import (
     CARD,
-    FLAGS,
+    FACTS,
     IMPOSSIBLE,
     NO_SCORE,
-    Found,
+    Content,
     Parsed,
-    Told,
-    commit_of,
-    digest_of,
-    folder_of,
-    results_of,
-    scan,
+    Tasks,
+    ignore_interrupts,
+    parse_files,
+    tasks_by_name,
 )
-from leaderboard.data.mteb_pool import TRUST, Codes, Rows, Size, cards_of, table_of
-
-if TYPE_CHECKING:
-    from leaderboard.data.mteb_pool import Progress
-
 
 log = logging.getLogger(__name__)
 
-ABOUT = ("path", "size", "mtime_ns", "ctime_ns", "problem")
-
-PASSING = ("cannot be", "too large for the memory")
-"""How the problems begin that do not lie in the file."""
-
-
-class Row(NamedTuple):
-    """What the manifest knows of a file."""
-
-    size: int
-    mtime_ns: int
-    ctime_ns: int
-    problem: str
-    place: int
-
-    def same(self, found: Found) -> bool:
-        """Whether the file is what it was."""
-        same = self.size == found.size and self.mtime_ns == found.mtime_ns
-        return (
-            same and self.ctime_ns == found.ctime_ns and (not found.problem or found.problem == self.problem)
-        )
-
-    @property
-    def passing(self) -> bool:
-        """Whether the file could not be read for a reason that may be gone by now."""
-        return self.problem.startswith(PASSING)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Former:
-    """The import that stands: its files by path."""
-
-    imported: Imported
-    files: Mapping[str, Row]
-
-    def told(self) -> list[Told]:
-        """What each of its files is, in their order."""
-        columns = [self.imported.files([name])[name].to_pylist() for name in Told._fields]
-        return [Told(*values) for values in zip(*columns, strict=True)]
-
-
-def usable(standing: Imported | None, versions: Mapping[str, Any]) -> bool:
-    """Whether there is an import that is whole and was read as files are read now."""
-    if standing is None or not standing.whole():
-        return False
-    return bool(standing.stamp.get("versions") == {"harness": __version__, **versions})
-
-
-def stands(standing: Imported, digest: str) -> bool:
-    """Whether nothing changed since, and nothing is to be tried again."""
-    problems = standing.counts.get("problems", {})
-    return standing.stamp.get("scan") == digest and not any(p.startswith(PASSING) for p in problems)
-
-
-def read(standing: Imported) -> Former | None:
-    """What a refresh needs of the import, None if its tables cannot be read."""
-    try:
-        table = standing.files(ABOUT)
-        standing.scores(["flag"])
-        standing.entries(["card"])
-    except RecordError as error:
-        log.warning("%s Everything is imported anew.", error.message)
-        return None
-    columns = [table[name].to_pylist() for name in ABOUT]
-    places = range(table.num_rows)
-    rows = {path: Row(*facts) for path, *facts in zip(*columns, places, strict=True)}
-    return Former(imported=standing, files=rows)
-
-
-LISTED = 50
-"""Unreadable files that are named in a stamp."""
-
-LISTED_SCORES = 200
-"""Impossible scores that are named in a stamp."""
-
-
-class File(NamedTuple):
-    """A file of the import: what was found, what it is, and where its rows begin."""
-
-    found: Found
-    told: Told
-    start: int
-
-
-def tables_of(
-    found: Sequence[Found], read: Sequence[str], parsed: Sequence[Parsed], before: Former | None
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The tables by name, and the facts of the stamp.
-
-    Args:
-        found: Every file there is.
-        read: The paths of those that were read now.
-        parsed: What these hold, in their order.
-        before: The former import, which holds all others.
-    """
-    parts = [rows_of.of_parsed(part) for part in parsed]
-    files = _read_files(found, read, parsed)
-    cards = {path.rpartition("/")[0]: facts for part in parsed for path, facts in part.cards.items()}
-    if before:
-        shift = sum(len(part.score) for part in parts)
-        files |= _kept_files(found, files, before, shift)
-        parts.append(rows_of.of_table(before.imported.scores(rows_of.COLUMNS)))
-        cards = {**_kept_cards(files, read, before), **cards}
-    files |= {f.path: File(f, Told(problem=f.problem), 0) for f in found if f.problem}
-    ordered, folders = _ordered(files)
-    lengths = np.array([file.told.rows for file in ordered], dtype=np.int32)
-    starts = np.array([file.start for file in ordered], dtype=np.int64)
-    rows = rows_of.taken(rows_of.joined(parts), starts, lengths)
-    entries = table_of(_sizes(folders), cards)
-    numbers = _numbers(ordered, folders)
-    tables = {
-        "entries": entries,
-        "files": _files_table(ordered, numbers),
-        "scores": _scores_table(ordered, numbers, lengths, rows),
-    }
-    return tables, _facts(ordered, lengths, rows, entries)
-
-
-def _read_files(found: Sequence[Found], read: Sequence[str], parsed: Sequence[Parsed]) -> dict[str, File]:
-    by_path = {file.path: file for file in found}
-    told = [one for part in parsed for one in part.told]
-    starts = np.cumsum([0, *(one.rows for one in told)]).tolist()
-    return {
-        path: File(by_path[path], one, start)
-        for path, one, start in zip(read, told, starts[:-1], strict=True)
-    }
-
-
-def _kept_files(
-    found: Sequence[Found], files: Mapping[str, File], before: Former, shift: int
-) -> dict[str, File]:
-    """The files that are what they were, their rows behind `shift` others."""
-    told = before.told()
-    starts = np.cumsum([shift, *(one.rows for one in told)]).tolist()
-    places = (
-        (f, before.files[f.path].place) for f in found if f.path in before.files and f.path not in files
-    )
-    return {file.path: File(file, told[place], starts[place]) for file, place in places}
-
-
-def _kept_cards(files: Mapping[str, File], read: Sequence[str], before: Former) -> dict[str, Any]:
-    new = set(read)
-    kept = {path.rpartition("/")[0] for path in files if path.endswith(f"/{CARD}") and path not in new}
-    return {f: facts for f, facts in cards_of(before.imported.entries()).items() if f in kept}
-
-
-def _ordered(files: Mapping[str, File]) -> tuple[list[File], dict[str, list[File]]]:
-    """The files by entry, task and path, those of no entry last; and those of each entry."""
-    folders: dict[str, list[File]] = {}
-    others = []
-    for path in sorted(files):
-        folder = folder_of(path)
-        if folder is None or not path.endswith(".json"):
-            others.append(files[path])
-        else:
-            folders.setdefault(folder, []).append(files[path])
-    folders = dict(sorted(folders.items(), key=lambda item: item[0].split("/")))
-    for of in folders.values():
-        of.sort(key=lambda file: (file.told.task or "", file.found.path))
-    return [*(file for of in folders.values() for file in of), *others], folders
-
-
-def _numbers(ordered: Sequence[File], folders: Mapping[str, list[File]]) -> Codes:
-    """The entry of each file, -1 for none."""
-    numbers = np.repeat(np.arange(len(folders)), [len(of) for of in folders.values()]).astype(np.int32)
-    return np.concatenate([numbers, np.full(len(ordered) - len(numbers), -1, dtype=np.int32)])
-
-
-def _sizes(folders: Mapping[str, list[File]]) -> dict[str, Size]:
-    return {
-        folder: Size(
-            files=sum(file.told.task is not None for file in files),
-            rows=sum(file.told.rows for file in files),
-            digest=hashlib.sha256(repr([(*f.found, *f.told) for f in files]).encode()).hexdigest(),
-        )
-        for folder, files in folders.items()
-    }
-
-
-def _files_table(ordered: Sequence[File], numbers: Codes) -> Any:
-    found = {name: [getattr(f.found, name) for f in ordered] for name in Found._fields if name != "problem"}
-    told = {name: [getattr(f.told, name) for f in ordered] for name in Told._fields}
-    kinds = {"size": pa.int64(), "mtime_ns": pa.int64(), "ctime_ns": pa.int64(), "converted": pa.bool_()}
-    kinds |= {"repeated": pa.int32(), "rows": pa.int32(), "seconds": pa.float64()}
-    columns = {name: pa.array(v, kinds.get(name, pa.string())) for name, v in {**found, **told}.items()}
-    for name in ("problem", "task", "data_revision", "mteb_version"):
-        columns[name] = columns[name].dictionary_encode()
-    return pa.table({"entry": pa.array(numbers, mask=numbers < 0), **columns})
-
-
-def _scores_table(ordered: Sequence[File], numbers: Codes, lengths: Codes, rows: Rows) -> Any:
-    def spread(name: str) -> Any:
-        return rows_of.spread([getattr(file.told, name) for file in ordered], lengths)
-
-    return pa.table(
-        {
-            "entry": pa.array(np.repeat(numbers, lengths)),
-            "task": spread("task"),
-            **rows_of.columns_of(rows),
-            "data_revision": spread("data_revision"),
-            "mteb_version": spread("mteb_version"),
-        }
-    )
-
-
-def _facts(ordered: Sequence[File], lengths: Codes, rows: Rows, entries: Any) -> dict[str, Any]:
-    """What the stamp tells beside its tables."""
-    bad = [file for file in ordered if file.told.problem]
-    trust = Counter(entries["trust"].to_pylist())
-    counts = {
-        "files": sum(file.told.task is not None for file in ordered),
-        "cards": sum(entries["card"].to_pylist()),
-        "models": len(set(entries["model"].to_pylist())),
-        "entries": entries.num_rows,
-        "rows": len(rows.score),
-        "trust": {kind: trust[kind] for kind in TRUST},
-        "converted": sum(file.told.converted for file in ordered),
-        "repeated": sum(file.told.repeated for file in ordered),
-        "impossible": int((rows.flag == IMPOSSIBLE).sum()),
-        "no_score": int((rows.flag == NO_SCORE).sum()),
-        "unreadable": len(bad),
-        "problems": dict(Counter(file.told.problem.partition(":")[0] for file in bad).most_common()),
-    }
-    return {
-        "counts": counts,
-        "unreadable": [{"path": f.found.path, "problem": f.told.problem} for f in bad[:LISTED]],
-        "impossible": list(_impossible(ordered, lengths, rows)),
-    }
-
-
-def _impossible(ordered: Sequence[File], lengths: Codes, rows: Rows) -> Iterator[dict[str, Any]]:
-    ends = np.cumsum(lengths)
-    for row in np.flatnonzero(rows.flag == FLAGS.index("impossible"))[:LISTED_SCORES]:
-        score = float(rows.score[row])
-        yield {
-            "path": ordered[int(np.searchsorted(ends, row, side="right"))].found.path,
-            "split": rows.splits[rows.split[row]],
-            "subset": rows.subsets[rows.subset[row]],
-            "main_score": None if np.isnan(score) else score,
-        }
-
-
 SOURCE = "mteb-results"
 
-PARSER = 2
-"""The version of the reading of files: another one reads all of them again."""
+PARSER = 3
+"""The version of the reading of files: with another one all files are read again."""
+
+CHUNK = 1600
+"""Files that a worker process reads at once."""
+
+TRUST = ("commit", "external", "none", "other")
+"""Kinds of revisions: a commit, stated by the authors, unknown, any other word."""
+
+_TRANSIENT = ("cannot be", "too large for the memory")
+"""How the problems begin that may be gone at the next import."""
+
+Progress = Callable[[int, int], None]
+"""Called with the number of files read so far, and of all that are to be read."""
+
+_ARROW = {
+    "str": pa.string(),
+    "int": pa.int64(),
+    "float": pa.float64(),
+    "bool": pa.bool_(),
+    "list[str]": pa.list_(pa.string()),
+}
+_OWN = {
+    **dict.fromkeys(("folder", "model", "revision", "experiment", "trust"), pa.string()),
+    **dict.fromkeys(("files", "rows"), pa.int32()),
+    **{"digest": pa.string(), "card": pa.bool_()},
+}
+_FACTS = {name: _ARROW[read.__annotations__["return"].split(" |")[0]] for name, (_, read) in FACTS.items()}
+SCHEMA = pa.schema([*(pa.field(name, kind, nullable=False) for name, kind in _OWN.items()), *_FACTS.items()])
+"""The columns of `entries`: one row for each folder of results, with the facts of its card."""
+
+_STAT = ("path", "size", "mtime_ns", "ctime_ns")
+_FILES = pa.schema(
+    {
+        **dict(zip(_STAT, (pa.string(), *[pa.int64()] * 3), strict=True)),
+        **dict.fromkeys(("problem", "task", "data_revision", "mteb_version"), pa.string()),
+        "converted": pa.bool_(),
+        **dict.fromkeys(("repeated", "rows"), pa.int32()),
+        "seconds": pa.float64(),
+    }
+)
+_SCORES = pa.schema(
+    {"split": pa.string(), "subset": pa.string(), "main_score": pa.float64(), "flag": pa.string()}
+)
+_ENCODED = ("problem", "task", "split", "subset", "flag", "data_revision", "mteb_version")
+"""Columns of few names, which are stored as dictionaries."""
+
+File = tuple[str, int, int, int, str]
+"""Path, size, times of change of content and inode, and why it is not to be read (or nothing).
+
+Archives give all files one time of modification, so the inode's time counts too."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What an import did.
-
-    Attributes:
-        imported: The import as it stands now.
-        changed: Whether its tables were written.
-        read: Files that were read, new and changed ones.
-        unchanged: Files that were not, as they are what they were.
-        removed: Files of the former import that are gone.
-    """
+    """What an import did: its tables were written if `changed`; numbers of files."""
 
     imported: Imported
     changed: bool
@@ -311,72 +113,396 @@ def import_results(
 ) -> Outcome:
     """Import a checkout of the repository into a results folder, or refresh the import there.
 
-    Running it again after it was stopped begins anew; the former import stands until the last step.
+    The former import is valid until the last step, so one that was stopped is simply run again.
 
     Args:
         path: The checkout, or its `results` folder.
         results: The results folder.
-        workers: Processes that read files; None means one for each core.
-        progress: Told how many files were read.
+        workers: Processes that read files; one for each core by default.
+        progress: Is called as files are read.
 
     Raises:
         UsageError: There are no results at `path`, or another import is at work.
         StoreError: The results folder cannot be written.
         RecordError: The import there is of a newer schema.
     """
-    root = results_of(path)
-    found = scan(root)
-    if not any(not file.problem for file in found):  # nothing is made for a wrong path
+    if not path.is_dir():
+        raise UsageError(
+            f"{path} is no folder.",
+            hint="PATH is a checkout of github.com/embeddings-benchmark/results, or its results folder.",
+        )
+    root = path / "results" if (path / "results").is_dir() else path
+    files = scan(root)
+    if all(file[-1] for file in files):  # nothing is written for a wrong path
         raise UsageError(
             f"{path} holds no results of mteb.",
             hint="They lie at <model>/<revision>/<Task>.json, here or in `results` below.",
         )
-    folder = imported.Imported.home(results, SOURCE)
-    with imported.Imported.lock(folder):
-        standing = imported.Imported.read(folder)
-        digest = digest_of(found)
-        told = {"commit": commit_of(root), "scan": digest}
-        if standing is None or not usable(standing, versions()):
-            return _refreshed(folder, root, found, None, told, workers, progress)
-        if stands(standing, digest):
-            return _unchanged(standing, told, read=0, of=len(found))
-        return _refreshed(folder, root, found, read(standing), told, workers, progress)
+    folder = Imported.home(results, SOURCE)
+    with Imported.lock(folder):
+        former = Imported.read(folder)
+        versions = {"harness": __version__, "parser": PARSER}
+        if former is not None and (former.stamp.get("versions") != versions or not former.whole()):
+            former = None
+        facts = {"commit": commit_of(root), "scan": hashlib.sha256(repr(files).encode()).hexdigest()}
+        if former is not None and former.stamp.get("scan") == facts["scan"] and not _to_retry(former):
+            return _unchanged(former, facts, read=0, total=len(files))
+        parse = partial(_parse, root, workers, progress or (lambda done, total: None))
+        return _refresh(folder, files, _former(former), facts, parse)
 
 
-def versions() -> Mapping[str, Any]:
-    """What decides how files are read."""
-    return {"parser": PARSER}
+def _to_retry(former: Imported) -> bool:
+    return any(problem.startswith(_TRANSIENT) for problem in former.counts.get("problems", {}))
 
 
-def _refreshed(
+def _unchanged(former: Imported, facts: Mapping[str, Any], *, read: int, total: int) -> Outcome:
+    if former.stamp.get("commit") != facts["commit"]:
+        former = former.restamp({"commit": facts["commit"]})
+    return Outcome(imported=former, changed=False, read=read, unchanged=total - read, removed=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Former:
+    """The tables of the former import, empty without one; `cards` are facts by the path of the card."""
+
+    imported: Imported | None = None
+    files: pa.Table = field(default_factory=_FILES.empty_table)
+    scores: pa.Table = field(default_factory=lambda: _encoded(_SCORES.empty_table()))
+    cards: Mapping[str, dict[str, Any]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Read:
+    """The contents of the files that were read now, in order, the facts of cards by path, and the scores."""
+
+    contents: list[Content] = field(default_factory=list)
+    cards: dict[str, dict[str, Any]] = field(default_factory=dict)
+    scores: list[pa.Table] = field(default_factory=list)
+
+    def add(self, part: Parsed) -> None:
+        self.contents.extend(part.files)
+        self.cards.update(part.cards)
+        score = pa.array(np.asarray(part.score), from_pandas=True)
+        table = pa.table([part.split, part.subset, score, part.flag], schema=_SCORES)
+        self.scores.append(_encoded(table))
+
+
+def _former(imported: Imported | None) -> _Former:
+    if imported is None:
+        return _Former()
+    try:
+        entries = imported.entries(["folder", "card", *FACTS]).to_pylist()
+        return _Former(
+            imported=imported,
+            files=imported.files(_FILES.names).cast(_FILES),
+            scores=imported.scores(_SCORES.names),
+            cards={f"{e['folder']}/{CARD}": {name: e[name] for name in FACTS} for e in entries if e["card"]},
+        )
+    except RecordError as error:
+        log.warning("%s Everything is imported anew.", error.message)
+        return _Former()
+
+
+def _refresh(
     folder: Path,
-    root: Path,
-    found: list[Found],
-    before: Former | None,
-    told: Mapping[str, Any],
-    workers: int | None,
-    progress: Progress | None,
+    files: Sequence[File],
+    former: _Former,
+    facts: Mapping[str, Any],
+    parse: Callable[[Sequence[str]], _Read],
 ) -> Outcome:
-    """Read what is new, and what could not be read before; write the tables if that changed them."""
-    from leaderboard.data.mteb_pool import parse
+    """Read the files that are new or changed, and write the tables if that changes them."""
+    columns = [former.files[name].to_pylist() for name in (*_STAT, "problem")]
+    rows = {path: (row, then) for row, (path, *then) in enumerate(zip(*columns, strict=True))}
+    read, bad, same = [], [], []
+    changed = bool(rows.keys() - {file[0] for file in files})
+    for path, *facts_now, problem in files:
+        row, (*facts_then, problem_then) = rows.get(path, (-1, [""]))
+        changed |= facts_now != facts_then or problem not in ("", problem_then)
+        if problem:
+            bad.append((path, *facts_now, *Content(problem=problem)))
+        elif facts_now != facts_then or problem_then.startswith(_TRANSIENT):
+            read.append((path, *facts_now))
+        else:
+            same.append(row)
+    now = parse([str(file[0]) for file in read]) if read else _Read()
+    if former.imported and not changed and all(content.problem for content in now.contents):
+        return _unchanged(former.imported, facts, read=len(read), total=len(files))
+    new = [(*file, *content) for file, content in zip(read, now.contents, strict=True)]
+    tables, counts = _tables(_table([*new, *bad], _FILES), same, now, former)
+    return Outcome(
+        imported=Imported.publish(folder, tables, {**facts, **counts}, {"parser": PARSER}),
+        changed=True,
+        read=len(read),
+        unchanged=len(files) - len(read),
+        removed=len(rows.keys() - {file[0] for file in files}),
+    )
 
-    known = before.files if before else {}
-    others = [file for file in found if (row := known.get(file.path)) is None or not row.same(file)]
-    again = [file for file in found if file.path in known and known[file.path].passing]
-    read = sorted({file.path for file in (*others, *again) if not file.problem})
-    parsed = parse(root, read, workers, progress) if read else []
-    gone = len(known.keys() - {file.path for file in found})
-    if before and not others and not gone and all(one.problem for part in parsed for one in part.told):
-        return _unchanged(before.imported, told, read=len(read), of=len(found))
-    pass
 
-    tables, facts = tables_of(found, read, parsed, before)
-    now = imported.Imported.publish(folder, tables, {**told, **facts}, versions())
-    return Outcome(imported=now, changed=True, read=len(read), unchanged=len(found) - len(read), removed=gone)
+def _table(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.Table:
+    if not rows:
+        return schema.empty_table()
+    columns = zip(zip(*rows, strict=True), schema.types, strict=True)
+    return pa.Table.from_arrays([pa.array(values, kind) for values, kind in columns], schema=schema)
 
 
-def _unchanged(now: Imported, told: Mapping[str, Any], *, read: int, of: int) -> Outcome:
-    """The import as it stands, with the commit it is of now."""
-    if now.stamp.get("commit") != told["commit"]:
-        now = now.restamp({"commit": told["commit"]})
-    return Outcome(imported=now, changed=False, read=read, unchanged=of - read, removed=0)
+def _tables(
+    new: pa.Table, same: Sequence[int], now: _Read, former: _Former
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The tables by name, and the facts of the stamp: those of a new import of the same files.
+
+    Args:
+        new: The files that were read now, in order, and the bad ones.
+        same: The rows of the unchanged files in the former import.
+        now: What was read now.
+        former: The former import.
+    """
+    starts = np.cumsum([0, *new["rows"].to_pylist(), *former.files["rows"].to_pylist()])[:-1]
+    starts = np.concatenate([starts[: new.num_rows], starts[new.num_rows :][same]])
+    unchanged = former.files.take(pa.array(same, pa.int64()))
+    files = pa.concat_tables([new, unchanged])
+    files, folders = _by_entry(files.append_column("start", pa.array(starts)))
+    files = _encoded(files)
+    cards = {path: former.cards[path] for path in unchanged["path"].to_pylist() if path in former.cards}
+    cards |= now.cards
+    scores, file_of_row = _scores(files, [*now.scores, former.scores])
+    entries = _entries(files, folders, {path.rpartition("/")[0]: facts for path, facts in cards.items()})
+    facts = _stamp_facts(files, entries, scores, file_of_row)
+    names = ["entry", *_FILES.names]
+    return {"entries": entries, "files": files.select(names), "scores": _encoded(scores)}, facts
+
+
+def _by_entry(files: pa.Table) -> tuple[pa.Table, list[str]]:
+    """The files by entry, task and path, those of no entry last; and the folder of each entry."""
+    of_file = [_entry_folder(path) for path in files["path"].to_pylist()]
+    folders = sorted(set(filter(None, of_file)), key=lambda folder: folder.split("/"))
+    numbers = {folder: number for number, folder in enumerate(folders)}
+    entry = pa.array([numbers.get(folder) for folder in of_file], pa.int32())
+    files = files.append_column("entry", entry)
+    return files.sort_by([(name, "ascending") for name in ("entry", "task", "path")]), folders
+
+
+def _entry_folder(path: str) -> str:
+    """The folder of the entry that a file belongs to; empty if it belongs to none."""
+    folder, _, name = path.rpartition("/")
+    steps = folder.split("/")
+    own = len(steps) == 2 or (len(steps) == 4 and steps[2] == "experiments")
+    return folder if own and name.endswith(".json") else ""
+
+
+def _scores(files: pa.Table, parts: Sequence[pa.Table]) -> tuple[pa.Table, NDArray[np.int64]]:
+    """The scores in the order of the files, and the row of the file of each."""
+    lengths = files["rows"].to_numpy()
+    first = np.cumsum(lengths) - lengths
+    index = np.arange(lengths.sum()) + np.repeat(files["start"].to_numpy() - first, lengths)
+    own = pa.concat_tables(parts).unify_dictionaries().combine_chunks().take(index).cast(_SCORES)
+    file_of_row = np.repeat(np.arange(files.num_rows), lengths)
+    named = files.select(["entry", "task", "data_revision", "mteb_version"]).take(file_of_row)
+    columns = ["entry", "task", *_SCORES.names, "data_revision", "mteb_version"]
+    return pa.table({n: (own if n in _SCORES.names else named)[n] for n in columns}), file_of_row
+
+
+def _encoded(table: pa.Table) -> pa.Table:
+    for at, name in enumerate(table.column_names):
+        if name in _ENCODED:
+            table = table.set_column(at, name, table[name].combine_chunks().dictionary_encode())
+    return table
+
+
+def _entries(files: pa.Table, folders: Sequence[str], cards: Mapping[str, Mapping[str, Any]]) -> pa.Table:
+    names = _model_names(cards)
+    stat = list(zip(*(files[name].to_pylist() for name in (*_STAT, "problem")), strict=True))
+    rows, tasks = files["rows"].to_numpy(), files["task"].is_valid().to_numpy()
+    entry = files["entry"].drop_null().to_numpy()
+    bounds = np.searchsorted(entry, np.arange(len(folders) + 1)).tolist()
+    found = []
+    for folder, (first, last) in zip(folders, pairwise(bounds), strict=True):
+        model, revision, *_ = folder.split("/")
+        found.append(
+            {
+                "folder": folder,
+                "model": names.get(model) or model.replace("__", "/", 1),
+                "revision": revision,
+                "experiment": folder.split("/")[3] if folder.count("/") == 3 else "",
+                "trust": trust_of(revision),
+                "files": int(tasks[first:last].sum()),
+                "rows": int(rows[first:last].sum()),
+                "digest": hashlib.sha256(repr((PARSER, stat[first:last])).encode()).hexdigest(),
+                "card": folder in cards,
+                **cards.get(folder, {}),
+            }
+        )
+    return pa.Table.from_pylist(found, schema=SCHEMA)
+
+
+def _model_names(cards: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """The names of models by folder, where the folder of a card is that of its name."""
+    named = [(folder.partition("/")[0], cards[folder]["card_name"]) for folder in sorted(cards)]
+    return {
+        model: name for model, name in named if name and name.replace("/", "__").replace(" ", "_") == model
+    }
+
+
+def trust_of(revision: str) -> str:
+    """The kind of a revision.
+
+    >>> trust_of("no_revision_available"), trust_of("main")
+    ('none', 'other')
+    """
+    if re.fullmatch(r"[0-9a-f]{40}", revision):
+        return "commit"
+    if revision in ("no_revision_available", "no_revision"):
+        return "none"
+    return "external" if revision == "external" else "other"
+
+
+def _stamp_facts(
+    files: pa.Table, entries: pa.Table, scores: pa.Table, file_of_row: NDArray[np.int64]
+) -> dict[str, Any]:
+    bad = files.filter(pc.not_equal(files["problem"], "")).select(["path", "problem"]).to_pylist()
+    trust = Counter(entries["trust"].to_pylist())
+    flags = Counter({row["values"]: row["counts"] for row in pc.value_counts(scores["flag"]).to_pylist()})
+    counts = {
+        "files": files.num_rows - files["task"].null_count,
+        "cards": sum(entries["card"].to_pylist()),
+        "models": len(set(entries["model"].to_pylist())),
+        "entries": entries.num_rows,
+        "rows": scores.num_rows,
+        "trust": {kind: trust[kind] for kind in TRUST},
+        "converted": sum(files["converted"].to_pylist()),
+        "repeated": sum(files["repeated"].to_pylist()),
+        "impossible": flags[IMPOSSIBLE],
+        "no_score": flags[NO_SCORE],
+        "unreadable": len(bad),
+        "problems": dict(Counter(file["problem"].partition(":")[0] for file in bad).most_common()),
+    }
+    rows = np.flatnonzero(pc.equal(scores["flag"], IMPOSSIBLE).to_numpy())[:200]
+    paths = files["path"].take(file_of_row[rows]).to_pylist()
+    impossible = scores.select(["split", "subset", "main_score"]).take(rows).to_pylist()
+    return {
+        "counts": counts,
+        "unreadable": bad[:50],
+        "impossible": [{"path": path, **row} for path, row in zip(paths, impossible, strict=True)],
+    }
+
+
+# Reading in processes
+
+
+def _parse(root: Path, workers: int | None, progress: Progress, paths: Sequence[str]) -> _Read:
+    """Read files below `root`.
+
+    Raises:
+        HarnessError: A process was killed.
+    """
+    chunks = [paths[at : at + CHUNK] for at in range(0, len(paths), CHUNK)]
+    count = min(workers or len(os.sched_getaffinity(0)), len(chunks))
+    read = partial(parse_files, str(root), mteb_tasks())
+    done = _Read()
+    progress(0, len(paths))
+    with ExitStack() as stack:
+        parallel: Iterator[Parsed] = map(read, chunks)
+        if count > 1:
+            spawn = multiprocessing.get_context("spawn")  # the process that imports may have threads
+            pool = ProcessPoolExecutor(count, mp_context=spawn, initializer=ignore_interrupts)
+            parallel = stack.enter_context(pool).map(read, chunks)
+        try:
+            for part in parallel:
+                done.add(part)
+                progress(len(done.contents), len(paths))
+        except BrokenProcessPool as error:
+            raise HarnessError(
+                "A process that reads results was killed, perhaps as memory ran out.",
+                hint="Run the same command again with --workers 1; the former import is as it was.",
+            ) from error
+    return done
+
+
+def mteb_tasks() -> Tasks:
+    """The tasks of mteb and their metrics, from the catalog."""
+    suite = catalog.suites().get("mteb")
+    offers = suite.offers() if suite else ()
+    return tasks_by_name({offer.name: offer.facts["metric"] for offer in offers if offer.kind == "task"})
+
+
+# The files of a checkout
+
+
+def scan(root: Path) -> list[File]:
+    """Every JSON file below the results, sorted by path; links are not followed.
+
+    Results lie at <model>/<revision>/<Task>.json and
+    <model>/<revision>/experiments/<name>/<Task>.json.
+    """
+    files: list[File] = []
+    for model in _list(root, "", files, results=False):
+        for revision in _list(root, model, files, results=False):
+            for inner in _list(root, revision, files, results=True):
+                strays = [inner]
+                if inner.endswith("/experiments"):
+                    experiments = _list(root, inner, files, results=False)
+                    strays = [
+                        folder for one in experiments for folder in _list(root, one, files, results=True)
+                    ]
+                files += [(stray, 0, 0, 0, "a folder where none belongs") for stray in strays]
+    return sorted(files)
+
+
+def _list(root: Path, below: str, files: list[File], *, results: bool) -> list[str]:
+    """The folders in a folder; its JSON files go to `files`, with a problem unless it has `results`."""
+    prefix = f"{below}/" if below else ""
+    folders = []
+    try:
+        with os.scandir(f"{root}/{below}") as entries:
+            for entry in entries:
+                path = f"{prefix}{entry.name}"
+                if entry.is_dir(follow_symlinks=False):
+                    if below or not entry.name.startswith("."):
+                        folders.append(path)
+                elif entry.name.endswith(".json"):
+                    files.append(_file(entry, path, results))
+                elif entry.is_symlink() and entry.is_dir():
+                    files.append((_printable(path), 0, 0, 0, "a symbolic link"))
+    except OSError as error:
+        files.append((_printable(below), 0, 0, 0, f"cannot be listed: {error.strerror}"))
+    return folders
+
+
+def _file(entry: os.DirEntry[str], path: str, results: bool) -> File:
+    try:
+        facts = entry.stat(follow_symlinks=False)
+    except OSError as error:
+        return _printable(path), 0, 0, 0, f"cannot be read: {error.strerror}"
+    problem = "" if results else "not where results lie"
+    if not path.isascii() and _printable(path) != path:
+        path, problem = _printable(path), "its name is not UTF-8"
+    elif not stat.S_ISREG(facts.st_mode):
+        problem = "a symbolic link" if stat.S_ISLNK(facts.st_mode) else "no regular file"
+    return path, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, problem
+
+
+def _printable(path: str) -> str:
+    """A path with what is not UTF-8 escaped."""
+    return path.encode("utf-8", "backslashreplace").decode()
+
+
+_COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+
+
+def commit_of(path: Path) -> str | None:
+    """The commit that is checked out at `path` or right above it, read without git."""
+    git = next((folder / ".git" for folder in (path, path.parent) if (folder / ".git").is_dir()), None)
+    if git is None:
+        return None
+    commit = _line(git / "HEAD")
+    if commit.startswith("ref: refs/") and ".." not in commit:
+        name = commit.removeprefix("ref: ")
+        packed = (line.partition(" ") for line in _line(git / "packed-refs").splitlines())
+        commit = _line(git / name) or {ref: commit for commit, _, ref in packed}.get(name, "")
+    return commit if _COMMIT.fullmatch(commit) else None
+
+
+def _line(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return ""

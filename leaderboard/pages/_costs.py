@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections import Counter
@@ -13,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import select
 
 from leaderboard.data.papers import (
     OVER_TASKS,
@@ -28,7 +26,6 @@ from leaderboard.data.papers import (
 )
 from leaderboard.data.queries import Entry, Queries
 from leaderboard.data.scores import Floats, Means, SuiteScores, UntouchedMeans
-from leaderboard.data.snapshot import RESULTS
 from leaderboard.web.charts import Axis, Better, Point, Scatter, frontier_points
 from leaderboard.web.formats import parameters_text
 from leaderboard.web.page import missing
@@ -83,15 +80,11 @@ def works(queries: Queries, grid: SuiteScores) -> Works:
     """What the measured entries of a grid took, in one look at their records."""
     rows = {entry.id: row for row, entry in enumerate(grid.entries) if entry.origin == "measured"}
     names = [task.name for task in grid.site_suite.suite.tasks]
-    wanted = select(RESULTS.c.entry, RESULTS.c.document).where(
-        RESULTS.c.entry.in_(list(rows)), RESULTS.c.task.in_(names), RESULTS.c.status == "done"
-    )
     found: dict[int, dict[str, Work]] = {}
-    with queries.reading() as connection:
-        for entry, document in connection.execute(wanted) if rows else ():
-            said = json.loads(document).get("provenance", {})  # an object: the record's schema says so
-            work = found.setdefault(rows[entry], {}).setdefault(_device(said), Work())
-            _add(work, said)
+    for entry, document in queries.records(list(rows), names):
+        said = document.get("provenance", {})  # an object: the record's schema says so
+        work = found.setdefault(rows[entry], {}).setdefault(_device(said), Work())
+        _add(work, said)
     return Works(rows=found)
 
 

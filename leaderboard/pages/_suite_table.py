@@ -556,16 +556,11 @@ def _sorted(
     return [*order, *rest]
 
 
-def rows_pinned(grid: SuiteScores, state: SuiteState) -> list[int]:
-    """The rows that stay on top."""
-    return [row for row, entry in enumerate(grid.entries) if entry.slug in state.pin]
-
-
 def untouched_of(grid: SuiteScores, state: SuiteState) -> UntouchedMeans | None:
     """The means over the columns that chose no model of those shown; None where none was chosen so."""
     if not grid.selected.any():
         return None
-    return grid.untouched([*rows_kept(grid, state), *rows_pinned(grid, state)])
+    return grid.untouched(rows_kept(grid, state))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -576,7 +571,6 @@ class Rows:
     columns: Sequence[SuiteColumn]
     marks: Mapping[tuple[int, str], str]
     state: SuiteState
-    path: str
 
     def body(self, rows: Sequence[int]) -> list[Row]:
         """Some rows, put together where that is asked for."""
@@ -598,28 +592,18 @@ class Rows:
         cells = [Cell(text=name if column.key == "model" else "") for column in self.columns]
         return Row(kind="group", cells=cells)
 
-    def row(self, row: int, *, pinned: bool = False) -> Row:
+    def row(self, row: int) -> Row:
         """The row of an entry."""
         entry = self.grid.entries[row]
-        kind = "pinned" if pinned else "" if self.grid.over_tasks.complete[row] else "part"
+        kind = "" if self.grid.over_tasks.complete[row] else "part"
         cells = [column.cell(row) for column in self.columns]
         if row in self._marked:
             cells = [self._mark(cell, column, row) for cell, column in zip(cells, self.columns, strict=True)]
-        return Row(cells=cells, key=entry.slug, kind=kind, pin=self._pin(entry.slug, pinned))
+        return Row(cells=cells, key=entry.slug, kind=kind)
 
     @cached_property
     def _marked(self) -> set[int]:
         return {row for row, _ in self.marks}
-
-    @cached_property
-    def _query(self) -> str:
-        return self.state.query()
-
-    def _pin(self, slug: str, pinned: bool) -> str:
-        """The URL that pins an entry, or lets it go; slugs need no escapes."""
-        if pinned:
-            return f"{self.path}?{self.state.query(pin=[one for one in self.state.pin if one != slug])}"
-        return f"{self.path}?{self._query}{'&' if self._query else ''}pin={slug}"
 
     def _mark(self, cell: Cell, column: SuiteColumn, row: int) -> Cell:
         mark = self.marks.get((row, column.key))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,13 +10,10 @@ from math import hypot
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from sqlalchemy import select
-
 from harness.types import Column, Task
+from leaderboard.data.entries import precedence
 from leaderboard.data.queries import Entry, Queries
-from leaderboard.data.scores import knownness
-from leaderboard.data.snapshot import RESULTS, SCORES, SiteIndex
-from leaderboard.data.suites import REASONS, Raw, Reason, Scope, SiteSuite, main_scores, scope_of, slug, views
+from leaderboard.data.suites import REASONS, Raw, Reason, Scope, SiteSuite, scope_of, slug, views
 from leaderboard.web.page import missing
 from leaderboard.web.parameters import address
 
@@ -122,14 +118,14 @@ def listing(names: Sequence[str], what: str, most: int = 3) -> str:
     return f"{what}{'s' if len(names) != 1 else ''} {', '.join(names)}"
 
 
-_asked: WeakKeyDictionary[SiteIndex, dict[str, list[Question]]] = WeakKeyDictionary()
+_asked: WeakKeyDictionary[Queries, dict[str, list[Question]]] = WeakKeyDictionary()
 
 
 def asked(queries: Queries) -> Mapping[str, list[Question]]:
     """The questions of every task that a suite holds; those of main suites first."""
-    if queries.index not in _asked:
-        _asked[queries.index] = _all(list(queries.suites.values()))
-    return _asked[queries.index]
+    if queries not in _asked:
+        _asked[queries] = _all(list(queries.suites.values()))
+    return _asked[queries]
 
 
 def known_tasks(queries: Queries) -> list[str]:
@@ -212,7 +208,7 @@ def first_of_models(rows: Sequence[Scored], *, any_revision: bool) -> list[Score
 def _weight(one: Scored, any_revision: bool) -> tuple[bool | int | str, ...]:
     entry = one.entry
     ranked = counts(one, any_revision=any_revision)
-    return (ranked, one.value is not None, *knownness(entry))
+    return (ranked, one.value is not None, *precedence(entry))
 
 
 def places(rows: Sequence[Scored]) -> dict[int, int]:
@@ -397,15 +393,7 @@ class Found:
 def stored(queries: Queries, question: Question) -> list[Scored]:
     """The numbers of a question that a suite asks, as the index has them."""
     number = queries.scope_ids.get(question.scope.form, 0)
-    wanted = (
-        select(SCORES.c.entry, SCORES.c.value, SCORES.c.low, SCORES.c.high, SCORES.c.reason, SCORES.c.result,
-               SCORES.c.deviation, SCORES.c.seeds, SCORES.c.trained_on, RESULTS.c.data)
-        .join(RESULTS, RESULTS.c.id == SCORES.c.result)
-        .where(SCORES.c.scope == number)
-        .order_by(SCORES.c.entry)
-    )  # fmt: skip
-    with queries.reading() as connection:
-        rows = connection.execute(wanted).all()
+    rows = queries.scores(scope=number)
     return [
         Scored(
             entry=queries.entries[row.entry], value=row.value, low=row.low, high=row.high,
@@ -419,26 +407,14 @@ def stored(queries: Queries, question: Question) -> list[Scored]:
 
 def read(queries: Queries, tasks: Sequence[str]) -> list[Found]:
     """Every result of some tasks with its main scores by split and subset."""
-    columns = ("id", "entry", "task", "metric", "status", "data", "document", "seeds", "trained_on")
-    wanted = select(*[RESULTS.c[name] for name in columns]).where(RESULTS.c.task.in_(list(tasks)))
-    with queries.reading() as connection:
-        rows = connection.execute(wanted.order_by(RESULTS.c.id)).all()
     return [
         Found(
-            result=row.id, entry=row.entry, task=row.task, status=row.status, data=row.data,
-            raw=_raw(queries.entries[row.entry], json.loads(row.document), row.metric),
+            result=row.id, entry=row.entry, task=row.task, status=row.status, data=row.data, raw=raw,
             values={"seeds": row.seeds, "trained_on": row.trained_on},
         )
-        for row in rows
+        for row, raw in queries.task_results(tasks)
         if not queries.entries[row.entry].member
     ]  # fmt: skip
-
-
-def _raw(entry: Entry, document: Mapping[str, Any], metric: str) -> Raw:
-    """Main scores by split and subset of a result's document: of a record, or as an import keeps them."""
-    if entry.origin != "measured":
-        return document
-    return main_scores(document["scores"], metric, document.get("main_score"))
 
 
 def answered(queries: Queries, scope: Scope, results: Iterable[Found]) -> list[Scored]:

@@ -25,7 +25,6 @@ from leaderboard.pages._suite_table import (
     population,
     ranks_of,
     rows_kept,
-    rows_pinned,
     untouched_note,
     untouched_of,
 )
@@ -147,14 +146,9 @@ def suite_page(
     columns = columns_of(grid, ranks, state, untouched)
     shown = [c for c in columns if is_shown(c, state, grid)]
     ordered = in_order(grid, state, columns, rows)
-    pinned = [row for row in rows_pinned(grid, state) if row not in set(ordered)] + [
-        row for row in ordered if grid.entries[row].slug in state.pin
-    ]
-    rest = [row for row in ordered if row not in set(pinned)]
-    where = paging(len(rest), state, path)
-    made = Rows(grid=grid, columns=shown, marks=marks_of(grid, rows), state=state, path=path)
-    body = [made.row(row, pinned=True) for row in pinned]
-    body += made.body(rest[where.first - 1 : where.last] if rest else [])
+    where = paging(len(ordered), state, path)
+    made = Rows(grid=grid, columns=shown, marks=marks_of(grid, rows), state=state)
+    body = made.body(ordered[where.first - 1 : where.last] if ordered else [])
     unprinted = np.array([entry.origin != "reported" for entry in grid.entries], bool)
     rows_there = population(grid, state) & unprinted
     complete, seen = int((grid.over_tasks.complete & rows_there).sum()), int(rows_there.sum())
@@ -279,7 +273,6 @@ class SuiteState(EntryState):
     )
     type: Text = Field("", description="Only columns of this task type.")
     cols: Texts = Field([], description="Only these columns; none named shows all.")
-    pin: Texts = Field([], description="Entries that stay on top.")
     sort: Text = Field("-mean", description="A column's key; with - in front the highest first.")
     mean: Literal["tasks", "types", "untouched"] = Field(
         "tasks",
@@ -321,14 +314,8 @@ def view(site: Site, state: SuiteState, suite: str) -> Page:
         tables=[found.table],
         data=found.data,
         context=found,
-        notes=[*listed.suite.notes, *found.warnings, *_unpinned(grid, state)],
+        notes=[*listed.suite.notes, *found.warnings],
     )
-
-
-def _unpinned(grid: SuiteScores, state: SuiteState) -> list[str]:
-    """What is to be said of pins that are no entry here."""
-    there = {entry.slug for entry in grid.entries} if state.pin else set()
-    return [f"No entry here is called {name!r}: it is not pinned." for name in state.pin if name not in there]
 
 
 def all_paths(site: Site) -> Iterable[str]:
@@ -342,6 +329,7 @@ PAGE = PageRoute(
     view=view,
     summary="A suite: models x tasks, both means, completeness, and ranks with ties.",
     all_paths=all_paths,
+    formats=("json", "csv", "md", "tex"),
 )
 
 PAGES = (PAGE,)

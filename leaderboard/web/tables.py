@@ -152,7 +152,7 @@ class Column:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Row:
-    """One row; `kind` is "", "pinned", "part" (incomplete) or "group" (a heading over the rows below).
+    """One row; `kind` is "", "part" (incomplete) or "group" (a heading over the rows below).
 
     `key` names what the row is about (an entry's slug).
     """
@@ -160,7 +160,6 @@ class Row:
     cells: Sequence[Cell]
     key: str = ""
     kind: str = ""
-    pin: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -19,14 +19,19 @@ from harness import imported
 from harness.errors import StoreError, UsageError
 from harness.store import Store
 from leaderboard.commands.import_ import command
-from leaderboard.data import mteb_files as _mteb_files
-from leaderboard.data import mteb_pool as _mteb_pool
-from leaderboard.data.mteb_files import FACTS, commit_of, facts_of, known_tasks, parse_all
-from leaderboard.data.mteb_import import PARSER, Outcome, import_results
-from leaderboard.data.mteb_pool import trust_of
+from leaderboard.data import mteb_files, mteb_import
+from leaderboard.data.mteb_files import FACTS, card_facts, parse_files, tasks_by_name
+from leaderboard.data.mteb_import import (
+    PARSER,
+    Outcome,
+    commit_of,
+    import_results,
+    mteb_tasks,
+    trust_of,
+)
 
 COMMIT = "a" * 40
-KNOWN = known_tasks(
+KNOWN = tasks_by_name(
     {"STS12": "cosine_spearman", "SprintDuplicateQuestions": "max_ap", "NFCorpus": "ndcg_at_10"}
 )
 
@@ -83,15 +88,10 @@ def tables(done: Outcome) -> list[Any]:
 def parsed(tmp_path: Path, content: Any) -> tuple[str, list[tuple[str, str, float | None, str]]]:
     """The problem of one file, and its rows."""
     write(tmp_path, {"m/r/x.json": content})
-    found = parse_all(str(tmp_path / "results"), ["m/r/x.json"], KNOWN)
-    splits, subsets = list(found.splits), list(found.subsets)
-    columns = zip(found.split, found.subset, found.score, found.flag, strict=True)
-    listed = [
-        (splits[a], subsets[b], None if math.isnan(score) else score, _mteb_files.FLAGS[flag])
-        for a, b, score, flag in columns
-    ]
-    assert found.told[0].rows == len(listed)
-    return found.told[0].problem, listed
+    found = parse_files(str(tmp_path / "results"), KNOWN, ["m/r/x.json"])
+    assert found.files[0].rows == len(found.score)
+    scores = [None if math.isnan(score) else score for score in found.score]
+    return found.files[0].problem, list(zip(found.split, found.subset, scores, found.flag, strict=True))
 
 
 def test_every_score_is_a_row_of_its_entry(tmp_path: Path) -> None:
@@ -174,22 +174,21 @@ def test_old_files_read_as_mteb_reads_them(tmp_path: Path, shared: Path) -> None
     archive = shared.parent / "mteb-results.tar.xz"
     if not archive.exists():
         pytest.skip("needs mteb-results.tar.xz")
-    known = _mteb_pool._known()
+    known = mteb_tasks()
     seen = 0
     for number, content in enumerate(old_files(archive, 400)):
         path = tmp_path / "m" / "r" / f"{number}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
-        mine = parse_all(str(tmp_path), [f"m/r/{number}.json"], known)
+        mine = parse_files(str(tmp_path), known, [f"m/r/{number}.json"])
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of the scores it does not find, which are None
             theirs = TaskResult.from_disk(path)
-        splits, subsets = list(mine.splits), list(mine.subsets)
         ours = {
-            (splits[a], subsets[b]): None if math.isnan(score) else score
-            for a, b, score in zip(mine.split, mine.subset, mine.score, strict=True)
+            (split, subset): None if math.isnan(score) else score
+            for split, subset, score in zip(mine.split, mine.subset, mine.score, strict=True)
         }
-        assert mine.told[0].task == theirs.task_name
+        assert mine.files[0].task == theirs.task_name
         given = theirs.scores.items()
         assert ours == {(split, row["hf_subset"]): row["main_score"] for split, of in given for row in of}
         seen += len(ours)
@@ -343,7 +342,7 @@ def test_links_pipes_and_odd_names_are_named_and_not_opened(tmp_path: Path) -> N
 
 
 def test_a_file_that_is_too_large_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_mteb_files, "LARGEST", 2 * 2**20)
+    monkeypatch.setattr(mteb_files, "LARGEST", 2 * 2**20)
     problem, listed = parsed(tmp_path, result("STS12", 0.5, note="x" * 2**21))
     assert (problem, listed) == ("larger than 2 MiB", [])
 
@@ -352,7 +351,7 @@ def test_a_large_file_with_every_metric_gives_its_main_scores(tmp_path: Path) ->
     whole = result("STS12", *(i / 2000 for i in range(2000)))
     for row in whole["scores"]["test"]:
         row["scores_per_experiment"] = [{f"ndcg_at_{k}": 0.1 for k in range(10)} for _ in range(4)]
-    assert len(json.dumps(whole)) > _mteb_files.SLIM
+    assert len(json.dumps(whole)) > mteb_files.LARGE
     problem, listed = parsed(tmp_path, whole)
     assert (problem, [score for _, _, score, _ in listed]) == ("", [i / 2000 for i in range(2000)])
 
@@ -408,6 +407,14 @@ def test_only_the_entries_of_changed_files_get_another_digest(tmp_path: Path) ->
     assert [a == b for a, b in zip(before, after, strict=True)] == [True, False, True, True]
 
 
+def test_a_card_that_becomes_unreadable_states_nothing(tmp_path: Path) -> None:
+    root, out = tree(tmp_path / "in"), tmp_path / "out"
+    run(root, out)
+    write(root, {f"org__one/{COMMIT}/model_meta.json": "{"})
+    entry = run(root, out).imported.entries().to_pylist()[0]
+    assert (entry["model"], entry["card"], entry["embed_dim"]) == ("org/one", False, None)
+
+
 def test_another_reading_reads_everything_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root, out = tree(tmp_path / "in"), tmp_path / "out"
     run(root, out)
@@ -453,7 +460,7 @@ def test_a_file_that_failed_to_open_is_tried_again_and_rewrites_nothing(
         raise PermissionError(13, "Permission denied")
 
     with monkeypatch.context() as patched:
-        patched.setattr(_mteb_files, "_bytes", fails)
+        patched.setattr(mteb_files, "_bytes", fails)
         first = run(root, out)
         assert first.imported.counts["problems"] == {"cannot be read": 7}
         again = run(root, out)
@@ -464,7 +471,7 @@ def test_a_file_that_failed_to_open_is_tried_again_and_rewrites_nothing(
 def test_several_processes_give_what_one_gives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = tree(tmp_path / "in")
     alone = run(root, tmp_path / "one", workers=1)
-    monkeypatch.setattr(_mteb_pool, "CHUNK", 2)
+    monkeypatch.setattr(mteb_import, "CHUNK", 2)
     told: list[tuple[int, int]] = []
     several = run(root, tmp_path / "two", workers=2, progress=lambda done, total: told.append((done, total)))
     assert all(a.equals(b) for a, b in zip(tables(alone), tables(several), strict=True))
@@ -575,7 +582,7 @@ CARDS = [
 
 @pytest.mark.parametrize(("card", "expected"), CARDS)
 def test_a_card_is_cleaned(tmp_path: Path, card: dict[str, Any], expected: dict[str, Any]) -> None:
-    found = facts_of(card)
+    found = card_facts(card)
     assert {name: found[name] for name in expected} == expected
     root = write(tmp_path / "in", {"m/external/model_meta.json": card})
     [entry] = run(root, tmp_path / "out").imported.entries().to_pylist()
@@ -584,7 +591,7 @@ def test_a_card_is_cleaned(tmp_path: Path, card: dict[str, Any], expected: dict[
 
 @given(st.dictionaries(st.sampled_from([field for field, _ in FACTS.values()]), anything()))
 def test_no_card_makes_an_import_fail(card: dict[str, Any]) -> None:
-    assert facts_of(card).keys() == facts_of({}).keys()
+    assert card_facts(card).keys() == card_facts({}).keys()
 
 
 @pytest.mark.parametrize(

@@ -75,6 +75,7 @@ def laid(suite: Suite, cells: Sequence[Sequence[tuple[str, float]]], **options: 
             results=np.ones(values.shape, np.int64),
             seeds=none,
             trained_on=none,
+            sources=none,
         ),
         [[tasks.index(task.name) for task in column.tasks] for column in suite.columns],
         options.pop("averages", {}),
@@ -339,7 +340,7 @@ def test_ranks_of_nothing() -> None:
     assert json.dumps(found.mean_rank.tolist()) == "[]"
 
 
-# A suite's page: filters, orders, columns, pins and groups, told from its twin
+# A suite's page: filters, orders, columns and groups, told from its twin
 
 
 PATH = "/suites/nanobeir"
@@ -407,15 +408,6 @@ def test_orders_by_every_column_that_can_be_sorted() -> None:
         assert cells == [*known, *[None] * (len(cells) - len(known))]
     assert models(sort="model") == sorted(models(), key=str.casefold)
     assert models(sort="-model") == models(sort="model")[::-1]
-
-
-def test_pinned_rows_stay_on_top_and_are_no_part_of_the_pages() -> None:
-    last = rows()[-1]["key"]
-    found = rows(pin=last, sort="model")
-    assert (found[0]["key"], found[0]["kind"]) == (last, "pinned")
-    assert [row["key"] for row in found].count(last) == 1
-    assert rows(pin=last, q="tiny")[0]["key"] == last  # also where a filter would hide it
-    assert rows(pin="nobody-00000000") == rows()
 
 
 def test_columns_that_are_picked() -> None:

@@ -14,7 +14,7 @@ from fakes import task
 from harness import imported
 from harness.imported import Imported
 from harness.types import Column, Suite
-from leaderboard.data.mteb_pool import SCHEMA
+from leaderboard.data.mteb_import import SCHEMA
 
 Floats = NDArray[np.float64]
 
