@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ from leaderboard.data.queries import Entry
 from leaderboard.data.scores import Floats, Means, Ranks, SuiteScores, UntouchedMeans
 from leaderboard.data.suites import REASONS, Scope, scopes_of
 from leaderboard.pages._task_scores import column_path
-from leaderboard.web.formats import cell_html, over_seeds, parameters_text, seeds_text, some_seeds
+from leaderboard.web.formats import over_seeds, parameters_text, seeds_text, some_seeds
 from leaderboard.web.page import missing
 from leaderboard.web.tables import Cell, Column, Row
 
@@ -567,10 +567,6 @@ def untouched_of(grid: SuiteScores, state: SuiteState) -> UntouchedMeans | None:
     return grid.untouched(rows_kept(grid, state))
 
 
-Drawn = dict[int, tuple[Cell, str]]
-"""Cells of a column with their HTML, by row."""
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Rows:
     """What makes rows: the columns that are shown, and the cells that are marked."""
@@ -579,7 +575,6 @@ class Rows:
     columns: Sequence[SuiteColumn]
     marks: Mapping[tuple[int, str], str]
     state: SuiteState
-    own: dict[str, dict[int, tuple[Cell, str]]] = field(default_factory=dict)
 
     def body(self, rows: Sequence[int]) -> list[Row]:
         """Some rows, put together where that is asked for."""
@@ -605,42 +600,15 @@ class Rows:
         """The row of an entry."""
         entry = self.grid.entries[row]
         kind = "" if self.grid.over_tasks.complete[row] else "part"
-        drawn = [kept.get(row) or self._draw(column, row, kept) for column, kept in self._kept]
+        cells = [column.cell(row) for column in self.columns]
         if row in self._marked:
-            drawn = [self._mark(one, column, row) for one, (column, _) in zip(drawn, self._kept, strict=True)]
-        return Row(
-            cells=[*(column.cell(row) for column in self.columns[:2]), *[cell for cell, _ in drawn]],
-            key=entry.slug,
-            kind=kind,
-            drawn="".join([html for _, html in drawn]),
-        )
-
-    @cached_property
-    def _kept(self) -> list[tuple[SuiteColumn, Drawn]]:
-        """The columns behind the first two, each with its cells that were drawn before."""
-        return [
-            (column, self._drawn(column).setdefault(column.kept or column.key, {}))
-            for column in self.columns[2:]
-        ]
-
-    def _drawn(self, column: SuiteColumn) -> dict[str, Drawn]:
-        """Where a column's cells are kept: with the grid, or for this page alone."""
-        return self.own
+            cells = [self._mark(cell, column, row) for cell, column in zip(cells, self.columns, strict=True)]
+        return Row(cells=cells, key=entry.slug, kind=kind)
 
     @cached_property
     def _marked(self) -> set[int]:
         return {row for row, _ in self.marks}
 
-    @staticmethod
-    def _draw(column: SuiteColumn, row: int, kept: Drawn) -> tuple[Cell, str]:
-        """A cell with its HTML, made once for all pages."""
-        cell = column.cell(row)
-        kept[row] = cell, cell_html(cell, numeric=column.numeric)
-        return kept[row]
-
-    def _mark(self, one: tuple[Cell, str], column: SuiteColumn, row: int) -> tuple[Cell, str]:
+    def _mark(self, cell: Cell, column: SuiteColumn, row: int) -> Cell:
         mark = self.marks.get((row, column.key))
-        if mark is None:
-            return one
-        cell = replace(one[0], kind=f"{one[0].kind} {mark}".strip())
-        return cell, cell_html(cell, numeric=column.numeric)
+        return cell if mark is None else replace(cell, kind=f"{cell.kind} {mark}".strip())
