@@ -17,6 +17,7 @@ from starlette.testclient import TestClient
 import site_data
 from harness import catalog, imported
 from harness.types import SuiteOptions
+from html_pages import BROWSER, figures
 from leaderboard.data.mteb_import import SCHEMA, trust_of
 from leaderboard.data.queries import Entry
 from leaderboard.data.suites import SiteSuite, slug
