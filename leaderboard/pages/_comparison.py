@@ -81,7 +81,9 @@ class Common:
     def by_type(self) -> dict[str, list[int]]:
         """Those columns by type; types without any are left out."""
         columns = self.scores.site_suite.suite.columns
-        found = {kind: [at for at in self.columns if columns[at].type == kind] for kind in self.scores.by_type}
+        found = {
+            kind: [at for at in self.columns if columns[at].type == kind] for kind in self.scores.by_type
+        }
         return {kind: places for kind, places in found.items() if places}
 
     @cached_property
@@ -138,7 +140,9 @@ class Common:
         values, low, high = self.scores.values, self.scores.low, self.scores.high
         halves = [float(high[row, at] - low[row, at]) / 2 for row in (one, other)]
         return tie(
-            float(values[one, at]), float(values[other, at]), *(half if isfinite(half) else None for half in halves)
+            float(values[one, at]),
+            float(values[other, at]),
+            *(half if isfinite(half) else None for half in halves),
         )
 
     def winners(self, at: int) -> list[int]:
@@ -168,7 +172,7 @@ class Common:
         )  # fmt: skip
 
     def _known_half(self, one: int, other: int) -> float | None:
-        """Half of the interval of a difference of means with intervals of their own, which are of all columns."""
+        """Half of the interval of a difference of means with intervals of their own, over all columns."""
         averages = [self.scores.averages.get(row, {}).get("interval") for row in (one, other)]
         if len(self.columns) < len(self.scores.site_suite.suite.columns) or None in averages:
             return None
@@ -203,7 +207,9 @@ def common(
     slug = suite or _best_suite(queries, overlaps)
     if not suite and not overlaps:  # then by scores that do not count
         columns = _columns_of(queries, entries, lambda one: one.reason != NONE)
-        slug = _best_suite(queries, _shared(columns) or {s: sum(map(len, rows)) for s, rows in columns.items()})
+        slug = _best_suite(
+            queries, _shared(columns) or {s: sum(map(len, rows)) for s, rows in columns.items()}
+        )
     chosen = queries.suites[slug]
     name = view or max(views(chosen.suite), key=lambda one: averages.count((slug, one)))
     scores = queries.scores_of(entries, chosen, name, pinned=pinned)
@@ -250,7 +256,7 @@ def _shared(columns: _Places) -> dict[str, int]:
 
 
 def _best_suite(queries: Queries, counts: Mapping[str, int]) -> str:
-    """The suite with the highest count times the share of its columns; main suites with half of them go first."""
+    """The suite with the highest count times the share of its columns; main ones with half go first."""
     shares = {slug: count / len(queries.suites[slug].suite.columns) for slug, count in counts.items()}
     main = [slug for slug in counts if queries.suites[slug].main and shares[slug] >= 0.5]
     return max(main or counts or queries.suites, key=lambda slug: counts.get(slug, 0) * shares.get(slug, 0))
@@ -289,5 +295,8 @@ def differing(tasks: Sequence[Sequence[Mapping[str, Any]]]) -> Iterator[Differin
         rows = [[fields.get(name) for fields in some] for some in tasks]
         rows = [values for values in rows if any(value != values[0] for value in values)]
         if rows:
-            own = [[v for at, v in enumerate(values) if v not in values[:at]] for values in zip(*rows, strict=True)]
+            own = [
+                [v for at, v in enumerate(values) if v not in values[:at]]
+                for values in zip(*rows, strict=True)
+            ]
             yield Differing(name, own, len(rows))

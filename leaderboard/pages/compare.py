@@ -46,9 +46,9 @@ SHORT: Mapping[Reason, str] = {
 """Why a cell does not count, in few words."""
 
 INTERVALS = (
-    "± is half of the 95 % interval of the mean difference: of seeds and examples where both means have one for "
-    f"the whole suite, else Student’s over the paired differences, the tasks taken as a sample. Two {ALIKE} where 0 "
-    "lies in it."
+    "± is half of the 95 % interval of the mean difference: of seeds and examples where both means have one "
+    "for the whole suite, else Student’s over the paired differences, the tasks taken as a sample. Two "
+    f"{ALIKE} where 0 lies in it."
 )
 LIKE_FOR_LIKE = (
     "Over tasks that all of them have. Rows that begin with “Own” are over whatever each has, so compare "
@@ -103,7 +103,9 @@ def view(site: Site, state: CompareState) -> Page:
     entries = list({entry.id: entry for entry in (_entry(queries, name) for name in state.m)}.values())
     if state.suite and state.suite not in queries.suites:
         raise missing("suite", state.suite, queries.suites, then="The page /suites lists all.")
-    search = Control(kind="search", name="q", label="Add a model", value=state.q, placeholder="part of a name")
+    search = Control(
+        kind="search", name="q", label="Add a model", value=state.q, placeholder="part of a name"
+    )
     parts = _chooser(queries, entries, state)
     if not LEAST <= len(entries) <= MOST:
         return Page(
@@ -119,8 +121,9 @@ def view(site: Site, state: CompareState) -> Page:
     fields = measured_fields(queries, found, measured)
     differences = _differences_table(fields, [labels[row] for row in measured])
     tables = [
-        _facts_table(queries, entries, found, state), _means_table(found, labels), _pairs_table(found, labels),
-        _tasks_table(found, labels, state), _missing_table(found, labels), differences,
+        _facts_table(queries, entries, found, state), _means_table(found, labels),
+        _pairs_table(found, labels), _tasks_table(found, labels, state), _missing_table(found, labels),
+        differences,
     ]  # fmt: skip
     names = [label[2:] for label in labels]
     return Page(
@@ -187,7 +190,9 @@ def _chooser(queries: Queries, entries: Sequence[Entry], state: CompareState) ->
     shown = sorted(found, key=order)[:MATCHES] if offered else []
     labels = [f"{LETTERS[at : at + 1]} {entry.model}".lstrip() for at, entry in enumerate(entries)]
     return {
-        "chosen": [(label, link([s for s in slugs if s != e.slug])) for label, e in zip(labels, entries, strict=True)],
+        "chosen": [
+            (label, link([s for s in slugs if s != e.slug])) for label, e in zip(labels, entries, strict=True)
+        ],
         "matches": [(e.model, _about(e), link([*slugs, e.slug])) for e in shown],
         "total": len(found),
         "near": nearest(state.q, sorted({entry.model for entry in every})) if text and not found else [],
@@ -211,7 +216,7 @@ def _controls(queries: Queries, found: Common, state: CompareState) -> list[Cont
         "suite": ("Suite, with the tasks that all have", own.slug,
                   [(slug, f"{count}/{len(suites[slug].suite.columns)} {suites[slug].suite.title}")
                    for slug, count in counts.items()]),
-        "view": ("Numbers", found.scores.convention, [(name, f"as {name} prints") for name in views(own.suite)]),
+        "view": ("Numbers", found.scores.convention, [(n, f"as {n} prints") for n in views(own.suite)]),
         "type": ("Tasks of type", state.type, [("", "all"), *((kind, kind) for kind in found.by_type)]),
         "revisions": ("Scores", state.revisions, REVISIONS),
     }  # fmt: skip
@@ -289,7 +294,9 @@ FACTS: Mapping[str, Callable[[Entry], Cell]] = {
 }
 
 
-def _facts_table(queries: Queries, entries: Sequence[Entry], found: Common | None, state: CompareState) -> Table:
+def _facts_table(
+    queries: Queries, entries: Sequence[Entry], found: Common | None, state: CompareState
+) -> Table:
     """Facts as rows, entries as columns, and whether they differ."""
     rows = {name: [make(entry) for entry in entries] for name, make in FACTS.items()}
     rows["mteb"] = [_mteb(queries.facts(entry)) for entry in entries]
@@ -298,10 +305,7 @@ def _facts_table(queries: Queries, entries: Sequence[Entry], found: Common | Non
         rows["Trained on this suite"] = [_trained(found, entry) for entry in entries]
     known = {name: cells for name, cells in rows.items() if any(cell.text != "not stated" for cell in cells)}
     heads = [Column(key="fact", label="Fact", sticky=True), *_columns(_labels(entries), numeric=False)]
-    body = [
-        [_text(name), *cells, _differs(cells)]
-        for name, cells in known.items()
-    ]
+    body = [[_text(name), *cells, _differs(cells)] for name, cells in known.items()]
     turn = [Cell(text="are to this one"), *(_first(entries, at, state) for at in range(1, len(entries)))]
     return Table(
         name="facts",
@@ -333,7 +337,9 @@ def _trained(found: Common, entry: Entry) -> Cell:
         return _text(None)
     columns = found.scores.site_suite.suite.columns
     seen = [c.name for c in columns if any(task.name in entry.trained_on for task in c.tasks)]
-    return Cell(text=f"{len(seen)} of {len(columns)} tasks" if seen else "no", value=len(seen), note=", ".join(seen))
+    return Cell(
+        text=f"{len(seen)} of {len(columns)} tasks" if seen else "no", value=len(seen), note=", ".join(seen)
+    )
 
 
 def _first(entries: Sequence[Entry], at: int, state: CompareState) -> Cell:
@@ -370,26 +376,34 @@ def _means_table(found: Common, labels: Sequence[str]) -> Table:
     return Table(
         name="means",
         caption=f"{suite.title}: means × 100 over what all have",
-        columns=[Column(key="mean", label="Mean", sticky=True), Column(key="of", label="Of"), *_columns(labels)],
+        columns=[
+            Column(key="mean", label="Mean", sticky=True),
+            Column(key="of", label="Of"),
+            *_columns(labels),
+        ],
         rows=rows,
         notes=[LIKE_FOR_LIKE, *_selection_notes(found)],
     )
 
 
 def _selection_notes(found: Common) -> list[str]:
+    if not found.selected:
+        return []
     rest = "the mean over untouched tasks leaves them out, for all alike"
-    nothing = "nothing that all of them have is untouched"
+    rest = rest if found.untouched else "nothing that all of them have is untouched"
+    names = ", ".join(found.selected)
     return [
-        f"Scores on {', '.join(found.selected)} selected a checkpoint or a setting of some of these models, and err "
-        f"upward there: {rest if found.untouched else nothing}."
-    ] if found.selected else []  # fmt: skip
+        f"Scores on {names} selected some of these models or their settings, and err upward there: {rest}."
+    ]
 
 
 def _mean_row(found: Common, name: str, of: str, values: Floats, kind: str | None = "") -> Row:
     """A row of means, marked of entries that tasks of this kind selected (None for no marks)."""
     best = np.nanmax(values) if np.isfinite(values).any() else None
     cells = [
-        Cell(text=score_text(value), value=value, kind="best" if value == best else "") if value == value else EMPTY
+        Cell(text=score_text(value), value=value, kind="best" if value == best else "")
+        if value == value
+        else EMPTY
         for value in map(float, values)
     ]
     if kind is not None:
@@ -403,7 +417,10 @@ def _own_cell(means: Means, row: int) -> Cell:
         return Cell(text="–", kind="none")
     if means.complete[row]:
         return Cell(text=score_text(value), value=value)
-    text, note = f"{score_text(value)} ({count}/{means.expected})", f"over {count} of {means.expected} {means.over}"
+    text, note = (
+        f"{score_text(value)} ({count}/{means.expected})",
+        f"over {count} of {means.expected} {means.over}",
+    )
     return Cell(text=text, value=value, kind="part", note=note)
 
 
@@ -433,7 +450,11 @@ def _pairs_table(found: Common, labels: Sequence[str]) -> Table:
             cells += _difference_cells(difference(pair), *names)
         rows.append(Row(cells=cells))
     return Table(
-        name="pairs", caption="Two at a time: the one against the other", columns=heads, rows=rows, notes=[INTERVALS]
+        name="pairs",
+        caption="Two at a time: the one against the other",
+        columns=heads,
+        rows=rows,
+        notes=[INTERVALS],
     )
 
 
@@ -442,7 +463,11 @@ def _difference_cells(found: Difference | None, one: str, other: str) -> list[Ce
         return [EMPTY] * 3
     verdict = f"{one if found.value > 0 else other} is higher" if found.is_clear else ALIKE
     if found.half is None:
-        return [Cell(text=delta_text(found.value), value=found.value), EMPTY, _text("a single task gives no interval")]
+        return [
+            Cell(text=delta_text(found.value), value=found.value),
+            EMPTY,
+            _text("a single task gives no interval"),
+        ]
     half = Cell(text=f"{100 * found.half:.2f}", value=found.half)
     return [Cell(text=delta_text(found.value), value=found.value), half, _text(verdict)]
 
@@ -473,10 +498,14 @@ def _task_fields(found: Common, labels: Sequence[str]) -> list[_sorting.Field[in
         winners = found.winners(at)
         return _text(labels[winners[0]] if len(winners) == 1 else "tie")
 
+    def spread(at: int) -> float:
+        return float(np.ptp(values[:, at]))
+
     fields = [
         column(key="name", label="Task", sticky=True, sort=lambda at: columns[at].name.casefold(),
                cell=lambda at: _text(columns[at].name, href=column_path(site_suite, columns[at]))),
-        column(key="type", label="Type", sort=lambda at: columns[at].type, cell=lambda at: _text(columns[at].type)),
+        column(key="type", label="Type", sort=lambda at: columns[at].type,
+               cell=lambda at: _text(columns[at].type)),
     ]  # fmt: skip
     for row, label in enumerate(labels):
         fields.append(
@@ -485,15 +514,15 @@ def _task_fields(found: Common, labels: Sequence[str]) -> list[_sorting.Field[in
         )  # fmt: skip
         if row:
             fields.append(
-                column(key=f"d{row}", label=f"{LETTERS[row]} − A", numeric=True, note="The difference to the first.",
+                column(key=f"d{row}", label=f"{LETTERS[row]} − A", numeric=True,
+                       note="The difference to the first.",
                        sort=lambda at, row=row: float(values[row, at] - values[0, at]),
                        cell=lambda at, row=row: _delta_cell(found, row, at))
             )  # fmt: skip
     if len(labels) > 2:
         fields.append(
             column(key="spread", label="Spread", numeric=True, note="The best score less the worst.",
-                   sort=lambda at: float(np.ptp(values[:, at])),
-                   cell=lambda at: Cell(text=f"{100 * np.ptp(values[:, at]):.2f}", value=float(np.ptp(values[:, at]))))
+                   sort=spread, cell=lambda at: Cell(text=f"{100 * spread(at):.2f}", value=spread(at)))
         )  # fmt: skip
     return [*fields, column(key="best", label="Best", cell=best)]
 
@@ -536,7 +565,11 @@ def _missing_table(found: Common, labels: Sequence[str]) -> Table:
     return Table(
         name="missing",
         caption="Not compared, as not all have it",
-        columns=[Column(key="name", label="Task", sticky=True), Column(key="type", label="Type"), *_columns(labels)],
+        columns=[
+            Column(key="name", label="Task", sticky=True),
+            Column(key="type", label="Type"),
+            *_columns(labels),
+        ],
         rows=rows,
         notes=[f"{nobody} tasks of the suite that none of them has are left out."] if nobody else [],
     )
@@ -575,7 +608,11 @@ def _differences_table(tasks: Sequence[Sequence[Mapping[str, Any]]], labels: Seq
 
 def _values_cell(values: Sequence[Any]) -> Cell:
     texts = [
-        value if isinstance(value, str) else "absent" if value is None else json.dumps(value, ensure_ascii=False)
+        value
+        if isinstance(value, str)
+        else "absent"
+        if value is None
+        else json.dumps(value, ensure_ascii=False)
         for value in values[:20]
     ]
     more = f"; and {len(values) - 3} more" if len(values) > 3 else ""

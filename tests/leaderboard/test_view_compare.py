@@ -158,7 +158,9 @@ def test_a_single_common_task_gives_no_interval(tmp_path: Path) -> None:
     client = site_of(tmp_path, *(Import(model=f"a/{n}", scores={NANO[0]: n / 10}) for n in (1, 9)))
     page = asked(client, m=list(keys(client).values()))
     assert "tasks_half" not in cells(page, "pairs")[0]
-    assert {row["tasks_verdict"] for row in rows(page, "pairs").values()} == {"a single task gives no interval"}
+    assert {row["tasks_verdict"] for row in rows(page, "pairs").values()} == {
+        "a single task gives no interval"
+    }
 
 
 def test_the_mean_over_types_is_over_the_types_of_common_columns(tmp_path: Path) -> None:
