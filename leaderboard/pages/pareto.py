@@ -84,7 +84,7 @@ class ParetoPage:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Score:
-    """A score of every entry of a suite, (entries,) each; `selected` says whether its tasks selected a model."""
+    """A score of every entry, (entries,) each; `selected` says whether its tasks selected a model."""
 
     label: str
     means: Means
@@ -107,7 +107,7 @@ class _Across:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Points:
-    """All points, the best score first and incomplete ones last, the frontier by x, and counts of models left out."""
+    """All points, the best score first, incomplete ones last; the frontier by x; models left out."""
 
     dots: Sequence[Dot]
     best: Sequence[Dot]
@@ -234,8 +234,8 @@ def _across(queries: Queries, scores: SuiteScores, state: ParetoState, papers: I
     why = measure.why
     if state.x == "cost" and not state.price and names:
         why = "Give the price of an hour of the machine: a cost is that times the hours that were measured."
-    label = f"{measure.label}{f' at ${state.price:g} an hour' if priced else ''}{f', on {device}' if device else ''}"
-    axis = Axis(label=label, kind=axis.kind)
+    label = f"{measure.label} at ${state.price:g} an hour" if priced else measure.label
+    axis = Axis(label=f"{label}, on {device}" if device else label, kind=axis.kind)
     return _Across(values=values, axis=axis, devices=names, device=device, why="" if values else why)
 
 
@@ -272,9 +272,9 @@ def _dot(scores: SuiteScores, score: _Score, row: int, x: Place) -> Dot:
     notes = [] if whole else [f"only {means.count[row]} of {means.expected}: not comparable"]
     notes += ["scores in it selected the model"] if selected else []
     return Dot(
-        entry=entry, x=x, score=float(means.values[row]), low=float(score.low[row]), high=float(score.high[row]),
-        whole=whole, count=int(means.count[row]), href=f"/models/{entry.model_slug}", note="; ".join(notes),
-        selected=selected,
+        entry=entry, x=x, score=float(means.values[row]), low=float(score.low[row]),
+        high=float(score.high[row]), whole=whole, count=int(means.count[row]),
+        href=f"/models/{entry.model_slug}", note="; ".join(notes), selected=selected,
     )  # fmt: skip
 
 
@@ -296,7 +296,8 @@ def _tables(
     step = {id(dot): last for dot, last in zip(points.best, _neighbours(points), strict=True)}
     heads: _Heads = [
         (Column(key="model", label="Model", sticky=True),
-         lambda dot: Cell(text=dot.entry.model, value=dot.entry.model, href=dot.href, note=dot.entry.treatment)),
+         lambda dot: Cell(text=dot.entry.model, value=dot.entry.model, href=dot.href,
+                          note=dot.entry.treatment)),
         (Column(key="origin", label="Origin"),
          lambda dot: Cell(text=dot.entry.origin, value=dot.entry.origin, kind=dot.entry.origin)),
         (Column(key="x", label=across.axis.label, numeric=True),

@@ -23,7 +23,6 @@ from leaderboard.pages._task_scores import (
     find_task,
     first_of_models,
     known_tasks,
-    listing,
     most_have,
     places,
     results_of,
@@ -48,10 +47,10 @@ GONE = {"failed": "×", "bad": "!", "part": "–", "none": "–"}
 REVISIONS = (("any", "all scores"), ("pinned", "pinned data only"))
 EACH = (("model", "each model"), ("revision", "each revision and treatment"))
 
-NO_INTERVALS = "No interval is known for these scores: only equal ones share a rank, and a small difference may be chance."
+NO_INTERVALS = "No interval is known: only equal scores share a rank, and a small difference may be chance."
 SOME_INTERVALS = (
-    "No interval is known for {} of {} scores: those share a rank only where they are equal. Two with intervals "
-    "share one where the intervals, combined, cover the difference."
+    "No interval is known for {} of {} scores: those share a rank only where they are equal. Two with "
+    "intervals share one where the intervals, combined, cover the difference."
 )
 OTHER_DATA = "{} ranked on another revision of the data than the pinned one, or on one that is not stated."
 NO_SUITE = (
@@ -203,7 +202,8 @@ def _fields(scope: Scope, ranks: Mapping[int, int], ranked: Sequence[Scored]) ->
         column(key="rank", label="Rank", numeric=True, up=True, sticky=True, sort=rank,
                note="Entries that no known interval tells apart share a rank.",
                cell=lambda one: Cell(text=str(rank(one) or ""), value=rank(one))),
-        column(key="model", label="Model", sticky=True, cell=_model, sort=lambda one: one.entry.model.casefold()),
+        column(key="model", label="Model", sticky=True, cell=_model,
+               sort=lambda one: one.entry.model.casefold()),
         column(key="score", label="Score", numeric=True, sort=score,
                cell=lambda one: _score(one, scope, marks.get(score(one) or -1.0, ""))),
         column(key="interval", label="95 %", numeric=True, cell=_interval,
@@ -211,11 +211,13 @@ def _fields(scope: Scope, ranks: Mapping[int, int], ranked: Sequence[Scored]) ->
         column(key="parameters", label="Size", numeric=True, note="Parameters.",
                sort=lambda one: one.entry.parameters,
                cell=lambda one: Cell(text=parameters_text(one.entry.parameters), value=one.entry.parameters)),
-        column(key="origin", label="Origin", note="Where the score comes from.", sort=lambda one: one.entry.origin,
+        column(key="origin", label="Origin", note="Where the score comes from.",
+               sort=lambda one: one.entry.origin,
                cell=lambda one: Cell(text=one.entry.origin, value=one.entry.origin, kind=one.entry.origin)),
         column(key="trust", label="Revision", note="The weights that were scored, as far as they are known.",
                cell=_revision),
-        column(key="data", label="Data", note="The revision of the data.", cell=lambda one: _data_cell(one, scope)),
+        column(key="data", label="Data", note="The revision of the data.",
+               cell=lambda one: _data_cell(one, scope)),
         column(key="released", label="Released", sort=lambda one: one.entry.released,
                cell=lambda one: Cell(text=one.entry.released or "", value=one.entry.released)),
     ]  # fmt: skip
@@ -332,21 +334,24 @@ def _facts(queries: Queries, asked: _Asked, name: str) -> list[tuple[str, ...]]:
     kind, metric, results = queries.tasks.get(name, ("", "", 0))
     task, scope = asked.question.task, asked.scope
     path = task.data.path if task else ""
-    subsets = listing(scope.subsets, "subset").removeprefix("subsets ").removeprefix("subset ")
+    kind, metric = (task.type, task.metric) if task else (kind, metric)
     pinned = "pinned by the suite" if asked.question.suites else "that of most entries: no suite pins it"
     languages = describe_task(name).languages
     return [
-        ("Type", (task.type if task else kind) or "not stated"),
-        ("Metric", f"as {scope.view} prints it" if scope.view else (task.metric if task else metric) or "not stated"),
-        *([("Languages", listing(languages, "language", 6).removeprefix("languages ").removeprefix("language "))]
-          if languages else []),
+        ("Type", kind or "not stated"),
+        ("Metric", f"as {scope.view} prints it" if scope.view else metric or "not stated"),
+        *([("Languages", _names(languages, "language"))] if languages else []),
         ("Data set", path or ("local or built" if task else "not stated"),
          f"https://huggingface.co/datasets/{path}" if path.count("/") == 1 and path.isascii() else ""),
         ("Data revision", scope.data or "none", "", pinned if scope.data else "nothing pins the data"),
         ("Splits", ", ".join(scope.splits) or "none", "", _mean_over(scope.splits)),
-        ("Subsets", subsets or "none", "", _mean_over(scope.subsets)),
+        ("Subsets", _names(scope.subsets, "subset") or "none", "", _mean_over(scope.subsets)),
         ("Results", f"{results:,}", "", "with any splits and subsets"),
     ]  # fmt: skip
+
+
+def _names(names: Sequence[str], what: str) -> str:
+    return f"{len(names)} {what}s" if len(names) > 6 else ", ".join(names)
 
 
 def _mean_over(names: Sequence[str]) -> str:
