@@ -1,10 +1,11 @@
-"""What is found in folders, on its way into the index."""
+"""Entries: models with scores, as sources give them and as pages see them."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Literal
 
 from harness.lineage import Lineage
@@ -15,6 +16,91 @@ Origin = Literal["measured", "imported", "reported"]
 Trust = Literal["measured", "commit", "external", "none", "other", "reported"]
 """How far a score's model is known: measured here; of a pinned commit; told by its makers; of no
 known revision; of a revision that is no commit; printed."""
+
+
+TRUST: tuple[Trust, ...] = ("measured", "commit", "other", "external", "none", "reported")
+"""From the best known model to the least known."""
+
+SIZES: Mapping[str, tuple[float, float]] = {
+    "small": (0, 60e6),
+    "base": (60e6, 200e6),
+    "large": (200e6, 600e6),
+    "xl": (600e6, 2e9),
+    "xxl": (2e9, float("inf")),
+}
+"""Size classes by number of parameters, from (in) and to (out)."""
+
+
+@cache
+def size_class(number: int | None) -> str:
+    """The size class of a number of parameters.
+
+    >>> size_class(110_000_000), size_class(None)
+    ('base', '')
+    """
+    known = (name for name, (low, high) in SIZES.items() if number is not None and low <= number < high)
+    return next(known, "")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Entry:
+    """One thing with scores, as pages see it.
+
+    Entries of one `group` differ only in the seed of their training or in the revision of an imported
+    model. One more stands for all `seeds` or `revisions`, and they are its members.
+    """
+
+    id: int
+    slug: str
+    model: str
+    model_slug: str
+    origin: Origin
+    source: str
+    revision: str | None
+    trust: Trust
+    artifact: str | None
+    treatment: str
+    recipe: str | None
+    output: str
+    parameters: int | None
+    dimension: int | None
+    max_tokens: int | None
+    released: str | None
+    open_weights: bool | None
+    adapted_from: str | None
+    trained_on: frozenset[str] | None
+    newest: str | None
+    tasks: int
+    lineage: Lineage | None = None
+    group: str | None = None
+    seeds: tuple[int, ...] = ()
+    revisions: tuple[str, ...] = ()
+    member: bool = False
+
+    @property
+    def of_seeds(self) -> bool:
+        """Whether it stands for several seeds of a training."""
+        return len(self.seeds) > 1
+
+    @property
+    def size(self) -> str:
+        """The size class, empty where the number of parameters is not known."""
+        return size_class(self.parameters)
+
+    @property
+    def organisation(self) -> str:
+        """The part of the model's name before its slash."""
+        return self.model.rpartition("/")[0]
+
+    @property
+    def backbone(self) -> str:
+        """The model that it was made of, by its makers' own account; else the model itself."""
+        return self.adapted_from or self.model
+
+
+def precedence(entry: Entry) -> tuple[bool, int, int, str]:
+    """The order of entries of one model, the highest first: no members, trust, tasks, the newest."""
+    return (not entry.member, -TRUST.index(entry.trust), entry.tasks, entry.newest or "")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -86,15 +172,14 @@ class NewEntry:
     outcomes: Sequence[Outcome] = ()
     averages: Sequence[tuple[str, str, str]] = ()
     lineage: Lineage | None = None
+    revisions: Sequence[str] = ()
 
     @property
     def group(self) -> str | None:
         """What entries that differ only in the seed of their training share; None without a training."""
         if self.lineage is None:
             return None
-        recipe = (
-            None if self.recipe == self.lineage.name else self.recipe
-        )  # one has several names by variants
+        recipe = None if self.recipe == self.lineage.name else self.recipe  # it has several names by variants
         return _digest(self.lineage.group, recipe, self.treatment)
 
     @property
@@ -111,7 +196,8 @@ class NewEntry:
     @property
     def slug(self) -> str:
         """The entry's name in URLs."""
-        what = _short(self.origin, self.source, self.revision, self.artifact, self.treatment)
+        revision = "joined" if self.revisions else self.revision
+        what = _short(self.origin, self.source, revision, self.artifact, self.treatment)
         return f"{self.model_slug}-{what}"
 
 

@@ -1,27 +1,27 @@
-"""Imported results as entries of the index."""
+"""Imported results as entries: one for each model, its revisions joined as mteb joins them."""
 
 from __future__ import annotations
 
-import hashlib
+import csv
 import json
-import logging
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-from numpy.typing import NDArray
+from packaging.version import InvalidVersion, Version
 
 from harness import catalog
 from harness.imported import Imported
 from harness.store import Store
-from leaderboard.data.entries import NewEntry, Outcome, Unit
+from leaderboard.data.entries import TRUST, NewEntry
+from leaderboard.data.suites import REASONS, Scope, revisions, same_texts
+from leaderboard.data.tables import Row, Tables, entry_row, permanent
 
-log = logging.getLogger(__name__)
+MAIN_REVISIONS = Path(__file__).with_name("main_revisions.csv")
+"""The main revision of each model by mteb's own registry (suites/_mteb/make_snapshot.py)."""
 
 
 def sources(roots: Sequence[Path]) -> list[Imported]:
@@ -29,98 +29,199 @@ def sources(roots: Sequence[Path]) -> list[Imported]:
     return [source for root in roots for source in Store(root).imported()]
 
 
-def units(source: Imported) -> Iterator[Unit]:
-    """One unit for each model folder and revision of an import."""
-    reader, entries = _Reader(source), source.entries().to_pylist()
-    for number, (entry, trained) in enumerate(zip(entries, trained_on(entries), strict=True)):
-        name = f"{entry['model']}@{entry['revision']}@{entry['experiment']}"
-        stamp = hashlib.sha256(repr((sorted(entry.items()), trained)).encode()).hexdigest()
-        read = partial(reader.entry, number, entry, trained)
-        yield Unit(source=source.source, name=name, stamp=stamp, read=read)
+def table_path(source: Imported, table: str) -> Path:
+    """The Parquet file of a table of an import."""
+    return source.folder / f"{table}-{source.id}.parquet"
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Kind:
-    """What is known of a task by its name."""
-
-    type: str = ""
-    metric: str = ""
-
-
-class _Reader:
-    """Reads the scores of one import once, when the first entry is asked for."""
-
-    def __init__(self, source: Imported) -> None:
-        self.source = source
-        self._slices: dict[int, tuple[int, int]] | None = None
-        self._kinds = _kinds()
-
-    def entry(self, number: int, facts: Mapping[str, Any], trained: Sequence[str] | None) -> list[NewEntry]:
-        """The entry of this number with its outcomes; none where no task was read."""
-        if self._slices is None:
-            table = self.source.scores()
-            kept = ("task", "split", "subset", "data_revision", "flag", "mteb_version")
-            self._columns = [_Names(table[name]) for name in kept]
-            self._scores = table["main_score"].to_numpy()
-            self._slices = _slices(table["entry"].to_numpy())
-        first, last = self._slices.get(number, (0, 0))
-        *names, versions = [column.between(first, last) for column in self._columns]
-        outcomes = list(_outcomes(names, self._scores[first:last].tolist(), self._kinds))
-        known = sorted({version for version in versions if version})
-        facts = {**facts, "mteb_versions": known}
-        return [_entry(self.source.source, facts, trained, outcomes)] if outcomes else []
+@cache
+def main_revisions() -> Mapping[str, str]:
+    """The main revision of each model."""
+    with MAIN_REVISIONS.open(encoding="utf-8", newline="") as file:
+        return {row["model"]: row["revision"] for row in csv.DictReader(file)}
 
 
-class _Names:
-    """A column of names, kept as it is stored: each name once, and its number in every row."""
+def put_import(
+    tables: Tables, source: Imported, scopes: Mapping[str, Sequence[Scope]], numbers: Mapping[str, int]
+) -> int:
+    """Put an import's entries, results and scores into tables; returns how many entries it has.
 
-    def __init__(self, column: Any) -> None:
-        whole = pa.chunked_array([column.combine_chunks().dictionary_encode()]).combine_chunks()
-        self._known: list[str | None] = [*whole.dictionary.to_pylist(), None]
-        numbers = whole.indices.to_numpy(zero_copy_only=False).astype(float)  # NaN where nothing stands
-        self._numbers = np.nan_to_num(numbers, nan=len(self._known) - 1).astype(np.int32)
-
-    def between(self, first: int, last: int) -> list[str | None]:
-        """The names of some rows."""
-        known = self._known
-        return [known[number] for number in self._numbers[first:last].tolist()]
-
-
-def _slices(values: NDArray[np.int32]) -> dict[int, tuple[int, int]]:
-    """Where the rows of each entry stand: its first row, and the row behind its last."""
-    starts = np.flatnonzero(np.r_[True, values[1:] != values[:-1]]) if len(values) else np.array([], int)
-    ends = np.r_[starts[1:], len(values)] if len(values) else starts
-    return {int(values[a]): (int(a), int(b)) for a, b in zip(starts, ends, strict=True)}
+    Raises:
+        duckdb.Error: Its Parquet files cannot be read.
+    """
+    _read_rows(tables, source)
+    tables.insert({"entries": _entries(tables, source)})
+    _put_results(tables)
+    _put_scores(tables, scopes, numbers)
+    counts = tables.rows("SELECT count(*) AS n FROM owners")
+    return int(counts[0]["n"])
 
 
-def _outcomes(
-    names: Sequence[Sequence[Any]], scores: Sequence[float], kinds: Mapping[str, _Kind]
-) -> Iterator[Outcome]:
-    tasks: dict[str, dict[str, dict[str, float | None]]] = {}
-    revisions: dict[str, str] = {}
-    for task, split, subset, revision, flag, score in zip(*names, scores, strict=True):
-        value = None if flag else score
-        tasks.setdefault(task, {}).setdefault(split, {})[subset] = value
-        revisions[task] = revision or ""
-    for task, raw in tasks.items():
-        kind = kinds.get(task, _Kind())
-        values = [value for subsets in raw.values() for value in subsets.values()]
-        known = [value for value in values if value is not None]
-        yield Outcome(
-            task=task,
-            type=kind.type,
-            metric=kind.metric,
-            status="done",
-            value=sum(known) / len(known) if known and len(known) == len(values) else None,
-            data=revisions[task],
-            raw=raw,
-            document=json.dumps(raw, separators=(",", ":")),
-        )
+def _read_rows(tables: Tables, source: Imported) -> None:
+    """The import's scores, of rows that stand twice the last, and its files: one for each entry and task."""
+    tables.connection.execute(
+        """CREATE TEMP TABLE raw AS SELECT entry, task, split, subset, data_revision, mteb_version,
+             CASE WHEN coalesce(flag, '') = '' THEN main_score END AS score, file_row_number AS line
+           FROM read_parquet(?, file_row_number = true)""",
+        [str(table_path(source, "scores"))],
+    )
+    tables.connection.execute(
+        """CREATE TEMP TABLE cells AS SELECT raw.* EXCLUDE line FROM raw LEFT JOIN (
+             SELECT entry, task, split, subset, max(line) AS last FROM raw GROUP BY ALL HAVING count(*) > 1
+           ) twice USING (entry, task, split, subset) WHERE twice.last IS NULL OR line = twice.last"""
+    )
+    tables.connection.execute(
+        """CREATE TEMP TABLE files AS SELECT entry, task, coalesce(max(data_revision), '') AS data,
+             max(mteb_version) AS version,
+             CASE WHEN count(score) = count(*) THEN fsum(score) / count(*) END AS value
+           FROM cells GROUP BY ALL"""
+    )
 
 
-def _entry(
-    source: str, facts: Mapping[str, Any], trained: Sequence[str] | None, outcomes: Sequence[Outcome]
-) -> NewEntry:
+def _entries(tables: Tables, source: Imported) -> list[Row]:
+    """The rows of an import's entries, and of one more for each model with several revisions.
+
+    The table `owners` says which entry each of them is joined in.
+    """
+    cards = tables.rows("SELECT * FROM read_parquet(?)", str(table_path(source, "entries")))
+    known = tables.rows(
+        """SELECT entry, count(*) AS tasks, list(DISTINCT version ORDER BY version)
+             FILTER (WHERE version IS NOT NULL AND version != '') AS versions
+           FROM files GROUP BY entry"""
+    )
+    about = {row["entry"]: row for row in known}
+    groups: dict[tuple[str, str], list[Row]] = {}
+    for number, (card, trained) in enumerate(zip(cards, trained_on(cards), strict=True)):
+        if number in about:
+            facts = {**card, "mteb_versions": about[number]["versions"] or []}
+            row = {**entry_row(_entry(source.source, facts, trained)), "number": number}
+            row |= {"tasks": about[number]["tasks"]}
+            groups.setdefault((card["model"], card["experiment"]), []).append(row)
+    found: list[Row] = []
+    owners: list[Row] = []
+    for members in groups.values():
+        members = [row for row in members if row["slug"] not in tables.slugs]
+        tables.slugs |= {row["slug"] for row in members}
+        whole = _joined(members) if len(members) > 1 else None
+        found += members if whole is None else [whole, *members]
+        owners += [
+            {"number": row["number"], "id": row["id"], "slug": row["slug"], "joined": whole and whole["id"],
+             "main": _is_main(row), "known": row["revision"] not in ("external", "no_revision_available")}
+            for row in members
+        ]  # fmt: skip
+    _put_owners(tables, owners)
+    return found
+
+
+def _joined(members: Sequence[Row]) -> Row:
+    """The entry that stands for several revisions of a model, with the facts of the best known one."""
+    first = max(members, key=lambda row: (_is_main(row), -TRUST.index(row["trust"]), row["tasks"]))
+    number = permanent("joined", first["source"], first["model"], first["treatment"])
+    slug = f"{first['model_slug']}-{number:013x}"
+    group = f"revisions {slug}"
+    for row in members:
+        row |= {"group": group, "member": True}
+    revisions_of = [row["revision"] for row in members]
+    return {**first, "id": permanent(slug), "slug": slug, "group": group, "member": False, "number": None,
+            "revisions": json.dumps(revisions_of)}  # fmt: skip
+
+
+def _is_main(row: Row) -> bool:
+    return bool(main_revisions().get(row["model"]) == row["revision"])
+
+
+def _put_owners(tables: Tables, owners: Sequence[Row]) -> None:
+    kinds = {"number": "INTEGER", "id": "BIGINT", "slug": "VARCHAR", "joined": "BIGINT", "main": "BOOLEAN",
+             "known": "BOOLEAN"}  # fmt: skip
+    _put(tables, "owners", kinds, [tuple(row.values()) for row in owners])
+
+
+def _put(tables: Tables, name: str, kinds: Mapping[str, str], rows: Sequence[tuple[Any, ...]]) -> None:
+    """A temporary table of rows."""
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(kinds)
+    data = {column: np.array(values, object) for column, values in zip(kinds, columns, strict=True)}
+    fields = ", ".join(f"{column}::{kind} AS {column}" for column, kind in kinds.items())
+    tables.connection.register("given", data)
+    tables.connection.execute(f"CREATE TEMP TABLE {name} AS SELECT {fields} FROM given")
+    tables.connection.unregister("given")
+
+
+def _put_results(tables: Tables) -> None:
+    """One result for each file; of a model's revisions that of the main one, else of the newest mteb."""
+    offers = [
+        offer for suite in catalog.suites().values() for offer in suite.offers() if offer.kind == "task"
+    ]
+    known = {one.name: (one.name, one.facts["type"], one.facts["metric"]) for one in offers}
+    _put(tables, "kinds", {"task": "VARCHAR", "type": "VARCHAR", "metric": "VARCHAR"}, list(known.values()))
+    versions = [str(row["version"]) for row in tables.rows("SELECT DISTINCT version FROM files")]
+    ordered = sorted({parsed for text in versions if (parsed := _version(text)) is not None})
+    places = [(text, ordered.index(parsed)) for text in versions if (parsed := _version(text)) is not None]
+    _put(tables, "versions", {"version": "VARCHAR", "place": "INTEGER"}, places)
+    tables.connection.execute(
+        """INSERT INTO results BY NAME
+           SELECT '' AS unit, o.id AS entry, o.id AS source, f.task, coalesce(k.type, '') AS type,
+             coalesce(k.metric, '') AS metric, 'done' AS status, f.value, f.data,
+             ('0x' || left(sha256(o.slug || chr(0) || f.task), 13))::BIGINT AS id
+           FROM files f JOIN owners o ON o.number = f.entry LEFT JOIN kinds k USING (task)"""
+    )
+    tables.connection.execute(
+        """CREATE TEMP TABLE chosen AS SELECT o.id, o.joined, f.task
+           FROM files f JOIN owners o ON o.number = f.entry LEFT JOIN versions v USING (version)
+           WHERE o.joined IS NOT NULL QUALIFY 1 = row_number() OVER (
+             PARTITION BY o.joined, f.task
+             ORDER BY (o.main, v.place IS NOT NULL, o.known) DESC, v.place DESC NULLS LAST, f.entry)"""
+    )
+    tables.connection.execute(
+        """INSERT INTO results SELECT r.* REPLACE (c.joined AS entry)
+           FROM results r JOIN chosen c ON c.id = r.entry AND c.task = r.task"""
+    )
+    tables.connection.execute(
+        """UPDATE entries SET tasks = c.n FROM (SELECT joined, count(*) AS n FROM chosen GROUP BY joined) c
+           WHERE entries.id = c.joined"""
+    )
+
+
+def _version(text: str) -> Version | None:
+    try:
+        return Version(text)
+    except InvalidVersion:
+        return None
+
+
+def _put_scores(tables: Tables, scopes: Mapping[str, Sequence[Scope]], numbers: Mapping[str, int]) -> None:
+    """A score for each entry and scope that asks one of its tasks."""
+    every = [scope for some in scopes.values() for scope in some]
+    _put(
+        tables, "scopes",
+        {"scope": "INTEGER", "task": "VARCHAR", "data": "VARCHAR", "size": "INTEGER", "trained": "BOOLEAN"},
+        [(numbers[s.form], s.task, same_texts(s.task, s.data), len(s.splits) * len(s.subsets), bool(s.view))
+         for s in every],
+    )  # fmt: skip
+    _put(
+        tables, "parts", {"scope": "INTEGER", "task": "VARCHAR", "split": "VARCHAR", "subset": "VARCHAR"},
+        [(numbers[s.form], s.task, split, subset)
+         for s in every for split in s.splits for subset in s.subsets],
+    )  # fmt: skip
+    same = [(task, data, first) for (task, data), first in revisions().items()]
+    _put(tables, "same", {"task": "VARCHAR", "data": "VARCHAR", "first": "VARCHAR"}, same)
+    part, bad, other = (REASONS.index(reason) for reason in ("part", "bad", "other"))
+    tables.connection.execute(
+        f"""WITH sums AS (
+             SELECT p.scope, c.entry, fsum(score) AS total, count(*) AS n,
+               count(*) FILTER (WHERE score BETWEEN -1 AND 1) AS good
+             FROM cells c JOIN parts p USING (task, split, subset) GROUP BY ALL)
+           INSERT INTO scores BY NAME
+           SELECT '' AS unit, s.scope, r.entry, r.source, r.id AS result, r.data,
+             CASE WHEN NOT s.trained AND good = s.size THEN total / s.size END AS value,
+             CASE WHEN s.trained OR coalesce(n, 0) < s.size THEN {part} WHEN good < s.size THEN {bad}
+               WHEN s.data = '' OR s.data = coalesce(same.first, r.data) THEN 0 ELSE {other} END AS reason
+           FROM results r JOIN owners o ON o.id = r.source JOIN scopes s USING (task)
+             LEFT JOIN sums ON sums.scope = s.scope AND sums.entry = o.number
+             LEFT JOIN same ON same.task = r.task AND same.data = r.data"""
+    )
+
+
+def _entry(source: str, facts: Mapping[str, Any], trained: Sequence[str] | None) -> NewEntry:
     parameters = facts.get("n_parameters")
     return NewEntry(
         model=facts["model"],
@@ -138,17 +239,11 @@ def _entry(
         adapted_from=facts.get("adapted_from"),
         trained_on=trained,
         facts={name: value for name, value in facts.items() if value is not None},
-        outcomes=outcomes,
     )
 
 
 def _whole(value: float | None) -> int | None:
     return int(value) if value is not None and 0 < value < 2**31 else None
-
-
-def _kinds() -> dict[str, _Kind]:
-    offers = [offer for suite in catalog.suites().values() for offer in suite.offers()]
-    return {o.name: _Kind(type=o.facts["type"], metric=o.facts["metric"]) for o in offers if o.kind == "task"}
 
 
 Card = Mapping[str, Any]

@@ -1,136 +1,135 @@
-"""What pages ask of the index."""
+"""What pages ask: entries, scores of suites, results and documents of one snapshot."""
 
 from __future__ import annotations
 
 import json
+import logging
+import weakref
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Row, and_, func, select
+import duckdb
+import numpy as np
 
+from harness.errors import StoreError
 from harness.lineage import Lineage
 from leaderboard.data.checks import CheckSummary, judged
-from leaderboard.data.entries import Origin, Trust
-from leaderboard.data.snapshot import AVERAGES, ENTRIES, FILED, RESULTS, SCOPES, SCORES, SiteIndex
-from leaderboard.data.suites import Raw, SiteSuite, main_scores, views
+from leaderboard.data.entries import SIZES as SIZES
+from leaderboard.data.entries import Entry as Entry
+from leaderboard.data.entries import size_class as size_class
+from leaderboard.data.scores import Cells, SuiteScores, suite_scores
+from leaderboard.data.snapshot import SiteIndex
+from leaderboard.data.suites import REASONS, Raw, SiteSuite, main_scores, views
+from leaderboard.data.tables import SETTINGS, TABLES
 from leaderboard.data.watches import WatchSummary, watched
 
-if TYPE_CHECKING:
-    from leaderboard.data.scores import Cells, SuiteScores
+log = logging.getLogger(__name__)
 
-
-HELD = 60_000_000
+HELD = 24_000_000
 """Bytes that the scores of suites may take, by estimate."""
 
-SIZES: Mapping[str, tuple[float, float]] = {
-    "small": (0, 60e6),
-    "base": (60e6, 200e6),
-    "large": (200e6, 600e6),
-    "xl": (600e6, 2e9),
-    "xxl": (2e9, float("inf")),
-}
-"""Size classes by number of parameters, from (in) and to (out)."""
+MEMORY = "96MB"
+"""Of a query."""
 
 
-@cache
-def size_class(number: int | None) -> str:
-    """The size class of a number of parameters.
-
-    >>> size_class(110_000_000), size_class(None)
-    ('base', '')
-    """
-    known = (name for name, (low, high) in SIZES.items() if number is not None and low <= number < high)
-    return next(known, "")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Entry:
-    """One thing with scores, as the index holds it (leaderboard.data.entries.Entry)."""
+class Result(NamedTuple):
+    """One task's outcome; of several revisions of a model, `source` is the entry whose own it is."""
 
     id: int
-    slug: str
-    model: str
-    model_slug: str
-    origin: Origin
-    source: str
-    revision: str | None
-    trust: Trust
-    artifact: str | None
-    treatment: str
-    recipe: str | None
-    output: str
-    parameters: int | None
-    dimension: int | None
-    max_tokens: int | None
-    released: str | None
-    open_weights: bool | None
-    adapted_from: str | None
-    trained_on: frozenset[str] | None
-    newest: str | None
-    tasks: int
-    lineage: Lineage | None = None
-    group: str | None = None
-    seeds: tuple[int, ...] = ()
-    member: bool = False
+    entry: int
+    source: int
+    task: str
+    type: str
+    metric: str
+    status: str
+    value: float | None
+    data: str
+    key: str | None
+    written: str | None
+    deviation: float | None
+    seeds: int | None
+    trained_on: int | None
 
-    @property
-    def of_seeds(self) -> bool:
-        """Whether it stands for several seeds of a training."""
-        return len(self.seeds) > 1
 
-    @property
-    def size(self) -> str:
-        """The size class, empty where the number of parameters is not known."""
-        return size_class(self.parameters)
+class Score(NamedTuple):
+    """An entry's number for a scope, or the reason why there is none (a place in REASONS)."""
 
-    @property
-    def organisation(self) -> str:
-        """What stands before the slash of the model's name."""
-        return self.model.rpartition("/")[0]
-
-    @property
-    def backbone(self) -> str:
-        """What the model was made of, by its makers' own account; the model itself where nothing is said."""
-        return self.adapted_from or self.model
+    scope: int
+    entry: int
+    source: int
+    value: float | None
+    low: float | None
+    high: float | None
+    reason: int
+    result: int
+    data: str
+    deviation: float | None
+    seeds: int | None
+    trained_on: int | None
 
 
 class IndexChanged(Exception):
-    """The index is at another version than what was asked of it."""
+    """The snapshot was replaced and is gone."""
 
 
 class Queries:
-    """The index at one version; what was asked is kept until it changes."""
+    """One version of the tables; suites that were put together are cached."""
 
     def __init__(self, index: SiteIndex, version: int) -> None:
         self.index = index
         self.version = version
         self.suites = index.suites
-        self._suite_scores: OrderedDict[tuple[str, str, bool], SuiteScores] = OrderedDict()
-        self._cells: dict[tuple[str, str], tuple[list[Entry], Cells, Mapping[int, Mapping[str, Any]]]] = {}
+        self.scope_ids = index.scope_ids
+        self._suite_scores: OrderedDict[tuple[str, str, bool, bool], SuiteScores] = OrderedDict()
+        self._stored_of: OrderedDict[tuple[int, ...], dict[str, Any]] = OrderedDict()
+        found = index.snapshot
+        self._snapshot = found if found and found.version == version else None
 
-    @contextmanager
-    def reading(self) -> Iterator[Connection]:
-        """A connection to the index, for a read that is of this version alone.
+    @cached_property
+    def _connection(self) -> duckdb.DuckDBPyConnection:
+        """The tables of the snapshot as views; empty tables where there is none."""
+        found = duckdb.connect(config={**SETTINGS, "threads": 1, "memory_limit": MEMORY})
+        weakref.finalize(self, found.close)
+        for name, columns in TABLES.items():
+            if self._snapshot:
+                found.execute(
+                    f"CREATE VIEW {name} AS SELECT * FROM read_parquet({self._snapshot.files(name)!r})"
+                )
+            else:
+                fields = ", ".join(f'"{column}" {kind}' for column, kind in columns.items())
+                found.execute(f"CREATE TABLE {name} ({fields})")
+        return found
+
+    def _execute(self, sql: str, *values: Any) -> duckdb.DuckDBPyConnection:
+        """A query in a cursor of its own.
 
         Raises:
-            Stale: Somebody brought the index to another version meanwhile.
+            IndexChanged: The snapshot was replaced and is gone.
+            StoreError: Its files cannot be read.
         """
-        with self.index.engine.connect() as connection:
-            yield connection
-        if self.index.version != self.version:
-            raise IndexChanged
+        try:
+            return self._connection.cursor().execute(sql, list(values))
+        except duckdb.Error as error:
+            if self.index.version != self.version:
+                raise IndexChanged from error
+            self.index.damaged = True
+            reason = " ".join(str(error).split())[:300]
+            raise StoreError(
+                f"The site's snapshot cannot be read: {reason}.", hint="It is made anew within a minute."
+            ) from error
+
+    def _rows(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
+        return self._execute(sql, *values).fetchall()
 
     @cached_property
     def entries(self) -> dict[int, Entry]:
         """Every entry by its number, ordered by model and trust."""
         names = Entry.__dataclass_fields__
-        wanted = select(*[ENTRIES.c[name] for name in names]).order_by(ENTRIES.c.model, ENTRIES.c.id)
-        with self.reading() as connection:
-            return {row.id: _entry(row) for row in connection.execute(wanted)}
+        columns = ", ".join(f'"{name}"' for name in names)
+        rows = self._rows(f"SELECT {columns} FROM entries ORDER BY model, id")
+        return {row[0]: _entry(dict(zip(names, row, strict=True))) for row in rows}
 
     @cached_property
     def by_slug(self) -> dict[str, Entry]:
@@ -146,46 +145,56 @@ class Queries:
         return found
 
     @cached_property
-    def scope_ids(self) -> dict[str, int]:
-        """The number of each scope."""
-        with self.reading() as connection:
-            return {form: number for number, form in connection.execute(select(SCOPES.c.id, SCOPES.c.form))}
+    def _members(self) -> dict[str, list[Entry]]:
+        found: dict[str, list[Entry]] = {}
+        for entry in self.entries.values():
+            if entry.member and entry.group:
+                found.setdefault(entry.group, []).append(entry)
+        return found
+
+    def members(self, entry: Entry) -> list[Entry]:
+        """The entries that one of several seeds or revisions stands for, in their order."""
+        if entry.member or not entry.group or not (entry.of_seeds or entry.revisions):
+            return []
+        order = {revision: at for at, revision in enumerate(entry.revisions)}
+        return sorted(
+            self._members.get(entry.group, ()), key=lambda one: (one.seeds, order.get(one.revision or "", 0))
+        )
 
     @cached_property
     def tasks(self) -> dict[str, tuple[str, str, int]]:
         """Type, metric and number of results of every task that has any, by name; seeds count once."""
-        wanted = (
-            select(
-                RESULTS.c.task, func.max(RESULTS.c.type), func.max(RESULTS.c.metric), func.count(RESULTS.c.id)
-            )
-            .where(RESULTS.c.entry.not_in(select(ENTRIES.c.id).where(ENTRIES.c.member)))
-            .group_by(RESULTS.c.task)
-            .order_by(RESULTS.c.task)
+        rows = self._rows(
+            """SELECT task, max(type), max(metric), count(*) FROM results
+               WHERE entry NOT IN (SELECT id FROM entries WHERE member) GROUP BY task ORDER BY task"""
         )
-        with self.reading() as connection:
-            return {task: (kind, metric, n) for task, kind, metric, n in connection.execute(wanted)}
+        return {task: (kind, metric, count) for task, kind, metric, count in rows}
 
     @cached_property
     def entries_of_suites(self) -> dict[str, int]:
         """How many entries have a score in each suite, by its slug; suites without any are left out."""
-        found = {}
-        with self.reading() as connection:
-            for slug, one in self.suites.items():
-                forms = {s.form for view in views(one.suite) for column in one.scopes(view) for s in column}
-                ids = [self.scope_ids[form] for form in forms]
-                wanted = select(func.count(SCORES.c.entry.distinct())).where(
-                    SCORES.c.scope.in_(ids),
-                    SCORES.c.entry.not_in(select(ENTRIES.c.id).where(ENTRIES.c.member)),
-                )
-                found[slug] = int(connection.scalar(wanted) or 0)
-        return {slug: count for slug, count in found.items() if count}
+        pairs = {
+            (slug, self.scope_ids[scope.form])
+            for slug, one in self.suites.items()
+            for view in views(one.suite)
+            for column in one.scopes(view)
+            for scope in column
+        }
+        slugs, scopes = [slug for slug, _ in pairs], [scope for _, scope in pairs]
+        rows = self._rows(
+            """SELECT suite, count(DISTINCT entry) FROM scores
+               JOIN (SELECT unnest(?::VARCHAR[]) AS suite, unnest(?::INTEGER[]) AS scope) USING (scope)
+               WHERE entry NOT IN (SELECT id FROM entries WHERE member) GROUP BY suite""",
+            slugs,
+            scopes,
+        )
+        counts = dict(rows)
+        return {slug: counts[slug] for slug in self.suites if slug in counts}
 
     @cached_property
     def checks(self) -> dict[str, CheckSummary]:
         """Every check by its name in URLs, the newest first."""
-        return {
-            row.name: judged(row.name, row.written, json.loads(row.facts)) for row in self._filed("check")
-        }
+        return {name: judged(name, when, facts) for name, when, facts in self._documents("check")}
 
     @cached_property
     def checks_of(self) -> dict[str, list[CheckSummary]]:
@@ -199,233 +208,272 @@ class Queries:
     @cached_property
     def watches(self) -> dict[str, WatchSummary]:
         """Every watch by its name, the one with the newest score first."""
-        return {
-            row.name: watched(row.name, row.written, json.loads(row.facts)) for row in self._filed("watch")
-        }
+        return {name: watched(name, when, facts) for name, when, facts in self._documents("watch")}
 
-    def _filed(self, kind: str) -> Sequence[Any]:
-        wanted = select(FILED.c.name, FILED.c.written, FILED.c.facts).where(FILED.c.kind == kind)
-        with self.reading() as connection:
-            return connection.execute(wanted.order_by(FILED.c.written.desc(), FILED.c.name.desc())).all()
+    def _documents(self, kind: str) -> list[tuple[str, str, Any]]:
+        rows = self._rows(
+            "SELECT name, written, facts FROM documents WHERE kind = ? ORDER BY written DESC, name DESC", kind
+        )
+        return [(name, written, json.loads(facts)) for name, written, facts in rows]
 
     def document(self, kind: str, name: str) -> str:
         """The whole of a check or a watch that is there, as JSON."""
-        wanted = select(FILED.c.document).where(FILED.c.kind == kind, FILED.c.name == name)
-        with self.reading() as connection:
-            return str(connection.execute(wanted).scalar_one())
+        return str(self._rows("SELECT document FROM documents WHERE kind = ? AND name = ?", kind, name)[0][0])
 
     def kinds(self) -> frozenset[str]:
-        """Of which kinds anything was filed: "check", "watch"."""
-        with self.index.engine.connect() as connection:
-            return frozenset(connection.scalars(select(FILED.c.kind).distinct()))
+        """The kinds of documents that are there: "check", "watch"."""
+        rows = self._rows("SELECT DISTINCT kind FROM documents WHERE kind != 'record'")
+        return frozenset(kind for (kind,) in rows)
 
     def suite_scores(
-        self, site_suite: SiteSuite, convention: str = "", *, pinned: bool = False
+        self, site_suite: SiteSuite, convention: str = "", *, pinned: bool = False, revisions: bool = False
     ) -> SuiteScores:
-        """A suite put together."""
-        key = (site_suite.slug, convention, pinned)
+        """A suite with all its entries.
+
+        Args:
+            site_suite: The suite.
+            convention: The name of a convention; empty for the main score.
+            pinned: Whether only scores on the pinned revisions of the data count.
+            revisions: Whether each revision of an imported model has a row of its own.
+        """
+        key = (site_suite.slug, convention, pinned, revisions)
         found = self._suite_scores.get(key)
         if found is None:
-            found = self._suite_scores[key] = self._make(site_suite, convention, pinned)
-            self._spare()
+            found = self._suite_scores[key] = self._make(site_suite, convention, None, pinned, revisions)
+            while sum(one.size for one in self._suite_scores.values()) > HELD and len(self._suite_scores) > 1:
+                self._suite_scores.popitem(last=False)
         self._suite_scores.move_to_end(key)
         return found
 
-    def _spare(self) -> None:
-        """Forget the scores that were asked for longest ago when they take more than HELD."""
-        while sum(one.size for one in self._suite_scores.values()) > HELD and len(self._suite_scores) > 1:
-            self._suite_scores.popitem(last=False)
-        kept = {(slug, view) for slug, view, _ in self._suite_scores}
-        self._cells = {name: cells for name, cells in self._cells.items() if name in kept}
+    def scores_of(
+        self, entries: Sequence[Entry], site_suite: SiteSuite, convention: str = "", *, pinned: bool = False
+    ) -> SuiteScores:
+        """A suite with a row for each of some entries, which may be members of others."""
+        return self._make(site_suite, convention, entries, pinned, False)
 
-    def _make(self, listed: SiteSuite, view: str, pinned: bool) -> SuiteScores:
-        from leaderboard.data.scores import suite_scores
-
-        forms = listed.scopes(view)
-        ids = list(dict.fromkeys(self.scope_ids[scope.form] for column in forms for scope in column))
-        column = {number: at for at, number in enumerate(ids)}
-        entries, cells, averages = self._known(listed, view, ids)
-        columns = [[column[self.scope_ids[scope.form]] for scope in scopes] for scopes in forms]
-        return suite_scores(listed, view, entries, cells, columns, averages, pinned=pinned)
-
-    def _known(
-        self, listed: SiteSuite, view: str, ids: Sequence[int]
-    ) -> tuple[list[Entry], Cells, Mapping[int, Mapping[str, Any]]]:
-        """The entries with anything in a suite, their cells by scope, and what is known of their means."""
-        key = (listed.slug, view)
-        if key not in self._cells:
-            self._cells[key] = self._read(listed, view, ids)
-        return self._cells[key]
-
-    def _read(
-        self, listed: SiteSuite, view: str, ids: Sequence[int]
-    ) -> tuple[list[Entry], Cells, Mapping[int, Mapping[str, Any]]]:
-        import numpy as np
-
-        from leaderboard.data.scores import NONE, Cells
-
-        wanted = select(
-            SCORES.c.scope, SCORES.c.entry, SCORES.c.value, SCORES.c.low, SCORES.c.high, SCORES.c.reason,
-            SCORES.c.result, SCORES.c.seeds, SCORES.c.trained_on,
-        ).where(SCORES.c.scope.in_(ids))  # fmt: skip
-        with self.reading() as connection:
-            rows = connection.execute(wanted).all()
-            averages = self._averages(connection, listed, view)
-        there = {row.entry for row in rows} | averages.keys()
-        entries = [entry for number, entry in self.entries.items() if number in there and not entry.member]
-        place = {entry.id: at for at, entry in enumerate(entries)}
-        column = {number: at for at, number in enumerate(ids)}
-        shape = (len(entries), len(ids))
-        values, low, high = (np.full(shape, np.nan) for _ in range(3))
-        reasons, results = np.full(shape, NONE, np.uint8), np.zeros(shape, np.int64)
-        seeds, texts = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
-        own, others = ([r for r in rows if (r.entry in place) == here] for here in (True, False))
-        if own:
-            scopes, owners, *numbers, codes, sources, counts, trained = zip(*own, strict=True)
-            at = ([place[n] for n in owners], [column[n] for n in scopes])
-            for array, found in zip((values, low, high), numbers, strict=True):
-                array[at] = np.array(found, float)
-            reasons[at], results[at] = codes, sources
-            seeds[at], texts[at] = [n or 0 for n in counts], [n or 0 for n in trained]
-        cells = Cells(
-            values=values, low=low, high=high, reasons=reasons, results=results, seeds=seeds,
-            trained_on=texts, by_seed=self._by_seed(entries, others, column),
-        )  # fmt: skip
-        return entries, cells, {place[n]: document for n, document in averages.items() if n in place}
-
-    def members(self, entry: Entry) -> list[Entry]:
-        """The entries that one of several seeds stands for, by their seeds; none for any other."""
-        found = [one for one in self.entries.values() if one.member and one.group == entry.group]
-        return sorted(found, key=lambda one: one.seeds) if entry.of_seeds else []
-
-    def scores_by_seed(self, entry: Entry) -> list[dict[int, float | None]]:
-        """The values by scope of each seed that an entry stands for; empty for any other."""
-        members = self.members(entry)
-        wanted = select(SCORES.c.entry, SCORES.c.scope, SCORES.c.value)
-        found: dict[int, dict[int, float | None]] = {member.id: {} for member in members}
-        with self.reading() as connection:
-            for row in connection.execute(wanted.where(SCORES.c.entry.in_(list(found)))) if members else ():
-                found[row.entry][row.scope] = row.value
-        return list(found.values())
-
-    def _by_seed(
-        self, entries: Sequence[Entry], rows: Sequence[Any], column: Mapping[int, int]
-    ) -> dict[int, Any]:
-        """The values of each seed, (seeds, scopes), by the rows that stand for several."""
-        from leaderboard.data.scores import seed_values
-
-        values: dict[int, dict[int, float | None]] = {}
-        for row in rows:
-            values.setdefault(row.entry, {})[row.scope] = row.value
-        return {
-            at: seed_values([values.get(member.id, {}) for member in self.members(entry)], column)
-            for at, entry in enumerate(entries)
-            if entry.of_seeds
+    def _make(
+        self,
+        site_suite: SiteSuite,
+        convention: str,
+        entries: Sequence[Entry] | None,
+        pinned: bool,
+        revisions: bool,
+    ) -> SuiteScores:
+        columns = [
+            [self.scope_ids[scope.form] for scope in column] for column in site_suite.scopes(convention)
+        ]
+        scopes = list(dict.fromkeys(number for column in columns for number in column))
+        place = {number: at for at, number in enumerate(scopes)}
+        stored = self._stored(scopes, entries)
+        averages = {
+            entry: document
+            for entry, suite, name, document in self.averages(None if entries is None else [entry.id for entry in entries])
+            if (suite, name) == (site_suite.slug, convention)
         }
-
-    def _averages(self, connection: Any, listed: SiteSuite, view: str) -> dict[int, Mapping[str, Any]]:
-        wanted = select(AVERAGES.c.entry, AVERAGES.c.document).where(
-            AVERAGES.c.suite == listed.slug, AVERAGES.c.view == view
+        if entries is None:
+            there = {*np.unique(stored["entry"]).tolist(), *averages}
+            entries = [e for e in self.entries.values() if e.id in there and _is_row(e, revisions)]
+        seeds = {row: [m.id for m in self.members(e)] for row, e in enumerate(entries) if e.of_seeds}
+        return suite_scores(
+            site_suite,
+            convention,
+            entries,
+            Cells.of(stored, [entry.id for entry in entries], scopes, seeds),
+            [[place[number] for number in column] for column in columns],
+            {row: averages[entry.id] for row, entry in enumerate(entries) if entry.id in averages},
+            pinned=pinned,
         )
-        return {entry: json.loads(document) for entry, document in connection.execute(wanted)}
 
-    def results(self, **where: Any) -> Sequence[Row[Any]]:
-        """Results by task, entry, key or number, without their documents."""
-        columns = [column for column in RESULTS.c if column.name != "document"]
-        wanted = select(*columns)
-        for name, value in where.items():
-            wanted = wanted.where(
-                RESULTS.c[name].in_(value) if isinstance(value, list) else RESULTS.c[name] == value
-            )
-        with self.reading() as connection:
-            return connection.execute(wanted.order_by(RESULTS.c.task, RESULTS.c.id)).all()
+    def _stored(self, scopes: Sequence[int], entries: Sequence[Entry] | None) -> dict[str, Any]:
+        """The scores of some scopes by column; of some entries every score, and those of their members."""
+        if entries is None:
+            return self._columns(f"scope IN ({', '.join(map(str, scopes)) or 'NULL'})")
+        ids = sorted({one.id for entry in entries for one in (entry, *self.members(entry))})
+        return self._columns_of(tuple(ids))
 
-    def scores(self, **where: Any) -> Sequence[Row[Any]]:
-        """Scores by entry, scope or result, each with the revision of its data."""
-        wanted = select(SCORES, RESULTS.c.data).join(RESULTS, RESULTS.c.id == SCORES.c.result)
-        for name, value in where.items():
-            wanted = wanted.where(
-                SCORES.c[name].in_(value) if isinstance(value, list) else SCORES.c[name] == value
-            )
-        with self.reading() as connection:
-            return connection.execute(wanted.order_by(SCORES.c.entry)).all()
+    def _columns(self, wanted: str) -> dict[str, Any]:
+        found: dict[str, Any] = self._execute(
+            f"""SELECT scope, entry, source, value, low, high, reason::INTEGER AS reason, result,
+                  seeds::INTEGER AS seeds, trained_on,
+                  CASE WHEN reason = {REASONS.index("other")} THEN data ELSE '' END AS data
+                FROM scores WHERE {wanted}"""
+        ).fetchnumpy()
+        return found
 
-    def averages(self, entries: Sequence[int]) -> list[tuple[int, str, str, Mapping[str, Any]]]:
-        """What is known of the means of some entries: entry, suite, convention and document."""
-        wanted = select(AVERAGES.c.entry, AVERAGES.c.suite, AVERAGES.c.view, AVERAGES.c.document)
-        with self.reading() as connection:
-            rows = connection.execute(wanted.where(AVERAGES.c.entry.in_(list(entries)))).all()
+    def _columns_of(self, ids: tuple[int, ...]) -> dict[str, Any]:
+        """Every score of some entries, cached: a page asks for them suite by suite."""
+        if ids not in self._stored_of:
+            self._stored_of[ids] = self._columns(f"entry IN ({', '.join(map(str, ids)) or 'NULL'})")
+            while len(self._stored_of) > 4:
+                self._stored_of.popitem(last=False)
+        return self._stored_of[ids]
+
+    def results(self, **where: Any) -> list[Result]:
+        """Results by task, entry, key or number, without their documents; lists stand for any of them.
+
+        An entry that stands for several revisions has the results that were chosen, under their own numbers.
+        """
+        fits, values = _conditions(where)
+        own = " AND source = entry" if "id" in where else ""
+        sql = f"SELECT {_RESULT} FROM results WHERE {fits}{own} ORDER BY task, id, entry"
+        return [Result._make(row) for row in self._rows(sql, *values)]
+
+    def scores(self, **where: Any) -> list[Score]:
+        """Scores by entry, scope or result; lists stand for any of them."""
+        fits, values = _conditions(where)
+        own = " AND source = entry" if "result" in where else ""
+        sql = f"SELECT {_SCORE} FROM scores WHERE {fits}{own} ORDER BY entry, scope"
+        return [Score._make(row) for row in self._rows(sql, *values)]
+
+    def averages(self, entries: Sequence[int] | None = None) -> list[tuple[int, str, str, Mapping[str, Any]]]:
+        """Known means of some entries, or of all: entry, suite, convention and document."""
+        rows = self._averages
+        some = None if entries is None else set(entries)
+        return [row for row in rows if some is None or row[0] in some]
+
+    @cached_property
+    def _averages(self) -> list[tuple[int, str, str, Mapping[str, Any]]]:
+        rows = self._rows("SELECT entry, suite, convention, document FROM averages")
         return [(entry, suite, convention, json.loads(text)) for entry, suite, convention, text in rows]
 
-    def best_scores(self, scopes: Sequence[int]) -> dict[int, tuple[int, float]]:
+    def best_scores(self, scopes: Sequence[int], *, pinned: bool = False) -> dict[int, tuple[int, float]]:
         """The entry with the highest score that counts of each scope, and that score."""
-        counted = and_(SCORES.c.reason == 0, SCORES.c.scope.in_(list(scopes)), ENTRIES.c.origin != "reported",
-                       ENTRIES.c.member.is_(False))  # fmt: skip
-        wanted = select(SCORES.c.scope, SCORES.c.entry, SCORES.c.value).join(
-            ENTRIES, ENTRIES.c.id == SCORES.c.entry
+        counted = [REASONS.index(""), *([] if pinned else [REASONS.index("other")])]
+        rows = self._rows(
+            """SELECT scope, entry, value FROM scores WHERE scope IN (SELECT unnest(?::INTEGER[]))
+                 AND reason IN (SELECT unnest(?::INTEGER[])) AND value IS NOT NULL
+                 AND entry IN (SELECT id FROM entries WHERE origin != 'reported' AND NOT member)
+               QUALIFY row_number() OVER (PARTITION BY scope ORDER BY value DESC, entry) = 1""",
+            list(scopes),
+            counted,
         )
-        order = wanted.where(counted).order_by(SCORES.c.value, SCORES.c.entry.desc())
-        with self.reading() as connection:
-            return {scope: (entry, value) for scope, entry, value in connection.execute(order)}
+        return {scope: (entry, value) for scope, entry, value in rows}
 
-    def task_results(self, tasks: Sequence[str]) -> list[tuple[Row[Any], Raw]]:
+    def task_results(self, tasks: Sequence[str]) -> list[tuple[Result, Raw]]:
         """Every result of some tasks with its main scores by split and subset."""
-        with self.reading() as connection:
-            rows = connection.execute(
-                select(RESULTS).where(RESULTS.c.task.in_(list(tasks))).order_by(RESULTS.c.id)
-            ).all()
-        return [(row, self._raw(row)) for row in rows]
+        found = self.results(task=list(tasks))
+        raw = self._raw_scores(found)
+        return [(row, raw[row.id]) for row in found]
 
-    def _raw(self, row: Row[Any]) -> Raw:
-        document = json.loads(row.document)
-        if self.entries[row.entry].origin != "measured":
-            return document  # type: ignore[no-any-return]
-        return main_scores(document["scores"], row.metric, document.get("main_score"))
+    def _raw_scores(self, results: Sequence[Result]) -> dict[int, Raw]:
+        imported = [row for row in results if self.entries[row.source].origin == "imported"]
+        others = {row.id: row for row in results if self.entries[row.source].origin != "imported"}
+        found: dict[int, Raw] = {**self._imported_scores(imported)}
+        for number, document in self.result_documents(list(others)).items():
+            row = others[number]
+            found[number] = main_scores(document["scores"], row.metric, document.get("main_score"))
+        return found
+
+    def _imported_scores(self, results: Sequence[Result]) -> dict[int, dict[str, dict[str, float | None]]]:
+        """Main scores by split and subset, read from the Parquet files of imports."""
+        numbers = self._numbers({row.source for row in results})
+        known = {(*numbers[row.source], row.task): row.id for row in results}
+        found: dict[int, dict[str, dict[str, float | None]]] = {row.id: {} for row in results}
+        for source, folder, identifier in self._snapshot.imports.values() if self._snapshot and known else ():
+            own = [key for key in known if key[0] == source]
+            rows = self._rows(
+                """SELECT entry, task, split, subset, CASE WHEN coalesce(flag, '') = '' THEN main_score END
+                   FROM read_parquet(?, file_row_number = true)
+                   WHERE entry IN (SELECT unnest(?::INTEGER[])) AND task IN (SELECT unnest(?::VARCHAR[]))
+                   ORDER BY file_row_number""",
+                f"{folder}/scores-{identifier}.parquet",
+                sorted({number for _, number, _ in own}),
+                sorted({task for *_, task in own}),
+            )
+            for number, task, split, subset, score in rows:
+                if (source, number, task) in known:
+                    found[known[source, number, task]].setdefault(split, {})[subset] = score
+        return found
+
+    def _numbers(self, entries: set[int]) -> dict[int, tuple[str, int]]:
+        """The source and the row of imported entries."""
+        rows = self._rows(
+            "SELECT id, source, number FROM entries WHERE id IN (SELECT unnest(?::BIGINT[]))", list(entries)
+        )
+        return {number: (source, row) for number, source, row in rows}
+
+    def source_file(self, result: Result) -> str:
+        """The file of an imported result below its source's folder of results; empty for any other."""
+        numbers = self._numbers({result.source})
+        source, number = numbers.get(result.source, ("", None))
+        for name, folder, identifier in self._snapshot.imports.values() if self._snapshot else ():
+            if name == source and number is not None:
+                rows = self._rows(
+                    "SELECT max(path) FROM read_parquet(?) WHERE entry = ? AND task = ?",
+                    f"{folder}/files-{identifier}.parquet", number, result.task,
+                )  # fmt: skip
+                return str(rows[0][0] or "")
+        return ""
 
     def records(self, entries: Sequence[int], tasks: Sequence[str]) -> list[tuple[int, Mapping[str, Any]]]:
         """The whole records of measured entries on some tasks, with the entry's number."""
-        wanted = select(RESULTS.c.entry, RESULTS.c.document).where(
-            RESULTS.c.entry.in_(list(entries)), RESULTS.c.task.in_(list(tasks)), RESULTS.c.status == "done"
-        )
-        with self.reading() as connection:
-            return [(entry, json.loads(text)) for entry, text in connection.execute(wanted)]
+        found = self.results(entry=list(entries), task=list(tasks), status="done")
+        documents = self.result_documents([row.id for row in found])
+        return [(row.entry, documents[row.id]) for row in found if row.id in documents]
 
     def result_documents(self, ids: Sequence[int]) -> dict[int, Any]:
-        """The whole of some results by number."""
-        wanted = select(RESULTS.c.id, RESULTS.c.document).where(RESULTS.c.id.in_(list(ids)))
-        with self.reading() as connection:
-            return {number: json.loads(text) for number, text in connection.execute(wanted)}
-
-    def newest(self, count: int) -> list[tuple[Row[Any], Entry]]:
-        """The records that were written last, with their entries."""
-        columns = [column for column in RESULTS.c if column.name != "document"]
-        wanted = select(*columns).where(RESULTS.c.written.is_not(None), RESULTS.c.key.is_not(None)).order_by(
-            RESULTS.c.written.desc(), RESULTS.c.id.desc()
-        )  # fmt: skip
-        with self.reading() as connection:
-            rows = connection.execute(wanted.limit(count)).all()
-        return [(row, self.entries[row.entry]) for row in rows]
+        """The whole records of some results by number; imported ones are left out."""
+        rows = self._rows(
+            """SELECT name, document FROM documents
+               WHERE kind = 'record' AND name IN (SELECT unnest(?::VARCHAR[]))""",
+            [str(number) for number in ids],
+        )
+        return {int(name): json.loads(document) for name, document in rows}
 
     def result_document(self, number: int) -> Any:
         """The whole of a result: a record, or an import's scores by split and subset."""
-        wanted = select(RESULTS.c.document).where(RESULTS.c.id == number)
-        with self.reading() as connection:
-            return json.loads(connection.execute(wanted).scalar_one())
+        document = self.result_documents([number]).get(number)
+        return self._imported_scores(self.results(id=number))[number] if document is None else document
+
+    def newest(self, count: int) -> list[tuple[Result, Entry]]:
+        """The records that were written last, with their entries."""
+        rows = self._rows(
+            f"""SELECT {_RESULT} FROM results WHERE written IS NOT NULL AND key IS NOT NULL
+                ORDER BY written DESC, id DESC LIMIT ?""",
+            count,
+        )
+        return [(row, self.entries[row.entry]) for row in map(Result._make, rows)]
 
     def facts(self, entry: Entry) -> Mapping[str, Any]:
         """What else is known of an entry."""
-        wanted = select(ENTRIES.c.facts).where(ENTRIES.c.id == entry.id)
-        with self.reading() as connection:
-            found: Mapping[str, Any] = json.loads(connection.execute(wanted).scalar_one())
-            return found
+        found: Mapping[str, Any] = json.loads(
+            self._rows("SELECT facts FROM entries WHERE id = ?", entry.id)[0][0]
+        )
+        return found
 
 
-def _entry(row: Any) -> Entry:
-    values = dict(row._mapping)
-    text, lineage, seeds = (values.pop(name) for name in ("trained_on", "lineage", "seeds"))
+_RESULT, _SCORE = (", ".join(f'"{name}"' for name in kind._fields) for kind in (Result, Score))
+
+
+def _conditions(where: Mapping[str, Any]) -> tuple[str, list[Any]]:
+    """SQL for columns that are equal to values, or in lists of them."""
+    names = [
+        f"list_contains(?::{'VARCHAR' if name in ('task', 'key', 'status') else 'BIGINT'}[], {name})"
+        for name in where
+    ]
+    values = [value if isinstance(value, list) else [value] for value in where.values()]
+    return " AND ".join(names) or "true", values
+
+
+def _is_row(entry: Entry, revisions: bool) -> bool:
+    """Whether an entry has a row in a suite: seeds have none, nor have single revisions unless asked for."""
+    if revisions and entry.origin == "imported":
+        return not entry.revisions
+    return not entry.member
+
+
+@cache
+def _names(text: str) -> frozenset[str]:
+    return frozenset(json.loads(text))
+
+
+def _entry(values: dict[str, Any]) -> Entry:
+    trained_on, lineage = values.pop("trained_on"), values.pop("lineage")
+    seeds, revisions = (tuple(json.loads(values.pop(name) or "[]")) for name in ("seeds", "revisions"))
     return Entry(
         **values,
-        trained_on=None if text is None else frozenset(json.loads(text)),
+        trained_on=None if trained_on is None else _names(trained_on),
         lineage=None if lineage is None else Lineage.model_validate_json(lineage),
-        seeds=tuple(json.loads(seeds or "[]")),
+        seeds=seeds,
+        revisions=revisions,
     )

@@ -1,4 +1,4 @@
-"""Records of results folders as entries of the index."""
+"""Records of results folders as entries, and the entries that stand for several seeds."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from statistics import fmean, stdev
 from typing import Any
 
 from harness.errors import RecordError
@@ -27,7 +28,8 @@ from harness.results import (
 from harness.scores import TrainedResult
 from harness.store import Store
 from leaderboard.data.entries import NewEntry, Number, Outcome, Unit
-from leaderboard.data.suites import SiteSuite, main_scores
+from leaderboard.data.suites import REASONS, SiteSuite, main_scores
+from leaderboard.data.tables import Row, Tables, permanent
 
 log = logging.getLogger(__name__)
 
@@ -254,3 +256,144 @@ def _examples(record: Record, places: Mapping[str, Path]) -> Path | None:
 
 def _written(record: Record) -> str:
     return str(record.provenance.get("written", ""))
+
+
+SEEDS = "seeds"
+"""The unit of entries that stand for several seeds of a training."""
+
+_SOME, _OTHER = REASONS.index("seeds"), REASONS.index("other")
+
+
+def put_seeds(tables: Tables) -> None:
+    """Put in an entry for every training with several seeds: means over them of what all of them have."""
+    groups: dict[str, list[Row]] = {}
+    for entry in tables.rows('SELECT * FROM entries WHERE "group" IS NOT NULL ORDER BY id'):
+        groups.setdefault(entry["group"], []).append(entry)
+    for members in groups.values():
+        if len(members) > 1:
+            _put_group(tables, sorted(members, key=_seed))
+
+
+def _seed(entry: Row) -> int:
+    return int(json.loads(entry["lineage"])["seed"])
+
+
+def _put_group(tables: Tables, members: Sequence[Row]) -> None:
+    first, ids = members[0], [member["id"] for member in members]
+    digest = hashlib.sha256(f"{SEEDS} {first['group']}".encode()).hexdigest()[:8]
+    slug = f"{first['model_slug']}-{digest}"
+    own = {"unit": SEEDS, "entry": permanent(slug), "source": permanent(slug)}
+    results = tables.rows(
+        """SELECT r.*, d.document
+           FROM results r JOIN documents d ON d.kind = 'record' AND d.name = r.id::VARCHAR
+           WHERE entry IN (SELECT unnest(?::BIGINT[]))""",
+        ids,
+    )
+    scores = tables.rows(
+        "SELECT * FROM scores WHERE entry IN (SELECT unnest(?::BIGINT[])) ORDER BY entry", ids
+    )
+    tasks: dict[str, list[Row]] = {}
+    results.sort(key=lambda one: (ids.index(one["entry"]), one["status"] != "done", one["written"] or ""))
+    for result in results:
+        if all(other["entry"] != result["entry"] for other in tasks.get(result["task"], ())):
+            tasks.setdefault(result["task"], []).append(result)
+    rows = [
+        {**_group_result(some, members), **own, "id": permanent(slug, task)} for task, some in tasks.items()
+    ]
+    task_of = {result["id"]: result["task"] for result in results}
+    scopes: dict[int, list[Row]] = {}
+    for score in scores:
+        scopes.setdefault(score["scope"], []).append(score)
+    lineages = [json.loads(member["lineage"]) for member in members]
+    entry = {
+        **first, "unit": SEEDS, "id": own["entry"], "slug": slug, "artifact": None, "tasks": len(rows),
+        "seeds": json.dumps([lineage["seed"] for lineage in lineages]),
+        "lineage": json.dumps(_shared_lineage(lineages)), "member": False,
+        "newest": max((member["newest"] or "" for member in members), default="") or None,
+    }  # fmt: skip
+    tables.connection.execute(
+        """UPDATE entries SET member = true, model = ?, model_slug = ?
+           WHERE id IN (SELECT unnest(?::BIGINT[]))""",
+        [first["model"], first["model_slug"], ids],
+    )
+    tables.insert(
+        {
+            "entries": [entry],
+            "results": rows,
+            "documents": [{**own, "kind": "record", "name": str(row["id"]), "document": row["document"]}
+                          for row in rows],
+            "scores": [{**_over_seeds(some, len(members)), **own, "scope": scope,
+                        "result": permanent(slug, task_of[some[0]["result"]])}
+                       for scope, some in scopes.items()],
+        }
+    )  # fmt: skip
+
+
+def _shared_lineage(lineages: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The lineage of all seeds; what their sweeps chose stays where all chose the same value."""
+    first = lineages[0]
+    sweeps: list[dict[str, Any]] = [lineage["sweep"] for lineage in lineages if lineage.get("sweep")]
+    if all(sweep["chosen"] == sweeps[0]["chosen"] for sweep in sweeps):
+        return first
+    return {**first, "sweep": {**sweeps[0], "chosen": None, "curve": []}}
+
+
+def _over_seeds(scores: Sequence[Row], expected: int) -> Row:
+    """The mean of a scope's scores and its deviation; where some seeds have none, how many have one."""
+    values = [score["value"] for score in scores if score["value"] is not None]
+    complete = len(values) == expected
+    reasons = {score["reason"] for score in scores}
+    texts = [score["trained_on"] for score in scores if score["trained_on"] is not None]
+    return {
+        "value": fmean(values) if complete else None,
+        "reason": (_OTHER if _OTHER in reasons else 0) if complete else _SOME if values else max(reasons),
+        "deviation": stdev(values) if complete else None,
+        "seeds": len(values),
+        "trained_on": max(texts, default=None),
+        "data": scores[0]["data"],
+    }
+
+
+def _group_result(results: Sequence[Row], members: Sequence[Row]) -> Row:
+    """The result of a task over all seeds, with a document like a record's that names those of the seeds."""
+    values = [one["value"] for one in results if one["value"] is not None and one["status"] == "done"]
+    complete = len(values) == len(members)
+    mean = fmean(values) if complete else None
+    newest = max(results, key=lambda one: one["written"] or "")
+    seeds = {member["id"]: _seed(member) for member in members}
+    documents = [json.loads(result["document"]) for result in results]
+    apart = {"key", "digest", "examples", "run"}
+    document = {name: value for name, value in documents[0].items() if name not in apart}
+    document["lineage"] = _shared_lineage([one["lineage"] for one in documents])
+    for part, own in (("identity", {"artifact"}), ("model", {"artifact", "weights"}), ("lineage", {"seed"})):
+        document[part] = {name: value for name, value in document[part].items() if name not in own}
+    document |= {
+        "training": {},
+        "main_score": mean,
+        "scores": _mean_of([one["scores"] for one in documents]) if complete else {},
+        "seeds": [
+            {"seed": seeds[r["entry"]], "result": r["id"], "key": r["key"], "status": r["status"],
+             "main_score": r["value"]}
+            for r in results
+        ],
+        "error": None,
+    }  # fmt: skip
+    return {
+        **newest,
+        "status": "done" if complete else "part",
+        "value": mean,
+        "data": newest["data"] if len({result["data"] for result in results}) == 1 else "",
+        "key": None,
+        "deviation": stdev(values) if complete else None,
+        "seeds": len(values),
+        "document": json.dumps(document),
+    }
+
+
+def _mean_of(values: Sequence[Any]) -> Any:
+    """The means of numbers in documents of one form; None where one of them has something else."""
+    if all(isinstance(value, Mapping) for value in values):
+        shared = [name for name in values[0] if all(name in value for value in values)]
+        return {name: _mean_of([value[name] for value in values]) for name in shared}
+    numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+    return fmean(values) if numbers else None

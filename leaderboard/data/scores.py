@@ -12,10 +12,8 @@ from numpy.typing import NDArray
 
 from harness.scores import Untouched, column_chose, shown_only
 from harness.types import Suite
-from leaderboard.data.entries import Trust
-from leaderboard.data.queries import Entry
+from leaderboard.data.entries import Entry, precedence
 from leaderboard.data.suites import REASONS, SiteSuite
-from leaderboard.web.tables import Cell
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
@@ -23,17 +21,8 @@ Ints: TypeAlias = NDArray[np.int64]
 LEVEL = 0.95
 """Of the intervals that make ties."""
 
-TRUST: tuple[Trust, ...] = ("measured", "commit", "other", "external", "none", "reported")
-"""From the best known model to the least known."""
-
-CELL, NUMBERS = 400, 60
-"""Bytes of a cell that is drawn and kept, and of its numbers alone."""
-
-
-def knownness(entry: Entry) -> tuple[bool, int, int, str]:
-    """What puts entries of one model in order: seeds after what stands for them, trust, tasks, the newest."""
-    return (not entry.member, -TRUST.index(entry.trust), entry.tasks, entry.newest or "")
-
+BYTES = 80
+"""Of the numbers of a cell."""
 
 OTHER = REASONS.index("other")
 NONE = REASONS.index("none")
@@ -135,7 +124,8 @@ class SuiteScores:
     averages: Mapping[int, Mapping[str, Any]]
     by_seed: Mapping[int, Floats] = field(default_factory=dict)
     pinned: bool = False
-    drawn: dict[str, dict[int, tuple[Cell, str]]] = field(default_factory=dict)
+    sources: Ints = field(default_factory=lambda: np.zeros((0, 0), np.int64))
+    data: Mapping[tuple[int, int], str] = field(default_factory=dict)
     _ranks: dict[tuple[str, str], Ranks] = field(default_factory=dict)
 
     def mean(self, over: str) -> Means:
@@ -143,15 +133,9 @@ class SuiteScores:
         return self.over_types if over == "types" else self.over_tasks
 
     @property
-    def keeps_cells(self) -> bool:
-        """Whether drawn cells are kept: of what most readers ask for."""
-        return self.site_suite.main
-
-    @property
     def size(self) -> int:
-        """Bytes that it takes, by estimate, with all its cells drawn where these are kept."""
-        cells = len(self.entries) * (len(self.site_suite.suite.columns) + len(self.by_type) + 8)
-        return cells * (CELL if self.keeps_cells else NUMBERS)
+        """Bytes that it takes, by estimate."""
+        return len(self.entries) * (len(self.site_suite.suite.columns) + len(self.by_type) + 8) * BYTES
 
     @cached_property
     def first(self) -> NDArray[np.bool_]:
@@ -169,7 +153,7 @@ class SuiteScores:
         counts = self.over_tasks.count if count is None else count
 
         def weight(row: int) -> tuple[Any, ...]:
-            return (int(counts[row]), *knownness(self.entries[row]))
+            return (int(counts[row]), *precedence(self.entries[row]))
 
         best: dict[str, int] = {}
         for row in rows:
@@ -247,9 +231,10 @@ class SuiteScores:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Cells:
-    """What is known of every entry and scope, before columns are made of them: (entries, scopes).
+    """Scores before columns are made of them, (entries, scopes) each.
 
-    `by_seed` are the values of each seed, (seeds, scopes), by the rows that stand for several.
+    `by_seed` are the values of each seed, (seeds, scopes), by the rows that stand for several; `data` is the
+    revision of the data by row and scope, where it is not the pinned one.
     """
 
     values: Floats
@@ -259,17 +244,73 @@ class Cells:
     results: Ints
     seeds: Ints
     trained_on: Ints
+    sources: Ints
     by_seed: Mapping[int, Floats] = field(default_factory=dict)
+    data: Mapping[tuple[int, int], str] = field(default_factory=dict)
+
+    @staticmethod
+    def of(
+        columns: Mapping[str, NDArray[Any]],
+        entries: Sequence[int],
+        scopes: Sequence[int],
+        seeds: Mapping[int, Sequence[int]],
+    ) -> Cells:
+        """Cells of rows as they are stored.
+
+        Args:
+            columns: Rows by column; entries and scopes that are not listed are left out.
+            entries: The entry of each row.
+            scopes: The scope of each column.
+            seeds: By row, the entries of the seeds that it stands for.
+        """
+        given = {name: np.ma.filled(values, _EMPTY[name]) for name, values in columns.items()}
+        at, rows, places = _places(given, entries, scopes)
+        found = {}
+        for name, empty in _EMPTY.items():
+            if name not in ("entry", "scope", "data"):
+                array = np.full((len(entries), len(scopes)), empty)
+                array[rows, places] = given[name][at]
+                found[name] = array
+        data = given["data"][at]
+        others = [n for n, revision in enumerate(data) if revision]
+        by_seed = {}
+        for row, members in seeds.items():
+            own, seed, place = _places(given, members, scopes)
+            by_seed[row] = np.full((len(members), len(scopes)), np.nan)
+            by_seed[row][seed, place] = given["value"][own]
+        return Cells(
+            values=found["value"], low=found["low"], high=found["high"],
+            reasons=found["reason"].astype(np.uint8), results=found["result"], seeds=found["seeds"],
+            trained_on=found["trained_on"], sources=found["source"], by_seed=by_seed,
+            data={(int(rows[n]), int(places[n])): str(data[n]) for n in others},
+        )  # fmt: skip
 
 
-def seed_values(values: Sequence[Mapping[int, float | None]], column: Mapping[int, int]) -> Floats:
-    """The values of seeds by scope as an array, (seeds, scopes); NaN where there is none."""
-    found = np.full((len(values), len(column)), np.nan)
-    for at, own in enumerate(values):
-        for scope, value in own.items():
-            if value is not None and scope in column:
-                found[at, column[scope]] = value
-    return found
+_EMPTY: Mapping[str, Any] = {
+    "entry": 0, "scope": 0, "value": np.nan, "low": np.nan, "high": np.nan, "reason": NONE, "result": 0,
+    "seeds": 0, "trained_on": 0, "source": 0, "data": "",
+}  # fmt: skip
+"""The columns of stored scores, and what stands for nothing."""
+
+
+def _places(
+    columns: Mapping[str, NDArray[Any]], entries: Sequence[int], scopes: Sequence[int]
+) -> tuple[Ints, Ints, Ints]:
+    """The rows of some entries and scopes, and the place of each among these."""
+    rows, row = _place(columns["entry"], entries)
+    places, place = _place(columns["scope"], scopes)
+    at = np.flatnonzero(rows & places)
+    return at, row[at], place[at]
+
+
+def _place(values: NDArray[Any], known: Sequence[int]) -> tuple[NDArray[np.bool_], Ints]:
+    """Which values are known, and the place of each."""
+    numbers = np.array(known, np.int64)
+    if not len(numbers):
+        return np.zeros(len(values), bool), np.zeros(len(values), np.int64)
+    order = np.argsort(numbers)
+    found = order[np.searchsorted(numbers, values, sorter=order).clip(max=len(numbers) - 1)]
+    return numbers[found] == values, found
 
 
 def suite_scores(
@@ -296,7 +337,7 @@ def suite_scores(
     shape = (len(entries), len(columns))
     values, low, high = (np.full(shape, np.nan) for _ in range(3))
     reasons, results = np.full(shape, NONE, np.uint8), np.zeros(shape, np.int64)
-    seeds, trained_on = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+    seeds, trained_on, sources = (np.zeros(shape, np.int64) for _ in range(3))
     for place, scopes in enumerate(columns):
         if scopes:
             chosen = list(scopes)
@@ -310,9 +351,10 @@ def suite_scores(
             some = (codes != NONE).any(axis=1) & (codes == NONE).any(axis=1)
             reasons[some, place] = REASONS.index("part")
         if len(scopes) == 1:
+            sources[:, place] = cells.sources[:, scopes[0]]
             low[:, place], high[:, place] = cells.low[:, scopes[0]], cells.high[:, scopes[0]]
             results[:, place] = cells.results[:, scopes[0]]
-    _lay_printed(site_suite, averages, values, reasons)
+    _put_printed(site_suite, averages, values, reasons)
     counted = ((reasons == 0) | ((reasons == OTHER) & (not pinned))) & np.isfinite(values)
     by_seed = {row: _columns_of(of, columns) for row, of in cells.by_seed.items()}
     deviations = np.full(shape, np.nan)
@@ -324,8 +366,21 @@ def suite_scores(
         reasons=reasons, results=results, counted=counted, deviations=deviations, seeds=seeds,
         trained_on=trained_on,
         by_type=means.by_type, over_tasks=means.over_tasks, over_types=means.over_types, averages=averages,
-        by_seed=by_seed, pinned=pinned,
+        by_seed=by_seed, pinned=pinned, sources=sources, data=_data(cells.data, columns),
     )  # fmt: skip
+
+
+def _data(
+    data: Mapping[tuple[int, int], str], columns: Sequence[Sequence[int]]
+) -> dict[tuple[int, int], str]:
+    """Revisions of data by row and column, from those by row and scope."""
+    places: dict[int, list[int]] = {}
+    for place, scopes in enumerate(columns):
+        for scope in scopes:
+            places.setdefault(scope, []).append(place)
+    return {
+        (row, place): revision for (row, scope), revision in data.items() for place in places.get(scope, ())
+    }
 
 
 def _suite_means(
@@ -339,11 +394,11 @@ def _suite_means(
     averaged = _averaged(suite)
     by_type = _by_type(suite, averaged, values, counted)
     over_tasks = _mean("tasks", values[:, averaged], counted[:, averaged])
-    _lay_printed_means(averages, by_type, over_tasks)
+    _put_printed_means(averages, by_type, over_tasks)
     over_types = _over_types(by_type, len(values))
     for row, own in by_seed.items():
         means = [over_tasks, over_types, *by_type.values()]
-        _lay_deviations(row, own, counted[[row] * len(own)], suite, means)
+        _put_deviations(row, own, counted[[row] * len(own)], suite, means)
     return SuiteMeans(over_tasks=over_tasks, over_types=over_types, by_type=by_type)
 
 
@@ -355,7 +410,7 @@ def _columns_of(values: Floats, columns: Sequence[Sequence[int]]) -> Floats:
     return np.array(found).reshape(len(columns), len(values)).T
 
 
-def _lay_deviations(
+def _put_deviations(
     row: int,
     values: Floats,
     counted: NDArray[np.bool_],
@@ -370,7 +425,7 @@ def _lay_deviations(
         mean.deviations[row] = of.values.std(ddof=1)
 
 
-def _lay_printed(
+def _put_printed(
     site_suite: SiteSuite,
     averages: Mapping[int, Mapping[str, Any]],
     values: Floats,
@@ -383,7 +438,7 @@ def _lay_printed(
             values[row, place[name]], reasons[row, place[name]] = value, 0
 
 
-def _lay_printed_means(
+def _put_printed_means(
     averages: Mapping[int, Mapping[str, Any]], by_type: Mapping[str, Means], over_tasks: Means
 ) -> None:
     """Put in the means that papers print of types, and the mean over tasks that follows from them."""

@@ -1,420 +1,309 @@
-"""The index: what the folders hold, in tables that can be asked. It can be thrown away and made anew."""
+"""Snapshots: what folders hold, as Parquet files of one version each, which can be made anew."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import logging
-import math
-import secrets
+import os
+import shutil
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain
 from pathlib import Path
-from statistics import fmean, stdev
-from typing import Any, TypeVar
+from typing import Any, Protocol
 
-from filelock import FileLock
-from sqlalchemy import (
-    BigInteger,
-    Boolean,
-    Column,
-    Connection,
-    Engine,
-    Float,
-    Index,
-    Integer,
-    MetaData,
-    SmallInteger,
-    String,
-    Table,
-    Text,
-    create_engine,
-    delete,
-    event,
-    func,
-    insert,
-    select,
-    text,
-    update,
-)
-from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, NoSuchModuleError, OperationalError
+import duckdb
+from filelock import FileLock, Timeout
 
 from harness import files, paths
-from harness.errors import StoreError, UsageError
 from harness.imported import Imported
-from leaderboard.data import checks as judged
-from leaderboard.data import imports
-from leaderboard.data import paper_rows as printed
-from leaderboard.data import records as measured
-from leaderboard.data import watches as watched
-from leaderboard.data.entries import NewEntry, Outcome, StoredDocument, Unit
-from leaderboard.data.suites import REASONS, Scope, SiteSuite, all_scopes, listed, possible
-from leaderboard.web.settings import Settings
-
-METADATA = MetaData()
-
-
-def _text(length: int | None = None) -> String:
-    """Text that every database puts in one order: that of its code points."""
-    kind = Text if length is None else String
-    return kind(length).with_variant(kind(length, collation="C"), "postgresql")
-
-
-META = Table("meta", METADATA, Column("name", _text(64), primary_key=True), Column("value", _text()))
-"""`version` rises whenever anything changed; `form` tells an index that this program cannot read."""
-
-UNITS = Table(
-    "units",
-    METADATA,
-    Column("id", Integer, primary_key=True),
-    Column("source", _text(), nullable=False),
-    Column("name", _text(), nullable=False),
-    Column("stamp", _text(64), nullable=False),
-)
-"""What is taken in or dropped as a whole: a folder of records, or one entry of an import."""
-
-ENTRIES = Table(
-    "entries",
-    METADATA,
-    Column("id", BigInteger, primary_key=True, autoincrement=False),
-    Column("unit", Integer, nullable=False, index=True),
-    Column("slug", _text(200), nullable=False, unique=True),
-    Column("model", _text(), nullable=False),
-    Column("model_slug", _text(200), nullable=False, index=True),
-    Column("origin", _text(16), nullable=False),
-    Column("source", _text(), nullable=False),
-    Column("revision", _text()),
-    Column("trust", _text(16), nullable=False),
-    Column("artifact", _text(64)),
-    Column("treatment", _text(), nullable=False),
-    Column("recipe", _text()),
-    Column("output", _text(16), nullable=False),
-    Column("parameters", BigInteger),
-    Column("dimension", Integer),
-    Column("max_tokens", Integer),
-    Column("released", _text(10)),
-    Column("open_weights", Boolean),
-    Column("adapted_from", _text()),
-    Column("trained_on", _text()),
-    Column("facts", _text(), nullable=False),
-    Column("newest", _text(32)),
-    Column("tasks", Integer, nullable=False),
-    Column("lineage", _text()),
-    Column("group", _text(64), index=True),
-    Column("seeds", _text()),
-    Column("member", Boolean, nullable=False),
-)
-"""One thing with scores: a model, its revision, and how it was measured; its number stays likewise.
-
-Entries of one `group` differ only in the seed of their training. Where there are several, one more stands for
-all of `seeds` (JSON), and they are its members.
-"""
-
-RESULTS = Table(
-    "results",
-    METADATA,
-    Column("id", BigInteger, primary_key=True, autoincrement=False),
-    Column("entry", BigInteger, nullable=False, index=True),
-    Column("task", _text(500), nullable=False, index=True),
-    Column("type", _text(), nullable=False),
-    Column("metric", _text(), nullable=False),
-    Column("status", _text(8), nullable=False),
-    Column("value", Float),
-    Column("data", _text(), nullable=False),
-    Column("key", _text(64), index=True),
-    Column("written", _text(32)),
-    Column("deviation", Float),
-    Column("seeds", SmallInteger),
-    Column("trained_on", Integer),
-    Column("document", _text(), nullable=False),
-)
-"""One task's outcome as it was found, under a number that stays when the index is made anew.
-
-`document` is its JSON; of an import: split → subset → score. Of several seeds there is their mean if all have
-one, its standard deviation, and how many `seeds` have a score. `trained_on` counts the task's texts that the
-model was trained on.
-"""
-
-SCOPES = Table(
-    "scopes",
-    METADATA,
-    Column("id", Integer, primary_key=True),
-    Column("form", _text(64), nullable=False, unique=True),
-)
-"""What a suite's column asks of a task: its splits, subsets, data, and the paper's convention."""
-
-SCORES = Table(
-    "scores",
-    METADATA,
-    Column("scope", Integer, primary_key=True, autoincrement=False),
-    Column("entry", BigInteger, primary_key=True, autoincrement=False),
-    Column("value", Float),
-    Column("low", Float),
-    Column("high", Float),
-    Column("reason", SmallInteger, nullable=False),
-    Column("result", BigInteger, nullable=False),
-    Column("deviation", Float),
-    Column("seeds", SmallInteger),
-    Column("trained_on", Integer),
-    Index("scores_entry", "entry"),
-)
-"""An entry's number for a scope, or why there is none (leaderboard.data.suites.REASONS)."""
-
-AVERAGES = Table(
-    "averages",
-    METADATA,
-    Column("entry", BigInteger, primary_key=True, autoincrement=False),
-    Column("suite", _text(200), primary_key=True),
-    Column("view", _text(64), primary_key=True),
-    Column("document", _text(), nullable=False),
-)
-"""Means of tasks that a recipe trained for, with their intervals (docs/json.md)."""
-
-FILED = Table(
-    "filed",
-    METADATA,
-    Column("id", BigInteger, primary_key=True, autoincrement=False),
-    Column("unit", Integer, nullable=False, index=True),
-    Column("kind", _text(8), nullable=False),
-    Column("name", _text(120), nullable=False),
-    Column("written", _text(40), nullable=False),
-    Column("facts", _text(), nullable=False),
-    Column("document", _text(), nullable=False),
-    Index("filed_kind", "kind"),
-)
-"""Checks and watches (leaderboard.data.entries.Filed); `facts` and `document` are JSON."""
-
-
-def open_engine(url: str, *, file: Path) -> Engine:
-    """The database at `url`, or the SQLite file where there is no URL.
-
-    Raises:
-        UsageError: The URL is none that can be used.
-        StoreError: The database does not answer.
-    """
-    if not url:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        url = f"sqlite:///{file}"
-    try:
-        engine = create_engine(make_url(url), **_arguments(url))
-    except (ArgumentError, NoSuchModuleError, ModuleNotFoundError) as error:
-        raise UsageError(
-            f"HARNESS_DATABASE_URL cannot be used: {error}.",
-            hint="For example postgresql+psycopg://user:password@host/name, or leave it out for a file.",
-        ) from None
-    try:
-        if engine.dialect.name == "sqlite":
-            event.listen(engine, "connect", _tune)
-            event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
-        with alone(engine), engine.begin() as connection:
-            lock(connection)
-            METADATA.create_all(connection)
-    except OperationalError as error:
-        where = make_url(url).render_as_string(hide_password=True)
-        raise StoreError(
-            f"The database {where} does not answer: {error.orig}.",
-            hint="Start it, or mend HARNESS_DATABASE_URL.",
-        ) from None
-    return engine
-
-
-def alone(engine: Engine) -> AbstractContextManager[Any]:
-    """Keeps other processes from writing the same file."""
-    file = engine.url.database
-    known = engine.dialect.name == "sqlite" and file not in (None, "", ":memory:")
-    return FileLock(f"{file}.lock") if known else nullcontext()
-
-
-def lock(connection: Connection) -> None:
-    """Keep others from writing the same database on a server until the transaction ends."""
-    if connection.dialect.name == "postgresql":
-        connection.execute(text("SELECT pg_advisory_xact_lock(4717)"))
-
-
-def _arguments(url: str) -> dict[str, Any]:
-    if make_url(url).get_backend_name() == "sqlite":
-        return {"connect_args": {"check_same_thread": False, "timeout": 30}}
-    return {"pool_pre_ping": True}
-
-
-def _tune(connection: Any, _record: Any) -> None:
-    """Readers go on while the index is refreshed; tables are made and dropped in transactions, too."""
-    connection.isolation_level = None
-    for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "cache_size=-20000", "temp_store=MEMORY"):
-        connection.execute(f"PRAGMA {pragma}")
-
+from leaderboard.data import checks, imports, paper_rows, records, watches
+from leaderboard.data.entries import Unit
+from leaderboard.data.suites import REVISIONS, Scope, SiteSuite, all_scopes, listed
+from leaderboard.data.tables import TABLES, Tables, Writer, storable
 
 log = logging.getLogger(__name__)
 
-BEST = [REASONS.index(reason) for reason in ("", "other", "part", "bad", "failed", "none", "seeds")]
-"""Which of several results of a task answers a scope: the first in this order, then the newest."""
+FORM = 14
+"""The form of snapshots; raised when tables or what they hold change, so that old ones are made anew."""
 
-WRITTEN = (UNITS, ENTRIES, RESULTS, SCORES, AVERAGES, FILED)
-"""The tables that hold units, in the order in which rows go in."""
+OWN = "own"
+"""The part of a snapshot that holds everything but imports."""
 
-Item = TypeVar("Item")
+WEEK = 7 * 24 * 3600
+SPARE = 600
+"""Seconds after which nobody reads a version that another one has replaced."""
 
 
-class Writer:
-    """Writes units, counting the identifiers itself so that rows can go in by the thousand."""
+class Folders(Protocol):
+    """Where records, imports and papers lie (leaderboard.web.settings.Settings)."""
 
-    def __init__(self, connection: Connection, scopes: dict[str, list[Scope]]) -> None:
-        self.connection = connection
-        self.scopes = scopes
-        self.next = {
-            table.name: int(connection.scalar(select(func.coalesce(func.max(table.c.id), 0))) or 0) + 1
-            for table in (UNITS,)
-        }
-        self.ids = self._scope_ids()
-        self.slugs = set(connection.scalars(select(ENTRIES.c.slug)))
-        self.results = set(connection.scalars(select(RESULTS.c.id)))
+    @property
+    def results(self) -> tuple[Path, ...]:
+        """Results folders; what an earlier one holds goes first."""
 
-    def _scope_ids(self) -> dict[str, int]:
-        known = {form: number for number, form in self.connection.execute(select(SCOPES.c.id, SCOPES.c.form))}
-        forms = [scope.form for scopes in self.scopes.values() for scope in scopes if scope.form not in known]
-        added = {form: number for number, form in enumerate(forms, len(known) + 1)}
-        self._insert(SCOPES, [{"id": number, "form": form} for form, number in added.items()])
-        return known | added
+    @property
+    def reference(self) -> Path | None:
+        """Records that come with a checkout."""
 
-    def write(self, units: Iterable[Unit], former: Mapping[tuple[str, str], int]) -> int:
-        """Take units in, some at a time, each in place of its former state; returns how many.
+    @property
+    def reported(self) -> Path | None:
+        """The papers' tables."""
 
-        One that cannot be read leaves its former state.
+    @property
+    def suites(self) -> tuple[str, ...]:
+        """Suites of one's own."""
+
+    @property
+    def snapshots(self) -> Path | None:
+        """Where snapshots lie; None for the cache."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Changes:
+    """A refresh in numbers: units read, new and changed ones, and units that are gone."""
+
+    taken: int
+    dropped: int
+    version: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Snapshot:
+    """One version of the tables.
+
+    Attributes:
+        folder: It holds a folder of Parquet files for each part.
+        version: A number that rises.
+        units: The stamp of each unit of the own part, by its name.
+        parts: The names of all parts, the own one first.
+        imports: Where the tables of each import lie: its source, and its folder and identifier.
+        sizes: Bytes of each file.
+    """
+
+    folder: Path
+    version: int
+    units: Mapping[str, str]
+    parts: Sequence[str]
+    imports: Mapping[str, tuple[str, str, str]]
+    sizes: Mapping[str, int]
+
+    def files(self, table: str) -> list[str]:
+        """The Parquet files of a table."""
+        return [str(self.folder / part / f"{table}.parquet") for part in self.parts]
+
+    @property
+    def whole(self) -> bool:
+        """Whether all files are there in their full length and can be opened."""
+        if not self.sizes or self.sizes != _sizes(self.folder):
+            return False
+        try:
+            with duckdb.connect() as connection:
+                for name in TABLES:
+                    connection.execute("SELECT count(*) FROM read_parquet(?)", [self.files(name)])
+        except duckdb.Error:
+            return False
+        return True
+
+
+class SiteIndex:
+    """The snapshots of some folders, of which the last one counts."""
+
+    def __init__(self, settings: Folders, folder: Path, suites: dict[str, SiteSuite]) -> None:
+        self.settings = settings
+        self.folder = folder
+        self.suites = suites
+        self._scopes = all_scopes(list(suites.values()))
+        forms = [scope.form for some in self._scopes.values() for scope in some]
+        self.scope_ids = {form: number for number, form in enumerate(forms, 1)}
+        self._seen: tuple[tuple[int, int], Snapshot | None] = ((0, 0), None)
+        self.damaged = False
+
+    @property
+    def snapshot(self) -> Snapshot | None:
+        """The newest whole snapshot, read again only where another one replaced it."""
+        try:
+            facts = (self.folder / "current.json").stat()
+        except OSError:
+            return None
+        place = (facts.st_mtime_ns, facts.st_ino)
+        if place != self._seen[0]:
+            self._seen = (place, _read(self.folder / "current.json"))
+        return self._seen[1]
+
+    @property
+    def version(self) -> int:
+        """A number that rises whenever anything changed."""
+        return self.snapshot.version if self.snapshot else 0
+
+    def refresh(self) -> Changes:
+        """Look at every folder; what is as it was is not read.
+
+        Where another process is doing so, its former snapshot is good enough.
         """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            with FileLock(self.folder / ".lock", timeout=0 if self.version and not self.damaged else -1):
+                return self._refresh()
+        except Timeout:
+            return Changes(taken=0, dropped=0, version=self.version)
+
+    def _refresh(self) -> Changes:
+        former = self.snapshot
+        if former and (self.damaged or not former.whole):
+            log.error("%s is damaged. It is made anew.", former.folder)
+            former = None
+        units = {_name(unit): unit for unit in self._units()}
+        known = former.units if former else {}
+        fresh = {name: unit for name, unit in units.items() if known.get(name) != unit.stamp}
+        gone = known.keys() - units.keys()
+        there = imports.sources(self.settings.results)
+        parts = _parts(there)
+        if former and not fresh and not gone and list(former.parts) == [OWN, *parts]:
+            return Changes(taken=0, dropped=0, version=former.version)
+        return self._write(former, units, fresh, len(gone), parts)
+
+    def _write(
+        self,
+        former: Snapshot | None,
+        units: Mapping[str, Unit],
+        fresh: Mapping[str, Unit],
+        gone: int,
+        parts: Mapping[str, Imported],
+    ) -> Changes:
+        """Write a new version beside the former one, and then in its place."""
+        version = self._last() + 1
+        new = self.folder / f"new-{version}"
+        for rest in self.folder.glob("new-*"):
+            shutil.rmtree(rest, ignore_errors=True)
+        new.mkdir()
+        own = Tables()
+        read, stamps = self._own(own, former, units, fresh)
+        changed = bool(read or gone or former is None)
+        if changed:
+            records.put_seeds(own)
+            own.save(new / OWN)
+        else:
+            _link(former, OWN, new)
+        there, taken = self._imports(new, former, parts, own.slugs)
+        if former and not changed and there.keys() == former.imports.keys():
+            shutil.rmtree(new)
+            return Changes(taken=0, dropped=0, version=former.version)
+        dropped = gone + len(former.imports.keys() - there.keys() if former and not taken else ())
+        files.move(new, self.folder / str(version))
+        self._publish(version, stamps, there)
+        return Changes(taken=read + taken, dropped=dropped, version=version)
+
+    def _own(
+        self, tables: Tables, former: Snapshot | None, units: Mapping[str, Unit], fresh: Mapping[str, Unit]
+    ) -> tuple[int, dict[str, str]]:
+        """Put everything but imports into tables: how many units were read, and the stamps of all there."""
+        contents = {name: found for name, unit in fresh.items() if (found := _contents(unit)) is not None}
+        known = former.units if former else {}
+        kept = [name for name in units if name in known and name not in contents]
+        if former:
+            tables.keep(former.folder / OWN, kept)
+        writer = Writer(tables, self._scopes, self.scope_ids)
+        for name, found in contents.items():
+            for item in found:
+                writer.put(item, name)
+        tables.insert(writer.rows)
+        return len(contents), {
+            **{name: known[name] for name in kept},
+            **{name: fresh[name].stamp for name in contents},
+        }
+
+    def _imports(
+        self, new: Path, former: Snapshot | None, parts: Mapping[str, Imported], slugs: set[str]
+    ) -> tuple[dict[str, tuple[str, str, str]], int]:
+        """Write the parts of imports, and how many entries were read; one that is damaged stays as it was."""
+        found: dict[str, tuple[str, str, str]] = {}
         taken = 0
-        for some in _batched(units, 50):
-            rows: dict[str, list[dict[str, Any]]] = {table.name: [] for table in WRITTEN}
-            read = [(unit, found) for unit in some if (found := _read(unit)) is not None]
-            self._forget([former[key] for unit, _ in read if (key := key_of(unit)) in former])
-            for unit, found in read:
-                number = self._number(UNITS.name)
-                row = {"source": unit.source, "name": unit.name, "stamp": unit.stamp}
-                rows["units"].append({"id": number, **{name: _storable(v) for name, v in row.items()}})
-                for one in found:
-                    if isinstance(one, StoredDocument):
-                        rows["filed"].append(_document_row(one, number))
-                    else:
-                        self._entry(one, number, rows)
-            for table in WRITTEN:
-                self._insert(table, rows[table.name])
-            taken += len(read)
-        return taken
+        for name, source in parts.items():
+            if former and name in former.imports:
+                _link(former, name, new)
+                found[name] = former.imports[name]
+                continue
+            tables = Tables()
+            tables.slugs = slugs
+            try:
+                taken += imports.put_import(tables, source, self._scopes, self.scope_ids)
+                tables.save(new / name)
+                found[name] = (source.source, str(source.folder.resolve()), source.id)
+            except (duckdb.Error, KeyError, TypeError, ValueError) as error:
+                reason = " ".join(str(error).split())[:300]
+                log.error(
+                    "The import %s cannot be read: %s. What was known of it stays.", source.folder, reason
+                )
+                for old, place in former.imports.items() if former else ():
+                    if place[1] == str(source.folder.resolve()):
+                        _link(former, old, new)
+                        found[old] = place
+        return found, taken
 
-    def _forget(self, units: Sequence[int]) -> None:
-        """Drop units whose new state is at hand."""
-        ours = select(ENTRIES.c.id).where(ENTRIES.c.unit.in_(units))
-        self.slugs -= set(self.connection.scalars(select(ENTRIES.c.slug).where(ENTRIES.c.unit.in_(units))))
-        self.results -= set(self.connection.scalars(select(RESULTS.c.id).where(RESULTS.c.entry.in_(ours))))
-        drop(self.connection, units)
+    def _last(self) -> int:
+        """The highest version that was ever written here."""
+        there = [int(path.name) for path in self.folder.iterdir() if path.name.isdecimal()]
+        return max([self.version, *there])
 
-    def _entry(self, entry: NewEntry, unit: int, rows: dict[str, list[dict[str, Any]]]) -> None:
-        if entry.slug in self.slugs:
-            log.warning("%s (%s) stands in two folders. One is left out.", entry.model, entry.treatment)
-            return
-        self.slugs.add(entry.slug)
-        number = permanent(entry.slug)
-        rows["entries"].append(_entry_row(entry, number, unit))
-        scores: dict[int, list[dict[str, Any]]] = {}
-        for outcome in sorted(entry.outcomes, key=lambda one: one.written or "", reverse=True):
-            result = self._result(entry, outcome)
-            rows["results"].append(_result_row(outcome, result, number))
-            for score in self._scores(outcome, number, result):
-                scores.setdefault(score["scope"], []).append(score)
-        rows["scores"] += [
-            min(some, key=lambda score: BEST.index(score["reason"])) for some in scores.values()
-        ]
-        rows["averages"] += [
-            {"entry": number, "suite": suite, "view": view, "document": document}
-            for suite, view, document in entry.averages
-        ]
+    def _publish(
+        self, version: int, units: Mapping[str, str], parts: Mapping[str, tuple[str, str, str]]
+    ) -> None:
+        folder = self.folder / str(version)
+        document = {
+            "version": version,
+            "units": dict(units),
+            "parts": [OWN, *parts],
+            "imports": dict(parts),
+            "sizes": _sizes(folder),
+        }
+        files.replace(self.folder / "current.json", json.dumps(document).encode())
+        self.damaged = False
+        for old in self.folder.iterdir():
+            if old.name.isdecimal() and int(old.name) < version and time.time() - old.stat().st_mtime > SPARE:
+                shutil.rmtree(old, ignore_errors=True)
 
-    def _scores(self, outcome: Outcome, entry: int, result: int) -> Iterator[dict[str, Any]]:
-        for scope in self.scopes.get(outcome.task, ()):
-            value, low, high, reason = _answer(scope, outcome)
-            yield {
-                "scope": self.ids[scope.form],
-                "entry": entry,
-                "value": value,
-                "low": low,
-                "high": high,
-                "reason": REASONS.index(reason),
-                "result": result,
-                "deviation": None,
-                "seeds": None,
-                "trained_on": outcome.trained_on,
-            }
-
-    def _insert(self, table: Any, rows: Sequence[dict[str, Any]]) -> None:
-        if rows:
-            self.connection.execute(insert(table), rows)
-
-    def _result(self, entry: NewEntry, outcome: Outcome) -> int:
-        """The number of a result: what its address holds, so it comes of what it is a result of."""
-        number = permanent(entry.slug, outcome.key or outcome.task)
-        while number in self.results:
-            number += 1
-        self.results.add(number)
-        return number
-
-    def _number(self, table: str) -> int:
-        self.next[table] += 1
-        return self.next[table] - 1
+    def _units(self) -> Iterator[Unit]:
+        reference = [self.settings.reference] if self.settings.reference else []
+        roots = [*self.settings.results, *(path for path in reference if path not in self.settings.results)]
+        return chain(
+            records.units(roots, list(self.suites.values())),
+            checks.units(roots),
+            watches.units(roots),
+            paper_rows.units(self.settings.reported, self.suites),
+        )
 
 
-def _answer(scope: Scope, outcome: Outcome) -> tuple[float | None, float | None, float | None, Any]:
-    if outcome.status == "failed":
-        return None, None, None, "failed"
-    number = outcome.numbers.get(scope.view)
-    if scope.view:
-        if number is None or number.value is None:
-            return None, None, None, "part"
-        if not possible(number.value):
-            return None, None, None, "bad"
-        same = not scope.data or outcome.data == scope.data
-        return number.value, number.low, number.high, "" if same else "other"
-    value, reason = scope.answer(outcome.raw, outcome.data)
-    return value, None, None, reason
+def open_index(settings: Folders) -> SiteIndex:
+    """The snapshots of a site's folders, in the cache or where settings say."""
+    cache = paths.cache_folder()
+    suites = listed(cache, settings.suites)
+    folders = repr([str(Path(p).resolve()) for p in (*settings.results, settings.reference or "")])
+    name = hashlib.sha256(folders.encode()).hexdigest()[:16]
+    folder = (settings.snapshots or cache / "site") / f"{name}-{_form(all_scopes(list(suites.values())))}"
+    _tidy(folder, name)
+    return SiteIndex(settings, folder, suites)
 
 
-def _entry_row(entry: NewEntry, number: int, unit: int) -> dict[str, Any]:
-    names = (
-        "model origin source trust treatment revision artifact recipe output parameters dimension "
-        "max_tokens released open_weights adapted_from"
-    )
-    written = [outcome.written for outcome in entry.outcomes if outcome.written]
-    return {
-        **{name: _stored(ENTRIES.c[name], getattr(entry, name)) for name in names.split()},
-        "id": number,
-        "unit": unit,
-        "slug": entry.slug,
-        "model_slug": entry.model_slug,
-        "trained_on": None if entry.trained_on is None else json.dumps(list(entry.trained_on)),
-        "facts": json.dumps(entry.facts, default=str),
-        "newest": _stored(ENTRIES.c.newest, max(written, default=None)),
-        "tasks": len(entry.outcomes),
-        "lineage": entry.lineage.model_dump_json() if entry.lineage else None,
-        "group": entry.group,
-        "seeds": json.dumps([entry.lineage.seed]) if entry.lineage else None,
-        "member": False,
-    }
+def _parts(sources: Sequence[Imported]) -> dict[str, Imported]:
+    """Imports by the names of their parts; of two with the same source the first goes before the second."""
+    tables = imports.MAIN_REVISIONS.read_bytes()
+    found: dict[str, Imported] = {}
+    for source in sources:
+        before = [one.id for one in found.values() if one.source == source.source]
+        digest = hashlib.sha256(repr((source.source, source.id, before)).encode() + tables).hexdigest()
+        found[f"{source.id}-{digest[:12]}"] = source
+    return found
 
 
-def _document_row(one: StoredDocument, unit: int) -> dict[str, Any]:
-    values = {name: _stored(FILED.c[name], getattr(one, name)) for name in ("kind", "name", "written")}
-    documents = {"facts": json.dumps(one.facts), "document": one.document}
-    return {**values, **documents, "id": permanent(one.kind, one.name), "unit": unit}
+def _name(unit: Unit) -> str:
+    return storable(f"{unit.source}/{unit.name}")
 
 
-def key_of(unit: Unit) -> tuple[str, str]:
-    """What a unit is known by, as the index holds it."""
-    return _storable(unit.source), _storable(unit.name)
-
-
-def _read(unit: Unit) -> Sequence[NewEntry | StoredDocument] | None:
+def _contents(unit: Unit) -> Sequence[Any] | None:
     """What a unit holds; None, and a word in the log, where it cannot be read: it is tried again."""
     try:
         return unit.read()
@@ -423,374 +312,48 @@ def _read(unit: Unit) -> Sequence[NewEntry | StoredDocument] | None:
         return None
 
 
-def permanent(*parts: str) -> int:
-    """A number made of some texts, which every program can hold exactly: below 2**52."""
-    return int(hashlib.sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()[:13], 16)
-
-
-def _result_row(outcome: Outcome, number: int, entry: int) -> dict[str, Any]:
-    names = ("task", "type", "metric", "status", "value", "data", "key", "written", "document", "trained_on")
-    values = {name: _stored(RESULTS.c[name], getattr(outcome, name)) for name in names}
-    return {**values, "id": number, "entry": entry, "deviation": None, "seeds": None}
-
-
-def _stored(column: Column[Any], value: Any) -> Any:
-    """A value as every database takes it: text of the column's length, numbers that it can hold."""
-    if value is None:
-        return None
-    kind = column.type
-    if isinstance(value, str):
-        return _storable(value)[: kind.length] if isinstance(kind, String) else None
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    most = 2**63 if isinstance(kind, BigInteger) else 2**31
-    return None if isinstance(kind, Integer) and not -most <= value < most else value
-
-
-def _storable(text: str) -> str:
-    """Text that every database takes: no NUL, no half of a character."""
-    if text.isascii() and "\0" not in text:
-        return text
-    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
-
-
-SEEDS = "seeds"
-"""The source of units that stand for several seeds of a training."""
-
-_SOME, _OTHER = REASONS.index("seeds"), REASONS.index("other")
-
-
-def write_groups(connection: Connection) -> None:
-    """Write an entry for every training with several seeds anew, in the place of the former ones."""
-    drop(connection, list(connection.scalars(select(UNITS.c.id).where(UNITS.c.source == SEEDS))))
-    connection.execute(update(ENTRIES).where(ENTRIES.c.member).values(member=False))
-    groups: dict[str, list[Any]] = {}
-    for entry in connection.execute(
-        select(ENTRIES).where(ENTRIES.c.group.is_not(None)).order_by(ENTRIES.c.id)
-    ):
-        groups.setdefault(entry.group, []).append(entry)
-    for members in groups.values():
-        ordered = sorted(members, key=lambda one: json.loads(one.lineage)["seed"])
-        if len(ordered) > 1:
-            _write_group(connection, ordered)
-
-
-def _write_group(connection: Connection, members: Sequence[Any]) -> None:
-    """One entry for all seeds: means over them of what all of them have."""
-    first, ids = members[0], [member.id for member in members]
-    unit = int(connection.scalar(select(func.max(UNITS.c.id))) or 0) + 1
-    slug = f"{first.model_slug}-{hashlib.sha256(f'{SEEDS} {first.group}'.encode()).hexdigest()[:8]}"
-    number = permanent(slug)
-    results = connection.execute(select(RESULTS).where(RESULTS.c.entry.in_(ids))).all()
-    tasks: dict[str, list[Any]] = {}
-    for result in sorted(
-        results, key=lambda one: (ids.index(one.entry), one.status != "done", one.written or "")
-    ):
-        if all(other.entry != result.entry for other in tasks.get(result.task, ())):
-            tasks.setdefault(result.task, []).append(result)
-    rows = [_group_result(slug, number, some, members) for some in tasks.values()]
-    seeds = [json.loads(member.lineage)["seed"] for member in members]
-    connection.execute(insert(UNITS).values(id=unit, source=SEEDS, name=first.group, stamp=""))
-    lineage = json.dumps(_shared_lineage([json.loads(member.lineage) for member in members]))
-    own = {"id": number, "unit": unit, "slug": slug, "artifact": None, "seeds": json.dumps(seeds)}
-    newest = max((member.newest or "" for member in members), default="") or None
-    connection.execute(
-        insert(ENTRIES).values(
-            {**first._mapping, **own, "lineage": lineage, "newest": newest, "tasks": len(rows)}
-        )
-    )
-    same = {"member": True, "model": first.model, "model_slug": first.model_slug}
-    connection.execute(update(ENTRIES).where(ENTRIES.c.id.in_(ids)).values(same))
-    connection.execute(insert(RESULTS), rows)
-    task_of = {result.id: result.task for result in results}
-    scores: dict[int, list[Any]] = {}
-    for score in connection.execute(select(SCORES).where(SCORES.c.entry.in_(ids))):
-        scores.setdefault(score.scope, []).append(score)
-    if scores:
-        made = [
-            {**_over_seeds(some, len(members)), "scope": scope, "entry": number,
-             "result": permanent(slug, task_of[some[0].result])}
-            for scope, some in scores.items()
-        ]  # fmt: skip
-        connection.execute(insert(SCORES), made)
-
-
-def _shared_lineage(lineages: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The lineage of all seeds; what their sweeps chose stays where all chose the same value."""
-    first = lineages[0]
-    sweeps: list[dict[str, Any]] = [made["sweep"] for made in lineages if made.get("sweep")]
-    if all(sweep["chosen"] == sweeps[0]["chosen"] for sweep in sweeps):
-        return first
-    return {**first, "sweep": {**sweeps[0], "chosen": None, "curve": []}}
-
-
-def _over_seeds(scores: Sequence[Any], wanted: int) -> dict[str, Any]:
-    """The mean of a scope's scores and its deviation; where some seeds have none, how many have one."""
-    values = [score.value for score in scores if score.value is not None]
-    complete = len(values) == wanted
-    reasons = {score.reason for score in scores}
-    reason = (_OTHER if _OTHER in reasons else 0) if complete else _SOME if values else max(reasons)
-    return {
-        "value": fmean(values) if complete else None,
-        "low": None,
-        "high": None,
-        "reason": reason,
-        "deviation": stdev(values) if complete else None,
-        "seeds": len(values),
-        "trained_on": max(
-            (score.trained_on for score in scores if score.trained_on is not None), default=None
-        ),
-    }
-
-
-def _group_result(slug: str, entry: int, results: Sequence[Any], members: Sequence[Any]) -> dict[str, Any]:
-    """The result of a task over all seeds, with a document like a record's that names those of the seeds."""
-    values = [result.value for result in results if result.value is not None and result.status == "done"]
-    complete = len(values) == len(members)
-    newest = max(results, key=lambda one: one.written or "")
-    seeds = {member.id: json.loads(member.lineage)["seed"] for member in members}
-    documents = [json.loads(result.document) for result in results]
-    document = {
-        name: value
-        for name, value in documents[0].items()
-        if name not in ("key", "digest", "examples", "run")
-    }
-    document["lineage"] = _shared_lineage([one["lineage"] for one in documents])
-    for part, own in (
-        ("identity", ("artifact",)),
-        ("model", ("artifact", "weights")),
-        ("lineage", ("seed",)),
-    ):
-        document[part] = {name: value for name, value in document[part].items() if name not in own}
-    document |= {
-        "training": {},
-        "main_score": fmean(values) if complete else None,
-        "scores": _mean_of([one["scores"] for one in documents]) if complete else {},
-        "seeds": [
-            {"seed": seeds[r.entry], "result": r.id, "key": r.key, "status": r.status, "main_score": r.value}
-            for r in results
-        ],
-        "error": None,
-    }
-    return {
-        **newest._mapping,
-        "id": permanent(slug, newest.task),
-        "entry": entry,
-        "status": "done" if complete else "part",
-        "value": document["main_score"],
-        "data": newest.data if len({result.data for result in results}) == 1 else "",
-        "key": None,
-        "deviation": stdev(values) if complete else None,
-        "seeds": len(values),
-        "document": json.dumps(document),
-    }
-
-
-def _mean_of(values: Sequence[Any]) -> Any:
-    """The means of numbers in documents of one form; None where one of them has something else."""
-    if all(isinstance(value, Mapping) for value in values):
-        shared = [name for name in values[0] if all(name in value for value in values)]
-        return {name: _mean_of([value[name] for value in values]) for name in shared}
-    numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
-    return fmean(values) if numbers else None
-
-
-def drop(connection: Connection, units: Sequence[int]) -> None:
-    """Drop units with all that they hold."""
-    for some in _batched(units, 500):
-        entries = select(ENTRIES.c.id).where(ENTRIES.c.unit.in_(some))
-        for table in (SCORES, RESULTS, AVERAGES):
-            connection.execute(delete(table).where(table.c.entry.in_(entries)))
-        for table in (ENTRIES, FILED):
-            connection.execute(delete(table).where(table.c.unit.in_(some)))
-        connection.execute(delete(UNITS).where(UNITS.c.id.in_(some)))
-
-
-def _batched(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
-    rest = iter(items)
-    while some := list(islice(rest, size)):
-        yield some
-
-
-WEEK = 7 * 24 * 3600
-
-log = logging.getLogger(__name__)
-
-
-OWN = (measured.SOURCE, printed.SOURCE, judged.SOURCE, watched.SOURCE)
-"""The sources of units that are no imports."""
-
-FORM = 12
-"""The form of the index; raised when tables or what they hold change, so that old ones are made anew."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Changes:
-    """What a refresh did: units taken in, new and changed ones, and units that are gone."""
-
-    taken: int
-    dropped: int
-    version: int
-
-
-class SiteIndex:
-    """The index of some folders."""
-
-    def __init__(self, settings: Settings, engine: Engine, suites: dict[str, SiteSuite]) -> None:
-        self.settings = settings
-        self.engine = engine
-        self.suites = suites
-        self._scopes = all_scopes(list(suites.values()))
-        self._form = _form(self._scopes)
-        self._opened = False
-
-    @property
-    def version(self) -> int:
-        """A number that rises whenever anything changed."""
-        with self.engine.connect() as connection:
-            return int(_meta(connection, "version") or 0)
-
-    def refresh(self) -> Changes:
-        """Look at every folder; what is as it was is not read."""
-        with alone(self.engine), self.engine.begin() as connection:
-            lock(connection)
-            self._claim(connection)
-            fresh, gone, former, seen = self._new(connection)
-            drop(connection, gone)
-            taken = Writer(connection, self._scopes).write(fresh, former) if fresh else 0
-            if taken or gone:
-                write_groups(connection)
-            _set_meta(connection, "imports", seen if taken == len(fresh) else "")
-            if taken or gone:
-                _set_meta(connection, "version", str(int(_meta(connection, "version") or 0) + 1))
-            version = int(_meta(connection, "version") or 0)
-        return Changes(taken=taken, dropped=len(gone), version=version)
-
-    def _claim(self, connection: Connection) -> None:
-        """Make the tables anew where another program made them; only once, or two would take turns.
-
-        Raises:
-            StoreError: Another program has made them its own since.
-        """
-        home = _home(self.settings) if self.engine.dialect.name != "sqlite" else ""
-        if _meta(connection, "form") is not None and (_meta(connection, "home") or "") != home:
-            raise StoreError(
-                "This database holds the index of another results folder.",
-                hint="Give each folder a database of its own in HARNESS_DATABASE_URL.",
-            )
-        if _meta(connection, "form") != self._form:
-            if self._opened:
-                raise StoreError(
-                    "Another version of the program, or one with other suites, uses this database.",
-                    hint="Give each a database of its own, and start this one again.",
-                )
-            _empty(connection)
-            _set_meta(connection, "form", self._form)
-            _set_meta(connection, "home", home)
-        self._opened = True
-
-    def _new(self, connection: Connection) -> tuple[list[Unit], list[int], dict[tuple[str, str], int], str]:
-        """The units to take in, the numbers of those that are gone, and of those that others replace.
-
-        Imports are looked at only if any is another one than before; last stands what is to be known
-        of them when all were read.
-        """
-        units = connection.execute(select(UNITS).where(UNITS.c.source != SEEDS))
-        there = {(u.source, u.name): (u.id, u.stamp) for u in units}
-        found = imports.sources(self.settings.results)
-        names = repr([(str(one.folder), one.id) for one in found])
-        if names == _meta(connection, "imports"):
-            found = []
-            there = {key: unit for key, unit in there.items() if key[0] in OWN}
-        listed, broken = _listed(found)
-        if broken:
-            names = ""
-            there = {key: unit for key, unit in there.items() if key[0] not in broken}
-        wanted = {key_of(unit): unit for unit in [*self._units(), *listed]}
-        same = {key for key, unit in wanted.items() if key in there and there[key][1] == unit.stamp}
-        fresh = [unit for key, unit in wanted.items() if key not in same]
-        gone = [number for key, (number, _) in there.items() if key not in wanted]
-        former = {key: number for key, (number, _) in there.items() if key in wanted and key not in same}
-        return fresh, gone, former, names
-
-    def _units(self) -> Iterator[Unit]:
-        reference = [self.settings.reference] if self.settings.reference else []
-        roots = [*self.settings.results, *(path for path in reference if path not in self.settings.results)]
-        yield from measured.units(roots, list(self.suites.values()))
-        yield from judged.units(roots)
-        yield from watched.units(roots)
-        yield from printed.units(self.settings.reported, self.suites)
-
-
-def open_index(settings: Settings) -> SiteIndex:
-    """The index of a site's folders, in the database that was named or a file in the cache."""
-    cache = paths.cache_folder()
-    suites = listed(cache, settings.suites)
-    names = repr([str(Path(p).resolve()) for p in (*settings.results, settings.reference or "")])
-    name = hashlib.sha256(names.encode()).hexdigest()[:16]
-    form = _form(all_scopes(list(suites.values())))[:8]
-    file = cache / "site" / f"{name}-{form}.sqlite"
-    _tidy(file.parent, name, file)
-    return SiteIndex(settings, open_engine(settings.database, file=file), suites)
-
-
-def _home(settings: Settings) -> str:
-    """What tells results folders apart wherever they are mounted: an identifier kept in the first one."""
-    place = settings.home / "site" / "id"
-    try:
-        return place.read_text(encoding="ascii").strip()
-    except (OSError, ValueError):
-        pass
-    made = secrets.token_hex(8)
-    try:
-        files.write_once(place, made.encode())
-        return place.read_text(encoding="ascii").strip()
-    except (StoreError, OSError):  # a folder that is read only
-        return hashlib.sha256(str(settings.home.resolve()).encode()).hexdigest()[:16]
-
-
-def _tidy(folder: Path, name: str, keep: Path) -> None:
-    """Remove what other versions of the program made of the same folders and have not used for a week."""
-    for old in folder.glob(f"{name}-*"):
-        with suppress(OSError):
-            if not old.name.startswith(keep.name) and time.time() - old.stat().st_mtime > WEEK:
-                old.unlink()
-
-
-def _listed(found: Sequence[Imported]) -> tuple[list[Unit], set[str]]:
-    """The units of imports, and the imports that cannot be read: what was known of those stays."""
-    units: list[Unit] = []
-    broken = set()
-    for one in found:
+def _link(former: Snapshot | None, part: str, new: Path) -> None:
+    """The files of a part of the former snapshot, once more."""
+    assert former is not None
+    (new / part).mkdir()
+    for name in TABLES:
+        old, place = former.folder / part / f"{name}.parquet", new / part / f"{name}.parquet"
         try:
-            units += imports.units(one)
-        except Exception:
-            log.exception("The import %s cannot be read. What was known of it stays.", one.source)
-            broken.add(one.source)
-    return units, broken
+            os.link(old, place)
+        except OSError:
+            shutil.copyfile(old, place)
 
 
-def _empty(connection: Connection) -> None:
-    """Make the tables anew; their numbers of versions go on."""
-    version = _meta(connection, "version")
-    METADATA.drop_all(connection)
-    METADATA.create_all(connection)
-    _set_meta(connection, "version", version or "0")
+def _sizes(folder: Path) -> dict[str, int]:
+    return {str(path.relative_to(folder)): path.stat().st_size for path in sorted(folder.glob("*/*.parquet"))}
 
 
-def _form(scopes: dict[str, list[Scope]]) -> str:
-    """What an index must have been made with to be of use: this form, and these scopes."""
-    forms = sorted(scope.form for some in scopes.values() for scope in some)
-    return hashlib.sha256(repr((FORM, forms)).encode()).hexdigest()
+def _read(path: Path) -> Snapshot | None:
+    """The snapshot that a file names; None, and a word in the log, where it is damaged."""
+    try:
+        found = json.loads(path.read_bytes())
+        return Snapshot(
+            folder=path.parent / str(found["version"]),
+            version=int(found["version"]),
+            units=found["units"],
+            parts=found["parts"],
+            imports={name: tuple(place) for name, place in found["imports"].items()},
+            sizes=found["sizes"],
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        log.exception("%s cannot be read. The snapshot is made anew.", path)
+        return None
 
 
-def _meta(connection: Connection, name: str) -> str | None:
-    found: str | None = connection.scalar(select(META.c.value).where(META.c.name == name))
-    return found
+def _form(scopes: Mapping[str, Sequence[Scope]]) -> str:
+    """A digest of all that snapshots must have been made with to be of use."""
+    forms = [scope.form for some in scopes.values() for scope in some]
+    return hashlib.sha256(repr((FORM, forms)).encode() + REVISIONS.read_bytes()).hexdigest()[:8]
 
 
-def _set_meta(connection: Connection, name: str, value: str) -> None:
-    if _meta(connection, name) is None:
-        connection.execute(insert(META).values(name=name, value=value))
-    else:
-        connection.execute(update(META).where(META.c.name == name).values(value=value))
+def _tidy(keep: Path, name: str) -> None:
+    """Remove snapshots of other forms that nobody has used for a week."""
+    for old in keep.parent.glob(f"{name}-*"):
+        with suppress(OSError):
+            if old != keep and time.time() - (old / "current.json").stat().st_mtime > WEEK:
+                shutil.rmtree(old)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import json
 import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import chain, count
 from pathlib import Path
 from typing import Any, Literal
@@ -33,6 +34,22 @@ WHY: Mapping[Reason, str] = {
 
 Raw = Mapping[str, Mapping[str, "float | None"]]
 """split → subset → main score."""
+
+
+REVISIONS = Path(__file__).with_name("revisions.csv")
+"""Revisions of tasks' data that hold the same texts as another (leaderboard.data.revisions)."""
+
+
+@cache
+def revisions() -> Mapping[tuple[str, str], str]:
+    """The revision that each other one of a task is the same as."""
+    with REVISIONS.open(encoding="utf-8", newline="") as file:
+        return {(row["task"], row["revision"]): row["same_as"] for row in csv.DictReader(file)}
+
+
+def same_texts(task: str, data: str) -> str:
+    """One revision for all that are known to hold the same texts."""
+    return revisions().get((task, data), data)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +86,11 @@ class Scope:
         if len(values) < len(found):
             return None, "bad"
         mean = sum(values) / len(values)
-        return mean, "" if not self.data or data == self.data else "other"
+        return mean, "" if self.takes(data) else "other"
+
+    def takes(self, data: str) -> bool:
+        """Whether data is the pinned one, or is known to hold the same texts."""
+        return not self.data or same_texts(self.task, data) == same_texts(self.task, self.data)
 
 
 def main_scores(

@@ -171,7 +171,7 @@ def _model(entries: Sequence[Entry], pair: tuple[Entry, Entry] | None, side: int
 def _results(queries: Queries, keys: Iterable[str]) -> dict[str, str]:
     wanted = list(dict.fromkeys(keys))
     found = [row for at in range(0, len(wanted), 500) for row in queries.results(key=wanted[at : at + 500])]
-    return {row.key: f"/results/{row.id}" for row in found}
+    return {row.key: f"/results/{row.id}" for row in found if row.key}
 
 
 POINTS = "Scores and differences are times 100; the interval is that at the level 1 − 2·alpha of the policy."

@@ -11,23 +11,13 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from numpy.typing import NDArray
 
 from harness.differences import Comparable
 from harness.errors import nearest
 from harness.scores import score_text, shown_only
-from leaderboard.data.queries import Entry, Queries
-from leaderboard.data.scores import (
-    NONE,
-    OTHER,
-    TRUST,
-    Cells,
-    Floats,
-    Means,
-    SuiteScores,
-    seed_values,
-    suite_scores,
-)
+from leaderboard.data.entries import TRUST
+from leaderboard.data.queries import Entry, Queries, Score
+from leaderboard.data.scores import NONE, OTHER, Floats, Means, SuiteScores
 from leaderboard.data.suites import REASONS, Reason, views
 from leaderboard.pages._suite_table import made_of, mean_of
 from leaderboard.pages._task_scores import column_path
@@ -359,24 +349,8 @@ class Common:
         return np.array([len(types) / (len(counts) * counts[kind]) for kind in types])
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Scores:
-    """Everything that is known of some entries: (entries, scopes), by the place of a scope's number."""
-
-    places: Mapping[int, int]
-    cells: Cells
-    by_seed: Mapping[int, Sequence[Mapping[int, float | None]]]
-
-    def some(self, ids: Sequence[int]) -> Cells:
-        """The cells of some scopes; of those that nobody has, cells that say so."""
-        at = [self.places.get(number, len(self.places)) for number in ids]
-        cells, column = self.cells, {number: place for place, number in enumerate(ids)}
-        return Cells(
-            values=cells.values[:, at], low=cells.low[:, at], high=cells.high[:, at],
-            reasons=cells.reasons[:, at], results=cells.results[:, at], seeds=cells.seeds[:, at],
-            trained_on=cells.trained_on[:, at],
-            by_seed={row: seed_values(of, column) for row, of in self.by_seed.items()},
-        )  # fmt: skip
+Scores = Mapping[int, Mapping[int, Score]]
+"""By the row of an entry: its scores by scope."""
 
 
 def common(
@@ -397,39 +371,16 @@ def common(
     listed = queries.suites[suite or _most(queries, scores, printed, overlaps)]
     known = views(listed.suite)
     view = view or max(known, key=lambda one: len(averages.get((listed.slug, one), ())))
-    columns = [[queries.scope_ids[scope.form] for scope in some] for some in listed.scopes(view)]
-    ids = list(dict.fromkeys(number for some in columns for number in some))
-    place = {number: at for at, number in enumerate(ids)}
-    made = suite_scores(
-        listed,
-        view,
-        entries,
-        scores.some(ids),
-        [[place[number] for number in some] for some in columns],
-        averages.get((listed.slug, view), {}),
-        pinned=pinned,
-    )
+    made = queries.scores_of(entries, listed, view, pinned=pinned)
     return Common(entries=entries, grid=made, overlaps=overlaps)
 
 
-def _scores(queries: Queries, entries: Sequence[Entry]) -> _Scores:
+def _scores(queries: Queries, entries: Sequence[Entry]) -> Scores:
     row = {entry.id: at for at, entry in enumerate(entries)}
-    found = queries.scores(entry=list(row))
-    places = {number: at for at, number in enumerate(dict.fromkeys(one.scope for one in found))}
-    shape = (len(entries), len(places) + 1)  # the last is of scopes that nobody has
-    values, low, high = (np.full(shape, np.nan) for _ in range(3))
-    reasons, results = np.full(shape, NONE, np.uint8), np.zeros(shape, np.int64)
-    seeds, texts = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
-    for one in found:
-        at = row[one.entry], places[one.scope]
-        values[at], low[at], high[at] = (np.nan if n is None else n for n in (one.value, one.low, one.high))
-        reasons[at], results[at] = one.reason, one.result
-        seeds[at], texts[at] = one.seeds or 0, one.trained_on or 0
-    cells = Cells(
-        values=values, low=low, high=high, reasons=reasons, results=results, seeds=seeds, trained_on=texts
-    )
-    of_seeds = {row: queries.scores_by_seed(one) for row, one in enumerate(entries) if one.of_seeds}
-    return _Scores(places=places, cells=cells, by_seed=of_seeds)
+    found: dict[int, dict[int, Score]] = {at: {} for at in row.values()}
+    for one in queries.scores(entry=list(row)):
+        found[row[one.entry]][one.scope] = one
+    return found
 
 
 _columns: WeakKeyDictionary[Queries, dict[str, list[list[int]]]] = WeakKeyDictionary()
@@ -450,12 +401,13 @@ Held = Mapping[str, Sequence[set[int]]]
 
 
 def _overlaps(
-    queries: Queries, scores: _Scores, printed: Mapping[str, Mapping[int, set[int]]], *, pinned: bool
+    queries: Queries, scores: Scores, printed: Mapping[str, Mapping[int, set[int]]], *, pinned: bool
 ) -> dict[str, int]:
     """How many columns of each suite all entries have; suites without any are left out."""
-    reasons = scores.cells.reasons
-    counted = ((reasons == 0) | ((reasons == OTHER) & (not pinned))) & np.isfinite(scores.cells.values)
-    return _shared(_held(queries, scores, printed, counted))
+    counted = (0,) if pinned else (0, OTHER)
+    return _shared(
+        _held(queries, scores, printed, lambda one: one.value is not None and one.reason in counted)
+    )
 
 
 def _shared(held: Held) -> dict[str, int]:
@@ -464,12 +416,12 @@ def _shared(held: Held) -> dict[str, int]:
 
 def _held(
     queries: Queries,
-    scores: _Scores,
+    scores: Scores,
     printed: Mapping[str, Mapping[int, set[int]]],
-    there: NDArray[np.bool_],
+    fits: Callable[[Score], bool],
 ) -> Held:
-    """The columns that each entry has, where `there` says it of scopes, or that a paper prints of it."""
-    good = [{number for number, at in scores.places.items() if row[at]} for row in there]
+    """The columns of which each entry has scores that fit, or that a paper prints of it."""
+    good = [{number for number, one in own.items() if fits(one)} for own in scores.values()]
     return {
         slug: [
             printed.get(slug, {}).get(row, set())
@@ -494,7 +446,7 @@ def _printed(queries: Queries, averages: Averages) -> dict[str, dict[int, set[in
 
 def _most(
     queries: Queries,
-    scores: _Scores,
+    scores: Scores,
     printed: Mapping[str, Mapping[int, set[int]]],
     overlaps: Mapping[str, int],
 ) -> str:
@@ -505,7 +457,7 @@ def _most(
     """
     some = overlaps
     if not some:
-        held = _held(queries, scores, printed, scores.cells.reasons != NONE)
+        held = _held(queries, scores, printed, lambda one: one.reason != NONE)
         some = _shared(held) or {slug: sum(map(len, rows)) for slug, rows in held.items()}
     shares = {slug: n / len(queries.suites[slug].suite.columns) for slug, n in some.items()}
     main = [slug for slug in some if queries.suites[slug].main and shares[slug] >= 0.5]

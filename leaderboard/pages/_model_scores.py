@@ -6,11 +6,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from harness.scores import score_text
 from leaderboard.data.queries import Entry, Queries
-from leaderboard.data.scores import NONE, Cells, SuiteScores, seed_values, suite_scores
+from leaderboard.data.scores import NONE, SuiteScores
 from leaderboard.data.suites import REASONS, WHY, Scope, SiteSuite, views
 from leaderboard.pages._suite_table import leaks, mean_of, texts_text
 from leaderboard.pages._task_scores import task_path
@@ -53,7 +51,6 @@ class Answers:
     by_scope: Mapping[int, Any]
     by_result: Mapping[int, frozenset[str]]
     averages: Mapping[tuple[str, str], Mapping[str, Any]]
-    by_seed: Sequence[Mapping[int, float | None]] = ()
 
 
 def answers_of(queries: Queries, entry: Entry) -> Answers:
@@ -66,7 +63,6 @@ def answers_of(queries: Queries, entry: Entry) -> Answers:
         by_scope={row.scope: row for row in rows},
         by_result={result: frozenset(found) for result, found in reasons.items()},
         averages={(suite, view): document for _, suite, view, document in means},
-        by_seed=queries.scores_by_seed(entry),
     )
 
 
@@ -89,31 +85,12 @@ def _own(
     queries: Queries, entry: Entry, answers: Answers, listed: SiteSuite, view: str
 ) -> SuiteScores | None:
     """The grid of a suite with this entry alone; None where it has nothing."""
-    forms = [[queries.scope_ids[scope.form] for scope in column] for column in listed.scopes(view)]
-    ids = list(dict.fromkeys(number for column in forms for number in column))
     average = answers.averages.get((listed.slug, view), {})
     printed = bool(average.get("columns") or average.get("types"))
-    if not printed and not any(number in answers.by_scope for number in ids):
+    numbers = (queries.scope_ids[scope.form] for column in listed.scopes(view) for scope in column)
+    if not printed and not any(number in answers.by_scope for number in numbers):
         return None
-    values, low, high = (np.full((1, len(ids)), np.nan) for _ in range(3))
-    reasons, results = np.full((1, len(ids)), NONE, np.uint8), np.zeros((1, len(ids)), np.int64)
-    seeds, texts = np.zeros((1, len(ids)), np.int64), np.zeros((1, len(ids)), np.int64)
-    for at, number in enumerate(ids):
-        row = answers.by_scope.get(number)
-        if row is not None:
-            arrays = ((values, row.value), (low, row.low), (high, row.high))
-            for array, value in arrays:
-                array[0, at] = np.nan if value is None else value
-            reasons[0, at], results[0, at] = row.reason, row.result
-            seeds[0, at], texts[0, at] = row.seeds or 0, row.trained_on or 0
-    place = {number: at for at, number in enumerate(ids)}
-    by_seed = {0: seed_values(answers.by_seed, place)} if answers.by_seed else {}
-    cells = Cells(
-        values=values, low=low, high=high, reasons=reasons, results=results, seeds=seeds, trained_on=texts,
-        by_seed=by_seed,
-    )  # fmt: skip
-    columns = [[place[number] for number in column] for column in forms]
-    return suite_scores(listed, view, [entry], cells, columns, {0: average} if average else {}, pinned=True)
+    return queries.scores_of([entry], listed, view, pinned=True)
 
 
 def _rank(queries: Queries, entry: Entry, own: SuiteScores) -> Rank | None:

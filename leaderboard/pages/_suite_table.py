@@ -628,7 +628,7 @@ class Rows:
 
     def _drawn(self, column: SuiteColumn) -> dict[str, Drawn]:
         """Where a column's cells are kept: with the grid, or for this page alone."""
-        return self.grid.drawn if self.grid.keeps_cells and not column.passing else self.own
+        return self.own
 
     @cached_property
     def _marked(self) -> set[int]:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from harness.types import Column, Task
+from leaderboard.data.entries import precedence
 from leaderboard.data.queries import Entry, Queries
-from leaderboard.data.scores import knownness
 from leaderboard.data.suites import REASONS, Raw, Reason, Scope, SiteSuite, scope_of, slug, views
 from leaderboard.web.page import missing
 from leaderboard.web.parameters import address
@@ -208,7 +208,7 @@ def first_of_models(rows: Sequence[Scored], *, any_revision: bool) -> list[Score
 def _weight(one: Scored, any_revision: bool) -> tuple[bool | int | str, ...]:
     entry = one.entry
     ranked = counts(one, any_revision=any_revision)
-    return (ranked, one.value is not None, *knownness(entry))
+    return (ranked, one.value is not None, *precedence(entry))
 
 
 def places(rows: Sequence[Scored]) -> dict[int, int]:

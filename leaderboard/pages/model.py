@@ -10,9 +10,9 @@ from pydantic import Field
 
 from harness.lineage import Lineage
 from harness.scores import score_text
+from leaderboard.data.entries import precedence
 from leaderboard.data.papers import AVERAGE, SCORES, Paper, PaperValue, plain, title
 from leaderboard.data.queries import Entry, Queries
-from leaderboard.data.scores import knownness
 from leaderboard.pages._check_tables import judged_table
 from leaderboard.pages._model_scores import (
     Results,
@@ -482,7 +482,7 @@ def _remarks(provenance: Mapping[str, Any]) -> list[str]:
 
 
 def _best(entry: Entry) -> tuple[Any, ...]:
-    return (*knownness(entry), entry.slug)
+    return (*precedence(entry), entry.slug)
 
 
 def _chosen(ordered: Sequence[Entry], slug: str) -> Entry:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field
 
 from harness.scores import score_text
+from leaderboard.data.entries import precedence
 from leaderboard.data.queries import Entry, Queries
-from leaderboard.data.scores import Means, SuiteScores, UntouchedMeans, knownness
+from leaderboard.data.scores import Means, SuiteScores, UntouchedMeans
 from leaderboard.data.suites import views
 from leaderboard.pages._suite_table import mean_of, model_cell, untouched_note
 from leaderboard.pages._task_scores import task_path
@@ -238,7 +239,7 @@ def _columns(columns: Sequence[_Suite], state: OverviewState) -> list[Column]:
 
 
 def _row(entries: Sequence[Entry], columns: Sequence[_Suite]) -> Row:
-    first = max(entries, key=knownness) if entries[0].lineage else entries[0]
+    first = max(entries, key=precedence) if entries[0].lineage else entries[0]
     origins = list(dict.fromkeys(entry.origin for entry in entries))
     known = _size(entries)
     tasks = sum(entry.tasks for entry in entries if not entry.of_seeds)

@@ -120,7 +120,7 @@ def _add_extras(app: FastAPI, site: Site, metrics: Metrics, limits: Limits) -> N
         return Response(metrics.text(), media_type=CONTENT_TYPE)
 
 
-AWAY = {"description": "The database does not answer.", "content": {"application/json": {"schema": SHAPE}}}
+AWAY = {"description": "The snapshot cannot be read.", "content": {"application/json": {"schema": SHAPE}}}
 
 
 def _as(kind: str, *errors: int) -> dict[int | str, dict[str, Any]]:
@@ -223,7 +223,6 @@ def create_app(settings: Settings) -> FastAPI:
     errors.add(app, site)
     app.add_middleware(CachedPages, kept=site.kept, metrics=metrics)
     redirects.add(app, site)
-    errors.add_outage(app)
     app.add_middleware(BoundedQueries)
     app.add_middleware(Heads)
     app.add_middleware(CountRequests, metrics=metrics)

@@ -22,7 +22,7 @@ class Settings:
         results: Results folders, the first of which takes pushed records.
         reference: Records that come with a checkout, None without one.
         reported: The papers' tables, None without a checkout.
-        database: A SQLAlchemy URL; empty for a SQLite file in the cache.
+        snapshots: Where snapshots lie; None for the cache.
         refresh: Seconds between two looks at the folders; 0 for none after the start.
         pages_a_minute: Pages that one client may have made anew; pages that are kept cost nothing.
         posts_a_minute: Records that one client may push.
@@ -34,7 +34,7 @@ class Settings:
     results: tuple[Path, ...]
     reference: Path | None = None
     reported: Path | None = None
-    database: str = ""
+    snapshots: Path | None = None
     refresh: float = 30
     pages_a_minute: int = PAGES_A_MINUTE
     posts_a_minute: int = POSTS_A_MINUTE
@@ -51,7 +51,7 @@ class Settings:
 def from_environment(results: Sequence[Path] = (), **others: object) -> Settings:
     """Settings from the environment, options going first.
 
-    `HARNESS_DATABASE_URL`, `HARNESS_PAGES_A_MINUTE` and `HARNESS_POSTS_A_MINUTE` are read.
+    `HARNESS_PAGES_A_MINUTE` and `HARNESS_POSTS_A_MINUTE` are read.
 
     Raises:
         UsageError: A variable does not hold what it should, or a folder that was named is not there.
@@ -61,7 +61,6 @@ def from_environment(results: Sequence[Path] = (), **others: object) -> Settings
         "results": _folders(results, environment),
         "reference": paths.reference_folder(),
         "reported": paths.reported_folder(),
-        "database": environment.get("HARNESS_DATABASE_URL", ""),
         "pages_a_minute": _number(environment, "HARNESS_PAGES_A_MINUTE", PAGES_A_MINUTE),
         "posts_a_minute": _number(environment, "HARNESS_POSTS_A_MINUTE", POSTS_A_MINUTE),
     }

@@ -565,7 +565,7 @@ def test_a_search_for_anything_finds_it_as_text(app: FastAPI, name: str) -> None
 def test_as_plain_files_nothing_leaves_the_folder(folder: Path, tmp_path: Path) -> None:
     with mock.patch("leaderboard.data.snapshot.listed", return_value={"nanobeir": suites()["nanobeir"],
                                                               "mteb": suites()["mteb"]}):  # fmt: skip
-        settings = replace(small_settings(folder, static=True), database=f"sqlite:///{tmp_path / 'x.sqlite'}")
+        settings = replace(small_settings(folder, static=True), snapshots=tmp_path / "x")
         write_site(settings, tmp_path / "out" / "site")
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"site"}
     site = tmp_path / "out" / "site"

@@ -75,6 +75,7 @@ def laid(suite: Suite, cells: Sequence[Sequence[tuple[str, float]]], **options: 
             results=np.ones(values.shape, np.int64),
             seeds=none,
             trained_on=none,
+            sources=none,
         ),
         [[tasks.index(task.name) for task in column.tasks] for column in suite.columns],
         options.pop("averages", {}),

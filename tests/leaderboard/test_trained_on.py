@@ -8,9 +8,6 @@ from typing import Any
 import pytest
 
 import site_data
-from harness.store import Store
-from leaderboard.data import imports
-from leaderboard.data.entries import NewEntry
 from leaderboard.data.imports import similar_tasks, trained_on
 from site_data import Import
 from suites._mteb import snapshot
@@ -94,8 +91,8 @@ def test_the_suites_say_what_is_similar() -> None:
 # In the index
 
 
-def units(folder: Path, parent: list[str]) -> dict[str, tuple[str, NewEntry]]:
-    """The stamp of each model of an import, and the entry that is read."""
+def imported(folder: Path, parent: list[str]) -> dict[str, frozenset[str] | None]:
+    """What each model of an import was trained on."""
     (task,) = site_data.names("nanobeir")[:1]
     child = {"training_datasets": ["SciFact"], "adapted_from": "o/parent"}
     cards: dict[str, dict[str, Any]] = {
@@ -103,24 +100,25 @@ def units(folder: Path, parent: list[str]) -> dict[str, tuple[str, NewEntry]]:
         "o/parent": {"training_datasets": parent},
         "o/other": {"license": "mit"},
     }
-    entries = [Import(model=name, scores={task: 0.5}, card=said) for name, said in cards.items()]
-    site_data.put_imports(folder, entries)
-    (source,) = Store(folder).imported()
-    return {entry.model: (unit.stamp, entry) for unit in imports.units(source) for entry in unit.read()}
+    site_data.put_imports(
+        folder / "results",
+        [Import(model=name, scores={task: 0.5}, card=said) for name, said in cards.items()],
+    )
+    queries = site_data.small_site(folder, make=lambda _: None).queries
+    (one,) = (e for e in queries.entries.values() if e.model == "o/child")
+    assert queries.facts(one)["training_datasets"] == ["SciFact"]  # as declared
+    return {e.model: e.trained_on for e in queries.entries.values() if e.origin == "imported"}
 
 
 def test_an_entry_holds_it_all_and_is_read_again_when_a_model_behind_it_changes(tmp_path: Path) -> None:
-    before = units(tmp_path, ["NFCorpus"])
-    after = units(tmp_path, ["NFCorpus", "ArguAna"])
-    entry = before["o/child"][1]
-    assert {"SciFact", "NFCorpus", "NanoSciFactRetrieval", "NanoNFCorpusRetrieval"} <= set(
-        entry.trained_on or ()
+    before = imported(tmp_path, ["NFCorpus"])
+    after = imported(tmp_path, ["NFCorpus", "ArguAna"])
+    assert {"SciFact", "NFCorpus", "NanoSciFactRetrieval", "NanoNFCorpusRetrieval"} <= (
+        before["o/child"] or frozenset()
     )
-    assert entry.facts["training_datasets"] == ["SciFact"]  # as declared
-    assert "ArguAna" in (after["o/child"][1].trained_on or ())
-    assert before["o/other"][1].trained_on is None
-    changed = {model for model, (stamp, _) in before.items() if after[model][0] != stamp}
-    assert changed == {"o/child", "o/parent"}
+    assert "ArguAna" in (after["o/child"] or ())
+    assert before["o/other"] is None
+    assert {model for model in before if before[model] != after[model]} == {"o/child", "o/parent"}
 
 
 # Against the installed mteb

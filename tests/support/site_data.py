@@ -74,6 +74,7 @@ class Import:
     scores: Scores
     others: Sequence[str] = ()
     card: Mapping[str, Any] = field(default_factory=dict)
+    version: str = "2.1.0"
 
 
 @cache
@@ -282,7 +283,7 @@ def put_imports(folder: Path, entries: Sequence[Import]) -> None:
     about: list[dict[str, Any]] = []
     scores: list[dict[str, Any]] = []
     for number, one in enumerate(entries):
-        rows = [row for name, score in one.scores.items() for row in _rows(number, name, score, one.others)]
+        rows = [row for name, score in one.scores.items() for row in _rows(number, name, score, one)]
         about.append(
             {"folder": f"{number}", "model": one.model, "revision": one.revision, "experiment": "",
              "trust": trust_of(one.revision), "files": len(one.scores), "rows": len(rows),
@@ -304,21 +305,24 @@ def put_imports(folder: Path, entries: Sequence[Import]) -> None:
         )
 
 
-def _rows(number: int, name: str, score: float, others: Sequence[str]) -> list[dict[str, Any]]:
+def _rows(number: int, name: str, score: float, one: Import) -> list[dict[str, Any]]:
     of = task(name)
-    data = "0" * 40 if name in others else of.data.revision
+    data = "0" * 40 if name in one.others else of.data.revision
     return [
         {"entry": number, "task": name, "split": split, "subset": subset, "main_score": score, "flag": "",
-         "data_revision": data, "mteb_version": "2.1.0"}
+         "data_revision": data, "mteb_version": one.version}
         for split in of.splits for subset in of.subsets
     ]  # fmt: skip
 
 
 def small_settings(folder: Path, **more: Any) -> Settings:
-    """Settings of a site over `folder`, its index beside the results."""
-    database = f"sqlite:///{folder / 'site.sqlite'}"
+    """Settings of a site over `folder`, its snapshots beside the results."""
     return Settings(
-        results=(folder / "results",), reported=paths.reported_folder(), database=database, refresh=0, **more
+        results=(folder / "results",),
+        reported=paths.reported_folder(),
+        snapshots=folder / "site",
+        refresh=0,
+        **more,
     )
 
 

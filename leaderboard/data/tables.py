@@ -1,0 +1,245 @@
+"""Tables of a snapshot: their columns, how rows go in, and their Parquet files."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import math
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from leaderboard.data.entries import NewEntry, Outcome, StoredDocument
+from leaderboard.data.suites import REASONS, Scope, possible
+
+log = logging.getLogger(__name__)
+
+Row = dict[str, Any]
+
+_RESULT = {"deviation": "DOUBLE", "seeds": "SMALLINT", "trained_on": "INTEGER", "data": "VARCHAR"}
+
+TABLES: Mapping[str, Mapping[str, str]] = {
+    "entries": {
+        "unit": "VARCHAR", "id": "BIGINT", "slug": "VARCHAR", "model": "VARCHAR", "model_slug": "VARCHAR",
+        "origin": "VARCHAR", "source": "VARCHAR", "revision": "VARCHAR", "trust": "VARCHAR",
+        "artifact": "VARCHAR", "treatment": "VARCHAR", "recipe": "VARCHAR", "output": "VARCHAR",
+        "parameters": "BIGINT", "dimension": "INTEGER", "max_tokens": "INTEGER", "released": "VARCHAR",
+        "open_weights": "BOOLEAN", "adapted_from": "VARCHAR", "trained_on": "VARCHAR", "newest": "VARCHAR",
+        "tasks": "INTEGER", "lineage": "VARCHAR", "group": "VARCHAR", "seeds": "VARCHAR",
+        "revisions": "VARCHAR", "member": "BOOLEAN", "facts": "VARCHAR", "number": "INTEGER",
+    },
+    "results": {
+        "unit": "VARCHAR", "id": "BIGINT", "entry": "BIGINT", "source": "BIGINT", "task": "VARCHAR",
+        "type": "VARCHAR", "metric": "VARCHAR", "status": "VARCHAR", "value": "DOUBLE", "key": "VARCHAR",
+        "written": "VARCHAR", **_RESULT,
+    },
+    "scores": {
+        "unit": "VARCHAR", "scope": "INTEGER", "entry": "BIGINT", "source": "BIGINT", "value": "DOUBLE",
+        "low": "DOUBLE", "high": "DOUBLE", "reason": "UTINYINT", "result": "BIGINT", **_RESULT,
+    },
+    "averages": {
+        "unit": "VARCHAR", "entry": "BIGINT", "suite": "VARCHAR", "convention": "VARCHAR",
+        "document": "VARCHAR",
+    },
+    "documents": {
+        "unit": "VARCHAR", "kind": "VARCHAR", "name": "VARCHAR", "written": "VARCHAR", "facts": "VARCHAR",
+        "document": "VARCHAR",
+    },
+}  # fmt: skip
+"""The columns of every table. Lists, `facts` and documents are JSON.
+
+`results.source` is the entry whose own result it is: of several revisions of a model, one. `entries.number`
+is the row of an import. Documents of the kind "record" have a result's number as their name.
+"""
+
+ORDER = {"entries": "model, id", "results": "entry, task, id", "scores": "scope, entry"}
+"""How rows lie in files, so that what is asked for together lies together."""
+
+LENGTHS = {"written": 40, "newest": 32, "name": 120}
+
+BEST = [REASONS.index(reason) for reason in ("", "other", "part", "bad", "failed", "none", "seeds")]
+"""Which of several results of a task answers a scope: the first in this order, then the newest."""
+
+SETTINGS: dict[str, Any] = {"autoinstall_known_extensions": False, "autoload_known_extensions": False}
+
+
+def permanent(*parts: str) -> int:
+    """A number made of texts, which every program can hold exactly: below 2**52."""
+    return int(hashlib.sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()[:13], 16)
+
+
+def storable(text: str) -> str:
+    """Text without NUL and halves of characters."""
+    if text.isascii() and "\0" not in text:
+        return text
+    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
+
+
+class Tables:
+    """Tables in memory, on their way into a snapshot."""
+
+    def __init__(self) -> None:
+        self.connection = duckdb.connect(config=SETTINGS)
+        self.slugs: set[str] = set()
+        for name, columns in TABLES.items():
+            fields = ", ".join(f'"{column}" {kind}' for column, kind in columns.items())
+            self.connection.execute(f"CREATE TABLE {name} ({fields})")
+
+    def keep(self, folder: Path, units: Iterable[str]) -> None:
+        """Take the rows of some units over from Parquet files."""
+        for name in TABLES:
+            self.connection.execute(
+                f"""INSERT INTO {name} SELECT * FROM read_parquet(?)
+                    WHERE unit IN (SELECT unnest(?::VARCHAR[]))""",
+                [str(folder / f"{name}.parquet"), list(units)],
+            )
+        self.connection.execute("UPDATE entries SET member = false")
+        self.slugs = {slug for (slug,) in self.connection.execute("SELECT slug FROM entries").fetchall()}
+
+    def insert(self, rows: Mapping[str, Sequence[Row]]) -> None:
+        """Put rows into tables by name; columns that a row lacks are NULL."""
+        for name, some in rows.items():
+            if not some:
+                continue
+            columns = TABLES[name]
+            with tempfile.NamedTemporaryFile("w", suffix=".json", encoding="utf-8") as file:
+                for row in some:
+                    stored = {c: _stored(c, kind, row.get(c)) for c, kind in columns.items()}
+                    file.write(json.dumps(stored) + "\n")
+                file.flush()
+                fields = ", ".join(f"'{column}': '{kind}'" for column, kind in columns.items())
+                self.connection.execute(
+                    f"INSERT INTO {name} SELECT * FROM read_json(?, format='newline_delimited', "
+                    f"columns={{{fields}}}, maximum_object_size=1000000000)",
+                    [file.name],
+                )
+
+    def rows(self, sql: str, *values: Any) -> list[Row]:
+        """Rows of a query by column."""
+        found = self.connection.execute(sql, list(values))
+        names = [column[0] for column in found.description or ()]
+        return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+
+    def save(self, folder: Path) -> None:
+        """Write all tables into a folder."""
+        folder.mkdir(parents=True)
+        for name in TABLES:
+            order = f"ORDER BY {ORDER[name]}" if name in ORDER else ""
+            self.connection.execute(
+                f"COPY (SELECT * FROM {name} {order}) TO '{_quoted(folder / f'{name}.parquet')}' "
+                "(FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE 20480)"
+            )
+
+
+def _quoted(path: Path) -> str:
+    return str(path).replace("'", "''")
+
+
+def _stored(column: str, kind: str, value: Any) -> Any:
+    """A value as a column takes it: text that can be written, numbers within its bounds."""
+    if isinstance(value, str):
+        return storable(value)[: LENGTHS.get(column)]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, int) and not isinstance(value, bool) and kind in ("BIGINT", "INTEGER"):
+        most = 2**63 if kind == "BIGINT" else 2**31
+        return value if -most <= value < most else None
+    return value
+
+
+def entry_row(entry: NewEntry, unit: str = "") -> Row:
+    """The row of an entry."""
+    names = (
+        "slug model model_slug origin source revision trust artifact treatment recipe output parameters "
+        "dimension max_tokens released open_weights adapted_from group"
+    )
+    written = [outcome.written for outcome in entry.outcomes if outcome.written]
+    return {
+        **{name: getattr(entry, name) for name in names.split()},
+        "unit": unit,
+        "id": permanent(entry.slug),
+        "trained_on": None if entry.trained_on is None else json.dumps(list(entry.trained_on)),
+        "facts": json.dumps(entry.facts, default=str),
+        "newest": max(written, default=None),
+        "tasks": len(entry.outcomes),
+        "lineage": entry.lineage.model_dump_json() if entry.lineage else None,
+        "seeds": json.dumps([entry.lineage.seed] if entry.lineage else []),
+        "revisions": json.dumps(list(entry.revisions)),
+        "member": False,
+    }
+
+
+class Writer:
+    """Rows of entries and documents, collected for tables."""
+
+    def __init__(
+        self, tables: Tables, scopes: Mapping[str, Sequence[Scope]], numbers: Mapping[str, int]
+    ) -> None:
+        self._tables = tables
+        self._scopes = scopes
+        self._numbers = numbers
+        self.rows: dict[str, list[Row]] = {name: [] for name in TABLES}
+
+    def put(self, item: NewEntry | StoredDocument, unit: str) -> None:
+        """Take in an entry or a document; of two entries with one slug only the first."""
+        if isinstance(item, StoredDocument):
+            values = {name: getattr(item, name) for name in ("kind", "name", "written", "document")}
+            self.rows["documents"].append({**values, "unit": unit, "facts": json.dumps(item.facts)})
+        elif item.slug in self._tables.slugs:
+            log.warning("%s (%s) stands in two folders. One is left out.", item.model, item.treatment)
+        else:
+            self._tables.slugs.add(item.slug)
+            self._entry(item, unit)
+
+    def _entry(self, entry: NewEntry, unit: str) -> None:
+        row = entry_row(entry, unit)
+        number = row["id"]
+        self.rows["entries"].append(row)
+        scores: dict[int, list[Row]] = {}
+        results: set[int] = set()
+        for outcome in sorted(entry.outcomes, key=lambda one: one.written or "", reverse=True):
+            result = permanent(entry.slug, outcome.key or outcome.task)
+            while result in results:
+                result += 1
+            results.add(result)
+            own = {"unit": unit, "entry": number, "source": number, "data": outcome.data,
+                   "trained_on": outcome.trained_on}  # fmt: skip
+            self._result(outcome, {**own, "id": result})
+            for score in self._scores(outcome):
+                scores.setdefault(score["scope"], []).append({**own, **score, "result": result})
+        self.rows["scores"] += [min(some, key=lambda s: BEST.index(s["reason"])) for some in scores.values()]
+        self.rows["averages"] += [
+            {"unit": unit, "entry": number, "suite": suite, "convention": convention, "document": document}
+            for suite, convention, document in entry.averages
+        ]
+
+    def _result(self, outcome: Outcome, own: Row) -> None:
+        names = ("task", "type", "metric", "status", "value", "key", "written")
+        self.rows["results"].append({**{name: getattr(outcome, name) for name in names}, **own})
+        self.rows["documents"].append(
+            {"unit": own["unit"], "kind": "record", "name": str(own["id"]), "document": outcome.document}
+        )
+
+    def _scores(self, outcome: Outcome) -> Iterator[Row]:
+        for scope in self._scopes.get(outcome.task, ()):
+            value, low, high, reason = _answer(scope, outcome)
+            yield {"scope": self._numbers[scope.form], "value": value, "low": low, "high": high,
+                   "reason": REASONS.index(reason)}  # fmt: skip
+
+
+def _answer(scope: Scope, outcome: Outcome) -> tuple[float | None, float | None, float | None, Any]:
+    if outcome.status == "failed":
+        return None, None, None, "failed"
+    if not scope.view:
+        value, reason = scope.answer(outcome.raw, outcome.data)
+        return value, None, None, reason
+    number = outcome.numbers.get(scope.view)
+    if number is None or number.value is None:
+        return None, None, None, "part"
+    if not possible(number.value):
+        return None, None, None, "bad"
+    return number.value, number.low, number.high, "" if scope.takes(outcome.data) else "other"
