@@ -67,7 +67,7 @@
       const [x, y] = at(name.x, name.y);
       if (!(x >= 0 && x <= across._length && y >= 0 && y <= up._length)) continue;
       const width = pen.measureText(name.text.replace(/&\w+;/g, "x")).width + 4;
-      const places = [[9, -7], [-width - 9, -7], [-width / 2, -23], [-width / 2, 9], [7, -19], [7, 5], [-width - 7, -19], [-width - 7, 5]];
+      const places = [[-width - 3, -20], [-width / 2, -23], [5, -21], [-width - 9, -7], [9, -7], [7, 6], [-width / 2, 9], [-width - 7, 6]];
       for (const [dx, dy] of places) {
         const box = { left: x + dx, right: x + dx + width, top: y + dy, bottom: y + dy + 14 };
         const inside = box.left >= 0 && box.right <= across._length && box.top >= -8 && box.bottom <= up._length;
