@@ -22,6 +22,9 @@ from leaderboard.web.page import missing
 from leaderboard.web.parameters import Text, Texts
 from leaderboard.web.tables import Cell, Column, Row
 
+FEW = 12
+"""The number of tasks up to which all have columns of their own."""
+
 UNTOUCHED = {"untouched": "tasks", "untouched_types": "types"}
 """Means over the tasks that selected no model shown, with the means that they narrow."""
 
@@ -174,7 +177,7 @@ class SuiteTable:
                 key="model", label="Model", numeric=False, cell=lambda row: model_cell(entries[row]),
             ),
             SuiteColumn(
-                key="parameters", label="Size", note="Parameters.", card="Size",
+                key="parameters", label="Size", note="Parameters.",
                 sort=_values(entry.parameters for entry in entries),
                 cell=lambda row: Cell(
                     text=parameters_text(entries[row].parameters), value=entries[row].parameters
@@ -184,7 +187,7 @@ class SuiteTable:
             *([self._mean("types", types, "over types", "The mean of the types' means.")] * several),
             *self._untouched_means(several),
             SuiteColumn(
-                key="borda", label="Borda", group="Mean", sort=_ranked(ranks, ranks.borda), scored=True,
+                key="borda", label="Borda", group="Mean", sort=_ranked(ranks, ranks.borda), scored=True, optional=True,
                 note="For each task, the number of ranked models that are worse, ties half.",
                 cell=lambda row: _ranked_cell(ranks, ranks.borda, row, "{:.0f}"),
             ),
@@ -300,7 +303,13 @@ class SuiteTable:
 
     def opens(self, kind: str) -> bool:
         """Whether the tasks of a type have columns of their own."""
-        return len(self.scores.by_type) < 2 or "all" in self.state.tasks or kind in self.state.tasks
+        return not self.folds or "all" in self.state.tasks or kind in self.state.tasks
+
+    @property
+    def folds(self) -> bool:
+        """Whether the tasks of a type can be folded."""
+        few = len(self.scores.site_suite.suite.columns) <= FEW
+        return not (few or self.state.cols or self.state.type or len(self.scores.by_type) < 2)
 
     def key(self, name: str, keys: set[str]) -> str:
         """The key of the column that a name stands for: a key, a task, a type, or a column's only task."""
@@ -406,13 +415,11 @@ class SuiteTable:
             sort=f"{self.path}?{self.state.query(sort=wanted, page=1)}" if can_sort else "",
             sorted=("descending" if down else "ascending") if key == current else "",
             note=column.note, sticky=key in ALWAYS, card=column.card,
-            fold=self.fold(column.kind) if column.kind else "", open=self.opens(column.kind),
+            fold=self.fold(column.kind) if column.kind and self.folds else "", open=self.opens(column.kind),
         )  # fmt: skip
 
     def fold(self, kind: str) -> str:
-        """The URL that opens or folds a type; empty where its tasks are always shown."""
-        if len(self.scores.by_type) < 2 or self.state.cols or self.state.type:
-            return ""
+        """The URL that opens or folds a type."""
         types = list(self.scores.by_type) if "all" in self.state.tasks else list(self.state.tasks)
         others = [name for name in types if name != kind]
         return f"{self.path}?{self.state.query(tasks=others if kind in types else [*types, kind])}"

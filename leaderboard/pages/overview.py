@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from leaderboard.web.site import Site
 
 BOARDS: Mapping[str, str] = {
-    "glue": "Fine-tuned on nine tasks of English sentences",
+    "glue": "Backbones fine-tuned on English sentences",
     "mteb": "Embeddings, English, 2025",
     "mteb-v1": "Embeddings, English, 2022",
     "beir": "Retrieval in many domains",
@@ -72,9 +72,8 @@ class Overview:
 def view(site: Site, state: State) -> Page:
     """The first page."""
     queries = site.queries
-    known = queries.entries_of_suites
-    tables = {slug: _table(queries, slug) for slug in BOARDS if slug in known}
-    boards = [_board(slug, table) for slug, table in tables.items()]
+    tables = {slug: _table(queries, slug) for slug in BOARDS if slug in queries.suites}
+    boards = [_board(slug, table) for slug, table in tables.items() if table.scores.entries]
     return Page(
         title="Which encoder?",
         template="overview.html",
@@ -112,15 +111,23 @@ def _board(slug: str, table: SuiteTable) -> Board:
         rows=[
             Place(
                 rank=str(places[row] or "–"),
-                name=model_cell(entries[row]).text,
+                name=entries[row].model,
                 href=model_cell(entries[row]).href,
                 size=parameters_text(entries[row].parameters) if entries[row].parameters else "",
                 score=score_text(float(scores.over_tasks.values[row])),
             )
             for row in [*ranked, *printed][:BEST]
         ],
-        chart=size_chart(table, f"size-{slug}") if len(ranked) > 2 else None,
+        chart=_small(size_chart(table, f"size-{slug}")) if len(ranked) > 2 else None,
     )
+
+
+def _small(chart: Chart) -> Chart:
+    """A chart for a card, with a few names."""
+    layout = chart.figure["layout"]
+    small = {"height": 260, "meta": {"names": layout["meta"]["names"][:6]}, "showlegend": False}
+    small["margin"] = {"l": 44, "r": 8, "t": 8, "b": 36}
+    return replace(chart, figure={**chart.figure, "layout": {**layout, **small}})
 
 
 def _printed(scores: SuiteScores) -> list[int]:

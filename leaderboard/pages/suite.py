@@ -28,8 +28,11 @@ GROUPS = (("", "nothing"), ("backbone", "backbone"), ("recipe", "recipe"), ("org
 
 EACH = (("model", "each model"), ("revision", "each revision and treatment"))
 
-IN_SIGHT = ("q", "size", "origin", "zero", "licence", "language", "tokens", "view", "open", "instructions")
-"""The filters that stand above the table, in order; the others are folded."""
+FILTERS = (
+    "q", "size", "view", "origin", "zero", "licence", "language", "tokens", "recipe", "backbone", "group",
+    "each", "open", "instructions",
+)  # fmt: skip
+"""The filters above the table, in order; the others are parameters alone."""
 
 CHIPS = {
     "zero": "zero-shot on {}", "type": "only {}", "revisions": "pinned data only", "licence": "licence {}",
@@ -99,9 +102,9 @@ def view(site: Site, state: SuiteState, suite: str) -> Page:
         data=_data(table),
         notes=listed.suite.notes,
         context=SuitePage(
-            data=_switch(table, "revisions", {"any": "All scores", "pinned": "Pinned data only"}),
+            data=_data_switch(table),
             ranking=_rankings(table),
-            unfold=f"{path}?{state.query(tasks=[] if every else ['all'])}" if _folds(table) else "",
+            unfold=f"{path}?{state.query(tasks=[] if every else ['all'])}" if table.folds else "",
             unfolded=every,
             form=_form(table),
             paging=where,
@@ -113,15 +116,12 @@ def view(site: Site, state: SuiteState, suite: str) -> Page:
     )  # fmt: skip
 
 
-def _folds(table: SuiteTable) -> bool:
-    return any(table.fold(kind) for kind in table.scores.by_type)
-
-
-def _switch(table: SuiteTable, name: str, labels: Mapping[str, str]) -> list[tuple[str, str, bool]]:
-    """Links that set a parameter: label, URL, current."""
-    state = table.state
+def _data_switch(table: SuiteTable) -> list[tuple[str, str, bool]]:
+    """The switch between all scores and those on pinned data; none where all are."""
+    state, other = table.state, (table.scores.reasons == REASONS.index("other")).any()
+    labels = {"any": "All scores", "pinned": "Pinned data only"} if other else {}
     return [
-        (label, f"{table.path}?{state.query(**{name: value, 'page': 1})}", getattr(state, name) == value)
+        (label, f"{table.path}?{state.query(revisions=value, page=1)}", state.revisions == value)
         for value, label in labels.items()
     ]
 
@@ -148,31 +148,29 @@ def _form(table: SuiteTable) -> Form:
     cards = [table.card(row) for row in range(len(scores.entries))]
     licences = Counter(card.licence for card in cards if card.licence)
     languages = Counter(code for card in cards for code in card.languages)
-    conventions = [(name, f"as {name} counts") for name in views(scores.site_suite.suite)]
+    conventions = [(name, f"as in {name}") for name in views(scores.site_suite.suite)]
     selects: dict[str, tuple[str, Sequence[tuple[str, str]]]] = {
         "zero": ("Zero-shot", ZERO if np.isfinite(scores.zero_shot).any() else ()),
         "licence": ("Licence", _choices(licences, state.licence)),
         "language": ("Language", _choices(languages, state.language)),
         "view": ("Convention", conventions),
-        "type": ("Task type", [("", "all"), *((kind, kind) for kind in scores.by_type)]),
         "group": ("Group by", GROUPS),
         "each": ("A row for", EACH),
     }
     own = [
         Control(kind="select", name=name, label=label, options=options,
                 value=scores.convention if name == "view" else getattr(state, name))
-        for name, (label, options) in selects.items() if len(options) > (2 if name == "type" else 1)
+        for name, (label, options) in selects.items() if len(options) > 1
     ]  # fmt: skip
     if any(card.instructions for card in cards):
         own.append(
             Control(kind="check", name="instructions", label="Instruction-tuned", checked=state.instructions)
         )
     known = {control.name: control for control in [*controls(state, scores.entries), *own]}
-    names = [*(name for name in IN_SIGHT if name in known), *(name for name in known if name not in IN_SIGHT)]
     return form(
         state,
         path,
-        [replace(known[name], more=name not in IN_SIGHT) for name in names],
+        [replace(known[name], more=False) for name in FILTERS if name in known],
         chips=_chips(state, path),
         reset=path if state.pairs() else "",
     )
