@@ -184,7 +184,7 @@ class SuiteTable:
                 ),
             ),
             self._mean("tasks", tasks, "over tasks", f"The mean over {tasks_text(count)}, all alike."),
-            *([self._mean("types", types, "over types", "The mean of the types' means.")] * several),
+            self._mean("types", types, "over types", "The mean of the types' means."),
             *self._untouched_means(several),
             SuiteColumn(
                 key="borda", label="Borda", group="Mean", sort=_ranked(ranks, ranks.borda), scored=True, optional=True,
@@ -295,6 +295,8 @@ class SuiteTable:
             return column.key in picked
         if column.key == "mean_rank":
             return False
+        if column.key == "types":
+            return len(self.scores.by_type) > 1
         if column.key == "how":
             return state.each == "revision" or state.origin == "reported"
         if column.optional and column.sort is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -32,9 +33,9 @@ BOARDS: Mapping[str, str] = {
     "mteb-MTEB-Code-v1": "Retrieval of code",
     "mteb-LongEmbed": "Retrieval of long documents",
 }
-"""The suites of the first page by slug, each in a few words."""
+"""The suites that come first, by slug, each in a few words."""
 
-BEST, NEWEST = 5, 8
+MOST, BEST, NEWEST = 6, 5, 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,8 +73,10 @@ class Overview:
 def view(site: Site, state: State) -> Page:
     """The first page."""
     queries = site.queries
-    tables = {slug: _table(queries, slug) for slug in BOARDS if slug in queries.suites}
-    boards = [_board(slug, table) for slug, table in tables.items() if table.scores.entries]
+    slugs = [slug for slug in BOARDS if slug in queries.suites]
+    slugs += [slug for slug in queries.entries_of_suites if slug not in BOARDS and queries.suites[slug].main]
+    tables = dict(islice(((s, t) for s in slugs if (t := _table(queries, s)).scores.entries), MOST))
+    boards = [_board(slug, table) for slug, table in tables.items()]
     return Page(
         title="Which encoder?",
         template="overview.html",
@@ -106,7 +109,7 @@ def _board(slug: str, table: SuiteTable) -> Board:
         slug=slug,
         title=title,
         href="/glue" if slug == "glue" else f"/suites/{slug}",
-        text=f"{BOARDS[slug]}: {tasks}",
+        text=f"{BOARDS[slug]}: {tasks}" if slug in BOARDS else tasks.capitalize(),
         count=f"All {count}" + (", without rank: printed in papers" if printed else ""),
         rows=[
             Place(
