@@ -20,7 +20,7 @@ FORMATS = ("json", "csv", "md", "tex")
     "--format",
     "form",
     type=click.Choice(FORMATS),
-    default="md",
+    default="csv",
     show_default=True,
     help="What to write the page's tables as.",
 )
@@ -94,7 +94,7 @@ def command(
         )
     form = ending or form
     site = open_site(from_environment(results, suites=suites))
-    content = site.twin(path, parse_qs(query, keep_blank_values=True), form)
+    content = site.export(path, parse_qs(query, keep_blank_values=True), form)
     if out is None:
         sys.stdout.buffer.write(content)
         return 0

@@ -19,8 +19,16 @@ from harness.results import MeasuredSuite, suite_views
 from harness.scores import Aggregates, delta_text, score_text
 from harness.suite_report import print_table
 from harness.types import Suite, SuiteOptions
-from leaderboard.data.paper_tables import papers
-from leaderboard.data.papers import AVERAGE, SCORES, Paper, PaperValue, column_of, plain, same_queries, title
+from leaderboard.data.papers import (
+    AVERAGE,
+    Paper,
+    PaperValue,
+    column_of,
+    papers,
+    plain,
+    same_queries,
+    title,
+)
 
 _PRINTED: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "beir": ("BEIR", ()),
@@ -36,17 +44,9 @@ _PRINTED: Mapping[str, tuple[str, tuple[str, ...]]] = {
 class PrintedLine:
     """A model's line in a paper beside a measured model, as shares of 1.
 
-    Attributes:
-        paper: The paper's name.
-        table: The table.
-        model: The model and its size, as printed.
-        setting: What was done with it, as printed.
-        mean: The mean as printed; None without one.
-        columns: The printed scores by the suite's columns.
-        other_queries: The columns that are of other queries here, with the print's note.
-        common: The columns in both means; none where the print has the mean alone.
-        printed_mean: The mean of the print over these, or as printed.
-        measured_mean: The measured mean over the same; None where some are not measured.
+    `other_queries` are the tasks that are of other queries here, with the print's note; `common` are
+    those in both means, none where the print has the mean alone; `measured_mean` is None unless all
+    of these are measured.
     """
 
     paper: str
@@ -113,57 +113,39 @@ def _lines(given: Sequence[Paper], suite: Suite, means: Aggregates) -> Iterator[
     """The lines that papers print of a suite."""
     name, alone = _PRINTED.get(suite.name, ("", ()))
     groups: dict[tuple[str, ...], list[PaperValue]] = {}
-    for row in (row for paper in given for row in paper.rows):
-        if row.suite == name and row.unit in SCORES and row.number is not None:
-            whole = row.metric if row.metric in alone else ""
-            if whole or (not alone and not row.metric.endswith(f" {name}")):
-                key = (row.paper, row.table, row.model, row.size_class, row.setting, whole)
-                groups.setdefault(key, []).append(row)
-    for rows in groups.values():
-        yield _line_of_mean(rows[0], means) if alone else _line(rows, suite, means)
+    for row in (row for paper in given for row in paper.rows if row.suite == name and row.is_score):
+        whole = row.metric if row.metric in alone else ""
+        if whole or (not alone and not row.metric.endswith(f" {name}")):
+            key = (row.paper, row.table, row.model, row.size_class, row.setting, whole)
+            groups.setdefault(key, []).append(row)
+    return (_line(rows, suite, means, alone=bool(alone)) for rows in groups.values())
 
 
-def _line_of_mean(row: PaperValue, means: Aggregates) -> PrintedLine:
-    return PrintedLine(
-        **_head(row),
-        setting=f"{row.setting}, {row.metric}",
-        mean=_share(row),
-        columns={},
-        other_queries={},
-        common=(),
-        printed_mean=_share(row),
-        measured_mean=means.over_tasks.whole,
-    )
-
-
-def _line(rows: Sequence[PaperValue], suite: Suite, means: Aggregates) -> PrintedLine:
-    names = [column.name for column in suite.columns]
-    columns, others, mean = dict[str, float](), dict[str, str](), None
-    for row in rows:
-        metric = plain(row.suite, row.metric)
-        column = None if metric == AVERAGE else column_of(metric, names)
-        if metric == AVERAGE:
-            mean = _share(row)
-        elif column is not None:
-            columns[column] = _share(row)
-            if not same_queries(row, column):
-                others[column] = row.note
+def _line(rows: Sequence[PaperValue], suite: Suite, means: Aggregates, *, alone: bool) -> PrintedLine:
+    first, names = rows[0], [column.name for column in suite.columns]
+    shares = {plain(row.suite, row.metric): _share(row) for row in rows}
+    mean = _share(first) if alone else shares.get(AVERAGE)
+    tasks = {} if alone else {column_of(plain(row.suite, row.metric), names): row for row in rows}
+    columns = {name: _share(row) for name, row in tasks.items() if name and row.metric != AVERAGE}
+    others = {name: tasks[name].note for name in columns if not same_queries(tasks[name], name)}
     common = tuple(name for name in names if name in columns and name not in others)
     measured = [value for name in common if (value := means.columns[name]) is not None]
+    printed_mean, measured_mean = mean, means.over_tasks.whole
+    if not alone:
+        printed_mean = fmean(columns[name] for name in common) if common else None
+        measured_mean = fmean(measured) if common and len(measured) == len(common) else None
     return PrintedLine(
-        **_head(rows[0]),
-        setting=rows[0].setting,
+        paper=first.paper,
+        table=title(first.table),
+        model=first.name,
+        setting=f"{first.setting}, {first.metric}" if alone else first.setting,
         mean=mean,
         columns=columns,
         other_queries=others,
         common=common,
-        printed_mean=fmean(columns[name] for name in common) if common else None,
-        measured_mean=fmean(measured) if common and len(measured) == len(common) else None,
+        printed_mean=printed_mean,
+        measured_mean=measured_mean,
     )
-
-
-def _head(row: PaperValue) -> dict[str, str]:
-    return {"paper": row.paper, "table": title(row.table), "model": f"{row.model} {row.size_class}".strip()}
 
 
 def _share(row: PaperValue) -> float:

@@ -24,10 +24,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from harness import catalog
+from harness import __version__, catalog
 from harness.errors import HarnessError, RecordError, UsageError
 from harness.imported import Imported
-from harness.provenance import __version__
 from leaderboard.data.mteb_files import (
     CARD,
     FACTS,
@@ -54,54 +53,38 @@ CHUNK = 1600
 TRUST = ("commit", "external", "none", "other")
 """Kinds of revisions: a commit, stated by the authors, unknown, any other word."""
 
-EXPERIMENTS = "experiments"
 _TRANSIENT = ("cannot be", "too large for the memory")
 """How the problems begin that may be gone at the next import."""
-_LISTED_FILES, _LISTED_SCORES = 50, 200
-"""Unreadable files and impossible scores that a stamp names."""
 
 Progress = Callable[[int, int], None]
 """Called with the number of files read so far, and of all that are to be read."""
 
-_BOOLEANS = ("tokens_unlimited", "open_weights", "public_training_data", "public_training_code")
-_COUNTS = (
-    "n_parameters",
-    "n_embedding_parameters",
-    "n_active_parameters_override",
-    "max_tokens",
-    "embed_dim",
-)
-_LISTS = ("training_datasets", "languages", "framework", "modalities", "model_type")
-_TYPES = {
-    "memory_usage_mb": pa.float64(),
-    **dict.fromkeys((*_BOOLEANS, "use_instructions", "is_cross_encoder"), pa.bool_()),
-    **dict.fromkeys(_COUNTS, pa.int64()),
-    **dict.fromkeys(_LISTS, pa.list_(pa.string())),
+_ARROW = {
+    "str": pa.string(),
+    "int": pa.int64(),
+    "float": pa.float64(),
+    "bool": pa.bool_(),
+    "list[str]": pa.list_(pa.string()),
 }
 _OWN = {
     **dict.fromkeys(("folder", "model", "revision", "experiment", "trust"), pa.string()),
     **dict.fromkeys(("files", "rows"), pa.int32()),
-    "digest": pa.string(),
-    "card": pa.bool_(),
+    **{"digest": pa.string(), "card": pa.bool_()},
 }
-SCHEMA = pa.schema(
-    [
-        *(pa.field(name, kind, nullable=False) for name, kind in _OWN.items()),
-        *(pa.field(name, _TYPES.get(name, pa.string())) for name in FACTS),
-    ]
-)
+_FACTS = {name: _ARROW[read.__annotations__["return"].split(" |")[0]] for name, (_, read) in FACTS.items()}
+SCHEMA = pa.schema([*(pa.field(name, kind, nullable=False) for name, kind in _OWN.items()), *_FACTS.items()])
 """The columns of `entries`: one row for each folder of results, with the facts of its card."""
 
-_STAT = pa.schema({"path": pa.string(), **dict.fromkeys(("size", "mtime_ns", "ctime_ns"), pa.int64())})
-_CONTENT = pa.schema(
+_STAT = ("path", "size", "mtime_ns", "ctime_ns")
+_FILES = pa.schema(
     {
+        **dict(zip(_STAT, (pa.string(), *[pa.int64()] * 3), strict=True)),
         **dict.fromkeys(("problem", "task", "data_revision", "mteb_version"), pa.string()),
         "converted": pa.bool_(),
         **dict.fromkeys(("repeated", "rows"), pa.int32()),
         "seconds": pa.float64(),
     }
 )
-_FILES = pa.schema([*_STAT, *_CONTENT])
 _SCORES = pa.schema(
     {"split": pa.string(), "subset": pa.string(), "main_score": pa.float64(), "flag": pa.string()}
 )
@@ -143,7 +126,12 @@ def import_results(
         StoreError: The results folder cannot be written.
         RecordError: The import there is of a newer schema.
     """
-    root = _results_folder(path)
+    if not path.is_dir():
+        raise UsageError(
+            f"{path} is no folder.",
+            hint="PATH is a checkout of github.com/embeddings-benchmark/results, or its results folder.",
+        )
+    root = path / "results" if (path / "results").is_dir() else path
     files = scan(root)
     if all(file[-1] for file in files):  # nothing is written for a wrong path
         raise UsageError(
@@ -153,20 +141,17 @@ def import_results(
     folder = Imported.home(results, SOURCE)
     with Imported.lock(folder):
         former = Imported.read(folder)
-        if former is not None and (former.stamp.get("versions") != _versions() or not former.whole()):
+        versions = {"harness": __version__, "parser": PARSER}
+        if former is not None and (former.stamp.get("versions") != versions or not former.whole()):
             former = None
         facts = {"commit": commit_of(root), "scan": hashlib.sha256(repr(files).encode()).hexdigest()}
-        if former is not None and former.stamp.get("scan") == facts["scan"] and not _has_transient(former):
+        if former is not None and former.stamp.get("scan") == facts["scan"] and not _to_retry(former):
             return _unchanged(former, facts, read=0, total=len(files))
         parse = partial(_parse, root, workers, progress or (lambda done, total: None))
         return _refresh(folder, files, _former(former), facts, parse)
 
 
-def _versions() -> dict[str, Any]:
-    return {"harness": __version__, "parser": PARSER}
-
-
-def _has_transient(former: Imported) -> bool:
+def _to_retry(former: Imported) -> bool:
     return any(problem.startswith(_TRANSIENT) for problem in former.counts.get("problems", {}))
 
 
@@ -226,7 +211,7 @@ def _refresh(
     parse: Callable[[Sequence[str]], _Read],
 ) -> Outcome:
     """Read the files that are new or changed, and write the tables if that changes them."""
-    columns = [former.files[name].to_pylist() for name in (*_STAT.names, "problem")]
+    columns = [former.files[name].to_pylist() for name in (*_STAT, "problem")]
     rows = {path: (row, then) for row, (path, *then) in enumerate(zip(*columns, strict=True))}
     read, bad, same = [], [], []
     changed = bool(rows.keys() - {file[0] for file in files})
@@ -300,7 +285,7 @@ def _entry_folder(path: str) -> str:
     """The folder of the entry that a file belongs to; empty if it belongs to none."""
     folder, _, name = path.rpartition("/")
     steps = folder.split("/")
-    own = len(steps) == 2 or (len(steps) == 4 and steps[2] == EXPERIMENTS)
+    own = len(steps) == 2 or (len(steps) == 4 and steps[2] == "experiments")
     return folder if own and name.endswith(".json") else ""
 
 
@@ -325,7 +310,7 @@ def _encoded(table: pa.Table) -> pa.Table:
 
 def _entries(files: pa.Table, folders: Sequence[str], cards: Mapping[str, Mapping[str, Any]]) -> pa.Table:
     names = _model_names(cards)
-    stat = list(zip(*(files[name].to_pylist() for name in (*_STAT.names, "problem")), strict=True))
+    stat = list(zip(*(files[name].to_pylist() for name in (*_STAT, "problem")), strict=True))
     rows, tasks = files["rows"].to_numpy(), files["task"].is_valid().to_numpy()
     entry = files["entry"].drop_null().to_numpy()
     bounds = np.searchsorted(entry, np.arange(len(folders) + 1)).tolist()
@@ -390,12 +375,12 @@ def _stamp_facts(
         "unreadable": len(bad),
         "problems": dict(Counter(file["problem"].partition(":")[0] for file in bad).most_common()),
     }
-    rows = np.flatnonzero(pc.equal(scores["flag"], IMPOSSIBLE).to_numpy())[:_LISTED_SCORES]
+    rows = np.flatnonzero(pc.equal(scores["flag"], IMPOSSIBLE).to_numpy())[:200]
     paths = files["path"].take(file_of_row[rows]).to_pylist()
     impossible = scores.select(["split", "subset", "main_score"]).take(rows).to_pylist()
     return {
         "counts": counts,
-        "unreadable": bad[:_LISTED_FILES],
+        "unreadable": bad[:50],
         "impossible": [{"path": path, **row} for path, row in zip(paths, impossible, strict=True)],
     }
 
@@ -442,15 +427,6 @@ def mteb_tasks() -> Tasks:
 # The files of a checkout
 
 
-def _results_folder(path: Path) -> Path:
-    if not path.is_dir():
-        raise UsageError(
-            f"{path} is no folder.",
-            hint="PATH is a checkout of github.com/embeddings-benchmark/results, or its results folder.",
-        )
-    return path / "results" if (path / "results").is_dir() else path
-
-
 def scan(root: Path) -> list[File]:
     """Every JSON file below the results, sorted by path; links are not followed.
 
@@ -462,7 +438,7 @@ def scan(root: Path) -> list[File]:
         for revision in _list(root, model, files, results=False):
             for inner in _list(root, revision, files, results=True):
                 strays = [inner]
-                if inner.endswith(f"/{EXPERIMENTS}"):
+                if inner.endswith("/experiments"):
                     experiments = _list(root, inner, files, results=False)
                     strays = [
                         folder for one in experiments for folder in _list(root, one, files, results=True)

@@ -1,46 +1,28 @@
-"""What papers print, as data."""
+"""What papers print, as data: `results/reported` (its README describes the files)."""
 
 from __future__ import annotations
 
+import csv
 import functools
-import itertools
 import math
 import re
+import tomllib
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from decimal import Decimal
+from pathlib import Path
 from statistics import fmean
 from types import MappingProxyType
+from typing import Any
 
 from harness.catalog import open_suite
-from leaderboard.web.tables import EMPTY, Cell, Column, Row
+from harness.errors import RecordError
 
 
 @dataclass(frozen=True, kw_only=True)
 class PaperValue:
-    """One printed number: a line of a paper's file.
-
-    Attributes:
-        paper: The paper's name.
-        table: The table, or the section, that it stands in.
-        model: The model as printed.
-        size_class: `base`, `medium`, `large` or nothing.
-        params: Its parameters as printed.
-        setting: The recipe, and what else tells lines apart.
-        suite: What was measured.
-        metric: The column.
-        value: The number as printed; empty where the paper has a dash.
-        ci_low: The lower end, where an interval or an error was printed.
-        ci_high: The upper end.
-        unit: Of the value.
-        note: A fact about it.
-        recomputed: Ours, where the print does not follow from the numbers beside it.
-        recomputed_as: How it is made from those, where it can be.
-        follows: `yes`, `no`, or nothing where it cannot be made again.
-        backbone: One name for what papers spell differently.
-        hub_id: The model on the hub, where that is beyond doubt.
-    """
+    """One printed number: a line of a paper's file, and the backbone that its model's name stands for."""
 
     paper: str
     table: str
@@ -66,10 +48,40 @@ class PaperValue:
         """The value, None if it is none or no number."""
         return number_of(self.value)
 
+    @property
+    def name(self) -> str:
+        """The model with its size class, as printed."""
+        return f"{self.model} {self.size_class}".strip()
+
+    @property
+    def treatment(self) -> str:
+        """How the model was fine-tuned; empty where no name of this list stands there."""
+        return next((name for name in TREATMENTS if name in f"{self.setting} {self.metric}"), "")
+
+    @property
+    def is_score(self) -> bool:
+        """Whether it is a score of a suite."""
+        return self.unit in SCORES and self.number is not None
+
+    @property
+    def is_copy(self) -> bool:
+        """Whether it is taken from another paper."""
+        return self.setting.startswith("copied from")
+
+    @property
+    def last_place(self) -> Decimal:
+        """One unit of the last printed place."""
+        return Decimal(1).scaleb(int(Decimal(self.value).as_tuple().exponent))
+
+    def same_as(self, other: PaperValue) -> bool:
+        """Whether two values differ by rounding alone."""
+        coarser = max(self.last_place, other.last_place)
+        return abs(Decimal(self.value) - Decimal(other.value)) * 2 <= coarser
+
 
 @dataclass(frozen=True, kw_only=True)
 class PaperTable:
-    """One table of a paper, in print's order."""
+    """One table of a paper, in the order of print."""
 
     id: str
     caption: str
@@ -77,7 +89,7 @@ class PaperTable:
 
     @property
     def numbers(self) -> int:
-        """How many numbers it prints: a dash is none, nor is a word among settings."""
+        """The count of its numbers; dashes and words are none."""
         return sum(row.number is not None for row in self.rows)
 
 
@@ -95,75 +107,56 @@ class Paper:
 
     @property
     def rows(self) -> list[PaperValue]:
-        """The lines of its file, in print's order; some hold a dash or a word."""
+        """The lines of its file; some hold a dash or a word."""
         return [row for table in self.tables.values() for row in table.rows]
 
     @property
     def numbers(self) -> int:
-        """How many numbers it prints."""
+        """The count of its numbers."""
         return sum(table.numbers for table in self.tables.values())
 
 
-@dataclass(frozen=True, kw_only=True)
-class Backbone:
-    """What a printed name stands for."""
-
-    name: str
-    hub_id: str
-    note: str
-
+# Names
 
 AVERAGE = "Avg."
-SPELLED: Mapping[tuple[str, str], str] = MappingProxyType(
-    {("GLUE dev", "SST"): "SST-2", ("GLUE dev", "STS"): "STS-B", ("GLUE dev", "GLUE"): AVERAGE}
-)
 SCORES = ("score x100", "nDCG@10 x100", "fraction")
+TREATMENTS = ("unified contrastive", "SimCSE", "CDE", "DPR", "ColBERT")
+_SPELLED = {("GLUE dev", "SST"): "SST-2", ("GLUE dev", "STS"): "STS-B", ("GLUE dev", "GLUE"): AVERAGE}
+_QUERIES = {"TREC-DL 2019": "TREC-DL 2019", "dev split": "dev"}
+"""Words in the note of a printed number, and the queries that they name."""
 
 
 def plain(suite: str, metric: str) -> str:
-    """One name for a column that papers spell differently.
+    """One name for a task or mean that papers spell differently.
 
     >>> plain("GLUE dev", "SST"), plain("MTEB(eng, v1)", "Avg. (56 tasks)"), plain("BEIR", "DPR BEIR")
     ('SST-2', 'Avg.', 'Avg.')
     """
     average = metric.startswith(AVERAGE) or metric.endswith(f" {suite}")
-    return AVERAGE if average else SPELLED.get((suite, metric), metric)
-
-
-_QUERIES = (("TREC-DL 2019", "TREC-DL 2019"), ("dev split", "dev"))
-"""Words in the note of a printed number, and the queries that they name."""
+    return AVERAGE if average else _SPELLED.get((suite, metric), metric)
 
 
 def same_queries(row: PaperValue, column: str) -> bool:
-    """Whether a number is, as far as its note says, of the queries that a column names in brackets."""
-    queries = next((queries for words, queries in _QUERIES if words in row.note), "")
+    """Whether a number is, as far as its note says, of the queries that a task names in brackets."""
+    queries = next((queries for words, queries in _QUERIES.items() if words in row.note), "")
     return not queries or "(" not in column or column.endswith(f"({queries})")
 
 
 def column_of(metric: str, names: Sequence[str]) -> str | None:
-    """The column that a printed name means: alike but for signs, or the only one that begins so."""
-    wanted = _letters(metric)
-    alike = [name for name in names if _letters(name) == wanted]
-    begins = [name for name in names if _letters(name).startswith(wanted)]
-    return alike[0] if alike else begins[0] if len(begins) == 1 else None
-
-
-def _letters(name: str) -> str:
-    return re.sub(r"[^a-z0-9]", "", name.casefold())
+    """The task of a printed name: alike but for signs, or the only one that begins so."""
+    letters = {name: re.sub(r"[^a-z0-9]", "", name.casefold()) for name in (*names, metric)}
+    alike = [name for name in names if letters[name] == letters[metric]]
+    longer = [name for name in names if letters[name].startswith(letters[metric])]
+    return alike[0] if alike else longer[0] if len(longer) == 1 else None
 
 
 def title(table: str) -> str:
-    """What a table is called in a sentence.
+    """The name of a table in a sentence.
 
     >>> title("S3"), title("Sec4.4")
     ('table S3', 'Sec4.4')
     """
     return f"table {table}" if re.fullmatch(r"S?\d+", table) else table
-
-
-def last_place(row: PaperValue) -> Decimal:
-    """One unit of the last place that a number was printed with."""
-    return Decimal(1).scaleb(int(Decimal(row.value).as_tuple().exponent))
 
 
 def key_of(text: str) -> str:
@@ -172,18 +165,143 @@ def key_of(text: str) -> str:
 
 
 def number_of(text: str) -> float | None:
-    """A text as a finite number, None if it is none."""
+    """A text as a finite number."""
     try:
-        found = float(text)
+        number = float(text)
     except ValueError:
         return None
-    return found if math.isfinite(found) else None
+    return number if math.isfinite(number) else None
 
 
-TOLERANCE = 0.051
-"""Half of the last printed place, and a hair for the parts."""
-WEIGHTED = 0.075
-"""For means over tasks made from types that are rounded to 0.1."""
+# Files
+
+FIELDS = tuple(one.name for one in fields(PaperValue) if one.name not in ("backbone", "hub_id"))
+_MODEL_FIELDS = ("model", "size_class", "backbone", "hub_id", "note")
+_PAPER_FIELDS = {"name": str, "title": str, "year": int, "authors": str, "tables": dict}
+_PRESENT = {"": (False, False), "yes": (False, True), "no": (True, True)}
+"""Which of `recomputed` and `recomputed_as` are there, by `follows`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrintedName:
+    """What a model's printed name stands for; `hub_id` where the release is beyond doubt."""
+
+    backbone: str
+    hub_id: str = ""
+    note: str = ""
+
+
+def papers(folder: Path) -> dict[str, Paper]:
+    """The papers of a folder by slug, in the order of its `papers.toml`.
+
+    Raises:
+        RecordError: A file is missing or malformed.
+    """
+    path = folder / "papers.toml"
+    try:
+        described = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise RecordError(f"{path} cannot be read: {error.strerror}.") from error
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise RecordError(f"{path} is no TOML file: {error}.") from error
+    names = printed_names(folder)
+    return {slug: _paper(folder, slug, facts, names) for slug, facts in described.items()}
+
+
+def printed_names(folder: Path) -> dict[tuple[str, str], PrintedName]:
+    """What the papers' names of models stand for, by name and size class: `models.csv`.
+
+    Raises:
+        RecordError: The file is missing or malformed.
+    """
+    names: dict[tuple[str, str], PrintedName] = {}
+    path = folder / "models.csv"
+    for line, record in csv_lines(path, _MODEL_FIELDS):
+        key = (record.pop("model"), record.pop("size_class"))
+        if not key[0] or not record["backbone"]:
+            raise wrong_line(path, line, "it names no model or no backbone.")
+        if key in names:
+            raise wrong_line(path, line, f"{' '.join(key).strip()} stands there twice.")
+        names[key] = PrintedName(**record)
+    return names
+
+
+def csv_lines(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]]:
+    """A CSV file's records with their line numbers.
+
+    Raises:
+        RecordError: The file cannot be read, or has other columns.
+    """
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            lines = csv.reader(file, strict=True)
+            if (header := next(lines, [])) != list(columns):
+                what = f"the columns are {', '.join(header)}."
+                raise wrong_line(path, 1, what, f"They are {','.join(columns)}.")
+            for values in lines:
+                if len(values) != len(columns):
+                    raise wrong_line(
+                        path, lines.line_num, f"{len(values)} fields where {len(columns)} belong."
+                    )
+                yield lines.line_num, dict(zip(columns, values, strict=True))
+    except OSError as error:
+        raise RecordError(f"{path} cannot be read: {error.strerror}.") from error
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise RecordError(f"{path} is no CSV file in UTF-8: {error}.") from error
+
+
+def wrong_line(path: Path, line: int, what: str, hint: str | None = None) -> RecordError:
+    """The error for a line of a file."""
+    return RecordError(f"{path}, line {line}: {what}", hint=hint)
+
+
+def _paper(folder: Path, slug: str, facts: Any, names: Mapping[tuple[str, str], PrintedName]) -> Paper:
+    for name, kind in _PAPER_FIELDS.items():
+        if not isinstance(facts, dict) or not isinstance(facts.get(name), kind):
+            raise RecordError(f"{folder / 'papers.toml'}: {slug} has no {name}, or not as {kind.__name__}.")
+    captions = facts["tables"]
+    rows: dict[str, list[PaperValue]] = {name: [] for name in captions}
+    path = folder / f"{slug}.csv"
+    for line, record in csv_lines(path, FIELDS):
+        if problem := _problem(record, facts):
+            raise wrong_line(path, line, problem)
+        own = record["model"], record["size_class"]
+        known = names.get(own, PrintedName(backbone=" ".join(own).strip()))
+        rows[record["table"]].append(PaperValue(**record, backbone=known.backbone, hub_id=known.hub_id))
+    if empty := [name for name in captions if not rows[name]]:
+        raise RecordError(f"{path} has nothing of table {empty[0]}.")
+    tables = {n: PaperTable(id=n, caption=captions[n], rows=tuple(rows[n])) for n in captions}
+    about = {name: facts[name] for name in ("name", "title", "year", "authors")}
+    return Paper(slug=slug, arxiv=facts.get("arxiv", ""), tables=MappingProxyType(tables), **about)
+
+
+def _problem(record: Mapping[str, str], facts: Mapping[str, Any]) -> str:
+    """What is wrong with a record; empty if nothing is."""
+    if record["paper"] != facts["name"]:
+        return f"it is of {record['paper']!r}, not of {facts['name']!r}."
+    if record["table"] not in facts["tables"]:
+        return f"papers.toml has no table {record['table']!r}."
+    if not record["model"] or not record["metric"]:
+        return "it names no model or no metric."
+    if problem := number_problem(record):
+        return problem
+    if record["follows"] not in _PRESENT:
+        return f"follows is {record['follows']!r}, not yes, no or nothing."
+    if _PRESENT[record["follows"]] != (bool(record["recomputed"]), bool(record["recomputed_as"])):
+        return "recomputed and recomputed_as do not fit what follows says."
+    return ""
+
+
+def number_problem(record: Mapping[str, str]) -> str:
+    """What is wrong with the numbers beside a record's value; empty if nothing is."""
+    for name in ("ci_low", "ci_high", "recomputed"):
+        text = record.get(name, "")
+        if text and (number_of(text) is None or number_of(record["value"]) is None):
+            return f"{name} is {text!r}, beside {record['value']!r}: no numbers."
+    return "it has one end of an interval." if bool(record["ci_low"]) != bool(record["ci_high"]) else ""
+
+
+# Means
 
 OVER_TYPES = "mean over types"
 OVER_TASKS = "mean over tasks (types weighted by their number of tasks)"
@@ -206,50 +324,6 @@ TYPES: Mapping[str, str] = MappingProxyType(
 )
 """MTEB's types as the papers print them."""
 
-OVERVIEW = {"DPR BEIR": "7", "ColBERT BEIR": "8"}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Check:
-    """A printed number, made again.
-
-    Attributes:
-        of: What was printed: `value`, `ci_low` or `ci_high`.
-        printed: The printed number.
-        made: Ours.
-        way: How it was made, in words.
-        slack: By how much the two may differ.
-        digits: The places that ours is given with.
-    """
-
-    of: str = "value"
-    printed: float
-    made: float
-    way: str
-    slack: float = TOLERANCE
-    digits: int = 3
-
-    @property
-    def follows(self) -> bool:
-        """Whether the print follows from its parts."""
-        return abs(self.made - self.printed) <= self.slack
-
-    @property
-    def text(self) -> str:
-        """Our number as it is shown."""
-        return f"{self.made:.{self.digits}f}"
-
-
-def checks(row: PaperValue, rows: Sequence[PaperValue]) -> list[Check]:
-    """Every way to make a row's number again from the other `rows` of its paper; mostly there is none."""
-    return [check for rule in RULES for check in rule(row, rows)] if row.number is not None else []
-
-
-def verdict(found: Sequence[Check]) -> Check | None:
-    """The way that a printed value was most likely made: the nearest of those that it follows, or of all."""
-    values = [check for check in found if check.of == "value"]
-    return min(values, key=lambda c: (not c.follows, abs(c.made - c.printed)), default=None)
-
 
 def means(suite: str, values: Mapping[str, float | None]) -> dict[str, float]:
     """The means of a row of scores, by what they are over; empty unless every part is there.
@@ -262,18 +336,18 @@ def means(suite: str, values: Mapping[str, float | None]) -> dict[str, float]:
         return {}
     counts = counts_by_type(suite)
     mteb = suite.startswith("MTEB")
-    there = {name: x for name, x in values.items() if x is not None and (not mteb or name in TYPES)}
-    if len(there) != (len(counts) if mteb else sum(counts.values())):
+    known = {name: x for name, x in values.items() if x is not None and (not mteb or name in TYPES)}
+    if len(known) != (len(counts) if mteb else sum(counts.values())):
         return {}
     if not mteb:
-        return {f"mean of {len(there)} tasks": fmean(there.values())}
-    weights = [counts[TYPES[name]] for name in there]
-    return {OVER_TYPES: fmean(there.values()), OVER_TASKS: fmean(there.values(), weights)}
+        return {f"mean of {len(known)} tasks": fmean(known.values())}
+    weights = [counts[TYPES[name]] for name in known]
+    return {OVER_TYPES: fmean(known.values()), OVER_TASKS: fmean(known.values(), weights)}
 
 
 @functools.cache
 def counts_by_type(suite: str) -> Mapping[str, int]:
-    """How many columns of each type a printed suite has, by the catalog."""
+    """The number of tasks of each type of a printed suite, by the catalog."""
     return MappingProxyType(Counter(column.type for column in open_suite(SUITES[suite]).columns))
 
 
@@ -288,149 +362,12 @@ def power_laws(rows: Sequence[PaperValue]) -> dict[str, tuple[float, float]]:
     return {"F_N vs C": (n, eta), "D vs C": (-n, 1 - eta), "D/F_N vs C": (-2 * n, 1 - 2 * eta)}
 
 
-def beside(row: PaperValue, rows: Sequence[PaperValue]) -> list[PaperValue]:
-    """The other numbers of a row's line."""
-    return [other for other in rows if _line(other) == _line(row) and other.metric != row.metric]
-
-
-def _line(row: PaperValue) -> tuple[str, ...]:
-    return (row.table, row.model, row.size_class, row.setting, row.suite)
-
-
-def _mteb(row: PaperValue, rows: Sequence[PaperValue]) -> Iterator[Check]:
-    if row.suite.startswith("MTEB(") and row.metric.startswith("Avg."):
-        made = means(row.suite, {other.metric: other.number for other in beside(row, rows)})
-        for way, value in made.items():
-            slack = TOLERANCE if way == OVER_TYPES else WEIGHTED
-            yield Check(printed=float(row.value), made=value, way=way, slack=slack, digits=2)
-
-
-def _mean_of_tasks(row: PaperValue, rows: Sequence[PaperValue]) -> Iterator[Check]:
-    """Also of an interval's bounds, which are no interval of the mean."""
-    if row.suite not in ("GLUE dev", "BEIR") or row.metric != "Avg.":
-        return
-    for of in ("value", "ci_low", "ci_high"):
-        parts = {r.metric: float(getattr(r, of)) for r in beside(row, rows) if getattr(r, of)}
-        for way, value in means(row.suite, parts).items():
-            yield Check(of=of, printed=float(getattr(row, of)), made=value, way=way)
-
-
-def _overview(row: PaperValue, rows: Sequence[PaperValue]) -> Iterator[Check]:
-    """ModernBERT's table 1, of which three columns stand in other tables."""
-    if (row.paper, row.table) != ("ModernBERT", "1"):
-        return
-    same = [r for r in rows if _backbone(r) == _backbone(row)]
-    if row.metric == "GLUE":
-        tasks = {r.metric: r.number for r in same if r.table == "5"}
-        for way, value in means("GLUE dev", tasks).items():
-            yield Check(printed=float(row.value), made=value, way=f"{way} of table 5")
-    for other in same:
-        if other.table == OVERVIEW.get(row.metric) and other.metric == "Avg.":
-            way = f"the average of table {other.table}"
-            yield Check(printed=float(row.value), made=float(other.value), way=way, slack=1e-9, digits=1)
-
-
-def _backbone(row: PaperValue) -> tuple[str, str]:
-    return row.model.casefold().removesuffix("-2048"), row.size_class
-
-
-def _throughput(row: PaperValue, rows: Sequence[PaperValue]) -> Iterator[Check]:
-    """ModernBERT's table 2 from the seconds of table 11, which are rounded to 0.1."""
-    if (row.paper, row.table) != ("ModernBERT", "2"):
-        return
-    tokens = [r for r in rows if r.table == "10" and (r.setting, r.metric) == (row.metric, "total tokens")]
-    times = [r for r in rows if r.table == "11" and r.metric == row.metric and _backbone(r) == _backbone(row)]
-    for total, seconds in zip(tokens, times, strict=False):
-        if total.number and seconds.number:
-            made = total.number / seconds.number / 1000
-            slack = made * 0.05 / seconds.number + TOLERANCE
-            way = "tokens of table 10 / seconds of table 11"
-            yield Check(printed=float(row.value), made=made, way=way, slack=slack, digits=1)
-
-
-def _utilisation(row: PaperValue, rows: Sequence[PaperValue]) -> Iterator[Check]:
-    """MosaicBERT's table S4 by its eq. 3, in percent."""
-    if (row.paper, row.metric) != ("MosaicBERT", "MFU"):
-        return
-    for other in beside(row, rows):
-        if other.metric == "throughput" and other.number:
-            devices = int(row.setting.partition("x")[0])
-            made = 6 * float(row.params.removesuffix("M")) * 1e6 * other.number / (devices * 312e12)
-            yield Check(printed=float(row.value), made=100 * made, way="6·N·T/(n·312e12)", digits=2)
-
-
-def _cost(row: PaperValue, rows: Sequence[PaperValue]) -> Iterator[Check]:
-    """MosaicBERT's table S5 in dollars."""
-    found = re.fullmatch(r"((\d+)x.+) at \$([\d.]+)/GPU-h", row.setting)
-    if not found or not row.metric.startswith("cost "):
-        return
-    setting, devices, rate = found.groups()
-    for other in rows:
-        if (other.setting, other.metric) == (setting, row.metric.replace("cost", "hours")) and other.number:
-            made = int(devices) * other.number * float(rate)
-            way = "devices × hours × price of an hour"
-            yield Check(printed=float(row.value), made=made, way=way, slack=0.01, digits=2)
-
-
-def _scaling_law(row: PaperValue, rows: Sequence[PaperValue]) -> Iterator[Check]:
-    if row.paper != "OptiBERT" or row.setting != "Sec4.2 parametric":
-        return
-    laws = power_laws(rows)
-    if row.model in laws:
-        equation = "eq. 7" if row.model.startswith("D/") else "eq. 6"
-        way = f"{equation} from the printed A, B, alpha, beta"
-        made = laws[row.model][row.metric == "exponent"]
-        yield Check(printed=float(row.value), made=made, way=way, slack=0.0101, digits=2)
-
-
-RULES = (_mteb, _mean_of_tasks, _overview, _throughput, _utilisation, _cost, _scaling_law)
-"""Each gives the checks of a row that it knows."""
-
-
-def printed_cell(row: PaperValue) -> Cell:
-    """A number with its error or its interval, and what is known of it."""
-    if not row.value:
-        return Cell(text="–", kind="away", note=_sentence(row.note))
-    value = row.value if row.number is None else row.number
-    said = [row.unit, row.note, _price(row), _odd(row)]
-    return Cell(text=_text(row), value=value, kind="reported", note=_sentence(*said))
-
-
-def _text(row: PaperValue) -> str:
-    """The number with its error or its interval, as it was printed."""
-    if not row.ci_low:
-        return row.value
-    value, low, high = (Decimal(text) for text in (row.value, row.ci_low, row.ci_high))
-    if "plus/minus" in row.note and high - value == value - low:
-        return f"{row.value} ± {high - value}"
-    return f"{row.value} [{row.ci_low}, {row.ci_high}]"
-
-
-def _price(row: PaperValue) -> str:
-    found = re.search(r"\$[\d.]+/GPU-h$", row.setting)
-    return found.group() if found else ""
-
-
-def _odd(row: PaperValue) -> str:
-    """Says that a number does not follow, and whether rounded parts may be why."""
-    if row.follows != "no":
-        return f"follows as: {row.recomputed_as}" if row.follows else ""
-    said = f"does not follow from the printed numbers: {row.recomputed_as} is {row.recomputed}"
-    apart = abs(Decimal(row.value) - Decimal(row.recomputed))
-    return f"{said}, within what rounding of the parts can do" if apart <= last_place(row) else said
-
-
-def _sentence(*parts: str) -> str:
-    text = "; ".join(part for part in parts if part)
-    return f"{text[0].upper()}{text[1:]}." if text else ""
-
-
-SHORT = {OVER_TASKS: "mean over tasks"}
+# Lines
 
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """One line of a table: what stands before its numbers, and these by column."""
+    """One line of a table: its labels, and its numbers by column."""
 
     labels: Mapping[str, str]
     first: PaperValue
@@ -443,19 +380,10 @@ class Line:
 
     @property
     def means(self) -> dict[str, float]:
-        """Its means, made again."""
+        """Its means, computed again."""
         suite = self.first.suite
         values = {plain(suite, name): row.number for name, row in self.cells.items()}
         return means(suite, {name: x for name, x in values.items() if name != AVERAGE})
-
-
-@dataclass(frozen=True, kw_only=True)
-class Numbers:
-    """A column of numbers; `measured` is what measured cells call it, empty if there are none."""
-
-    column: Column
-    make: Callable[[Line], Cell]
-    measured: tuple[str, str] | None = None
 
 
 def printed_lines(rows: Sequence[PaperValue]) -> list[Line]:
@@ -471,12 +399,11 @@ def _task(row: PaperValue) -> tuple[str, str]:
 
 def _printed_labels(row: PaperValue) -> dict[str, str]:
     """MosaicBERT's settings also hold what stands in a column of print: hours, the price of an hour."""
-    setting = re.sub(r"; [\d.]+ h$| at \$[\d.]+/GPU-h$", "", row.setting)
     return {
         "Model": row.model,
         "Size": row.size_class,
         "Parameters": row.params,
-        "Setting": setting,
+        "Setting": re.sub(r"; [\d.]+ h$| at \$[\d.]+/GPU-h$", "", row.setting),
         "Task": _task(row)[0],
     }
 
@@ -497,164 +424,33 @@ def lines_of(
     return lines
 
 
-def heads_of(lines: Sequence[Line]) -> list[str]:
-    """The labels that a table needs: a setting that all lines share goes below it."""
-    values = {name: {line.labels[name] for line in lines} for name in lines[0].labels}
-    return [name for name, found in values.items() if found != {""} and (name != "Setting" or len(found) > 1)]
+@dataclass(frozen=True, kw_only=True)
+class Conflict:
+    """One thing that papers print different values of."""
+
+    backbone: str
+    suite: str
+    metric: str
+    treatment: str
+    prints: Sequence[PaperValue]
 
 
-def head_columns(heads: Sequence[str]) -> list[Column]:
-    """The columns of the labels."""
-    return [Column(key=key_of(name).lower(), label=name, sticky=name == heads[0]) for name in heads]
+def conflicts(papers: Mapping[str, Paper]) -> list[Conflict]:
+    """What papers print different values of, beyond rounding, for one backbone and treatment."""
+    groups: dict[tuple[str, str, str, str], list[PaperValue]] = {}
+    for row in (row for paper in papers.values() for row in paper.rows if row.is_score):
+        key = (row.backbone, row.suite, plain(row.suite, row.metric), row.treatment)
+        groups.setdefault(key, []).append(row)
+    return [
+        Conflict(backbone=backbone, suite=suite, metric=metric, treatment=treatment, prints=tuple(rows))
+        for (backbone, suite, metric, treatment), rows in groups.items()
+        if any(one.paper != other.paper and not one.same_as(other) for one in rows for other in rows)
+    ]
 
 
-def row_of(line: Line, heads: Sequence[str], numbers: Sequence[Numbers]) -> Row:
-    """A line as a row."""
-    labels = [Cell(text=line.labels[name], value=line.labels[name] or None) for name in heads]
-    return Row(cells=[*labels, *(one.make(line) for one in numbers)])
-
-
-def numbers_of(lines: Sequence[Line], *, ways: Sequence[str], ours: bool) -> list[Numbers]:
-    """The printed columns, with a column behind those that have numbers which do not follow, and means."""
-    found: list[Numbers] = []
-    names = dict.fromkeys(name for line in lines for name in line.cells)
-    for name in names:
-        cells = [line.cells[name] for line in lines if name in line.cells]
-        found.append(_printed_column(name, cells))
-        if ours and any(row.follows == "no" for row in cells):
-            found.append(_our_column(name, cells[0]))
-    return found + [_mean_column(way, lines[0].first.suite) for way in ways]
-
-
-def _printed_column(name: str, cells: Sequence[PaperValue]) -> Numbers:
-    units = {row.unit for row in cells if row.value}
-    column = Column(
-        key=key_of(name),
-        label=name,
-        group=cells[0].suite,
-        numeric=all(row.number is not None for row in cells if row.value),
-        note=units.pop() if len(units) == 1 else "",
-    )
-    return Numbers(
-        column=column,
-        make=lambda line: printed_cell(line.cells[name]) if name in line.cells else EMPTY,
-        measured=(cells[0].suite, plain(cells[0].suite, name)),
-    )
-
-
-def _our_column(name: str, first: PaperValue) -> Numbers:
-    def make(line: Line) -> Cell:
-        row = line.cells.get(name)
-        if row is None or not row.recomputed:
-            return EMPTY
-        return Cell(text=row.recomputed, value=number_of(row.recomputed), note=f"{row.recomputed_as}.")
-
-    note = f"what {name} comes to from the printed numbers, where the print does not follow from them"
-    key = f"{key_of(name)}-recomputed"
-    column = Column(key=key, label="recomputed", group=first.suite, numeric=True, note=note)
-    return Numbers(column=column, make=make)
-
-
-def _mean_column(way: str, suite: str) -> Numbers:
-    name, places = SHORT.get(way, way), 2 if way in (OVER_TYPES, OVER_TASKS) else 3
-
-    def make(line: Line) -> Cell:
-        value = line.means.get(way)
-        return EMPTY if value is None else Cell(text=f"{value:.{places}f}", value=round(value, places))
-
-    label = f"{name} (recomputed)"
-    column = Column(key=key_of(name), label=label, numeric=True, note=f"{way}, from the printed numbers")
-    return Numbers(column=column, make=make, measured=(suite, name))
-
-
-def notes_of(lines: Sequence[Line], rows: Sequence[PaperValue], ways: Sequence[str]) -> list[str]:
-    """What must be said below a paper's table."""
-    settings = {line.labels["Setting"] for line in lines} - {""}
-    notes = [f"Setting: {setting}." for setting in settings if len(settings) == 1]
-    if ways:
-        return [*notes, *_which_means(lines), *_turned(lines)]
-    odd = sum(row.follows == "no" for row in rows)
-    if odd:
-        notes.append(
-            f"{odd} of the {sum(bool(row.follows) for row in rows)} numbers that can be made again do not "
-            "follow from the printed ones; ours stand beside them."
-        )
-    return notes + _ratio(rows)
-
-
-def warnings(table: PaperTable) -> list[str]:
-    """What would mislead a reader of the print: two kinds of mean in one column, and what that turns round.
-
-    These stand among the notes of `paper_table`, too.
-    """
-    if not table.rows[0].suite.startswith("MTEB("):
-        return []
-    lines = printed_lines(table.rows)
-    return [*_mixed(_ways(lines)), *_turned(lines)]
-
-
-def _which_means(lines: Sequence[Line]) -> list[str]:
-    """Which mean each line of MTEB printed as its average."""
-    found = _ways(lines)
-    notes = [f"The printed average is {_which(way)} of: {'; '.join(names)}." for way, names in found.items()]
-    return [*notes, *_mixed(found)]
-
-
-def _ways(lines: Sequence[Line]) -> dict[str, list[str]]:
-    """The lines by the mean that they print."""
-    found: dict[str, list[str]] = {}
-    for line in lines:
-        for row in line.cells.values():
-            if row.follows:
-                way = SHORT.get(row.recomputed_as, row.recomputed_as) if row.follows == "yes" else "neither"
-                found.setdefault(way, []).append(_name(line, lines))
-    return found
-
-
-def _mixed(found: Collection[str]) -> list[str]:
-    if len(set(found) - {"neither"}) < 2:
-        return []
-    return ["The table mixes two means: compare its lines in one of the recomputed columns only."]
-
-
-def _which(way: str) -> str:
-    return "neither mean" if way == "neither" else f"the {way}"
-
-
-def _turned(lines: Sequence[Line]) -> list[str]:
-    """Pairs that print orders one way and both means the other."""
-    notes = []
-    for one, other in itertools.permutations(lines, 2):
-        mine, theirs, printed = one.means, other.means, (_average(one), _average(other))
-        below = mine and theirs and all(mine[way] < theirs[way] for way in mine)
-        if below and None not in printed and printed > printed[::-1]:
-            sides = [f"{x:.2f} against {theirs[way]:.2f} as {SHORT.get(way, way)}" for way, x in mine.items()]
-            names = f"{_name(one, lines)} is printed above {_name(other, lines)}"
-            notes.append(f"{names} ({printed[0]} against {printed[1]}), but has {' and '.join(sides)}.")
-    return notes
-
-
-def _average(line: Line) -> float | None:
-    return next((row.number for name, row in line.cells.items() if name.startswith(AVERAGE)), None)
-
-
-def _name(line: Line, lines: Sequence[Line]) -> str:
-    """A line's model, and the end of its setting where the model stands there more than once."""
-    name = " ".join(line.model).strip()
-    alone = sum(other.model == line.model for other in lines) == 1
-    return name if alone else f"{name} ({line.labels['Setting'].rpartition('; ')[2]})"
-
-
-def _ratio(rows: Sequence[PaperValue]) -> list[str]:
-    """How much the two readings of OptiBERT's parametric law differ within its range of compute."""
-    name = "D/F_N vs C"
-    printed = {
-        row.metric: row.number for row in rows if (row.model, row.setting) == (name, "Sec4.2 parametric")
-    }
-    prefactor, exponent = printed.get("a_log10"), printed.get("exponent")
-    laws = power_laws(rows)
-    if prefactor is None or exponent is None or name not in laws:
-        return []
-    ours = 10 ** (laws[name][0] + 19 * laws[name][1])
-    text = f"At C = 1e19 the printed law gives D/F_N = {10 ** (prefactor + 19 * exponent):.2f}"
-    return [f"{text}, eq. 7 with the printed A, B, alpha and beta {ours:.1f}."]
+def printed_suites(papers: Mapping[str, Paper]) -> list[str]:
+    """The suites that more than one paper prints scores of."""
+    names: dict[str, set[str]] = {}
+    for row in (row for paper in papers.values() for row in paper.rows if row.unit in SCORES):
+        names.setdefault(row.suite, set()).add(row.paper)
+    return [suite for suite, of in names.items() if len(of) > 1]

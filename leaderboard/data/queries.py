@@ -282,7 +282,9 @@ class Queries:
         stored = self._stored(scopes, entries)
         averages = {
             entry: document
-            for entry, suite, name, document in self.averages(None if entries is None else [entry.id for entry in entries])
+            for entry, suite, name, document in self.averages(
+                None if entries is None else [entry.id for entry in entries]
+            )
             if (suite, name) == (site_suite.slug, convention)
         }
         if entries is None:

@@ -15,7 +15,7 @@ from leaderboard.data.checks import OVERALL, CheckSummary
 from leaderboard.data.queries import Entry, Queries
 from leaderboard.data.suites import slug
 from leaderboard.pages._task_scores import known_tasks, task_path
-from leaderboard.pages.recipes import words
+from leaderboard.pages._training import words
 from leaderboard.web.formats import CODES
 from leaderboard.web.page import missing
 from leaderboard.web.parameters import address

@@ -1,431 +1,355 @@
-"""An entry in every suite: both means, how much is there, and its rank among those that are complete."""
+"""The scores of one model: its entries in every suite side by side, and its results by task."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from harness.scores import score_text
 from leaderboard.data.queries import Entry, Queries
-from leaderboard.data.scores import NONE, SuiteScores
+from leaderboard.data.scores import SuiteScores
 from leaderboard.data.suites import REASONS, WHY, Scope, SiteSuite, views
-from leaderboard.pages._suite_table import leaks, mean_of, texts_text
+from leaderboard.pages._suite_table import kinds_of, leaks, made_of, mean_cell, mean_of, texts_text
 from leaderboard.pages._task_scores import task_path
-from leaderboard.web.filters import Control, Form, form
-from leaderboard.web.formats import over_seeds, some_seeds
-from leaderboard.web.page import missing
-from leaderboard.web.parameters import Paging, address, paging
+from leaderboard.pages._training import was_chosen
+from leaderboard.web.formats import over_seeds, seeds_text, some_seeds
+from leaderboard.web.parameters import address
 from leaderboard.web.tables import EMPTY, Cell, Column, Row, Sorted, Table
 
-if TYPE_CHECKING:
-    from leaderboard.pages.model import ModelState
-
-
-@dataclass(frozen=True, kw_only=True)
-class Rank:
-    """A place: the first of those that cannot be told apart from it, of how many, and how many share it."""
-
-    place: int
-    of: int
-    tied: int
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Standing:
-    """An entry in one suite by one convention: a grid of one row, and its rank where it has one."""
-
-    grid: SuiteScores
-    rank: Rank | None
-
-    @property
-    def listed(self) -> SiteSuite:
-        """The suite."""
-        return self.grid.site_suite
-
-
-@dataclass(frozen=True, kw_only=True)
-class Answers:
-    """An entry's numbers: by scope, and why a result's number does not count, by result."""
-
-    by_scope: Mapping[int, Any]
-    by_result: Mapping[int, frozenset[str]]
-    averages: Mapping[tuple[str, str], Mapping[str, Any]]
-
-
-def answers_of(queries: Queries, entry: Entry) -> Answers:
-    """Everything that suites ask of an entry."""
-    rows, means = queries.scores(entry=entry.id), queries.averages([entry.id])
-    reasons: dict[int, set[str]] = {}
-    for row in rows:
-        reasons.setdefault(row.result, set()).add(REASONS[row.reason])
-    return Answers(
-        by_scope={row.scope: row for row in rows},
-        by_result={result: frozenset(found) for result, found in reasons.items()},
-        averages={(suite, view): document for _, suite, view, document in means},
-    )
-
-
-def standings(queries: Queries, entry: Entry, answers: Answers) -> list[Standing]:
-    """Every suite in which an entry has anything: main ones first, then by how much is there."""
-    found = [
-        Standing(grid=own, rank=_rank(queries, entry, own))
-        for listed in queries.suites.values()
-        for view in views(listed.suite)
-        if (own := _own(queries, entry, answers, listed, view)) is not None
-    ]
-    return sorted(found, key=lambda one: (not one.listed.main, -_share(one.grid)))
-
-
-def _share(own: SuiteScores) -> float:
-    return float(own.over_tasks.count[0]) / own.over_tasks.expected
-
-
-def _own(
-    queries: Queries, entry: Entry, answers: Answers, listed: SiteSuite, view: str
-) -> SuiteScores | None:
-    """The grid of a suite with this entry alone; None where it has nothing."""
-    average = answers.averages.get((listed.slug, view), {})
-    printed = bool(average.get("columns") or average.get("types"))
-    numbers = (queries.scope_ids[scope.form] for column in listed.scopes(view) for scope in column)
-    if not printed and not any(number in answers.by_scope for number in numbers):
-        return None
-    return queries.scores_of([entry], listed, view, pinned=True)
-
-
-def _rank(queries: Queries, entry: Entry, own: SuiteScores) -> Rank | None:
-    """The place among models on the suite's page; None for what has none there."""
-    if not own.over_tasks.complete[0] or entry.origin == "reported" or entry.member:
-        return None
-    whole = queries.suite_scores(own.site_suite, own.convention, pinned=True)
-    row = next(at for at, other in enumerate(whole.entries) if other.id == entry.id)
-    places = whole.ranks("tasks", "model").place
-    place = int(places[row])
-    if not place:
-        return None
-    return Rank(place=place, of=int((places > 0).sum()), tied=int((places == place).sum()) - 1)
-
-
-def suites_tables(entry: Entry, found: Sequence[Standing]) -> list[Table]:
-    """The main suites and those of which all is there; and the others."""
-    first = [one for one in found if one.listed.main or one.grid.over_tasks.complete[0]]
-    first = first if entry.origin != "reported" else list(found)
-    rest = [one for one in found if one not in first]
-    named = [
-        ("suites", "The main suites, and all that are complete: means × 100", first),
-        ("parts", "Other suites of which a part is there: means × 100", rest),
-    ]
-    return [_table(entry, some, name, caption) for name, caption, some in named if some]
-
-
-def _table(entry: Entry, found: Sequence[Standing], name: str, caption: str) -> Table:
-    several = any(one.grid.convention for one in found)
-    chosen = any(one.grid.chose(0) for one in found)
-    return Table(
-        name=name,
-        caption=caption,
-        columns=[c for c in _columns() if (several or c.key != "view") and (chosen or c.key != "untouched")],
-        rows=[
-            Row(cells=_cells(entry, one, several=several, chosen=chosen), kind=_kind(one)) for one in found
-        ],
-        notes=list(_notes(entry, found)),
-    )
-
-
-def _columns() -> list[Column]:
-    return [
-        Column(key="name", label="Suite", sticky=True),
-        Column(key="view", label="Numbers", note="The paper's convention that makes a task's number."),
-        Column(key="tasks", label="over tasks", group="mean", numeric=True, note="The mean over columns."),
-        Column(key="types", label="over types", group="mean", numeric=True,
-               note="The mean of the task types' own means."),
-        Column(key="untouched", label="over untouched tasks", group="mean", numeric=True,
-               note="The mean over the columns whose scores did not choose this model."),
-        Column(key="there", label="Columns", numeric=True, note="How many of the suite's columns count."),
-        Column(key="rank", label="Rank", group="among complete models", numeric=True,
-               note="By the mean over tasks; models that cannot be told apart from the first of their group "
-               "share its rank."),
-        Column(key="of", label="of", group="among complete models", numeric=True),
-        Column(key="tied", label="Tied with", group="among complete models", numeric=True,
-               note="How many other models share the rank."),
-    ]  # fmt: skip
-
-
-def _kind(one: Standing) -> str:
-    return "" if one.grid.over_tasks.complete[0] else "part"
-
-
-def _cells(entry: Entry, one: Standing, *, several: bool, chosen: bool) -> list[Cell]:
-    own, view = one.grid, one.grid.convention
-    query = {"view": view} if view and view != views(own.site_suite.suite)[0] else {}
-    pin = {} if entry.member else {"pin": entry.slug}
-    href = address(f"/suites/{own.site_suite.slug}", {**query, **pin})
-    there = int(own.over_tasks.count[0])
-    rank = (
-        [Cell(text=str(n), value=n) for n in (one.rank.place, one.rank.of, one.rank.tied)] if one.rank else []
-    )
-    return [
-        Cell(text=own.site_suite.suite.title, value=own.site_suite.slug, href=href),
-        *([Cell(text=f"as {view} prints" if view else "main scores", value=view or None)] if several else []),
-        mean_of(_mean(entry, own, "tasks"), own, 0),
-        mean_of(_mean(entry, own, "types"), own, 0),
-        *([_untouched(entry, own)] if chosen else []),
-        Cell(text=f"{there}/{own.over_tasks.expected}", value=there),
-        *(rank or [EMPTY] * 3),
-    ]
-
-
-def _mean(entry: Entry, own: SuiteScores, over: str) -> Cell:
-    means = own.mean(over)
-    value = float(means.values[0])
-    if not means.count[0]:
-        return Cell(text="–", kind="none", note=_why(own))
-    if not means.complete[0]:
-        what = "columns" if over == "tasks" else "types"
-        note = f"of {means.count[0]} of {means.expected} {what}: not ranked"
-        part = Cell(text=score_text(value), value=value, kind="part", note=note)
-        return over_seeds(part, float(means.deviations[0]), entry.seeds)
-    interval = (own.averages.get(0) or {}).get("interval") if over == "tasks" else None
-    if interval:
-        text = f"{score_text(value)} ± {50 * (interval[1] - interval[0]):.2f}"
-        return Cell(text=text, value=value, note="± half of the 95 % interval")
-    return over_seeds(Cell(text=score_text(value), value=value), float(means.deviations[0]), entry.seeds)
-
-
-def _untouched(entry: Entry, own: SuiteScores) -> Cell:
-    """The mean over the columns that did not choose the model, with their number; empty where none chose."""
-    chose, found = own.chose(0), own.untouched([0])
-    if not chose:
-        return EMPTY
-    if found is None:
-        return Cell(text="none", kind="none", note="Scores on every column chose the model.")
-    means, count = found.over_tasks, found.part.count
-    value, note = float(means.values[0]), f"over {count} columns, without {', '.join(chose)}"
-    if not means.count[0]:
-        return Cell(text="–", kind="none", note=note)
-    kind = "" if means.complete[0] else "part"
-    note = note if means.complete[0] else f"{note}: {means.count[0]} of them are there"
-    cell = over_seeds(
-        Cell(text=score_text(value), value=value, kind=kind, note=note),
-        float(means.deviations[0]),
-        entry.seeds,
-    )
-    return replace(cell, text=f"{cell.text} ({means.count[0]})")
-
-
-def _why(own: SuiteScores) -> str:
-    """Why nothing counts, in the words of the commonest reason."""
-    codes = [int(code) for code in own.reasons[0] if code not in (0, NONE)]
-    return WHY[REASONS[max(set(codes), key=codes.count)]] if codes else ""
-
-
-def _notes(entry: Entry, found: Sequence[Standing]) -> Iterator[str]:
-    if entry.origin == "reported":
-        yield "Printed in a paper: shown beside measured and imported models, and never ranked with them."
-    elif entry.member:
-        yield "One seed of a training: the entry over all of its seeds stands in the suite's table."
-    elif any(one.rank is None and one.grid.over_tasks.complete[0] for one in found):
-        yield (
-            "Where a complete entry has no rank, another entry of the same model stands for it in the "
-            "suite's table; that table can show a row for each entry."
-        )
-    if any(not one.grid.over_tasks.complete[0] for one in found):
-        yield "A mean in italics is of a part of its columns: it is not ranked, and not to be compared."
-    if any(one.grid.chose(0) for one in found):
-        yield (
-            "Scores on tasks chose this model, and err upward there: the mean over untouched tasks leaves "
-            "these out, and stands with the number of the others. Ranks are by the mean over all."
-        )
-    if entry.output == "label":
-        yield "A paper's convention decides which raw metrics make a task's number."
-
+TRUST = {
+    "measured": "weights known by their hash",
+    "commit": "pinned to a commit",
+    "external": "stated by its makers",
+    "none": "not stated",
+    "other": "no commit",
+    "reported": "not stated",
+}
+"""How far an entry's model is known, in words."""
 
 UNKNOWN = "not known"
 """The type or metric of a task that only an import names."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Results:
-    """The table of results, and what stands around it."""
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Standing:
+    """An entry in one suite by one convention; the rank is 0 where it has none.
 
-    table: Table
-    paging: Paging
-    form: Form
-    total: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class Line:
-    """One result: its row of the index, what is said of its data, and whether it was chosen on."""
-
-    row: Any
-    data: str
-    kind: str
-    note: str
-    leaks: Sequence[str]
-    chosen: bool
-    seeds: Sequence[int]
-
-
-def results_of(
-    entry: Entry,
-    rows: Sequence[Any],
-    answers: Answers,
-    chosen: frozenset[int],
-    state: ModelState,
-    path: str,
-) -> Results:
-    """The results of an entry in a state.
-
-    Args:
-        entry: Whose they are.
-        rows: Of the index.
-        answers: What suites make of them.
-        chosen: The results for which settings were chosen on the data they were measured on.
-        state: The page's.
-        path: The page's own.
-
-    Raises:
-        NotFound: The state names a type or a column that is none.
+    Attributes:
+        entry: Whose it is.
+        scores: Those of the suite, of this entry alone.
+        rank: That of the first of those that cannot be told apart from it.
+        ranked: How many models have a rank.
+        tied: How many others share it.
     """
-    types = sorted({row.type or UNKNOWN for row in rows})
-    if state.type and state.type not in types and rows:
-        raise missing("task type", state.type, types, then="The page offers those there are.")
-    lines = [_line(entry, row, answers, chosen) for row in rows]
-    kept = _ordered([line for line in lines if _keeps(state, line)], state.sort)
-    where = paging(len(kept), state, path)
-    shown = kept[where.first - 1 : where.last] if kept else []
-    dated = any(line.row.written for line in lines)
-    return Results(
-        table=Table(
-            name="results",
-            caption="Task results: main scores × 100",
-            columns=[_heading(column, state, path) for column in _results_columns(dated)],
-            rows=[Row(cells=_results_cells(line, dated), key=line.row.task) for line in shown],
-        ),
-        paging=where,
-        form=form(state, path, _controls(state, types), chips=_chips(state, path)),
-        total=len(rows),
+
+    entry: Entry
+    scores: SuiteScores
+    rank: int = 0
+    ranked: int = 0
+    tied: int = 0
+
+    @property
+    def suite(self) -> SiteSuite:
+        """The suite."""
+        return self.scores.site_suite
+
+    @property
+    def complete(self) -> bool:
+        """Whether every task of the suite counts."""
+        return bool(self.scores.over_tasks.complete[0])
+
+
+def _scores_in(
+    queries: Queries, entry: Entry, scopes: Collection[int], average: Mapping[str, Any],
+    site_suite: SiteSuite, convention: str,
+) -> SuiteScores | None:  # fmt: skip
+    """The scores of a suite with this entry alone; None where it has nothing."""
+    numbers = (queries.scope_ids[scope.form] for column in site_suite.scopes(convention) for scope in column)
+    if not (average.get("columns") or average.get("types")) and not any(one in scopes for one in numbers):
+        return None
+    return queries.scores_of([entry], site_suite, convention)
+
+
+def _standing(queries: Queries, entry: Entry, own: SuiteScores) -> Standing:
+    """An entry in a suite, with its rank on the suite's page where the suite is a board."""
+    ranked = own.over_tasks.complete[0] and own.site_suite.main and entry.origin != "reported"
+    if not ranked or entry.member:
+        return Standing(entry=entry, scores=own)
+    whole = queries.suite_scores(own.site_suite, own.convention)
+    places = whole.ranks("tasks", "model").place
+    place = int(places[next(at for at, other in enumerate(whole.entries) if other.id == entry.id)])
+    tied = int((places == place).sum()) - 1 if place else 0
+    return Standing(entry=entry, scores=own, rank=place, ranked=int((places > 0).sum()), tied=tied)
+
+
+def suites_tables(queries: Queries, found: Sequence[Standing], path: str) -> list[Table]:
+    """The boards, and the other suites with the fullest first: a row for each entry that is in it."""
+    origins, slugs = ("measured", "imported", "reported"), list(queries.suites)
+    boards = [one for one in found if one.suite.main]
+    boards.sort(key=lambda one: (slugs.index(one.suite.slug), origins.index(one.entry.origin)))
+    others = sorted((one for one in found if not one.suite.main), key=lambda one: -_share(one.scores))
+    both = [
+        ("boards", "Ranks and means × 100 on the boards", boards),
+        ("others", "Other suites: means × 100", others),
+    ]
+    return [_suites_table(name, caption, some, path) for name, caption, some in both if some]
+
+
+def _share(scores: SuiteScores) -> float:
+    return float(scores.over_tasks.count[0]) / scores.over_tasks.expected
+
+
+def _suites_table(name: str, caption: str, found: Sequence[Standing], path: str) -> Table:
+    kept = {
+        "convention": any(one.scores.convention for one in found),
+        "untouched": any(one.scores.chose(0) for one in found),
+        "rank": any(one.rank for one in found),
+        "ranked": any(one.rank for one in found),
+        "tied": any(one.tied for one in found),
+    }
+    columns = [column for column in SUITE_COLUMNS if kept.get(column.key, True)]
+    rows = []
+    for one in found:
+        cells = dict(zip((column.key for column in SUITE_COLUMNS), _suite_cells(one, path), strict=True))
+        kind = "" if one.complete else "part"
+        rows.append(Row(cells=[cells[column.key] for column in columns], kind=kind, key=one.entry.slug))
+    return Table(name=name, caption=caption, columns=columns, rows=rows, notes=list(_suite_notes(found)))
+
+
+SUITE_COLUMNS = [
+    Column(key="name", label="Suite", sticky=True),
+    Column(key="source", label="Source"),
+    Column(key="convention", label="Convention", note="The paper's convention that makes a task's number."),
+    Column(key="rank", label="Rank", numeric=True,
+           note="By the mean over tasks, of models with all; those that cannot be told apart share one."),
+    Column(key="ranked", label="of", numeric=True, note="How many models have a rank."),
+    Column(key="tied", label="Tied with", numeric=True, note="How many other models share the rank."),
+    Column(key="tasks", label="Mean over tasks", numeric=True),
+    Column(key="types", label="over types", numeric=True, note="The mean of the task types' own means."),
+    Column(key="untouched", label="over untouched tasks", numeric=True,
+           note="The mean over the tasks whose scores did not choose this model."),
+    Column(key="count", label="Tasks", numeric=True, note="How many of the suite's tasks count."),
+]  # fmt: skip
+
+
+def _suite_cells(one: Standing, path: str) -> Iterator[Cell]:
+    own, entry = one.scores, one.entry
+    own_view = own.convention and own.convention != views(own.site_suite.suite)[0]
+    href = address(f"/suites/{one.suite.slug}", {"view": own.convention} if own_view else None)
+    yield Cell(text=one.suite.suite.title, value=one.suite.slug, href=href)
+    yield source_cell(entry, path)
+    yield Cell(text=own.convention, value=own.convention or None)
+    yield from (Cell(text=str(n), value=n) if one.rank else EMPTY for n in (one.rank, one.ranked, one.tied))
+    average = own.averages.get(0) or {}
+    yield mean_of(mean_cell(own.over_tasks, 0, average, entry.seeds), own, 0)
+    yield mean_of(mean_cell(own.over_types, 0, None, entry.seeds), own, 0)
+    yield _untouched_cell(one)
+    count, expected = int(own.over_tasks.count[0]), own.over_tasks.expected
+    by_type = bool(average.get("types"))
+    yield Cell(text="by type" if by_type else f"{count}/{expected}", value=None if by_type else count)
+
+
+def source_cell(entry: Entry, path: str) -> Cell:
+    """Where an entry's scores come from: a treatment, an import or a paper's table."""
+    if entry.origin == "reported":
+        href, text = address(f"/papers/{entry.source}"), entry.treatment
+    else:
+        href, text = f"{path}?entry={entry.slug}", f"{entry.origin}, {entry_name(entry)}"
+    short = text if len(text) <= 44 else f"{text[:43]}…"
+    note = "; ".join(part for part in (made_of(entry) or entry.treatment, TRUST[entry.trust]) if part)
+    return Cell(
+        text=short, value=text, href=href, note=note, kind=f"{entry.origin} {kinds_of(entry)}".strip()
     )
 
 
-def _keeps(state: ModelState, line: Line) -> bool:
-    return state.q.casefold() in line.row.task.casefold() and state.type in ("", line.row.type or UNKNOWN)
+def entry_name(entry: Entry) -> str:
+    """What tells an entry from the others of its model: seeds, a revision, a hash."""
+    if entry.seeds or entry.origin == "reported":
+        return seeds_text(entry.seeds) if entry.seeds else "printed"
+    return (entry.revision or entry.artifact or entry.slug)[:12]
 
 
-def _line(entry: Entry, row: Any, answers: Answers, chosen: frozenset[int]) -> Line:
-    reasons = answers.by_result.get(row.id, frozenset())
-    text, kind, note = _data(row, reasons)
-    some = Scope(task=row.task, splits=(), subsets=(), data=row.data)  # a result may have several parts
-    found = leaks(entry, [some], row.trained_on)
-    if row.trained_on:
-        text = f"{text}; {texts_text(row.trained_on)}"
-    return Line(
-        row=row, data=text, kind=kind, note=note, leaks=found, chosen=row.id in chosen, seeds=entry.seeds
+def _untouched_cell(one: Standing) -> Cell:
+    """The mean over the tasks that did not choose the model, with their number; empty where none chose."""
+    chose, found = one.scores.chose(0), one.scores.untouched([0])
+    if not chose:
+        return EMPTY
+    if found is None:
+        return Cell(text="none", kind="none", note="Scores on every task chose the model.")
+    cell = mean_cell(found.over_tasks, 0, None, one.entry.seeds)
+    count, note = int(found.over_tasks.count[0]), f"over {found.part.count} tasks, without {', '.join(chose)}"
+    return replace(cell, text=f"{cell.text} ({count})" if count else "–", note=note)
+
+
+def _suite_notes(found: Sequence[Standing]) -> Iterator[str]:
+    if any(one.entry.origin == "reported" for one in found):
+        yield "Numbers of papers stand beside measured and imported ones, and are never ranked with them."
+    if any(
+        one.suite.main and one.complete and not one.rank and one.entry.origin != "reported" for one in found
+    ):
+        yield "Where a complete entry has no rank, another entry of the model has it, or its seeds together."
+    if any(not one.complete for one in found):
+        yield "A mean in italics is over a part of the tasks: it has no rank and is not to be compared."
+    if any(one.scores.chose(0) for one in found):
+        yield (
+            "Scores on tasks chose this model, and err upward there: the mean over untouched tasks leaves "
+            "these out, and stands with the number of the others. Ranks are by the mean over all."
+        )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class EntryResults:
+    """The results of an entry by task, why suites do not count them, and the suites that it is in.
+
+    `chosen` has the results on whose own scores settings were chosen.
+    """
+
+    entry: Entry
+    rows: Mapping[str, Any]
+    reasons: Mapping[int, frozenset[str]]
+    standings: Sequence[Standing]
+    chosen: frozenset[int]
+
+    @property
+    def intervals(self) -> dict[tuple[str, str], tuple[float, float]]:
+        """The 95 % intervals of scores, by task and convention."""
+        return {
+            (column.tasks[0].name, one.scores.convention): (low, high)
+            for one in self.standings
+            for at, column in enumerate(one.suite.suite.columns)
+            for low, high in [(float(one.scores.low[0, at]), float(one.scores.high[0, at]))]
+            if one.scores.convention and low == low and len(column.tasks) == 1
+        }
+
+
+def entry_results(queries: Queries, entry: Entry) -> EntryResults:
+    """What is known of an entry's scores."""
+    scores, rows = queries.scores(entry=entry.id), queries.results(entry=entry.id)
+    scopes = {score.scope for score in scores}
+    averages = {(suite, convention): means for _, suite, convention, means in queries.averages([entry.id])}
+    found = [
+        _scores_in(queries, entry, scopes, averages.get((slug, convention), {}), one, convention)
+        for slug, one in queries.suites.items()
+        for convention in views(one.suite)
+    ]
+    ids = [row.id for row in rows if entry.origin == "measured" and entry.output == "label"]
+    chosen = (
+        number
+        for number, one in queries.result_documents(ids).items()
+        if was_chosen(one.get("training") or {})
+    )
+    return EntryResults(
+        entry=entry,
+        rows={row.task: row for row in rows},
+        reasons=reasons_of(scores),
+        standings=[_standing(queries, entry, one) for one in found if one is not None],
+        chosen=frozenset(chosen),
     )
 
 
-def _data(row: Any, reasons: frozenset[str]) -> tuple[str, str, str]:
-    """Whether a result's data is what suites pin: text, kind and note."""
-    said = f"On {row.data}." if row.data else "Its source proves no revision of the data."
-    if row.status in ("failed", "part"):
-        return "–", "", ""
-    if not reasons:
-        return "in no suite", "away", f"No suite asks for this task. {said}"
-    if "" in reasons:
-        return "as pinned", "", said
-    if "other" in reasons:
-        text = "other revision" if row.data else "not proven"
-        return text, "other", f"{said} {WHY['other'].capitalize()}."
-    if "part" in reasons:
-        return "in part", "part", f"{WHY['part'].capitalize()}."
-    return "–", "", said
+def reasons_of(scores: Iterable[Any]) -> dict[int, frozenset[str]]:
+    """Why suites do not count results, by the results' numbers; an empty reason where one counts it."""
+    found: dict[int, set[str]] = {}
+    for score in scores:
+        found.setdefault(score.result, set()).add(REASONS[score.reason])
+    return {result: frozenset(reasons) for result, reasons in found.items()}
 
 
-SORTS: Mapping[str, Callable[[Line], Any]] = {
-    "task": lambda line: line.row.task.casefold(),
-    "type": lambda line: (line.row.type or UNKNOWN).casefold(),
-    "metric": lambda line: (line.row.metric or UNKNOWN).casefold(),
-    "score": lambda line: line.row.value,
-    "data": lambda line: line.data,
-    "written": lambda line: line.row.written,
-}
-
-
-def _ordered(lines: Sequence[Line], sort: str) -> list[Line]:
-    """Lines in order, those without a value last."""
-    key, down = sort.removeprefix("-"), sort.startswith("-")
-    if key not in SORTS:
-        raise missing("column", key, SORTS, then="Click a column's heading to sort by it.")
-    value = SORTS[key]
-    known = [line for line in lines if value(line) is not None]
-    known.sort(key=value, reverse=down)
-    return [*known, *(line for line in lines if value(line) is None)]
-
-
-def _results_columns(dated: bool) -> list[Column]:
-    return [
-        Column(key="name", label="Task", sticky=True),
-        Column(key="score", label="Score", numeric=True, note="The mean over all splits and subsets."),
-        Column(key="data", label="Data", note="Whether it was scored on the data that suites pin."),
-        Column(key="type", label="Type"),
-        Column(key="metric", label="Main metric"),
-        *([Column(key="written", label="Measured")] if dated else []),
-        Column(key="result", label="Result"),
-    ]
-
-
-def _heading(column: Column, state: ModelState, path: str) -> Column:
-    own = "task" if column.key == "name" else column.key
-    if own not in SORTS:
-        return column
-    key, down = state.sort.removeprefix("-"), state.sort.startswith("-")
-    first = "-" if column.numeric or own == "written" else ""
-    other = "" if down else "-"
-    wanted = f"{other}{own}" if own == key else f"{first}{own}"
-    now: Sorted = ("descending" if down else "ascending") if own == key else ""
-    return replace(column, sort=f"{path}?{state.query(sort=wanted, page=1)}", sorted=now)
-
-
-def _results_cells(line: Line, dated: bool) -> list[Cell]:
-    row = line.row
-    written = [Cell(text=(row.written or "")[:10], value=row.written)] if dated else []
-    return [
-        Cell(text=row.task, value=row.task, href=task_path(row.task)),
-        _score(line),
-        Cell(text=line.data, value=line.data, kind=line.kind, note=line.note),
-        Cell(text=row.type or UNKNOWN, value=row.type or None),
-        Cell(text=row.metric or UNKNOWN, value=row.metric or None),
-        *written,
-        Cell(text="open", value=row.id, href=f"/results/{row.id}"),
-    ]
-
-
-def _score(line: Line) -> Cell:
-    row = line.row
+def score_cell(row: Any, entry: Entry, kinds: str = "", note: str = "") -> Cell:
+    """The score of a result times 100, or why there is none."""
     if row.status == "failed":
         return Cell(text="×", kind="failed", note="It was run and failed: its result says why.")
     if row.status == "part":
-        return some_seeds(row.seeds or 0, len(line.seeds))
+        return some_seeds(row.seeds or 0, len(entry.seeds))
     if row.value is None:
-        return Cell(text="!", kind="bad", note="A score is impossible (above 1, or not a number) or missing.")
-    kinds = [*line.leaks, *(["chosen"] if line.chosen else []), *(["other"] if line.kind == "other" else [])]
-    cell = Cell(text=score_text(row.value), value=row.value, kind=" ".join(kinds))
-    return over_seeds(cell, row.deviation, line.seeds)
+        return Cell(text="!", kind="bad", note="A score is impossible (above 1, or no number) or missing.")
+    cell = Cell(text=score_text(row.value), value=row.value, kind=kinds, note=note)
+    return over_seeds(cell, row.deviation, entry.seeds)
 
 
-def _controls(state: ModelState, types: Sequence[str]) -> list[Control]:
-    found = [Control(kind="search", name="q", label="Task", value=state.q, placeholder="part of a name")]
-    if len(types) > 1:
-        kinds = [("", "any"), *((kind, kind) for kind in types)]
-        found.append(Control(kind="select", name="type", label="Task type", value=state.type, options=kinds))
-    return found
+def result_cell(own: EntryResults, task: str) -> Cell:
+    """An entry's score on a task, with its marks; empty where it has none."""
+    row = own.rows.get(task)
+    if row is None:
+        return EMPTY
+    reasons = own.reasons.get(row.id, frozenset())
+    scope = Scope(task=task, splits=(), subsets=(), data=row.data)  # a result may have several parts
+    kinds = leaks(own.entry, [scope], row.trained_on) + (["chosen"] if row.id in own.chosen else [])
+    kinds += [reason for reason in ("other", "part") if reason in reasons and "" not in reasons]
+    notes = [*(texts_text(n) for n in [row.trained_on] if n), data_text(row.data, reasons)]
+    notes += [f"measured {row.written[:16].replace('T', ' ')} UTC"] if row.written else []
+    return replace(score_cell(row, own.entry, " ".join(kinds), "; ".join(notes)), href=f"/results/{row.id}")
 
 
-def _chips(state: ModelState, path: str) -> list[tuple[str, str]]:
-    words = {"q": f"task has “{state.q}”", "type": f"only {state.type}"}
-    return [
-        (text, f"{path}?{state.query(**{name: '', 'page': 1})}")
-        for name, text in words.items()
-        if getattr(state, name)
+def data_text(data: str, reasons: frozenset[str]) -> str:
+    """Which data a result is of, and why suites do not count it as it is."""
+    text = f"data {data}" if data else "its source proves no revision of the data"
+    if not reasons:
+        return f"{text}; no suite has this task"
+    return text if "" in reasons else "; ".join([text, *(WHY[reason] for reason in WHY if reason in reasons)])
+
+
+SORTS: Mapping[str, Callable[[tuple[str, Any]], Any]] = {
+    "task": lambda pair: pair[0].casefold(),
+    "type": lambda pair: (pair[1].type or UNKNOWN).casefold(),
+    "metric": lambda pair: (pair[1].metric or UNKNOWN).casefold(),
+    "score": lambda pair: pair[1].value,
+}
+"""By which columns results are sorted."""
+
+
+def sorted_tasks(rows: Mapping[str, Any], sort: str) -> list[str]:
+    """Tasks in order, those without a value last."""
+    value = SORTS[sort.removeprefix("-")]
+    known = [pair for pair in rows.items() if value(pair) is not None]
+    known.sort(key=value, reverse=sort.startswith("-"))
+    return [task for task, _ in known] + [task for task, row in rows.items() if value((task, row)) is None]
+
+
+def results_table(rows: Mapping[str, Any], entries: Sequence[EntryResults], state: Any, path: str) -> Table:
+    """Results by task, a column for each entry; the first is the one that the page shows in full.
+
+    Args:
+        rows: One result of each task, in the order of the rows.
+        entries: Whose scores stand side by side.
+        state: The page's, with `sort`.
+        path: The page's own.
+    """
+    names = [f"{one.entry.origin}, {entry_name(one.entry)}" for one in entries]
+    labels = {"task": "Task", "type": "Type", "metric": "Main metric", "score": names[0]}
+    columns = [_sorted_column(key, label, state, path) for key, label in labels.items()]
+    others = [
+        Column(key=f"score:{one.entry.slug}", label=label, group="score × 100", numeric=True)
+        for label, one in zip(names[1:], entries[1:], strict=True)
     ]
+    return Table(
+        name="results",
+        caption="Results by task: main scores × 100",
+        columns=[*columns, *others],
+        rows=[
+            Row(
+                key=task,
+                cells=[
+                    Cell(text=task, value=task, href=task_path(task)),
+                    Cell(text=row.type or UNKNOWN, value=row.type or None),
+                    Cell(text=row.metric or UNKNOWN, value=row.metric or None),
+                    *(result_cell(one, task) for one in entries),
+                ],
+            )
+            for task, row in rows.items()
+        ],
+        notes=["A score is the mean over all splits and subsets of its result."],
+    )
+
+
+def _sorted_column(key: str, label: str, state: Any, path: str) -> Column:
+    """A column with the URL that sorts by it; a second click turns the order."""
+    score, down, own = key == "score", state.sort.startswith("-"), state.sort.lstrip("-") == key
+    turned = not down if own else score
+    now: Sorted = ("descending" if down else "ascending") if own else ""
+    url = f"{path}?{state.query(sort='-' * turned + key, page=1)}"
+    group, name = ("score × 100", key) if score else ("", "name" if key == "task" else key)
+    return Column(
+        key=name, label=label, group=group, numeric=score, sticky=key == "task", sort=url, sorted=now
+    )

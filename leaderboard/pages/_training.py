@@ -1,32 +1,36 @@
-"""How a recipe trained for an entry's scores: the choice, the seeds, and how much settings matter.
-
-Of a model that is the best of a sweep, the score of every member by its value of the setting.
-"""
+"""How recipes train: settings, the choice among them, seeds and sweeps, as tables and charts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from statistics import mean, median
-from typing import Any
+from typing import Any, TypeAlias
 
-from harness.lineage import Lineage, SweepPart
+from harness import catalog
+from harness.lineage import Lineage, MemberPart, SweepPart
+from harness.recipe import ModelRecipe, TaskRecipe
 from harness.scores import score_text
-from leaderboard.pages._model_scores import Standing
+from leaderboard.data.papers import Paper
+from leaderboard.data.suites import slug
 from leaderboard.pages._task_scores import task_path
-from leaderboard.pages.recipes import words
 from leaderboard.web.charts import Axis, Bars, BarSeries, Chart, Line, Lines, Point, chart
-from leaderboard.web.tables import EMPTY, Cell, Column, Row, Table, Value
+from leaderboard.web.tables import EMPTY, Cell, Column, Row, Table
 
-Document = Mapping[str, Any]
+AnyRecipe: TypeAlias = TaskRecipe | ModelRecipe
+Document: TypeAlias = Mapping[str, Any]
+Sweeps: TypeAlias = Sequence[tuple[int, SweepPart]]
+"""The sweep of each seed of a model."""
 
 SETTINGS = {"batch_size": "batch", "weight_decay": "decay", "epochs": "epochs"}
-"""The settings of a grid beside the learning rate, as a line of a plot is named."""
+"""The settings of a grid beside the learning rate, as a line of a chart is named."""
 
-MOST = 5
-"""Lines of a plot, beyond which the best, the median and the worst stand for all."""
+MOST_LINES = 5
+"""Lines of a chart, beyond which a summary stands for all."""
 
-KINDS = {
+LOG_RATIO = 3
+"""From which ratio of the greatest value to the least an axis is logarithmic."""
+
+SEED_KINDS = {
     "fresh": "fresh seeds at the chosen settings",
     "final": "the recipe's own seeds at the chosen settings",
     "protocol": "all runs of a recipe that chooses nothing",
@@ -34,70 +38,77 @@ KINDS = {
 }
 """What the seeds behind a score are (results/README.md)."""
 
-CHOSEN = (
+CHOSEN_ON_SCORES = (
     "The development sets chose the settings, and the scores are measured on the same sets: they err upward. "
     "Fresh seeds take away the luck of a seed, not that of the choice."
 )
-
-
-BEST = (
+BEST_EVALUATION = (
     "A score is that of each run's best evaluation on the development set, as the recipe has it: it errs "
     "upward, which the interval does not see. The last and the cross-fitted evaluations stand beside it."
 )
+SWEEP_NOTES = (
+    "A model was trained for each value; the one with the highest mean is the model of this page.",
+    "The tasks of this table chose it, and its scores there err upward; means over untouched tasks leave "
+    "them out.",
+)
 
 
-@dataclass(frozen=True, kw_only=True)
-class SweepCurves:
-    """The scores of a sweep's members, of each seed of the model: a table, plots, and plain values."""
-
-    table: Table | None = None
-    figures: Sequence[Chart] = ()
-    data: Sequence[Mapping[str, Any]] = ()
+def is_of_paper(recipe: AnyRecipe, paper: Paper) -> bool:
+    """Whether a recipe is made after a paper: its source begins with the paper's name."""
+    return recipe.source.startswith(f"{paper.name},")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Trained:
-    """What the records of an entry say of their training.
+def recipes_of(paper: Paper) -> list[str]:
+    """The recipes that are made after a paper."""
+    return [name for name in catalog.recipes() if is_of_paper(catalog.open_recipe(name), paper)]
 
-    `chosen` holds the results for which settings were chosen on the data they were measured on.
+
+def words(value: Any) -> str:
+    """A setting's value in words.
+
+    >>> words(1e-05), words((0.9, 0.98)), words(None), words(True), words({"RTE": 100})
+    ('1e-05', '0.9, 0.98', '–', 'yes', 'RTE 100')
     """
+    if value is None or value in ((), {}, ""):
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {words(one)}" for key, one in value.items())
+    if isinstance(value, tuple | list):
+        return ", ".join(words(one) for one in value)
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
-    table: Table | None = None
-    figures: Sequence[Chart] = ()
-    data: Sequence[Mapping[str, Any]] = ()
-    chosen: frozenset[int] = frozenset()
 
-
-def trained_of(documents: Mapping[int, Document], standings: Sequence[Standing]) -> Trained:
-    """What records say, by the number of their results.
+def values_table(
+    name: str, caption: str, labels: Mapping[str, str], rows: Iterable[Sequence[Any]], numbers: str = ""
+) -> Table:
+    """A table of plain values and cells.
 
     Args:
-        documents: Records.
-        standings: Of the entry, for its intervals.
+        name: The table's.
+        caption: Likewise.
+        labels: The columns' labels by key; the first column stays when the table is scrolled.
+        rows: A value for each column.
+        numbers: The keys of columns with numbers, with spaces between.
     """
-    records = {number: one for number, one in documents.items() if one.get("training")}
-    if not records:
-        return Trained()
-    chosen = frozenset(number for number, one in records.items() if was_chosen(one["training"]))
-    bounds = _intervals(standings)
-    return Trained(
-        table=Table(
-            name="training",
-            caption="What was trained for each task: scores × 100",
-            columns=COLUMNS,
-            rows=[Row(cells=_cells(n, one, bounds, n in chosen)) for n, one in records.items()],
-            notes=notes_on([record["training"] for record in records.values()]),
-        ),
-        figures=[figure for one in records.values() for figure in figures_of(one)],
-        data=[{"task": one["task"]["name"], "result": n, **sensitivity(one)} for n, one in records.items()],
-        chosen=chosen,
+    first = next(iter(labels), "")
+    columns = [
+        Column(key=key, label=label, numeric=key in numbers.split(), sticky=key == first)
+        for key, label in labels.items()
+    ]
+    return Table(
+        name=name, caption=caption, columns=columns, rows=[Row(cells=[*map(_cell, row)]) for row in rows]
     )
 
 
-def notes_on(trainings: Sequence[Document]) -> list[str]:
-    """Why scores of recipes err upward."""
-    best = any((one.get("evaluation") or {}).get("counts") == "best" for one in trainings)
-    return [*([CHOSEN] if any(map(was_chosen, trainings)) else []), *([BEST] if best else [])]
+def _cell(value: Any) -> Cell:
+    if isinstance(value, Cell):
+        return value
+    if value is None or value == "":
+        return EMPTY
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return Cell(text=f"{value:.6g}" if number else words(value), value=value)
 
 
 def was_chosen(training: Document) -> bool:
@@ -105,18 +116,14 @@ def was_chosen(training: Document) -> bool:
     return bool(training.get("chosen")) and len(training.get("cells") or ()) > 1
 
 
-def cell_text(cell: Document) -> str:
-    """Settings in a few words.
-
-    >>> cell_text({"learning_rate": 3e-05, "batch_size": 16, "epochs": 2})
-    'lr 3e-05, batch 16, epochs 2'
-    """
-    named = {"learning_rate": "lr", **SETTINGS, "seed": "seed"}
-    parts = [f"{word} {cell[name]:g}" for name, word in named.items() if _number(cell.get(name)) is not None]
-    return ", ".join(parts)
+def notes_on(trainings: Sequence[Document]) -> list[str]:
+    """Why scores of recipes err upward."""
+    best = any((one.get("evaluation") or {}).get("counts") == "best" for one in trainings)
+    notes = {CHOSEN_ON_SCORES: any(map(was_chosen, trainings)), BEST_EVALUATION: best}
+    return [note for note, holds in notes.items() if holds]
 
 
-COLUMNS = [
+TRAINING_COLUMNS = [
     Column(key="name", label="Task", sticky=True),
     Column(key="score", label="Score", numeric=True, note="By the recipe's own convention."),
     Column(key="last", label="last", numeric=True, group="other evaluations",
@@ -125,9 +132,9 @@ COLUMNS = [
            note="Chosen on one half of the development set and scored on the other."),
     Column(key="interval", label="95 % interval", note="Over seeds and examples."),
     Column(key="deviation", label="sd", numeric=True, group="seeds", note="Standard deviation over seeds."),
-    Column(key="seeds", label="scores", group="seeds"),
+    Column(key="seeds", label="scores", group="seeds", note="× diverged"),
     Column(key="kind", label="which", group="seeds"),
-    Column(key="cells", label="Runs", numeric=True, group="grid", note="Runs of the grid."),
+    Column(key="cells", label="runs", numeric=True, group="grid"),
     Column(key="best", label="best", numeric=True, group="grid", note="The best run: it errs upward."),
     Column(key="diverged", label="diverged", numeric=True, group="grid"),
     Column(key="constant", label="constant", numeric=True, group="grid",
@@ -137,108 +144,106 @@ COLUMNS = [
 ]  # fmt: skip
 
 
-def _cells(number: int, record: Document, bounds: Mapping[tuple[str, str], Any], chosen: bool) -> list[Cell]:
+def training_table(
+    records: Mapping[int, Document], intervals: Mapping[tuple[str, str], tuple[float, float]]
+) -> Table | None:
+    """What was trained for each task; None where nothing was.
+
+    Args:
+        records: By the number of their results.
+        intervals: Of scores, by task and convention.
+    """
+    trained = {number: one for number, one in records.items() if one.get("training")}
+    rows = [Row(cells=list(_training_cells(n, one, intervals))) for n, one in trained.items()]
+    caption, notes = (
+        "What was trained for each task: scores × 100",
+        notes_on([r["training"] for r in trained.values()]),
+    )
+    return (
+        Table(name="training", caption=caption, columns=TRAINING_COLUMNS, rows=rows, notes=notes)
+        if rows
+        else None
+    )
+
+
+def _training_cells(
+    number: int, record: Document, intervals: Mapping[tuple[str, str], tuple[float, float]]
+) -> Iterator[Cell]:
     training, task = record["training"], record["task"]["name"]
-    seeds = training.get("seeds") or {}
+    seeds, loss, evaluation = (training.get(name) or {} for name in ("seeds", "loss", "evaluation"))
     scores = [_number(score) for score in seeds.get("scores") or ()]
-    cells = training.get("cells") or ()
-    told = " ".join("×" if score is None else score_text(score) for score in scores)
-    kind = "chosen" if chosen else ""
-    best = training.get("grid_maximum")
-    return [
-        Cell(text=task, value=task, href=task_path(task)),
-        Cell(text=score_text(record["main_score"]), value=record["main_score"], kind=kind,
-             href=f"/results/{number}"),
-        *(_share(other) for other in _other_evaluations(training)),
-        _bounds(bounds.get((task, str(training.get("view"))))),
-        _share(seeds.get("standard_deviation")),
-        Cell(text=told, value=told or None, note="× diverged" if None in scores else ""),
-        Cell(text=KINDS.get(str(seeds.get("kind")), ""), value=seeds.get("kind")),
-        Cell(text=str(len(cells)) if cells else "", value=len(cells) or None),
-        _share(best),
-        *(Cell(text=str(training[n]), value=training[n]) if n in training else EMPTY
-          for n in ("diverged", "constant")),
-        Cell(text=cell_text(training.get("chosen") or {})),
-        Cell(text=loss_text(training.get("loss") or {})),
-    ]  # fmt: skip
+    others = evaluation if evaluation.get("counts") == "best" else {}
+    interval = intervals.get((task, str(training.get("view"))))
+    first, last = (_number(loss.get(name)) for name in ("first", "last"))
+    yield Cell(text=task, value=task, href=task_path(task))
+    yield _score(record["main_score"], "chosen" if was_chosen(training) else "", f"/results/{number}")
+    yield from (_score((others.get(name) or {}).get("score")) for name in ("last", "cross_fitted"))
+    yield _cell("–".join(map(score_text, interval)) if interval else "")
+    yield _score(seeds.get("standard_deviation"))
+    yield _cell(" ".join("×" if score is None else score_text(score) for score in scores))
+    yield _cell(SEED_KINDS.get(str(seeds.get("kind")), ""))
+    yield _cell(len(training.get("cells") or ()) or None)
+    yield _score(training.get("grid_maximum"))
+    yield from (_cell(training.get(name)) for name in ("diverged", "constant"))
+    yield _cell(settings_text(training.get("chosen") or {}))
+    yield _cell("" if first is None or last is None else f"{first:.3g} → {last:.3g}")
 
 
-def _other_evaluations(training: Document) -> list[float | None]:
-    """The scores of the last and the cross-fitted evaluations, where the best one counts."""
-    part = training.get("evaluation") or {}
-    others = [part.get(name) or {} for name in ("last", "cross_fitted")]
-    return [_number(one.get("score")) if part.get("counts") == "best" else None for one in others]
+def settings_text(run: Document) -> str:
+    """The settings of a run in a few words.
+
+    >>> settings_text({"learning_rate": 3e-05, "batch_size": 16, "epochs": 2})
+    'lr 3e-05, batch 16, epochs 2'
+    """
+    names = {"learning_rate": "lr", **SETTINGS, "seed": "seed"}
+    known = {word: number for name, word in names.items() if (number := _number(run.get(name))) is not None}
+    return ", ".join(f"{word} {number:g}" for word, number in known.items())
 
 
-def loss_text(loss: Document) -> str:
-    """A loss from its first to its last value."""
-    first, last = _number(loss.get("first")), _number(loss.get("last"))
-    return "" if first is None or last is None else f"{first:.3g} → {last:.3g}"
-
-
-def _share(value: Any) -> Cell:
+def _score(value: Any, kind: str = "", href: str = "") -> Cell:
     known = _number(value)
-    return EMPTY if known is None else Cell(text=score_text(known), value=known)
+    return EMPTY if known is None else Cell(text=score_text(known), value=known, kind=kind, href=href)
 
 
-def _bounds(pair: tuple[float, float] | None) -> Cell:
-    if pair is None:
-        return EMPTY
-    return Cell(text=f"{score_text(pair[0])}–{score_text(pair[1])}", value=f"{pair[0]} {pair[1]}")
-
-
-def _intervals(standings: Sequence[Standing]) -> dict[tuple[str, str], tuple[float, float]]:
-    """The intervals of tasks, by task and convention."""
-    found = {}
-    for one in standings:
-        for at, column in enumerate(one.listed.suite.columns):
-            low, high = float(one.grid.low[0, at]), float(one.grid.high[0, at])
-            if one.grid.convention and low == low and len(column.tasks) == 1:
-                found[column.tasks[0].name, one.grid.convention] = (low, high)
-    return found
-
-
-def sensitivity(record: Document) -> dict[str, Any]:
-    """What the plots of a record show, as plain values."""
-    training = record["training"]
-    points = {line.label: line.points for line in _lines(training.get("cells") or ())}
-    return {
-        "lines": {
-            label: [{"learning_rate": p.x, "score": p.y, "low": p.low, "high": p.high} for p in found]
-            for label, found in points.items()
-        },
-        "seeds": dict(training.get("seeds") or {}),
-        "evaluations": list(training.get("evaluations") or ()),
-    }
-
-
-def figures_of(record: Document) -> Iterator[Chart]:
-    """The plots of one record: its grid against the learning rate, and its evaluations."""
+def training_charts(record: Document) -> Iterator[Chart]:
+    """The charts of one record: its grid against the learning rate, and its evaluations."""
     task, training = record["task"]["name"], record["training"]
-    found = _lines(training.get("cells") or ())
-    if len({point.x for line in found for point in line.points}) > 1:
-        plot = Lines(
-            x=Axis(label="learning rate", kind="log"),
-            y=Axis(label="score × 100"),
-            lines=[_times_100(line) for line in found],
-        )
-        yield chart(f"{task}-rates", f"{task}: how much the learning rate matters", plot)
-    curves = list(_curves(training.get("evaluations") or ()))
+    lines = grid_lines(training.get("cells") or ())
+    if len({point.x for line in lines for point in line.points}) > 1:
+        rates = Axis(label="learning rate", kind="log")
+        yield _scores_chart(f"{task}: scores of the grid by learning rate", rates, lines)
+    curves: dict[str, list[Point]] = {}
+    for one in training.get("evaluations") or ():
+        for split, name, value in one["metrics"]:
+            curves.setdefault(f"{split} {name}", []).append(Point(x=one["step"], y=_number(value)))
     if curves:
-        curve = Lines(x=Axis(label="step"), y=Axis(label="value"), lines=curves)
-        yield chart(f"{task}-evaluations", f"{task}: evaluations during training", curve)
+        title, lines = (
+            f"{task}: evaluations during training",
+            [Line(label=n, points=p) for n, p in curves.items()],
+        )
+        yield chart(slug(title), title, Lines(x=Axis(label="step"), y=Axis(label="value"), lines=lines))
 
 
-def _times_100(line: Line) -> Line:
-    def scaled(value: Any) -> float | None:
-        return None if value is None else 100 * float(value)
+def _scores_chart(
+    title: str, x: Axis, lines: Sequence[Line], marks: Sequence[tuple[float, str]] = ()
+) -> Chart:
+    """Lines of scores, times 100."""
+    scaled = [Line(label=line.label, points=[_times_100(point) for point in line.points]) for line in lines]
+    return chart(slug(title), title, Lines(x=x, y=Axis(label="score × 100"), lines=scaled, marks=marks))
 
-    points = [Point(x=p.x, y=scaled(p.y), low=scaled(p.low), high=scaled(p.high)) for p in line.points]
-    return Line(label=line.label, points=points)
+
+def _times_100(point: Point) -> Point:
+    y, low, high = (
+        None if value is None else 100 * float(value) for value in (point.y, point.low, point.high)
+    )
+    return Point(x=point.x, y=y, low=low, high=high)
 
 
-def _lines(cells: Sequence[Document]) -> list[Line]:
-    """One line for each of the other settings; of many the best, the median and the worst."""
+def grid_lines(cells: Sequence[Document]) -> list[Line]:
+    """The scores of a grid by learning rate: a line for each of the other settings.
+
+    Of many lines the best, the median and the worst are shown.
+    """
     varying = [name for name in SETTINGS if len({str(cell.get(name)) for cell in cells}) > 1]
     groups: dict[str, dict[float, list[float | None]]] = {}
     for cell in cells:
@@ -246,184 +251,128 @@ def _lines(cells: Sequence[Document]) -> list[Line]:
         if rate is not None and rate > 0:
             label = ", ".join(f"{SETTINGS[name]} {cell.get(name)}" for name in varying) or "all runs"
             groups.setdefault(label, {}).setdefault(rate, []).append(_number(cell.get("score")))
-    if len(groups) > MOST:
-        return _summary(groups)
-    return [Line(label=label, points=[_point(r, at[r]) for r in sorted(at)]) for label, at in groups.items()]
+    if len(groups) > MOST_LINES:
+        return _summary_lines(groups.values())
+    return [
+        Line(label=name, points=[_mean_point(x, at[x]) for x in sorted(at)]) for name, at in groups.items()
+    ]
 
 
-def _point(rate: float, scores: Sequence[float | None]) -> Point:
-    """The mean of the runs that did not diverge, with its least and greatest where there are several."""
+def _mean_point(rate: float, scores: Sequence[float | None]) -> Point:
+    """The mean of the runs that did not diverge, with their range where there are several."""
     known = [score for score in scores if score is not None]
-    if not known:
-        return Point(x=rate, y=None)
-    several = len(known) > 1
-    return Point(
-        x=rate, y=mean(known), low=min(known) if several else None, high=max(known) if several else None
-    )
+    low, high = (min(known), max(known)) if len(known) > 1 else (None, None)
+    return Point(x=rate, y=mean(known) if known else None, low=low, high=high)
 
 
-def _summary(groups: Mapping[str, Mapping[float, Sequence[float | None]]]) -> list[Line]:
+def _summary_lines(groups: Iterable[Mapping[float, Sequence[float | None]]]) -> list[Line]:
     at: dict[float, list[float]] = {}
-    for group in groups.values():
+    for group in groups:
         for rate, scores in group.items():
             at.setdefault(rate, []).extend(score for score in scores if score is not None)
     ways: dict[str, Callable[[list[float]], float]] = {"best": max, "median": median, "worst": min}
     return [
-        Line(label=name, points=[Point(x=r, y=way(at[r]) if at[r] else None) for r in sorted(at)])
+        Line(label=name, points=[Point(x=x, y=way(at[x]) if at[x] else None) for x in sorted(at)])
         for name, way in ways.items()
     ]
 
 
-def sweeps_of(lineages: Sequence[Lineage]) -> SweepCurves:
-    """The sweeps of a model's seeds; nothing where none was chosen by one, or the curves are not known."""
-    found = [(made.seed, made.sweep) for made in lineages if made.sweep is not None and made.sweep.curve]
-    if not found:
-        return SweepCurves()
-    several = len(found) > 1
-    setting, first = found[0][1].setting, found[0][1]
-    return SweepCurves(
-        table=Table(
-            name="sweep",
-            caption=f"The sweep of {setting} that chose this model: scores × 100",
-            columns=_sweep_columns(first, seeds=several),
-            rows=[
-                row for seed, sweep in found for row in _sweep_rows(first, sweep, seed if several else None)
-            ],
-            notes=[*SWEEP_NOTES, *_at_the_end(found)],
-        ),
-        figures=[
-            figure for seed, sweep in found for figure in _sweep_figures(sweep, seed if several else None)
+def sweeps_of(lineages: Sequence[Lineage]) -> Sweeps:
+    """The sweeps that chose a model's seeds and whose curves are known."""
+    return [(made.seed, made.sweep) for made in lineages if made.sweep is not None and made.sweep.curve]
+
+
+def sweep_table(sweeps: Sweeps) -> Table | None:
+    """The score of every member of the sweeps; None without any."""
+    if not sweeps:
+        return None
+    first, several = sweeps[0][1], len(sweeps) > 1
+    return Table(
+        name="sweep",
+        caption=f"The sweep of {first.setting} that chose this model: scores × 100",
+        columns=[
+            *([Column(key="seed", label="Seed", numeric=True)] if several else []),
+            Column(key="value", label=first.setting, numeric=_numbers(first.values) is not None, sticky=True),
+            *(Column(key=f"task:{name}", label=name, numeric=True) for name in first.tasks),
+            Column(key="mean", label="Mean", numeric=True, note="The mean by which the choice was made."),
+            Column(key="chosen", label="Chosen"),
+            Column(key="model", label="Model", note="The start of the key of its lineage."),
         ],
-        data=[{"seed": seed, **sweep.model_dump(mode="json", exclude={"tasks"})} for seed, sweep in found],
+        rows=[
+            Row(cells=[*([_cell(seed)] if several else []), *_member_cells(first, sweep, member)])
+            for seed, sweep in sweeps
+            for member in sweep.curve
+        ],
+        notes=[*SWEEP_NOTES, *_at_the_end(sweeps)],
     )
 
 
-SWEEP_NOTES = (
-    "A model was trained for each value; that with the highest mean was chosen, and is the one of this page.",
-    "The tasks of this table chose it, and its scores there err upward; means over untouched tasks leave "
-    "them out.",
-)
+def _member_cells(first: SweepPart, sweep: SweepPart, member: MemberPart) -> Iterator[Cell]:
+    chosen, value = member.value == sweep.chosen, member.value
+    plain = value if isinstance(value, int | float | str) else words(value)
+    yield Cell(text=words(value), value=plain, kind="best" if chosen else "")
+    yield from (_score(member.scores.get(name)) for name in first.tasks)
+    yield _score(member.mean)
+    yield Cell(text="chosen" if chosen else "", value=chosen)
+    yield Cell(text=member.artifact[:12], value=member.artifact)
 
 
-def _at_the_end(found: Sequence[tuple[int, SweepPart]]) -> list[str]:
-    """A note where the best value is the least or the greatest: a wider sweep may have had a better one."""
-    for _, sweep in found:
-        values = _numbers(sweep.values)
-        chosen = _number(sweep.chosen)
+def _at_the_end(sweeps: Sweeps) -> list[str]:
+    """A note where the best value is the least or the greatest: a wider sweep may have a better one."""
+    for _, sweep in sweeps:
+        values, chosen = _numbers(sweep.values), _number(sweep.chosen)
         if values and len(values) > 1 and chosen in (min(values), max(values)):
             which = "least" if chosen == min(values) else "greatest"
             return [f"The chosen value is the {which} that was tried: one beyond it may be better."]
     return []
 
 
-def _sweep_columns(sweep: SweepPart, *, seeds: bool) -> list[Column]:
-    return [
-        *([Column(key="seed", label="Seed", numeric=True)] if seeds else []),
-        Column(key="value", label=sweep.setting, numeric=_numbers(sweep.values) is not None, sticky=True),
-        *(Column(key=f"task:{name}", label=name, numeric=True) for name in sweep.tasks),
-        Column(key="mean", label="Mean", numeric=True, note="The mean by which the choice was made."),
-        Column(key="chosen", label="Chosen"),
-        Column(key="model", label="Model", note="The start of the key of its lineage."),
-    ]
+def sweep_charts(sweeps: Sweeps) -> Iterator[Chart]:
+    """The scores of each sweep against the values: curves of numbers, bars of anything else."""
+    for seed, sweep in sweeps:
+        title = f"Scores by {sweep.setting}" + (f", seed {seed}" if len(sweeps) > 1 else "")
+        values, chosen = _numbers([member.value for member in sweep.curve]), _number(sweep.chosen)
+        if values is None:
+            yield chart(slug(title), title, _sweep_bars(sweep))
+        else:
+            log = min(values) > 0 and max(values) > LOG_RATIO * min(values)
+            axis = Axis(label=sweep.setting, kind="log" if log else "linear")
+            marks = [] if chosen is None else [(chosen, "chosen")]
+            yield _scores_chart(title, axis, list(_sweep_lines(sweep, values)), marks)
 
 
-def _sweep_rows(first: SweepPart, sweep: SweepPart, seed: int | None) -> Iterator[Row]:
-    """A row for each member; the columns are those of the first seed's sweep."""
-    for member in sweep.curve:
-        best = member.value == sweep.chosen
-        yield Row(
-            kind="pinned" if best else "",
-            cells=[
-                *([Cell(text=str(seed), value=seed)] if seed is not None else []),
-                Cell(text=words(member.value), value=_plain_value(member.value)),
-                *(_share(member.scores.get(name)) for name in first.tasks),
-                _share(member.mean),
-                Cell(text="chosen" if best else "", value=best),
-                Cell(text=member.artifact[:12], value=member.artifact),
-            ],
-        )
-
-
-def _plain_value(value: Any) -> Value:
-    return value if isinstance(value, int | float | str) else words(value)
-
-
-SPAN = 3
-"""From which ratio of the greatest value to the least on an axis is logarithmic."""
-
-CURVES = 5
-"""Tasks of a plot, beyond which the mean stands alone, in the range of the tasks' scores."""
-
-
-def _sweep_figures(sweep: SweepPart, seed: int | None) -> Iterator[Chart]:
-    """The scores against the values: curves of numbers, bars of anything else."""
-    of = "" if seed is None else f", seed {seed}"
-    values = _numbers([member.value for member in sweep.curve])
-    plot = _sweep_bars(sweep) if values is None else _sweep_lines(sweep, values)
-    title = f"How much {sweep.setting} matters{of}: scores of the sweep"
-    yield chart(f"sweep-{seed or 0}", title, plot)
-
-
-def _sweep_lines(sweep: SweepPart, values: Sequence[float]) -> Lines:
-    log = min(values) > 0 and max(values) > SPAN * min(values)
-    chosen = _number(sweep.chosen)
-    return Lines(
-        x=Axis(label=sweep.setting, kind="log" if log else "linear"),
-        y=Axis(label="score × 100"),
-        lines=[_times_100(line) for line in _sweep_series(sweep, values)],
-        marks=[] if chosen is None else [(chosen, "chosen")],
-    )
-
-
-def _sweep_series(sweep: SweepPart, values: Sequence[float]) -> Iterator[Line]:
+def _sweep_lines(sweep: SweepPart, values: Sequence[float]) -> Iterator[Line]:
     """The mean, and each task by which was chosen; of many tasks the range about the mean."""
-    tasks, members = list(sweep.tasks), list(zip(values, sweep.curve, strict=True))
-    many = len(tasks) > CURVES
-    known = [m.scores.values() if many else () for m in sweep.curve]
-    ends = [(min(scores, default=None), max(scores, default=None)) for scores in known]
-    yield Line(
-        label=f"mean of {len(tasks)} tasks{', and their range' if many else ''}",
-        points=[
-            Point(x=x, y=m.mean, low=low, high=high)
-            for (x, m), (low, high) in zip(members, ends, strict=True)
-        ],
-    )
-    for name in () if many else tasks:
-        yield Line(label=name, points=[Point(x=x, y=m.scores.get(name)) for x, m in members])
+    members, many = list(zip(values, sweep.curve, strict=True)), len(sweep.tasks) > MOST_LINES
+    ends = [[f(m.scores.values(), default=None) if many else None for f in (min, max)] for m in sweep.curve]
+    means = [
+        Point(x=x, y=m.mean, low=low, high=high) for (x, m), (low, high) in zip(members, ends, strict=True)
+    ]
+    yield Line(label=f"mean of {len(sweep.tasks)} tasks{', and their range' if many else ''}", points=means)
+    for name in () if many else sweep.tasks:
+        yield Line(label=name, points=[Point(x=x, y=member.scores.get(name)) for x, member in members])
 
 
 def _sweep_bars(sweep: SweepPart) -> Bars:
-    tasks = list(sweep.tasks) if len(sweep.tasks) <= CURVES else []
-
-    def times_100(scores: Sequence[float | None]) -> list[float | None]:
-        return [None if score is None else 100 * score for score in scores]
-
+    tasks = sweep.tasks if len(sweep.tasks) <= MOST_LINES else ()
+    scores: dict[str, list[float | None]] = {
+        name: [member.scores.get(name) for member in sweep.curve] for name in tasks
+    }
+    series: dict[str, list[float | None]] = {"mean": [member.mean for member in sweep.curve], **scores}
     return Bars(
         axis=Axis(label="score × 100"),
         categories=[f"{words(m.value)}{' (chosen)' if m.value == sweep.chosen else ''}" for m in sweep.curve],
         series=[
-            BarSeries(label="mean", values=times_100([m.mean for m in sweep.curve])),
-            *(
-                BarSeries(label=name, values=times_100([m.scores.get(name) for m in sweep.curve]))
-                for name in tasks
-            ),
+            BarSeries(label=name, values=[None if score is None else 100 * score for score in values])
+            for name, values in series.items()
         ],
     )
 
 
 def _numbers(values: Sequence[Any]) -> list[float] | None:
     """Values as numbers; None where one of them is none."""
-    found = [_number(value) for value in values]
-    return [value for value in found if value is not None] if None not in found else None
-
-
-def _curves(evaluations: Sequence[Document]) -> Iterator[Line]:
-    """A curve for each metric of each split."""
-    found: dict[str, list[Point]] = {}
-    for one in evaluations:
-        for split, name, value in one["metrics"]:
-            found.setdefault(f"{split} {name}", []).append(Point(x=one["step"], y=_number(value)))
-    yield from (Line(label=label, points=points) for label, points in found.items())
+    found = [number for value in values if (number := _number(value)) is not None]
+    return found if len(found) == len(values) else None
 
 
 def _number(value: Any) -> float | None:

@@ -34,7 +34,7 @@ def view(site: Site, state: State) -> Page:
                 ],
                 rows=[
                     *_everywhere(),
-                    *(row for route in site.pages if route.twins for row in _rows(route)),
+                    *(row for route in site.pages if route.formats for row in _rows(route)),
                 ],
             )
         ],
@@ -94,7 +94,7 @@ PAGE = PageRoute(
     view=view,
     summary="Every page with its parameters.",
     all_paths=lambda site: ["/api"],
-    twins=False,
+    formats=(),
 )
 
 PAGES = (PAGE,)

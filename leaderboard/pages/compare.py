@@ -594,6 +594,7 @@ PAGE = PageRoute(
     view=view,
     summary="2 to 6 entries: differences task by task, wins and losses, and why they may differ.",
     all_paths=all_paths,
+    formats=("json", "csv", "md", "tex"),
 )
 
 PAGES = (PAGE,)

@@ -11,35 +11,30 @@ from markupsafe import Markup
 from pydantic import Field
 
 from harness.scores import score_text
-from leaderboard.data.paper_tables import (
-    Conflict,
-    Measured,
-    conflicts,
-    paper_table,
-    printed_suites,
-    side_by_side,
-)
 from leaderboard.data.papers import (
     AVERAGE,
     OVER_TYPES,
     SCORES,
     SUITES,
     TYPES,
+    Conflict,
     Paper,
     PaperTable,
     PaperValue,
     column_of,
+    conflicts,
     key_of,
     plain,
+    printed_suites,
     same_queries,
     title,
-    warnings,
 )
 from leaderboard.data.queries import Entry, Queries
 from leaderboard.data.scores import Means, SuiteMeans, SuiteScores, UntouchedMeans
 from leaderboard.data.suites import scopes_of, views
+from leaderboard.pages._paper_tables import Measured, paper_table, side_by_side, warnings
 from leaderboard.pages._suite_table import choices_made, mean_of, untouched_note
-from leaderboard.pages.recipes import recipes_of
+from leaderboard.pages._training import recipes_of
 from leaderboard.web import formats as render
 from leaderboard.web.page import Crumb, Page, PageRoute, missing
 from leaderboard.web.parameters import State, Text
@@ -533,6 +528,7 @@ LIST_PAGE = PageRoute(
     view=view,
     summary="What papers print: the papers, what they differ in, and their scores side by side.",
     all_paths=lambda site: ["/papers"],
+    formats=("json", "csv", "md", "tex"),
 )
 
 
@@ -558,6 +554,7 @@ PAPER_PAGE = PageRoute(
     view=paper_view,
     summary="A paper: every table as printed, with what was measured here below its lines.",
     all_paths=lambda site: [f"/papers/{slug}" for slug in site.papers],
+    formats=("json", "csv", "md", "tex"),
 )
 
 PAGES = (

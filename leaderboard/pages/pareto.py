@@ -329,7 +329,7 @@ def pareto_page(
 
 
 def _unfiltered(state: ParetoState) -> str:
-    own = set(type(state).model_fields) - {"suite", "x", "y", "price", "theme", "density"}
+    own = set(type(state).model_fields) - {"suite", "x", "y", "price", "theme"}
     defaults = {n: type(state).model_fields[n].get_default(call_default_factory=True) for n in own}
     return state.query(**defaults)
 

@@ -306,5 +306,6 @@ PAGES = (
         view=view,
         summary="A suite: models x tasks, both means, Borda points, completeness, and ranks with ties.",
         all_paths=_paths,
+        formats=("json", "csv", "md", "tex"),
     ),
 )

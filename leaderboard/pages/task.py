@@ -34,11 +34,11 @@ from leaderboard.pages._task_scores import (
     task_key,
     task_path,
 )
-from leaderboard.web.charts import Axis, Chart, Distribution, Point, chart
+from leaderboard.web.charts import Axis, Chart, Distribution, chart
 from leaderboard.web.filters import Control, EntryState, Form, chips, controls, form
 from leaderboard.web.formats import over_seeds, parameters_text, some_seeds
 from leaderboard.web.page import Crumb, Page, PageRoute, missing
-from leaderboard.web.parameters import Paging, Text, Texts, address, paging
+from leaderboard.web.parameters import Paging, Text, address, paging
 from leaderboard.web.tables import EMPTY, Cell, Column, Row, Table
 
 if TYPE_CHECKING:
@@ -60,9 +60,8 @@ TRUST_NOTES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Shown:
-    """Rows of the ranking: pinned ones, then the others, of which `first` to `last` are on the page."""
+    """Rows of the ranking, of which `first` to `last` are on the page."""
 
-    pinned: Sequence[Scored]
     rest: Sequence[Scored]
     first: int
     last: int
@@ -75,26 +74,24 @@ def ranking(shown: Shown, state: TaskState, scope: Scope, path: str) -> Table:
     Raises:
         NotFound: The state sorts by a column that is none.
     """
-    all_paths = [*shown.pinned, *shown.rest]
-    intervals = any(one.half is not None for one in all_paths)
+    intervals = any(one.half is not None for one in shown.rest)
     columns = _columns(state, path, intervals=intervals)
     on_page = _ordered(shown, state)[max(shown.first - 1, 0) : shown.last]
-    best = sorted({one.value for one in all_paths if one.entry.id in shown.ranks and one.value is not None})[
+    best = sorted({one.value for one in shown.rest if one.entry.id in shown.ranks and one.value is not None})[
         -2:
     ]
     marks = (best[-1], best[0]) if len(best) > 1 else (best[-1] if best else None, None)
-    rows = [_row(one, shown, state, scope, path, marks, pinned=True) for one in shown.pinned]
-    rows += [_row(one, shown, state, scope, path, marks) for one in on_page]
+    rows = [_row(one, shown, scope, marks) for one in on_page]
     keys = {column.key for column in columns}
     return Table(
         name="ranking",
         caption=f"{scope.task}: scores × 100",
         columns=columns,
         rows=[
-            Row(key=row.key, kind=row.kind, pin=row.pin, cells=[c for k, c in cells.items() if k in keys])
+            Row(key=row.key, kind=row.kind, cells=[c for k, c in cells.items() if k in keys])
             for row, cells in rows
         ],
-        notes=_notes(all_paths, shown.ranks, scope, intervals=intervals),
+        notes=_notes(shown.rest, shown.ranks, scope, intervals=intervals),
     )
 
 
@@ -157,18 +154,8 @@ def _sortable(value: str | int) -> str | int:
 Marks = tuple["float | None", "float | None"]
 
 
-def _row(
-    one: Scored,
-    shown: Shown,
-    state: TaskState,
-    scope: Scope,
-    path: str,
-    marks: Marks,
-    *,
-    pinned: bool = False,
-) -> tuple[Row, dict[str, Cell]]:
+def _row(one: Scored, shown: Shown, scope: Scope, marks: Marks) -> tuple[Row, dict[str, Cell]]:
     entry, place = one.entry, shown.ranks.get(one.entry.id)
-    pins = [slug for slug in state.pin if slug != entry.slug] if pinned else [*state.pin, entry.slug]
     cells = {
         "rank": Cell(text=str(place), value=place) if place else EMPTY,
         "model": Cell(
@@ -183,8 +170,7 @@ def _row(
         "data": _data(one, scope),
         "released": Cell(text=entry.released or "", value=entry.released),
     }  # fmt: skip
-    kind = "pinned" if pinned else "" if place else "part"
-    return Row(cells=(), key=entry.slug, kind=kind, pin=f"{path}?{state.query(pin=pins)}"), cells
+    return Row(cells=(), key=entry.slug, kind="" if place else "part"), cells
 
 
 def _score(one: Scored, scope: Scope, marks: Marks, *, ranked: bool) -> Cell:
@@ -312,9 +298,6 @@ def _best(queries: Queries, task: str, results: Sequence[Found]) -> Best | None:
     return None if value is None or entry is None else Best(entry=entry, value=value)
 
 
-MARKS = 6
-"""Entries that are marked in the plot, at most."""
-
 """State that the form keeps."""
 
 
@@ -359,12 +342,9 @@ def task_page(queries: Queries, state: TaskState, task: str) -> TaskPage:
     population = first_of_models(rows, any_revision=loose) if state.each == "model" else list(rows)
     ranks = places([one for one in population if counts(one, any_revision=loose)])
     kept = [one for one in population if state.keeps(one.entry)]
-    pinned = [one for one in rows if one.entry.slug in state.pin]
-    rest = [one for one in kept if one.entry.slug not in state.pin]
-    where = paging(len(rest), state, path)
-    shown = Shown(pinned=pinned, rest=rest, first=where.first, last=where.last, ranks=ranks)
-    marked = [one for one in pinned if one.value is not None][:MARKS]
-    drawn = {one.entry.id: one for one in [*kept, *marked] if one.entry.id in ranks or one in marked}
+    where = paging(len(kept), state, path)
+    shown = Shown(rest=kept, first=where.first, last=where.last, ranks=ranks)
+    drawn = {one.entry.id: one for one in kept if one.entry.id in ranks}
     return TaskPage(
         facts=facts(queries, chosen),
         holders=chosen.holders,
@@ -377,7 +357,7 @@ def task_page(queries: Queries, state: TaskState, task: str) -> TaskPage:
             chips=_chips(state, path),
         ),
         paging=where,
-        chart=_chart(list(drawn.values()), marked),
+        chart=_chart(list(drawn.values())),
         path=path,
         warnings=_warnings(chosen, state),
         data=_page_data(chosen, state, list(drawn.values())),
@@ -447,21 +427,15 @@ def _warnings(chosen: Chosen, state: TaskState) -> list[str]:
     return found
 
 
-def _chart(drawn: Sequence[Scored], marked: Sequence[Scored]) -> Chart:
+def _chart(drawn: Sequence[Scored]) -> Chart:
     return chart(
         "spread",
         "Models by their score",
         Distribution(
             axis=Axis(label="score × 100"),
             values=[100 * one.value for one in drawn if one.value is not None],
-            marks=[_mark(one) for one in marked],
         ),
     )
-
-
-def _mark(one: Scored) -> Point:
-    href = address(f"/models/{one.entry.model_slug}")
-    return Point(label=one.entry.model, x=100 * (one.value or 0.0), y=None, href=href)
 
 
 def _page_data(chosen: Chosen, state: TaskState, drawn: Sequence[Scored]) -> dict[str, Any]:
@@ -498,7 +472,6 @@ class TaskState(EntryState):
     each: Literal["model", "entry"] = Field(
         "model", description="One row for each model, or for each revision and treatment."
     )
-    pin: Texts = Field([], description="Entries that stay on top and are marked in the plot.")
     sort: Text = Field("-score", description="A column's key; with - in front the highest first.")
     rows: Literal["25", "50", "100", "250", "all"] = Field("100", description="Rows on a page.")
     page: int = Field(1, ge=1, le=100_000, description="Which page of rows.")

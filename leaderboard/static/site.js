@@ -15,7 +15,7 @@ const memory = (store, key, value) => {
   return value ?? null;
 };
 
-// Theme and density: the address wins, then what this browser remembers, then the server's default.
+// The theme: the address wins, then what this browser remembers, then the server's default.
 function setView(name, to, keep = true) {
   root.setAttribute(`data-${name}`, to);
   for (const link of $$(`[data-set="${name}"]`)) {
@@ -26,7 +26,7 @@ function setView(name, to, keep = true) {
   memory(localStorage, name, to);
   document.dispatchEvent(new CustomEvent("themechange", { detail: { [name]: to } }));
 }
-for (const name of ["theme", "density"]) {
+for (const name of ["theme"]) {
   const kept = memory(localStorage, name);
   if (kept && !new URLSearchParams(location.search).has(name)) root.setAttribute(`data-${name}`, kept);
 }
@@ -314,7 +314,7 @@ function measure() { // how far the columns that stay reach: headings over group
 function ready() {
   for (const each of $$(".values:not([data-ready])")) { each.open = false; each.dataset.ready = ""; }
   measure();
-  for (const name of ["theme", "density"]) setView(name, root.getAttribute(`data-${name}`), false);
+  for (const name of ["theme"]) setView(name, root.getAttribute(`data-${name}`), false);
   for (const box of $$("[form=pick]:checked")) if (!picked.size || picked.size < 6) picked.set(box.value, $("th a:not(.pin)", box.closest("tr"))?.textContent ?? box.value);
   if (isStatic) readyStatic();
   showPicked();

@@ -1,141 +1,46 @@
-"""The files of leaderboard/static, compressed once, and kept by a browser as long as they stay the same."""
+"""The application: a route for every page in every format, and what stands around them."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
 import inspect
-import json
 import logging
-import mimetypes
+import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request
 from fastapi import Path as PathParameter
 from fastapi.responses import JSONResponse
+from fastapi.routing import APIRoute
 from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
-from starlette.exceptions import HTTPException
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.responses import Response
+from starlette.staticfiles import PathLike, StaticFiles
+from starlette.types import Scope
 
 from harness import __version__
-from leaderboard.web import badges, errors, redirects
-from leaderboard.web.cache import CachedPages, RenderedPage, RenderQueue, answer
-from leaderboard.web.charts import plotly_file
-from leaderboard.web.errors import DOCUMENTED, SHAPE
-from leaderboard.web.headers import PLOT, Heads, SecurityHeaders
+from leaderboard.web.badges import badge
+from leaderboard.web.cache import RenderedPage, RenderQueue, answer
+from leaderboard.web.errors import DOCUMENTED, add_error_handlers
+from leaderboard.web.headers import SecurityHeaders
 from leaderboard.web.intake import Intake, router
 from leaderboard.web.limits import BoundedQueries, Limits, client_of
 from leaderboard.web.metrics import CONTENT_TYPE, CountRequests, Metrics
-from leaderboard.web.page import PageRoute
+from leaderboard.web.page import FORMATS, PageRoute
 from leaderboard.web.parameters import State
 from leaderboard.web.settings import Settings
-from leaderboard.web.site import FORMATS, STATIC, Site, asset, open_site, retry_on_new_version
-
-YEAR = 365 * 24 * 3600
-DAY = 24 * 3600
-PLOTLY = "plotly.min.js"
-ICON = "favicon.svg"
-ROBOTS = "User-agent: *\nAllow: /\n"
-
-TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
-
-
-def _add_static_files(app: FastAPI) -> None:
-    """Add their routes, and the two files that everybody asks every site for."""
-
-    @app.get(f"/static/{PLOTLY}", include_in_schema=False)
-    def plotly(request: Request) -> Response:
-        return answer(request, _made(plotly_file()), seconds=YEAR)
-
-    @app.get("/static/{name}", include_in_schema=False)
-    def static(request: Request, name: str) -> Response:
-        path = _files().get(name)
-        if path is None:
-            raise HTTPException(404)
-        current = asset(name).rpartition("=")[2]  # another one may be a newer site's
-        return answer(request, _made(path), seconds=YEAR if request.query_params.get("v") == current else 0)
-
-    @app.get("/favicon.ico", include_in_schema=False)
-    def icon(request: Request) -> Response:
-        return answer(request, _made(STATIC / ICON), seconds=DAY)
-
-    @app.get("/robots.txt", include_in_schema=False)
-    def robots(request: Request) -> Response:
-        return answer(
-            request, RenderedPage(body=ROBOTS.encode(), type="text/plain; charset=utf-8"), seconds=DAY
-        )
-
-
-@cache
-def _files() -> dict[str, Path]:
-    """The files by name: a path that is not among them leads nowhere."""
-    return {path.name: path for path in STATIC.iterdir() if path.is_file()}
-
-
-def _made(path: Path) -> RenderedPage:
-    return _of(path, path.stat().st_mtime_ns)
-
-
-@cache
-def _of(path: Path, _mtime: int) -> RenderedPage:
-    """A file as it is sent; made anew where it changed."""
-    kind = TYPES.get(path.suffix) or mimetypes.guess_type(path.name)[0] or "application/octet-stream"
-    return RenderedPage(body=path.read_bytes(), type=kind)
-
-
-def _add_extras(app: FastAPI, site: Site, metrics: Metrics, limits: Limits) -> None:
-    """Add them to the application."""
-
-    @app.get("/badges/{suite}/{entry}.svg", response_class=Response, responses=_as("image/svg+xml", 404, 422))
-    def badge(request: Request, suite: str, entry: str) -> Response:
-        """An entry's mean over a suite's tasks as a badge."""
-        return _kept(
-            request,
-            site,
-            f"badge/{suite}/{entry}",
-            lambda: retry_on_new_version(site, lambda: badges.badge(site, suite, entry)),
-            "image/svg+xml",
-        )
-
-    @app.get("/openapi.json", include_in_schema=False)
-    def description(request: Request) -> Response:
-        made = site.kept.get_or_make(
-            "openapi", lambda: RenderedPage(body=json.dumps(app.openapi()).encode(), type="application/json")
-        )
-        return answer(request, made)
-
-    @app.get("/healthz", response_class=Response, responses={**_as("text/plain"), 503: AWAY})
-    def health() -> Response:
-        """Whether the index answers."""
-        return Response(f"ok, index version {site.index.version}\n", media_type="text/plain")
-
-    @app.get("/metrics", response_class=Response, responses=_as("text/plain"))
-    def measured() -> Response:
-        """Metrics for Prometheus."""
-        return Response(metrics.text(), media_type=CONTENT_TYPE)
-
-
-AWAY = {"description": "The snapshot cannot be read.", "content": {"application/json": {"schema": SHAPE}}}
-
-
-def _as(kind: str, *errors: int) -> dict[int | str, dict[str, Any]]:
-    found: dict[int | str, dict[str, Any]] = {200: {"content": {kind: {}}}}
-    return found | {status: DOCUMENTED[status] for status in (400, 414, *errors)}
-
-
-def _kept(request: Request, site: Site, key: str, make: Callable[[], str], kind: str) -> Response:
-    found = site.kept.get_or_make(
-        (key, site.queries.version), lambda: RenderedPage(body=make().encode(), type=f"{kind}; charset=utf-8")
-    )
-    return answer(request, found)
-
+from leaderboard.web.site import STATIC, Site, asset, open_site
 
 log = logging.getLogger(__name__)
+
+YEAR = "public, max-age=31536000, immutable"
+SUITE = "/suites/{suite}"
 
 
 class CellJson(BaseModel):
@@ -176,7 +81,7 @@ class TableJson(BaseModel):
 
 
 class PageJson(BaseModel):
-    """A page as data. Scores are shares of 1."""
+    """A page as data; values are as printed."""
 
     title: str
     lead: str
@@ -187,13 +92,9 @@ class PageJson(BaseModel):
 
 
 def create_app(settings: Settings) -> FastAPI:
-    """The site as an application; the index is brought up to date first."""
-    site = open_site(settings)
-    metrics = Metrics()
-    metrics.index(entries=len(site.queries.entries))
-    limits = Limits(
-        {"page": f"{settings.pages_a_minute}/minute", "post": f"{settings.posts_a_minute}/minute"}
-    )
+    """The site as an application; the snapshot is brought up to date first."""
+    site, metrics = open_site(settings), Metrics()
+    metrics.refreshed(len(site.queries.entries))
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
@@ -207,53 +108,154 @@ def create_app(settings: Settings) -> FastAPI:
     app = FastAPI(
         title="Encoder leaderboard",
         version=__version__,
-        summary="What is known of text encoders downstream, how well, and what is not comparable.",
+        summary="Scores of text encoders on downstream tasks: measured, imported, and reported by papers.",
         openapi_url=None,
         docs_url=None,
         redoc_url=None,
         lifespan=lifespan,
     )
+    limits = Limits(
+        {
+            "page": f"{settings.pages_a_minute}/minute",
+            "post": f"{settings.posts_a_minute}/minute",
+            "wrong token": f"{settings.posts_a_minute}/minute",
+        }
+    )
     app.state.site, app.state.metrics, app.state.limits = site, metrics, limits
-    app.state.kitchen = RenderQueue(site.kept)
+    app.state.queue = RenderQueue(site.cache)
     for route in site.pages:
-        _add(app, site, route)
-    _add_extras(app, site, metrics, limits)
+        _add_page(app, site, route)
+    _add_extras(app, site, metrics)
     app.include_router(router(_intake(site, limits, metrics)))
-    _add_static_files(app)
-    errors.add(app, site)
-    app.add_middleware(CachedPages, kept=site.kept, metrics=metrics)
-    redirects.add(app, site)
+    static = _StaticFiles(directory=STATIC, packages=[("plotly", "package_data")])
+    app.mount("/static", GZipMiddleware(static, compresslevel=5))
+    _answer_head(app)
+    add_error_handlers(app, site)
     app.add_middleware(BoundedQueries)
-    app.add_middleware(Heads)
     app.add_middleware(CountRequests, metrics=metrics)
     # Around everything, so that answers to a failure have the headers too; nothing can be added after it.
     app.middleware_stack = SecurityHeaders(app.build_middleware_stack())
     return app
 
 
+class _StaticFiles(StaticFiles):
+    """Files that a browser keeps for a year where their address names their content."""
+
+    def file_response(
+        self, full_path: PathLike, stat_result: os.stat_result, scope: Scope, status_code: int = 200
+    ) -> Response:
+        """The file, or 304."""
+        response = super().file_response(full_path, stat_result, scope, status_code)
+        path = Path(full_path)
+        address = f"/static/{path.name}?{scope['query_string'].decode('latin-1')}"
+        current = "?v=" in address if path.parent != STATIC else address == asset(path.name)
+        response.headers["Cache-Control"] = YEAR if current else "no-cache"
+        return response
+
+
+def _answer_head(app: FastAPI) -> None:
+    """Let every GET route answer HEAD, which the API's description need not list."""
+    app.openapi()
+    for route in app.routes:
+        if isinstance(route, APIRoute) and "GET" in route.methods:
+            route.methods.add("HEAD")
+
+
+def _add_page(app: FastAPI, site: Site, route: PageRoute) -> None:
+    """A page in its formats: those first, as their addresses look like names of the page itself."""
+    for form in route.formats:
+        label, kind = FORMATS[form]
+        content = {200: {"content": {kind.partition(";")[0]: {}}, "description": f"As {label}."}}
+        app.add_api_route(
+            route.file(form),
+            _endpoint(site, route, form),
+            summary=f"{route.summary} As {label}.",
+            responses={**(content if form != "json" else {}), **DOCUMENTED},
+            response_model=PageJson if form == "json" else None,
+            response_class=JSONResponse if form == "json" else Response,
+            tags=[route.path],
+            operation_id=f"{_operation(route)}_{form}",
+        )
+    html = _endpoint(site, route, "html")
+    app.add_api_route(route.path, html, include_in_schema=False, response_class=Response, response_model=None)
+
+
+def _operation(route: PageRoute) -> str:
+    return "_".join(part.strip("{}") for part in route.path.split("/") if part) or "overview"
+
+
+def _endpoint(site: Site, route: PageRoute, form: str) -> Callable[..., Any]:
+    """The function that answers for a page in one format, with a signature that FastAPI can read."""
+
+    async def endpoint(request: Request, state: State, **arguments: str) -> Response:
+        app = request.app.state
+        key = site.key(route, state, arguments, form)
+        page = site.cache.get(key)
+        app.metrics.cache.labels("hit" if page else "miss").inc()
+        if page is None:
+            app.limits.enforce(client_of(request), "page")
+            page = await app.queue.render(key, partial(site.render, route, state, arguments, form))
+        return answer(request, page)
+
+    text = Annotated[str, PathParameter(max_length=300)]
+    kinds = {part[1:-1]: text for part in route.path.split("/") if part.startswith("{")}
+    kinds["state"] = Annotated[route.state, Query()]
+    parameters = [inspect.Parameter("request", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=Request)]
+    parameters += [
+        inspect.Parameter(n, inspect.Parameter.KEYWORD_ONLY, annotation=k) for n, k in kinds.items()
+    ]
+    endpoint.__signature__ = inspect.Signature(parameters, return_annotation=Any)  # type: ignore[attr-defined]
+    return endpoint
+
+
+def _add_extras(app: FastAPI, site: Site, metrics: Metrics) -> None:
+    @app.get(
+        "/badges/{suite}/{entry}.svg", response_class=Response, responses=_answers("image/svg+xml", 404, 422)
+    )
+    def badge_svg(request: Request, suite: str, entry: str) -> Response:
+        """An entry's mean over a suite's tasks as a badge."""
+        body = badge(site, suite, entry).encode()
+        return answer(request, RenderedPage(body=body, type="image/svg+xml; charset=utf-8"))
+
+    @app.get("/openapi.json", include_in_schema=False)
+    def description() -> JSONResponse:
+        return JSONResponse(app.openapi())
+
+    @app.get("/healthz", response_class=Response, responses=_answers("text/plain"))
+    def health() -> Response:
+        """Whether the site answers, and which snapshot it shows."""
+        return Response(f"ok, snapshot {site.queries.version}\n", media_type="text/plain")
+
+    @app.get("/metrics", response_class=Response, responses=_answers("text/plain"))
+    def measured() -> Response:
+        """Metrics of the process that answers, for Prometheus."""
+        return Response(metrics.text(), media_type=CONTENT_TYPE)
+
+
+def _answers(kind: str, *errors: int) -> dict[int | str, dict[str, Any]]:
+    return {200: {"content": {kind: {}}}, **{status: DOCUMENTED[status] for status in (400, 414, *errors)}}
+
+
 def _intake(site: Site, limits: Limits, metrics: Metrics) -> Intake:
     def changed() -> None:
         site.refresh()
-        metrics.index(entries=len(site.queries.entries))
+        metrics.refreshed(len(site.queries.entries))
 
-    return Intake(results=site.settings.home, limits=limits, changed=changed, counted=metrics.post)
+    def counted(outcome: str) -> None:
+        metrics.posts.labels(outcome).inc()
 
-
-SUITE = "/suites/{suite}"
+    return Intake(results=site.settings.home, limits=limits, changed=changed, counted=counted)
 
 
 def _warm(site: Site) -> None:
-    """Put together what most pages need, so that the first readers need not wait for it."""
-    queries = site.queries
+    """Render what most readers open first, so that nobody waits for it."""
     routes = {route.path: route for route in site.pages}
-    found: list[tuple[PageRoute, dict[str, str], dict[str, str]]]
-    found = [(route, {}, {}) for path, route in routes.items() if "{" not in path]
-    for slug in [s for s, one in queries.suites.items() if one.main and s in queries.entries_of_suites]:
-        found += [(routes[SUITE], {"suite": slug}, query) for query in ({"rows": "all"}, {})]
-    for route, arguments, query in found:
-        state = route.state.model_validate(query)
-        key = site.key(route, state, arguments, "html")
-        site.kept.get_or_make(key, partial(site.make, route, state, arguments, "html"))
+    suites = [s for s, one in site.queries.suites.items() if one.main and s in site.queries.entries_of_suites]
+    first = [(route, {}) for path, route in routes.items() if "{" not in path]
+    for route, arguments in [*first, *((routes[SUITE], {"suite": slug}) for slug in suites)]:
+        state = route.state.model_validate({})
+        page = site.render(route, state, arguments, "html").compressed()
+        site.cache.put(site.key(route, state, arguments, "html"), page)
     gc.collect()
     gc.freeze()  # what stays for as long as the site runs need not be looked through again and again
 
@@ -264,75 +266,6 @@ async def _refresh(site: Site, metrics: Metrics) -> None:
         await asyncio.sleep(site.settings.refresh)
         try:
             await run_in_threadpool(site.refresh)
-            metrics.index(entries=len(site.queries.entries))
+            metrics.refreshed(len(site.queries.entries))
         except Exception:
             log.exception("The folders could not be looked at; the pages stay as they are.")
-
-
-def _add(app: FastAPI, site: Site, route: PageRoute) -> None:
-    """A page with its twins: those first, as their paths look like names of the page itself."""
-    base = "/index" if route.path == "/" else route.path
-    for form, (label, kind) in FORMATS.items() if route.twins else ():
-        media = kind.partition(";")[0]
-        answers: dict[int | str, dict[str, Any]] = {
-            200: {"content": {media: {}}, "description": f"As {label}."}
-        }
-        app.add_api_route(
-            f"{base}.{form}",
-            _endpoint(site, route, form),
-            methods=["GET"],
-            summary=f"{route.summary} As {label}.",
-            responses={**(answers if form != "json" else {}), **errors.DOCUMENTED},
-            response_model=PageJson if form == "json" else None,
-            response_class=JSONResponse if form == "json" else Response,
-            tags=[route.path],
-            operation_id=f"{_name(route)}_{form}",
-        )
-    app.add_api_route(
-        route.path,
-        _endpoint(site, route, "html"),
-        methods=["GET"],
-        include_in_schema=False,
-        response_class=Response,
-        response_model=None,
-    )
-
-
-def _name(route: PageRoute) -> str:
-    return "_".join(part.strip("{}") for part in route.path.split("/") if part) or "overview"
-
-
-def _endpoint(site: Site, route: PageRoute, form: str) -> Callable[..., Any]:
-    """The function that answers for a page in one form, with a signature FastAPI can read."""
-    names = [part[1:-1] for part in route.path.split("/") if part.startswith("{")]
-
-    async def endpoint(request: Request, state: State, **arguments: str) -> Response:
-        since = site.kept.round  # before the version: what is forgotten meanwhile gets no name
-        key = site.key(route, state, arguments, form)
-        made = site.kept.get(key)
-        request.app.state.metrics.cache("hit" if made else "miss")
-        if made is None:
-            request.app.state.limits.enforce(client_of(request), "page")
-            made = await request.app.state.kitchen.make(
-                key,
-                partial(retry_on_new_version, site, partial(site.make, route, state, arguments, form)),
-                client_of(request),
-            )
-        site.kept.call((request.scope["path"], request.scope["query_string"]), key, since)
-        request.scope.setdefault("state", {})[PLOT] = made.plots
-        return answer(request, made)
-
-    parameters = [
-        inspect.Parameter("request", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=Request),
-        *(
-            inspect.Parameter(
-                name, inspect.Parameter.KEYWORD_ONLY, annotation=Annotated[str, PathParameter(max_length=300)]
-            )
-            for name in names
-        ),
-        inspect.Parameter(
-            "state", inspect.Parameter.KEYWORD_ONLY, annotation=Annotated[route.state, Query()]
-        ),
-    ]
-    endpoint.__signature__ = inspect.Signature(parameters, return_annotation=Any)  # type: ignore[attr-defined]
-    return endpoint

@@ -1,7 +1,9 @@
-"""The audit: a line for every attempt to push a record, and one before a record is stored."""
+"""Records from elsewhere: tokens, what a record must be, the route that takes one, and the audit."""
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
 import hmac
 import json
@@ -12,7 +14,7 @@ import re
 import secrets
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import chain
 from pathlib import Path
@@ -26,73 +28,127 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
-from harness.errors import HarnessError, RecordError, UsageError, unknown
+from harness import files
+from harness.errors import HarnessError, RecordError, StoreError, UsageError, unknown
 from harness.identity import digest
 from harness.record import RECORDS, Record
 from harness.store import Store
 from harness.types import Artifact
-from leaderboard.web import headers as private
-from leaderboard.web.limits import Limits, Refusal
+from leaderboard.web.limits import Limits, Refusal, client_of
 
-LONGEST = 128
-"""Characters of one value; what is longer is cut."""
+log = logging.getLogger(__name__)
 
-FULL = 64 * 2**20
-"""Bytes after which the file is put aside as `audit.jsonl.1`, in place of the one before it."""
+SCOPES = ("records:write",)
+"""What a token may allow."""
+
+PREFIX = "ehw_"
+"""What every secret begins with, so that a scanner of repositories can find one that was committed."""
+
+DAYS = 3650
+"""After which a token must end, if it ends at all."""
+
+LARGEST = 2 * 2**20
+"""Bytes of a body."""
+
+AUDIT_LARGEST, AUDIT_VALUE = 64 * 2**20, 128
+"""Bytes after which the audit is put aside as `audit.jsonl.1`; characters of a value in it."""
+
+DEPTH, NAME_BYTES, INTEGER = 32, 200, 2**63
+"""Of a record: nested objects, bytes of a name (it becomes a folder), the first integer that is too large."""
+
+_OWNER_ONLY = 0o600
+_TOKEN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_HASH = re.compile(r"[0-9a-f]{64}")
+_AS_WRITTEN = "Push records as a run wrote them."
+_REALM = 'Bearer realm="records"'
 
 
-@dataclass(frozen=True, kw_only=True)
-class Attempt:
-    """What is written of an attempt; no secret is among it.
+# Files of the site that only their owner may read
 
-    Attributes:
-        token: The token's name, None where there was no known one.
-        client: The address it came from.
-        key: The record's key, None where the request did not get that far.
-        outcome: One word: `accepted` before a record is stored; then `created`, `known`, `conflict`,
-            or why it was refused.
-        status: The HTTP status of the answer; 202 where there is none yet.
-    """
 
-    token: str | None
-    client: str | None
-    key: str | None
-    outcome: str
-    status: int
+def _site_folder(results: Path) -> Path:
+    return results / "site"
+
+
+@contextlib.contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        hint = "The folder must belong to the user that runs this."
+        raise StoreError(f"Cannot write {path}: {error.strerror or error}.", hint=hint) from error
+
+
+@contextlib.contextmanager
+def _locked(folder: Path, name: str) -> Iterator[None]:
+    """Hold a lock of a folder against other threads and processes of this machine."""
+    with _writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        descriptor = os.open(folder / f".{name}.lock", flags, _OWNER_ONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Write a file in place of what may be there, in one step; at no time may others read it."""
+    temporary = path.parent / f".{path.name}.{files.host()}-{os.getpid()}-{secrets.token_hex(4)}.tmp"
+    try:
+        with _writing(path):
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _OWNER_ONLY)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+        files.move(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 class Audit:
-    """The audit of a results folder, in `site/audit.jsonl`."""
+    """A line for every attempt to push a record, in `site/audit.jsonl`; no secret is among it."""
 
-    def __init__(self, results: Path, *, full: int = FULL) -> None:
-        self.path = private.folder(results) / "audit.jsonl"
-        self._full = full
+    def __init__(self, results: Path, *, largest: int = AUDIT_LARGEST) -> None:
+        self.path = _site_folder(results) / "audit.jsonl"
+        self._largest = largest
 
-    def write(self, attempt: Attempt) -> None:
+    def write(
+        self, *, token: str | None, client: str | None, key: str | None, outcome: str, status: int
+    ) -> None:
         """Append a line, whole, whoever else writes; values of strangers are escaped and cut.
+
+        Args:
+            token: The token's name, None where there was no known one.
+            client: The address that the record came from.
+            key: The record's key, None where the request did not get that far.
+            outcome: `accepted` before a record is stored; then `created`, `known`, or why it was refused.
+            status: The HTTP status of the answer; 202 where there is none yet.
 
         Raises:
             OSError: The file cannot be written.
         """
-        line = {"time": datetime.now(UTC).isoformat(timespec="milliseconds"), **asdict(attempt)}
-        cut = {k: v[:LONGEST] if isinstance(v, str) else v for k, v in line.items()}
-        content = (json.dumps(cut, ensure_ascii=True) + "\n").encode("ascii")
+        texts = {"token": token, "client": client, "key": key, "outcome": outcome}
+        cut = {name: text and text[:AUDIT_VALUE] for name, text in texts.items()}
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        content = (json.dumps({"time": now, **cut, "status": status}) + "\n").encode("ascii")
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._make_room(len(content))
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        descriptor = os.open(self.path, flags, private.MODE)
+        descriptor = os.open(self.path, flags, _OWNER_ONLY)
         try:
             if os.write(descriptor, content) != len(content):
                 raise OSError("the line was not written whole")
         finally:
             os.close(descriptor)
 
-    def _make_room(self, wanted: int) -> None:
-        if self._size() + wanted <= self._full:
-            return
-        with private.exclusively(self.path.parent, "audit"):
-            if self._size() + wanted > self._full:  # nobody else did it in between
-                self.path.replace(self.path.with_name(f"{self.path.name}.1"))
+    def _make_room(self, size: int) -> None:
+        if self._size() + size > self._largest:
+            with _locked(self.path.parent, "audit"):
+                if self._size() + size > self._largest:  # nobody else did it in between
+                    self.path.replace(self.path.with_name("audit.jsonl.1"))
 
     def _size(self) -> int:
         try:
@@ -101,42 +157,27 @@ class Audit:
             return 0
 
 
-SCOPES = ("records:write",)
-"""What a token may allow."""
-
-PREFIX = "ehw_"
-"""What every secret begins with, so that a scanner of repositories can find one that was committed."""
-
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-TOKENS_LONGEST = 3650
-"""Days after which a token must end, if it ends at all."""
-
-State = Literal["live", "expired", "revoked"]
-
-
 class Token(BaseModel):
-    """What is kept of a token: never its secret."""
+    """What is stored of a token: the SHA-256 of its secret and its last four characters, not the secret."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     scope: str
     digest: str
-    """SHA-256 of the secret, in hex."""
     tail: str
-    """The last four characters of the secret, to tell one from another."""
     created: datetime
     expires: datetime | None = None
     revoked: datetime | None = None
 
-    def state(self, now: datetime) -> State:
+    def state(self, now: datetime) -> Literal["live", "expired", "revoked"]:
         """Whether the token can be used."""
         if self.revoked is not None:
             return "revoked"
         return "expired" if self.expires is not None and self.expires <= now else "live"
 
 
-class _File(BaseModel):
+class _TokenFile(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     version: Literal[1] = Field(default=1, alias="schema")
@@ -144,13 +185,10 @@ class _File(BaseModel):
 
 
 class Tokens:
-    """The tokens of a results folder, in `site/tokens.json`.
-
-    The file is read anew each time, so that a revocation holds at once.
-    """
+    """The tokens of a results folder, in `site/tokens.json`, read anew each time: it may change."""
 
     def __init__(self, results: Path) -> None:
-        self.path = private.folder(results) / "tokens.json"
+        self.path = _site_folder(results) / "tokens.json"
 
     def all(self) -> tuple[Token, ...]:
         """Every token that was made, the oldest first.
@@ -159,7 +197,7 @@ class Tokens:
             RecordError: The file cannot be read; nobody may push then.
         """
         try:
-            return _File.model_validate_json(self.path.read_bytes()).tokens
+            return _TokenFile.model_validate_json(self.path.read_bytes()).tokens
         except (FileNotFoundError, NotADirectoryError):
             return ()
         except OSError as error:
@@ -169,25 +207,25 @@ class Tokens:
             raise RecordError(f"{self.path} is damaged, or of a newer version.", hint=hint) from error
 
     def create(self, name: str, *, scope: str = SCOPES[0], days: int | None = None) -> tuple[Token, str]:
-        """Make a token; returns it and its secret, which nobody can show again.
-
-        Args:
-            name: Who will use it. A name is used once, so that the audit stays clear.
-            scope: What it allows, one of SCOPES.
-            days: How long it holds; None for ever.
+        """Make a token that holds for some days, or for ever; returns it and its secret, shown only now.
 
         Raises:
-            UsageError: The name, the scope or the days will not do.
+            UsageError: The name, the scope or the days will not do, or the name was used before.
             StoreError: The folder cannot be written.
         """
-        _check(name, scope, days)
-        now = datetime.now(UTC).replace(microsecond=0)
+        if not _TOKEN_NAME.fullmatch(name):
+            hint = "Names are 1 to 64 letters, digits, '.', '_' and '-', a letter or digit first."
+            raise UsageError(f"{name!r} cannot be a token's name.", hint=hint)
+        if scope not in SCOPES:
+            raise unknown("scope", scope, SCOPES, then="`harness token create --help` explains them.")
+        if days is not None and not 1 <= days <= DAYS:
+            raise UsageError(f"A token cannot hold for {days} days.", hint=f"From 1 to {DAYS}, or for ever.")
+        now, secret = datetime.now(UTC).replace(microsecond=0), PREFIX + secrets.token_urlsafe(32)
         expires = now + timedelta(days=days) if days is not None else None
-        secret = PREFIX + secrets.token_urlsafe(32)
         token = Token(
             name=name, scope=scope, digest=_hash(secret), tail=secret[-4:], created=now, expires=expires
         )
-        with private.exclusively(self.path.parent, "tokens"):
+        with _locked(self.path.parent, "tokens"):
             there = self.all()
             if any(other.name == name for other in there):
                 hint = "A name is used once, also when it was revoked; choose another."
@@ -204,125 +242,57 @@ class Tokens:
         """
         if not self.all():
             raise UsageError("There is no token here.", hint="`harness token create NAME` makes one.")
-        with private.exclusively(self.path.parent, "tokens"):
+        with _locked(self.path.parent, "tokens"):
             there = {token.name: token for token in self.all()}
             if name not in there:
                 raise unknown("token", name, there, then="`harness token list` shows them.")
             if there[name].revoked is None:
-                ended = datetime.now(UTC).replace(microsecond=0)
-                there[name] = there[name].model_copy(update={"revoked": ended})
+                now = datetime.now(UTC).replace(microsecond=0)
+                there[name] = there[name].model_copy(update={"revoked": now})
                 self._write(tuple(there.values()))
         return there[name]
 
     def find(self, secret: str) -> Token | None:
-        """The token of a secret, in any state; None if there is none.
-
-        Every token is compared, each in constant time, so the time tells nothing of a near miss.
-        """
-        wanted, found = _hash(secret), None
-        for token in self.all():
-            if hmac.compare_digest(token.digest.encode(), wanted.encode()):
-                found = token
-        return found
+        """The token of a secret, in any state; all are compared, so the time tells nothing of a near miss."""
+        own = _hash(secret).encode()
+        return next(reversed([t for t in self.all() if hmac.compare_digest(t.digest.encode(), own)]), None)
 
     def _write(self, tokens: tuple[Token, ...]) -> None:
-        private.replace(
-            self.path, _File(tokens=tokens).model_dump_json(indent=1, by_alias=True).encode() + b"\n"
-        )
+        content = _TokenFile(tokens=tokens).model_dump_json(indent=1, by_alias=True)
+        _replace(self.path, content.encode() + b"\n")
 
 
 def _hash(secret: str) -> str:
     return hashlib.sha256(secret.encode(errors="surrogateescape")).hexdigest()
 
 
-def _check(name: str, scope: str, days: int | None) -> None:
-    if not NAME.fullmatch(name):
-        allowed = "Names are 1 to 64 letters, digits, '.', '_' and '-', a letter or digit first."
-        raise UsageError(f"{name!r} cannot be a token's name.", hint=allowed)
-    if scope not in SCOPES:
-        raise unknown("scope", scope, SCOPES, then="`harness token create --help` explains them.")
-    if days is not None and not 1 <= days <= TOKENS_LONGEST:
-        raise UsageError(
-            f"A token cannot hold for {days} days.", hint=f"From 1 to {TOKENS_LONGEST}, or for ever."
-        )
+# What a record must be
 
 
-DEPTH = 32
-"""Objects and lists within one another."""
-
-DOCUMENTS_NAME = 200
-"""Bytes of a name: it becomes a folder's."""
-
-INTEGER = 2**63
-"""Integers are smaller than this, as in every database."""
-
-COUNTS = (
-    "texts",
-    "texts_trained_on",
-    "texts_encoded",
-    "characters_encoded",
-    "tokens_encoded",
-    "tokens_per_second",
-    "cores",
-    "threads",
-)
-"""What a provenance says in numbers, where it says it."""
-
-OBJECTS = ("device", "packages", "prompts_asked", "prompts_applied", "peak_memory_bytes", "gate")
-TEXTS = ("written", "started", "commit", "harness")
-
-AS_WRITTEN = "Push records as a run wrote them."
-
-_END = object()
-_HASH = re.compile(r"[0-9a-f]{64}")
-
-
-def record_of(body: bytes) -> Record:
+def parse_record(body: bytes) -> Record:
     """The finished final record of a request's body, without the files beside it.
 
     Raises:
         Refusal: 400 where the body is not JSON, 422 where it is no such record.
     """
-    text = _text(body)
-    _check_values(_value(text))
+    try:
+        text = body.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise Refusal(400, f"The body is not UTF-8: byte {error.start} is wrong.", outcome="json") from error
+    _check_values(_parse_json(text))
     try:
         record = RECORDS.parse(text, where="The body")
     except RecordError as error:
         hint = error.hint and "The site is older than what wrote this record; it needs an update."
-        raise _unfit(error.message, hint=hint or "") from error
+        raise _unfit(error.message, hint or "") from error
     except ValueError as error:
-        raise _unfit("The record is not what its `digest` says.", hint=AS_WRITTEN) from error
-    _check_kind(record)
-    _check_names(record)
-    _check_sweep(record)
-    _check_key(record)
-    _check_scores(record)
-    _check_provenance(record.provenance)
+        raise _unfit("The record is not what its `digest` says.", _AS_WRITTEN) from error
+    for check in (_check_status, _check_names, _check_sweep, _check_key, _check_scores, _check_provenance):
+        check(record)
     return record.model_copy(update={"examples": None, "run": None})
 
 
-def slug_of(record: Record) -> str:
-    """The artifact's folder, named as a run would name it."""
-    model = record.model
-    return Artifact(
-        name=model.name, source=model.source, folder=Path(), key=model.artifact, weights=model.weights
-    ).slug
-
-
-def key_of(body: bytes) -> str | None:
-    """What a body that was refused may have as its key, for the audit."""
-    found = re.search(rb'"key"\s*:\s*"([0-9a-f]{64})"', body)
-    return found[1].decode() if found else None
-
-
-def _text(body: bytes) -> str:
-    try:
-        return body.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise Refusal(400, f"The body is not UTF-8: byte {error.start} is wrong.", outcome="json") from error
-
-
-def _value(text: str) -> Any:
+def _parse_json(text: str) -> Any:
     try:
         return json.loads(text, parse_constant=_not_finite, object_pairs_hook=_object)
     except RecursionError as error:
@@ -335,74 +305,64 @@ def _value(text: str) -> Any:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, value in pairs:
-        if name in found:
-            raise _unfit(f"The name {_shown(name)} stands twice in one object.")
-        found[name] = value
-    return found
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        names = [name for name, _ in pairs]
+        double = next(name for name in names if names.count(name) > 1)
+        raise _unfit(f"The name {_shown(double)} stands twice in one object.")
+    return values
 
 
 def _not_finite(constant: str) -> NoReturn:
-    raise _unfit(f"The body has {constant}, which is no number.", hint="A value that is not finite is null.")
+    raise _unfit(f"The body has {constant}, which is no number.", "A value that is not finite is null.")
 
 
 def _check_values(document: Any) -> None:
-    for value, depth in _walk(document):
-        if depth > DEPTH:
-            raise _too_deep()
-        if isinstance(value, float) and not math.isfinite(value):
-            raise _unfit("The body has a number that is not finite.", hint="Such a value is null.")
-        if isinstance(value, int) and abs(value) >= INTEGER:
-            raise _unfit(f"The body has an integer that is not within ±{INTEGER}.")
-        if isinstance(value, str) and any(c == "\0" or "\ud800" <= c <= "\udfff" for c in value):
-            raise _unfit(f"The text {_shown(value)} has a character that cannot be stored.")
-
-
-def _walk(document: Any) -> Iterator[tuple[Any, int]]:
-    """Every value and every name of an object, each with its depth."""
+    """Every value and every name: not too deep, finite, not too large, and text that can be stored."""
     open_: list[Iterator[Any]] = [iter((document,))]
     while open_:
-        value = next(open_[-1], _END)
-        if value is _END:
+        for value in open_[-1]:
+            if len(open_) - 1 > DEPTH:
+                raise _too_deep()
+            if isinstance(value, float):
+                _require(
+                    math.isfinite(value), "The body has a number that is not finite.", "It is null then."
+                )
+            elif isinstance(value, int):
+                _require(abs(value) < INTEGER, f"The body has an integer that is not within ±{INTEGER}.")
+            elif isinstance(value, str):
+                storable = not any(c == "\0" or "\ud800" <= c <= "\udfff" for c in value)
+                _require(storable, f"The text {_shown(value)} has a character that cannot be stored.")
+            elif value is not None:
+                open_.append(chain.from_iterable(value.items()) if isinstance(value, dict) else iter(value))
+                break
+        else:
             open_.pop()
-            continue
-        yield value, len(open_) - 1
-        if isinstance(value, dict):
-            open_.append(chain.from_iterable(value.items()))
-        elif isinstance(value, list):
-            open_.append(iter(value))
 
 
-def _check_kind(record: Record) -> None:
-    if record.status != "done" or record.error is not None:
-        raise _unfit("The record is of a failure.", hint="Only finished scores are taken.")
-    if record.purpose != "final":
-        raise _unfit("The record is of a trial.", hint="Only final records are taken.")
-    if record.main_score is not None and not math.isfinite(record.main_score):
-        raise _unfit("The `main_score` is not finite.", hint="A value that is not there is null.")
+def _check_status(record: Record) -> None:
+    done = record.status == "done" and record.error is None
+    _require(done, "The record is of a failure.", "Only finished scores are taken.")
+    _require(record.purpose == "final", "The record is of a trial.", "Only final records are taken.")
+    finite = record.main_score is None or math.isfinite(record.main_score)
+    _require(finite, "The `main_score` is not finite.", "A value that is not there is null.")
 
 
 def _check_names(record: Record) -> None:
-    model, task = record.model, record.task
-    if not model.name.strip() or not task.name.strip():
-        raise _unfit("The model or the task has no name.")
-    made = record.lineage
-    parents = made.parents if made else ()
-    trained = [made.recipe, made.variant, *(p.name for p in parents), *made.all_selected_on] if made else []
-    own = [made.own_data, *(p.own_data for p in parents)] if made else []
-    own += [made.sweep.setting] if made and made.sweep else []
-    for name in (
-        *(model.name, model.source, model.revision or "", task.name, task.type, task.metric),
-        *trained,
-        *own,
-    ):
-        if len(name.encode()) > DOCUMENTS_NAME:
-            raise _unfit(f"The name {_shown(name)} is longer than {DOCUMENTS_NAME} bytes.")
-        if any(unicodedata.category(c) in ("Cc", "Cf", "Cn", "Co", "Zl", "Zp") for c in name):
-            raise _unfit(f"The name {_shown(name)} has characters that cannot be seen.")
-    if not _HASH.fullmatch(record.model.artifact):
-        raise _unfit("The model's `artifact` is not an ArtifactKey: 64 digits of a SHA-256.")
+    model, task, lineage = record.model, record.task, record.lineage
+    _require(bool(model.name.strip() and task.name.strip()), "The model or the task has no name.")
+    names = [model.name, model.source, model.revision or "", task.name, task.type, task.metric]
+    if lineage:
+        names += [lineage.recipe, lineage.variant, *lineage.all_selected_on, lineage.own_data]
+        names += [text for parent in lineage.parents for text in (parent.name, parent.own_data)]
+        names += [lineage.sweep.setting] if lineage.sweep else []
+    for name in names:
+        short = len(name.encode()) <= NAME_BYTES
+        _require(short, f"The name {_shown(name)} is longer than {NAME_BYTES} bytes.")
+        hidden = any(unicodedata.category(c) in ("Cc", "Cf", "Cn", "Co", "Zl", "Zp") for c in name)
+        _require(not hidden, f"The name {_shown(name)} has characters that cannot be seen.")
+    key = bool(_HASH.fullmatch(model.artifact))
+    _require(key, "The model's `artifact` is not an ArtifactKey: 64 digits of a SHA-256.")
 
 
 def _check_sweep(record: Record) -> None:
@@ -410,62 +370,65 @@ def _check_sweep(record: Record) -> None:
     sweep = record.lineage.sweep if record.lineage else None
     if sweep is None:
         return
-    members = [member.value for member in sweep.curve]
-    if any(value not in sweep.values for value in members):
-        raise _unfit("A member of the lineage's `sweep` has a value that is none of it.", hint=AS_WRITTEN)
-    if sweep.chosen not in members:
-        raise _unfit("The value that the lineage's `sweep` chose is that of no member.", hint=AS_WRITTEN)
-    for member in sweep.curve:
-        if set(member.scores) != set(sweep.tasks):
-            raise _unfit("A member of the lineage's `sweep` has other tasks than it.", hint=AS_WRITTEN)
+    members, part = [member.value for member in sweep.curve], "A member of the lineage's `sweep` has"
+    known = all(value in sweep.values for value in members)
+    _require(known, f"{part} a value that is none of it.", _AS_WRITTEN)
+    chosen = sweep.chosen in members
+    _require(chosen, "The value that the lineage's `sweep` chose is that of no member.", _AS_WRITTEN)
+    alike = all(set(member.scores) == set(sweep.tasks) for member in sweep.curve)
+    _require(alike, f"{part} other tasks than it.", _AS_WRITTEN)
 
 
 def _check_key(record: Record) -> None:
-    if record.key != digest(record.identity):
-        raise _unfit("The `key` is not the digest of `identity`.", hint=AS_WRITTEN)
-    if record.identity.get("artifact") != record.model.artifact:
-        raise _unfit("The `identity` is of another artifact than `model`.")
-    if record.lineage is not None and record.lineage.key != record.model.artifact:
-        raise _unfit("The `lineage` is of another model than `model`.", hint=AS_WRITTEN)
-    if record.identity.get("task") != record.task.name:
-        raise _unfit("The `identity` is of another task than `task`.")
+    identity, artifact, lineage = record.identity, record.model.artifact, record.lineage
+    _require(record.key == digest(identity), "The `key` is not the digest of `identity`.", _AS_WRITTEN)
+    _require(identity.get("artifact") == artifact, "The `identity` is of another artifact than `model`.")
+    own = lineage is None or lineage.key == artifact
+    _require(own, "The `lineage` is of another model than `model`.", _AS_WRITTEN)
+    _require(identity.get("task") == record.task.name, "The `identity` is of another task than `task`.")
 
 
 def _check_scores(record: Record) -> None:
     """Every score is null or a share: not above 1 and not below -1."""
-    found: dict[str, Any] = {"main_score": record.main_score}
+    scores: dict[str, Any] = {"main_score": record.main_score}
     for split, subsets in record.scores.items():
         for subset, metrics in subsets.items():
             for name in ("main_score", record.task.metric):
-                found[f"scores.{split}.{subset}.{name}"] = metrics.get(name)
-    for name, value in found.items():
-        if isinstance(value, int | float) and not -1 <= value <= 1:
-            raise _unfit(
-                f"{_shown(name)} is {value}, which no score is.",
-                hint="Scores are shares of 1, from -1 to 1; a value that is not there is null.",
-            )
+                scores[f"scores.{split}.{subset}.{name}"] = metrics.get(name)
+    hint = "Scores are shares of 1, from -1 to 1; a value that is not there is null."
+    for name, value in scores.items():
+        share = not isinstance(value, int | float) or -1 <= value <= 1
+        _require(share, f"{_shown(name)} is {value}, which no score is.", hint)
 
 
-def _check_provenance(said: Mapping[str, Any]) -> None:
-    """What pages read of it is of its kind, or not there; what else is said is free."""
-    seconds = said.get("seconds")
-    if seconds is not None and not (isinstance(seconds, Mapping) and all(map(_amount, seconds.values()))):
-        raise _unfit("The provenance's `seconds` are no numbers by name.")
-    for name in COUNTS:
-        if said.get(name) is not None and not _amount(said[name]):
-            raise _unfit(f"The provenance's `{name}` is no number, or below 0.")
-    kinds: tuple[tuple[tuple[str, ...], type, str], ...] = (
-        (OBJECTS, Mapping, "object"),
-        (TEXTS, str, "text"),
-        (("notes",), list, "list"),
-    )
-    for names, kind, called in kinds:
-        for name in names:
-            if said.get(name) is not None and not isinstance(said[name], kind):
-                raise _unfit(f"The provenance's `{name}` is no {called}.")
+_COUNTS = (
+    "texts", "texts_trained_on", "texts_encoded", "characters_encoded", "tokens_encoded", "tokens_per_second",
+    "cores", "threads",
+)  # fmt: skip
+_KINDS: Mapping[str, tuple[type, str]] = {
+    **dict.fromkeys(
+        ("device", "packages", "prompts_asked", "prompts_applied", "peak_memory_bytes", "gate"),
+        (dict, "object"),
+    ),
+    **dict.fromkeys(("written", "started", "commit", "harness"), (str, "text")),
+    "notes": (list, "list"),
+}
 
 
-def _amount(value: Any) -> bool:
+def _check_provenance(record: Record) -> None:
+    """What pages read of a provenance is of its kind, or not there; what else it has is free."""
+    values = {name: value for name, value in record.provenance.items() if value is not None}
+    seconds = values.get("seconds", {})
+    amounts = isinstance(seconds, Mapping) and all(map(_is_amount, seconds.values()))
+    _require(amounts, "The provenance's `seconds` are no numbers by name.")
+    for name in values.keys() & set(_COUNTS):
+        _require(_is_amount(values[name]), f"The provenance's `{name}` is no number, or below 0.")
+    for name in values.keys() & _KINDS.keys():
+        kind, label = _KINDS[name]
+        _require(isinstance(values[name], kind), f"The provenance's `{name}` is no {label}.")
+
+
+def _is_amount(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
 
 
@@ -473,21 +436,29 @@ def _shown(text: str) -> str:
     return ascii(text if len(text) <= 40 else text[:40] + "…")
 
 
+def _require(true: bool, message: str, hint: str = "") -> None:
+    if not true:
+        raise _unfit(message, hint)
+
+
 def _too_deep() -> Refusal:
     return _unfit(f"The body has more than {DEPTH} objects and lists within one another.")
 
 
-def _unfit(message: str, *, hint: str = "") -> Refusal:
+def _unfit(message: str, hint: str = "") -> Refusal:
     return Refusal(422, message, hint=hint, outcome="unfit")
 
 
-log = logging.getLogger(__name__)
+# The route
 
-LARGEST = 2 * 2**20
-"""Bytes of a body, unless said otherwise."""
 
-REALM = 'Bearer realm="records"'
-WITHOUT_EXAMPLES = "The per-example file is not taken, nor the run; the record is kept without them."
+@dataclass(kw_only=True)
+class _Attempt:
+    """What became known of a request on its way."""
+
+    client: str
+    token: str | None = None
+    key: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -496,88 +467,88 @@ class Intake:
 
     Attributes:
         results: The folder they go to; its `site/` holds the tokens and the audit.
-        limits: How often a client may push (`post`); None for no limit here.
+        limits: How often one token may push (`post`), and one client may send a wrong token.
         largest: Bytes that a body may have.
         patience: Seconds within which a body must arrive.
-        changed: Called after a record was added, e.g. to look after the index.
-        counted: Called with the outcome of every attempt, e.g. `Metrics.post`.
+        changed: Called after a record was added, to refresh the site.
+        counted: Called with the outcome of every attempt.
     """
 
     results: Path
-    limits: Limits | None = None
+    limits: Limits = field(default_factory=lambda: Limits({}))
     largest: int = LARGEST
     patience: float = 30.0
-    changed: Callable[[], None] | None = None
-    counted: Callable[[str], None] | None = None
-    tokens: Tokens = field(init=False)
-    audit: Audit = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "tokens", Tokens(self.results))
-        object.__setattr__(self, "audit", Audit(self.results))
+    changed: Callable[[], object] = lambda: None
+    counted: Callable[[str], object] = lambda outcome: None
 
     async def answer(self, request: Request) -> Response:
-        """What a request is answered; every attempt at a site that takes records is audited.
+        """The answer to a request; every attempt at a site that takes records is audited.
 
         A record that is new has two lines: `accepted` before it is stored, and what became of it.
         """
-        seen = _Seen(client=request.client.host if request.client else "")
+        attempt = _Attempt(client=client_of(request))
         try:
-            status, outcome, content = await self._take(request, seen)
-            response: Response = JSONResponse(
-                content, status_code=status, headers={"Cache-Control": "no-store"}
-            )
+            status, outcome, content = await self._take(request, attempt)
+            headers = {"Cache-Control": "no-store"}
+            response: Response = JSONResponse(content, status_code=status, headers=headers)
         except Refusal as refusal:
             outcome, response = refusal.outcome, refusal.response()
-        if outcome == "off":
-            return response
-        if self.counted is not None:
+        if outcome != "off":
             self.counted(outcome)
-        await run_in_threadpool(self._note, seen.attempt(outcome, response.status_code))
+            await run_in_threadpool(self._audit, attempt, outcome, response.status_code)
         return response
 
-    async def _take(self, request: Request, seen: _Seen) -> tuple[int, str, dict[str, Any]]:
-        there = await run_in_threadpool(self._all_tokens)
-        if not there:
-            raise Refusal(404, "This site takes no records.", outcome="off")
-        if self.limits is not None:
-            self.limits.enforce(seen.client, "post")
-        await run_in_threadpool(self._admit, request.headers, seen)
-        _check_form(request.headers)
+    async def _take(self, request: Request, attempt: _Attempt) -> tuple[int, str, dict[str, Any]]:
+        await run_in_threadpool(self._admit, request.headers, attempt)
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind != "application/json":
+            raise Refusal(415, "The body must be application/json.", outcome="form")
+        if request.headers.get("content-encoding", "identity").strip().lower() != "identity":
+            raise Refusal(415, "The body must not be compressed.", outcome="form")
         body = await self._read(request)
-        seen.key = key_of(body)
-        return await run_in_threadpool(self._keep, body, seen)
+        key = re.search(rb'"key"\s*:\s*"([0-9a-f]{64})"', body)
+        attempt.key = key[1].decode() if key else None
+        return await run_in_threadpool(self._store, body, attempt)
 
-    def _all_tokens(self) -> tuple[Token, ...]:
+    def _admit(self, headers: Mapping[str, str], attempt: _Attempt) -> None:
+        """Let in who has a token that holds; wrong ones are limited by address, a right one by its name."""
         try:
-            return self.tokens.all()
+            token = self._token(headers, attempt)
+        except Refusal as refusal:
+            if refusal.status == 401:
+                self.limits.enforce(attempt.client, "wrong token")
+            raise
+        self.limits.enforce(token.name, "post")
+        if token.scope != SCOPES[0]:
+            challenge = {"WWW-Authenticate": f'{_REALM}, error="insufficient_scope", scope="{SCOPES[0]}"'}
+            raise Refusal(403, "This token may not push records.", headers=challenge, outcome="scope")
+
+    def _token(self, headers: Mapping[str, str], attempt: _Attempt) -> Token:
+        tokens = Tokens(self.results)
+        scheme, _, secret = headers.get("authorization", "").partition(" ")
+        try:
+            if not tokens.all():
+                raise Refusal(404, "This site takes no records.", outcome="off")
+            token = tokens.find(secret.strip())
         except HarnessError as error:
             log.error("%s Nobody can push.", error.message)
             raise _unable("tokens") from error
-
-    def _admit(self, headers: Mapping[str, str], seen: _Seen) -> None:
-        scheme, _, secret = headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not secret.strip():
-            hint = "Send `Authorization: Bearer <token>`."
-            raise Refusal(
-                401, "A token is needed.", hint=hint, headers={"WWW-Authenticate": REALM}, outcome="no-token"
-            )
-        token = self.tokens.find(secret.strip())
+            hint, challenge = "Send `Authorization: Bearer <token>`.", {"WWW-Authenticate": _REALM}
+            raise Refusal(401, "A token is needed.", hint=hint, headers=challenge, outcome="no-token")
         state = token.state(datetime.now(UTC)) if token is not None else "unknown"
-        seen.token = token.name if token is not None else None
+        attempt.token = token.name if token is not None else None
         if token is None or state != "live":
-            challenge = {"WWW-Authenticate": f'{REALM}, error="invalid_token"'}
+            challenge = {"WWW-Authenticate": f'{_REALM}, error="invalid_token"'}
             hint = "It may be mistyped, expired or revoked."
             raise Refusal(401, "This token does not hold.", hint=hint, headers=challenge, outcome=state)
-        if token.scope != SCOPES[0]:
-            challenge = {"WWW-Authenticate": f'{REALM}, error="insufficient_scope", scope="{SCOPES[0]}"'}
-            raise Refusal(403, "This token may not push records.", headers=challenge, outcome="scope")
+        return token
 
     async def _read(self, request: Request) -> bytes:
-        """The body, as far as it is allowed to go, whatever its length is said to be."""
+        """The body, as far as it is allowed to go, whatever its length is declared to be."""
         too_large = Refusal(413, f"The body is larger than {self.largest} bytes.", outcome="too-large")
-        said = request.headers.get("content-length", "")
-        if said.isdecimal() and len(said) <= 20 and int(said) > self.largest:
+        length = request.headers.get("content-length", "")
+        if length.isdecimal() and len(length) <= 20 and int(length) > self.largest:
             raise too_large
         body = bytearray()
         try:
@@ -592,136 +563,95 @@ class Intake:
             raise Refusal(400, "The body broke off.", outcome="broken-off") from error
         return bytes(body)
 
-    def _keep(self, body: bytes, seen: _Seen) -> tuple[int, str, dict[str, Any]]:
-        record = record_of(body)
-        seen.key = record.key
+    def _store(self, body: bytes, attempt: _Attempt) -> tuple[int, str, dict[str, Any]]:
+        record = parse_record(body)
+        attempt.key = record.key
         try:
-            with private.exclusively(private.folder(self.results), "intake"):
-                stands, created = _put(Store(self.results), record, lambda: self._accept(seen))
+            with _locked(_site_folder(self.results), "intake"):
+                stands, created = self._put(record, attempt)
         except (HarnessError, OSError) as error:
-            log.error("A record could not be kept. %s", error)
+            log.error("A record could not be stored. %s", error)
             raise _unable("store") from error
         if stands.main_score != record.main_score:
-            raise Refusal(
-                409,
-                f"There is another score under this key: {stands.main_score}, not {record.main_score}.",
-                hint="The record that is there stays.",
-                outcome="conflict",
-            )
+            message = f"There is another score under this key: {stands.main_score}, not {record.main_score}."
+            raise Refusal(409, message, hint="The record that is there stays.", outcome="conflict")
         if created:
-            self._tell()
-        return _said(stands, created=created)
-
-    def _tell(self) -> None:
-        """Say that a record was added; what goes wrong there does not undo it."""
-        try:
-            if self.changed is not None:
+            try:
                 self.changed()
-        except Exception:
-            log.exception("A record was added, but what depends on it was not told.")
+            except Exception:  # the record stays all the same
+                log.exception("A record was added, but the site could not be refreshed.")
+        content = {
+            "key": stands.key, "created": created, "model": stands.model.name, "task": stands.task.name,
+            "main_score": stands.main_score, "examples": None,
+            "notes": ["The per-example file is not taken, nor the run; the record is stored without them."],
+        }  # fmt: skip
+        return (201, "created", content) if created else (200, "known", content)
 
-    def _accept(self, seen: _Seen) -> None:
-        """Audit that a record will be stored; a site that cannot say what it takes takes nothing."""
-        if not self._note(seen.attempt("accepted", 202)):
+    def _put(self, record: Record, attempt: _Attempt) -> tuple[Record, bool]:
+        """What stands under a record's key now, and whether it was put there, after it was audited."""
+        store, model = Store(self.results), record.model
+        slug = Artifact(
+            name=model.name, source=model.source, folder=Path(), key=model.artifact, weights=model.weights
+        ).slug
+        path = store.path(slug, record.task.name, record.key).relative_to(store.root / "records")
+        if len(path.parts) != 3 or {".", ".."} & set(path.parts):
+            raise _unfit("The names of model and task make no path.")
+        there = store.get(slug, record.task.name, record.key)
+        if there is not None:
+            return there, False
+        if not self._audit(attempt, "accepted", 202):
             raise _unable("audit")
+        stands = store.put(slug, record)
+        return stands, stands is record
 
-    def _note(self, attempt: Attempt) -> bool:
+    def _audit(self, attempt: _Attempt, outcome: str, status: int) -> bool:
         """Audit an attempt; whether that could be done."""
         try:
-            self.audit.write(attempt)
+            Audit(self.results).write(**vars(attempt), outcome=outcome, status=status)
         except (OSError, HarnessError):
             log.exception("The audit could not be written.")
             return False
         return True
 
 
-@dataclass(kw_only=True)
-class _Seen:
-    """What became known of a request on its way."""
-
-    client: str
-    token: str | None = None
-    key: str | None = None
-
-    def attempt(self, outcome: str, status: int) -> Attempt:
-        """A line of the audit about it."""
-        return Attempt(token=self.token, client=self.client, key=self.key, outcome=outcome, status=status)
-
-
-def _put(store: Store, record: Record, before: Callable[[], None]) -> tuple[Record, bool]:
-    """What stands under a record's key now, and whether it was put there, `before` being called first."""
-    slug = slug_of(record)
-    path = store.path(slug, record.task.name, record.key)
-    below = path.relative_to(store.root / "records").parts
-    if len(below) != 3 or {".", ".."} & set(below):
-        raise Refusal(422, "The names of model and task make no path.", outcome="unfit")
-    there = store.get(slug, record.task.name, record.key)
-    if there is not None:
-        return there, False
-    before()
-    stands = store.put(slug, record)
-    return stands, stands is record
-
-
-def _check_form(headers: Mapping[str, str]) -> None:
-    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/json":
-        raise Refusal(415, "The body must be application/json.", outcome="form")
-    if headers.get("content-encoding", "identity").strip().lower() != "identity":
-        raise Refusal(415, "The body must not be compressed.", outcome="form")
-
-
-def _said(stands: Record, *, created: bool) -> tuple[int, str, dict[str, Any]]:
-    content = {
-        "key": stands.key,
-        "created": created,
-        "model": stands.model.name,
-        "task": stands.task.name,
-        "main_score": stands.main_score,
-        "examples": None,
-        "notes": [WITHOUT_EXAMPLES],
-    }
-    return (201, "created", content) if created else (200, "known", content)
-
-
 def _unable(outcome: str) -> Refusal:
     """A failure of the site's own; its log says which."""
     hint = "Whoever runs the site finds the cause in its log. Pushing again does no harm."
-    return Refusal(
-        503, "The site cannot take records now.", hint=hint, headers={"Retry-After": "60"}, outcome=outcome
-    )
+    retry = {"Retry-After": "60"}
+    return Refusal(503, "The site cannot take records now.", hint=hint, headers=retry, outcome=outcome)
 
 
-ANSWERS: dict[int | str, dict[str, Any]] = {
-    200: {"description": "The record was there already, with the same score; nothing was changed."},
-    201: {"description": "The record was added."},
-    400: {"description": "The body is not JSON in UTF-8, or broke off."},
-    401: {"description": "No token, or one that does not hold."},
-    403: {"description": "The token does not allow this."},
-    404: {"description": "This site takes no records."},
-    408: {"description": "The body did not arrive in time."},
-    409: {"description": "Another score stands under this key; it stays."},
-    413: {"description": "The body is too large."},
-    415: {"description": "The body is not application/json, or compressed."},
-    422: {"description": "The body is no finished final record, or its key is not that of its identity."},
-    429: {"description": "Too many requests; Retry-After says when to ask again."},
-    503: {"description": "The site cannot take records now; Retry-After says when to ask again."},
+_ANSWERS = {
+    200: "The record was there already, with the same score; nothing was changed.",
+    201: "The record was added.",
+    400: "The body is not JSON in UTF-8, or broke off.",
+    401: "No token, or one that does not hold.",
+    403: "The token does not allow this.",
+    404: "This site takes no records.",
+    408: "The body did not arrive in time.",
+    409: "Another score stands under this key; it stays.",
+    413: "The body is too large.",
+    415: "The body is not application/json, or compressed.",
+    422: "The body is no finished final record, or its key is not that of its identity.",
+    429: "Too many requests; Retry-After says when to try again.",
+    503: "The site cannot take records now; Retry-After says when to try again.",
 }
 
 
 def router(intake: Intake) -> APIRouter:
     """The route that takes records; it answers 404 as long as no token was made."""
     routes = APIRouter()
-    body = {"required": True, "content": {"application/json": {"schema": _schema()}}}
     token = HTTPBearer(auto_error=False, description="From `harness token create`.")
 
     @routes.post(
         "/api/records",
         status_code=201,
         summary="Add one record",
-        responses=ANSWERS,
+        responses={status: {"description": text} for status, text in _ANSWERS.items()},
         dependencies=[Depends(token)],
-        openapi_extra={"requestBody": body},
+        openapi_extra={
+            "requestBody": {"required": True, "content": {"application/json": {"schema": _schema()}}}
+        },
     )
     async def add_record(request: Request) -> Response:
         """Take one finished final record as a run wrote it; posting it again changes nothing."""
@@ -744,5 +674,4 @@ def _schema() -> dict[str, Any]:
             return placed(parts[value["$ref"].removeprefix("#/$defs/")])
         return {name: placed(item) for name, item in value.items()}
 
-    found: dict[str, Any] = placed(schema)
-    return found
+    return {name: placed(value) for name, value in schema.items()}

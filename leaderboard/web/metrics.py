@@ -1,72 +1,45 @@
-"""Metrics: what a Prometheus server may read of the site."""
+"""Metrics: what a Prometheus server may read of one process of the site."""
 
 from __future__ import annotations
 
+import os
 import time
-from typing import Literal
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-"""What `Metrics.text` is."""
-
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 SECONDS = (0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 """Upper ends of the histogram's buckets."""
 
 
 class Metrics:
-    """The numbers of one process. Every label has few values, whatever strangers ask for."""
+    """The numbers of one process. Every label has few values, whatever strangers request."""
 
     def __init__(self) -> None:
-        self.registry = CollectorRegistry()
-        self._requests = Counter(
-            "harness_requests",
-            "Requests answered",
-            ["route", "method", "status"],
-            registry=self.registry,
-        )
-        self._seconds = Histogram(
-            "harness_request_seconds",
-            "Seconds until an answer was sent",
-            ["route"],
-            buckets=SECONDS,
-            registry=self.registry,
-        )
-        self._cache = Counter("harness_cache", "Looks into the cache", ["result"], registry=self.registry)
-        self._posts = Counter(
-            "harness_posts", "Attempts to push a record", ["outcome"], registry=self.registry
-        )
-        self._entries = Gauge("harness_entries", "Entries in the index", registry=self.registry)
-        self._age = Gauge(
-            "harness_index_age_seconds", "Seconds since the index was looked after", registry=self.registry
-        )
-        self._indexed: float | None = None
+        self.registry = own = CollectorRegistry()
+        labels = ["route", "method", "status"]
+        self.requests = Counter("harness_requests", "Requests answered", labels, registry=own)
+        self.seconds = Histogram(
+            "harness_request_seconds", "Seconds until an answer was sent", ["route"],
+            buckets=SECONDS, registry=own,
+        )  # fmt: skip
+        self.cache = Counter("harness_cache", "Requests for pages: hit or miss", ["result"], registry=own)
+        self.posts = Counter("harness_posts", "Attempts to push a record", ["outcome"], registry=own)
+        self.entries = Gauge("harness_entries", "Entries in the snapshot", registry=own)
+        self._age = Gauge("harness_index_age_seconds", "Seconds since the last refresh", registry=own)
+        Gauge("harness_worker", "The process that answers", ["pid"], registry=own).labels(os.getpid()).set(1)
+        self._refreshed = float("nan")
 
-    def request(self, *, route: str, method: str, status: int, seconds: float) -> None:
-        """Count an answer; `route` is a template, never a path."""
-        method = method if method in METHODS else "OTHER"
-        self._requests.labels(route, method, str(status)).inc()
-        self._seconds.labels(route).observe(seconds)
-
-    def cache(self, result: Literal["hit", "miss"]) -> None:
-        """Count a look into the cache of pages."""
-        self._cache.labels(result).inc()
-
-    def post(self, outcome: str) -> None:
-        """Count an attempt to push a record; outcomes are the words of the audit."""
-        self._posts.labels(outcome).inc()
-
-    def index(self, *, entries: int) -> None:
-        """Say that the index was looked after now, and how many entries it has."""
-        self._indexed = time.monotonic()
-        self._entries.set(entries)
+    def refreshed(self, entries: int) -> None:
+        """Note that the snapshot was refreshed now, and how many entries it has."""
+        self._refreshed = time.monotonic()
+        self.entries.set(entries)
 
     def text(self) -> bytes:
         """All of it as Prometheus reads it."""
-        age = float("nan") if self._indexed is None else time.monotonic() - self._indexed
-        self._age.set(age)
+        self._age.set(time.monotonic() - self._refreshed)
         return generate_latest(self.registry)
 
 
@@ -84,24 +57,21 @@ class CountRequests:
             return
         started, status = time.perf_counter(), 500
 
-        async def noting(message: Message) -> None:
+        async def send_and_note(message: Message) -> None:
             nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
+            status = message.get("status", status)
             await send(message)
 
         try:
-            await self.app(scope, receive, noting)
+            await self.app(scope, receive, send_and_note)
         finally:
-            self._metrics.request(
-                route=route_of(scope),
-                method=scope["method"],
-                status=status,
-                seconds=time.perf_counter() - started,
-            )
+            route = _route_of(scope)
+            method = scope["method"] if scope["method"] in METHODS else "OTHER"
+            self._metrics.requests.labels(route, method, str(status)).inc()
+            self._metrics.seconds.labels(route).observe(time.perf_counter() - started)
 
 
-def route_of(scope: Scope) -> str:
+def _route_of(scope: Scope) -> str:
     """The template that a request matched, `(other)` for one without a template, `(none)` for none."""
     path = getattr(scope.get("route"), "path", None)
     if isinstance(path, str):

@@ -1,4 +1,4 @@
-"""A page: what its template shows and what its twins hold."""
+"""Pages: what one shows, and how it is listed."""
 
 from __future__ import annotations
 
@@ -11,6 +11,14 @@ from leaderboard.web.charts import Chart
 from leaderboard.web.parameters import State
 from leaderboard.web.tables import Table
 
+FORMATS = {
+    "json": ("JSON", "application/json"),
+    "csv": ("CSV", "text/csv; charset=utf-8"),
+    "md": ("Markdown", "text/markdown; charset=utf-8"),
+    "tex": ("LaTeX", "application/x-tex; charset=utf-8"),
+}
+"""The formats of a page beside HTML, with their names and media types, by the end of its address."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Crumb:
@@ -22,16 +30,16 @@ class Crumb:
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """What a view gives.
+    """What a page shows.
 
     Attributes:
         title: The heading, and the window's title.
         template: Its file in templates/.
         lead: One sentence below the heading.
         crumbs: The way here, without this page.
-        tables: What CSV, Markdown and LaTeX hold; a template prints those it names.
-        data: What the JSON twin holds beside the tables: plain values.
-        context: What the template takes beside these: a frozen dataclass of the view.
+        tables: What the other formats hold; a template prints those it names.
+        data: What JSON holds beside the tables: plain values.
+        context: What the template takes beside these: a frozen dataclass of the page.
         notes: Sentences that must be read with the page.
         charts: What it draws; a page with charts loads their library.
     """
@@ -62,12 +70,12 @@ class PageRoute:
     """A page as the site lists it: one of the `PAGES` in a file of leaderboard/pages/.
 
     Attributes:
-        path: Where it lies, with the names of its parameters in braces.
+        path: Its address, with the names of its parameters in braces.
         state: What its query may hold.
         view: Takes the site, the state and the path's parameters by name, and gives the page.
         summary: What the page shows, in a sentence of the API's documents.
-        every: The paths of all such pages, for the export of the whole site.
-        twins: Whether it has twins.
+        all_paths: The addresses of all such pages, for the export of the whole site.
+        formats: Its formats beside HTML, among FORMATS.
     """
 
     path: str
@@ -75,4 +83,8 @@ class PageRoute:
     view: Callable[..., Page]
     summary: str
     all_paths: Callable[[Any], Iterable[str]] = lambda site: ()
-    twins: bool = True
+    formats: tuple[str, ...] = ("json", "csv")
+
+    def file(self, form: str) -> str:
+        """The address of a format of the page, with the same names in braces."""
+        return f"{'/index' if self.path == '/' else self.path}.{form}"

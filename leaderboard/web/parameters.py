@@ -1,4 +1,4 @@
-"""The state of a page: all of it stands in its URL."""
+"""The state of a page, all of which is in its address, and paging."""
 
 from __future__ import annotations
 
@@ -17,17 +17,11 @@ Texts = Annotated[list[Text], Field(max_length=200)]
 
 
 class State(BaseModel):
-    """What every page knows: how it looks. Unknown parameters are refused."""
+    """The parameters of a page: every page has those here. Unknown ones are refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     theme: Literal["auto", "light", "dark"] = Field("auto", description="Colours.")
-    density: Literal["comfortable", "dense"] = Field("comfortable", description="Height of rows.")
-
-    @cached_property
-    def _own(self) -> dict[str, Any]:
-        """The values of this state as plain ones."""
-        return self.model_dump(mode="json")
 
     def query(self, **changes: Any) -> str:
         """The query string of this state with some changes; what is at its default is left out."""
@@ -35,14 +29,20 @@ class State(BaseModel):
 
     def pairs(self, **changes: Any) -> list[tuple[str, str]]:
         """Names and values of this state with some changes, as they stand in a query."""
+        pairs = []
+        for name, value in self.not_default(**changes).items():
+            values = value if isinstance(value, list | tuple) else [value]
+            pairs += [(name, str(int(v) if isinstance(v, bool) else v)) for v in values]
+        return pairs
+
+    def not_default(self, **changes: Any) -> dict[str, Any]:
+        """The values of this state with some changes, as plain ones, that are not at their defaults."""
         defaults = _defaults(type(self))
-        found: list[tuple[str, str]] = []
-        for name, value in {**self._own, **changes}.items():
-            if value == defaults[name]:
-                continue
-            many = value if isinstance(value, list | tuple) else [value]
-            found += [(name, _text(one)) for one in many]
-        return found
+        return {n: v for n, v in {**self._plain, **changes}.items() if v != defaults[n]}
+
+    @cached_property
+    def _plain(self) -> dict[str, Any]:
+        return self.model_dump(mode="json")
 
     def whole(self) -> Self:
         """This state with every row of its tables, unless it names some rows or a page of them."""
@@ -56,50 +56,29 @@ class State(BaseModel):
         named = {name: getattr(self, name) for name in self.model_fields_set}
         return type(self).model_validate({**named, **changes})
 
-    def shows(self) -> str:
-        """The query string of what this state shows: without how it looks, and where in the rows it is."""
-        return urlencode([(name, value) for name, value in self.pairs() if name not in (*LOOKS, *WHERE)])
-
-    def said(self) -> dict[str, Any]:
-        """The parameters that are not at their defaults, but for how the page looks, as plain values."""
-        defaults = _defaults(type(self))
-        return {n: v for n, v in self._own.items() if n not in LOOKS and v != defaults[n]}
+    def filters(self) -> str:
+        """The query string of this state without the theme, and without the place in a long table."""
+        return urlencode([(n, value) for n, value in self.pairs() if n not in ("theme", "rows", "page")])
 
 
-LOOKS = ("theme", "density")
-"""Parameters that change how a page looks, and nothing of what it holds."""
-
-WHERE = ("rows", "page")
-"""Parameters that say where in a long table a page is."""
-
-
-def refusals(kind: type[State], errors: Iterable[Mapping[str, Any]]) -> list[str]:
-    """What is wrong with a query, in sentences: an unknown parameter with those that are near to it.
-
-    Args:
-        kind: The state of the page.
-        errors: What pydantic says is wrong.
-    """
-    found = []
+def describe_errors(kind: type[State], errors: Iterable[Mapping[str, Any]]) -> list[str]:
+    """What pydantic finds wrong with a query, in sentences: an unknown parameter with the nearest ones."""
+    sentences = []
     for error in errors:
-        where = [str(part) for part in error["loc"]]
-        if error["type"] == "extra_forbidden" and where:
-            close = nearest(where[0], kind.model_fields)
+        place = [str(part) for part in error["loc"]]
+        if error["type"] == "extra_forbidden" and place:
+            close = nearest(place[0], kind.model_fields)
             hint = f" Did you mean {' or '.join(close)}?" if close else ""
-            found.append(f"There is no parameter {where[0]!r}.{hint}")
+            sentences.append(f"There is no parameter {place[0]!r}.{hint}")
         else:
-            found.append(f"{'.'.join(where)}: {error['msg']}.")
-    return found
+            sentences.append(f"{'.'.join(place)}: {error['msg']}.")
+    return sentences
 
 
 @cache
 def _defaults(kind: type[State]) -> dict[str, Any]:
     fields = kind.model_fields.items()
     return {name: field.get_default(call_default_factory=True) for name, field in fields}
-
-
-def _text(value: object) -> str:
-    return str(int(value)) if isinstance(value, bool) else str(value)
 
 
 def address(path: str, query: Mapping[str, Any] | str | None = None) -> str:
@@ -116,22 +95,14 @@ def address(path: str, query: Mapping[str, Any] | str | None = None) -> str:
 SIZES = ("25", "50", "100", "250", "all")
 
 
-class Paged(Protocol):
-    """A state that knows its page."""
+class _Paged(Protocol):
+    @property
+    def rows(self) -> Any: ...
 
     @property
-    def rows(self) -> Any:
-        """Rows on a page, or "all"."""
-        ...
+    def page(self) -> int: ...
 
-    @property
-    def page(self) -> int:
-        """Which page, from 1."""
-        ...
-
-    def query(self, **changes: Any) -> str:
-        """The query string of the state with some changes."""
-        ...
+    def query(self, **changes: Any) -> str: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,8 +121,8 @@ class Paging:
     sizes: Sequence[tuple[str, str, bool]]
 
 
-def paging(total: int, state: Paged, path: str) -> Paging:
-    """The page of `total` rows that a state asks for; one behind the last is the last."""
+def paging(total: int, state: _Paged, path: str) -> Paging:
+    """The page of `total` rows that a state names; one behind the last is the last."""
     size = total if state.rows == "all" else int(state.rows)
     count = max(1, -(-total // size)) if size else 1
     page = min(state.page, count)
@@ -176,10 +147,9 @@ def _near(page: int, count: int) -> list[int]:
     >>> _near(5, 9)
     [1, 0, 4, 5, 6, 0, 9]
     """
-    wanted = sorted({1, count, *(n for n in (page - 1, page, page + 1) if 1 <= n <= count)})
-    found: list[int] = []
-    for n in wanted:
-        if found and n - found[-1] > 1:
-            found.append(0)
-        found.append(n)
-    return found
+    numbers: list[int] = []
+    for n in sorted({1, count, *(n for n in (page - 1, page, page + 1) if 1 <= n <= count)}):
+        if numbers and n - numbers[-1] > 1:
+            numbers.append(0)
+        numbers.append(n)
+    return numbers

@@ -1,4 +1,4 @@
-"""What the site is told: options of `harness serve`, and the environment."""
+"""How a site runs: options of `harness serve`, and the environment."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Settings:
         reported: The papers' tables, None without a checkout.
         snapshots: Where snapshots lie; None for the cache.
         refresh: Seconds between two looks at the folders; 0 for none after the start.
-        pages_a_minute: Pages that one client may have made anew; pages that are kept cost nothing.
-        posts_a_minute: Records that one client may push.
-        cache_bytes: How much made pages may hold.
+        pages_a_minute: Pages that one client may have rendered; pages from the cache cost nothing.
+        posts_a_minute: Records that one token may push, and wrong tokens that one client may send.
+        cache_bytes: How much compressed pages may take.
         static: Whether plain files are written, for a host that answers no queries.
         suites: Suites of one's own, as --suite takes them: they have pages and means as the named ones do.
     """
@@ -57,33 +57,30 @@ def from_environment(results: Sequence[Path] = (), **others: object) -> Settings
         UsageError: A variable does not hold what it should, or a folder that was named is not there.
     """
     environment = os.environ
-    found: dict[str, object] = {
+    values: dict[str, object] = {
         "results": _folders(results, environment),
         "reference": paths.reference_folder(),
         "reported": paths.reported_folder(),
         "pages_a_minute": _number(environment, "HARNESS_PAGES_A_MINUTE", PAGES_A_MINUTE),
         "posts_a_minute": _number(environment, "HARNESS_POSTS_A_MINUTE", POSTS_A_MINUTE),
     }
-    return Settings(**{**found, **others})  # type: ignore[arg-type]
+    return Settings(**{**values, **others})  # type: ignore[arg-type]
 
 
 def _folders(results: Sequence[Path], environment: Mapping[str, str]) -> tuple[Path, ...]:
     """The results folders; only ./results, which nobody named, may be missing."""
-    found = tuple(paths.expanded(path) for path in results) or (paths.results_folder(),)
+    folders = tuple(paths.expanded(path) for path in results) or (paths.results_folder(),)
     named = bool(results or environment.get("HARNESS_RESULTS"))
-    for folder in found if named else ():
+    for folder in folders if named else ():
         if not folder.is_dir():
-            raise UsageError(
-                f"There is no folder {folder}.",
-                hint=f"Name a folder that is there; `harness run --results {folder} …` makes this one.",
-            )
-    return found
+            hint = f"Name a folder that is there; `harness run --results {folder} …` makes this one."
+            raise UsageError(f"There is no folder {folder}.", hint=hint)
+    return folders
 
 
-def _number(environment: Mapping[str, str], name: str, otherwise: int) -> int:
+def _number(environment: Mapping[str, str], name: str, default: int) -> int:
     text = environment.get(name, "")
     if text and (not text.isdecimal() or int(text) < 1):
-        raise UsageError(
-            f"{name} is {text!r}, not a number above 0.", hint=f"For example {name}={otherwise}."
-        )
-    return int(text) if text else otherwise
+        hint = f"For example {name}={default}."
+        raise UsageError(f"{name} is {text!r}, not a number above 0.", hint=hint)
+    return int(text) if text else default

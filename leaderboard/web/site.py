@@ -1,21 +1,19 @@
-"""Pages of an index that others bring up to date, too: a page is made of one version of it."""
+"""The site: its settings, the queries of one snapshot, and pages rendered in every format."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import pkgutil
 import threading
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import replace
-from functools import cached_property
+from collections.abc import Hashable, Mapping, Sequence
+from functools import cache, cached_property
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import unquote
 
-from jinja2 import Environment, PackageLoader, select_autoescape
+from jinja2 import Environment, PackageLoader, Template, select_autoescape
 from markupsafe import Markup
 from pydantic import ValidationError
 
@@ -23,58 +21,31 @@ from harness import __version__
 from harness.errors import UsageError
 from harness.registry import open_entry
 from leaderboard import pages
-from leaderboard.data.paper_tables import papers
-from leaderboard.data.papers import Paper
+from leaderboard.data.papers import Paper, papers
 from leaderboard.data.queries import IndexChanged, Queries
 from leaderboard.data.snapshot import Changes, SiteIndex, open_index
-from leaderboard.web import formats as render
+from leaderboard.web import formats
 from leaderboard.web.cache import PageCache, RenderedPage
-from leaderboard.web.page import Page, PageRoute, missing
-from leaderboard.web.parameters import WHERE, State, address, refusals
+from leaderboard.web.headers import CHART_POLICY
+from leaderboard.web.page import FORMATS, Page, PageRoute, missing
+from leaderboard.web.parameters import State, address, describe_errors
 from leaderboard.web.settings import Settings
-
-Result = TypeVar("Result")
-
-TRIES = 4
-
-
-def retry_on_new_version(site: Site, make: Callable[[], Result]) -> Result:
-    """What `make` gives; where the index changed meanwhile, once more with the new one.
-
-    Raises:
-        Stale: It changed each time.
-    """
-    for _ in range(TRIES - 1):
-        try:
-            return make()
-        except IndexChanged:
-            site.refresh()
-    return make()
-
-
-log = logging.getLogger(__name__)
 
 TITLE = "Encoder leaderboard"
 STATIC = Path(__file__).parent.parent / "static"
-FORMATS = {
-    "json": ("JSON", "application/json"),
-    "csv": ("CSV", "text/csv; charset=utf-8"),
-    "md": ("Markdown", "text/markdown; charset=utf-8"),
-    "tex": ("LaTeX", "application/x-tex; charset=utf-8"),
-}
-"""The forms of a page beside HTML, by the end of its URL."""
-
-LISTED = "The page /api lists every parameter."
+API_HINT = "The page /api lists every parameter."
+TRIES = 4
+"""How often a page is rendered whose snapshot is replaced meanwhile."""
 
 
 class Site:
-    """Everything that views and routes share."""
+    """Everything that pages and routes share."""
 
     def __init__(self, settings: Settings, index: SiteIndex) -> None:
         self.settings = settings
         self.index = index
         self.pages = page_routes()
-        self.kept = PageCache(settings.cache_bytes)
+        self.cache = PageCache(settings.cache_bytes)
         self.queries = Queries(index, index.version)
         self.kinds: frozenset[str] = frozenset()
         self._refreshing = threading.Lock()
@@ -86,110 +57,87 @@ class Site:
         return papers(self.settings.reported) if self.settings.reported else {}
 
     def refresh(self) -> Changes:
-        """Look at the folders; pages are made anew where anything changed."""
+        """Bring the snapshot up to date; pages are rendered anew where anything changed."""
         with self._refreshing:
             changes = self.index.refresh()
             if changes.version != self.queries.version:
                 self.queries = Queries(self.index, changes.version)
                 self.__dict__.pop("papers", None)
-                self.kept.clear()
+                self.cache.clear()
             self.kinds = self.queries.kinds()
         return changes
 
     def key(self, route: PageRoute, state: State, arguments: Mapping[str, str], form: str) -> Hashable:
-        """What a page is kept under."""
-        pairs = state.pairs() if form == "html" else [*state.whole().pairs(), *state.pairs()]
-        return (route.path, form, tuple(arguments.items()), tuple(pairs), self.queries.version)
+        """What a rendered page is cached under."""
+        named = tuple(sorted(state.model_fields_set & {"rows", "page"})) if form != "html" else ()
+        return (self.queries.version, route.path, form, tuple(arguments.values()), state.query(), named)
 
-    def make(self, route: PageRoute, state: State, arguments: Mapping[str, str], form: str) -> RenderedPage:
-        """A page in one of its forms: "html" or one of TWINS, which hold every row of a page's tables.
+    def render(self, route: PageRoute, state: State, arguments: Mapping[str, str], form: str) -> RenderedPage:
+        """A page in one of its formats, or as "html"; again where the snapshot is replaced meanwhile."""
+        for _ in range(TRIES - 1):
+            try:
+                return self._render(route, state, arguments, form)
+            except IndexChanged:
+                self.refresh()
+        return self._render(route, state, arguments, form)
 
-        A twin whose state names `rows` or `page` holds those rows only.
-        """
+    def _render(
+        self, route: PageRoute, state: State, arguments: Mapping[str, str], form: str
+    ) -> RenderedPage:
         page = route.view(self, state if form == "html" else state.whole(), **arguments)
-        path = address(route.path.format(**arguments))
         if form == "html":
-            return replace(self.html(page, state, path if route.twins else ""), route=route.path)
-        return RenderedPage(
-            body=_twin(page, state, form).encode(), type=FORMATS[form][1], route=f"{route.path}.{form}"
-        )
+            return self.html(page, state, _links(route, state, arguments))
+        return RenderedPage(body=_formatted(page, state, form).encode(), type=FORMATS[form][1])
 
-    def twin(self, path: str, query: Mapping[str, Sequence[str]], form: str) -> bytes:
-        """A page by its address as one of TWINS.
+    def export(self, path: str, query: Mapping[str, Sequence[str]], form: str) -> bytes:
+        """A page by its address in one of its formats, with every row unless the query names some.
 
         Raises:
-            NotFound: There is no such page.
+            NotFound: There is no such page, or not in this format.
             UsageError: The query holds something that the page does not take.
         """
-        found = ((route, _match(route.path, path)) for route in self.pages if route.twins)
-        route, arguments = next(((r, a) for r, a in found if a is not None), (None, None))
-        if route is None or arguments is None:
-            raise missing(
-                "page", path, [r.path for r in self.pages if r.twins], then="The page /api lists all."
-            )
-        return self.make(route, _state(route.state, query), arguments, form).body
+        routes = [route for route in self.pages if form in route.formats]
+        for route in routes:
+            arguments = _match(route.path, path)
+            if arguments is not None:
+                return self.render(route, _state(route.state, query), arguments, form).body
+        paths = [route.path for route in routes]
+        raise missing(f"page with a {form} format", path, paths, then="The page /api lists all.")
 
-    def html(self, page: Page, state: State, path: str, *, status: int = 200) -> RenderedPage:
-        """A page as HTML; `path` is where its twins lie, empty for none."""
-        query = state.query(theme="auto", density="comfortable", **_whole(state))
-        base = "/index" if path == "/" else path
-        twins = (
-            [(label, address(f"{base}.{end}", query)) for end, (label, _) in FORMATS.items()] if path else []
-        )
-        text = self._environment.get_template(page.template).render(
+    def html(
+        self, page: Page, state: State, links: Sequence[tuple[str, str]] = (), *, status: int = 200
+    ) -> RenderedPage:
+        """A page as HTML, with links to its other formats."""
+        text = self.template(page.template).render(
             page=page,
             state=state,
             site={"title": TITLE, "version": __version__, "kinds": self.kinds},
-            url=_url,
+            url=lambda path, **query: address(path, query),
             asset=asset,
             theme=state.theme,
-            density=state.density,
             static=self.settings.static,
-            twins=twins,
-            view_links=_view_links(state),
+            twins=links,
+            view_links={f"theme_{n}": "?" + state.query(theme=n) for n in ("auto", "light", "dark")},
             table=lambda name, pick=False: _table(page, name, pick),
-            legend=render.legend(page.tables),
+            legend=formats.legend(page.tables),
         )
         return RenderedPage(
-            body=text.encode(), type="text/html; charset=utf-8", status=status, plots=bool(page.charts)
+            body=text.encode(),
+            type="text/html; charset=utf-8",
+            status=status,
+            policy=CHART_POLICY if page.charts else "",
         )
+
+    def template(self, name: str) -> Template:
+        """A file of templates/."""
+        return self._environment.get_template(name)
 
 
 def open_site(settings: Settings) -> Site:
-    """A site whose index is up to date."""
+    """A site whose snapshot is up to date."""
     site = Site(settings, open_index(settings))
     site.refresh()
     return site
-
-
-def _match(template: str, path: str) -> dict[str, str] | None:
-    """The parameters of a path, None where it is no path of this template."""
-    names, values = template.strip("/").split("/"), path.strip("/").split("/")
-    if len(names) != len(values):
-        return None
-    pairs = list(zip(names, map(unquote, values), strict=True))
-    if any(name != value for name, value in pairs if not name.startswith("{")):
-        return None
-    return {name[1:-1]: value for name, value in pairs if name.startswith("{")}
-
-
-def _state(kind: type[State], query: Mapping[str, Sequence[str]]) -> State:
-    plain = {n: list(v) if _is_list(kind, n) else v[-1] for n, v in query.items()}
-    try:
-        return kind.model_validate(plain)
-    except ValidationError as error:
-        raise UsageError(refusals(kind, error.errors())[0], hint=LISTED) from None
-
-
-def _is_list(kind: type[State], name: str) -> bool:
-    field = kind.model_fields.get(name)
-    return field is not None and isinstance(field.get_default(call_default_factory=True), list)
-
-
-def _whole(state: State) -> dict[str, Any]:
-    """Changes to a state that name neither rows nor a page."""
-    fields = type(state).model_fields
-    return {name: fields[name].get_default() for name in WHERE if name in fields}
 
 
 def page_routes() -> list[PageRoute]:
@@ -206,57 +154,73 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found.filters["modelname"] = render.name_html
+    found.filters["modelname"] = formats.name_html
     found.globals["plotly"] = f"/static/plotly.min.js?v={version('plotly')}"
     return found
 
 
 def asset(name: str) -> str:
-    """The URL of a static file, which changes with its content."""
-    return f"/static/{name}?v={_digest(STATIC / name)}"
+    """The address of a static file, which changes with its content."""
+    path = STATIC / name
+    return f"/static/{name}?v={_digest(path, path.stat().st_mtime_ns)}"
+
+
+@cache
+def _digest(path: Path, _mtime: int) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:10]
 
 
 def page_json(page: Page, state: State) -> dict[str, Any]:
-    """A page as plain values, with what was asked for."""
+    """A page as plain values, with the parameters that are not at their defaults."""
     return {
         "title": page.title,
         "lead": page.lead,
         "notes": list(page.notes),
-        "state": state.said(),
-        "tables": [render.table_json(table) for table in page.tables],
+        "state": {name: value for name, value in state.not_default().items() if name != "theme"},
+        "tables": [formats.table_json(table) for table in page.tables],
         "data": dict(page.data),
     }
 
 
-def _twin(page: Page, state: State, form: str) -> str:
+def _formatted(page: Page, state: State, form: str) -> str:
     if form == "json":
         return json.dumps(page_json(page, state), ensure_ascii=False, indent=1, allow_nan=False) + "\n"
     if form == "csv":
-        return render.csv_text(page.tables)
+        return formats.csv_text(page.tables)
     if form == "md":
-        return render.markdown(page.title, page.tables, notes=page.notes, view=state.shows())
-    return render.tex(page.tables, notes=page.notes, view=state.shows())
+        return formats.markdown(page.title, page.tables, notes=page.notes, view=state.filters())
+    return formats.tex(page.tables, notes=page.notes, view=state.filters())
 
 
 def _table(page: Page, name: str, pick: bool) -> Markup:
-    return render.html(next(table for table in page.tables if table.name == name), pick=pick)
+    return formats.html(next(table for table in page.tables if table.name == name), pick=pick)
 
 
-def _view_links(state: State) -> dict[str, str]:
-    """Links that change how a page looks and keep what it shows."""
-    themes = {f"theme_{name}": "?" + state.query(theme=name) for name in ("auto", "light", "dark")}
-    return themes | {f"density_{n}": "?" + state.query(density=n) for n in ("comfortable", "dense")}
+def _links(route: PageRoute, state: State, arguments: Mapping[str, str]) -> list[tuple[str, str]]:
+    """The other formats of a page, with all rows of its tables: their names and addresses."""
+    fields = type(state).model_fields
+    place = {name: fields[name].get_default() for name in ("rows", "page") if name in fields}
+    query = state.query(theme="auto", **place)
+    return [
+        (FORMATS[form][0], address(route.file(form).format(**arguments), query)) for form in route.formats
+    ]
 
 
-def _url(path: str, **query: Any) -> str:
-    return address(path, query)
+def _match(template: str, path: str) -> dict[str, str] | None:
+    """The parameters of a path, None where it is no path of this template."""
+    names, values = template.strip("/").split("/"), path.strip("/").split("/")
+    if len(names) != len(values):
+        return None
+    pairs = list(zip(names, map(unquote, values), strict=True))
+    if any(name != value for name, value in pairs if not name.startswith("{")):
+        return None
+    return {name[1:-1]: value for name, value in pairs if name.startswith("{")}
 
 
-_digests: dict[tuple[Path, int], str] = {}
-
-
-def _digest(path: Path) -> str:
-    key = (path, path.stat().st_mtime_ns)
-    if key not in _digests:
-        _digests[key] = hashlib.sha256(path.read_bytes()).hexdigest()[:10]
-    return _digests[key]
+def _state(kind: type[State], query: Mapping[str, Sequence[str]]) -> State:
+    defaults = {n: f.get_default(call_default_factory=True) for n, f in kind.model_fields.items()}
+    plain = {n: list(v) if isinstance(defaults.get(n), list) else v[-1] for n, v in query.items()}
+    try:
+        return kind.model_validate(plain)
+    except ValidationError as error:
+        raise UsageError(describe_errors(kind, error.errors())[0], hint=API_HINT) from None

@@ -20,7 +20,7 @@ from leaderboard.web.charts import plotly_file
 from leaderboard.web.page import Page, PageRoute
 from leaderboard.web.parameters import State
 from leaderboard.web.settings import Settings
-from leaderboard.web.site import FORMATS, STATIC, Site, open_site
+from leaderboard.web.site import STATIC, Site, open_site
 
 NEEDS: Mapping[str, str] = MappingProxyType(
     {
@@ -62,9 +62,7 @@ def write_site(settings: Settings, folder: Path, url: str = "") -> int:
         _write_rest(site, folder, url)
     except OSError as error:
         raise StoreError(f"{folder} cannot be written: {error.strerror}.") from error
-    console().print(
-        f"{len(pages):,} pages, each with {len(FORMATS)} further formats. Next: open {folder / 'index.html'}"
-    )
+    console().print(f"{len(pages):,} pages, with their other formats. Next: open {folder / 'index.html'}")
     return 0
 
 
@@ -83,11 +81,11 @@ def _write_page(site: Site, route: PageRoute, path: str, folder: Path, there: se
     arguments = _arguments(route, path)
     usual = route.state.model_validate({})
     state = route.state.model_validate({"rows": "all"} if "rows" in route.state.model_fields else {})
-    html = site.make(replace(route, view=partial(_plain_page, route)), state, arguments, "html").body
+    html = site.render(replace(route, view=partial(_plain_page, route)), state, arguments, "html").body
     home = _file(path)
     _put(folder / home, LINK.sub(lambda match: _linked(match, home, there), html))
-    for form in FORMATS if route.twins else ():
-        _put(folder / _twin(path, form), site.make(route, usual, arguments, form).body)
+    for form in route.formats:
+        _put(folder / _twin(path, form), site.render(route, usual, arguments, form).body)
 
 
 def _plain_page(route: PageRoute, site: Site, state: State, **arguments: str) -> Page:

@@ -23,7 +23,7 @@ from harness.lineage import Lineage, ParentPart, SweepPart
 from harness.record import DIGEST_SINCE, RECORDS, SCHEMA, Record
 from harness.store import Store
 from harness.types import Artifact
-from leaderboard.web.intake import Intake, Tokens, router
+from leaderboard.web.intake import Audit, Intake, Tokens, router
 from leaderboard.web.limits import Limits
 
 REFERENCE = sorted((Path(__file__).parents[2] / "results" / "reference" / "records").glob("*/*/*.json"))
@@ -519,6 +519,13 @@ def test_too_many_posts_wait(tmp_path: Path) -> None:
     assert site.outcomes == ["created", "known", "too-many"]
 
 
+def test_a_wrong_token_does_not_lock_out_a_valid_one_behind_the_same_address(tmp_path: Path) -> None:
+    site = Site(tmp_path / "results", limits=Limits({"post": "2/minute", "wrong token": "3/minute"}))
+    wrong = [site.post(made(), Authorization="Bearer ehw_wrong").status_code for _ in range(5)]
+    assert wrong == [401, 401, 401, 429, 429]
+    assert site.post(made()).status_code == 201
+
+
 @pytest.mark.parametrize("scores", [[0.5] * 8, [0.1 * i for i in range(8)]], ids=["same", "different"])
 def test_posts_of_one_key_at_once_leave_one_record(site: Site, scores: list[float]) -> None:
     gate = threading.Barrier(len(scores))
@@ -576,14 +583,14 @@ def test_a_site_that_cannot_audit_says_so(site: Site, caplog: pytest.LogCaptureF
 def test_what_was_stored_is_said_even_if_its_outcome_cannot_be_audited(
     site: Site, caplog: pytest.LogCaptureFixture
 ) -> None:
-    write = site.intake.audit.write
+    write = Audit.write
 
-    def once(attempt: Any) -> None:
-        if attempt.outcome != "accepted":
+    def once(audit: Audit, **line: Any) -> None:
+        if line["outcome"] != "accepted":
             raise OSError("the disk is full")
-        write(attempt)
+        write(audit, **line)
 
-    with mock.patch.object(site.intake.audit, "write", once):
+    with mock.patch.object(Audit, "write", once):
         assert site.post(made()).status_code == 201
     assert [(line["outcome"], line["key"]) for line in site.audit()] == [("accepted", made()["key"])]
     assert len(site.files()) == 1

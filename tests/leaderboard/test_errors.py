@@ -1,31 +1,20 @@
-"""What the site says when something is wrong, and while its database is away."""
+"""What the site answers when something is wrong."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 from unittest import mock
 from urllib.parse import quote
 
 import pytest
-from fastapi import FastAPI
-from sqlalchemy import exc
-from sqlalchemy.engine import Engine
 from starlette.testclient import TestClient
 
 from harness.errors import StoreError, UsageError
-from html_pages import BROWSER
 from leaderboard import pages
-from leaderboard.web import errors as outage
-from leaderboard.web.errors import DOCUMENTED, SAYS, SHAPE
 from leaderboard.web.limits import Refusal
 from leaderboard.web.page import NotFound, missing
 from leaderboard.web.site import page_routes
 from site_data import Parsed, small_app, standard_app
-
-# What the site says when something is wrong, and to whom it says it how
 
 
 @pytest.mark.parametrize(
@@ -63,12 +52,14 @@ def test_hostile_names_stand_escaped_in_error_pages() -> None:
 def test_errors_of_the_harness_and_refusals(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     app = small_app(tmp_path)
     asking = TestClient(app, raise_server_exceptions=False)
-    with mock.patch.object(app.state.site, "make", side_effect=StoreError("The disk is full.", hint="Wait.")):
+    with mock.patch.object(
+        app.state.site, "render", side_effect=StoreError("The disk is full.", hint="Wait.")
+    ):
         answer = asking.get("/about.json")
     assert (answer.status_code, answer.json()["error"]["hint"]) == (500, "Wait.")
     assert "The disk is full." in caplog.text
     refusal = Refusal(429, "No.", hint="Later.", headers={"Retry-After": "9"})
-    with mock.patch.object(app.state.site, "make", side_effect=refusal):
+    with mock.patch.object(app.state.site, "render", side_effect=refusal):
         for accept in ("text/html", "application/json"):
             answer = asking.get("/about", headers={"accept": accept})
             assert (answer.status_code, answer.headers["retry-after"]) == (429, "9")
@@ -90,100 +81,6 @@ def test_the_nearest_names_are_told() -> None:
     assert isinstance(error, NotFound)
     assert "glue" in f"{error.message} {error.hint}"
     assert "Look there." in str(error.hint)
-
-
-def test_what_is_documented() -> None:
-    assert DOCUMENTED.keys() == SAYS.keys()
-    assert set(SHAPE["properties"]["error"]["required"]) == {"status", "message", "hint"}
-
-
-# A database that is away: every route says so, and the site goes on once it is back
-
-
-@contextmanager
-def away() -> Iterator[None]:
-    """No connection can be had, as where the server was stopped."""
-
-    def refused(_engine: Engine, *_: Any, **__: Any) -> Any:
-        raise exc.OperationalError("SELECT secret", {}, OSError("connection\nrefused"))
-
-    with mock.patch.object(Engine, "connect", refused), mock.patch.object(Engine, "begin", refused):
-        yield
-
-
-@pytest.fixture(scope="module")
-def app(tmp_path_factory: pytest.TempPathFactory) -> FastAPI:
-    return small_app(tmp_path_factory.mktemp("outage"))
-
-
-@pytest.mark.parametrize(
-    "path", ["/healthz", "/suites/nanobeir.json", "/pareto.json?x=cost&suite=nanobeir"]
-)
-def test_every_route_says_that_the_database_is_away(
-    app: FastAPI, path: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    asking = TestClient(app)
-    with away():
-        answer = asking.get(path)
-    assert answer.status_code == 503
-    error = answer.json()["error"]
-    assert (error["status"], error["message"]) == (503, "The database does not answer.")
-    assert (answer.headers["retry-after"], answer.headers["cache-control"]) == ("5", "no-store")
-    assert answer.headers["x-frame-options"] == "DENY"
-    assert "secret" not in answer.text + caplog.text
-    lines = [record for record in caplog.records if "the database does not answer" in record.message]
-    assert [line.message for line in lines] == [
-        f"{path.partition('?')[0]}: the database does not answer: connection refused"
-    ]
-    assert lines[0].exc_info is None
-    assert asking.get(path).status_code == 200
-    assert '"503"' in asking.get("/metrics").text
-
-
-def test_a_browser_gets_a_page(app: FastAPI) -> None:
-    with away():
-        answer = TestClient(app).get("/suites/mteb", headers=BROWSER)
-    assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
-    page = Parsed(answer.text)
-    assert page.wrong == []
-    assert "The database does not answer." in page.text
-
-
-def test_pages_that_are_kept_are_sent_meanwhile(app: FastAPI) -> None:
-    asking = TestClient(app)
-    assert asking.get("/about", headers=BROWSER).status_code == 200
-    with away():
-        assert asking.get("/about", headers=BROWSER).status_code == 200
-
-
-def failing(error: Exception) -> TestClient:
-    app = FastAPI()
-    outage.add_outage(app)
-
-    @app.get("/")
-    def fail() -> None:
-        raise error
-
-    return TestClient(app, raise_server_exceptions=False)
-
-
-@pytest.mark.parametrize(
-    ("error", "status"),
-    [
-        (exc.OperationalError("x", {}, OSError("gone")), 503),
-        (exc.InterfaceError("x", {}, OSError("gone")), 503),
-        (exc.DBAPIError("x", {}, OSError("gone")), 503),
-        (exc.TimeoutError("the pool is empty"), 503),
-        (exc.ProgrammingError("x", {}, ValueError("no such column")), 500),
-        (exc.ProgrammingError("x", {}, OSError("gone"), connection_invalidated=True), 503),
-        (exc.DataError("x", {}, ValueError("too large")), 500),
-        (ValueError("x"), 500),
-    ],
-)
-def test_only_an_outage_is_called_one(error: Exception, status: int) -> None:
-    answer = failing(error).get("/")
-    assert answer.status_code == status
-    assert ("retry-after" in answer.headers) == (status == 503)
 
 
 def test_a_page_that_does_not_load_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from recompute import SOURCES, Recomputation, checks, main, verdict
 
 from fakes import artifact, record
 from harness.catalog import open_suite
@@ -20,27 +21,20 @@ from harness.cli import invoke
 from harness.errors import RecordError, UsageError
 from harness.record import Record
 from harness.store import Store
-from leaderboard.data.paper_tables import (
-    backbones,
-    conflicts,
-    paper_table,
-    papers,
-    printed_suites,
-    side_by_side,
-)
 from leaderboard.data.papers import (
     OVER_TASKS,
     OVER_TYPES,
-    Check,
     Paper,
     PaperValue,
-    checks,
+    conflicts,
     counts_by_type,
     means,
+    papers,
     plain,
-    verdict,
+    printed_names,
+    printed_suites,
 )
-from leaderboard.data.reported_import import SOURCES, main
+from leaderboard.pages._paper_tables import paper_table, side_by_side
 from leaderboard.web.tables import Cell, Row, Table
 
 FOLDER = Path(__file__).parents[2] / "results" / "reported"
@@ -145,12 +139,12 @@ def test_arxiv_numbers_stand_in_the_papers(shared: Path, all_papers: dict[str, P
 
 def test_every_backbone_named_is_printed_somewhere(all_papers: dict[str, Paper]) -> None:
     printed = {(row.model, row.size_class) for paper in all_papers.values() for row in paper.rows}
-    known = backbones(FOLDER)
+    known = printed_names(FOLDER)
     assert known.keys() <= printed
-    hubs = {one.name: one.hub_id for one in known.values() if one.hub_id}
+    hubs = {one.backbone: one.hub_id for one in known.values() if one.hub_id}
     assert hubs["BERT base"] == "google-bert/bert-base-uncased"
     assert hubs["NeoBERT"] == "chandar-lab/NeoBERT"
-    assert all(one.hub_id in ("", hubs.get(one.name)) for one in known.values())
+    assert all(one.hub_id in ("", hubs.get(one.backbone)) for one in known.values())
     assert known["BERT-Base (ours)", "base"].hub_id == ""
 
 
@@ -291,7 +285,7 @@ def listed(text: str) -> list[SiteSuite]:
 def test_every_listed_check_is_made_again(shared: Path, all_papers: dict[str, Paper]) -> None:
     lines = listed((shared.parent / "reported" / "CHECKS.md").read_text())
     assert Counter(line.passed for line in lines) == {True: 139, False: 42}
-    ours: dict[tuple[str, str], list[Check]] = {}
+    ours: dict[tuple[str, str], list[Recomputation]] = {}
     for paper in all_papers.values():
         for row in paper.rows:
             ours.setdefault((row.paper, row.table), []).extend(checks(row, paper.rows))
@@ -307,8 +301,8 @@ def test_every_listed_check_is_made_again(shared: Path, all_papers: dict[str, Pa
     assert {c.way for c in ours["NeoBERT", "4"] + ours["NeoBERT", "5"]} == {OVER_TYPES}
 
 
-def fits(check: Check, line: SiteSuite) -> bool:
-    near = abs(check.made - line.made) <= 0.51 * 10.0**-check.digits
+def fits(check: Recomputation, line: SiteSuite) -> bool:
+    near = abs(check.value - line.made) <= 0.51 * 10.0**-check.digits
     return near and check.printed == line.printed and check.follows == line.passed
 
 
@@ -369,11 +363,11 @@ def test_a_line_with_a_part_missing_has_no_mean() -> None:
 
 
 def test_the_verdict_is_the_nearest_way() -> None:
-    near = Check(printed=50.0, made=50.2, way="near")
-    far = Check(printed=50.0, made=53.0, way="far")
+    near = Recomputation(printed=50.0, value=50.2, way="near")
+    far = Recomputation(printed=50.0, value=53.0, way="far")
     assert verdict([far, near]) is near
-    assert verdict([near, right := Check(printed=50.0, made=50.04, way="right")]) is right
-    assert verdict([Check(of="ci_low", printed=1, made=1, way="bound")]) is None
+    assert verdict([near, right := Recomputation(printed=50.0, value=50.04, way="right")]) is right
+    assert verdict([Recomputation(of="ci_low", printed=1, value=1, way="bound")]) is None
 
 
 # How it is laid out
@@ -627,7 +621,8 @@ def test_a_malformed_file_is_named(copied: Path, break_it: Callable[[Path], None
 
 def test_reading_needs_neither_torch_nor_mteb() -> None:
     code = (
-        "import sys; from pathlib import Path; from leaderboard.reported import papers, paper_table\n"
+        "import sys; from pathlib import Path; from leaderboard.data.papers import papers\n"
+        "from leaderboard.pages._paper_tables import paper_table\n"
         "for paper in papers(Path(sys.argv[1])).values():\n"
         "    assert [paper_table(paper, table) for table in paper.tables.values()]\n"
         "print(sorted({'torch', 'mteb', 'transformers'} & set(sys.modules)))"

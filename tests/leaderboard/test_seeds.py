@@ -24,7 +24,7 @@ from html_pages import BROWSER, figures, page
 from leaderboard.data.queries import Queries
 from leaderboard.data.suites import Scope, SiteSuite, slug
 from leaderboard.pages._suite_table import kinds_of, leaks, training_text
-from leaderboard.pages._training import sweeps_of
+from leaderboard.pages._training import sweep_charts, sweeps_of
 from site_data import RATES, SEEDS, every_path, made_of, names, put_swept, spread_scores, sweep_of
 
 NAME, OWN = "tiny-base-simcse", "tiny-base-own"
@@ -123,12 +123,12 @@ def test_the_models_page_lists_its_seeds_with_their_records(client: TestClient) 
     (second,) = [cells["name"]["href"] for text, cells in entries.items() if text == "seed 2"]
     own = rows_of(client, second, "results")[name]
     assert own["score"]["value"] == pytest.approx(score + 0.01)
-    result = rows_of(client, path, "results")[name]["result"]["href"]
+    result = rows_of(client, path, "results")[name]["score"]["href"]
     seeds = rows_of(client, result, "seeds")
     assert [cells["score"]["value"] for cells in seeds.values()] == pytest.approx(
         [score, score + 0.01, score + 0.02]
     )
-    assert seeds["2"]["name"]["href"] == own["result"]["href"]
+    assert seeds["2"]["name"]["href"] == own["score"]["href"]
     assert "acme/tiny-base" in page(client, path).text
 
 
@@ -290,9 +290,6 @@ def test_where_no_model_shown_was_chosen_by_tasks_there_is_one_mean(swept: TestC
         assert "untouched" not in [column["key"] for column in found["tables"][0]["columns"]], query
         assert found["data"]["untouched"] is None
         assert "untouched leave out" not in json.dumps(found), query
-    pinned = twin(swept, "/suites/nanobeir")["tables"][0]["rows"]
-    (key,) = [row["key"] for row in pinned if row["cells"]["model"]["text"] == SWEPT]
-    assert twin(swept, f"/suites/nanobeir?q=minilm&pin={key}")["data"]["untouched"]["columns"] == 9
 
 
 def test_of_models_chosen_by_different_tasks_all_are_left_out(tmp_path: Path) -> None:
@@ -301,7 +298,7 @@ def test_of_models_chosen_by_different_tasks_all_are_left_out(tmp_path: Path) ->
     cells = rows_of(client, "/suites/nanobeir", "suite")
     assert twin(client, "/suites/nanobeir")["data"]["untouched"]["left_out"] == [*CHOSE, REST[0]]
     assert cells["minilm-ish"]["untouched"]["value"] == pytest.approx((4.84 - 0.58) / 8)
-    own = rows_of(client, str(cells[SWEPT]["model"]["href"]), "suites")["NanoBEIR"]
+    own = rows_of(client, str(cells[SWEPT]["model"]["href"]), "boards")["NanoBEIR"]
     assert own["untouched"]["text"] == "40.00 (9)", "of one model alone only its own tasks are"
 
 
@@ -311,7 +308,7 @@ def test_a_suite_all_of_which_chose_says_so(tmp_path: Path) -> None:
     assert "none is untouched" in text
     assert "over 0 untouched" not in text
     cells = rows_of(client, "/suites/nanobeir", "suite")
-    own = rows_of(client, str(cells[SWEPT]["model"]["href"]), "suites")["NanoBEIR"]
+    own = rows_of(client, str(cells[SWEPT]["model"]["href"]), "boards")["NanoBEIR"]
     assert own["untouched"]["text"] == "none"
 
 
@@ -474,7 +471,9 @@ def test_the_sensitivity_curve_is_on_the_models_page(swept: TestClient) -> None:
     assert values[1] == pytest.approx([0.485, 0.585, 0.685, 0.785, 0.885, 0.785])
     assert values[2] == [False] * 4 + [True, False]
     assert [column["key"] for column in table["columns"]][1:5] == [f"task:{name}" for name in CHOSE]
-    assert found["data"]["sweeps"][0]["chosen"] == 8e-05
+    assert [row["cells"]["value"]["value"] for row in table["rows"] if row["cells"]["chosen"]["value"]] == [
+        8e-05
+    ]
     assert found["data"]["lineage"]["sweep"]["setting"] == "learning_rate"
     html = page(swept, path)
     (figure,) = figures(swept.get(path, headers=BROWSER).text)
@@ -506,7 +505,7 @@ def test_curves_of_any_setting(tmp_path: Path, values: Any, best: int, shown: li
 def test_a_plot_of_rates_is_logarithmic() -> None:
     def scale(values: Any) -> str:
         made = made_of(1, sweep=sweep_of(CHOSE, values, best=0))
-        return str(sweeps_of([made]).figures[0].figure["layout"]["xaxis"]["type"])
+        return str(next(sweep_charts(sweeps_of([made]))).figure["layout"]["xaxis"]["type"])
 
     assert [scale(v) for v in ((1e-5, 1e-4, 1e-3), (1.0, 2.0, 3.0), (1.0, 2.0, 3.1))] == [
         "log",
@@ -521,10 +520,10 @@ def test_seeds_that_chose_other_values_have_a_curve_each(tmp_path: Path) -> None
     assert cells["untouched"]["value"] == pytest.approx(0.4)
     assert "learning_rate among 1e-05" in cells["model"]["note"]
     found = twin(client, model_path(client, SWEPT))
-    assert [(one["seed"], one["chosen"]) for one in found["data"]["sweeps"]] == [(1, 8e-05), (2, 5e-05)]
     (table,) = [one for one in found["tables"] if one["name"] == "sweep"]
-    chosen = [r["cells"]["seed"]["value"] for r in table["rows"] if r["cells"]["chosen"]["value"]]
-    assert (len(table["rows"]), chosen) == (12, [1, 2])
+    best = [row["cells"] for row in table["rows"] if row["cells"]["chosen"]["value"]]
+    assert len(table["rows"]) == 12
+    assert [(one["seed"]["value"], one["value"]["value"]) for one in best] == [(1, 8e-05), (2, 5e-05)]
 
 
 def test_every_page_with_a_swept_model_is_made(swept: TestClient) -> None:

@@ -1,4 +1,4 @@
-"""Addresses: they hold the state of a page, guessed ones lead to pages, and the API describes them."""
+"""Addresses: they hold the state of a page, and the API describes them."""
 
 from __future__ import annotations
 
@@ -22,10 +22,9 @@ from starlette.testclient import TestClient
 
 from html_pages import BROWSER
 from leaderboard.pages import api
-from leaderboard.pages.model import _of_suites
 from leaderboard.pages.result import keyed
 from leaderboard.pages.suite import SuiteState
-from leaderboard.web.parameters import SIZES, State, address, paging, refusals
+from leaderboard.web.parameters import SIZES, State, address, describe_errors, paging
 from leaderboard.web.site import page_routes
 from site_data import Parsed, standard_app
 
@@ -37,7 +36,6 @@ STATES = st.builds(
     SuiteState,
     q=TEXT,
     cols=st.lists(TEXT, max_size=3),
-    pin=st.lists(TEXT, max_size=3),
     open=st.booleans(),
     tokens=st.one_of(st.none(), st.integers(1, 10**6)),
     mean=st.sampled_from(["tasks", "types"]),
@@ -65,7 +63,7 @@ def test_a_state_comes_back_from_its_query(state: SuiteState) -> None:
 def test_a_change_changes_that_alone(state: SuiteState) -> None:
     changed = read(SuiteState, state.query(page=7, q="x"))
     assert changed == state.model_copy(update={"page": 7, "q": "x"})
-    assert read(SuiteState, state.query(pin=[])).pin == []  # type: ignore[attr-defined]
+    assert read(SuiteState, state.query(cols=[])).cols == []  # type: ignore[attr-defined]
 
 
 def test_what_is_usual_is_not_said() -> None:
@@ -95,7 +93,7 @@ def test_every_parameter_of_every_page_is_described_and_optional() -> None:
 def test_what_is_wrong_with_a_query_is_said(query: dict[str, Any], says: list[str]) -> None:
     with pytest.raises(ValidationError) as caught:
         SuiteState.model_validate(query)
-    found = refusals(SuiteState, caught.value.errors())
+    found = describe_errors(SuiteState, caught.value.errors())
     assert len(found) == len(says)
     for sentence, start in zip(found, says, strict=True):
         assert sentence == start if start.startswith("There") else sentence.startswith(start)
@@ -111,16 +109,16 @@ def test_all_rows_unless_some_are_named() -> None:
 
 
 def test_what_a_state_shows_and_says() -> None:
-    state = SuiteState(theme="dark", density="dense", q="a b", rows="25", page=2, cols=["mean"])
+    state = SuiteState(theme="dark", q="a b", rows="25", page=2, cols=["mean"])
     assert state.pairs()  # what is changed later is not what was said before
-    assert state.shows() == "q=a+b&cols=mean"
-    assert state.said() == {"q": "a b", "rows": "25", "page": 2, "cols": ["mean"]}
+    assert state.filters() == "q=a+b&cols=mean"
+    assert state.not_default() == {"theme": "dark", "q": "a b", "rows": "25", "page": 2, "cols": ["mean"]}
     assert state.changed(q="c").pairs() == [*state.pairs(q="c")]
-    assert (SuiteState().shows(), SuiteState().said()) == ("", {})
+    assert (SuiteState().filters(), SuiteState().not_default()) == ("", {})
 
 
 def test_texts_and_lists_have_an_end() -> None:
-    wrong: list[dict[str, Any]] = [{"q": "x" * 201}, {"cols": ["x"] * 201}, {"pin": ["x" * 201]}, {"page": 0}]
+    wrong: list[dict[str, Any]] = [{"q": "x" * 201}, {"cols": ["x"] * 201}, {"page": 0}]
     for values in wrong:
         with pytest.raises(ValidationError):
             SuiteState.model_validate(values)
@@ -157,7 +155,7 @@ def test_pages_hold_every_row_once(total: int, rows: str, page: int) -> None:
     assert seen == list(range(1, total + 1))
 
 
-# Addresses that one would guess lead to the pages
+# Addresses that are none
 
 
 @pytest.fixture(scope="module")
@@ -165,49 +163,10 @@ def client() -> TestClient:
     return TestClient(standard_app(), follow_redirects=False)
 
 
-@pytest.mark.parametrize(
-    ("asked", "led"),
-    [
-        ("/models", "/"),
-        ("/models/", "/"),
-        ("/models?q=tiny", "/?q=tiny"),
-        ("/models/acme/tiny-base", "/models/acme--tiny-base"),
-        ("/models/Acme/Tiny-Base", "/models/acme--tiny-base"),
-        ("/models/acme/tiny-base.json?rows=25", "/models/acme--tiny-base.json?rows=25"),
-        ("/models/acme%2Ftiny-base", "/models/acme--tiny-base"),
-        ("/suites/MTEB(eng, v2)", "/suites/mteb"),
-        ("/suites/MTEB%28eng%2C%20v2%29?mean=types", "/suites/mteb?mean=types"),
-        ("/suites/mteb:MTEB(eng, v2)", "/suites/mteb"),
-        ("/suites/mteb:MTEB(kor, v1).csv", "/suites/mteb-MTEB-kor-v1.csv"),
-        ("/suites/NanoBEIR", "/suites/nanobeir"),
-        ("/suites/mteb-MTEB-eng-v2", "/suites/mteb"),
-    ],
-)
-def test_guessed_addresses(client: TestClient, asked: str, led: str) -> None:
-    answer = client.get(asked)
-    assert (answer.status_code, answer.headers["location"]) == (307, led)
-    assert client.get(led).status_code == 200
-    assert client.head(asked).status_code == 307
-
-
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/suites",
-        "/suites/mteb",
-        "/suites/mteb.json",
-        "/models/acme--tiny-base",
-        "/models/acme--tiny-base.csv",
-    ],
-)
-def test_pages_own_addresses_stay(client: TestClient, path: str) -> None:
-    assert client.get(path).status_code == 200
-
-
 def test_what_is_none_is_not_found_with_the_nearest(client: TestClient) -> None:
     for asked, near in [
-        ("/models/acme/tiny-bose", "acme--tiny-base"),
-        ("/models/acme/tiny-bose.json", "acme--tiny-base"),
+        ("/models/acme--tiny-bose", "acme--tiny-base"),
+        ("/models/acme--tiny-bose.json", "acme--tiny-base"),
         ("/suites/nanobier", "nanobeir"),
         ("/suites/nanobeir%00", "nanobeir"),
     ]:
@@ -224,11 +183,6 @@ def test_no_redirect_leads_out_of_the_site(client: TestClient, name: str) -> Non
         there = answer.headers.get("location", "/").removeprefix("http://testserver")
         assert there.startswith("/")
         assert not there.startswith("//")
-
-
-def test_they_are_no_part_of_the_api(client: TestClient) -> None:
-    paths = client.get("/openapi.json").json()["paths"]
-    assert not {"/models", "/models/{organisation}/{name}"} & set(paths)
 
 
 # The API as it is described: schemathesis asks what the description allows, and what it does not
@@ -266,7 +220,7 @@ def map_path_parameters(
     return path_parameters
 
 
-MOST = r"/suites/\{suite\}\.(json|csv)$|\.svg$|feed|healthz|metrics|records"
+MOST = r"/suites/\{suite\}\.(json|csv)$|\.svg$|healthz|metrics|records"
 """Routes that are asked more; the other pages are asked as JSON."""
 
 
@@ -317,7 +271,7 @@ def test_every_page_is_described_with_its_parameters() -> None:
     app, paths = standard_app(), document()["paths"]
     for route in app.state.site.pages:
         base = "/index" if route.path == "/" else route.path
-        for form in ("json", "csv", "md", "tex") if route.twins else ():
+        for form in route.formats:
             said = paths[f"{base}.{form}"]["get"]
             named = {p["name"] for p in said["parameters"] if p["in"] == "query"}
             assert named == set(route.state.model_fields)
@@ -361,7 +315,7 @@ def parameters() -> dict[tuple[str, str], tuple[str, ...]]:
         ("/suites/{suite}", "open", "0, 1", "0"),
         ("/suites/{suite}", "tokens", "a whole number from 1 to 2,147,483,647", ""),
         ("/suites/{suite}", "page", "a whole number from 1 to 100,000", "1"),
-        ("/suites/{suite}", "pin", "text, again and again for several", ""),
+        ("/suites/{suite}", "cols", "text, again and again for several", ""),
         ("/tasks", "q", "text", ""),
         ("/pareto", "price", "a number", ""),
         ("/pareto", "scale", "log, linear", ""),
@@ -391,21 +345,6 @@ def test_every_value_that_is_offered_is_taken(parameters: dict[tuple[str, str], 
 def test_no_signs_of_markdown_are_shown() -> None:
     text = Parsed(TestClient(standard_app()).get("/api").text).text
     assert "`" not in text
-
-
-@pytest.mark.parametrize(
-    ("suites", "says"),
-    [
-        ({}, "No suite asks for any of it."),
-        ({"a": False}, "It has a part of one suite."),
-        ({"a": False, "b": False}, "It has a part of 2 suites."),
-        ({"a": True}, "It has all of one suite."),
-        ({"a": True, "b": False}, "It has all of one suite and a part of one other."),
-        ({"a": True, "b": True, "c": False, "d": False}, "It has all of 2 suites and a part of 2 others."),
-    ],
-)
-def test_suites_of_a_model_in_words(suites: dict[str, bool], says: str) -> None:
-    assert _of_suites(suites) == says
 
 
 def test_keys_have_no_empty_ends_and_nothing_is_no_code() -> None:

@@ -17,7 +17,6 @@ from starlette.testclient import TestClient
 import site_data
 from harness import catalog, imported
 from harness.types import SuiteOptions
-from html_pages import BROWSER, figures
 from leaderboard.data.mteb_import import SCHEMA, trust_of
 from leaderboard.data.queries import Entry
 from leaderboard.data.suites import SiteSuite, slug
@@ -198,15 +197,6 @@ def test_a_model_is_stood_for_by_a_ranked_number_before_a_better_known_revision(
     external = scored(2, 0.5, entry=an_entry(2, "m", trust="external"))
     assert first_of_models([pinned, external], any_revision=False) == [external]
     assert first_of_models([pinned, external], any_revision=True) == [pinned]
-
-
-def test_pinned_rows_stay_on_top_and_are_marked_in_the_plot(client: TestClient) -> None:
-    rows = client.get(f"/tasks/{FIRST}.json").json()["tables"][0]["rows"]
-    last = rows[-1]["key"]
-    pinned = client.get(f"/tasks/{FIRST}.json?pin={last}").json()["tables"][0]["rows"]
-    assert [row["key"] for row in pinned] == [last, *(row["key"] for row in rows[:-1])]
-    (figure,) = figures(client.get(f"/tasks/{FIRST}?pin={last}", headers=BROWSER).text)
-    assert len(figure["data"][1]["x"]) == 1
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ suites = {{name: SiteSuite(slug=name, typed=name, suite=catalog.open_suite(name,
           for name in typed}}
 with mock.patch("leaderboard.data.snapshot.listed", return_value=suites):
     app = create_app(Settings(results=(folder,), reported=paths.reported_folder(), refresh=0,
-                              snapshots=Path("{folder}/site"), pages_a_minute=10**6))
+                              snapshots=folder / "site", pages_a_minute=10**6))
 client = TestClient(app)
 said = {{}}
 for route in app.state.site.pages:

@@ -1,0 +1,324 @@
+"""The papers' backbones under all their names, and what is printed of each by recipe and suite."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from harness import paths
+from leaderboard.data.papers import (
+    AVERAGE,
+    Paper,
+    PaperValue,
+    csv_lines,
+    plain,
+    printed_lines,
+    printed_names,
+    wrong_line,
+)
+
+_FIELDS = ("slug", "name", "family", "size_class", "parameters", "hub_ids")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Backbone:
+    """A pretrained encoder that models are made from.
+
+    Attributes:
+        slug: Its name in URLs.
+        name: Its display name.
+        family: The family in harness/backbones.
+        size_class: base, medium, large, or nothing.
+        parameters: Their number as printed; None where it is not stated.
+        hub_ids: Its names on the hub, the one of today first; none where no release is known.
+        printed: The papers' names for it: (model, size class).
+    """
+
+    slug: str
+    name: str
+    family: str
+    size_class: str
+    parameters: int | None
+    hub_ids: tuple[str, ...]
+    printed: tuple[tuple[str, str], ...]
+
+    @property
+    def aliases(self) -> frozenset[str]:
+        """All of its names; some may also be those of another size."""
+        printed = [name for model, size in self.printed for name in (model, f"{model} {size}")]
+        repositories = [hub_id.rpartition("/")[2] for hub_id in self.hub_ids]
+        return frozenset([self.slug, self.name, *self.hub_ids, *repositories, *printed])
+
+
+def backbones(folder: Path | None = None) -> dict[str, Backbone]:
+    """The backbones by slug, in the order of `backbones.csv` of `results/reported` (or another folder).
+
+    Raises:
+        RecordError: The file or `models.csv` beside it is missing or malformed.
+    """
+    folder = folder or paths.reported_folder()
+    return _backbones(folder) if folder else {}
+
+
+@functools.cache
+def _backbones(folder: Path) -> dict[str, Backbone]:
+    printed: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    for key, name in printed_names(folder).items():
+        printed[name.backbone].append(key)
+    known: dict[str, Backbone] = {}
+    path = folder / "backbones.csv"
+    for line, record in csv_lines(path, _FIELDS):
+        if record["slug"] in known or not record["name"]:
+            raise wrong_line(path, line, "it has no name, or a slug that stands there twice.")
+        known[record["slug"]] = Backbone(
+            slug=record["slug"],
+            name=record["name"],
+            family=record["family"],
+            size_class=record["size_class"],
+            parameters=parameter_count(record["parameters"]),
+            hub_ids=tuple(record["hub_ids"].split()),
+            printed=tuple(printed.pop(record["name"], ())),
+        )
+    if printed:
+        raise wrong_line(path, line, f"no backbone is called {next(iter(printed))!r}, as in models.csv.")
+    return known
+
+
+def parameter_count(text: str) -> int | None:
+    """A printed number of parameters.
+
+    >>> parameter_count("137M"), parameter_count("1.2B"), parameter_count("")
+    (137000000, 1200000000, None)
+    """
+    match = re.fullmatch(r"([0-9.]+)([MB])", text.strip())
+    return round(float(match[1]) * (1e6 if match[2] == "M" else 1e9)) if match else None
+
+
+def backbone_of(name: str, folder: Path | None = None) -> Backbone | None:
+    """The backbone with this name as a whole: its slug, name, hub id, repository or printed name.
+
+    None for a name of several sizes, such as BERT, and for a model made from a backbone.
+
+    >>> backbone_of("Alibaba-NLP/gte-modernbert-base"), backbone_of("BERT")
+    (None, None)
+    """
+    folder = folder or paths.reported_folder()
+    return _by_alias(folder).get(_plain_name(name)) if folder else None
+
+
+@functools.cache
+def _by_alias(folder: Path) -> dict[str, Backbone]:
+    owners: dict[str, set[str]] = defaultdict(set)
+    known = backbones(folder)
+    for backbone in known.values():
+        for alias in backbone.aliases:
+            owners[_plain_name(alias)].add(backbone.slug)
+    names = {alias: known[min(slugs)] for alias, slugs in owners.items() if len(slugs) == 1}
+    exact = {_plain_name(name): one for one in known.values() for name in (one.name, one.slug)}
+    return {**names, **exact}
+
+
+def _plain_name(name: str) -> str:
+    return re.sub(r"[^a-z0-9/]+", "-", name.casefold()).strip("-")
+
+
+def backbones_behind(parents: Mapping[str, str | None], folder: Path | None = None) -> dict[str, Backbone]:
+    """The backbone that each finished model was made from, through the models between them.
+
+    Args:
+        parents: What each model was adapted from (`adapted_from`), by name.
+        folder: The papers' folder.
+    """
+    behind = {model: _behind(model, parents, folder) for model in parents}
+    return {model: backbone for model, backbone in behind.items() if backbone}
+
+
+def _behind(model: str, parents: Mapping[str, str | None], folder: Path | None) -> Backbone | None:
+    seen: set[str] = set()
+    name = None if backbone_of(model, folder) else parents[model]
+    while name and name not in seen:
+        if backbone := backbone_of(name, folder):
+            return backbone
+        seen.add(name)
+        name = parents.get(name)
+    return None
+
+
+# What is printed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Benchmark:
+    """A recipe on a suite, as a column of numbers.
+
+    Attributes:
+        key: Its name in URLs.
+        recipe: The recipe as the papers call it.
+        suite: The suite in the catalog.
+        title: The suite, and what of it.
+        printed: The suite as printed.
+        metric: The printed column; empty for the average.
+    """
+
+    key: str
+    recipe: str
+    suite: str
+    title: str
+    printed: str
+    metric: str = ""
+
+    def has(self, row: PaperValue) -> bool:
+        """Whether a printed number belongs into this column."""
+        if row.suite != self.printed or not row.is_score or row.is_copy:
+            return False
+        if self.metric:
+            return row.metric == self.metric
+        recipe = row.treatment or "fine-tuning"
+        return plain(row.suite, row.metric) == AVERAGE and recipe == self.recipe
+
+
+def _benchmarks() -> Iterator[Benchmark]:
+    yield Benchmark(key="glue", recipe="fine-tuning", suite="glue", title="GLUE", printed="GLUE dev")
+    for recipe, version in (("SimCSE", 1), ("SimCSE", 2), ("unified contrastive", 1), ("CDE", 1)):
+        title, suite = f"MTEB(eng, v{version})", "mteb-v1" if version == 1 else "mteb"
+        key = f"{recipe.partition(' ')[0].lower()}-{suite}"
+        yield Benchmark(key=key, recipe=recipe, suite=suite, title=title, printed=title)
+    for recipe in ("DPR", "ColBERT"):
+        key = recipe.lower()
+        yield Benchmark(key=f"{key}-beir", recipe=recipe, suite="beir", title="BEIR", printed="BEIR")
+        for domain, where in (("OOD", "out of domain"), ("ID", "in domain")):
+            column = f"{recipe} MLDR-{domain}"
+            title, own = f"MLDR, {where}", f"{key}-mldr-{domain.lower()}"
+            yield Benchmark(
+                key=own, recipe=recipe, suite="mldr", title=title, printed="MLDR-en", metric=column
+            )
+    for name in ("CodeSearchNet", "StackQA"):
+        key = name.lower()
+        yield Benchmark(key=f"dpr-{key}", recipe="DPR", suite=key, title=name, printed="CoIR", metric=name)
+
+
+BENCHMARKS = tuple(_benchmarks())
+"""The columns of /backbones: ModernBERT evaluates code with one vector for each text, so by DPR."""
+
+
+_LINE = ("table", "model", "size_class", "setting", "suite")
+"""What the numbers of one printed line share."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrintedScore:
+    """A printed number of a backbone: its paper's slug, and the notes of it and of the tasks in it."""
+
+    paper: str
+    row: PaperValue
+    notes: tuple[str, ...]
+
+
+def printed_scores(
+    papers: Mapping[str, Paper], folder: Path | None = None
+) -> dict[tuple[str, str], list[PrintedScore]]:
+    """The printed numbers by backbone (its slug) and benchmark (its key), in print's order.
+
+    Numbers that a paper copies, or repeats in an overview, stand there once.
+    """
+    scores: dict[tuple[str, str], list[PrintedScore]] = defaultdict(list)
+    for paper in papers.values():
+        rows = sorted(paper.rows, key=lambda row: row.setting == "overview")
+        for row, benchmark in ((row, one) for row in rows for one in BENCHMARKS if one.has(row)):
+            backbone = backbone_of(row.backbone, folder)
+            known = scores[backbone.slug, benchmark.key] if backbone else []
+            repeated = row.setting == "overview" and any(
+                (one.paper, one.row.value) == (paper.slug, row.value) for one in known
+            )
+            if not repeated:
+                known.append(PrintedScore(paper=paper.slug, row=row, notes=_notes(row, rows)))
+    return dict(scores)
+
+
+def _notes(row: PaperValue, rows: Sequence[PaperValue]) -> tuple[str, ...]:
+    """The note of a number, and for an average those of its tasks."""
+    if plain(row.suite, row.metric) != AVERAGE:
+        return (row.note,) if row.note else ()
+    line = [one for one in rows if all(getattr(one, name) == getattr(row, name) for name in _LINE)]
+    notes: dict[str, list[str]] = defaultdict(list)
+    for part in line:
+        if part.metric != row.metric and part.note:
+            notes[part.note].append(part.metric)
+    notes.pop(row.note, None)
+    texts = [n if len(of) == len(line) - 1 else f"{', '.join(of)}: {n}" for n, of in notes.items()]
+    return tuple(filter(None, [row.note, *texts]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class GlueLine:
+    """A printed line of GLUE.
+
+    Attributes:
+        paper: The paper's slug.
+        backbone: What the line is of; None where that is not known.
+        name: The model as printed.
+        table: The table.
+        setting: What was done, as printed.
+        convention: The convention of its numbers (suites/glue.py); empty where it is not known.
+        source: Where the paper has the numbers from; empty for its own.
+        tasks: The numbers by task; none where the average alone is printed.
+        average: The printed average, which may stand in another table.
+    """
+
+    paper: str
+    backbone: Backbone | None
+    name: str
+    table: str
+    setting: str
+    convention: str
+    source: str
+    tasks: Mapping[str, PaperValue]
+    average: PaperValue | None
+
+
+_SOURCES = {"MosaicBERT Table": "mosaicbert", "Warner 2024": "modernbert"}
+"""Words in notes that name a paper whose convention is known."""
+_OWN = ("own result", "best average value", "interval bounds")
+
+
+def glue_lines(papers: Mapping[str, Paper], folder: Path | None = None) -> list[GlueLine]:
+    """Every printed line of GLUE; an average in an overview stands in the line of its tasks."""
+    lines = [line for paper in papers.values() for line in _glue_lines(paper, folder)]
+    for overview in [line for line in lines if not line.tasks]:
+        whole = [
+            at
+            for at, line in enumerate(lines)
+            if (line.paper, line.backbone, line.average) == (overview.paper, overview.backbone, None)
+        ]
+        if len(whole) == 1:
+            lines[whole[0]] = replace(lines[whole[0]], average=overview.average)
+            lines.remove(overview)
+    return lines
+
+
+def _glue_lines(paper: Paper, folder: Path | None) -> Iterator[GlueLine]:
+    rows = [row for row in paper.rows if row.suite == "GLUE dev" and row.is_score]
+    for table in paper.tables:
+        for line in printed_lines([row for row in rows if row.table == table]):
+            first = line.first
+            tasks = {plain(first.suite, name): row for name, row in line.cells.items()}
+            average = tasks.pop(AVERAGE, None)
+            note = first.setting.partition(";")[0] if first.is_copy else first.note
+            source = "" if note.startswith(_OWN) else note
+            by_way = source or re.search(r"\[\d", first.model)
+            named = next((slug for words, slug in _SOURCES.items() if words in source), "")
+            yield GlueLine(
+                paper=paper.slug,
+                backbone=backbone_of(first.backbone, folder),
+                name=first.name,
+                table=table,
+                setting=first.setting,
+                convention=named if by_way else paper.slug,
+                source=source,
+                tasks=tasks,
+                average=average,
+            )

@@ -1,0 +1,340 @@
+"""A paper's tables as on its page: the printed numbers, what follows from them, and measured lines."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import TypeAlias
+
+from harness.errors import unknown
+from leaderboard.data.papers import (
+    AVERAGE,
+    OVER_TASKS,
+    OVER_TYPES,
+    SCORES,
+    Conflict,
+    Line,
+    Paper,
+    PaperTable,
+    PaperValue,
+    conflicts,
+    key_of,
+    lines_of,
+    number_of,
+    plain,
+    power_laws,
+    printed_lines,
+    title,
+)
+from leaderboard.web.tables import EMPTY, Cell, Column, Row, Table
+
+_SHORT = {OVER_TASKS: "mean over tasks"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Numbers:
+    """A column of numbers; `measured` is what measured cells call it, empty if there are none."""
+
+    column: Column
+    make: Callable[[Line], Cell]
+    measured: tuple[str, str] | None = None
+
+
+Measured: TypeAlias = Mapping[tuple[str, str, str, str], Cell]
+"""Cells by printed model, size class, suite and metric (as printed, or as `plain` gives it).
+
+The cell with neither suite nor metric stands at the head of the model's line."""
+
+
+def paper_table(paper: Paper, table: PaperTable, *measured: Measured) -> Table:
+    """A paper's table as in print, with what we make of its aggregates.
+
+    Args:
+        paper: The paper.
+        table: One of its tables.
+        measured: Cells of lines of their own, each directly below a model's last printed line.
+    """
+    lines = printed_lines(table.rows)
+    ways = [OVER_TYPES, OVER_TASKS] if table.rows[0].suite.startswith("MTEB(") else []
+    numbers = _numbers(lines, ways=ways, ours=not ways)
+    heads = _heads(lines)
+    below = [
+        {(m, size, suite, plain(suite, metric)): cell for (m, size, suite, metric), cell in cells.items()}
+        for cells in measured
+    ]
+    last = {line.model: line for line in lines}
+    rows: list[Row] = []
+    for line in lines:
+        rows.append(_row(line, heads, numbers))
+        for cells in below if last[line.model] is line else ():
+            rows += _measured_row(line, heads, numbers, cells)
+    odd = any({"/", " "} <= set(line.first.model) for line in lines)  # `D/F_N vs C` is no model
+    columns = [replace(one, key="line") if odd and one.key == "model" else one for one in _columns(heads)]
+    return Table(
+        name=f"table-{key_of(table.id)}",
+        caption=f"{paper.name}, {title(table.id)}: {table.caption}",
+        columns=[*columns, *(one.column for one in numbers)],
+        rows=rows,
+        notes=_notes(lines, table.rows, ways),
+    )
+
+
+def _measured_row(
+    line: Line, heads: Sequence[str], numbers: Sequence[_Numbers], cells: Measured
+) -> list[Row]:
+    """What was measured of a line's model; nothing if that is nothing."""
+    own = [cells.get((*line.model, *one.measured), EMPTY) if one.measured else EMPTY for one in numbers]
+    if all(cell is EMPTY for cell in own):
+        return []
+    head = cells.get((*line.model, "", ""), Cell(text="measured here", value="measured here"))
+    return [Row(cells=[_measured_cell(cell) for cell in (head, *[EMPTY] * (len(heads) - 1), *own)])]
+
+
+def _measured_cell(cell: Cell) -> Cell:
+    kinds = dict.fromkeys([*cell.kind.split(), "measured"])
+    return cell if cell is EMPTY else replace(cell, kind=" ".join(kinds))
+
+
+def side_by_side(papers: Mapping[str, Paper], suite: str) -> Table:
+    """Every paper's scores of a suite, those of one backbone below one another.
+
+    Raises:
+        UsageError: No paper prints scores of such a suite.
+    """
+    rows = [row for paper in papers.values() for row in paper.rows if row.unit in SCORES]
+    if suite not in (known := {row.suite for row in rows}):
+        raise unknown("printed suite", suite, known, then="`/papers` shows all.")
+    own = sorted((row for row in rows if row.suite == suite), key=lambda row: row.backbone.casefold())
+    lines = lines_of(own, _side_labels, lambda row: plain(suite, row.metric))
+    ways = list(dict.fromkeys(way for line in lines for way in line.means))
+    numbers = sorted(_numbers(lines, ways=ways, ours=False), key=lambda one: _place(one.column.label))
+    heads = _heads(lines)
+    differing = {id(row): conflict for conflict in conflicts(papers) for row in conflict.prints}
+    numbers = [replace(one, make=_with_conflicts(one, differing)) for one in numbers]
+    return Table(
+        name=f"side-by-side-{key_of(suite)}",
+        caption=f"{suite} in the papers, by backbone",
+        columns=[*_columns(heads), *(one.column for one in numbers)],
+        rows=[_row(line, heads, numbers) for line in lines],
+        notes=["A cell's note names the papers that print another value of it."] if differing else [],
+    )
+
+
+def _side_labels(row: PaperValue) -> dict[str, str]:
+    return {
+        "Backbone": row.backbone,
+        "Paper": row.paper,
+        "Table": row.table,
+        "Printed as": row.name,
+        "Treatment": row.treatment,
+        "Setting": row.setting,
+    }
+
+
+def _place(label: str) -> int:
+    """Averages stand last, recomputed ones behind them."""
+    return 2 if label.endswith(" (recomputed)") else int(label == AVERAGE)
+
+
+def _with_conflicts(numbers: _Numbers, differing: Mapping[int, Conflict]) -> Callable[[Line], Cell]:
+    def make(line: Line) -> Cell:
+        cell, row = numbers.make(line), line.cells.get(numbers.column.label)
+        conflict = differing.get(id(row))
+        if row is None or conflict is None:
+            return cell
+        others = [one for one in conflict.prints if one.paper != row.paper and not one.same_as(row)]
+        note = "; ".join(f"{one.paper}, {title(one.table)} has {one.value}" for one in others)
+        return replace(cell, note=f"{cell.note} {note}.".strip()) if note else cell
+
+    return make
+
+
+def _heads(lines: Sequence[Line]) -> list[str]:
+    """The labels that a table needs: a setting that all lines share goes below it."""
+    values = {name: {line.labels[name] for line in lines} for name in lines[0].labels}
+    return [name for name, found in values.items() if found != {""} and (name != "Setting" or len(found) > 1)]
+
+
+def _columns(heads: Sequence[str]) -> list[Column]:
+    """The columns of the labels."""
+    return [Column(key=key_of(name).lower(), label=name, sticky=name == heads[0]) for name in heads]
+
+
+def _row(line: Line, heads: Sequence[str], numbers: Sequence[_Numbers]) -> Row:
+    """A line as a row."""
+    labels = [Cell(text=line.labels[name], value=line.labels[name] or None) for name in heads]
+    return Row(cells=[*labels, *(one.make(line) for one in numbers)])
+
+
+def _numbers(lines: Sequence[Line], *, ways: Sequence[str], ours: bool) -> list[_Numbers]:
+    """The printed columns, with a column behind those that have numbers which do not follow, and means."""
+    found: list[_Numbers] = []
+    names = dict.fromkeys(name for line in lines for name in line.cells)
+    for name in names:
+        cells = [line.cells[name] for line in lines if name in line.cells]
+        found.append(_printed_column(name, cells))
+        if ours and any(row.follows == "no" for row in cells):
+            found.append(_our_column(name, cells[0]))
+    return found + [_mean_column(way, lines[0].first.suite) for way in ways]
+
+
+def _printed_column(name: str, cells: Sequence[PaperValue]) -> _Numbers:
+    units = {row.unit for row in cells if row.value}
+    column = Column(
+        key=key_of(name),
+        label=name,
+        group=cells[0].suite,
+        numeric=all(row.number is not None for row in cells if row.value),
+        note=units.pop() if len(units) == 1 else "",
+    )
+    return _Numbers(
+        column=column,
+        make=lambda line: printed_cell(line.cells[name]) if name in line.cells else EMPTY,
+        measured=(cells[0].suite, plain(cells[0].suite, name)),
+    )
+
+
+def _our_column(name: str, first: PaperValue) -> _Numbers:
+    def make(line: Line) -> Cell:
+        row = line.cells.get(name)
+        if row is None or not row.recomputed:
+            return EMPTY
+        return Cell(text=row.recomputed, value=number_of(row.recomputed), note=f"{row.recomputed_as}.")
+
+    note = f"what {name} comes to from the printed numbers, where the print does not follow from them"
+    key = f"{key_of(name)}-recomputed"
+    column = Column(key=key, label="recomputed", group=first.suite, numeric=True, note=note)
+    return _Numbers(column=column, make=make)
+
+
+def _mean_column(way: str, suite: str) -> _Numbers:
+    name, places = _SHORT.get(way, way), 2 if way in (OVER_TYPES, OVER_TASKS) else 3
+
+    def make(line: Line) -> Cell:
+        value = line.means.get(way)
+        return EMPTY if value is None else Cell(text=f"{value:.{places}f}", value=round(value, places))
+
+    label = f"{name} (recomputed)"
+    column = Column(key=key_of(name), label=label, numeric=True, note=f"{way}, from the printed numbers")
+    return _Numbers(column=column, make=make, measured=(suite, name))
+
+
+def _notes(lines: Sequence[Line], rows: Sequence[PaperValue], ways: Sequence[str]) -> list[str]:
+    """What must be said below a paper's table."""
+    settings = {line.labels["Setting"] for line in lines} - {""}
+    notes = [f"Setting: {setting}." for setting in settings if len(settings) == 1]
+    if ways:
+        printed = _ways(lines)
+        notes += [f"The printed average is {way} of: {'; '.join(names)}." for way, names in printed.items()]
+        return [*notes, *_mixed(printed), *_turned(lines)]
+    odd = sum(row.follows == "no" for row in rows)
+    if odd:
+        notes.append(
+            f"{odd} of the {sum(bool(row.follows) for row in rows)} numbers that can be recomputed do not "
+            "follow from the printed ones; ours stand beside them."
+        )
+    return notes + _ratio(rows)
+
+
+def warnings(table: PaperTable) -> list[str]:
+    """What would mislead a reader of the print: two kinds of mean in one column, and what that turns round.
+
+    These stand among the notes of `paper_table`, too.
+    """
+    if not table.rows[0].suite.startswith("MTEB("):
+        return []
+    lines = printed_lines(table.rows)
+    return [*_mixed(_ways(lines)), *_turned(lines)]
+
+
+def _ways(lines: Sequence[Line]) -> dict[str, list[str]]:
+    """The lines by the mean that they print as their average."""
+    ways: dict[str, list[str]] = {}
+    for line in lines:
+        for row in line.cells.values():
+            if row.follows:
+                way = "neither mean"
+                if row.follows == "yes":
+                    way = f"the {_SHORT.get(row.recomputed_as, row.recomputed_as)}"
+                ways.setdefault(way, []).append(_name(line, lines))
+    return ways
+
+
+def _mixed(ways: Collection[str]) -> list[str]:
+    text = "The table mixes two means: compare its lines in one of the recomputed columns only."
+    return [text] if len(set(ways) - {"neither mean"}) > 1 else []
+
+
+def _turned(lines: Sequence[Line]) -> list[str]:
+    """Pairs that print orders one way and both means the other."""
+    notes = []
+    for one, other in itertools.permutations(lines, 2):
+        mine, theirs, printed = one.means, other.means, (_average(one), _average(other))
+        below = mine and theirs and all(mine[way] < theirs[way] for way in mine)
+        if below and None not in printed and printed > printed[::-1]:
+            sides = [
+                f"{x:.2f} against {theirs[way]:.2f} as {_SHORT.get(way, way)}" for way, x in mine.items()
+            ]
+            names = f"{_name(one, lines)} is printed above {_name(other, lines)}"
+            notes.append(f"{names} ({printed[0]} against {printed[1]}), but has {' and '.join(sides)}.")
+    return notes
+
+
+def _average(line: Line) -> float | None:
+    return next((row.number for name, row in line.cells.items() if name.startswith(AVERAGE)), None)
+
+
+def _name(line: Line, lines: Sequence[Line]) -> str:
+    """A line's model, and the end of its setting where the model stands there more than once."""
+    name = line.first.name
+    alone = sum(other.model == line.model for other in lines) == 1
+    return name if alone else f"{name} ({line.labels['Setting'].rpartition('; ')[2]})"
+
+
+def _ratio(rows: Sequence[PaperValue]) -> list[str]:
+    """How much the two readings of OptiBERT's parametric law differ within its range of compute."""
+    name, setting = "D/F_N vs C", "Sec4.2 parametric"
+    printed = {row.metric: row.number for row in rows if (row.model, row.setting) == (name, setting)}
+    prefactor, exponent, laws = printed.get("a_log10"), printed.get("exponent"), power_laws(rows)
+    if prefactor is None or exponent is None or name not in laws:
+        return []
+    ours = 10 ** (laws[name][0] + 19 * laws[name][1])
+    text = f"At C = 1e19 the printed law gives D/F_N = {10 ** (prefactor + 19 * exponent):.2f}"
+    return [f"{text}, eq. 7 with the printed A, B, alpha and beta {ours:.1f}."]
+
+
+def printed_cell(row: PaperValue) -> Cell:
+    """A number with its error or its interval, and what is known of it."""
+    if not row.value:
+        return Cell(text="–", kind="away", note=_sentence(row.note))
+    value = row.value if row.number is None else row.number
+    price = re.search(r"\$[\d.]+/GPU-h$", row.setting)
+    notes = [row.unit, row.note, price.group() if price else "", _verdict(row)]
+    return Cell(text=_text(row), value=value, kind="reported", note=_sentence(*notes))
+
+
+def _text(row: PaperValue) -> str:
+    """The number with its error or its interval, as it was printed."""
+    if not row.ci_low:
+        return row.value
+    value, low, high = (Decimal(text) for text in (row.value, row.ci_low, row.ci_high))
+    if "plus/minus" in row.note and high - value == value - low:
+        return f"{row.value} ± {high - value}"
+    return f"{row.value} [{row.ci_low}, {row.ci_high}]"
+
+
+def _verdict(row: PaperValue) -> str:
+    """Whether a number follows from those beside it, and if not, whether rounded parts may be why."""
+    if row.follows != "no":
+        return f"follows as: {row.recomputed_as}" if row.follows else ""
+    text = f"does not follow from the printed numbers: {row.recomputed_as} is {row.recomputed}"
+    difference = abs(Decimal(row.value) - Decimal(row.recomputed))
+    return f"{text}, within what rounding of the parts can do" if difference <= row.last_place else text
+
+
+def _sentence(*parts: str) -> str:
+    text = "; ".join(part for part in parts if part)
+    return f"{text[0].upper()}{text[1:]}." if text else ""

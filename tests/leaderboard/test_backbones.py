@@ -1,0 +1,201 @@
+"""The papers' backbones: their names, what was made from them, and what is printed of each."""
+
+from __future__ import annotations
+
+import csv
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from harness.backbones import entries
+from harness.catalog import suites
+from harness.errors import RecordError
+from leaderboard.data.backbones import (
+    BENCHMARKS,
+    GlueLine,
+    backbone_of,
+    backbones,
+    backbones_behind,
+    glue_lines,
+    printed_scores,
+)
+from leaderboard.data.papers import papers
+from suites.glue import VIEWS
+
+FOLDER = Path(__file__).parents[2] / "results" / "reported"
+NO_MODEL = {"all", "synthetic set", "Lhat(F_N,D)", "F_N vs C", "D vs C", "D/F_N vs C"}
+
+
+@pytest.fixture(scope="module")
+def lines() -> list[GlueLine]:
+    return glue_lines(papers(FOLDER))
+
+
+@pytest.mark.parametrize(
+    ("name", "slug"),
+    [
+        ("google-bert/bert-base-uncased", "bert-base"),
+        ("bert-base-uncased", "bert-base"),
+        ("BERT_base", "bert-base"),
+        ("Answerdotai/ModernBERT-Base", "modernbert-base"),
+        ("ModernBERT_large", "modernbert-large"),
+        ("NomicBERT-2048", "nomic-bert-2048"),
+        ("NeoBERT_4096", "neobert"),
+        ("OptiBERT_neo 13B tokens", "optibert-neo"),
+        ("MosaicBERT-128", "mosaicbert-base"),
+        ("BERT", None),
+        ("RoBERTa", None),
+        ("Alibaba-NLP/gte-modernbert-base", None),
+        ("gte-modernbert-base", None),
+        ("somebody/ModernBERT-base", None),
+        ("google-bert/bert-base-multilingual-cased", None),
+        ("", None),
+    ],
+)
+def test_a_backbone_is_known_by_whole_names(name: str, slug: str | None) -> None:
+    found = backbone_of(name)
+    assert (found.slug if found else None) == slug
+
+
+def test_each_of_the_30_most_printed_models_is_one_backbone_with_all_its_numbers() -> None:
+    counts: Counter[tuple[str, str]] = Counter()
+    for path in FOLDER.glob("*.csv"):
+        if path.stem not in ("models", "backbones"):
+            with path.open(newline="") as file:
+                lines = [line for line in csv.DictReader(file) if line["value"]]
+            counts.update((line["model"], line["size_class"]) for line in lines)
+    counts = Counter({key: count for key, count in counts.items() if key[0] not in NO_MODEL})
+    printed = [row for paper in papers(FOLDER).values() for row in paper.rows if row.value]
+    for key, count in counts.most_common(30):
+        [one] = [backbone for backbone in backbones().values() if key in backbone.printed]
+        own = [row for row in printed if (row.model, row.size_class) == key]
+        assert len(own) == count
+        assert {row.backbone for row in own} == {one.name}
+
+
+def test_every_backbone_is_of_a_known_family_and_its_names_are_its_own() -> None:
+    known = backbones()
+    assert {one.family for one in known.values()} <= entries().keys()
+    hub_ids = [hub_id for one in known.values() for hub_id in one.hub_ids]
+    assert len(hub_ids) == len(set(hub_ids))
+    for one in known.values():
+        assert all(backbone_of(name) == one for name in (one.slug, one.name, *one.hub_ids))
+    for row in (row for paper in papers(FOLDER).values() for row in paper.rows if row.hub_id):
+        own = backbone_of(row.hub_id)
+        assert own is not None
+        assert own.name == row.backbone
+
+
+def test_a_finished_model_goes_back_to_its_backbone() -> None:
+    parents = {
+        "a/finished": "a/halfway",
+        "a/halfway": "google-bert/bert-base-uncased",
+        "b/other": "nobody/knows",
+        "c/one": "c/two",
+        "c/two": "c/one",
+        "d/none": None,
+        "answerdotai/ModernBERT-base": "answerdotai/ModernBERT-large",
+    }
+    found = backbones_behind(parents)
+    assert {model: one.slug for model, one in found.items()} == {
+        "a/finished": "bert-base",
+        "a/halfway": "bert-base",
+    }
+
+
+PRINTED = {
+    ("modernbert-base", "dpr-beir"): ["41.6"],
+    ("modernbert-base", "dpr-mldr-ood"): ["27.4"],
+    ("modernbert-base", "dpr-mldr-id"): ["44.0"],
+    ("modernbert-base", "colbert-beir"): ["51.3"],
+    ("modernbert-base", "colbert-mldr-ood"): ["80.2"],
+    ("modernbert-base", "dpr-codesearchnet"): ["56.4"],
+    ("modernbert-base", "dpr-stackqa"): ["73.6"],
+    ("modernbert-large", "dpr-beir"): ["44.0"],
+    ("modernbert-large", "glue"): ["90.5", "90.4"],
+    ("deberta-v3-base", "dpr-mldr-ood"): ["5.4"],
+    ("neobert", "unified-mteb-v1"): ["51.3"],
+    ("neobert", "cde-mteb-v1"): ["66.6"],
+    ("neobert", "glue"): ["89.0"],
+    ("optibert-239m", "simcse-mteb-v1"): ["51.5"],
+    ("optibert-239m", "simcse-mteb"): ["51.6"],
+    ("optibert-neo", "glue"): ["76.0", "84.6", "88.1"],
+    ("mosaicbert-base", "glue"): ["79.6", "82.2", "83.2", "83.4", "85.4"],
+}
+
+
+def test_printed_scores_by_recipe_and_suite() -> None:
+    found = printed_scores(papers(FOLDER))
+    assert {key: [one.row.value for one in found[key]] for key in PRINTED} == PRINTED
+    assert {one.suite for one in BENCHMARKS} <= suites().keys()
+    assert ("neobert", "simcse-mteb") not in found  # nobody printed it
+    [score] = found["modernbert-base", "dpr-beir"]
+    assert (score.paper, score.row.table) == ("modernbert", "7")
+    assert [note.startswith("MSMARCO: inferred split") for note in score.notes] == [True]
+    assert found["roberta-base", "glue"][0].notes == ("from RoBERTa paper Table 8",)
+
+
+def test_glue_lines_of_all_papers(lines: list[GlueLine]) -> None:
+    printed = [row for paper in papers(FOLDER).values() for row in paper.rows]
+    scores = Counter(row.value for row in printed if row.suite == "GLUE dev" and row.is_score)
+    held = [
+        *(row for line in lines for row in line.tasks.values()),
+        *(line.average for line in lines if line.average),
+    ]
+    assert Counter(row.value for row in held) == scores
+    assert all(line.backbone for line in lines)
+    assert {line.convention for line in lines} == {"", *VIEWS}
+    by_line = {(line.paper, line.table, line.name): line for line in lines}
+    own = by_line["modernbert", "5", "ModernBERT base"]
+    assert {name: row.value for name, row in own.tasks.items()} == {
+        "CoLA": "65.1", "SST-2": "96.0", "MRPC": "92.2", "STS-B": "91.8",
+        "QQP": "92.1", "MNLI": "89.1", "QNLI": "93.9", "RTE": "87.4",
+    }  # fmt: skip
+    assert own.average is not None
+    assert (own.average.value, own.average.table) == ("88.4", "1")
+    assert (own.convention, own.source) == ("modernbert", "")
+
+
+@pytest.mark.parametrize(
+    ("paper", "name", "convention", "source"),
+    [
+        ("neobert", "NeoBERT_4096 medium", "neobert", ""),
+        ("neobert", "ModernBERT large", "modernbert", "Warner 2024 Table 5"),
+        ("neobert", "BERT base", "", "Devlin Table 1 (these are test-server numbers, QQP is F1)"),
+        ("modernbert", "BERT base", "mosaicbert", "copied from MosaicBERT Table S3"),
+        ("mosaicbert", "CrammingBERT-Base [18] base", "", ""),
+        ("optibert", "OptiBERT_239M", "optibert", ""),
+        ("optibert", "NeoBERT_1024", "", "copied from the baseline papers"),
+    ],
+)
+def test_a_line_has_the_convention_of_who_measured_it(
+    lines: list[GlueLine], paper: str, name: str, convention: str, source: str
+) -> None:
+    [line] = [line for line in lines if (line.paper, line.name) == (paper, name)]
+    assert (line.convention, line.source) == (convention, source)
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("bert-base,BERT base,bert,base,110M,", "twice"),
+        ("x,,bert,base,110M,", "has no name"),
+        ("x,X,bert,base,110M", "5 fields where 6 belong"),
+    ],
+)
+def test_a_malformed_table_of_backbones_is_named(tmp_path: Path, line: str, says: str) -> None:
+    folder = Path(shutil.copytree(FOLDER, tmp_path / "reported"))
+    with (folder / "backbones.csv").open("a") as file:
+        file.write(f"{line}\n")
+    with pytest.raises(RecordError, match=rf"backbones\.csv, line \d+: .*{says}"):
+        backbones(folder)
+
+
+def test_a_printed_name_without_a_backbone_is_named(tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(FOLDER, tmp_path / "reported"))
+    path = folder / "models.csv"
+    path.write_text(path.read_text().replace(",BERT large,", ",BERT huge,"))
+    with pytest.raises(RecordError, match="no backbone is called 'BERT huge'"):
+        backbones(folder)

@@ -1,0 +1,75 @@
+"""The search: any name of anything leads to its page, the best hits first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+import site_data
+from html_pages import page
+from leaderboard.pages.search import KINDS
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    with TestClient(site_data.small_app(tmp_path_factory.mktemp("search"), site_data.fill)) as found:
+        yield found
+
+
+def hits(client: TestClient, query: str) -> list[dict[str, Any]]:
+    answer = client.get("/search.json", params={"q": query})
+    assert answer.status_code == 200
+    return [row["cells"] for row in answer.json()["tables"][0]["rows"]]
+
+
+@pytest.mark.parametrize(
+    ("query", "name"),
+    [
+        ("optibert", "OptiBERT"),
+        ("neobert", "NeoBERT"),
+        ("modernbert", "ModernBERT"),
+        ("mosaicbert", "MosaicBERT"),
+        ("bert-base", "BERT base"),
+        ("google-bert/bert-base-uncased", "BERT base"),
+        ("cola", "CoLA"),
+        ("tiny base", "acme/tiny-base"),
+        ("mteb", "mteb"),
+        ("glue-optibert", "glue-optibert"),
+    ],
+)
+def test_the_first_hit_leads_to_numbers(client: TestClient, query: str, name: str) -> None:
+    first = hits(client, query)[0]
+    assert name in (first["name"]["value"], first.get("matched", {}).get("value")) or first["name"][
+        "value"
+    ].startswith(name)
+    assert page(client, str(first["name"]["href"])).tables
+
+
+def test_whole_names_go_first_then_beginnings_then_parts(client: TestClient) -> None:
+    names = [one["name"]["value"] for one in hits(client, "neobert")]
+    assert names.index("NeoBERT") < names.index("glue-neobert")
+    assert hits(client, "ArguAna")[0]["kind"]["value"] == "task"
+
+
+def test_every_word_must_be_in_the_name(client: TestClient) -> None:
+    assert {one["name"]["value"] for one in hits(client, "acme large")} == {"acme/tiny-large"}
+    assert hits(client, "acme nowhere") == hits(client, "???") == []
+    assert "Nothing has such a name." in page(client, "/search?q=nowhere").text
+
+
+def test_without_words_all_is_listed_by_kind(client: TestClient) -> None:
+    found = client.get("/search.json?rows=all").json()["tables"][0]["rows"]
+    kinds = [row["cells"]["kind"]["value"] for row in found]
+    assert list(dict.fromkeys(kinds)) == [kind for kind in KINDS if kind in kinds]
+    tasks = client.get("/search.json?kind=task&rows=all").json()["tables"][0]["rows"]
+    assert {row["cells"]["kind"]["value"] for row in tasks} == {"task"}
+    assert len(tasks) == kinds.count("task")
+
+
+def test_a_hostile_query_stands_escaped(client: TestClient) -> None:
+    text = client.get("/search", params={"q": site_data.HOSTILE}).text
+    assert "<script>alert" not in text
+    assert hits(client, site_data.HOSTILE)[0]["name"]["value"] == site_data.HOSTILE
