@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
-import sys
+import socket
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from threading import Thread
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -40,6 +42,13 @@ if TYPE_CHECKING:
     help="The port; 0 for any free one.",
 )
 @click.option(
+    "--workers",
+    default=1,
+    show_default=True,
+    type=click.IntRange(1, 64),
+    help="Processes that answer; for many readers one for each core.",
+)
+@click.option(
     "--refresh",
     default=30.0,
     show_default=True,
@@ -54,14 +63,14 @@ if TYPE_CHECKING:
 @click.option(
     "--url",
     default="",
-    help="With --static: the address that the files will have, e.g. https://example.org/encoders. The feed "
-    "of new records needs it; without it none is written.",
+    help="The address that readers type, e.g. https://example.org/encoders; badges hold it.",
 )
 def command(
     results: tuple[Path, ...],
     suites: tuple[str, ...],
     host: str,
     port: int,
+    workers: int,
     refresh: float,
     static: Path | None,
     url: str,
@@ -69,70 +78,53 @@ def command(
     """Open the leaderboard over results folders: what was measured, imported and reported."""
     from leaderboard.web.settings import from_environment
 
-    _check(url, static)
-    settings = from_environment(results, suites=suites, refresh=refresh, static=static is not None)
-    _say_what_is_missing(settings)
-    if static is None:
-        return _serve(settings, host, port)
-    from leaderboard.web.static_site import write_site
-
-    click.echo(BUILDING, err=True)
-    return write_site(settings, static, url)
-
-
-BUILDING = "Bringing the index up to date…"
-
-SWITCH = 0.0005
-"""Seconds that a thread which makes a page may keep the one waiting that sends pages."""
-
-
-def _check(url: str, static: Path | None) -> None:
-    if url and static is None:
-        raise UsageError("--url is for --static: a server sees its address.", hint="Leave --url out.")
     if url and not url.startswith(("https://", "http://")):
-        raise UsageError(
-            f"--url is {url!r}, no web address.", hint="For example https://example.org/encoders."
-        )
-
-
-def _say_what_is_missing(settings: Settings) -> None:
+        hint = "For example https://example.org/encoders."
+        raise UsageError(f"--url is {url!r}, no web address.", hint=hint)
+    own = {"suites": suites, "refresh": refresh, "static": static is not None, "url": url.rstrip("/")}
+    settings = from_environment(results, **own)
     if not settings.home.is_dir():
         some = settings.reference or settings.reported
         left = "only the reference records and the papers are shown" if some else "nothing is shown"
         click.echo(f"There is no ./{settings.home}: {left}.", err=True)
+    if static is None:
+        return _serve(settings, host, port, workers)
+    from leaderboard.web.static_site import write_site
+
+    click.echo("Bringing the snapshot up to date…", err=True)
+    return write_site(settings, static)
 
 
-def _serve(settings: Settings, host: str, port: int) -> int:
-    import socket
-
+def _serve(settings: Settings, host: str, port: int, workers: int) -> int:
     import uvicorn
+    from uvicorn.supervisors import Multiprocess
 
-    from leaderboard.web.app import create_app
+    from leaderboard.web.app import create_app, refresh_again_and_again, worker_app
+    from leaderboard.web.site import open_site
 
-    try:
-        bound = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
-    except OSError as error:
-        raise UsageError(f"Cannot listen on {host}:{port}: {_why(error)}.", hint=_hint(error)) from None
-    with bound:
-        click.echo(BUILDING, err=True)
-        app = create_app(settings)
-        entries = len(app.state.site.queries.entries)
+    options: dict[str, Any] = {"log_level": "warning", "access_log": False, "server_header": False}
+    with _listen(host, port) as listening:
+        click.echo("Bringing the snapshot up to date…", err=True)
+        site = open_site(settings)
         at = f"[{host}]" if ":" in host else host
-        click.echo(f"{entries:,} entries. Open http://{at}:{bound.getsockname()[1]}  (Ctrl-C ends)", err=True)
-        sys.setswitchinterval(SWITCH)
-        config = uvicorn.Config(
-            app, log_level="warning", access_log=False, server_header=False, lifespan="on"
-        )
-        uvicorn.Server(config).run(sockets=[bound])
+        entries, address = len(site.queries.entries), f"http://{at}:{listening.getsockname()[1]}"
+        click.echo(f"{entries:,} entries. Open {address}  (Ctrl-C ends)", err=True)
+        if workers == 1:
+            uvicorn.Server(uvicorn.Config(create_app(settings, site), **options)).run(sockets=[listening])
+            return 0
+        Thread(target=refresh_again_and_again, args=[site], daemon=True).start()
+        worker = partial(worker_app, settings)
+        config = uvicorn.Config(worker, factory=True, workers=workers, **options)
+        Multiprocess(config, sockets=[listening]).run()
     return 0
 
 
-def _why(error: OSError) -> str:
-    """The reason alone: Python adds the address, which the message has already."""
-    return (error.strerror or str(error)).partition(" (")[0]
-
-
-def _hint(error: OSError) -> str:
-    if error.errno in (errno.EADDRINUSE, errno.EACCES):
-        return "Choose another one with --port."
-    return "--host takes an address of this machine: 127.0.0.1 for itself alone, 0.0.0.0 for all."
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as error:
+        reason = (error.strerror or str(error)).partition(" (")[0]  # Python adds the address
+        own = error.errno in (errno.EADDRINUSE, errno.EACCES)
+        hint = "--host takes an address of this machine: 127.0.0.1 for itself alone, 0.0.0.0 for all."
+        message = f"Cannot listen on {host}:{port}: {reason}."
+        raise UsageError(message, hint="Choose another one with --port." if own else hint) from None

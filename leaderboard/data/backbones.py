@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from harness import paths
 from leaderboard.data.papers import (
@@ -151,17 +152,11 @@ def _behind(model: str, parents: Mapping[str, str | None], folder: Path | None) 
 # What is printed
 
 
-@dataclass(frozen=True, kw_only=True)
-class Benchmark:
+class Benchmark(NamedTuple):
     """A recipe on a suite, as a column of numbers.
 
-    Attributes:
-        key: Its name in URLs.
-        recipe: The recipe as the papers call it.
-        suite: The suite in the catalog.
-        title: The suite, and what of it.
-        printed: The suite as printed.
-        metric: The printed column; empty for the average.
+    `recipe` is as in print, `suite` is in the catalog, `printed` and `metric` are the printed suite and
+    column (the average, if empty).
     """
 
     key: str
@@ -177,33 +172,26 @@ class Benchmark:
             return False
         if self.metric:
             return row.metric == self.metric
-        recipe = row.treatment or "fine-tuning"
-        return plain(row.suite, row.metric) == AVERAGE and recipe == self.recipe
+        average = plain(row.suite, row.metric) == AVERAGE
+        return average and (row.treatment or "fine-tuning") == self.recipe
 
 
-def _benchmarks() -> Iterator[Benchmark]:
-    yield Benchmark(key="glue", recipe="fine-tuning", suite="glue", title="GLUE", printed="GLUE dev")
-    for recipe, version in (("SimCSE", 1), ("SimCSE", 2), ("unified contrastive", 1), ("CDE", 1)):
-        title, suite = f"MTEB(eng, v{version})", "mteb-v1" if version == 1 else "mteb"
-        key = f"{recipe.partition(' ')[0].lower()}-{suite}"
-        yield Benchmark(key=key, recipe=recipe, suite=suite, title=title, printed=title)
-    for recipe in ("DPR", "ColBERT"):
-        key = recipe.lower()
-        yield Benchmark(key=f"{key}-beir", recipe=recipe, suite="beir", title="BEIR", printed="BEIR")
-        for domain, where in (("OOD", "out of domain"), ("ID", "in domain")):
-            column = f"{recipe} MLDR-{domain}"
-            title, own = f"MLDR, {where}", f"{key}-mldr-{domain.lower()}"
-            yield Benchmark(
-                key=own, recipe=recipe, suite="mldr", title=title, printed="MLDR-en", metric=column
-            )
-    for name in ("CodeSearchNet", "StackQA"):
-        key = name.lower()
-        yield Benchmark(key=f"dpr-{key}", recipe="DPR", suite=key, title=name, printed="CoIR", metric=name)
-
-
-BENCHMARKS = tuple(_benchmarks())
+_V1, _V2 = "MTEB(eng, v1)", "MTEB(eng, v2)"
+BENCHMARKS = (
+    Benchmark("glue", "fine-tuning", "glue", "GLUE", "GLUE dev"),
+    Benchmark("simcse-mteb-v1", "SimCSE", "mteb-v1", _V1, _V1),
+    Benchmark("simcse-mteb", "SimCSE", "mteb", _V2, _V2),
+    Benchmark("unified-mteb-v1", "unified contrastive", "mteb-v1", _V1, _V1),
+    Benchmark("cde-mteb-v1", "CDE", "mteb-v1", _V1, _V1),
+    Benchmark("dpr-beir", "DPR", "beir", "BEIR", "BEIR"),
+    Benchmark("dpr-mldr-ood", "DPR", "mldr", "MLDR, out of domain", "MLDR-en", "DPR MLDR-OOD"),
+    Benchmark("dpr-mldr-id", "DPR", "mldr", "MLDR, in domain", "MLDR-en", "DPR MLDR-ID"),
+    Benchmark("dpr-codesearchnet", "DPR", "codesearchnet", "CodeSearchNet", "CoIR", "CodeSearchNet"),
+    Benchmark("dpr-stackqa", "DPR", "stackqa", "StackQA", "CoIR", "StackQA"),
+    Benchmark("colbert-beir", "ColBERT", "beir", "BEIR", "BEIR"),
+    Benchmark("colbert-mldr-ood", "ColBERT", "mldr", "MLDR, out of domain", "MLDR-en", "ColBERT MLDR-OOD"),
+)
 """The columns of /backbones: ModernBERT evaluates code with one vector for each text, so by DPR."""
-
 
 _LINE = ("table", "model", "size_class", "setting", "suite")
 """What the numbers of one printed line share."""
@@ -255,18 +243,10 @@ def _notes(row: PaperValue, rows: Sequence[PaperValue]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class GlueLine:
-    """A printed line of GLUE.
+    """A printed line of GLUE: its numbers by task, none where the average alone is printed.
 
-    Attributes:
-        paper: The paper's slug.
-        backbone: What the line is of; None where that is not known.
-        name: The model as printed.
-        table: The table.
-        setting: What was done, as printed.
-        convention: The convention of its numbers (suites/glue.py); empty where it is not known.
-        source: Where the paper has the numbers from; empty for its own.
-        tasks: The numbers by task; none where the average alone is printed.
-        average: The printed average, which may stand in another table.
+    `convention` is that of the numbers (suites/glue.py), empty where it is not known; `source` says where
+    the paper has them from, empty for its own; the average may stand in another table.
     """
 
     paper: str

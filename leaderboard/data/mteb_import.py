@@ -314,10 +314,10 @@ def _entries(files: pa.Table, folders: Sequence[str], cards: Mapping[str, Mappin
     rows, tasks = files["rows"].to_numpy(), files["task"].is_valid().to_numpy()
     entry = files["entry"].drop_null().to_numpy()
     bounds = np.searchsorted(entry, np.arange(len(folders) + 1)).tolist()
-    found = []
+    entries = []
     for folder, (first, last) in zip(folders, pairwise(bounds), strict=True):
         model, revision, *_ = folder.split("/")
-        found.append(
+        entries.append(
             {
                 "folder": folder,
                 "model": names.get(model) or model.replace("__", "/", 1),
@@ -331,7 +331,7 @@ def _entries(files: pa.Table, folders: Sequence[str], cards: Mapping[str, Mappin
                 **cards.get(folder, {}),
             }
         )
-    return pa.Table.from_pylist(found, schema=SCHEMA)
+    return pa.Table.from_pylist(entries, schema=SCHEMA)
 
 
 def _model_names(cards: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
@@ -477,7 +477,8 @@ def _file(entry: os.DirEntry[str], path: str, results: bool) -> File:
         path, problem = _printable(path), "its name is not UTF-8"
     elif not stat.S_ISREG(facts.st_mode):
         problem = "a symbolic link" if stat.S_ISLNK(facts.st_mode) else "no regular file"
-    return path, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, problem
+    mtime = facts.st_mtime_ns % 2**63  # a time after the year 2262 fits no column
+    return path, facts.st_size, mtime, facts.st_ctime_ns, problem
 
 
 def _printable(path: str) -> str:

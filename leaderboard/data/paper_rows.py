@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from leaderboard.data.backbones import parameter_count
+from leaderboard.data.backbones import backbone_of, parameter_count
 from leaderboard.data.entries import NewEntry, Unit
 from leaderboard.data.papers import (
     AVERAGE,
@@ -86,6 +86,7 @@ def _document(rows: Sequence[PaperValue], listed: SiteSuite) -> dict[str, Any]:
 
 def _entry(paper: Paper, row: PaperValue, listed: SiteSuite, document: Mapping[str, Any]) -> NewEntry:
     own = [view for view in views(listed.suite) if view in ("", paper.slug)]
+    backbone = backbone_of(row.backbone)
     return NewEntry(
         model=f"{row.model} ({row.size_class})" if row.size_class else row.model,
         origin="reported",
@@ -94,6 +95,11 @@ def _entry(paper: Paper, row: PaperValue, listed: SiteSuite, document: Mapping[s
         treatment=f"{paper.name}, {title(row.table)}: {row.setting}",
         parameters=parameter_count(row.params),
         output="label" if listed.slug == "glue" else "vector",
-        facts={"paper": paper.slug, "table": row.table, "hub_id": row.hub_id},
+        facts={
+            "paper": paper.slug,
+            "table": row.table,
+            "hub_id": row.hub_id,
+            "backbone": backbone.slug if backbone else "",
+        },
         averages=[(listed.slug, view, json.dumps(document)) for view in own or views(listed.suite)[:1]],
     )

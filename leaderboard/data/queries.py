@@ -92,6 +92,7 @@ class Queries:
         self.suites = index.suites
         self.scope_ids = index.scope_ids
         self._suite_scores: OrderedDict[tuple[str, str, bool, bool], SuiteScores] = OrderedDict()
+        self._scope_columns: dict[tuple[str, str], list[list[int]]] = {}
         self._stored_of: OrderedDict[tuple[int, ...], dict[str, Any]] = OrderedDict()
         found = index.snapshot
         self._snapshot = found if found and found.version == version else None
@@ -274,9 +275,7 @@ class Queries:
         pinned: bool,
         revisions: bool,
     ) -> SuiteScores:
-        columns = [
-            [self.scope_ids[scope.form] for scope in column] for column in site_suite.scopes(convention)
-        ]
+        columns = self.scope_columns(site_suite, convention)
         scopes = list(dict.fromkeys(number for column in columns for number in column))
         place = {number: at for at, number in enumerate(scopes)}
         stored = self._stored(scopes, entries)
@@ -300,6 +299,14 @@ class Queries:
             {row: averages[entry.id] for row, entry in enumerate(entries) if entry.id in averages},
             pinned=pinned,
         )
+
+    def scope_columns(self, site_suite: SiteSuite, convention: str) -> list[list[int]]:
+        """The numbers of the scopes of each column of a suite."""
+        key = (site_suite.slug, convention)
+        if key not in self._scope_columns:
+            columns = site_suite.scopes(convention)
+            self._scope_columns[key] = [[self.scope_ids[one.form] for one in column] for column in columns]
+        return self._scope_columns[key]
 
     def _stored(self, scopes: Sequence[int], entries: Sequence[Entry] | None) -> dict[str, Any]:
         """The scores of some scopes by column; of some entries every score, and those of their members."""

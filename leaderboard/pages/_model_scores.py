@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from harness.scores import score_text
 from leaderboard.data.queries import Entry, Queries
-from leaderboard.data.scores import SuiteScores
+from leaderboard.data.scores import NONE, SuiteScores
 from leaderboard.data.suites import REASONS, WHY, Scope, SiteSuite, views
 from leaderboard.pages._suite_table import kinds_of, leaks, made_of, mean_cell, mean_of, texts_text
 from leaderboard.pages._task_scores import task_path
@@ -36,18 +36,23 @@ class Standing:
     """An entry in one suite by one convention; the rank is 0 where it has none.
 
     Attributes:
-        entry: Whose it is.
-        scores: Those of the suite, of this entry alone.
+        scores: Those of the suite, of all entries of the model.
+        row: The entry's.
         rank: That of the first of those that cannot be told apart from it.
         ranked: How many models have a rank.
         tied: How many others share it.
     """
 
-    entry: Entry
     scores: SuiteScores
+    row: int
     rank: int = 0
     ranked: int = 0
     tied: int = 0
+
+    @property
+    def entry(self) -> Entry:
+        """Whose it is."""
+        return self.scores.entries[self.row]
 
     @property
     def suite(self) -> SiteSuite:
@@ -57,30 +62,41 @@ class Standing:
     @property
     def complete(self) -> bool:
         """Whether every task of the suite counts."""
-        return bool(self.scores.over_tasks.complete[0])
+        return bool(self.scores.over_tasks.complete[self.row])
 
 
-def _scores_in(
-    queries: Queries, entry: Entry, scopes: Collection[int], average: Mapping[str, Any],
-    site_suite: SiteSuite, convention: str,
-) -> SuiteScores | None:  # fmt: skip
-    """The scores of a suite with this entry alone; None where it has nothing."""
-    numbers = (queries.scope_ids[scope.form] for column in site_suite.scopes(convention) for scope in column)
-    if not (average.get("columns") or average.get("types")) and not any(one in scopes for one in numbers):
-        return None
-    return queries.scores_of([entry], site_suite, convention)
+def standings(queries: Queries, entries: Sequence[Entry]) -> list[Standing]:
+    """Every suite in which some entries have anything."""
+    ids = [entry.id for entry in entries]
+    present = {score.scope for score in queries.scores(entry=ids)}
+    means = queries.averages(ids)
+    printed = {(slug, name) for _, slug, name, one in means if one.get("columns") or one.get("types")}
+    found = []
+    for slug, one in queries.suites.items():
+        for convention in views(one.suite):
+            scopes = (number for column in queries.scope_columns(one, convention) for number in column)
+            if (slug, convention) in printed or any(number in present for number in scopes):
+                scores = queries.scores_of(entries, one, convention)
+                rows = (row for row in range(len(entries)) if _has_any(scores, row))
+                found += [_standing(queries, scores, row) for row in rows]
+    return found
 
 
-def _standing(queries: Queries, entry: Entry, own: SuiteScores) -> Standing:
+def _has_any(scores: SuiteScores, row: int) -> bool:
+    means = scores.averages.get(row) or {}
+    return bool((scores.reasons[row] != NONE).any() or means.get("columns") or means.get("types"))
+
+
+def _standing(queries: Queries, scores: SuiteScores, row: int) -> Standing:
     """An entry in a suite, with its rank on the suite's page where the suite is a board."""
-    ranked = own.over_tasks.complete[0] and own.site_suite.main and entry.origin != "reported"
-    if not ranked or entry.member:
-        return Standing(entry=entry, scores=own)
-    whole = queries.suite_scores(own.site_suite, own.convention)
+    entry, complete = scores.entries[row], scores.over_tasks.complete[row]
+    if not complete or not scores.site_suite.main or entry.origin == "reported" or entry.member:
+        return Standing(scores=scores, row=row)
+    whole = queries.suite_scores(scores.site_suite, scores.convention)
     places = whole.ranks("tasks", "model").place
     place = int(places[next(at for at, other in enumerate(whole.entries) if other.id == entry.id)])
     tied = int((places == place).sum()) - 1 if place else 0
-    return Standing(entry=entry, scores=own, rank=place, ranked=int((places > 0).sum()), tied=tied)
+    return Standing(scores=scores, row=row, rank=place, ranked=int((places > 0).sum()), tied=tied)
 
 
 def suites_tables(queries: Queries, found: Sequence[Standing], path: str) -> list[Table]:
@@ -88,7 +104,7 @@ def suites_tables(queries: Queries, found: Sequence[Standing], path: str) -> lis
     origins, slugs = ("measured", "imported", "reported"), list(queries.suites)
     boards = [one for one in found if one.suite.main]
     boards.sort(key=lambda one: (slugs.index(one.suite.slug), origins.index(one.entry.origin)))
-    others = sorted((one for one in found if not one.suite.main), key=lambda one: -_share(one.scores))
+    others = sorted((one for one in found if not one.suite.main), key=lambda one: -_share(one))
     both = [
         ("boards", "Ranks and means × 100 on the boards", boards),
         ("others", "Other suites: means × 100", others),
@@ -96,14 +112,14 @@ def suites_tables(queries: Queries, found: Sequence[Standing], path: str) -> lis
     return [_suites_table(name, caption, some, path) for name, caption, some in both if some]
 
 
-def _share(scores: SuiteScores) -> float:
-    return float(scores.over_tasks.count[0]) / scores.over_tasks.expected
+def _share(one: Standing) -> float:
+    return float(one.scores.over_tasks.count[one.row]) / one.scores.over_tasks.expected
 
 
 def _suites_table(name: str, caption: str, found: Sequence[Standing], path: str) -> Table:
     kept = {
         "convention": any(one.scores.convention for one in found),
-        "untouched": any(one.scores.chose(0) for one in found),
+        "untouched": any(one.scores.chose(one.row) for one in found),
         "rank": any(one.rank for one in found),
         "ranked": any(one.rank for one in found),
         "tied": any(one.tied for one in found),
@@ -141,11 +157,11 @@ def _suite_cells(one: Standing, path: str) -> Iterator[Cell]:
     yield source_cell(entry, path)
     yield Cell(text=own.convention, value=own.convention or None)
     yield from (Cell(text=str(n), value=n) if one.rank else EMPTY for n in (one.rank, one.ranked, one.tied))
-    average = own.averages.get(0) or {}
-    yield mean_of(mean_cell(own.over_tasks, 0, average, entry.seeds), own, 0)
-    yield mean_of(mean_cell(own.over_types, 0, None, entry.seeds), own, 0)
+    average = own.averages.get(one.row) or {}
+    yield mean_of(mean_cell(own.over_tasks, one.row, average, entry.seeds), own, one.row)
+    yield mean_of(mean_cell(own.over_types, one.row, None, entry.seeds), own, one.row)
     yield _untouched_cell(one)
-    count, expected = int(own.over_tasks.count[0]), own.over_tasks.expected
+    count, expected = int(own.over_tasks.count[one.row]), own.over_tasks.expected
     by_type = bool(average.get("types"))
     yield Cell(text="by type" if by_type else f"{count}/{expected}", value=None if by_type else count)
 
@@ -165,6 +181,8 @@ def source_cell(entry: Entry, path: str) -> Cell:
 
 def entry_name(entry: Entry) -> str:
     """What tells an entry from the others of its model: seeds, a revision, a hash."""
+    if entry.revisions:
+        return f"{len(entry.revisions)} revisions joined"
     if entry.seeds or entry.origin == "reported":
         return seeds_text(entry.seeds) if entry.seeds else "printed"
     return (entry.revision or entry.artifact or entry.slug)[:12]
@@ -172,13 +190,16 @@ def entry_name(entry: Entry) -> str:
 
 def _untouched_cell(one: Standing) -> Cell:
     """The mean over the tasks that did not choose the model, with their number; empty where none chose."""
-    chose, found = one.scores.chose(0), one.scores.untouched([0])
+    chose, found = one.scores.chose(one.row), one.scores.untouched([one.row])
     if not chose:
         return EMPTY
     if found is None:
         return Cell(text="none", kind="none", note="Scores on every task chose the model.")
-    cell = mean_cell(found.over_tasks, 0, None, one.entry.seeds)
-    count, note = int(found.over_tasks.count[0]), f"over {found.part.count} tasks, without {', '.join(chose)}"
+    cell, count = (
+        mean_cell(found.over_tasks, one.row, None, one.entry.seeds),
+        int(found.over_tasks.count[one.row]),
+    )
+    note = f"over {found.part.count} tasks, without {', '.join(chose)}"
     return replace(cell, text=f"{cell.text} ({count})" if count else "–", note=note)
 
 
@@ -191,7 +212,7 @@ def _suite_notes(found: Sequence[Standing]) -> Iterator[str]:
         yield "Where a complete entry has no rank, another entry of the model has it, or its seeds together."
     if any(not one.complete for one in found):
         yield "A mean in italics is over a part of the tasks: it has no rank and is not to be compared."
-    if any(one.scores.chose(0) for one in found):
+    if any(one.scores.chose(one.row) for one in found):
         yield (
             "Scores on tasks chose this model, and err upward there: the mean over untouched tasks leaves "
             "these out, and stands with the number of the others. Ranks are by the mean over all."
@@ -202,7 +223,8 @@ def _suite_notes(found: Sequence[Standing]) -> Iterator[str]:
 class EntryResults:
     """The results of an entry by task, why suites do not count them, and the suites that it is in.
 
-    `chosen` has the results on whose own scores settings were chosen.
+    `chosen` has the results on whose own scores settings were chosen, `revisions` the joined ones of the
+    model by the number of their entry.
     """
 
     entry: Entry
@@ -210,6 +232,7 @@ class EntryResults:
     reasons: Mapping[int, frozenset[str]]
     standings: Sequence[Standing]
     chosen: frozenset[int]
+    revisions: Mapping[int, str]
 
     @property
     def intervals(self) -> dict[tuple[str, str], tuple[float, float]]:
@@ -218,33 +241,28 @@ class EntryResults:
             (column.tasks[0].name, one.scores.convention): (low, high)
             for one in self.standings
             for at, column in enumerate(one.suite.suite.columns)
-            for low, high in [(float(one.scores.low[0, at]), float(one.scores.high[0, at]))]
+            for low, high in [(float(one.scores.low[one.row, at]), float(one.scores.high[one.row, at]))]
             if one.scores.convention and low == low and len(column.tasks) == 1
         }
 
 
-def entry_results(queries: Queries, entry: Entry) -> EntryResults:
-    """What is known of an entry's scores."""
-    scores, rows = queries.scores(entry=entry.id), queries.results(entry=entry.id)
-    scopes = {score.scope for score in scores}
-    averages = {(suite, convention): means for _, suite, convention, means in queries.averages([entry.id])}
-    found = [
-        _scores_in(queries, entry, scopes, averages.get((slug, convention), {}), one, convention)
-        for slug, one in queries.suites.items()
-        for convention in views(one.suite)
-    ]
+def results_of(queries: Queries, entries: Sequence[Entry]) -> list[EntryResults]:
+    """What is known of the scores of some entries."""
+    found = standings(queries, entries)
+    return [_results_of(queries, entry, [one for one in found if one.entry is entry]) for entry in entries]
+
+
+def _results_of(queries: Queries, entry: Entry, found: Sequence[Standing]) -> EntryResults:
+    rows = queries.results(entry=entry.id)
     ids = [row.id for row in rows if entry.origin == "measured" and entry.output == "label"]
-    chosen = (
-        number
-        for number, one in queries.result_documents(ids).items()
-        if was_chosen(one.get("training") or {})
-    )
+    documents = queries.result_documents(ids) if ids else {}
     return EntryResults(
         entry=entry,
         rows={row.task: row for row in rows},
-        reasons=reasons_of(scores),
-        standings=[_standing(queries, entry, one) for one in found if one is not None],
-        chosen=frozenset(chosen),
+        reasons=reasons_of(queries.scores(entry=entry.id)),
+        standings=found,
+        chosen=frozenset(n for n, one in documents.items() if was_chosen(one.get("training") or {})),
+        revisions={one.id: one.revision or "" for one in queries.members(entry)} if entry.revisions else {},
     )
 
 
@@ -278,6 +296,7 @@ def result_cell(own: EntryResults, task: str) -> Cell:
     kinds = leaks(own.entry, [scope], row.trained_on) + (["chosen"] if row.id in own.chosen else [])
     kinds += [reason for reason in ("other", "part") if reason in reasons and "" not in reasons]
     notes = [*(texts_text(n) for n in [row.trained_on] if n), data_text(row.data, reasons)]
+    notes += [f"revision {own.revisions[row.source]} of the model"] if row.source in own.revisions else []
     notes += [f"measured {row.written[:16].replace('T', ' ')} UTC"] if row.written else []
     return replace(score_cell(row, own.entry, " ".join(kinds), "; ".join(notes)), href=f"/results/{row.id}")
 

@@ -20,7 +20,7 @@ from leaderboard.pages._model_scores import (
     EntryResults,
     Standing,
     entry_name,
-    entry_results,
+    results_of,
     results_table,
     sorted_tasks,
     source_cell,
@@ -235,9 +235,9 @@ def _own_cells(one: Standing, metrics: Sequence[str]) -> list[Cell]:
     ]
     for name in metrics:
         if name in tasks:
-            cells.append(task_cell(scores, 0, tasks[name]))
+            cells.append(task_cell(scores, one.row, tasks[name]))
         else:
-            cells.append(mean_cell(means[name], 0, None, entry.seeds) if name in means else EMPTY)
+            cells.append(mean_cell(means[name], one.row, None, entry.seeds) if name in means else EMPTY)
     return cells
 
 
@@ -245,15 +245,15 @@ def view(site: Site, state: ModelState, model: str) -> Page:
     """The page of a model."""
     queries, found = site.queries, find_model(site.queries, model)
     path, entry = address(f"/models/{found.slug}"), _shown(found, state.entry)
-    own = {e.id: entry_results(queries, e) for e in found.entries if not e.member or e is entry}
-    in_full = own[entry.id] if entry else None
-    found_in = [one for results in own.values() for one in results.standings]
+    own = results_of(queries, [e for e in found.entries if not e.member or e is entry])
+    own.sort(key=lambda one: one.entry is not entry)
+    in_full = own[0] if own else None
+    found_in = [one for results in own for one in results.standings]
     records, facts = _records(queries, in_full), facts_of(queries, found)
     lineages = [one.lineage for one in (queries.members(entry) or [entry])] if entry else []
     sweeps = sweeps_of([made for made in lineages if made])
     newest = max(records.values(), key=_written, default={})
-    entries = [*([in_full] if in_full else []), *(one for one in own.values() if one is not in_full)]
-    results, where, controls, total = _results(queries, [one for one in entries if one.rows], state, path)
+    results, where, controls, total = _results(queries, [one for one in own if one.rows], state, path)
     parents = parents_of(queries, found, facts["adapted_from"])
     names = [
         *parents,

@@ -166,12 +166,6 @@ def command_of(suites: Iterable[SiteSuite], entry: Entry, task: str) -> str:
     return shlex.join(["harness", "run", "--model", model, *recipe, *suite])
 
 
-def source_of(entry: Entry, facts: Mapping[str, Any], task: str) -> str:
-    """The address of the file that an imported score is from; empty where it is not known."""
-    base, folder = SOURCES.get(entry.source, ""), facts.get("folder")
-    return f"{base}{address(f'/{folder}/{task}.json')}" if base and folder else ""
-
-
 def view(site: Site, state: ResultState, id: str) -> Page:
     """The page of a result."""
     rows = site.queries.results(id=int(id)) if id.isascii() and id.isdecimal() and len(id) < 17 else []
@@ -187,11 +181,12 @@ def view(site: Site, state: ResultState, id: str) -> Page:
     ]  # fmt: skip
     where = paging(len(shown), state, path)
     reasons = reasons_of(site.queries.scores(result=row.id)).get(row.id, frozenset())
+    file = site.queries.source_file(row)
     texts = {
         "page": task_path(row.task), "trust": TRUST[entry.trust], "data": data_text(row.data, reasons),
         "score": score_cell(row, entry).text,
         "command": command_of(site.queries.suites.values(), entry, row.task),
-        "source": source_of(entry, site.queries.facts(entry), row.task),
+        "source": f"{SOURCES[entry.source]}{address(f'/{file}')}" if file and entry.source in SOURCES else "",
     }  # fmt: skip
     tables = result_tables(record, shown[where.first - 1 : where.last] if shown else [])
     training = record.get("training") or {}

@@ -1,41 +1,39 @@
-"""The ranking on a task."""
+"""A task: what it is, and the ranking of every entry with a result on it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from pydantic import Field
 
 from harness.scores import score_text
-from leaderboard.data.queries import Entry, Queries
-from leaderboard.data.suites import WHY, Scope
+from leaderboard.data.descriptions import Description, describe_task
+from leaderboard.data.queries import Queries
+from leaderboard.data.suites import WHY, Scope, SiteSuite
+from leaderboard.pages import _sorting
 from leaderboard.pages._suite_table import choices_made, kinds_of, leaks, made_of, texts_text
 from leaderboard.pages._task_scores import (
-    Chosen,
-    Fact,
-    Found,
+    TRUST_TEXTS,
+    Question,
     Scored,
-    answered,
-    asked,
-    choose,
-    counts,
-    facts,
+    all_questions,
     find_task,
     first_of_models,
     known_tasks,
+    listing,
     most_have,
     places,
-    read,
+    results_of,
+    scores_of_question,
+    scores_of_results,
     task_key,
     task_path,
 )
-from leaderboard.web.charts import Axis, Chart, Distribution, chart
-from leaderboard.web.filters import Control, EntryState, Form, chips, controls, form
+from leaderboard.web.charts import Axis, Chart, Distribution, Point, chart
+from leaderboard.web.filters import SIZE_NAMES, Control, EntryState, Form, chips, controls, form
 from leaderboard.web.formats import over_seeds, parameters_text, some_seeds
 from leaderboard.web.page import Crumb, Page, PageRoute, missing
 from leaderboard.web.parameters import Paging, Text, address, paging
@@ -44,421 +42,28 @@ from leaderboard.web.tables import EMPTY, Cell, Column, Row, Table
 if TYPE_CHECKING:
     from leaderboard.web.site import Site
 
-
 GONE = {"failed": "×", "bad": "!", "part": "–", "none": "–"}
-"""What a cell without a number prints."""
+"""The text of a cell without a score."""
 
-TRUST_NOTES = {
-    "measured": "The weights have a hash: they were measured here.",
-    "commit": "The weights are those of one commit.",
-    "external": "The number was told by the model's makers; the weights are not pinned.",
-    "none": "The source does not say which weights were measured.",
-    "other": "The revision is a name, not a commit: the weights behind it may change.",
-    "reported": "A paper prints the number.",
-}
+REVISIONS = (("any", "all scores"), ("pinned", "pinned data only"))
+EACH = (("model", "each model"), ("revision", "each revision and treatment"))
 
-
-@dataclass(frozen=True, kw_only=True)
-class Shown:
-    """Rows of the ranking, of which `first` to `last` are on the page."""
-
-    rest: Sequence[Scored]
-    first: int
-    last: int
-    ranks: Mapping[int, int]
-
-
-def ranking(shown: Shown, state: TaskState, scope: Scope, path: str) -> Table:
-    """The ranking as a table.
-
-    Raises:
-        NotFound: The state sorts by a column that is none.
-    """
-    intervals = any(one.half is not None for one in shown.rest)
-    columns = _columns(state, path, intervals=intervals)
-    on_page = _ordered(shown, state)[max(shown.first - 1, 0) : shown.last]
-    best = sorted({one.value for one in shown.rest if one.entry.id in shown.ranks and one.value is not None})[
-        -2:
-    ]
-    marks = (best[-1], best[0]) if len(best) > 1 else (best[-1] if best else None, None)
-    rows = [_row(one, shown, scope, marks) for one in on_page]
-    keys = {column.key for column in columns}
-    return Table(
-        name="ranking",
-        caption=f"{scope.task}: scores × 100",
-        columns=columns,
-        rows=[
-            Row(key=row.key, kind=row.kind, cells=[c for k, c in cells.items() if k in keys])
-            for row, cells in rows
-        ],
-        notes=_notes(shown.rest, shown.ranks, scope, intervals=intervals),
-    )
-
-
-HEADS = (
-    ("rank", "Rank", True, "Entries that cannot be told apart share a rank."),
-    ("model", "Model", False, ""),
-    ("score", "Score", True, "The bar behind it begins at 0 and ends at 100."),
-    ("interval", "95 %", True, "The interval over seeds and examples, where it is known."),
-    ("parameters", "Size", True, "Parameters."),
-    ("origin", "Origin", False, "Where the number comes from."),
-    ("trust", "Revision", False, "How far it is known which weights were scored."),
-    ("data", "Data", False, "Whether the score is on the data that is asked for."),
-    ("released", "Released", False, ""),
+NO_INTERVALS = (
+    "No interval is known for these scores: only equal ones share a rank, and a small difference may be chance."
 )
-UNSORTED = ("interval", "data", "trust")
-
-
-def _columns(state: TaskState, path: str, *, intervals: bool) -> list[Column]:
-    key, down = state.sort.removeprefix("-"), state.sort.startswith("-")
-    return [
-        Column(
-            key=name, label=label, numeric=numeric, note=note, sticky=name in ("rank", "model"),
-            sort="" if name in UNSORTED else f"{path}?{state.query(sort=_wanted(name, state), page=1)}",
-            sorted=("descending" if down else "ascending") if name == key else "",
-        )
-        for name, label, numeric, note in HEADS
-        if name != "interval" or intervals
-    ]  # fmt: skip
-
-
-def _wanted(name: str, state: TaskState) -> str:
-    """How a click on a heading sorts: names and ranks upwards first, numbers downwards."""
-    first = name if name in ("rank", "model", "origin") else f"-{name}"
-    turned = first.removeprefix("-") if first.startswith("-") else f"-{first}"
-    return turned if state.sort == first else first
-
-
-def _ordered(shown: Shown, state: TaskState) -> list[Scored]:
-    """The rows in order; those without a rank, then those without a value, stand last."""
-    key, down = state.sort.removeprefix("-"), state.sort.startswith("-")
-    known = [name for name, *_ in HEADS if name not in UNSORTED]
-    if key not in known:
-        raise missing("column", key, known, then="Click a column's heading to sort by it.")
-    rows = sorted(shown.rest, key=lambda one: (-(one.value or 0.0), one.entry.model.casefold()))
-    if key in ("score", "rank"):
-        there = [one for one in rows if one.entry.id in shown.ranks]
-        if down != (key == "score"):
-            there.reverse()
-        others = [one for one in rows if one.entry.id not in shown.ranks]
-        return [*there, *sorted(others, key=lambda one: one.value is None)]
-    there = [one for one in rows if getattr(one.entry, key) is not None]
-    there.sort(key=lambda one: _sortable(getattr(one.entry, key)), reverse=down)
-    return [*there, *(one for one in rows if getattr(one.entry, key) is None)]
-
-
-def _sortable(value: str | int) -> str | int:
-    return value.casefold() if isinstance(value, str) else value
-
-
-Marks = tuple["float | None", "float | None"]
-
-
-def _row(one: Scored, shown: Shown, scope: Scope, marks: Marks) -> tuple[Row, dict[str, Cell]]:
-    entry, place = one.entry, shown.ranks.get(one.entry.id)
-    cells = {
-        "rank": Cell(text=str(place), value=place) if place else EMPTY,
-        "model": Cell(
-            text=entry.model, value=entry.model, href=address(f"/models/{entry.model_slug}"),
-            kind=kinds_of(entry), note=made_of(entry) or entry.treatment,
-        ),
-        "score": _score(one, scope, marks, ranked=place is not None),
-        "interval": _interval(one),
-        "parameters": Cell(text=parameters_text(entry.parameters), value=entry.parameters),
-        "origin": Cell(text=entry.origin, value=entry.origin, kind=entry.origin),
-        "trust": _trust(one),
-        "data": _data(one, scope),
-        "released": Cell(text=entry.released or "", value=entry.released),
-    }  # fmt: skip
-    return Row(cells=(), key=entry.slug, kind="" if place else "part"), cells
-
-
-def _score(one: Scored, scope: Scope, marks: Marks, *, ranked: bool) -> Cell:
-    href = address(f"/results/{one.result}")
-    if one.reason == "seeds":
-        return replace(some_seeds(one.seeds or 0, len(one.entry.seeds)), href=href)
-    if one.value is None:
-        kind = "" if one.reason == "part" else one.reason
-        return Cell(text=GONE.get(one.reason, "–"), kind=kind, note=WHY[one.reason], href=href)
-    kinds = leaks(one.entry, [scope], one.trained_on)
-    kinds += ["other"] if one.reason == "other" else []
-    if ranked and one.value in marks:
-        kinds.append("best" if one.value == marks[0] else "second")
-    notes = [
-        *([WHY[one.reason]] if one.reason else []),
-        *choices_made(one.entry, [scope]),
-        *([texts_text(one.trained_on)] if one.trained_on else []),
-    ]
-    cell = Cell(
-        text=score_text(one.value),
-        value=one.value,
-        href=href,
-        kind=" ".join(kinds),
-        note="; ".join(notes),
-        width=min(max(one.value, 0.0), 1.0),
-    )
-    return over_seeds(cell, one.deviation, one.entry.seeds)
-
-
-def _interval(one: Scored) -> Cell:
-    if one.low is None or one.high is None:
-        return EMPTY
-    text = f"{score_text(one.low)}–{score_text(one.high)}"
-    return Cell(text=text, value=f"{one.low} to {one.high}")
-
-
-def _trust(one: Scored) -> Cell:
-    trust = one.entry.trust
-    text = trust if trust != "commit" else (one.entry.revision or "")[:10]
-    return Cell(text=text, value=trust, note=TRUST_NOTES[trust])
-
-
-def _data(one: Scored, scope: Scope) -> Cell:
-    if one.reason == "other":
-        return Cell(text=one.data[:14] or "not proven", value=one.data or "not proven", note=WHY["other"])
-    if one.reason in ("failed", "none"):
-        return EMPTY
-    same = not scope.data or one.data == scope.data
-    text = "as asked" if same and scope.data else one.data[:14]
-    return Cell(text=text, value=one.data or None, note=one.data)
-
-
-def _notes(rows: Sequence[Scored], ranks: Mapping[int, int], scope: Scope, *, intervals: bool) -> list[str]:
-    """What must be read with the ranks."""
-    ranked = [one for one in rows if one.entry.id in ranks]
-    unknown = sum(one.half is None for one in ranked)
-    found = []
-    if ranked and not intervals:
-        found.append(
-            "No interval is known for these scores: only equal ones share a rank, and a small difference "
-            "may be chance."
-        )
-    elif unknown:
-        found.append(
-            f"No interval is known for {unknown} of {len(ranked)} scores: those share a rank only where "
-            "they are equal. Two with intervals share one where these, put together, cover the difference."
-        )
-    printed = sum(one.entry.origin == "reported" for one in rows)
-    if printed:
-        found.append(f"{printed} not ranked: printed in a paper.")
-    for reason in ("other", "part", "bad", "failed", "seeds"):
-        count = sum(one.reason == reason and one.entry.id not in ranks for one in rows)
-        if count:
-            found.append(f"{count} not ranked: {WHY[reason]}.")
-    return found
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Best:
-    """The best ranked score of a task."""
-
-    entry: Entry
-    value: float
-
-
-_kept: WeakKeyDictionary[Queries, dict[str, Best | None]] = WeakKeyDictionary()
-
-
-def best_of(queries: Queries, tasks: Sequence[str]) -> Mapping[str, Best | None]:
-    """The best of each of `tasks`; None where nobody is ranked. What was asked once is kept."""
-    known = _kept.setdefault(queries, {})
-    wanted = [name for name in tasks if name not in known]
-    held = [name for name in wanted if name in asked(queries)]
-    free = [name for name in wanted if name not in asked(queries)]
-    found = {**(_of_suites(queries, held) if held else {}), **(_of_none(queries, free) if free else {})}
-    known.update({name: found.get(name) for name in wanted})
-    return {name: known[name] for name in tasks}
-
-
-def _of_suites(queries: Queries, tasks: Iterable[str]) -> dict[str, Best]:
-    """Of tasks that a suite asks: the highest number in the index."""
-    names = {queries.scope_ids.get(asked(queries)[name][0].scope.form, 0): name for name in tasks}
-    best = queries.best_scores(list(names))
-    return {
-        names[scope]: Best(entry=queries.entries[entry], value=value)
-        for scope, (entry, value) in best.items()
-    }
-
-
-def _of_none(queries: Queries, tasks: Sequence[str]) -> dict[str, Best]:
-    """Of tasks that no suite asks: the highest number of those that answer what most entries have."""
-    results = sorted(read(queries, tasks), key=lambda one: (one.task, one.result))
-    found = {}
-    for name, some in groupby(results, key=lambda one: one.task):
-        best = _best(queries, name, list(some))
-        if best:
-            found[name] = best
-    return found
-
-
-def _best(queries: Queries, task: str, results: Sequence[Found]) -> Best | None:
-    rows = answered(queries, most_have(task, results).scope, results)
-    ranked = [(one.value, one.entry) for one in rows if one.value is not None and counts(one)]
-    value, entry = max(ranked, key=lambda pair: pair[0], default=(None, None))
-    return None if value is None or entry is None else Best(entry=entry, value=value)
-
-
-"""State that the form keeps."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class TaskPage:
-    """What the template of a task takes.
-
-    Attributes:
-        facts: Name and value, with a URL or a note.
-        holders: Suites that hold the task: title, URL, what they ask.
-        table: The ranking.
-        lead: What is there, in a sentence.
-        form: The form above it, with the filters in force.
-        paging: Where in the rows this page is.
-        chart: The distribution.
-        path: The page's own path.
-        warnings: What must be read with it.
-        data: For the JSON twin.
-    """
-
-    facts: Sequence[Fact]
-    holders: Sequence[tuple[str, str, str]]
-    table: Table
-    lead: str
-    form: Form
-    paging: Paging
-    chart: Chart
-    path: str
-    warnings: Sequence[str]
-    data: Mapping[str, Any]
-
-
-def task_page(queries: Queries, state: TaskState, task: str) -> TaskPage:
-    """The page of a task in a state.
-
-    Raises:
-        NotFound: The state names a question, a subset or a column that is none.
-    """
-    chosen, path = choose(queries, state, task), task_path(task)
-    loose = state.revisions == "any"
-    rows = chosen.rows
-    population = first_of_models(rows, any_revision=loose) if state.each == "model" else list(rows)
-    ranks = places([one for one in population if counts(one, any_revision=loose)])
-    kept = [one for one in population if state.keeps(one.entry)]
-    where = paging(len(kept), state, path)
-    shown = Shown(rest=kept, first=where.first, last=where.last, ranks=ranks)
-    drawn = {one.entry.id: one for one in kept if one.entry.id in ranks}
-    return TaskPage(
-        facts=facts(queries, chosen),
-        holders=chosen.holders,
-        table=ranking(shown, state, chosen.scope, path),
-        lead=_lead(population, len(ranks), state),
-        form=form(
-            state,
-            path,
-            [*_first(chosen, state), *controls(state, [one.entry for one in rows]), *_more(state)],
-            chips=_chips(state, path),
-        ),
-        paging=where,
-        chart=_chart(list(drawn.values())),
-        path=path,
-        warnings=_warnings(chosen, state),
-        data=_page_data(chosen, state, list(drawn.values())),
-    )
-
-
-def _lead(population: Sequence[Scored], ranked: int, state: TaskState) -> str:
-    what = "models" if state.each == "model" else "entries"
-    if not population:
-        return "No entry has a result on this task yet."
-    subset = f", on its subset {state.subset}" if state.subset else ""
-    return f"{ranked} of {len(population)} {what} with a result on it are ranked{subset}."
-
-
-def _first(chosen: Chosen, state: TaskState) -> list[Control]:
-    """The choice of the question and of the subset, which stand first."""
-    found = []
-    if len(chosen.questions) > 1:
-        options = [(one.name, one.label) for one in chosen.questions]
-        found.append(_select("scope", "As asked by", chosen.question.name, options))
-    if len(chosen.subsets) > 1:
-        names = chosen.question.scope.subsets
-        whole = f"all {len(names)} that are asked for" if len(names) > 1 else f"as asked: {names[0]}"
-        found.append(
-            _select("subset", "Subset", state.subset, [("", whole), *((n, n) for n in chosen.subsets)])
-        )
-    return found
-
-
-REVISIONS = (("pinned", "the pinned one"), ("any", "any (not comparable)"))
-EACH = (("model", "each model"), ("entry", "each revision and treatment"))
-
-
-def _more(state: TaskState) -> list[Control]:
-    return [
-        _select("revisions", "Data revisions", state.revisions, REVISIONS, more=True),
-        _select("each", "A row for", state.each, EACH, more=True),
-    ]
-
-
-def _select(
-    name: str, label: str, value: str, options: Sequence[tuple[str, str]], *, more: bool = False
-) -> Control:
-    return Control(kind="select", name=name, label=label, value=value, options=options, more=more)
-
-
-def _chips(state: TaskState, path: str) -> list[tuple[str, str]]:
-    found = chips(state, path)
-    if state.subset:
-        found.append((f"subset {state.subset}", f"{path}?{state.query(subset='', page=1)}"))
-    if state.revisions == "any":
-        found.append(("any data revision", f"{path}?{state.query(revisions='pinned', page=1)}"))
-    return found
-
-
-def _warnings(chosen: Chosen, state: TaskState) -> list[str]:
-    found = []
-    if state.revisions == "any":
-        found.append(
-            "Scores on other revisions of the data count here: models may have been scored on other texts."
-        )
-    if not chosen.question.holders and chosen.rows:
-        found.append(
-            "No suite of this site asks for this task. Ranked are the entries that have the splits, the "
-            "subsets and the data revision that most have."
-        )
-    return found
-
-
-def _chart(drawn: Sequence[Scored]) -> Chart:
-    return chart(
-        "spread",
-        "Models by their score",
-        Distribution(
-            axis=Axis(label="score × 100"),
-            values=[100 * one.value for one in drawn if one.value is not None],
-        ),
-    )
-
-
-def _page_data(chosen: Chosen, state: TaskState, drawn: Sequence[Scored]) -> dict[str, Any]:
-    scope = chosen.scope
-    values = sorted(one.value for one in drawn if one.value is not None)
-    return {
-        "task": chosen.task,
-        "scope": chosen.question.name,
-        "subset": state.subset or None,
-        "splits": list(scope.splits),
-        "subsets": list(scope.subsets),
-        "data": scope.data or None,
-        "view": scope.view or None,
-        "revisions": state.revisions,
-        "scopes": [{"name": one.name, "says": one.label} for one in chosen.questions],
-        "suites": [{"path": path, "title": title, "asks": asks} for title, path, asks in chosen.holders],
-        "scores": values,
-        "quartiles": [float(q) for q in np.quantile(values, (0.25, 0.5, 0.75))] if values else None,
-    }
+SOME_INTERVALS = (
+    "No interval is known for {} of {} scores: those share a rank only where they are equal. Two with intervals "
+    "share one where the intervals, combined, cover the difference."
+)
+OTHER_DATA = "{} ranked on another revision of the data than the pinned one, or on one that is not stated."
+NO_SUITE = (
+    "No suite of this site has this task. Ranked are the entries with the splits, the subsets and the data "
+    "revision that most have."
+)
 
 
 class TaskState(EntryState):
-    """What the page of a task can be asked."""
+    """The parameters of a task's page."""
 
     scope: Text = Field(
         "",
@@ -466,10 +71,10 @@ class TaskState(EntryState):
         "Suites may ask a task for other splits or subsets.",
     )
     subset: Text = Field("", description="Only this subset.")
-    revisions: Literal["pinned", "any"] = Field(
-        "pinned", description="Whether scores on other revisions of the data are ranked (any)."
+    revisions: Literal["any", "pinned"] = Field(
+        "any", description="Rank all scores, or only those on the pinned revision of the data."
     )
-    each: Literal["model", "entry"] = Field(
+    each: Literal["model", "revision"] = Field(
         "model", description="One row for each model, or for each revision and treatment."
     )
     sort: Text = Field("-score", description="A column's key; with - in front the highest first.")
@@ -477,34 +82,334 @@ class TaskState(EntryState):
     page: int = Field(1, ge=1, le=100_000, description="Which page of rows.")
 
 
+@dataclass(frozen=True, kw_only=True)
+class TaskPage:
+    """The parts of a task's page beside its tables.
+
+    Attributes:
+        facts: Name and value, with a URL and a note.
+        about: The description of the task.
+        suites: The suites that have it: title, URL, what they ask.
+        form: The filters.
+        paging: The rows that are shown.
+        path: The page's own path.
+    """
+
+    facts: Sequence[tuple[str, ...]]
+    about: Description
+    suites: Sequence[tuple[str, str, str]]
+    form: Form
+    paging: Paging
+    path: str
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Asked:
+    """The question that a state asks of a task, the scope that is scored, and every entry's score."""
+
+    questions: Sequence[Question]
+    question: Question
+    scope: Scope
+    subsets: Sequence[str]
+    rows: Sequence[Scored]
+
+
 def view(site: Site, state: TaskState, task: str) -> Page:
     """The page of a task."""
-    name = find_task(task, known_tasks(site.queries))
-    found: TaskPage = task_page(site.queries, state, name)
+    queries, name = site.queries, find_task(task, known_tasks(site.queries))
+    asked, path, pinned = _ask(queries, state, name), task_path(name), state.revisions == "pinned"
+    population = first_of_models(asked.rows, pinned=pinned) if state.each == "model" else asked.rows
+    ranks = places([one for one in population if one.counts(pinned=pinned)])
+    rows = [one for one in population if state.keeps(one.entry)]
+    rows.sort(key=lambda one: (one.value is None, -(one.value or 0.0), one.entry.model.casefold()))
+    ranked = [one for one in rows if one.entry.id in ranks]
+    fields = _fields(asked.scope, ranks, ranked)
+    rows = _sorting.in_order(rows, fields, state.sort)
+    where = paging(len(rows), state, path)
+    best = _best_by_size(ranked)
+    tables = [
+        Table(
+            name="ranking",
+            caption=f"{name}: scores × 100",
+            columns=[field.head(state, path, page=1) for field in fields],
+            rows=[
+                _sorting.row_of(one, fields, one.entry.slug, "" if one.entry.id in ranks else "part")
+                for one in rows[max(where.first - 1, 0) : where.last]
+            ],
+            notes=_notes(rows, ranked),
+        ),
+        *([_size_table(best)] if len(best) > 1 else []),
+    ]
     return Page(
         title=name,
         template="task.html",
-        lead=found.lead,
-        charts=[found.chart],
+        lead=_lead(population, len(ranks), state),
+        charts=[_chart(ranked, best)],
         crumbs=[Crumb(label="Tasks", href="/tasks")],
-        tables=[found.table],
-        data=found.data,
-        context=found,
-        notes=found.warnings,
+        tables=tables,
+        data=_data(asked, ranked),
+        notes=[NO_SUITE] if asked.rows and not asked.question.suites else [],
+        context=TaskPage(
+            facts=_facts(queries, asked, name),
+            about=describe_task(name),
+            suites=_suites(asked.questions),
+            form=_form(state, path, asked),
+            paging=where,
+            path=path,
+        ),
     )
 
 
-def all_paths(site: Site) -> Iterable[str]:
-    """The page of every task that has a result or is held by a suite."""
+def _ask(queries: Queries, state: TaskState, task: str) -> _Asked:
+    questions: Sequence[Question] = all_questions(queries).get(task, ())
+    revisions = state.each == "revision"
+    results = results_of(queries, [task], revisions=revisions) if state.subset or not questions else []
+    questions = questions or [most_have(task, results)]
+    question = _question(questions, state.scope)
+    subsets = sorted({subset for one in questions for subset in one.scope.subsets})
+    if state.subset and state.subset not in subsets:
+        raise missing("subset", state.subset, subsets, then="The task's page offers those there are.")
+    scope = question.scope
+    if state.subset and scope.subsets != (state.subset,):
+        scope = replace(scope, subsets=(state.subset,), view="")
+    if question.suites and scope == question.scope:
+        rows = scores_of_question(queries, question, revisions=revisions)
+    else:
+        rows = scores_of_results(queries, scope, results)
+    return _Asked(questions=questions, question=question, scope=scope, subsets=subsets, rows=rows)
+
+
+def _question(questions: Sequence[Question], name: str) -> Question:
+    """The question of this name; any suite that asks it names it as well."""
+    exact = [one for one in questions if not name or name in one.names]
+    by_suite = [one for one in questions if name in [suite.slug for suite in one.suites]]
+    if exact or by_suite:
+        return [*exact, *by_suite][0]
+    names = [one.name for one in questions]
+    raise missing("scope", name, names, then="The task's page offers those there are.")
+
+
+def _fields(
+    scope: Scope, ranks: Mapping[int, int], ranked: Sequence[Scored]
+) -> list[_sorting.Field[Scored]]:
+    """The columns of the ranking."""
+    best = sorted({one.value for one in ranked if one.value is not None}, reverse=True)[:2]
+    marks = dict(zip(best, ("best", "second"), strict=False))
+
+    def rank(one: Scored) -> int | None:
+        return ranks.get(one.entry.id)
+
+    def score(one: Scored) -> float | None:
+        return one.value if rank(one) else None
+
+    column = _sorting.Field[Scored]
+    fields = [
+        column(key="rank", label="Rank", numeric=True, up=True, sticky=True, sort=rank,
+               note="Entries that no known interval tells apart share a rank.",
+               cell=lambda one: Cell(text=str(rank(one) or ""), value=rank(one))),
+        column(key="model", label="Model", sticky=True, cell=_model, sort=lambda one: one.entry.model.casefold()),
+        column(key="score", label="Score", numeric=True, sort=score,
+               cell=lambda one: _score(one, scope, marks.get(score(one) or -1.0, ""))),
+        column(key="interval", label="95 %", numeric=True, cell=_interval,
+               note="The interval over seeds and examples, where it is known."),
+        column(key="parameters", label="Size", numeric=True, note="Parameters.",
+               sort=lambda one: one.entry.parameters,
+               cell=lambda one: Cell(text=parameters_text(one.entry.parameters), value=one.entry.parameters)),
+        column(key="origin", label="Origin", note="Where the score comes from.", sort=lambda one: one.entry.origin,
+               cell=lambda one: Cell(text=one.entry.origin, value=one.entry.origin, kind=one.entry.origin)),
+        column(key="trust", label="Revision", note="The weights that were scored, as far as they are known.",
+               cell=_revision),
+        column(key="data", label="Data", note="The revision of the data.", cell=lambda one: _data_cell(one, scope)),
+        column(key="released", label="Released", sort=lambda one: one.entry.released,
+               cell=lambda one: Cell(text=one.entry.released or "", value=one.entry.released)),
+    ]  # fmt: skip
+    known = any(one.half is not None for one in ranked)
+    return [field for field in fields if known or field.key != "interval"]
+
+
+def _model(one: Scored) -> Cell:
+    entry, made = one.entry, made_of(one.entry)
+    href = address(f"/models/{entry.model_slug}")
+    return Cell(text=entry.model, value=entry.model, href=href, kind=kinds_of(entry), note=made or entry.treatment)
+
+
+def _score(one: Scored, scope: Scope, mark: str) -> Cell:
+    href = address(f"/results/{one.result}")
+    if one.reason == "seeds":
+        return replace(some_seeds(one.seeds or 0, len(one.entry.seeds)), href=href)
+    if one.value is None:
+        kind = "" if one.reason == "part" else one.reason
+        return Cell(text=GONE.get(one.reason, "–"), kind=kind, note=WHY[one.reason], href=href)
+    kinds = [*leaks(one.entry, [scope], one.trained_on), "other" if one.reason == "other" else "", mark]
+    texts = [texts_text(one.trained_on)] if one.trained_on else []
+    notes = [WHY[one.reason], *choices_made(one.entry, [scope]), *texts]
+    cell = Cell(
+        text=score_text(one.value), value=one.value, href=href, kind=" ".join(filter(None, kinds)),
+        note="; ".join(filter(None, notes)),
+    )  # fmt: skip
+    return over_seeds(cell, one.deviation, one.entry.seeds)
+
+
+def _interval(one: Scored) -> Cell:
+    if one.low is None or one.high is None:
+        return EMPTY
+    text = f"{score_text(one.low)}–{score_text(one.high)}"
+    return Cell(text=text, value=text)
+
+
+def _revision(one: Scored) -> Cell:
+    entry = one.source or one.entry
+    trust = entry.trust
+    text = (entry.revision or "")[:10] if trust == "commit" else trust
+    return Cell(text=text, value=trust, note=TRUST_TEXTS[trust])
+
+
+def _data_cell(one: Scored, scope: Scope) -> Cell:
+    if one.reason in ("failed", "none"):
+        return EMPTY
+    if one.reason == "other":
+        return Cell(text=one.data[:10] or "not stated", value=one.data or "not stated", note=WHY["other"])
+    pinned = bool(scope.data) and one.data == scope.data
+    return Cell(text="pinned" if pinned else one.data[:10], value=one.data or None, note=one.data)
+
+
+def _notes(rows: Sequence[Scored], ranked: Sequence[Scored]) -> list[str]:
+    unknown, notes = sum(one.half is None for one in ranked), []
+    if ranked and unknown:
+        several = SOME_INTERVALS.format(unknown, len(ranked))
+        notes.append(NO_INTERVALS if unknown == len(ranked) else several)
+    if other := sum(one.reason == "other" for one in ranked):
+        notes.append(OTHER_DATA.format(other))
+    if printed := sum(one.entry.origin == "reported" for one in rows):
+        notes.append(f"{printed} not ranked: printed in a paper.")
+    ids = {one.entry.id for one in ranked}
+    for reason in ("other", "part", "bad", "failed", "seeds"):
+        if count := sum(one.reason == reason and one.entry.id not in ids for one in rows):
+            notes.append(f"{count} not ranked: {WHY[reason]}.")
+    return notes
+
+
+def _best_by_size(ranked: Sequence[Scored]) -> dict[str, Scored]:
+    """The best of each size class, of rows with the best first."""
+    first: dict[str, Scored] = {}
+    for one in ranked:
+        first.setdefault(one.entry.size, one)
+    return {SIZE_NAMES[size]: first[size] for size in SIZE_NAMES if size in first}
+
+
+def _size_table(best: Mapping[str, Scored]) -> Table:
+    heads = (("size", "Parameters"), ("model", "Model"), ("score", "Score"))
+    rows = []
+    for size, one in best.items():
+        score = Cell(text=score_text(one.value or 0.0), value=one.value)
+        rows.append(Row(cells=[Cell(text=size, value=size), _model(one), score], key=one.entry.slug))
+    columns = [Column(key=key, label=label, numeric=key == "score") for key, label in heads]
+    return Table(name="sizes", caption="Best per size class", columns=columns, rows=rows)
+
+
+def _chart(ranked: Sequence[Scored], best: Mapping[str, Scored]) -> Chart:
+    """The distribution of ranked scores, with the best of each size class."""
+    marks = [
+        Point(label=one.entry.model, x=100 * (one.value or 0.0), y=None,
+              href=address(f"/models/{one.entry.model_slug}"), note=size)
+        for size, one in best.items()
+    ]  # fmt: skip
+    values = [100 * one.value for one in ranked if one.value is not None]
+    return chart(
+        "spread", "Models by their score", Distribution(axis=Axis(label="score × 100"), values=values, marks=marks)
+    )
+
+
+def _lead(population: Sequence[Scored], ranked: int, state: TaskState) -> str:
+    if not population:
+        return "No entry has a result on this task yet."
+    what = "models" if state.each == "model" else "entries"
+    subset = f", on its subset {state.subset}" if state.subset else ""
+    return f"{ranked} of {len(population)} {what} with a result on it are ranked{subset}."
+
+
+def _facts(queries: Queries, asked: _Asked, name: str) -> list[tuple[str, ...]]:
+    kind, metric, results = queries.tasks.get(name, ("", "", 0))
+    task, scope = asked.question.task, asked.scope
+    path = task.data.path if task else ""
+    subsets = listing(scope.subsets, "subset").removeprefix("subsets ").removeprefix("subset ")
+    pinned = "pinned by the suite" if asked.question.suites else "that of most entries: no suite pins it"
+    languages = describe_task(name).languages
+    return [
+        ("Type", (task.type if task else kind) or "not stated"),
+        ("Metric", f"as {scope.view} prints it" if scope.view else (task.metric if task else metric) or "not stated"),
+        *([("Languages", listing(languages, "language", 6).removeprefix("languages ").removeprefix("language "))]
+          if languages else []),
+        ("Data set", path or ("local or built" if task else "not stated"),
+         f"https://huggingface.co/datasets/{path}" if path.count("/") == 1 and path.isascii() else ""),
+        ("Data revision", scope.data or "none", "", pinned if scope.data else "nothing pins the data"),
+        ("Splits", ", ".join(scope.splits) or "none", "", _mean_over(scope.splits)),
+        ("Subsets", subsets or "none", "", _mean_over(scope.subsets)),
+        ("Results", f"{results:,}", "", "with any splits and subsets"),
+    ]  # fmt: skip
+
+
+def _mean_over(names: Sequence[str]) -> str:
+    return "the score is the mean over them" if len(names) > 1 else ""
+
+
+def _suites(questions: Sequence[Question]) -> list[tuple[str, str, str]]:
+    """The suites of a task: title, URL, and what they ask of it."""
+    texts: dict[str, tuple[SiteSuite, dict[str, None]]] = {}
+    for question in questions:
+        for one in question.suites:
+            texts.setdefault(one.slug, (one, {}))[1][question.scope_text] = None
+    return [
+        (one.suite.title, address(f"/suites/{slug}"),
+         " and ".join(scopes) if len(scopes) < 4 else f"{len(scopes)} parts of it")
+        for slug, (one, scopes) in texts.items()
+    ]  # fmt: skip
+
+
+def _form(state: TaskState, path: str, asked: _Asked) -> Form:
+    names = asked.question.scope.subsets
+    whole = f"all {len(names)} that are asked for" if len(names) > 1 else f"as asked: {', '.join(names)}"
+    selects = {
+        "scope": ("As asked by", [(one.name, one.label) for one in asked.questions]),
+        "subset": ("Subset", [("", whole), *((n, n) for n in asked.subsets)] if asked.subsets[1:] else ()),
+        "revisions": ("Scores", REVISIONS),
+        "each": ("A row for", EACH),
+    }
+    own = [
+        Control(kind="select", name=name, label=label, options=options, more=name == "each",
+                value=asked.question.name if name == "scope" else getattr(state, name))
+        for name, (label, options) in selects.items() if len(options) > 1
+    ]  # fmt: skip
+    above = chips(state, path)
+    for name, label in (("subset", f"subset {state.subset}"), ("revisions", "pinned data only")):
+        default = TaskState.model_fields[name].get_default()
+        if getattr(state, name) != default:
+            above.append((label, f"{path}?{state.query(**{name: default, 'page': 1})}"))
+    return form(state, path, [*own, *controls(state, [one.entry for one in asked.rows])], chips=above)
+
+
+def _data(asked: _Asked, ranked: Sequence[Scored]) -> dict[str, Any]:
+    values = [one.value for one in ranked if one.value is not None]
+    return {
+        "scope": asked.question.name,
+        "splits": list(asked.scope.splits),
+        "subsets": list(asked.scope.subsets),
+        "data": asked.scope.data or None,
+        "scopes": [{"name": one.name, "label": one.label} for one in asked.questions],
+        "quartiles": [float(q) for q in np.quantile(values, (0.25, 0.5, 0.75))] if values else None,
+    }
+
+
+def _paths(site: Site) -> Iterable[str]:
     return [f"/tasks/{task_key(name)}" for name in known_tasks(site.queries)]
 
 
-PAGE = PageRoute(
-    path="/tasks/{task}",
-    state=TaskState,
-    view=view,
-    summary="A task: ranking of all entries, and the distribution of their scores.",
-    all_paths=all_paths,
+PAGES = (
+    PageRoute(
+        path="/tasks/{task}",
+        state=TaskState,
+        view=view,
+        summary="A task: ranking of all entries, and the distribution of their scores.",
+        all_paths=_paths,
+    ),
 )
-
-PAGES = (PAGE,)

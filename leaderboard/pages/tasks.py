@@ -3,241 +3,38 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
 from harness.scores import score_text
 from leaderboard.data.queries import Queries
 from leaderboard.data.suites import SiteSuite
-from leaderboard.pages._task_scores import asked, known_tasks, task_path
-from leaderboard.pages.task import Best, best_of
+from leaderboard.pages import _sorting
+from leaderboard.pages._task_scores import Best, all_questions, best_of, known_tasks, task_path
 from leaderboard.web.filters import Control, Form, form
 from leaderboard.web.page import Page, PageRoute, missing
 from leaderboard.web.parameters import Paging, State, Text, address, paging
-from leaderboard.web.tables import EMPTY, Cell, Column, Row, Table
+from leaderboard.web.tables import Cell, Table
 
 if TYPE_CHECKING:
     from leaderboard.web.site import Site
 
-
 PATH = "/tasks"
-UNKNOWN = "not known"
-"""The type of a task that nobody says anything of."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class TaskList:
-    """What the template of the list takes.
-
-    Attributes:
-        table: The tasks.
-        lead: What is there, in a sentence.
-        form: The form above it, with the filters in force.
-        paging: Where in the rows this page is.
-        data: For the JSON twin.
-    """
-
-    table: Table
-    lead: str
-    form: Form
-    paging: Paging
-    data: Mapping[str, Any]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Listing:
-    """A task with what is known of it without its scores."""
-
-    name: str
-    type: str
-    metric: str
-    results: int
-    suites: Sequence[SiteSuite]
-
-
-def task_list(queries: Queries, state: TasksState) -> TaskList:
-    """The list in a state.
-
-    Raises:
-        NotFound: The state names a type, a suite or a column that is none.
-    """
-    all_paths = _listings(queries)
-    if state.suite and state.suite not in queries.suites:
-        raise missing("suite", state.suite, queries.suites, then="The page /suites lists all.")
-    types = Counter(one.type for one in all_paths)
-    if state.type and state.type not in types:
-        raise missing("task type", state.type, types, then="The page /tasks offers those there are.")
-    kept = _ordered(queries, [one for one in all_paths if _keeps(state, one)], state)
-    where = paging(len(kept), state, PATH)
-    shown = kept[max(where.first - 1, 0) : where.last]
-    best = best_of(queries, [one.name for one in shown])
-    held = sum(bool(one.suites) for one in all_paths)
-    return TaskList(
-        table=Table(
-            name="tasks",
-            caption="Tasks; scores × 100",
-            columns=_columns(state),
-            rows=[_row(one, best[one.name]) for one in shown],
-            notes=[
-                "The best score is that of the first suite’s question, on the data that the suite pins; of "
-                "a task in no suite, among the entries with the splits, subsets and data that most have."
-            ],
-        ),
-        lead=f"{len(all_paths):,} tasks, {held:,} of them in a suite of this site.",
-        form=form(state, PATH, _controls(queries, state, types), chips=_chips(queries, state)),
-        paging=where,
-        data={
-            "tasks": len(all_paths),
-            "in_suites": held,
-            "kept": len(kept),
-            "types": dict(types.most_common()),
-        },
-    )
-
-
-def _listings(queries: Queries) -> list[Listing]:
-    return [_listing(queries, name) for name in known_tasks(queries)]
-
-
-def _listing(queries: Queries, name: str) -> Listing:
-    kind, metric, results = queries.tasks.get(name, ("", "", 0))
-    questions = asked(queries).get(name, [])
-    task = questions[0].task if questions else None
-    suites = {one.slug: one for question in questions for one in question.holders}
-    return Listing(
-        name=name,
-        type=(task.type if task else kind) or UNKNOWN,
-        metric=(task.metric if task else metric) or "",
-        results=results,
-        suites=list(suites.values()),
-    )
-
-
-def _keeps(state: TasksState, one: Listing) -> bool:
-    return all(
-        (
-            state.q.casefold() in one.name.casefold(),
-            state.type in ("", one.type),
-            not state.suite or state.suite in [suite.slug for suite in one.suites],
-            state.held == "" or (state.held == "suite") == bool(one.suites),
-            not state.scored or one.results > 0,
-        )
-    )
-
-
-HEADS = (
-    ("name", "Task", False, ""),
-    ("type", "Type", False, ""),
-    ("metric", "Metric", False, "The main metric."),
-    ("results", "Results", True, "Results of all entries, whatever they were asked."),
-    ("best", "Best", True, "The best ranked score."),
-    ("model", "By", False, "The model with the best score."),
-    ("suites", "Suites", False, "The suites of this site that hold it."),
+HELD = (("", "any"), ("suite", "in a suite"), ("none", "in no suite"))
+NOTE = (
+    "The best score is that of the first suite’s question; of a task in no suite, that among the entries with the "
+    "splits, subsets and data that most have."
 )
 
 
-def _columns(state: TasksState) -> list[Column]:
-    key, down = state.sort.removeprefix("-"), state.sort.startswith("-")
-    return [
-        Column(
-            key=name, label=label, numeric=numeric, note=note, sticky=name == "name",
-            sort=f"{PATH}?{state.query(sort=_wanted(name, state, numeric=numeric), page=1)}",
-            sorted=("descending" if down else "ascending") if name == key else "",
-        )
-        for name, label, numeric, note in HEADS
-    ]  # fmt: skip
-
-
-def _wanted(name: str, state: TasksState, *, numeric: bool) -> str:
-    first, other = (f"-{name}", name) if numeric or name == "suites" else (name, f"-{name}")
-    return other if state.sort == first else first
-
-
-def _ordered(queries: Queries, rows: Sequence[Listing], state: TasksState) -> list[Listing]:
-    """The tasks in order; those without a value last."""
-    key, down = state.sort.removeprefix("-"), state.sort.startswith("-")
-    best = best_of(queries, [one.name for one in rows]) if key in ("best", "model") else {}
-    by: dict[str, Callable[[Listing], Any]] = {
-        "name": lambda one: one.name.casefold(),
-        "type": lambda one: one.type,
-        "metric": lambda one: one.metric or None,
-        "results": lambda one: one.results,
-        "suites": lambda one: len(one.suites),
-        "best": lambda one: (found := best[one.name]) and found.value,
-        "model": lambda one: (found := best[one.name]) and found.entry.model.casefold(),
-    }
-    if key not in by:
-        raise missing("column", key, by, then="Click a column's heading to sort by it.")
-    there = [one for one in rows if by[key](one) is not None]
-    there.sort(key=by[key], reverse=down)
-    return [*there, *(one for one in rows if by[key](one) is None)]
-
-
-def _row(one: Listing, best: Best | None) -> Row:
-    titles = [suite.suite.title for suite in one.suites]
-    told = titles[0] + (f" +{len(titles) - 1}" if len(titles) > 1 else "") if titles else ""
-    href = address(f"/suites/{one.suites[0].slug}") if len(titles) == 1 else ""
-    return Row(
-        key=one.name,
-        cells=[
-            Cell(text=one.name, value=one.name, href=task_path(one.name)),
-            Cell(text=one.type, value=one.type),
-            Cell(text=one.metric, value=one.metric or None),
-            Cell(text=f"{one.results:,}", value=one.results),
-            *_best_cells(best),
-            Cell(text=told, value=", ".join(titles) or None, href=href, note=", ".join(titles[1:])),
-        ],
-    )
-
-
-def _best_cells(best: Best | None) -> tuple[Cell, Cell]:
-    if best is None:
-        return Cell(text="–"), EMPTY
-    model = best.entry.model
-    return (
-        Cell(text=score_text(best.value), value=best.value),
-        Cell(text=model, value=model, href=address(f"/models/{best.entry.model_slug}")),
-    )
-
-
-HELD = (("", "any"), ("suite", "in a suite"), ("none", "in no suite"))
-"""Whether a task is held by a suite."""
-
-
-def _controls(queries: Queries, state: TasksState, types: Mapping[str, int]) -> list[Control]:
-    kinds = [("", "any"), *((kind, f"{kind} ({n})") for kind, n in sorted(types.items()))]
-    suites = [("", "any"), *((slug, one.suite.title) for slug, one in queries.suites.items())]
-    return [
-        Control(kind="search", name="q", label="Task", value=state.q, placeholder="part of a name"),
-        Control(kind="select", name="type", label="Type", value=state.type, options=kinds),
-        Control(kind="select", name="suite", label="Suite", value=state.suite, options=suites),
-        Control(kind="select", name="held", label="Held by", value=state.held, options=HELD),
-        Control(kind="check", name="scored", label="With results", checked=state.scored),
-    ]
-
-
-def _chips(queries: Queries, state: TasksState) -> list[tuple[str, str]]:
-    suite = queries.suites[state.suite].suite.title if state.suite else ""
-    says = {
-        "q": f"name has “{state.q}”", "type": state.type, "suite": suite,
-        "held": dict(HELD)[state.held], "scored": "with results",
-    }  # fmt: skip
-    fields = type(state).model_fields
-    return [
-        (label, f"{PATH}?{state.query(**{name: fields[name].get_default(), 'page': 1})}")
-        for name, label in says.items()
-        if getattr(state, name) != fields[name].get_default()
-    ]
-
-
 class TasksState(State):
-    """What the list of tasks can be asked."""
+    """The parameters of the list of tasks."""
 
     q: Text = Field("", description="Part of a task's name.")
-    type: Text = Field("", description="Only tasks of this type; `not known` for those without one.")
+    type: Text = Field("", description="Only tasks of this type; `not stated` for those without one.")
     suite: Text = Field("", description="Only tasks of this suite.")
     held: Literal["", "suite", "none"] = Field("", description="Only tasks in a suite, or in none.")
     scored: bool = Field(False, description="Only tasks with results.")
@@ -246,30 +43,159 @@ class TasksState(State):
     page: int = Field(1, ge=1, le=100_000, description="Which page of rows.")
 
 
+@dataclass(frozen=True, kw_only=True)
+class TasksPage:
+    """The parts of the list of tasks beside its table: the filters, and the rows that are shown."""
+
+    form: Form
+    paging: Paging
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Task:
+    name: str
+    type: str
+    metric: str
+    results: int
+    suites: Sequence[SiteSuite]
+    best: Best = None
+
+    @property
+    def titles(self) -> str:
+        """The titles of its suites."""
+        return ", ".join(one.suite.title for one in self.suites)
+
+
+def _tasks(queries: Queries, *, scored: bool) -> list[_Task]:
+    """Every task; with its best score where rows are sorted by it."""
+    names = known_tasks(queries)
+    best = best_of(queries, names) if scored else {}
+    rows = []
+    for name in names:
+        kind, metric, results = queries.tasks.get(name, ("", "", 0))
+        questions = all_questions(queries).get(name, [])
+        task = questions[0].task if questions else None
+        suites = {one.slug: one for question in questions for one in question.suites}
+        rows.append(
+            _Task(
+                name=name, type=(task.type if task else kind) or "not stated",
+                metric=task.metric if task else metric, results=results, suites=list(suites.values()),
+                best=best.get(name),
+            )
+        )  # fmt: skip
+    return rows
+
+
+def _fields(queries: Queries, shown: Sequence[_Task]) -> list[_sorting.Field[_Task]]:
+    """The columns; `shown` are the rows whose best score is to be read."""
+    best = best_of(queries, [one.name for one in shown])
+
+    def score(one: _Task) -> Cell:
+        first = best.get(one.name)
+        return Cell(text=score_text(first[1]), value=first[1]) if first else Cell(text="–")
+
+    def model(one: _Task) -> Cell:
+        entry = (best.get(one.name) or (None,))[0]
+        return (
+            Cell(text=entry.model, value=entry.model, href=address(f"/models/{entry.model_slug}"))
+            if entry
+            else Cell()
+        )
+
+    def suites(one: _Task) -> Cell:
+        more = f" +{len(one.suites) - 1}" if len(one.suites) > 1 else ""
+        text = one.suites[0].suite.title + more if one.suites else ""
+        href = address(f"/suites/{one.suites[0].slug}") if len(one.suites) == 1 else ""
+        return Cell(text=text, value=one.titles or None, href=href, note=one.titles if more else "")
+
+    column = _sorting.Field[_Task]
+    return [
+        column(key="name", label="Task", sticky=True, sort=lambda one: one.name.casefold(),
+               cell=lambda one: Cell(text=one.name, value=one.name, href=task_path(one.name))),
+        column(key="type", label="Type", sort=lambda one: one.type,
+               cell=lambda one: Cell(text=one.type, value=one.type)),
+        column(key="metric", label="Metric", note="The main metric.", sort=lambda one: one.metric or None,
+               cell=lambda one: Cell(text=one.metric, value=one.metric or None)),
+        column(key="results", label="Results", numeric=True, note="Results of all entries, with any splits.",
+               sort=lambda one: one.results, cell=lambda one: Cell(text=f"{one.results:,}", value=one.results)),
+        column(key="best", label="Best", numeric=True, note="The best ranked score.", cell=score,
+               sort=lambda one: one.best and one.best[1]),
+        column(key="model", label="By", note="The model with the best score.", cell=model,
+               sort=lambda one: one.best and one.best[0].model.casefold()),
+        column(key="suites", label="Suites", note="The suites of this site that have it.", cell=suites,
+               sort=lambda one: len(one.suites)),
+    ]  # fmt: skip
+
+
 def view(site: Site, state: TasksState) -> Page:
     """The list of tasks."""
-    found: TaskList = task_list(site.queries, state)
+    queries = site.queries
+    if state.suite and state.suite not in queries.suites:
+        raise missing("suite", state.suite, queries.suites, then="The page /suites lists all.")
+    tasks = _tasks(queries, scored=state.sort.removeprefix("-") in ("best", "model"))
+    types = Counter(one.type for one in tasks)
+    if state.type and state.type not in types:
+        raise missing("task type", state.type, types, then="The page /tasks offers those there are.")
+    rows = _sorting.in_order([one for one in tasks if _fits(state, one)], _fields(queries, ()), state.sort)
+    where = paging(len(rows), state, PATH)
+    shown = rows[max(where.first - 1, 0) : where.last]
+    fields = _fields(queries, shown)
     return Page(
         title="Tasks",
         template="tasks.html",
-        lead=found.lead,
-        tables=[found.table],
-        data=found.data,
-        context=found,
+        lead=f"{len(tasks):,} tasks, {sum(bool(one.suites) for one in tasks):,} of them in a suite of this site.",
+        tables=[
+            Table(
+                name="tasks", caption="Tasks; scores × 100", notes=[NOTE],
+                columns=[field.head(state, PATH, page=1) for field in fields],
+                rows=[_sorting.row_of(one, fields, one.name) for one in shown],
+            )
+        ],
+        context=TasksPage(form=_form(queries, state, types), paging=where),
+    )  # fmt: skip
+
+
+def _fits(state: TasksState, one: _Task) -> bool:
+    suites = [suite.slug for suite in one.suites]
+    return (
+        state.q.casefold() in one.name.casefold()
+        and state.type in ("", one.type)
+        and (not state.suite or state.suite in suites)
+        and (not state.held or (state.held == "suite") == bool(suites))
+        and (not state.scored or one.results > 0)
     )
 
 
-def all_paths(site: Site) -> Iterable[str]:
-    """The list itself."""
-    return [PATH]
+def _form(queries: Queries, state: TasksState, types: Counter[str]) -> Form:
+    selects = {
+        "type": ("Type", [("", "any"), *((kind, f"{kind} ({n})") for kind, n in sorted(types.items()))]),
+        "suite": ("Suite", [("", "any"), *((slug, one.suite.title) for slug, one in queries.suites.items())]),
+        "held": ("In a suite", HELD),
+    }
+    controls = [
+        Control(kind="search", name="q", label="Task", value=state.q, placeholder="part of a name"),
+        *(Control(kind="select", name=name, label=label, value=getattr(state, name), options=options)
+          for name, (label, options) in selects.items()),
+        Control(kind="check", name="scored", label="With results", checked=state.scored),
+    ]  # fmt: skip
+    texts = {
+        "q": f"name has “{state.q}”", "type": state.type, "suite": dict(selects["suite"][1])[state.suite],
+        "held": dict(HELD)[state.held], "scored": "with results",
+    }  # fmt: skip
+    chips = [
+        (texts[name], f"{PATH}?{state.query(**{name: field.get_default(), 'page': 1})}")
+        for name, field in TasksState.model_fields.items()
+        if name in texts and getattr(state, name) != field.get_default()
+    ]
+    return form(state, PATH, controls, chips=chips)
 
 
-PAGE = PageRoute(
-    path=PATH,
-    state=TasksState,
-    view=view,
-    summary="All tasks, with the number of results, the best score, and the suites that hold each.",
-    all_paths=all_paths,
+PAGES = (
+    PageRoute(
+        path=PATH,
+        state=TasksState,
+        view=view,
+        summary="All tasks, with the number of results, the best score, and the suites that have each.",
+        all_paths=lambda site: [PATH],
+    ),
 )
-
-PAGES = (PAGE,)

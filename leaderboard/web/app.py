@@ -7,6 +7,8 @@ import gc
 import inspect
 import logging
 import os
+import sys
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -41,6 +43,11 @@ log = logging.getLogger(__name__)
 
 YEAR = "public, max-age=31536000, immutable"
 SUITE = "/suites/{suite}"
+NOTICE = 1.0
+"""Seconds after which a worker notices at the latest that the snapshot was replaced."""
+
+SWITCH = 0.0005
+"""Seconds that a thread which renders a page may keep the one waiting that sends pages."""
 
 
 class CellJson(BaseModel):
@@ -91,16 +98,30 @@ class PageJson(BaseModel):
     data: dict[str, Any]
 
 
-def create_app(settings: Settings) -> FastAPI:
-    """The site as an application; the snapshot is brought up to date first."""
-    site, metrics = open_site(settings), Metrics()
+def worker_app(settings: Settings) -> FastAPI:
+    """The application of one of several processes, whose parent refreshes the snapshot."""
+    return create_app(settings, follows=True)
+
+
+def create_app(settings: Settings, site: Site | None = None, *, follows: bool = False) -> FastAPI:
+    """The site as an application.
+
+    Args:
+        settings: How it runs.
+        site: The site, if it is open; else it is opened and refreshed first.
+        follows: Whether another process refreshes the snapshot, which is only noticed here.
+    """
+    site, metrics = site or open_site(settings), Metrics()
     metrics.refreshed(len(site.queries.entries))
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        sys.setswitchinterval(SWITCH)
         tasks = [asyncio.create_task(run_in_threadpool(_warm, site))]
-        if settings.refresh:
-            tasks.append(asyncio.create_task(_refresh(site, metrics)))
+        if follows:
+            tasks.append(asyncio.create_task(_repeat(site.follow, NOTICE, metrics)))
+        elif settings.refresh:
+            tasks.append(asyncio.create_task(_repeat(site.refresh, settings.refresh, metrics)))
         yield
         for task in tasks:
             task.cancel()
@@ -238,8 +259,7 @@ def _answers(kind: str, *errors: int) -> dict[int | str, dict[str, Any]]:
 
 def _intake(site: Site, limits: Limits, metrics: Metrics) -> Intake:
     def changed() -> None:
-        site.refresh()
-        metrics.refreshed(len(site.queries.entries))
+        metrics.refreshed(site.refresh())
 
     def counted(outcome: str) -> None:
         metrics.posts.labels(outcome).inc()
@@ -260,12 +280,21 @@ def _warm(site: Site) -> None:
     gc.freeze()  # what stays for as long as the site runs need not be looked through again and again
 
 
-async def _refresh(site: Site, metrics: Metrics) -> None:
-    """Look at the folders again and again."""
+async def _repeat(look: Callable[[], int], seconds: float, metrics: Metrics) -> None:
+    """Look at the folders, or at the snapshot, again and again."""
     while True:
-        await asyncio.sleep(site.settings.refresh)
+        await asyncio.sleep(seconds)
         try:
-            await run_in_threadpool(site.refresh)
-            metrics.refreshed(len(site.queries.entries))
+            metrics.refreshed(await run_in_threadpool(look))
+        except Exception:
+            log.exception("The folders could not be looked at; the pages stay as they are.")
+
+
+def refresh_again_and_again(site: Site) -> None:
+    """Refresh the snapshot for the workers, in a thread of their parent."""
+    while site.settings.refresh:
+        time.sleep(site.settings.refresh)
+        try:
+            site.refresh()
         except Exception:
             log.exception("The folders could not be looked at; the pages stay as they are.")

@@ -60,7 +60,8 @@ def add_error_handlers(app: FastAPI, site: Site) -> None:
         status = 404 if isinstance(error, NotFound) else 503 if isinstance(error, StoreError) else 500
         if status != 404:
             log.error("%s: %s", request.url.path, error)
-        return await _respond(site, request, status, error.message, error.hint or "")
+        headers = {"Retry-After": "5", "Cache-Control": "no-store"} if status == 503 else {}
+        return await _respond(site, request, status, error.message, error.hint or "", headers)
 
     async def invalid(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)

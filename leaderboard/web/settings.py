@@ -28,6 +28,7 @@ class Settings:
         posts_a_minute: Records that one token may push, and wrong tokens that one client may send.
         cache_bytes: How much compressed pages may take.
         static: Whether plain files are written, for a host that answers no queries.
+        url: The address that readers type, for badges; empty where it is not known.
         suites: Suites of one's own, as --suite takes them: they have pages and means as the named ones do.
     """
 
@@ -40,6 +41,7 @@ class Settings:
     posts_a_minute: int = POSTS_A_MINUTE
     cache_bytes: int = 32 << 20
     static: bool = False
+    url: str = ""
     suites: tuple[str, ...] = ()
 
     @property

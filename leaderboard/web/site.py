@@ -23,7 +23,7 @@ from harness.registry import open_entry
 from leaderboard import pages
 from leaderboard.data.papers import Paper, papers
 from leaderboard.data.queries import IndexChanged, Queries
-from leaderboard.data.snapshot import Changes, SiteIndex, open_index
+from leaderboard.data.snapshot import SiteIndex, open_index
 from leaderboard.web import formats
 from leaderboard.web.cache import PageCache, RenderedPage
 from leaderboard.web.headers import CHART_POLICY
@@ -56,16 +56,23 @@ class Site:
         """The papers' tables, by slug."""
         return papers(self.settings.reported) if self.settings.reported else {}
 
-    def refresh(self) -> Changes:
-        """Bring the snapshot up to date; pages are rendered anew where anything changed."""
+    def refresh(self) -> int:
+        """Bring the snapshot up to date and show it; returns the number of its entries."""
         with self._refreshing:
-            changes = self.index.refresh()
-            if changes.version != self.queries.version:
-                self.queries = Queries(self.index, changes.version)
-                self.__dict__.pop("papers", None)
-                self.cache.clear()
-            self.kinds = self.queries.kinds()
-        return changes
+            return self._show(self.index.refresh().version)
+
+    def follow(self) -> int:
+        """Show the newest snapshot, which another process may have made."""
+        with self._refreshing:
+            return self._show(self.index.version)
+
+    def _show(self, version: int) -> int:
+        if version != self.queries.version:
+            self.queries = Queries(self.index, version)
+            self.__dict__.pop("papers", None)
+            self.cache.clear()
+        self.kinds = self.queries.kinds()
+        return len(self.queries.entries)
 
     def key(self, route: PageRoute, state: State, arguments: Mapping[str, str], form: str) -> Hashable:
         """What a rendered page is cached under."""
@@ -111,7 +118,7 @@ class Site:
         text = self.template(page.template).render(
             page=page,
             state=state,
-            site={"title": TITLE, "version": __version__, "kinds": self.kinds},
+            site={"title": TITLE, "version": __version__, "kinds": self.kinds, "url": self.settings.url},
             url=lambda path, **query: address(path, query),
             asset=asset,
             theme=state.theme,

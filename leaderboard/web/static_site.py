@@ -6,11 +6,9 @@ import os
 import posixpath
 import re
 import shutil
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 
 from rich.progress import Progress
 
@@ -22,30 +20,23 @@ from leaderboard.web.parameters import State
 from leaderboard.web.settings import Settings
 from leaderboard.web.site import STATIC, Site, open_site
 
-NEEDS: Mapping[str, str] = MappingProxyType(
-    {
-        "/pareto": "This is a plain file: another suite, axis or filter needs a running site. "
-        "harness serve opens one."
-    }
-)
-"""What pages say where no server answers their queries; /compare does so itself."""
+NEEDS_SERVER = {
+    "/pareto": "This is a plain file: another suite, axis or filter needs a running site. "
+    "harness serve opens one."
+}
+"""Notes on pages of which little is left without queries; /compare has its own."""
 
 LINK = re.compile(rb'((?:href|src|action)=")(/[^"]*)(")')
 
 MARK = ".encoder-leaderboard"
-"""A file in every folder of ours: another one is not written over."""
+"""A file in every folder that was written here: another folder is not written over."""
 
 
-def write_site(settings: Settings, folder: Path, url: str = "") -> int:
-    """Write every page with its twins; links lead from file to file.
+def write_site(settings: Settings, folder: Path) -> int:
+    """Write every page in its formats; links lead from file to file.
 
-    Pages show their usual state with all of their rows: what a query would change needs the server. So
-    does a page that is none of a site's files, as an imported result: what names it is no link here.
-
-    Args:
-        settings: The site's.
-        folder: Where the files go.
-        url: The address that they will have; badges hold it.
+    Pages show their default state with all of their rows: what a query would change needs the server. So
+    does a page that is not written, as an imported result: what names it is no link here.
 
     Raises:
         UsageError: The folder holds something else.
@@ -54,59 +45,50 @@ def write_site(settings: Settings, folder: Path, url: str = "") -> int:
     site = open_site(settings)
     _prepare(folder)
     pages = [(route, path) for route in site.pages for path in route.all_paths(site)]
-    there = {path for _, path in pages}
+    paths = {path for _, path in pages}
     try:
         with Progress(console=console(), transient=True) as progress:
             for route, path in progress.track(pages, description="Writing pages"):
-                _write_page(site, route, path, folder, there)
-        _write_rest(site, folder, url)
+                _write_page(site, route, path, folder, paths)
+        shutil.copytree(STATIC, folder / "static", dirs_exist_ok=True)
+        shutil.copy(plotly_file(), folder / "static" / "plotly.min.js")
     except OSError as error:
         raise StoreError(f"{folder} cannot be written: {error.strerror}.") from error
-    console().print(f"{len(pages):,} pages, with their other formats. Next: open {folder / 'index.html'}")
+    console().print(f"{len(pages):,} pages with their other formats. Next: open {folder / 'index.html'}")
     return 0
 
 
 def _prepare(folder: Path) -> None:
+    hint = "Name an empty or a new folder."
     if folder.exists() and not folder.is_dir():
-        raise UsageError(f"{folder} is no folder.", hint="Name an empty or a new folder.")
+        raise UsageError(f"{folder} is no folder.", hint=hint)
     if folder.exists() and any(folder.iterdir()) and not (folder / MARK).exists():
-        raise UsageError(
-            f"{folder} holds files that are none of a site's.", hint="Name an empty or a new folder."
-        )
+        raise UsageError(f"{folder} holds files that are none of a site's.", hint=hint)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / MARK).touch()
 
 
-def _write_page(site: Site, route: PageRoute, path: str, folder: Path, there: set[str]) -> None:
-    arguments = _arguments(route, path)
-    usual = route.state.model_validate({})
-    state = route.state.model_validate({"rows": "all"} if "rows" in route.state.model_fields else {})
-    html = site.render(replace(route, view=partial(_plain_page, route)), state, arguments, "html").body
+def _write_page(site: Site, route: PageRoute, path: str, folder: Path, paths: set[str]) -> None:
+    parts = zip(route.path.split("/"), path.split("/"), strict=True)
+    arguments = {name[1:-1]: value for name, value in parts if name.startswith("{")}
+    state = route.state.model_validate({})
+    html = site.render(replace(route, view=partial(_view, route)), state.whole(), arguments, "html").body
     home = _file(path)
-    _put(folder / home, LINK.sub(lambda match: _linked(match, home, there), html))
+    _write(folder / home, LINK.sub(lambda match: _relative_link(match, home, paths), html))
     for form in route.formats:
-        _put(folder / _twin(path, form), site.render(route, usual, arguments, form).body)
+        name = f"{_safe(path).strip('/') or 'index'}.{form}"
+        _write(folder / name, site.render(route, state, arguments, form).body)
 
 
-def _plain_page(route: PageRoute, site: Site, state: State, **arguments: str) -> Page:
-    """A page with what it needs a server for."""
+def _view(route: PageRoute, site: Site, state: State, **arguments: str) -> Page:
+    """A page with the note on what it needs a server for."""
     page = route.view(site, state, **arguments)
-    needs = [NEEDS[route.path]] if route.path in NEEDS else []
-    return replace(page, notes=[*page.notes, *needs])
-
-
-def _arguments(route: PageRoute, path: str) -> dict[str, str]:
-    names, values = route.path.split("/"), path.split("/")
-    return {n[1:-1]: v for n, v in zip(names, values, strict=True) if n.startswith("{")}
+    return replace(page, notes=[*page.notes, *filter(None, [NEEDS_SERVER.get(route.path)])])
 
 
 def _file(path: str) -> str:
     """The file of a page: a folder's index, so that its address stays as it is."""
     return posixpath.join(_safe(path).strip("/"), "index.html")
-
-
-def _twin(path: str, form: str) -> str:
-    return f"{_safe(path).strip('/') or 'index'}.{form}"
 
 
 def _safe(path: str) -> str:
@@ -115,31 +97,20 @@ def _safe(path: str) -> str:
     return "/".join(re.sub(r"[^\w.+,()@ -]", "_", part)[:180] for part in parts)
 
 
-def _linked(match: re.Match[bytes], home: str, there: set[str]) -> bytes:
-    target = _relative(match[2], home, there)
-    return b"" if target is None else match[1] + target + match[3]
-
-
-def _relative(link: bytes, home: str, there: set[str]) -> bytes | None:
-    """Where a link of the site leads among its files, without its query; None where there is no such file."""
-    path, _, fragment = link.decode().partition("#")
+def _relative_link(match: re.Match[bytes], home: str, paths: set[str]) -> bytes:
+    """A link of the site as one among its files, without its query; empty where there is no such file."""
+    path, _, fragment = match[2].decode().partition("#")
     path = path.partition("?")[0].replace("%20", " ")
-    if path in there or path == "/":
+    if path in paths or path == "/":
         target = _file(path)
-    elif path.rpartition(".")[0] in there or path.startswith(("/static/", "/index.")):
+    elif path.rpartition(".")[0] in paths or path.startswith(("/static/", "/index.")):
         target = _safe(path).strip("/")
     else:
-        return None
-    return (
-        os.path.relpath(target, posixpath.dirname(home) or ".") + (f"#{fragment}" if fragment else "")
-    ).encode()
+        return b""
+    relative = os.path.relpath(target, posixpath.dirname(home) or ".")
+    return match[1] + (f"{relative}#{fragment}" if fragment else relative).encode() + match[3]
 
 
-def _put(path: Path, content: bytes) -> None:
+def _write(path: Path, content: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)
-
-
-def _write_rest(site: Site, folder: Path, url: str) -> None:
-    shutil.copytree(STATIC, folder / "static", dirs_exist_ok=True)
-    shutil.copy(plotly_file(), folder / "static" / "plotly.min.js")

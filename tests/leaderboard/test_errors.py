@@ -56,7 +56,8 @@ def test_errors_of_the_harness_and_refusals(tmp_path: Path, caplog: pytest.LogCa
         app.state.site, "render", side_effect=StoreError("The disk is full.", hint="Wait.")
     ):
         answer = asking.get("/about.json")
-    assert (answer.status_code, answer.json()["error"]["hint"]) == (500, "Wait.")
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
+    assert answer.json()["error"]["hint"] == "Wait."
     assert "The disk is full." in caplog.text
     refusal = Refusal(429, "No.", hint="Later.", headers={"Retry-After": "9"})
     with mock.patch.object(app.state.site, "render", side_effect=refusal):

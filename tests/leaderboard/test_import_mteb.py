@@ -399,6 +399,16 @@ def test_a_change_that_keeps_size_and_time_is_seen(tmp_path: Path) -> None:
     assert 0.9 in [row["main_score"] for row in rows(run(root, out))]
 
 
+def test_a_time_beyond_what_a_column_holds_is_no_obstacle(tmp_path: Path) -> None:
+    root, out = tree(tmp_path / "in"), tmp_path / "out"
+    path = root / "results" / "org__one" / COMMIT / "STS12.json"
+    os.utime(path, (14_000_000_000, 14_000_000_000))
+    if path.stat().st_mtime != 14_000_000_000:
+        pytest.skip("this file system has no such times")
+    assert run(root, out).imported.counts["rows"] == 6
+    assert not run(root, out).changed
+
+
 def test_only_the_entries_of_changed_files_get_another_digest(tmp_path: Path) -> None:
     root, out = tree(tmp_path / "in"), tmp_path / "out"
     before = run(root, out).imported.stamps()

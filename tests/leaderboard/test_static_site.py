@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from unittest import mock
 from urllib.parse import unquote, urlsplit
-from xml.etree import ElementTree
 
 import pytest
 from click.testing import CliRunner, Result
@@ -14,7 +13,6 @@ from starlette.testclient import TestClient
 
 from harness.errors import HarnessError, StoreError, UsageError
 from leaderboard.commands.export import command
-from leaderboard.web.site import FORMATS
 from leaderboard.web.static_site import write_site
 from site_data import (
     HOSTILE,
@@ -34,11 +32,11 @@ from site_data import (
 URL = "https://example.org/encoders"
 
 
-def written(source: Path, folder: Path, url: str = URL) -> Path:
+def written(source: Path, folder: Path) -> Path:
     if not (source / "results").exists():
         fill(source)
     with mock.patch("leaderboard.data.snapshot.listed", return_value=suites()):
-        assert write_site(small_settings(source, static=True), folder, url) == 0
+        assert write_site(small_settings(source, static=True, url=URL), folder) == 0
     return folder
 
 
@@ -63,7 +61,7 @@ def test_every_page_of_the_server_is_written_with_its_twins(site: Path) -> None:
         for path in route.all_paths(app.state.site):
             home = site / path.strip("/")
             assert (home / "index.html").is_file(), path
-            for form in FORMATS if route.twins else ():
+            for form in route.formats:
                 name = f"{path.strip('/') or 'index'}.{form}"
                 assert (site / name).is_file(), name
 
@@ -99,6 +97,7 @@ def test_anchors_are_there(site: Path) -> None:
 
 
 def test_what_needs_the_server_is_hidden(site: Path) -> None:
+    assert {path.name for path in (site / "static").iterdir()} >= {"style.css", "site.js", "plotly.min.js"}
     rules = (site / "static" / "style.css").read_text()
     (rule,) = [line for line in rules.splitlines() if ".needs-server" in line and "[data-static]" in line]
     assert "display: none" in rule
@@ -127,17 +126,6 @@ def test_hostile_names_stay_inside(site: Path) -> None:
     assert HOSTILE in {row["cells"]["model"]["value"] for row in rows}
 
 
-def test_the_feed_and_what_pages_load_are_there(site: Path) -> None:
-    root = ElementTree.parse(site / "feed.xml").getroot()
-    links = [link.text or "" for link in root.iter("link")]
-    assert root.tag == "rss"
-    assert links[0] == f"{URL}/"
-    for link in links[1:]:
-        assert (site / link.removeprefix(f"{URL}/") / "index.html").is_file(), link
-    assert len(links) > 10
-    assert {path.name for path in (site / "static").iterdir()} >= {"style.css", "site.js", "plotly.min.js"}
-
-
 def test_writing_again_over_ones_own(source: Path, site: Path) -> None:
     before = {path: path.read_bytes() for path in site.rglob("*") if path.is_file()}
     (site / "suites" / "nanobeir.csv").write_text("old")
@@ -158,18 +146,6 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises((StoreError, UsageError)):
         written(tmp_path / "source", tmp_path / "file")
-
-
-def test_without_an_address_there_is_no_feed_and_nothing_names_it(source: Path, tmp_path: Path) -> None:
-    folder = written(source, tmp_path / "out")
-    assert (folder / "feed.xml").is_file()
-    assert written(source, folder, url="") == folder
-    assert not (folder / "feed.xml").exists()
-    for page in pages(folder):
-        text = page.read_text()
-        assert "rss+xml" not in text, page
-        assert "Feed of new records" not in text, page
-        assert Parsed(text).wrong == [], page
 
 
 def test_pages_hold_all_of_their_rows(tmp_path: Path) -> None:
@@ -223,9 +199,9 @@ def export(results: Path, *arguments: str) -> Result:
         ("/suites/glue?cols=mean&cols=tasks&q=tiny", "md", "/suites/glue.md?cols=mean&cols=tasks&q=tiny"),
         ("/suites/nanobeir?cols=tasks", "tex", "/suites/nanobeir.tex?cols=tasks"),
         ("http://127.0.0.1:8000/suites/glue?q=tiny#t-suite", "csv", "/suites/glue.csv?q=tiny"),
-        ("https://board.example/", "md", "/index.md"),
-        ("http://board.example", "md", "/index.md"),
-        ("/", "md", "/index.md"),
+        ("https://board.example/", "csv", "/index.csv"),
+        ("http://board.example", "csv", "/index.csv"),
+        ("/", "csv", "/index.csv"),
         ("/models/acme--tiny-base", "csv", "/models/acme--tiny-base.csv"),
         ("/tasks/RTE", "json", "/tasks/RTE.json"),
     ],

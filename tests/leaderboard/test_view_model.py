@@ -454,6 +454,19 @@ def test_a_large_import_is_paged_and_its_twin_is_whole(
     assert json.dumps(twin(client, "/models/a--b"))  # an impossible value leaves no NaN behind
 
 
+def test_a_result_leads_to_its_file_and_says_how_to_measure_it_again(client: TestClient) -> None:
+    task = site_data.names("nanobeir")[0]
+    imported = twin(client, f"/results/{number_of(client, LARGE, task)}")["data"]
+    home = "https://github.com/embeddings-benchmark/results/blob/main/results"
+    assert imported["source"] == f"{home}/acme__tiny-large/{site_data.COMMIT}/{task}.json"
+    assert imported["source"] in page(client, f"/results/{imported['id']}").links
+    trained = twin(client, f"/results/{number_of(client, BASE, 'RTE')}")["data"]
+    assert trained["source"] is None
+    assert trained["command"] == (
+        "harness run --model acme/tiny-base --recipe glue-optibert --suite glue --tasks RTE"
+    )
+
+
 @pytest.mark.parametrize("name", ["0", "99999999", "x", "-1", "1e3", "٣", "9" * 40])
 def test_a_result_that_is_none_is_not_found(client: TestClient, name: str) -> None:
     assert client.get(f"/results/{name}", headers={"accept": "text/html"}).status_code == 404

@@ -126,14 +126,13 @@ def test_the_ranking_is_by_score_with_one_row_for_each_model(client: TestClient)
 def test_filters_keep_ranks_and_narrow_the_distribution(client: TestClient) -> None:
     answer = client.get(f"/tasks/{FIRST}.json?q=tiny").json()
     assert [row["cells"]["rank"]["value"] for row in answer["tables"][0]["rows"]] == [1, 2]
-    assert answer["data"]["scores"] == [0.52, 0.6]
+    assert answer["data"]["quartiles"] == pytest.approx([0.54, 0.56, 0.58])
     assert table(client, f"/tasks/{FIRST}.json?q=nobody") == []
     assert "No entry passes these filters" in parsed(client, f"/tasks/{FIRST}?q=nobody").text
 
 
 def test_quartiles_are_those_of_the_ranked_scores(client: TestClient) -> None:
     data = client.get(f"/tasks/{FIRST}.json").json()["data"]
-    assert data["scores"] == [0.4, 0.5, 0.52, 0.6]
     assert data["quartiles"] == pytest.approx(quantiles([0.4, 0.5, 0.52, 0.6], n=4, method="inclusive"))
 
 
@@ -142,17 +141,34 @@ def test_the_suites_that_hold_a_task_are_linked(client: TestClient) -> None:
     assert ("/suites/nanobeir", "NanoBEIR") in links
 
 
-def test_a_score_on_another_revision_is_shown_and_not_ranked(client: TestClient) -> None:
+def test_a_score_on_another_revision_is_marked_and_not_ranked_by_pinned_data(client: TestClient) -> None:
     page = client.get(f"/tasks/{KOREAN}.json").json()
     (row,) = page["tables"][0]["rows"]
-    assert "rank" not in row["cells"]
-    assert row["cells"]["score"]["value"] == 0.66
-    assert row["cells"]["score"]["kind"] == "other"
+    assert row["cells"]["rank"]["value"] == 1
+    assert row["cells"]["score"]["kind"] == "other best"
     assert row["cells"]["data"]["value"] == "0" * 40
-    assert any("another revision" in note for note in page["tables"][0]["notes"])
-    loose = client.get(f"/tasks/{KOREAN}.json?revisions=any").json()
-    assert loose["tables"][0]["rows"][0]["cells"]["rank"]["value"] == 1
-    assert "other revisions" in loose["notes"][0]
+    assert "1 ranked on another revision" in page["tables"][0]["notes"][1]
+    strict = client.get(f"/tasks/{KOREAN}.json?revisions=pinned").json()["tables"][0]
+    assert "rank" not in strict["rows"][0]["cells"]
+    assert strict["rows"][0]["cells"]["score"]["kind"] == "other"
+    assert "1 not ranked: on another revision" in strict["notes"][0]
+
+
+def test_the_best_of_each_size_class_is_named_and_marked(client: TestClient) -> None:
+    sizes = table(client, f"/tasks/{FIRST}.json", "sizes")
+    assert [(row["size"].partition(",")[0], row["model"]) for row in sizes] == [
+        ("small", "acme/tiny-base"), ("large", "acme/tiny-large")
+    ]  # fmt: skip
+    (figure,) = figures(client.get(f"/tasks/{FIRST}", headers=BROWSER).text)
+    assert len(figure["data"][1]["x"]) == 2
+
+
+def test_a_task_says_what_it_is(client: TestClient) -> None:
+    page = parsed(client, "/tasks/STS12")
+    assert "Semantic" in page.text or "similarity" in page.text
+    assert "cosine_spearman" in page.text
+    assert "How to cite it" in page.text
+    assert any(href.startswith("https://huggingface.co/datasets/mteb/") for href, _ in page.links)
 
 
 def test_equal_scores_share_a_rank(tmp_path: Path) -> None:
@@ -195,8 +211,8 @@ def test_intervals_make_ties_only_where_both_are_known() -> None:
 def test_a_model_is_stood_for_by_a_ranked_number_before_a_better_known_revision() -> None:
     pinned = scored(1, 0.9, entry=an_entry(1, "m"), reason="other")
     external = scored(2, 0.5, entry=an_entry(2, "m", trust="external"))
-    assert first_of_models([pinned, external], any_revision=False) == [external]
-    assert first_of_models([pinned, external], any_revision=True) == [pinned]
+    assert first_of_models([pinned, external], pinned=True) == [external]
+    assert first_of_models([pinned, external], pinned=False) == [pinned]
 
 
 @pytest.mark.parametrize(
@@ -296,11 +312,13 @@ def test_a_task_in_no_suite_is_ranked_on_what_most_have(tmp_path: Path) -> None:
     page = client.get("/tasks/Mine.json").json()
     cells = [row["cells"] for row in page["tables"][0]["rows"]]
     told = [(c["model"]["value"], c.get("rank", {}).get("value"), c["score"].get("kind", "")) for c in cells]
-    assert told == [("b", 1, "best"), ("a", 2, "second"), ("c", None, "other"), ("d", None, "")]
-    assert "No suite of this site asks" in page["notes"][0]
+    assert told == [("c", 1, "other best"), ("b", 2, "second"), ("a", 3, ""), ("d", None, "")]
+    strict = client.get("/tasks/Mine.json?revisions=pinned").json()["tables"][0]["rows"]
+    assert [row["cells"].get("rank", {}).get("value") for row in strict] == [1, 2, None, None]
+    assert "No suite of this site has" in page["notes"][0]
     assert page["data"]["scope"] == MOST
     (best,) = [r for r in table(client, "/tasks.json?q=Mine", "tasks") if r["name"] == "Mine"]
-    assert (best["best"], best["model"], best["results"]) == (0.6, "b", 4)
+    assert (best["best"], best["model"], best["results"]) == (0.9, "c", 4)
 
 
 def test_what_most_have_prefers_the_commonest_shape_and_its_data() -> None:
@@ -342,7 +360,7 @@ def test_suites_may_ask_a_task_for_other_subsets(massive: TestClient) -> None:
     ]  # fmt: skip
     asked = massive.get(f"/tasks/{MASSIVE}.json").json()["data"]["scopes"]
     assert [one["name"] for one in asked] == ["mteb", "mteb-MTEB-deu-v1"]
-    assert "subset de" in asked[1]["says"]
+    assert "subset de" in asked[1]["label"]
 
 
 def test_a_single_subset_is_scored_on_the_splits_that_are_asked(massive: TestClient) -> None:
@@ -366,7 +384,7 @@ def test_the_list_has_type_metric_results_best_and_suites(client: TestClient) ->
     first = rows[FIRST]
     assert (first["type"], first["results"]) == ("Retrieval", 4)
     assert (first["best"], first["model"], first["suites"]) == (0.6, "acme/tiny-large", "NanoBEIR")
-    assert rows[KOREAN]["best"] is None, "its only score is on another revision"
+    assert rows[KOREAN]["best"] == 0.66, "on another revision of the data"
 
 
 def test_the_list_is_filtered_sorted_and_paged(client: TestClient) -> None:

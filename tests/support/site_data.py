@@ -278,10 +278,14 @@ def standard_imports() -> list[Import]:
     ]  # fmt: skip
 
 
+FILES = pa.schema([("entry", pa.int32()), ("path", pa.string()), ("task", pa.string())])
+
+
 def put_imports(folder: Path, entries: Sequence[Import]) -> None:
     """Write an import into a results folder."""
     about: list[dict[str, Any]] = []
     scores: list[dict[str, Any]] = []
+    files: list[dict[str, Any]] = []
     for number, one in enumerate(entries):
         rows = [row for name, score in one.scores.items() for row in _rows(number, name, score, one)]
         about.append(
@@ -290,9 +294,11 @@ def put_imports(folder: Path, entries: Sequence[Import]) -> None:
              "digest": digest(rows), "card": bool(one.card), **one.card}
         )  # fmt: skip
         scores += rows
+        folder_name = f"{one.model.replace('/', '__')}/{one.revision}"
+        files += [{"entry": number, "path": f"{folder_name}/{t}.json", "task": t} for t in one.scores]
     tables = {
         "entries": pa.Table.from_pylist(about, schema=SCHEMA),
-        "files": pa.table({"entry": pa.array([], pa.int32())}),
+        "files": pa.Table.from_pylist(files, schema=FILES),
         "scores": pa.Table.from_pylist(scores),
     }
     home = imported.Imported.home(folder, "mteb-results")

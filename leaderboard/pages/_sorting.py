@@ -1,0 +1,67 @@
+"""Tables that a reader sorts: one list of fields gives the headings, the order and the cells."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+from leaderboard.web.page import missing
+from leaderboard.web.tables import Cell, Column, Row
+
+T = TypeVar("T")
+
+
+class _Sortable(Protocol):
+    @property
+    def sort(self) -> str: ...
+
+    def query(self, **changes: Any) -> str: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Field(Generic[T]):
+    """A column of a table: its heading, its cell of a row, and the value that sorts (None stands last).
+
+    `up` says that a first click sorts from the smallest value.
+    """
+
+    key: str
+    label: str
+    cell: Callable[[T], Cell]
+    sort: Callable[[T], Any] | None = None
+    numeric: bool = False
+    up: bool = False
+    note: str = ""
+    sticky: bool = False
+
+    def head(self, state: _Sortable, path: str, **changes: Any) -> Column:
+        """The heading; `changes` are other parameters that a click sets."""
+        first, second = (self.key, f"-{self.key}") if self.up or not self.numeric else (f"-{self.key}", self.key)
+        url = f"{path}?{state.query(sort=second if state.sort == first else first, **changes)}"
+        return Column(
+            key=self.key, label=self.label, numeric=self.numeric, note=self.note, sticky=self.sticky,
+            sort=url if self.sort else "",
+            sorted="" if state.sort.removeprefix("-") != self.key
+            else "descending" if state.sort.startswith("-") else "ascending",
+        )  # fmt: skip
+
+
+def in_order(rows: Sequence[T], fields: Sequence[Field[T]], sort: str) -> list[T]:
+    """Rows by the field that `sort` names, with `-` in front from the largest value.
+
+    Raises:
+        NotFound: There is no such field.
+    """
+    values = {field.key: field.sort for field in fields if field.sort}
+    value = values.get(sort.removeprefix("-"))
+    if value is None:
+        raise missing("column", sort.removeprefix("-"), values, then="Click a column's heading to sort by it.")
+    known = [row for row in rows if value(row) is not None]
+    known.sort(key=value, reverse=sort.startswith("-"))
+    return [*known, *(row for row in rows if value(row) is None)]
+
+
+def row_of(row: T, fields: Sequence[Field[T]], key: str = "", kind: str = "") -> Row:
+    """The row of a table."""
+    return Row(cells=[field.cell(row) for field in fields], key=key, kind=kind)
